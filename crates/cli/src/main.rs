@@ -1,0 +1,2 @@
+//! The `tantalum` command.
+fn main() {}

@@ -1,0 +1,469 @@
+//! The executor: tasks, the ready queue, and the loop.
+
+use crate::clock::{Clock, Idle, VirtualClock};
+use crate::join::{Finisher, Join, JoinState};
+use crate::rng::{Stream, mix64};
+use crate::slab::{Key, Slab};
+use crate::timer::{Sleep, Timers};
+use crate::{Domain, Nanos, RunError, Waiting};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Polls at one instant after which a run is taken to be in a busy loop.
+const LIVELOCK_POLLS: u64 = 10_000_000;
+
+/// A task: slot and generation (invariant 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub(crate) Key);
+
+type BoxFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+struct Task {
+    /// Out while the task is being polled.
+    body: Option<(BoxFuture, Waker)>,
+    name: Cow<'static, str>,
+    /// What the task last parked for.
+    on: &'static str,
+    foreground: bool,
+    queued: bool,
+}
+
+struct DomainState {
+    /// In the order of spawning; ended tasks are weeded out now and then.
+    tasks: Vec<TaskId>,
+    weed_at: usize,
+}
+
+/// Wakes that come through [`std::task::Waker`]s: from combinators on this thread
+/// or, on a wall clock, from other threads. The runtime's own primitives do not
+/// take this way.
+struct Inbox {
+    any: AtomicBool,
+    tasks: Mutex<Vec<TaskId>>,
+}
+
+struct TaskWaker {
+    task: TaskId,
+    inbox: Arc<Inbox>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.inbox.tasks.lock().unwrap_or_else(|e| e.into_inner()).push(self.task);
+        self.inbox.any.store(true, Ordering::Release);
+    }
+}
+
+struct Inner {
+    seed: u64,
+    now: Cell<Nanos>,
+    tasks: RefCell<Slab<Task>>,
+    domains: RefCell<Slab<DomainState>>,
+    ready: RefCell<VecDeque<TaskId>>,
+    timers: RefCell<Timers>,
+    commands: RefCell<Slab<&'static str>>,
+    current: Cell<Option<TaskId>>,
+    foreground: Cell<usize>,
+    trace: Cell<u64>,
+    events: Cell<u64>,
+    inbox: Arc<Inbox>,
+    root: Cell<Option<Key>>,
+}
+
+/// The owner of a run: tasks, timers and clock. Dropping it drops every task.
+pub struct Runtime {
+    rt: Rt,
+    clock: Box<dyn Clock>,
+}
+
+/// A handle to a runtime, for its tasks and whatever lives on it. Cheap to clone.
+#[derive(Clone)]
+pub struct Rt {
+    inner: Rc<Inner>,
+}
+
+impl Runtime {
+    /// A runtime on the virtual clock, with this seed.
+    pub fn virtual_time(seed: u64) -> Runtime {
+        Runtime::with_clock(seed, Box::new(VirtualClock::default()))
+    }
+
+    /// A runtime on any clock.
+    pub fn with_clock(seed: u64, clock: Box<dyn Clock>) -> Runtime {
+        let inner = Rc::new(Inner {
+            seed,
+            now: Cell::new(clock.now()),
+            tasks: RefCell::new(Slab::new()),
+            domains: RefCell::new(Slab::new()),
+            ready: RefCell::default(),
+            timers: RefCell::new(Timers::new()),
+            commands: RefCell::new(Slab::new()),
+            current: Cell::new(None),
+            foreground: Cell::new(0),
+            trace: Cell::new(mix64(seed)),
+            events: Cell::new(0),
+            inbox: Arc::new(Inbox { any: AtomicBool::new(false), tasks: Mutex::default() }),
+            root: Cell::new(None),
+        });
+        let rt = Rt { inner };
+        let root = rt.domain();
+        rt.inner.root.set(Some(root.key));
+        Runtime { rt, clock }
+    }
+
+    /// A handle for tasks.
+    pub fn handle(&self) -> Rt {
+        self.rt.clone()
+    }
+
+    /// Runs until `main` has its result. Other tasks stay where they are and go on
+    /// in the next call.
+    ///
+    /// # Errors
+    /// [`RunError`], if the result can never come.
+    pub fn block_on<T: 'static>(
+        &mut self,
+        main: impl Future<Output = T> + 'static,
+    ) -> Result<T, RunError> {
+        let join = self.rt.spawn("main", main);
+        self.run(|_| join.is_finished())?;
+        join.take().ok_or(RunError::Cancelled { at: self.rt.now() })
+    }
+
+    /// Runs until no foreground task and no announced command is left.
+    ///
+    /// # Errors
+    /// [`RunError`], if that can never be.
+    pub fn drain(&mut self) -> Result<(), RunError> {
+        self.run(|rt| {
+            rt.inner.foreground.get() == 0 && rt.inner.commands.borrow().iter().next().is_none()
+        })
+    }
+
+    fn run(&mut self, done: impl Fn(&Rt) -> bool) -> Result<(), RunError> {
+        let inner = &*self.rt.inner;
+        let mut polls = 0u64;
+        loop {
+            if inner.inbox.any.load(Ordering::Acquire) {
+                self.rt.take_inbox();
+            }
+            let next = inner.ready.borrow_mut().pop_front();
+            if let Some(task) = next {
+                polls += 1;
+                if polls > LIVELOCK_POLLS {
+                    let tasks = inner.tasks.borrow();
+                    let name = tasks.get(task.0).map(|t| t.name.to_string()).unwrap_or_default();
+                    return Err(RunError::Livelock { at: self.rt.now(), task: name, polls });
+                }
+                self.rt.poll(task);
+                continue;
+            }
+            if done(&self.rt) {
+                return Ok(());
+            }
+            let due = inner.timers.borrow_mut().fire(inner.now.get());
+            if let Some(task) = due {
+                self.rt.wake(task);
+                continue;
+            }
+            let deadline = inner.timers.borrow_mut().next();
+            match self.clock.idle(deadline) {
+                Idle::Nothing => return Err(self.rt.stalled()),
+                Idle::Reached | Idle::Woken => {
+                    let now = self.clock.now();
+                    if now > inner.now.get() {
+                        inner.now.set(now);
+                        polls = 0;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // Tasks hold handles to the runtime that owns them: without this they
+        // would keep each other alive.
+        let domains: Vec<Key> = self.rt.inner.domains.borrow().iter().map(|(k, _)| k).collect();
+        for domain in domains {
+            self.rt.kill(domain);
+        }
+    }
+}
+
+impl Rt {
+    /// The time now.
+    pub fn now(&self) -> Nanos {
+        self.inner.now.get()
+    }
+
+    /// The seed of the run.
+    pub fn seed(&self) -> u64 {
+        self.inner.seed
+    }
+
+    /// The random stream called `name`. Two calls with one name give the same numbers.
+    pub fn stream(&self, name: &str) -> Stream {
+        Stream::new(self.inner.seed, name)
+    }
+
+    /// Waits for `span`. Await it in the task that created it.
+    pub fn sleep(&self, span: Nanos) -> Sleep {
+        self.sleep_until(self.now().saturating_add(span))
+    }
+
+    /// Waits until `at`; at once if that is past.
+    pub fn sleep_until(&self, at: Nanos) -> Sleep {
+        Sleep::new(self.clone(), at, "a timer")
+    }
+
+    /// Like [`Rt::sleep_until`], with a reason for the list of a stalled run.
+    pub fn sleep_until_for(&self, at: Nanos, why: &'static str) -> Sleep {
+        Sleep::new(self.clone(), at, why)
+    }
+
+    /// Lets every other ready task run first.
+    pub fn yield_now(&self) -> impl Future<Output = ()> + use<> {
+        let rt = self.clone();
+        let mut yielded = false;
+        std::future::poll_fn(move |_| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            let task = rt.park("its turn");
+            rt.wake(task);
+            Poll::Pending
+        })
+    }
+
+    /// Spawns a foreground task outside all power domains.
+    pub fn spawn<T: 'static>(
+        &self,
+        name: impl Into<Cow<'static, str>>,
+        future: impl Future<Output = T> + 'static,
+    ) -> Join<T> {
+        self.root().spawn(name, future)
+    }
+
+    /// Spawns a background task outside all power domains.
+    pub fn spawn_background<T: 'static>(
+        &self,
+        name: impl Into<Cow<'static, str>>,
+        future: impl Future<Output = T> + 'static,
+    ) -> Join<T> {
+        self.root().spawn_background(name, future)
+    }
+
+    /// The domain of whatever is in no power domain; it lives as long as the runtime.
+    pub fn root(&self) -> Domain {
+        let key = self.inner.root.get().expect("set when the runtime was made");
+        Domain { rt: self.clone(), key }
+    }
+
+    /// A new, empty power domain.
+    pub fn domain(&self) -> Domain {
+        let state = DomainState { tasks: Vec::new(), weed_at: 64 };
+        let key = self.inner.domains.borrow_mut().insert(state);
+        Domain { rt: self.clone(), key }
+    }
+
+    /// Announces a command that must end before the run may: it counts as
+    /// outstanding, and is listed by `what` if the run stalls, until the guard drops.
+    pub fn outstanding(&self, what: &'static str) -> Outstanding {
+        let key = self.inner.commands.borrow_mut().insert(what);
+        Outstanding { rt: self.clone(), key }
+    }
+
+    /// Mixes a word into the hash of the run.
+    pub fn trace(&self, word: u64) {
+        let h = self.inner.trace.get();
+        self.inner.trace.set((h ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
+    }
+
+    /// The hash of all that has happened: polls, times, and traced words.
+    pub fn trace_hash(&self) -> u64 {
+        mix64(self.inner.trace.get())
+    }
+
+    /// How many polls there have been.
+    pub fn events(&self) -> u64 {
+        self.inner.events.get()
+    }
+
+    /// For primitives: notes what the running task is about to wait for, and tells
+    /// which task it is, so that it can be given to [`Rt::wake`].
+    ///
+    /// # Panics
+    /// If called outside a task of this runtime.
+    pub fn park(&self, on: &'static str) -> TaskId {
+        let task = self.inner.current.get().expect("awaited outside a task of this runtime");
+        if let Some(t) = self.inner.tasks.borrow_mut().get_mut(task.0) {
+            t.on = on;
+        }
+        task
+    }
+
+    /// Makes a task ready, at the end of the queue. Nothing happens if it is ready
+    /// already or has ended.
+    pub fn wake(&self, task: TaskId) {
+        if let Some(t) = self.inner.tasks.borrow_mut().get_mut(task.0)
+            && !t.queued
+        {
+            t.queued = true;
+            self.inner.ready.borrow_mut().push_back(task);
+        }
+    }
+
+    pub(crate) fn set_timer(&self, at: Nanos, task: TaskId) -> Key {
+        self.inner.timers.borrow_mut().set(at, task)
+    }
+
+    pub(crate) fn timer_is_set(&self, key: Key) -> bool {
+        self.inner.timers.borrow().is_set(key)
+    }
+
+    pub(crate) fn cancel_timer(&self, key: Key) {
+        self.inner.timers.borrow_mut().cancel(key);
+    }
+
+    pub(crate) fn domain_alive(&self, key: Key) -> bool {
+        self.inner.domains.borrow().get(key).is_some()
+    }
+
+    pub(crate) fn spawn_in<T: 'static>(
+        &self,
+        domain: Key,
+        name: impl Into<Cow<'static, str>>,
+        foreground: bool,
+        future: impl Future<Output = T> + 'static,
+    ) -> Join<T> {
+        let state = Rc::new(RefCell::new(JoinState::Running(None)));
+        let finisher = Finisher { rt: self.clone(), state: state.clone() };
+        let join = Join { rt: self.clone(), state };
+        if !self.domain_alive(domain) {
+            return join; // The finisher drops here and reports it.
+        }
+        let body = async move {
+            let value = future.await;
+            finisher.finish(value);
+        };
+        let mut tasks = self.inner.tasks.borrow_mut();
+        let id = TaskId(tasks.next_key());
+        let waker = Waker::from(Arc::new(TaskWaker { task: id, inbox: self.inner.inbox.clone() }));
+        tasks.insert(Task {
+            body: Some((Box::pin(body), waker)),
+            name: name.into(),
+            on: "its first turn",
+            foreground,
+            queued: true,
+        });
+        if foreground {
+            self.inner.foreground.set(self.inner.foreground.get() + 1);
+        }
+        self.inner.ready.borrow_mut().push_back(id);
+        let mut domains = self.inner.domains.borrow_mut();
+        if let Some(d) = domains.get_mut(domain) {
+            d.tasks.push(id);
+            if d.tasks.len() >= d.weed_at {
+                d.tasks.retain(|t| tasks.get(t.0).is_some());
+                d.weed_at = (d.tasks.len() * 2).max(64);
+            }
+        }
+        join
+    }
+
+    pub(crate) fn kill(&self, domain: Key) {
+        let Some(state) = self.inner.domains.borrow_mut().remove(domain) else { return };
+        for task in state.tasks {
+            // The borrow must end before the future drops: it may wake and spawn.
+            let ended = self.end(task);
+            drop(ended);
+        }
+    }
+
+    fn end(&self, task: TaskId) -> Option<Task> {
+        let ended = self.inner.tasks.borrow_mut().remove(task.0);
+        if ended.as_ref().is_some_and(|t| t.foreground) {
+            self.inner.foreground.set(self.inner.foreground.get() - 1);
+        }
+        ended
+    }
+
+    fn poll(&self, task: TaskId) {
+        let inner = &*self.inner;
+        let body = inner.tasks.borrow_mut().get_mut(task.0).and_then(|t| {
+            t.queued = false;
+            t.body.take()
+        });
+        let Some((mut future, waker)) = body else { return };
+        inner.events.set(inner.events.get() + 1);
+        let word = inner.now.get().0 ^ (u64::from(task.0.slot) << 44);
+        self.trace(word ^ u64::from(task.0.generation).rotate_right(20));
+        inner.current.set(Some(task));
+        let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
+        inner.current.set(None);
+        match poll {
+            Poll::Ready(()) => drop(self.end(task)),
+            Poll::Pending => {
+                if let Some(t) = inner.tasks.borrow_mut().get_mut(task.0) {
+                    t.body = Some((future, waker));
+                }
+                // Otherwise its domain was killed meanwhile: it drops here.
+            }
+        }
+    }
+
+    fn take_inbox(&self) {
+        let inbox = &self.inner.inbox;
+        inbox.any.store(false, Ordering::Release);
+        let woken = std::mem::take(&mut *inbox.tasks.lock().unwrap_or_else(|e| e.into_inner()));
+        for task in woken {
+            self.wake(task);
+        }
+    }
+
+    fn stalled(&self) -> RunError {
+        let tasks = self.inner.tasks.borrow();
+        let mut waiting: Vec<Waiting> = tasks
+            .iter()
+            .filter(|(_, t)| t.foreground)
+            .map(|(_, t)| Waiting { name: t.name.to_string(), on: t.on })
+            .collect();
+        for (_, what) in self.inner.commands.borrow().iter() {
+            waiting.push(Waiting { name: (*what).to_string(), on: "its completion" });
+        }
+        RunError::Stalled { at: self.now(), waiting }
+    }
+
+    /// How many slots for tasks, domains and timers there are: what a run needed
+    /// at its fullest, and the measure of a leak.
+    pub fn footprint(&self) -> usize {
+        let timers = self.inner.timers.borrow().footprint();
+        self.inner.tasks.borrow().capacity() + self.inner.domains.borrow().capacity() + timers
+    }
+}
+
+/// See [`Rt::outstanding`].
+pub struct Outstanding {
+    rt: Rt,
+    key: Key,
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        self.rt.inner.commands.borrow_mut().remove(self.key);
+    }
+}

@@ -1,0 +1,89 @@
+//! Waiting for a task's result.
+
+use crate::exec::{Rt, TaskId};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The task was dropped before it had a result: its power domain is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the task was cancelled: its power domain is gone")]
+pub struct Cancelled;
+
+pub(crate) enum JoinState<T> {
+    Running(Option<TaskId>),
+    Done(T),
+    Taken,
+    Cancelled,
+}
+
+/// The result of a spawned task. Dropping it does not stop the task.
+pub struct Join<T> {
+    pub(crate) rt: Rt,
+    pub(crate) state: Rc<RefCell<JoinState<T>>>,
+}
+
+impl<T> Join<T> {
+    /// Whether the task has ended, one way or the other.
+    pub fn is_finished(&self) -> bool {
+        !matches!(*self.state.borrow(), JoinState::Running(_))
+    }
+
+    /// The result, if the task has one and it was not taken before.
+    pub fn take(&self) -> Option<T> {
+        let mut state = self.state.borrow_mut();
+        match std::mem::replace(&mut *state, JoinState::Taken) {
+            JoinState::Done(v) => Some(v),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+}
+
+impl<T> Future for Join<T> {
+    type Output = Result<T, Cancelled>;
+
+    fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.state.borrow_mut();
+        match std::mem::replace(&mut *state, JoinState::Taken) {
+            JoinState::Done(v) => Poll::Ready(Ok(v)),
+            JoinState::Cancelled | JoinState::Taken => Poll::Ready(Err(Cancelled)),
+            JoinState::Running(_) => {
+                *state = JoinState::Running(Some(self.rt.park("the end of a task")));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Puts a result (or its absence) in place when the task's future ends or is
+/// dropped, and wakes whoever waits for it.
+pub(crate) struct Finisher<T> {
+    pub rt: Rt,
+    pub state: Rc<RefCell<JoinState<T>>>,
+}
+
+impl<T> Finisher<T> {
+    pub fn finish(&self, value: T) {
+        self.set(JoinState::Done(value));
+    }
+
+    fn set(&self, new: JoinState<T>) {
+        let old = std::mem::replace(&mut *self.state.borrow_mut(), new);
+        if let JoinState::Running(Some(waiter)) = old {
+            self.rt.wake(waiter);
+        }
+    }
+}
+
+impl<T> Drop for Finisher<T> {
+    fn drop(&mut self) {
+        if matches!(*self.state.borrow(), JoinState::Running(_)) {
+            self.set(JoinState::Cancelled);
+        }
+    }
+}

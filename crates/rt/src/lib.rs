@@ -1,0 +1,64 @@
+//! The one runtime of Tantalum: a deterministic, single-threaded executor with
+//! a clock that is either virtual or real.
+//!
+//! Every core (drive, flash log, flash cache) is plain `async` code that takes
+//! time, randomness and tasks from here and from nowhere else. On the virtual
+//! clock, when nothing is runnable, time jumps to the next timer: the same seed
+//! gives the same run, to the last event.
+//!
+//! ```
+//! use tantalum_rt::{Nanos, Runtime};
+//!
+//! let mut runtime = Runtime::virtual_time(42);
+//! let rt = runtime.handle();
+//! let slept = runtime.block_on(async move {
+//!     rt.sleep(Nanos::from_millis(5)).await;
+//!     rt.now()
+//! });
+//! assert_eq!(slept.unwrap(), Nanos::from_millis(5));
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. **Order.** Ready tasks run first in, first out; timers fire by time, ties
+//!    by the order in which they were set. Nothing else decides what runs next.
+//! 2. **Time** moves only when no task is ready, and only to a timer that is
+//!    still wanted: a cancelled timer never moves it.
+//! 3. **Slots and generations.** A task is known by (slot, generation). A wake,
+//!    timer or waker of a task that has ended does nothing.
+//! 4. **Power domains.** Killing a domain drops its tasks in the order in which
+//!    they were spawned; from then on its wakes and spawns are ignored. A task
+//!    holds no strong reference to its domain: a [`Domain`] is a number.
+//! 5. **No quiet end.** If nothing can run while foreground tasks or announced
+//!    commands are outstanding, the run ends in [`RunError::Stalled`], which lists
+//!    each of them and what it waits for. Background tasks (flusher, collector)
+//!    may wait for ever.
+//! 6. **No busy loop.** Too many polls without time passing end in
+//!    [`RunError::Livelock`], which names the task.
+//! 7. **No re-entry.** A task that calls [`Runtime::block_on`] of a runtime that is
+//!    running can not exist: running takes the [`Runtime`] by `&mut`, and
+//!    tasks only ever hold an [`Rt`].
+//! 8. **Randomness** comes in independent streams, each named: a component that
+//!    draws more numbers does not disturb another.
+//! 9. **Trace.** Each poll (its time, its task) and each word given to
+//!    [`Rt::trace`] is mixed into a hash; equal hashes mean equal runs.
+
+mod clock;
+mod domain;
+mod error;
+mod exec;
+mod join;
+mod rng;
+mod slab;
+pub mod sync;
+mod time;
+mod timer;
+
+pub use clock::{Clock, Idle, VirtualClock};
+pub use domain::Domain;
+pub use error::{RunError, Waiting};
+pub use exec::{Outstanding, Rt, Runtime};
+pub use join::{Cancelled, Join};
+pub use rng::{Stream, mix64};
+pub use time::Nanos;
+pub use timer::Sleep;
