@@ -1,1 +1,35 @@
-//! (empty)
+//! The block-device contract, and devices that keep it.
+//!
+//! A device states what it promises in its [`Caps`]; the oracle in
+//! `tantalum-lab` holds any device to what it stated, after any crash. A crash may
+//! do anything that was not promised.
+//!
+//! # The contract
+//!
+//! 1. **Ack.** What a completed write means: [`Ack`].
+//! 2. **Flush.** Everything completed before the flush was submitted survives once
+//!    it returns. A write with [`Durability::Fua`] survives once it returns.
+//! 3. **Atomic.** One write up to [`Caps::atomic_unit`], and one group up to
+//!    [`Caps::atomic_group`], is all or nothing. A larger group is refused, never
+//!    split; a larger plain write is atomic per aligned-to-its-start
+//!    `atomic_unit` at best.
+//! 4. **Order.** If [`Caps::ordered`], what survives is a prefix of the writes (and
+//!    discards) in order of arrival, and contains all acknowledged ones if the ack
+//!    says so.
+//! 5. **Reads** after a completion see the newest data. Overlapping commands in
+//!    flight have no order. Blocks never written, or discarded, read as zeros.
+//! 6. **Failure.** After a durability step failed, the device refuses writes until
+//!    it is opened again ([`IoError::Poisoned`]); it never pretends.
+//! 7. **Dropping** the future of a command that waits never stops a command that
+//!    the device has received; whether it had been received is not known then.
+
+mod contract;
+mod data;
+mod link;
+
+pub use contract::{
+    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Durability, Extent, GroupLimit, IoError,
+    PowerCycle,
+};
+pub use data::{Data, DataMut, OwnedData, Payload};
+pub use link::Link;

@@ -303,13 +303,21 @@ impl Rt {
         self.inner.events.get()
     }
 
+    /// The running task, to be given to [`Rt::wake`] later.
+    ///
+    /// # Panics
+    /// If called outside a task of this runtime.
+    pub fn current(&self) -> TaskId {
+        self.inner.current.get().expect("awaited outside a task of this runtime")
+    }
+
     /// For primitives: notes what the running task is about to wait for, and tells
     /// which task it is, so that it can be given to [`Rt::wake`].
     ///
     /// # Panics
     /// If called outside a task of this runtime.
     pub fn park(&self, on: &'static str) -> TaskId {
-        let task = self.inner.current.get().expect("awaited outside a task of this runtime");
+        let task = self.current();
         if let Some(t) = self.inner.tasks.borrow_mut().get_mut(task.0) {
             t.on = on;
         }

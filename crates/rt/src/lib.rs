@@ -57,7 +57,7 @@ mod timer;
 pub use clock::{Clock, Idle, VirtualClock};
 pub use domain::Domain;
 pub use error::{RunError, Waiting};
-pub use exec::{Outstanding, Rt, Runtime};
+pub use exec::{Outstanding, Rt, Runtime, TaskId};
 pub use join::{Cancelled, Join};
 pub use rng::{Stream, mix64};
 pub use time::Nanos;

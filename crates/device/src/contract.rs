@@ -1,0 +1,218 @@
+//! The contract in code: addresses, capabilities, commands and errors.
+
+use crate::{Data, DataMut, Payload};
+use std::fmt;
+
+/// The number of a block on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Block(pub u64);
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {}", self.0)
+    }
+}
+
+/// A range of blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// The first.
+    pub start: Block,
+    /// How many.
+    pub count: u64,
+}
+
+/// What the completion of a write means (contract, 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ack {
+    /// It may be lost with the power until a flush returns.
+    Volatile,
+    /// It survives: it is in memory that the device keeps through a power loss.
+    PowerSafe,
+    /// It survives: it is on the medium, and can be found there again.
+    OnMedia,
+}
+
+impl Ack {
+    /// Whether a completed write survives a power loss.
+    pub fn survives(self) -> bool {
+        self != Ack::Volatile
+    }
+}
+
+/// The largest atomic group (contract, 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLimit {
+    /// Extents in one group, at most.
+    pub extents: u32,
+    /// Bytes in one group, at most.
+    pub bytes: u64,
+}
+
+/// What a device promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Bytes in a block: the unit of every address and length.
+    pub block_size: u32,
+    /// How many blocks the device has.
+    pub blocks: u64,
+    /// What a completed write means.
+    pub ack: Ack,
+    /// Whether what survives is a prefix of what arrived.
+    pub ordered: bool,
+    /// One write of up to so many bytes is all or nothing. May be less than a block
+    /// on a device that tears blocks.
+    pub atomic_unit: u32,
+    /// The largest atomic group; `None`: groups are refused.
+    pub atomic_group: Option<GroupLimit>,
+    /// Which kind of payload the device carries.
+    pub payload: Payload,
+}
+
+impl Caps {
+    /// The number of blocks in `data` if a write of it at `at` fits the device.
+    ///
+    /// # Errors
+    /// [`IoError::Invalid`] for parts of blocks, blocks beyond the end, or payload
+    /// of the other kind.
+    pub fn check(&self, at: Block, kind: Payload, blocks: Option<u64>) -> Result<u64, IoError> {
+        let Some(count) = blocks else {
+            return Err(IoError::Invalid("the length is not a whole number of blocks"));
+        };
+        if kind != self.payload {
+            return Err(IoError::Invalid("the device carries payload of the other kind"));
+        }
+        self.check_range(Blocks { start: at, count })?;
+        Ok(count)
+    }
+
+    /// Whether the device has the blocks of `range`.
+    ///
+    /// # Errors
+    /// [`IoError::Invalid`] if it has not.
+    pub fn check_range(&self, range: Blocks) -> Result<(), IoError> {
+        match range.start.0.checked_add(range.count) {
+            Some(end) if end <= self.blocks => Ok(()),
+            _ => Err(IoError::Invalid("the range ends beyond the end of the device")),
+        }
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> u64 {
+        self.blocks * u64::from(self.block_size)
+    }
+}
+
+/// What the host asks of one write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// What [`Caps::ack`] says.
+    #[default]
+    Normal,
+    /// Forced unit access: durable before it completes.
+    Fua,
+}
+
+/// One extent of an atomic group.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent<'a> {
+    /// Where it begins.
+    pub at: Block,
+    /// What to write there.
+    pub data: Data<'a>,
+}
+
+/// Why a command failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IoError {
+    /// The device has no power, or lost it before the command completed: whether
+    /// the command was carried out is not known.
+    #[error("the device lost its power")]
+    PowerLost,
+    /// The command can not be meant.
+    #[error("invalid command: {0}")]
+    Invalid(&'static str),
+    /// Data that were written can not be read back.
+    #[error("uncorrectable error reading {0}")]
+    Uncorrectable(Block),
+    /// The command failed; nothing is known to have been changed.
+    #[error("the device failed the command: {0}")]
+    Failed(&'static str),
+    /// A durability step failed before; the device takes no writes until it is
+    /// opened again (contract, 6).
+    #[error("the device takes no writes since a durability step failed: restart it")]
+    Poisoned,
+    /// There is no space left for new data; what is there stays readable.
+    #[error("no space left on the device")]
+    NoSpace,
+}
+
+/// Why an atomic group was not written. Nothing of it was, nor ever will be,
+/// unless it is [`AtomicError::Io`] with a lost power, where all or nothing was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AtomicError {
+    /// The device has no atomic groups.
+    #[error("the device does not write atomic groups")]
+    Unsupported,
+    /// The group is larger than the device can promise.
+    #[error("the group has {extents} extents and {bytes} bytes; the limit is {} extents and {} bytes", .limit.extents, .limit.bytes)]
+    TooLarge {
+        /// Extents asked for.
+        extents: u64,
+        /// Bytes asked for.
+        bytes: u64,
+        /// The limit.
+        limit: GroupLimit,
+    },
+    /// Two extents of the group share a block.
+    #[error("two extents of the group overlap at {0}")]
+    Overlap(Block),
+    /// The write failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+/// A block device that keeps the contract in the crate's documentation.
+#[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
+pub trait BlockDevice {
+    /// What the device promises.
+    fn caps(&self) -> &Caps;
+
+    /// Reads the blocks from `at` on into `buf`.
+    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError>;
+
+    /// Writes `data` to the blocks from `at` on.
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError>;
+
+    /// Writes all extents of the group, or none.
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError>;
+
+    /// Makes everything durable that completed before.
+    async fn flush(&self) -> Result<(), IoError>;
+
+    /// Gives blocks back: they read as zeros from now on, durable with the next flush
+    /// (or at once, if [`Caps::ack`] says so for writes).
+    async fn discard(&self, range: Blocks) -> Result<(), IoError>;
+}
+
+/// A box with a plug: something whose power can be cut and restored.
+#[allow(async_fn_in_trait)]
+pub trait PowerCycle {
+    /// The host's end of the link.
+    type Device: BlockDevice + Clone + 'static;
+
+    /// The host's end of the link. After a cut every command on it fails with
+    /// [`IoError::PowerLost`], also those that wait; take a new one after
+    /// [`PowerCycle::power_on`].
+    fn device(&self) -> Self::Device;
+
+    /// Cuts the host's power, at this instant. Harmless if there is none.
+    fn cut(&self);
+
+    /// Waits until the box has done what its capacitors allow and is dead.
+    async fn off(&self);
+
+    /// Restores the power and waits until the box takes commands. It may be cut
+    /// again at any time meanwhile, and then fails with [`IoError::PowerLost`].
+    async fn power_on(&self) -> Result<(), IoError>;
+}
