@@ -97,6 +97,30 @@ impl Caps {
         }
     }
 
+    /// Whether the device can take `group`. Extents without blocks overlap nothing.
+    ///
+    /// # Errors
+    /// Why it can not; then nothing of the group may be written.
+    pub fn check_group(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        let limit = self.atomic_group.ok_or(AtomicError::Unsupported)?;
+        let mut ranges = Vec::with_capacity(group.len());
+        for e in group {
+            let count = self.check(e.at, e.data.kind(), e.data.blocks(self.block_size))?;
+            ranges.push((e.at, count));
+        }
+        let (extents, blocks) = (group.len() as u64, ranges.iter().map(|r| r.1).sum::<u64>());
+        let bytes = blocks.saturating_mul(u64::from(self.block_size));
+        if extents > u64::from(limit.extents) || bytes > limit.bytes {
+            return Err(AtomicError::TooLarge { extents, bytes, limit });
+        }
+        ranges.retain(|r| r.1 > 0);
+        ranges.sort_unstable();
+        match ranges.windows(2).find(|w| w[0].0.0 + w[0].1 > w[1].0.0) {
+            Some(w) => Err(AtomicError::Overlap(w[1].0)),
+            None => Ok(()),
+        }
+    }
+
     /// Bytes on the device.
     pub fn bytes(&self) -> u64 {
         self.blocks * u64::from(self.block_size)

@@ -26,6 +26,7 @@
 mod contract;
 mod data;
 mod link;
+mod ram;
 
 pub use contract::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Durability, Extent, GroupLimit, IoError,
@@ -33,3 +34,4 @@ pub use contract::{
 };
 pub use data::{Data, DataMut, OwnedData, Payload};
 pub use link::Link;
+pub use ram::{RamDevice, RamOptions};

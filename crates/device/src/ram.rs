@@ -1,0 +1,506 @@
+//! A device in memory that keeps the contract to the letter, and no more: at a
+//! power cut it does, seeded, anything it did not promise.
+//!
+//! 1. A command is received whole in the poll that submits it; from then on it
+//!    takes effect whether or not its future is dropped, unless the power goes.
+//! 2. What must survive (completed under a surviving ack, forced by FUA, or
+//!    covered by a flush that returned) survives every cut.
+//! 3. Of the rest, a cut keeps any part: each `atomic_unit` of a write counted
+//!    from its start, and each whole group, is kept or dropped by the dice.
+//! 4. If the device is ordered, the survivors are the first so many commands in
+//!    order of arrival, and at most the one after them is torn.
+//! 5. What a cut left is durable from then on.
+
+use crate::{
+    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+    Link, OwnedData, Payload, PowerCycle,
+};
+use rustc_hash::FxHashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+use tantalum_rt::{Nanos, Rt, Stream};
+
+/// What a [`RamDevice`] promises and how long it takes.
+#[derive(Clone, Debug)]
+pub struct RamOptions {
+    /// What it promises; any combination.
+    pub caps: Caps,
+    /// Time for each read, write and discard.
+    pub command: Nanos,
+    /// Each read, write and discard takes up to this much longer, at random, so that
+    /// commands complete out of order.
+    pub jitter: Nanos,
+    /// Time for each flush.
+    pub flush: Nanos,
+    /// Time from power to the first command.
+    pub start: Nanos,
+    /// Commands in the volatile cache, at most: beyond that the oldest become
+    /// durable by themselves.
+    pub cache_commands: usize,
+    /// The name of the random streams that decide what a cut does and how long a
+    /// command takes.
+    pub stream: String,
+}
+
+impl RamOptions {
+    /// A device with these promises that takes no time.
+    pub fn new(caps: Caps) -> RamOptions {
+        RamOptions {
+            caps,
+            command: Nanos::ZERO,
+            jitter: Nanos::ZERO,
+            flush: Nanos::ZERO,
+            start: Nanos::ZERO,
+            cache_commands: 4096,
+            stream: "ram".to_string(),
+        }
+    }
+}
+
+/// Which of two versions of a block is the newer: the power cycle, then the place
+/// in the order of effect.
+type Key = (u64, u64, u64);
+
+/// The content of one block.
+#[derive(Clone)]
+enum Content {
+    Zero,
+    Stamp(u64),
+    Bytes(Rc<[u8]>),
+}
+
+type Store = FxHashMap<u64, (Key, Content)>;
+
+/// What a command writes somewhere: data, or zeros.
+struct Part {
+    at: u64,
+    count: u64,
+    data: Option<OwnedData>,
+}
+
+/// A command that was received and is not durable yet.
+struct Record {
+    key: Key,
+    parts: Vec<Part>,
+    /// A group is one atomic unit, however large.
+    group: bool,
+    fua: bool,
+    /// It is complete: reads see it.
+    applied: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// What survives, whatever comes.
+    durable: Store,
+    /// What reads see instead, where a newer write is complete.
+    newer: Store,
+    /// Commands not known to be durable, by arrival.
+    log: BTreeMap<u64, Record>,
+    /// Of those, the ones not complete, by the time at which they will be.
+    pending: BTreeSet<(Nanos, u64)>,
+    arrivals: u64,
+    cycle: u64,
+    /// Ordered devices: all arrivals below this one must survive.
+    must: u64,
+}
+
+struct Inner {
+    rt: Rt,
+    options: RamOptions,
+    state: RefCell<State>,
+    dice: RefCell<Stream>,
+    jitter: RefCell<Stream>,
+    /// The link of this power cycle, and whether the device takes commands.
+    link: RefCell<Link>,
+    ready: Cell<bool>,
+}
+
+/// A block device in memory, and the box around it. Cheap to clone; a clone is
+/// the same device on the same link.
+#[derive(Clone)]
+pub struct RamDevice {
+    inner: Rc<Inner>,
+    link: Link,
+}
+
+impl RamDevice {
+    /// A device full of zeros, with its power on.
+    ///
+    /// # Panics
+    /// If the options give a block size or an atomic unit of 0 bytes.
+    pub fn new(rt: &Rt, options: RamOptions) -> RamDevice {
+        assert!(options.caps.block_size > 0, "a block has at least one byte");
+        assert!(options.caps.atomic_unit > 0, "an atomic unit has at least one byte");
+        let link = Link::new(rt);
+        let inner = Inner {
+            rt: rt.clone(),
+            state: RefCell::default(),
+            dice: RefCell::new(rt.stream(&format!("{} cut", options.stream))),
+            jitter: RefCell::new(rt.stream(&format!("{} jitter", options.stream))),
+            link: RefCell::new(link.clone()),
+            ready: Cell::new(true),
+            options,
+        };
+        RamDevice { inner: Rc::new(inner), link }
+    }
+
+    fn latency(&self) -> Nanos {
+        let o = &self.inner.options;
+        match o.jitter {
+            Nanos::ZERO => o.command,
+            Nanos(j) => o.command + Nanos(self.inner.jitter.borrow_mut().below(j + 1)),
+        }
+    }
+
+    /// Receives a command and waits until it is complete.
+    async fn carry_out(&self, parts: Vec<Part>, group: bool, fua: bool) {
+        let Inner { rt, options, state, .. } = &*self.inner;
+        let done = rt.now().saturating_add(self.latency());
+        state.borrow_mut().receive(done, parts, group, fua, &options.caps);
+        rt.sleep_until_for(done, "a command of the RAM device").await;
+        let mut s = state.borrow_mut();
+        s.settle(rt.now(), &options.caps);
+        s.spill(options.cache_commands, &options.caps);
+    }
+}
+
+impl BlockDevice for RamDevice {
+    fn caps(&self) -> &Caps {
+        &self.inner.options.caps
+    }
+
+    async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
+        let body = async {
+            let caps = self.caps();
+            let count = caps.check(at, buf.kind(), buf.blocks(caps.block_size))?;
+            let Inner { rt, state, .. } = &*self.inner;
+            let latency = self.latency();
+            rt.sleep(latency).await;
+            let mut s = state.borrow_mut();
+            s.settle(rt.now(), caps);
+            for i in 0..count {
+                let room = buf.slice(i as usize..i as usize + 1, caps.block_size);
+                s.content(at.0 + i).copy_to(room);
+            }
+            Ok(())
+        };
+        self.link.command("a read", body).await
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        let body = async {
+            let caps = self.caps();
+            caps.check(at, data.kind(), data.blocks(caps.block_size))?;
+            let parts = vec![Part::data(at, data, caps)];
+            self.carry_out(parts, false, want == Durability::Fua).await;
+            Ok(())
+        };
+        self.link.command("a write", body).await
+    }
+
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        let body = async {
+            let caps = self.caps();
+            caps.check_group(group)?;
+            let parts = group.iter().map(|e| Part::data(e.at, e.data, caps)).collect();
+            self.carry_out(parts, true, false).await;
+            Ok(())
+        };
+        self.link.command("an atomic group", body).await
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        let body = async {
+            let Inner { rt, options, state, .. } = &*self.inner;
+            let covered = state.borrow_mut().complete_now(rt.now(), &options.caps);
+            rt.sleep_until_for(rt.now().saturating_add(options.flush), "a flush").await;
+            state.borrow_mut().make_durable(&covered, &options.caps);
+            Ok(())
+        };
+        self.link.command("a flush", body).await
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        let body = async {
+            self.caps().check_range(range)?;
+            let parts = vec![Part { at: range.start.0, count: range.count, data: None }];
+            self.carry_out(parts, false, false).await;
+            Ok(())
+        };
+        self.link.command("a discard", body).await
+    }
+}
+
+impl PowerCycle for RamDevice {
+    type Device = RamDevice;
+
+    fn device(&self) -> RamDevice {
+        let link = if self.inner.ready.get() {
+            self.inner.link.borrow().clone()
+        } else {
+            let dead = Link::new(&self.inner.rt);
+            dead.cut();
+            dead
+        };
+        RamDevice { inner: self.inner.clone(), link }
+    }
+
+    fn cut(&self) {
+        let inner = &*self.inner;
+        let link = inner.link.borrow().clone();
+        if !link.is_alive() {
+            return;
+        }
+        inner.ready.set(false);
+        link.cut();
+        let word =
+            inner.state.borrow_mut().crash(&inner.options.caps, &mut inner.dice.borrow_mut());
+        inner.rt.trace(word);
+    }
+
+    /// The device has no capacitors: it is dead at once.
+    async fn off(&self) {}
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        let inner = &*self.inner;
+        if inner.link.borrow().is_alive() {
+            return if inner.ready.get() {
+                Ok(())
+            } else {
+                Err(IoError::Invalid("the device is being started already"))
+            };
+        }
+        let link = Link::new(&inner.rt);
+        *inner.link.borrow_mut() = link.clone();
+        let start = inner.rt.sleep(inner.options.start);
+        link.command("the start of a device", async {
+            start.await;
+            inner.ready.set(true);
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl State {
+    fn receive(&mut self, done: Nanos, parts: Vec<Part>, group: bool, fua: bool, caps: &Caps) {
+        let seq = self.arrivals;
+        self.arrivals += 1;
+        let key = if caps.ordered { (self.cycle, seq, 0) } else { (self.cycle, done.0, seq) };
+        self.log.insert(seq, Record { key, parts, group, fua, applied: false });
+        self.pending.insert((done, seq));
+    }
+
+    /// Completes the commands whose time has come.
+    fn settle(&mut self, now: Nanos, caps: &Caps) {
+        while let Some(&(done, seq)) = self.pending.first()
+            && done <= now
+        {
+            self.pending.pop_first();
+            let Some(record) = self.log.get_mut(&seq) else { continue };
+            record.applied = true;
+            record.put(&mut self.newer, caps, |_| true);
+            if record.fua || caps.ack.survives() {
+                self.make_durable(&[seq], caps);
+            }
+        }
+    }
+
+    /// The arrivals that are complete now.
+    fn complete_now(&mut self, now: Nanos, caps: &Caps) -> Vec<u64> {
+        self.settle(now, caps);
+        self.log.iter().filter(|(_, r)| r.applied).map(|(seq, _)| *seq).collect()
+    }
+
+    /// From now on these arrivals survive any cut.
+    fn make_durable(&mut self, arrivals: &[u64], caps: &Caps) {
+        if !caps.ordered {
+            for seq in arrivals {
+                if let Some(record) = self.log.remove(seq) {
+                    self.keep(&record, caps);
+                }
+            }
+            return;
+        }
+        self.must = arrivals.iter().fold(self.must, |m, seq| m.max(seq + 1));
+        // The survivors are a prefix: one in flight holds up those behind it.
+        while let Some(first) = self.log.first_entry()
+            && first.get().applied
+            && *first.key() < self.must
+        {
+            let record = first.remove();
+            self.keep(&record, caps);
+        }
+    }
+
+    fn keep(&mut self, record: &Record, caps: &Caps) {
+        record.put(&mut self.durable, caps, |_| true);
+        for block in record.blocks() {
+            if self.newer.get(&block).is_some_and(|(key, _)| *key <= record.key) {
+                self.newer.remove(&block);
+            }
+        }
+    }
+
+    /// Keeps the volatile cache within its bound.
+    fn spill(&mut self, limit: usize, caps: &Caps) {
+        while self.log.len() > limit {
+            let Some((&seq, _)) = self.log.iter().find(|(_, r)| r.applied) else { return };
+            self.make_durable(&[seq], caps);
+            if self.log.contains_key(&seq) {
+                return;
+            }
+        }
+    }
+
+    fn content(&self, block: u64) -> &Content {
+        match self.newer.get(&block).or_else(|| self.durable.get(&block)) {
+            Some((_, content)) => content,
+            None => &Content::Zero,
+        }
+    }
+
+    /// The power goes: keeps what must be kept, and of the rest what the dice say.
+    /// Returns a word that stands for what was decided.
+    fn crash(&mut self, caps: &Caps, dice: &mut Stream) -> u64 {
+        let mut word = self.cycle;
+        let mut records: Vec<(u64, Record)> = std::mem::take(&mut self.log).into_iter().collect();
+        if caps.ordered {
+            let at_least = records.iter().filter(|(seq, _)| *seq < self.must).count() as u64;
+            let keep = dice.range(at_least, records.len() as u64 + 1) as usize;
+            let tear = dice.chance(1, 2);
+            for (i, (_, record)) in records.iter().enumerate().take(keep + 1) {
+                let torn = i == keep && tear && record.units(caps) > 1;
+                if i < keep {
+                    record.put(&mut self.durable, caps, |_| true);
+                } else if torn {
+                    word ^= record.put_some(&mut self.durable, caps, dice, 1, 2);
+                }
+            }
+            word = word.rotate_left(17) ^ keep as u64;
+        } else {
+            // Whatever must survive is durable by now. Anything from all lost to
+            // all kept, in the order of effect.
+            records.sort_by_key(|(_, record)| record.key);
+            let share = dice.below(5);
+            for (_, record) in &records {
+                let kept = record.put_some(&mut self.durable, caps, dice, share, 4);
+                word = word.rotate_left(1) ^ kept;
+            }
+        }
+        self.newer.clear();
+        self.pending.clear();
+        self.cycle += 1;
+        self.must = self.arrivals;
+        word
+    }
+}
+
+impl Record {
+    fn blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.parts.iter().flat_map(|p| p.at..p.at + p.count)
+    }
+
+    /// How many atomic units there are.
+    fn units(&self, caps: &Caps) -> u64 {
+        if self.group {
+            return 1;
+        }
+        let blocks: u64 = self.parts.iter().map(|p| p.count).sum();
+        (blocks * u64::from(caps.block_size)).div_ceil(u64::from(caps.atomic_unit))
+    }
+
+    /// Puts into `store` each unit with probability `num / den`. Returns a word that
+    /// stands for the choice.
+    fn put_some(
+        &self,
+        store: &mut Store,
+        caps: &Caps,
+        dice: &mut Stream,
+        num: u64,
+        den: u64,
+    ) -> u64 {
+        let kept: Vec<bool> = (0..self.units(caps)).map(|_| dice.chance(num, den)).collect();
+        self.put(store, caps, |unit| kept[unit as usize]);
+        kept.iter().fold(1, |w: u64, k| w.rotate_left(1) ^ u64::from(*k))
+    }
+
+    /// Puts into `store` the units that `keep` names, wherever nothing newer is.
+    fn put(&self, store: &mut Store, caps: &Caps, keep: impl Fn(u64) -> bool) {
+        let (size, unit) = (u64::from(caps.block_size), u64::from(caps.atomic_unit));
+        for part in &self.parts {
+            for i in 0..part.count {
+                let block = part.at + i;
+                let old = store.get(&block);
+                if old.is_some_and(|(key, _)| *key > self.key) {
+                    continue;
+                }
+                let (from, to) = (i * size, (i + 1) * size);
+                let units = if self.group { 0..=0 } else { from / unit..=(to - 1) / unit };
+                let new = part.content(i as usize, size as usize);
+                // A stamp can not be torn: it goes with the block's first byte.
+                let whole = match caps.payload {
+                    Payload::Stamps => Some(keep(*units.start())),
+                    _ if units.clone().all(&keep) => Some(true),
+                    _ if !units.clone().any(&keep) => Some(false),
+                    _ => None,
+                };
+                let content = match whole {
+                    Some(false) => continue,
+                    Some(true) => new,
+                    None => {
+                        let mut bytes = vec![0; size as usize];
+                        if let Some((_, old)) = old {
+                            old.copy_to(DataMut::Bytes(&mut bytes));
+                        }
+                        for u in units.filter(|u| keep(*u)) {
+                            let range = (u * unit).max(from)..((u + 1) * unit).min(to);
+                            new.copy_range(
+                                (range.start - from) as usize..(range.end - from) as usize,
+                                &mut bytes,
+                            );
+                        }
+                        Content::Bytes(bytes.into())
+                    }
+                };
+                store.insert(block, (self.key, content));
+            }
+        }
+    }
+}
+
+impl Part {
+    fn data(at: Block, data: Data<'_>, caps: &Caps) -> Part {
+        let count = data.blocks(caps.block_size).unwrap_or(0);
+        Part { at: at.0, count, data: Some(data.into()) }
+    }
+
+    /// What belongs into the `i`-th block.
+    fn content(&self, i: usize, size: usize) -> Content {
+        match &self.data {
+            None => Content::Zero,
+            Some(OwnedData::Stamps(s)) => Content::Stamp(s[i]),
+            Some(OwnedData::Bytes(b)) => Content::Bytes(b[i * size..(i + 1) * size].into()),
+        }
+    }
+}
+
+impl Content {
+    fn copy_to(&self, mut room: DataMut<'_>) {
+        match self {
+            Content::Zero => room.zero(),
+            Content::Stamp(stamp) => room.copy_from(Data::Stamps(&[*stamp])),
+            Content::Bytes(bytes) => room.copy_from(Data::Bytes(bytes)),
+        }
+    }
+
+    fn copy_range(&self, range: Range<usize>, to: &mut [u8]) {
+        match self {
+            Content::Bytes(bytes) => to[range.clone()].copy_from_slice(&bytes[range]),
+            _ => to[range].fill(0),
+        }
+    }
+}
