@@ -25,13 +25,19 @@
 
 mod contract;
 mod data;
+mod faults;
+mod kind;
 mod link;
 mod ram;
+mod stats;
 
 pub use contract::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Durability, Extent, GroupLimit, IoError,
     PowerCycle,
 };
 pub use data::{Data, DataMut, OwnedData, Payload};
+pub use faults::Faults;
+pub use kind::CommandKind;
 pub use link::Link;
 pub use ram::{RamDevice, RamOptions};
+pub use stats::{DeviceStats, KindStats, Latencies, Stats};

@@ -1,0 +1,214 @@
+//! A wrapper that counts commands and bytes and keeps latencies, by kind.
+
+use crate::{
+    AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability, Extent,
+    IoError, PowerCycle,
+};
+use hdrhistogram::Histogram;
+use std::cell::RefCell;
+use std::rc::Rc;
+use tantalum_rt::{Nanos, Rt};
+
+/// The longest latency that is told apart from longer ones: one day.
+const LONGEST: u64 = 86_400_000_000_000;
+
+/// A histogram of latencies: bounded memory, three significant digits, up to a
+/// day. What is longer counts as a day.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    histogram: Histogram<u64>,
+}
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        let mut histogram = Histogram::new(3).expect("three significant digits are valid");
+        histogram.auto(true);
+        Latencies { histogram }
+    }
+}
+
+impl Latencies {
+    /// Counts one.
+    pub fn record(&mut self, latency: Nanos) {
+        let value = latency.0.min(LONGEST);
+        // Can not fail: the histogram grows up to `LONGEST`.
+        let _ = self.histogram.record(value);
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Latencies) {
+        // Can not fail: this histogram grows as needed.
+        let _ = self.histogram.add(&other.histogram);
+    }
+
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The latency that the share `q` (0 to 1) of all stayed within; 0 if there are
+    /// none.
+    pub fn quantile(&self, q: f64) -> Nanos {
+        Nanos(self.histogram.value_at_quantile(q).min(self.histogram.max()))
+    }
+
+    /// The median.
+    pub fn p50(&self) -> Nanos {
+        self.quantile(0.5)
+    }
+
+    /// The 99th percentile.
+    pub fn p99(&self) -> Nanos {
+        self.quantile(0.99)
+    }
+
+    /// The mean, within the histogram's precision.
+    pub fn mean(&self) -> Nanos {
+        Nanos(self.histogram.mean() as u64)
+    }
+
+    /// The longest, within the histogram's precision.
+    pub fn max(&self) -> Nanos {
+        Nanos(self.histogram.max())
+    }
+}
+
+/// What was counted of one kind of command.
+#[derive(Clone, Debug, Default)]
+pub struct KindStats {
+    /// Commands that succeeded.
+    pub commands: u64,
+    /// Commands that failed.
+    pub failed: u64,
+    /// Bytes that the successful ones moved (or discarded).
+    pub bytes: u64,
+    /// Latencies of the successful ones.
+    pub latency: Latencies,
+}
+
+/// What was counted of all kinds.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceStats {
+    kinds: [KindStats; 6],
+}
+
+impl DeviceStats {
+    /// What was counted of one kind.
+    pub fn of(&self, kind: CommandKind) -> &KindStats {
+        &self.kinds[kind.index()]
+    }
+
+    /// Bytes written by plain writes, forced ones, and groups.
+    pub fn bytes_written(&self) -> u64 {
+        let kinds = [CommandKind::Write, CommandKind::Fua, CommandKind::Group];
+        kinds.iter().map(|k| self.of(*k).bytes).sum()
+    }
+}
+
+/// A device, or a box, whose commands are counted. A clone shares the counts.
+#[derive(Clone)]
+pub struct Stats<D> {
+    inner: D,
+    rt: Rt,
+    counts: Rc<RefCell<DeviceStats>>,
+}
+
+impl<D> Stats<D> {
+    /// Nothing is counted yet.
+    pub fn new(rt: &Rt, inner: D) -> Stats<D> {
+        Stats { inner, rt: rt.clone(), counts: Rc::default() }
+    }
+
+    /// What was counted so far.
+    pub fn snapshot(&self) -> DeviceStats {
+        self.counts.borrow().clone()
+    }
+
+    /// Begins to count anew.
+    pub fn reset(&self) {
+        *self.counts.borrow_mut() = DeviceStats::default();
+    }
+
+    /// The device below.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    async fn count<E>(
+        &self,
+        kind: CommandKind,
+        bytes: u64,
+        command: impl Future<Output = Result<(), E>>,
+    ) -> Result<(), E> {
+        let begin = self.rt.now();
+        let result = command.await;
+        let mut counts = self.counts.borrow_mut();
+        let k = &mut counts.kinds[kind.index()];
+        if result.is_ok() {
+            k.commands += 1;
+            k.bytes += bytes;
+            k.latency.record(self.rt.now().saturating_sub(begin));
+        } else {
+            k.failed += 1;
+        }
+        result
+    }
+}
+
+impl<D: BlockDevice> Stats<D> {
+    fn bytes(&self, blocks: Option<u64>) -> u64 {
+        blocks.unwrap_or(0).saturating_mul(u64::from(self.caps().block_size))
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Stats<D> {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
+        let bytes = self.bytes(buf.blocks(self.caps().block_size));
+        self.count(CommandKind::Read, bytes, self.inner.read(at, buf)).await
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        let bytes = self.bytes(data.blocks(self.caps().block_size));
+        self.count(CommandKind::of_write(want), bytes, self.inner.write(at, data, want)).await
+    }
+
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        let size = self.caps().block_size;
+        let bytes = group.iter().map(|e| self.bytes(e.data.blocks(size))).sum();
+        self.count(CommandKind::Group, bytes, self.inner.write_atomic(group)).await
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        self.count(CommandKind::Flush, 0, self.inner.flush()).await
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        let bytes = self.bytes(Some(range.count));
+        self.count(CommandKind::Discard, bytes, self.inner.discard(range)).await
+    }
+}
+
+impl<B: PowerCycle> PowerCycle for Stats<B> {
+    type Device = Stats<B::Device>;
+
+    fn device(&self) -> Stats<B::Device> {
+        let (rt, counts) = (self.rt.clone(), self.counts.clone());
+        Stats { inner: self.inner.device(), rt, counts }
+    }
+
+    fn cut(&self) {
+        self.inner.cut();
+    }
+
+    async fn off(&self) {
+        self.inner.off().await;
+    }
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        self.inner.power_on().await
+    }
+}
