@@ -1,1 +1,40 @@
-//! (empty)
+//! The flash array: geometry, the rules of the medium, timing, wear, and what a
+//! power loss does to operations in flight.
+//!
+//! Facts and reference values: Kang et al., "Durable Write Cache in Flash Memory
+//! SSD for Relational and NoSQL Databases" (SIGMOD 2014), and data sheets.
+//!
+//! # Invariants
+//!
+//! 1. A page is programmed once after an erase; the pages of a block in ascending
+//!    order, without gaps; erase is by erase unit. Breaking a rule is refused with
+//!    [`OpError::Rule`] and changes nothing.
+//! 2. A read of an erased page gives [`PageState::Erased`], of a torn one
+//!    [`PageState::Uncorrectable`].
+//! 3. A die does one operation at a time, in order of issue; a channel moves one
+//!    transfer at a time. An operation on several planes is one operation.
+//! 4. An operation belongs to the array from its issue: the future merely
+//!    observes, and dropping it changes nothing.
+//! 5. At [`NandArray::power_off`], an operation that has ended stays; one that has
+//!    not begun has never been; one in between is torn: each page of a program
+//!    uncorrectable or complete (seeded), the unit of an erase unusable until it is
+//!    erased again. Nothing else changes.
+//!    Who outlives the loss and waits for an operation that had not ended is told
+//!    [`OpError::NoPower`].
+//! 6. A read sees what operations issued before it leave behind, and nothing of a
+//!    page that is not programmed.
+//!
+//! An *erase unit* here is the same block of every plane of one die: it is erased
+//! in one operation, and holds `planes × pages` pages, numbered row by row.
+
+mod array;
+mod flight;
+mod geometry;
+mod store;
+mod timing;
+
+pub use array::{NandArray, NandStats, OpError, OpRecord, Programmed, ReadRequest, Reading};
+pub use flight::{Image, OpKind};
+pub use geometry::{Geometry, GeometryError, PageAddr, SECTOR_BYTES, Unit};
+pub use store::PageState;
+pub use timing::Timing;

@@ -1,0 +1,567 @@
+//! The array as its user sees it: issue an operation, await its end.
+
+use crate::flight::{Effect, Flights, Image, OpKind};
+use crate::geometry::{GeometryError, SECTOR_BYTES};
+use crate::store::{PageState, Store};
+use crate::timing::{Schedule, TransferEnd};
+use crate::{Geometry, PageAddr, Timing, Unit};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tantalum_device::{Data, DataMut, Payload};
+use tantalum_rt::{Nanos, Rt, Sleep, Stream};
+
+/// Why an operation was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpError {
+    /// A rule of the medium was broken: a defect in the caller.
+    #[error("rule of the medium broken at unit {} page {}: {rule}", .at.unit.0, .at.page)]
+    Rule {
+        /// Where.
+        at: PageAddr,
+        /// Which.
+        rule: &'static str,
+    },
+    /// The operation failed in the medium; the page or unit can not be used.
+    #[error("the medium failed at unit {} page {}", .at.unit.0, .at.page)]
+    Failed {
+        /// Where.
+        at: PageAddr,
+    },
+    /// The array has no power.
+    #[error("the flash array has no power")]
+    NoPower,
+}
+
+/// What an array has done since it was made. Operations count when they are issued,
+/// with the whole of their time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NandStats {
+    /// Read operations.
+    pub reads: u64,
+    /// Program operations (several planes count once).
+    pub programs: u64,
+    /// Pages programmed.
+    pub pages_programmed: u64,
+    /// Erase operations.
+    pub erases: u64,
+    /// Time that dies were busy, summed over dies.
+    pub die_busy: Nanos,
+}
+
+/// When an operation ran; see [`NandArray::record_ops`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpRecord {
+    /// What it was.
+    pub kind: OpKind,
+    /// When it was issued.
+    pub issued: Nanos,
+    /// When the die began.
+    pub start: Nanos,
+    /// When the die ended.
+    pub end: Nanos,
+}
+
+/// What to read: `count` pages of one row from `at` on.
+pub struct ReadRequest<'a> {
+    /// The first page.
+    pub at: PageAddr,
+    /// How many, each in the next plane.
+    pub count: u32,
+    /// Sectors `first..` of the first page go to `data`; with more than one page it
+    /// must be 0.
+    pub first: u32,
+    /// Room for the payload, if it is wanted.
+    pub data: Option<DataMut<'a>>,
+    /// Room for the out-of-band words of the pages, if they are wanted.
+    pub oob: Option<&'a mut [u64]>,
+    /// Room for the state of each page.
+    pub states: &'a mut [PageState],
+}
+
+struct State {
+    schedule: Schedule,
+    store: Store,
+    flights: Flights,
+    stats: NandStats,
+    dice: Stream,
+    power: bool,
+    /// When the power of this cycle went; [`Nanos::MAX`] until then. Shared with the
+    /// futures of the cycle.
+    off_at: Rc<Cell<Nanos>>,
+    /// Operations until one fails, by kind of change.
+    fail_program: Option<u64>,
+    fail_erase: Option<u64>,
+    ops: Option<Vec<OpRecord>>,
+}
+
+/// A flash array. It survives every power loss; see the crate's documentation.
+pub struct NandArray {
+    rt: Rt,
+    geometry: Geometry,
+    timing: Timing,
+    state: RefCell<State>,
+    issued: Cell<u64>,
+}
+
+impl NandArray {
+    /// A blank array without power, with room for `oob_words` 64-bit words beside
+    /// each page.
+    ///
+    /// # Errors
+    /// [`GeometryError`] if such an array can not be.
+    pub fn new(
+        rt: &Rt,
+        geometry: &Geometry,
+        timing: &Timing,
+        payload: Payload,
+        oob_words: u32,
+    ) -> Result<NandArray, GeometryError> {
+        geometry.check()?;
+        let need = oob_words.saturating_mul(8);
+        if need > geometry.oob_bytes {
+            return Err(GeometryError::Oob { need, have: geometry.oob_bytes });
+        }
+        let store = Store::new(geometry, payload, oob_words as usize);
+        let flights = Flights::new(geometry.dies());
+        let schedule = Schedule::new(geometry);
+        Ok(NandArray::build(rt, geometry.clone(), timing.clone(), schedule, store, flights))
+    }
+
+    /// An array that goes on where `image` was taken, operations in flight included,
+    /// with power.
+    pub fn from_image(rt: &Rt, image: &Image) -> NandArray {
+        let now = rt.now();
+        let array = NandArray::build(
+            rt,
+            image.geometry.clone(),
+            image.timing.clone(),
+            image.schedule.rebased(Nanos::ZERO, now),
+            image.store.clone(),
+            image.flights.rebased(Nanos::ZERO, now),
+        );
+        array.power_on();
+        array
+    }
+
+    fn build(
+        rt: &Rt,
+        geometry: Geometry,
+        timing: Timing,
+        schedule: Schedule,
+        store: Store,
+        flights: Flights,
+    ) -> NandArray {
+        let state = State {
+            schedule,
+            store,
+            flights,
+            stats: NandStats::default(),
+            dice: rt.stream("nand: torn pages"),
+            power: false,
+            off_at: Rc::new(Cell::new(Nanos::ZERO)),
+            fail_program: None,
+            fail_erase: None,
+            ops: None,
+        };
+        let state = RefCell::new(state);
+        NandArray { rt: rt.clone(), geometry, timing, state, issued: Cell::new(0) }
+    }
+
+    /// The shape.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The times.
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    /// Which kind of payload the array keeps. An array of stamps also takes pages of
+    /// real bytes (the metadata of a drive) and gives them back as such.
+    pub fn payload(&self) -> Payload {
+        self.state.borrow().store.kind()
+    }
+
+    /// Out-of-band words beside each page.
+    pub fn oob_words(&self) -> usize {
+        self.state.borrow().store.words()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> NandStats {
+        let s = self.state.borrow();
+        NandStats { die_busy: s.schedule.busy(), ..s.stats }
+    }
+
+    /// How often a unit was erased.
+    ///
+    /// # Panics
+    /// If there is no such unit.
+    pub fn erase_count(&self, unit: Unit) -> u32 {
+        self.state.borrow().store.unit(unit).erase_count
+    }
+
+    /// Operations issued so far.
+    pub fn ops_issued(&self) -> u64 {
+        self.issued.get()
+    }
+
+    /// Whether a die would begin an operation at once.
+    ///
+    /// # Panics
+    /// If there is no such die.
+    pub fn is_idle(&self, die: u32) -> bool {
+        self.state.borrow().schedule.is_idle(die, self.rt.now())
+    }
+
+    /// The array has power from now on.
+    pub fn power_on(&self) {
+        let s = &mut *self.state.borrow_mut();
+        if !s.power {
+            s.power = true;
+            s.off_at = Rc::new(Cell::new(Nanos::MAX));
+        }
+    }
+
+    /// The array has no power from now on; operations in flight end as invariant 5
+    /// says.
+    pub fn power_off(&self) {
+        let s = &mut *self.state.borrow_mut();
+        if !s.power {
+            return;
+        }
+        let now = self.rt.now();
+        s.power = false;
+        s.off_at.set(now);
+        let outcome = s.flights.power_off(now, &mut s.store, &mut s.dice);
+        s.schedule.reset();
+        self.rt.trace(outcome);
+    }
+
+    /// All that the array is now.
+    pub fn snapshot(&self) -> Image {
+        let s = &mut *self.state.borrow_mut();
+        let now = self.rt.now();
+        s.schedule.settle(now);
+        Image {
+            geometry: self.geometry.clone(),
+            timing: self.timing.clone(),
+            store: s.store.clone(),
+            schedule: Rc::new(s.schedule.rebased(now, Nanos::ZERO)),
+            flights: s.flights.rebased(now, Nanos::ZERO),
+        }
+    }
+
+    /// Keeps a record of every operation from now on, for those who look for
+    /// points at which to cut the power.
+    pub fn record_ops(&self) {
+        self.state.borrow_mut().ops = Some(Vec::new());
+    }
+
+    /// The record so far.
+    pub fn take_ops(&self) -> Vec<OpRecord> {
+        self.state.borrow_mut().ops.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The `n`-th program from now on (0: the next) fails in the medium.
+    pub fn fail_program(&self, n: u64) {
+        self.state.borrow_mut().fail_program = Some(n);
+    }
+
+    /// The `n`-th erase from now on (0: the next) fails in the medium.
+    pub fn fail_erase(&self, n: u64) {
+        self.state.borrow_mut().fail_erase = Some(n);
+    }
+
+    /// A page goes bad: it can not be read any more, until its unit is erased.
+    ///
+    /// # Panics
+    /// If there is no such page.
+    pub fn corrupt(&self, at: PageAddr) {
+        assert!(self.check(at, 1).is_ok(), "no page {} in unit {}", at.page, at.unit.0);
+        self.state.borrow_mut().store.tear(at);
+    }
+
+    fn broken(at: PageAddr, rule: &'static str) -> OpError {
+        OpError::Rule { at, rule }
+    }
+
+    fn check(&self, at: PageAddr, count: u32) -> Result<(), OpError> {
+        let g = &self.geometry;
+        if at.unit.0 >= g.units() || at.page >= g.unit_pages() {
+            return Err(Self::broken(at, "there is no such page"));
+        }
+        if count == 0 || count > g.planes - at.page % g.planes {
+            return Err(Self::broken(at, "one operation is over pages of one row"));
+        }
+        Ok(())
+    }
+
+    fn note(&self, s: &mut State, kind: OpKind, at: PageAddr, span: (Nanos, Nanos)) {
+        self.issued.set(self.issued.get() + 1);
+        self.rt.trace((kind as u64) << 62 ^ u64::from(at.unit.0) << 24 ^ u64::from(at.page));
+        if let Some(ops) = &mut s.ops {
+            ops.push(OpRecord { kind, issued: self.rt.now(), start: span.0, end: span.1 });
+        }
+    }
+
+    /// Programs pages of one row, from `at` on, one in each further plane: as many as
+    /// `data` fills. `oob` has the out-of-band words of these pages.
+    ///
+    /// The operation is issued now; the future observes its end.
+    ///
+    /// # Errors
+    /// At once, for a broken rule or without power; from the future, if the medium
+    /// fails or the power goes before the end.
+    pub fn program(
+        &self,
+        at: PageAddr,
+        data: Data<'_>,
+        oob: &[u64],
+    ) -> Result<Programmed, OpError> {
+        let s = &mut *self.state.borrow_mut();
+        if !s.power {
+            return Err(OpError::NoPower);
+        }
+        let Some(count) = s.store.pages_in(&data) else {
+            return Err(Self::broken(at, "whole pages are programmed"));
+        };
+        self.check(at, count)?;
+        if s.store.kind() == Payload::Bytes && data.kind() == Payload::Stamps {
+            return Err(Self::broken(at, "stamps can not be kept in an array of bytes"));
+        }
+        if oob.len() != count as usize * s.store.words() {
+            return Err(Self::broken(at, "the out-of-band words are not those of the pages"));
+        }
+        let unit = s.store.unit(at.unit);
+        if unit.half_erased {
+            return Err(Self::broken(at, "an erase of the unit was torn: erase it first"));
+        }
+        if at.page < unit.next {
+            return Err(Self::broken(at, "a page is programmed once after an erase"));
+        }
+        if at.page > unit.next {
+            return Err(Self::broken(at, "pages are programmed in ascending order, without gaps"));
+        }
+        let g = &self.geometry;
+        let die = g.die(at.unit);
+        let now = self.rt.now();
+        let bytes = u64::from(count) * (u64::from(g.page_bytes) + u64::from(g.oob_bytes));
+        let moved = s.schedule.channel(g.channel(die), now, self.timing.transfer(bytes));
+        let tprog = Nanos::from_micros(self.timing.program_us);
+        let (start, end) = s.schedule.die(die, moved, tprog);
+        s.store.program(at, count, data, oob);
+        let failed = countdown(&mut s.fail_program);
+        s.flights.push(die, now, start, end, Effect::Program { at, count, failed });
+        s.stats.programs += 1;
+        s.stats.pages_programmed += u64::from(count);
+        self.note(s, OpKind::Program, at, (start, end));
+        if failed {
+            for page in at.page..at.page + count {
+                s.store.tear(PageAddr { unit: at.unit, page });
+            }
+        }
+        let failed = failed.then_some(OpError::Failed { at });
+        Ok(Programmed::new(&self.rt, end, "a program", failed, &s.off_at))
+    }
+
+    /// Erases a unit. Issued now; the future observes its end.
+    ///
+    /// # Errors
+    /// At once, without power or for a unit that is not there; from the future, if
+    /// the power goes before the end, or if the medium fails. The unit is unusable
+    /// then until it is erased again.
+    pub fn erase(&self, unit: Unit) -> Result<Programmed, OpError> {
+        let s = &mut *self.state.borrow_mut();
+        if !s.power {
+            return Err(OpError::NoPower);
+        }
+        let at = PageAddr { unit, page: 0 };
+        self.check(at, 1)?;
+        let die = self.geometry.die(unit);
+        let now = self.rt.now();
+        let terase = Nanos::from_micros(self.timing.erase_us) + Nanos(self.timing.command_ns);
+        let (start, end) = s.schedule.die(die, now, terase);
+        let u = s.store.unit_mut(unit);
+        let effect =
+            Effect::Erase { unit, cells: u.cells.take(), next: u.next, half_erased: u.half_erased };
+        u.next = 0;
+        u.half_erased = false;
+        u.erase_count += 1;
+        s.flights.push(die, now, start, end, effect);
+        s.stats.erases += 1;
+        self.note(s, OpKind::Erase, at, (start, end));
+        let failed = countdown(&mut s.fail_erase);
+        if failed {
+            s.store.unit_mut(unit).half_erased = true;
+        }
+        let failed = failed.then_some(OpError::Failed { at });
+        Ok(Programmed::new(&self.rt, end, "an erase", failed, &s.off_at))
+    }
+
+    /// Reads pages of one row. Issued now: what the request has room for is filled
+    /// with what will be read, to be looked at when the future has ended.
+    ///
+    /// The die is busy for tR; then the wanted sectors and words go over the channel.
+    /// Of a page that is not [`PageState::Programmed`] the room is filled with zeros.
+    /// If the power goes meanwhile, the future ends without a transfer, and what is
+    /// in the room is void: whoever outlives a power loss must not look at it.
+    ///
+    /// # Errors
+    /// For a broken rule or without power. An unreadable page is no error but a
+    /// [`PageState`].
+    pub fn read(&self, mut request: ReadRequest<'_>) -> Result<Reading<'_>, OpError> {
+        let s = &mut *self.state.borrow_mut();
+        if !s.power {
+            return Err(OpError::NoPower);
+        }
+        let ReadRequest { at, count, first, .. } = request;
+        self.check(at, count)?;
+        let words = s.store.words();
+        let ps = self.geometry.page_sectors();
+        let sectors = match &request.data {
+            Some(d) => match d.blocks(SECTOR_BYTES) {
+                Some(n) if count == 1 && u64::from(first) + n <= u64::from(ps) => n as u32,
+                Some(n) if n == u64::from(count * ps) && first == 0 => n as u32,
+                _ => return Err(Self::broken(at, "the room is not that of the sectors")),
+            },
+            None => 0,
+        };
+        if request.states.len() != count as usize
+            || request.oob.as_ref().is_some_and(|o| o.len() != count as usize * words)
+        {
+            return Err(Self::broken(at, "the room is not that of the pages"));
+        }
+        let stamps = request.data.as_ref().is_some_and(|d| d.kind() == Payload::Stamps);
+        if s.store.kind() == Payload::Bytes && stamps {
+            return Err(Self::broken(at, "an array of bytes has no stamps to read"));
+        }
+        let per_page = if count == 1 { sectors } else { ps };
+        for i in 0..count {
+            let page = PageAddr { unit: at.unit, page: at.page + i };
+            request.states[i as usize] = s.store.state(page);
+            if let Some(d) = &mut request.data {
+                let at = (i * per_page) as usize;
+                s.store.copy_out(
+                    page,
+                    first as usize,
+                    d.slice(at..at + per_page as usize, SECTOR_BYTES),
+                );
+            }
+            if let Some(oob) = &mut request.oob {
+                let at = i as usize * words;
+                s.store.copy_oob(page, &mut oob[at..at + words]);
+            }
+        }
+        let mut bytes = u64::from(sectors) * u64::from(SECTOR_BYTES);
+        if request.oob.is_some() {
+            bytes += u64::from(count) * u64::from(self.geometry.oob_bytes);
+        }
+        let die = self.geometry.die(at.unit);
+        let now = self.rt.now();
+        let tr = Nanos::from_micros(self.timing.read_us) + Nanos(self.timing.command_ns);
+        let span = s.schedule.die(die, now, tr);
+        let channel = self.geometry.channel(die);
+        let moved = s.schedule.transfer_at(channel, now, span.1, self.timing.transfer(bytes));
+        s.stats.reads += 1;
+        self.note(s, OpKind::Read, at, span);
+        Ok(Reading {
+            array: self,
+            moved,
+            off_at: s.off_at.clone(),
+            sense: Some(self.rt.sleep_until_for(span.1, "a read")),
+            transfer: None,
+        })
+    }
+}
+
+fn countdown(n: &mut Option<u64>) -> bool {
+    match n {
+        Some(0) => {
+            *n = None;
+            true
+        }
+        Some(left) => {
+            *left -= 1;
+            false
+        }
+        None => false,
+    }
+}
+
+/// The end of a program or an erase. Dropping it changes nothing.
+#[must_use = "the operation is under way; await its end"]
+pub struct Programmed {
+    sleep: Sleep,
+    end: Nanos,
+    failed: Option<OpError>,
+    off_at: Rc<Cell<Nanos>>,
+}
+
+impl Programmed {
+    fn new(
+        rt: &Rt,
+        end: Nanos,
+        why: &'static str,
+        failed: Option<OpError>,
+        off_at: &Rc<Cell<Nanos>>,
+    ) -> Programmed {
+        Programmed { sleep: rt.sleep_until_for(end, why), end, failed, off_at: off_at.clone() }
+    }
+}
+
+impl Future for Programmed {
+    type Output = Result<(), OpError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if Pin::new(&mut self.sleep).poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if self.off_at.get() < self.end {
+            return Poll::Ready(Err(OpError::NoPower));
+        }
+        Poll::Ready(self.failed.map_or(Ok(()), Err))
+    }
+}
+
+/// The end of a read. Dropping it changes nothing.
+#[must_use = "the operation is under way; await its end"]
+pub struct Reading<'a> {
+    array: &'a NandArray,
+    moved: TransferEnd,
+    off_at: Rc<Cell<Nanos>>,
+    sense: Option<Sleep>,
+    transfer: Option<Sleep>,
+}
+
+impl Future for Reading<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if let Some(sense) = &mut this.sense {
+            if Pin::new(sense).poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            this.sense = None;
+            let rt = &this.array.rt;
+            let end = this.moved.get().or_else(|| {
+                this.array.state.borrow_mut().schedule.settle(rt.now());
+                this.moved.get()
+            });
+            // No end: the power went before the transfer began.
+            this.transfer = end.map(|end| rt.sleep_until_for(end, "a transfer"));
+        }
+        if this.off_at.get() < Nanos::MAX {
+            return Poll::Ready(());
+        }
+        match &mut this.transfer {
+            Some(transfer) => Pin::new(transfer).poll(cx),
+            None => Poll::Ready(()),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What is in the cells: payload, out-of-band words and page states, by unit,
+//! shared with snapshots until written (copy on write).
+
+use crate::geometry::SECTOR_BYTES;
+use crate::{Geometry, PageAddr, Unit};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tantalum_device::{Data, DataMut, Payload};
+
+/// What a read finds in a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageState {
+    /// Nothing since the last erase.
+    #[default]
+    Erased,
+    /// What was programmed.
+    Programmed,
+    /// Torn or worn: the page can not be read.
+    Uncorrectable,
+}
+
+/// The pages of one unit. Absent while the unit is erased.
+#[derive(Clone)]
+pub(crate) struct Cells {
+    oob: Vec<u64>,
+    payload: PageStore,
+    /// Pages with real bytes in an array of stamps (the drive's own metadata).
+    aside: BTreeMap<u32, Rc<[u8]>>,
+    torn: Vec<u32>,
+}
+
+#[derive(Clone)]
+enum PageStore {
+    Bytes(Vec<Option<Rc<[u8]>>>),
+    Stamps(Vec<u64>),
+}
+
+/// One unit.
+#[derive(Clone, Default)]
+pub(crate) struct UnitState {
+    pub cells: Option<Rc<Cells>>,
+    /// Rows programmed in all planes, and pages programmed beyond them: a unit is
+    /// programmed page by page in the order of their numbers.
+    pub next: u32,
+    pub erase_count: u32,
+    /// An erase was torn: unusable until erased again.
+    pub half_erased: bool,
+}
+
+/// All units.
+#[derive(Clone)]
+pub(crate) struct Store {
+    pub units: Vec<UnitState>,
+    kind: Payload,
+    words: usize,
+    page_sectors: usize,
+    unit_pages: usize,
+}
+
+impl Store {
+    pub fn new(geometry: &Geometry, kind: Payload, words: usize) -> Store {
+        Store {
+            units: vec![UnitState::default(); geometry.units() as usize],
+            kind,
+            words,
+            page_sectors: geometry.page_sectors() as usize,
+            unit_pages: geometry.unit_pages() as usize,
+        }
+    }
+
+    pub fn unit(&self, unit: Unit) -> &UnitState {
+        &self.units[unit.0 as usize]
+    }
+
+    pub fn unit_mut(&mut self, unit: Unit) -> &mut UnitState {
+        &mut self.units[unit.0 as usize]
+    }
+
+    fn blank(&self) -> Cells {
+        Cells {
+            oob: vec![0; self.unit_pages * self.words],
+            payload: match self.kind {
+                Payload::Bytes => PageStore::Bytes(vec![None; self.unit_pages]),
+                Payload::Stamps => PageStore::Stamps(vec![0; self.unit_pages * self.page_sectors]),
+            },
+            aside: BTreeMap::new(),
+            torn: Vec::new(),
+        }
+    }
+
+    /// How many pages `data` fills; `None` if not a whole number.
+    pub fn pages_in(&self, data: &Data<'_>) -> Option<u32> {
+        let sectors = data.blocks(SECTOR_BYTES)? as usize;
+        if !sectors.is_multiple_of(self.page_sectors) {
+            return None;
+        }
+        u32::try_from(sectors / self.page_sectors).ok()
+    }
+
+    /// Puts pages in place; the rules have been checked.
+    pub fn program(&mut self, at: PageAddr, count: u32, data: Data<'_>, oob: &[u64]) {
+        let (words, ps) = (self.words, self.page_sectors);
+        if self.unit(at.unit).cells.is_none() {
+            let blank = Rc::new(self.blank());
+            self.unit_mut(at.unit).cells = Some(blank);
+        }
+        let unit = self.unit_mut(at.unit);
+        unit.next = at.page + count;
+        let cells = Rc::make_mut(unit.cells.as_mut().expect("just put there"));
+        let first = at.page as usize;
+        cells.oob[first * words..first * words + oob.len()].copy_from_slice(oob);
+        match (&mut cells.payload, data) {
+            (PageStore::Stamps(to), Data::Stamps(from)) => {
+                to[first * ps..first * ps + from.len()].copy_from_slice(from);
+            }
+            (PageStore::Bytes(to), Data::Bytes(from)) => {
+                for (i, page) in from.chunks(ps * SECTOR_BYTES as usize).enumerate() {
+                    to[first + i] = Some(Rc::from(page));
+                }
+            }
+            (PageStore::Stamps(_), Data::Bytes(from)) => {
+                for (i, page) in from.chunks(ps * SECTOR_BYTES as usize).enumerate() {
+                    cells.aside.insert((first + i) as u32, Rc::from(page));
+                }
+            }
+            (PageStore::Bytes(_), Data::Stamps(_)) => unreachable!("refused by the array"),
+        }
+    }
+
+    /// The program of these pages, the last of their unit, has never been; `failed`:
+    /// what it tore neither.
+    pub fn undo(&mut self, at: PageAddr, count: u32, failed: bool) {
+        let (words, ps) = (self.words, self.page_sectors);
+        let unit = self.unit_mut(at.unit);
+        unit.next = at.page;
+        let Some(cells) = &mut unit.cells else { return };
+        let cells = Rc::make_mut(cells);
+        let (first, end) = (at.page as usize, (at.page + count) as usize);
+        cells.oob[first * words..end * words].fill(0);
+        match &mut cells.payload {
+            PageStore::Bytes(pages) => pages[first..end].fill(None),
+            PageStore::Stamps(stamps) => stamps[first * ps..end * ps].fill(0),
+        }
+        cells.aside.retain(|page, _| *page < at.page);
+        if failed {
+            cells.torn.retain(|page| !(at.page..at.page + count).contains(page));
+        }
+    }
+
+    pub fn state(&self, at: PageAddr) -> PageState {
+        let unit = self.unit(at.unit);
+        if unit.half_erased {
+            return PageState::Uncorrectable;
+        }
+        match &unit.cells {
+            Some(cells) if cells.torn.contains(&at.page) => PageState::Uncorrectable,
+            Some(_) if at.page < unit.next => PageState::Programmed,
+            _ => PageState::Erased,
+        }
+    }
+
+    /// The cells of a page that can be read.
+    fn readable(&self, at: PageAddr) -> Option<&Cells> {
+        let programmed = self.state(at) == PageState::Programmed;
+        self.unit(at.unit).cells.as_deref().filter(|_| programmed)
+    }
+
+    /// Copies sectors `first..` of a page, as many as `out` has room for; zeros if it
+    /// is not programmed.
+    pub fn copy_out(&self, at: PageAddr, first: usize, mut out: DataMut<'_>) {
+        let Some(cells) = self.readable(at) else { return out.zero() };
+        let page = at.page as usize;
+        let bytes = |page: &[u8], out: &mut [u8]| {
+            let from = first * SECTOR_BYTES as usize;
+            out.copy_from_slice(&page[from..from + out.len()]);
+        };
+        match (&cells.payload, &mut out) {
+            (PageStore::Stamps(from), DataMut::Stamps(to)) => {
+                let from = &from[page * self.page_sectors + first..];
+                to.copy_from_slice(&from[..to.len()]);
+            }
+            (PageStore::Bytes(from), DataMut::Bytes(to)) => match &from[page] {
+                Some(p) => bytes(p, to),
+                None => to.fill(0),
+            },
+            (PageStore::Stamps(_), DataMut::Bytes(to)) => match cells.aside.get(&at.page) {
+                Some(p) => bytes(p, to),
+                None => to.fill(0),
+            },
+            (PageStore::Bytes(_), DataMut::Stamps(to)) => to.fill(0),
+        }
+    }
+
+    /// Copies the out-of-band words of a page; zeros if it is not programmed.
+    pub fn copy_oob(&self, at: PageAddr, out: &mut [u64]) {
+        match self.readable(at) {
+            Some(cells) => {
+                let from = at.page as usize * self.words;
+                out.copy_from_slice(&cells.oob[from..from + out.len()]);
+            }
+            None => out.fill(0),
+        }
+    }
+
+    /// The page can not be read any more.
+    pub fn tear(&mut self, at: PageAddr) {
+        if self.unit(at.unit).cells.is_none() {
+            let blank = Rc::new(self.blank());
+            self.unit_mut(at.unit).cells = Some(blank);
+        }
+        let cells = self.unit_mut(at.unit).cells.as_mut().expect("just put there");
+        let cells = Rc::make_mut(cells);
+        if !cells.torn.contains(&at.page) {
+            cells.torn.push(at.page);
+        }
+    }
+
+    pub fn kind(&self) -> Payload {
+        self.kind
+    }
+
+    pub fn words(&self) -> usize {
+        self.words
+    }
+}
