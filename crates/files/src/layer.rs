@@ -1,0 +1,269 @@
+//! The layer as a whole: format, mount, and the directory.
+
+use crate::error::name_of;
+use crate::file::File;
+use crate::format::FILE_BYTES;
+use crate::meta::{Inner, Node};
+use crate::state::Change;
+use crate::{FilesError, mount};
+use std::rc::Rc;
+use tantalum_device::BlockDevice;
+use tantalum_rt::Rt;
+
+/// How a device is divided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatOptions {
+    /// Bytes in a chunk, the unit of allocation: a power of two, no smaller than a
+    /// block. Aligned pages up to this size are written by one command.
+    pub chunk: u32,
+    /// Room for the directory in bytes: each file takes 21 and its name.
+    pub directory_bytes: u32,
+    /// Blocks in each of the two journals: so many changes of the metadata, about,
+    /// cost one snapshot.
+    pub journal_blocks: u32,
+}
+
+impl Default for FormatOptions {
+    /// Chunks of 64 KiB, 64 KiB for the directory, journals of 256 blocks.
+    fn default() -> FormatOptions {
+        FormatOptions { chunk: 64 << 10, directory_bytes: 64 << 10, journal_blocks: 256 }
+    }
+}
+
+/// How a device is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Whether [`File::sync`] and [`Promise::Durable`] flush the device. Without,
+    /// they promise no more than the device does for completed writes; the flushes that keep
+    /// the metadata whole are sent all the same, on devices that need them.
+    pub barriers: bool,
+}
+
+impl Default for MountOptions {
+    /// With barriers.
+    fn default() -> MountOptions {
+        MountOptions { barriers: true }
+    }
+}
+
+/// What the return of a change of the directory means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Promise {
+    /// It has been completed on the device.
+    #[default]
+    Completed,
+    /// It survives any crash (at the price of a flush).
+    Durable,
+}
+
+/// A file in the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// How full the device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes in a chunk.
+    pub chunk: u64,
+    /// Chunks there are.
+    pub chunks: u64,
+    /// Chunks that no file has.
+    pub free: u64,
+}
+
+/// A mounted file layer. Cheap to clone; a clone is the same mount.
+pub struct Files<D> {
+    pub(crate) inner: Rc<Inner<D>>,
+}
+
+impl<D> Clone for Files<D> {
+    fn clone(&self) -> Files<D> {
+        Files { inner: self.inner.clone() }
+    }
+}
+
+impl<D: BlockDevice> Files<D> {
+    /// Makes an empty file layer on a device, whatever was there before. A crash
+    /// meanwhile leaves a device that has to be formatted again.
+    ///
+    /// # Errors
+    /// [`FilesError::Unsuitable`] if device and options do not go together, and
+    /// those of the device.
+    pub async fn format(rt: &Rt, device: &D, options: &FormatOptions) -> Result<(), FilesError> {
+        mount::format(rt, device, options).await
+    }
+
+    /// Finds the files on a device. May be cut at any point, any number of times.
+    /// Only one mount at a time may be in use on a device.
+    ///
+    /// # Errors
+    /// [`FilesError::NotFormatted`], [`FilesError::Corrupt`],
+    /// [`FilesError::Unsuitable`], and those of the device.
+    pub async fn mount(rt: &Rt, device: D, options: &MountOptions) -> Result<Files<D>, FilesError> {
+        Ok(Files { inner: Rc::new(mount::mount(rt, device, options).await?) })
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &D {
+        &self.inner.device
+    }
+
+    /// Bytes in a chunk: aligned pages up to this size are one write of the device.
+    pub fn chunk(&self) -> u64 {
+        self.inner.layout.chunk_bytes()
+    }
+
+    /// The files there are, by name.
+    pub fn list(&self) -> Vec<Entry> {
+        let (state, nodes) = (self.inner.state.borrow(), self.inner.nodes.borrow());
+        let size = |ino: &u64| nodes.get(ino).map_or(0, |n| n.size.get());
+        let names = state.names.iter();
+        names.map(|(name, ino)| Entry { name: name.to_vec(), size: size(ino) }).collect()
+    }
+
+    /// Whether there is a file of that name.
+    pub fn exists(&self, name: &[u8]) -> bool {
+        self.inner.state.borrow().names.contains_key(name)
+    }
+
+    /// How full the device is.
+    pub fn space(&self) -> Space {
+        let pool = self.inner.pool.borrow();
+        Space {
+            chunk: self.inner.layout.chunk_bytes(),
+            chunks: u64::from(self.inner.layout.chunks),
+            free: u64::from(pool.clean()) + u64::from(pool.free()) + u64::from(pool.pending()),
+        }
+    }
+
+    /// Opens a file that exists.
+    ///
+    /// # Errors
+    /// [`FilesError::NotFound`].
+    pub fn open(&self, name: &[u8]) -> Result<File<D>, FilesError> {
+        let ino = self.inner.state.borrow().names.get(name).copied();
+        let node = ino.and_then(|ino| self.inner.nodes.borrow().get(&ino).cloned());
+        let node = node.ok_or_else(|| FilesError::NotFound(name_of(name)))?;
+        Ok(File::new(self.clone(), node))
+    }
+
+    /// Makes an empty file.
+    ///
+    /// # Errors
+    /// [`FilesError::Exists`], [`FilesError::BadName`], [`FilesError::NoSpace`] if
+    /// the directory is full, [`FilesError::Poisoned`], and those of the device.
+    pub async fn create(&self, name: &[u8], promise: Promise) -> Result<File<D>, FilesError> {
+        let inner = &*self.inner;
+        inner.check()?;
+        check_name(name)?;
+        if self.exists(name) {
+            return Err(FilesError::Exists(name_of(name)));
+        }
+        self.directory_room((FILE_BYTES + name.len()) as u64, 0)?;
+        let ino = inner.state.borrow().next_ino;
+        inner.change(&Change::Create { ino, name })?;
+        let node = Rc::new(Node::new(&inner.rt, ino, 0, false));
+        inner.nodes.borrow_mut().insert(ino, node.clone());
+        let file = File::new(self.clone(), node);
+        self.settle(promise).await?;
+        Ok(file)
+    }
+
+    /// Opens a file, and makes it first if need be.
+    ///
+    /// # Errors
+    /// Those of [`Files::create`].
+    pub async fn open_or_create(&self, name: &[u8]) -> Result<File<D>, FilesError> {
+        match self.open(name) {
+            Err(FilesError::NotFound(_)) => self.create(name, Promise::Completed).await,
+            other => other,
+        }
+    }
+
+    /// Deletes a file. Whoever has it open keeps it, without a name, until the last
+    /// one closes it; a crash ends it.
+    ///
+    /// # Errors
+    /// [`FilesError::NotFound`], [`FilesError::Poisoned`], and those of the device.
+    pub async fn delete(&self, name: &[u8], promise: Promise) -> Result<(), FilesError> {
+        self.inner.check()?;
+        // The handle keeps the chunks until the change has been committed.
+        let file = self.open(name)?;
+        self.unlink(&file)?;
+        self.settle(promise).await
+    }
+
+    /// Gives a file another name; a file that had that name is replaced, in one
+    /// step. The exact size is recorded with it.
+    ///
+    /// # Errors
+    /// [`FilesError::NotFound`], [`FilesError::BadName`], [`FilesError::NoSpace`] if
+    /// the directory is full, [`FilesError::Poisoned`], and those of the device.
+    pub async fn rename(&self, from: &[u8], to: &[u8], promise: Promise) -> Result<(), FilesError> {
+        let inner = &*self.inner;
+        check_name(to)?;
+        let file = self.open(from)?;
+        let _turn = file.node.lock.lock().await;
+        inner.check()?;
+        let ino = file.node.ino;
+        if inner.state.borrow().names.get(from) != Some(&ino) {
+            return Err(FilesError::NotFound(name_of(from)));
+        }
+        let replaced = self.open(to).ok();
+        let room = replaced.as_ref().map_or(0, |_| FILE_BYTES + to.len());
+        self.directory_room(to.len() as u64, (from.len() + room) as u64)?;
+        if from != to {
+            if let Some(old) = &replaced {
+                self.unlink(old)?;
+            }
+            inner.change(&Change::Rename { ino, name: to })?;
+        }
+        file.record_size()?;
+        self.settle(promise).await
+    }
+
+    /// Makes all earlier changes of the directory durable, and all earlier writes.
+    ///
+    /// # Errors
+    /// [`FilesError::Poisoned`], and those of the device.
+    pub async fn sync_all(&self) -> Result<(), FilesError> {
+        self.settle(Promise::Durable).await
+    }
+
+    fn unlink(&self, file: &File<D>) -> Result<(), FilesError> {
+        let ino = file.node.ino;
+        self.inner.change(&Change::Delete { ino })?;
+        self.inner.nodes.borrow_mut().remove(&ino);
+        Ok(())
+    }
+
+    async fn settle(&self, promise: Promise) -> Result<(), FilesError> {
+        self.inner.commit().await?;
+        match promise {
+            Promise::Durable if self.inner.barriers => self.inner.flush().await,
+            _ => Ok(()),
+        }
+    }
+
+    fn directory_room(&self, more: u64, less: u64) -> Result<(), FilesError> {
+        let used = self.inner.state.borrow().directory_bytes;
+        if used + more > u64::from(self.inner.layout.directory_bytes) + less {
+            return Err(FilesError::NoSpace("the directory is full"));
+        }
+        Ok(())
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), FilesError> {
+    match name.len() {
+        0 => Err(FilesError::BadName("it is empty")),
+        1..=255 if name.contains(&0) => Err(FilesError::BadName("it contains a NUL")),
+        1..=255 => Ok(()),
+        _ => Err(FilesError::BadName("it is longer than 255 bytes")),
+    }
+}
