@@ -1,1 +1,4 @@
-//! (empty)
+//! Experiments, crash runs, and the oracle that judges them.
+
+pub mod crash;
+pub mod oracle;

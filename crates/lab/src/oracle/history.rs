@@ -1,0 +1,347 @@
+//! What was asked of the device, and what it answered.
+//!
+//! 1. Commands are numbered in the order of arrival; a number is never used twice.
+//! 2. `A` is before `B` if `A` completed before `B` was submitted. Commands of which
+//!    neither is before the other have no order, unless the device is ordered.
+//! 3. For each block there are listed all commands that can still be seen in it.
+
+use super::content::{GARBAGE, Id, Pieces};
+use super::violation::{Cause, Found, Violation};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
+use tantalum_device::{AtomicError, Block, Caps, Data, IoError, Payload};
+
+/// Kept at most, of one check: one is enough to fail.
+const VIOLATIONS: usize = 100;
+/// A block with more commands than this is looked through for ones that can not
+/// be seen any more.
+const LISTED: usize = 32;
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Write,
+    Fua,
+    Group,
+    Discard,
+}
+
+/// How a command ended that did not succeed.
+pub(super) enum Failure {
+    /// It may or may not be carried out, now or later.
+    Unknown,
+    /// The same, and the device said that it failed.
+    Failed,
+    /// It may have been in flight when the power went.
+    PowerLost,
+    /// It must leave no trace.
+    Refused,
+}
+
+impl From<&IoError> for Failure {
+    fn from(e: &IoError) -> Failure {
+        match e {
+            IoError::PowerLost => Failure::PowerLost,
+            IoError::Invalid(_) | IoError::Poisoned => Failure::Refused,
+            IoError::Failed(_) => Failure::Failed,
+            IoError::NoSpace | IoError::Uncorrectable(_) => Failure::Unknown,
+        }
+    }
+}
+
+impl From<&AtomicError> for Failure {
+    fn from(e: &AtomicError) -> Failure {
+        match e {
+            AtomicError::Io(IoError::PowerLost) => Failure::PowerLost,
+            _ => Failure::Refused,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Command {
+    pub action: Action,
+    /// First block and count of each extent.
+    pub extents: Vec<(u64, u64)>,
+    submitted: u64,
+    completed: Option<u64>,
+    pub must: Option<Cause>,
+    /// Its future was dropped or it failed: the device may never have received it.
+    pub optional: bool,
+    /// Blocks that still list it.
+    listed: u64,
+}
+
+impl Command {
+    pub fn blocks(&self) -> impl Iterator<Item = u64> + use<> {
+        self.extents.clone().into_iter().flat_map(|(at, count)| at..at + count)
+    }
+
+    /// Invariant 2.
+    pub fn before(&self, other: &Command) -> bool {
+        self.completed.is_some_and(|c| c < other.submitted)
+    }
+}
+
+pub(super) struct History {
+    pub caps: Caps,
+    /// Bytes of the largest pieces that no tear divides.
+    pub piece: u32,
+    tick: u64,
+    next: Id,
+    pub commands: BTreeMap<Id, Command>,
+    pub by_block: FxHashMap<u64, Vec<Id>>,
+    /// Durable content at the last check; zeros where there is none.
+    pub base: FxHashMap<u64, Pieces>,
+    /// Complete, and free to be lost.
+    volatile: BTreeSet<Id>,
+    /// When a durability step failed.
+    failed: Option<u64>,
+    pub violations: Vec<Violation>,
+}
+
+impl History {
+    /// Of a device that is all zeros.
+    pub fn new(caps: Caps) -> History {
+        let piece = match caps.payload {
+            Payload::Stamps => caps.block_size,
+            Payload::Bytes => gcd(caps.block_size, caps.atomic_unit).next_multiple_of(8),
+        };
+        History {
+            caps,
+            piece,
+            tick: 0,
+            next: 1,
+            commands: BTreeMap::new(),
+            by_block: FxHashMap::default(),
+            base: FxHashMap::default(),
+            volatile: BTreeSet::new(),
+            failed: None,
+            violations: Vec::new(),
+        }
+    }
+
+    /// The time of the next event, later than any before.
+    pub fn tick(&mut self) -> u64 {
+        self.tick += 1;
+        self.tick
+    }
+
+    pub fn submit(&mut self, action: Action, extents: Vec<(u64, u64)>) -> Id {
+        let id = self.next;
+        self.next += 1;
+        let submitted = self.tick();
+        let mut command = Command {
+            action,
+            extents,
+            submitted,
+            completed: None,
+            must: None,
+            optional: false,
+            listed: 0,
+        };
+        // What does not fit the device is refused: it is in no block.
+        let fits = |&(at, count): &(u64, u64)| {
+            at.checked_add(count).is_some_and(|end| end <= self.caps.blocks)
+        };
+        if !command.extents.iter().all(fits) {
+            command.extents.clear();
+        }
+        for block in command.blocks() {
+            command.listed += 1;
+            self.by_block.entry(block).or_default().push(id);
+        }
+        let blocks = command.blocks();
+        self.commands.insert(id, command);
+        for block in blocks {
+            self.weed(block);
+        }
+        id
+    }
+
+    pub fn succeed(&mut self, id: Id) {
+        let now = self.tick();
+        let Some(c) = self.commands.get_mut(&id) else { return };
+        c.completed = Some(now);
+        if self.caps.ack.survives() {
+            c.must = Some(Cause::Acked);
+        }
+        if c.action == Action::Fua {
+            c.must = Some(Cause::Fua);
+        }
+        if c.must.is_none() {
+            self.volatile.insert(id);
+        }
+        if self.failed.is_some_and(|at| at < c.submitted) {
+            self.report(Violation::Pretended { command: id });
+        }
+    }
+
+    pub fn fail(&mut self, id: Id, failure: &Failure) {
+        let now = self.tick();
+        let Some(c) = self.commands.get_mut(&id) else { return };
+        match failure {
+            Failure::PowerLost => {}
+            Failure::Unknown => c.optional = true,
+            Failure::Failed => {
+                c.optional = true;
+                if c.action == Action::Fua {
+                    self.failed.get_or_insert(now);
+                }
+            }
+            Failure::Refused => {
+                let blocks = c.blocks();
+                for block in blocks {
+                    if let Some(list) = self.by_block.get_mut(&block) {
+                        list.retain(|other| *other != id);
+                    }
+                }
+                self.commands.remove(&id);
+            }
+        }
+    }
+
+    /// A flush that was submitted at `submitted` ended.
+    pub fn flushed(&mut self, submitted: u64, result: &Result<(), IoError>) {
+        let now = self.tick();
+        match result {
+            Ok(()) => {
+                if self.failed.is_some_and(|at| at < submitted) {
+                    self.report(Violation::Pretended { command: 0 });
+                }
+                let commands = &mut self.commands;
+                self.volatile.retain(|id| {
+                    let Some(c) = commands.get_mut(id) else { return false };
+                    let covered = c.completed.is_some_and(|at| at < submitted);
+                    if covered {
+                        c.must = Some(Cause::Flushed);
+                    }
+                    !covered
+                });
+            }
+            Err(IoError::Failed(_)) => {
+                self.failed.get_or_insert(now);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// A read, submitted at `submitted`, saw this.
+    pub fn saw(&mut self, submitted: u64, at: Block, data: Data<'_>) {
+        let count = data.blocks(self.caps.block_size).unwrap_or(0);
+        for i in 0..count {
+            let block = at.0 + i;
+            let one = data.slice(i as usize..i as usize + 1, self.caps.block_size);
+            // A read during a write may see any mix of old and new.
+            let fine = super::content::pieces(one, block, 8);
+            let words = self.caps.block_size / 8;
+            let (mut last, mut p) = (None, 0);
+            let step = if matches!(fine, Pieces::Whole(_)) { self.piece / 8 } else { 1 };
+            while p < words {
+                let value = (fine.get(p), p * 8 / self.piece);
+                if last != Some(value)
+                    && let Some(v) = self.stale(submitted, block, value.1, value.0)
+                {
+                    self.report(v);
+                    break;
+                }
+                last = Some(value);
+                p += step;
+            }
+        }
+    }
+
+    fn stale(&self, submitted: u64, block: u64, piece: u32, found: Id) -> Option<Violation> {
+        let empty = Vec::new();
+        let list = self.by_block.get(&block).unwrap_or(&empty);
+        let complete: Vec<Id> = list
+            .iter()
+            .filter(|id| self.commands[id].completed.is_some_and(|c| c < submitted))
+            .copied()
+            .collect();
+        let sources = self.sources(block, piece, found);
+        let current = |id: &Id| match self.commands.get(id) {
+            None => complete.is_empty(),
+            Some(c) => complete.iter().all(|y| !c.before(&self.commands[y])),
+        };
+        if sources.iter().any(current) {
+            return None;
+        }
+        let block = Block(block);
+        Some(match complete.last() {
+            Some(&expected) if found < self.next => {
+                Violation::StaleRead { block, expected, found: Found(found) }
+            }
+            _ => self.unknown(block, found),
+        })
+    }
+
+    /// Where `found` can come from: commands, and 0 for what was there before.
+    pub fn sources(&self, block: u64, piece: u32, found: Id) -> Vec<Id> {
+        let mut all = Vec::new();
+        let base = self.base.get(&block).map_or(0, |b| b.get(piece));
+        if base == found || base == GARBAGE {
+            all.push(0);
+        }
+        for id in self.by_block.get(&block).into_iter().flatten() {
+            let discard = self.commands[id].action == Action::Discard;
+            if if discard { found == 0 } else { found == *id } {
+                all.push(*id);
+            }
+        }
+        all
+    }
+
+    /// The violation of data that can come from nowhere.
+    pub fn unknown(&self, block: Block, found: Id) -> Violation {
+        match found {
+            id if id < self.next => Violation::Resurrected { block, found: Found(found) },
+            _ => Violation::NeverWritten { block, found: Found(found) },
+        }
+    }
+
+    pub fn report(&mut self, violation: Violation) {
+        if self.violations.len() < VIOLATIONS {
+            self.violations.push(violation);
+        }
+    }
+
+    /// From now on, what was seen is what is durable.
+    pub fn rebase(&mut self, seen: FxHashMap<u64, Pieces>) {
+        self.base = seen;
+        self.commands.clear();
+        self.by_block.clear();
+        self.volatile.clear();
+        self.failed = None;
+    }
+
+    /// Forgets commands of a block that can not be seen any more: something later
+    /// is complete and must survive.
+    fn weed(&mut self, block: u64) {
+        let Some(list) = self.by_block.get_mut(&block) else { return };
+        if list.len() < LISTED || !list.len().is_power_of_two() {
+            return;
+        }
+        let commands = &mut self.commands;
+        let durable = list.iter().filter(|id| {
+            let c = &commands[id];
+            c.must.is_some() && c.completed.is_some()
+        });
+        let Some(&newest) = durable.max_by_key(|id| commands[id].submitted) else { return };
+        let gone: Vec<Id> =
+            list.iter().filter(|id| commands[id].before(&commands[&newest])).copied().collect();
+        list.retain(|id| !gone.contains(id));
+        for id in gone {
+            let Some(c) = commands.get_mut(&id) else { continue };
+            c.listed -= 1;
+            if c.listed == 0 {
+                commands.remove(&id);
+                self.volatile.remove(&id);
+            }
+        }
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
