@@ -1,1 +1,51 @@
-//! (empty)
+//! The software SSD: translation layer, write buffer, map, collection, and what
+//! becomes of them when the power goes.
+//!
+//! A [`Drive`] is a box with a plug; its [`Design`] is a composition of orthogonal
+//! choices. Follow one write through the files: [`DriveLink`] (`host`) admits it to the
+//! `buffer`; the flusher (`write`) programs it and changes the `map`; the `keeper`
+//! stores that change in the `maplog`; the collector (`collect`) moves it later. At a
+//! cut `dump` stores what is protected; `recover` starts again from flash.
+//!
+//! What each part guarantees is in a numbered list at the head of its file. Over all
+//! of them:
+//!
+//! 1. What was acknowledged as the capabilities say survives: see the contract in
+//!    `tantalum-device`.
+//! 2. An erase unit is erased only when every change that superseded its sectors is
+//!    itself durable or protected.
+//! 3. Late programs never override newer mappings; what was discarded and flushed
+//!    does not come back.
+//! 4. The collector always makes progress: its last free units are its own, and a
+//!    geometry without the space for that is refused with the arithmetic.
+//!
+//! Sources: Kang, Lee, Moon, Kee, Oh, "Durable Write Cache in Flash Memory SSD for
+//! Relational and NoSQL Databases" (SIGMOD 2014).
+
+mod buffer;
+mod collect;
+mod design;
+mod drive;
+mod dump;
+mod firmware;
+mod host;
+mod keeper;
+mod layout;
+mod map;
+mod maplog;
+mod recover;
+mod scan;
+mod space;
+mod stats;
+mod types;
+mod write;
+
+pub use design::{
+    CacheDesign, CacheMode, Design, DesignError, FirmwareDesign, FlushMode, LinkDesign, MapDesign,
+    SpaceDesign,
+};
+pub use drive::Drive;
+pub use host::DriveLink;
+pub use layout::{Layout, LayoutError};
+pub use recover::{RecoveryError, RecoveryReport};
+pub use stats::DriveStats;

@@ -1,0 +1,226 @@
+//! Garbage collection: one task for each die moves what is valid out of the unit with
+//! the fewest valid sectors, and erases it.
+//!
+//! 1. A moved page is mapped to its new place only if the map still names the old one.
+//! 2. A unit is erased only when it has no valid sector and every change that made its
+//!    sectors invalid is durable; the collector asks for that itself, so it never waits
+//!    for somebody who waits for it.
+//! 3. The collector's last free unit is its own; without one on its die it goes to the
+//!    freest other die.
+
+use crate::firmware::Firmware;
+use crate::space::Streams;
+use crate::types::{Kind, Lpn, Ppa};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use tantalum_device::{Data, OwnedData};
+use tantalum_nand::{PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
+
+/// Collects on one die, for ever.
+pub(crate) async fn collect_on(fw: Rc<Firmware>, die: u32) {
+    let events = &fw.dies[die as usize];
+    while !fw.poisoned.get() {
+        let victim = fw.pick_victim(die);
+        match victim {
+            Some(unit) => {
+                events.hungry.set(false);
+                Move::new(&fw, die, unit).run().await;
+            }
+            None => {
+                events.hungry.set(fw.is_short(die));
+                events.changed.wait().await;
+            }
+        }
+    }
+}
+
+impl Firmware {
+    fn is_short(&self, die: u32) -> bool {
+        self.space.borrow().free_units(die) < self.design.space.collect_below
+    }
+
+    /// With free units left, only what is well worth it; without, whatever gains
+    /// anything.
+    fn pick_victim(&self, die: u32) -> Option<Unit> {
+        if !self.is_short(die) {
+            return None;
+        }
+        let unit = self.places.unit_sectors;
+        let mut space = self.space.borrow_mut();
+        let below = if space.free_units(die) > 1 { unit - unit / 8 } else { unit };
+        space.take_victim(die, below)
+    }
+}
+
+/// The moving of one unit.
+struct Move<'a> {
+    fw: &'a Firmware,
+    die: u32,
+    victim: Unit,
+    /// Sectors read and not yet programmed, in order.
+    packed: VecDeque<(Lpn, Ppa)>,
+    payload: OwnedData,
+    words: Vec<u64>,
+    unreadable: bool,
+}
+
+impl<'a> Move<'a> {
+    fn new(fw: &'a Firmware, die: u32, victim: Unit) -> Move<'a> {
+        let row = fw.design.geometry.row_sectors() as usize;
+        Move {
+            fw,
+            die,
+            victim,
+            packed: VecDeque::new(),
+            payload: OwnedData::zeros(fw.nand.payload(), 2 * row, SECTOR_BYTES),
+            words: Vec::new(),
+            unreadable: false,
+        }
+    }
+
+    async fn run(mut self) {
+        let fw = self.fw;
+        let mut cursor = 0;
+        loop {
+            let Some(target) = self.target().await else { return };
+            let most = fw.space.borrow().row_left(target, Streams::Moved) * fw.places.page_sectors;
+            while (self.packed.len() as u32) < most {
+                let next = fw.space.borrow().next_valid(self.victim, cursor);
+                let Some(sector) = next else { break };
+                cursor = self.read_row(sector).await;
+            }
+            if self.packed.is_empty() {
+                break;
+            }
+            if !self.program(target, most).await {
+                return;
+            }
+        }
+        self.erase().await;
+    }
+
+    /// The die to write to, with a write point. `None` if the drive is poisoned.
+    async fn target(&self) -> Option<u32> {
+        let fw = self.fw;
+        let die = {
+            let space = fw.space.borrow();
+            let own = space.has_point(self.die, Streams::Moved) || space.free_units(self.die) > 0;
+            if own { self.die } else { space.freest_die() }
+        };
+        fw.ensure_point(die, Streams::Moved).await.then_some(die)
+    }
+
+    /// Reads the pages of the row of `sector` that have valid sectors and packs these;
+    /// the sector after the row.
+    async fn read_row(&mut self, sector: u32) -> u32 {
+        let fw = self.fw;
+        let (ps, planes) = (fw.places.page_sectors, fw.places.planes);
+        let row = sector / ps / planes;
+        let end = (row + 1) * planes * ps;
+        let start = fw.places.unit_start(self.victim);
+        let last = {
+            let space = fw.space.borrow();
+            (sector..end).rev().find(|&s| space.is_valid(Ppa(start + s)))
+        };
+        let Some(last) = last else { return end };
+        let (first_page, last_page) = (sector / ps, last / ps);
+        let count = last_page - first_page + 1;
+        let words = fw.nand.oob_words();
+        let mut states = vec![PageState::Erased; count as usize];
+        let mut data = OwnedData::zeros(fw.nand.payload(), (count * ps) as usize, SECTOR_BYTES);
+        let mut oob = vec![0; count as usize * words];
+        let op = fw.nand.read(ReadRequest {
+            at: PageAddr { unit: self.victim, page: first_page },
+            count,
+            first: 0,
+            data: Some(data.as_mut()),
+            oob: Some(&mut oob),
+            states: &mut states,
+        });
+        fw.stats.flash_reads.add(1);
+        let Some(op) = fw.must(op) else { return end };
+        op.await;
+        for i in 0..count * ps {
+            let page = (i / ps) as usize;
+            let old = Ppa(start + first_page * ps + i);
+            if !fw.space.borrow().is_valid(old) {
+                continue;
+            }
+            if states[page] != PageState::Programmed {
+                self.unreadable = true;
+                continue;
+            }
+            let lpn = Lpn(oob[page * words + 2 + (i % ps) as usize] as u32);
+            let to = self.packed.len();
+            self.packed.push_back((lpn, old));
+            let from = data.as_data().slice(i as usize..i as usize + 1, SECTOR_BYTES);
+            self.payload.as_mut().slice(to..to + 1, SECTOR_BYTES).copy_from(from);
+        }
+        end
+    }
+
+    /// Programs up to `most` packed sectors; whether that went well.
+    async fn program(&mut self, target: u32, most: u32) -> bool {
+        let fw = self.fw;
+        let ps = fw.places.page_sectors;
+        let count = most.min(self.packed.len() as u32);
+        fw.begin_changes(count).await;
+        if fw.poisoned.get() {
+            return false;
+        }
+        let pages = count.div_ceil(ps);
+        let place = fw.space.borrow_mut().place(target, Streams::Moved, pages);
+        // Another die's collector may have used up the row meanwhile.
+        let Some((at, pages)) = place else {
+            fw.end_changes(count);
+            return true;
+        };
+        let used = count.min(pages * ps) as usize;
+        let lpns = self.packed.iter().take(used).map(|p| p.0.0);
+        fw.page_words(Kind::Moved, 0, pages, lpns, &mut self.words);
+        let data = self.payload.as_data().slice(0..(pages * ps) as usize, SECTOR_BYTES);
+        let Some(op) = fw.must(fw.nand.program(at, data, &self.words)) else { return false };
+        fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
+        fw.stats.gc_copied_bytes.add(used as u64 * u64::from(SECTOR_BYTES));
+        if fw.must(op.await).is_none() {
+            return false;
+        }
+        for i in 0..used {
+            let (lpn, old) = self.packed[i];
+            if fw.map.borrow().get(lpn) == Some(old) {
+                fw.remap(lpn, Some(fw.places.ppa(at, i as u32)));
+            }
+        }
+        fw.end_changes(count);
+        self.packed.drain(..used);
+        shift(&mut self.payload, used, self.packed.len());
+        true
+    }
+
+    async fn erase(self) {
+        let fw = self.fw;
+        if self.unreadable {
+            // What can not be read can not be moved: the unit stays as it is, so that
+            // reads say so rather than return something else.
+            return;
+        }
+        debug_assert_eq!(fw.space.borrow().valid_in(self.victim), 0);
+        let version = fw.space.borrow().superseded(self.victim);
+        if !fw.make_durable(version).await || !fw.erase(self.victim).await {
+            return;
+        }
+        fw.space.borrow_mut().give_free(self.victim, false);
+        fw.dies[self.die as usize].changed.notify_all();
+    }
+}
+
+/// Moves sectors `from..from + count` to the front.
+fn shift(payload: &mut OwnedData, from: usize, count: usize) {
+    if from == 0 || count == 0 {
+        return;
+    }
+    let rest: OwnedData = match payload.as_data().slice(from..from + count, SECTOR_BYTES) {
+        d @ (Data::Bytes(_) | Data::Stamps(_)) => d.into(),
+    };
+    payload.as_mut().slice(0..count, SECTOR_BYTES).copy_from(rest.as_data());
+}

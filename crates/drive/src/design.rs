@@ -1,0 +1,282 @@
+//! Designs: a drive as a composition of orthogonal choices, in TOML.
+
+use crate::layout::{Layout, LayoutError};
+use serde::{Deserialize, Serialize};
+use tantalum_nand::{Geometry, GeometryError, Timing};
+
+/// All that makes one drive differ from another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Design {
+    /// What it is called in reports.
+    pub name: String,
+    /// The shape of the flash array.
+    pub geometry: Geometry,
+    /// Its times.
+    pub timing: Timing,
+    /// Spare space and collection.
+    pub space: SpaceDesign,
+    /// The link to the host.
+    pub link: LinkDesign,
+    /// The write buffer and what it promises.
+    pub cache: CacheDesign,
+    /// How the map is made persistent.
+    pub map: MapDesign,
+    /// The firmware's own time.
+    pub firmware: FirmwareDesign,
+}
+
+/// Spare space and collection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpaceDesign {
+    /// (raw − logical) / logical, in per cent, everything included.
+    pub over_provisioning: f64,
+    /// Free erase units of a die below which it collects.
+    pub collect_below: u32,
+}
+
+/// The link to the host (spec of a SATA or NVMe drive).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkDesign {
+    /// Bandwidth, MB/s.
+    pub mb_s: u64,
+    /// Time a command occupies the link beside its data, ns.
+    pub occupancy_ns: u64,
+    /// Time a command takes beside that, which overlaps with others, ns.
+    pub latency_ns: u64,
+    /// Commands that may be outstanding.
+    pub queue_depth: u32,
+}
+
+/// What becomes of a write when it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheMode {
+    /// Complete when it is in the buffer, which capacitors protect.
+    Protected,
+    /// Complete when it is in the buffer, which is lost with the power.
+    Volatile,
+    /// Complete when it is programmed.
+    Off,
+}
+
+/// What a flush does on a drive whose cache is protected (DuraSSD, section 3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlushMode {
+    /// Programs everything and stores the map, as a conventional drive does.
+    Drain,
+    /// Completes once everything that arrived before is in the cache.
+    Order,
+}
+
+/// The write buffer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheDesign {
+    /// What it promises.
+    pub mode: CacheMode,
+    /// Its size, KiB.
+    pub buffer_kib: u32,
+    /// A write of up to this many KiB is all or nothing (protected cache only;
+    /// others promise one block).
+    pub atomic_unit_kib: u32,
+    /// What a flush does.
+    pub flush: FlushMode,
+}
+
+/// How the map is made persistent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MapDesign {
+    /// Map entries that may have changed since they were last stored: with a
+    /// protected cache what the emergency dump must hold, else what the journal
+    /// gathers before it is written unasked.
+    pub dirty_max: u32,
+    /// Erase units into which the map is written at the same time.
+    pub write_points: u32,
+    /// Erase units of one dump area (there are two); more units, on more dies, are
+    /// faster to write. Protected cache only.
+    pub dump_units: u32,
+}
+
+/// The firmware's own time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirmwareDesign {
+    /// Firmware time of one synchronous step (a program that the host waits for), µs.
+    pub sync_step_us: u64,
+}
+
+/// A design that can not be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DesignError {
+    /// There is no such preset.
+    #[error("there is no design \"{name}\"; presets are: {}", Design::presets().join(", "))]
+    UnknownPreset {
+        /// The name asked for.
+        name: String,
+    },
+    /// The text is not a design.
+    #[error("not a design: {0}")]
+    Toml(String),
+    /// A value makes no sense.
+    #[error("design \"{design}\": {what}")]
+    Value {
+        /// The design.
+        design: String,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+    /// The flash array can not be.
+    #[error("design \"{design}\": {error}")]
+    Geometry {
+        /// The design.
+        design: String,
+        /// Why.
+        error: GeometryError,
+    },
+    /// The spare space does not suffice.
+    #[error("design \"{design}\": {error}")]
+    Layout {
+        /// The design.
+        design: String,
+        /// The arithmetic.
+        error: LayoutError,
+    },
+}
+
+const PRESETS: [(&str, &str); 3] = [
+    ("baseline", include_str!("../presets/baseline.toml")),
+    ("volatile", include_str!("../presets/volatile.toml")),
+    ("durassd", include_str!("../presets/durassd.toml")),
+];
+
+impl Design {
+    /// The names of the presets.
+    pub fn presets() -> &'static [&'static str] {
+        const NAMES: [&str; 3] = [PRESETS[0].0, PRESETS[1].0, PRESETS[2].0];
+        &NAMES
+    }
+
+    /// A preset by name.
+    ///
+    /// # Errors
+    /// [`DesignError::UnknownPreset`] lists those that there are.
+    pub fn preset(name: &str) -> Result<Design, DesignError> {
+        match PRESETS.iter().find(|p| p.0 == name) {
+            Some((_, text)) => Design::from_toml(text),
+            None => Err(DesignError::UnknownPreset { name: name.to_string() }),
+        }
+    }
+
+    /// The text of a preset, comments included.
+    ///
+    /// # Errors
+    /// [`DesignError::UnknownPreset`] lists those that there are.
+    pub fn preset_text(name: &str) -> Result<&'static str, DesignError> {
+        let found = PRESETS.iter().find(|p| p.0 == name);
+        found.map(|p| p.1).ok_or_else(|| DesignError::UnknownPreset { name: name.to_string() })
+    }
+
+    /// A design from TOML.
+    ///
+    /// # Errors
+    /// [`DesignError`], if it is not one or can not be built.
+    pub fn from_toml(text: &str) -> Result<Design, DesignError> {
+        let design: Design =
+            toml::from_str(text).map_err(|e| DesignError::Toml(e.to_string().trim_end().into()))?;
+        design.check()?;
+        Ok(design)
+    }
+
+    /// This design with other values: tables and keys as in the TOML of a design,
+    /// each of which must exist already.
+    ///
+    /// # Errors
+    /// [`DesignError`], if the result is not a design or can not be built.
+    pub fn with_overrides(&self, overrides: &toml::Table) -> Result<Design, DesignError> {
+        let mut table =
+            toml::Table::try_from(self).map_err(|e| DesignError::Toml(e.to_string()))?;
+        merge(&mut table, overrides, "")?;
+        let design: Design =
+            table.try_into().map_err(|e| DesignError::Toml(e.to_string().trim_end().into()))?;
+        design.check()?;
+        Ok(design)
+    }
+
+    /// Whether the drive can be built.
+    ///
+    /// # Errors
+    /// [`DesignError`] says why not, with the arithmetic.
+    pub fn check(&self) -> Result<Layout, DesignError> {
+        let value = |what: String| DesignError::Value { design: self.name.clone(), what };
+        self.geometry
+            .check()
+            .map_err(|error| DesignError::Geometry { design: self.name.clone(), error })?;
+        let op = self.space.over_provisioning;
+        if !(op.is_finite() && op > 0.0 && op <= 1000.0) {
+            return Err(value(format!(
+                "space.over_provisioning is {op} per cent; it must be above 0 and at most 1000"
+            )));
+        }
+        if self.space.collect_below < 2 {
+            return Err(value("space.collect_below must be at least 2".into()));
+        }
+        if self.link.mb_s == 0 || self.link.queue_depth == 0 || self.timing.channel_mb_s == 0 {
+            return Err(value(
+                "link.mb_s, link.queue_depth and timing.channel_mb_s must be at least 1".into(),
+            ));
+        }
+        let slots = self.buffer_slots();
+        let row = self.geometry.row_sectors();
+        if slots < 2 * row {
+            return Err(value(format!(
+                "cache.buffer_kib is {}; two rows of pages need {} KiB",
+                self.cache.buffer_kib,
+                2 * row * 4
+            )));
+        }
+        let unit = self.cache.atomic_unit_kib;
+        if unit < 4 || !unit.is_multiple_of(4) || unit > self.cache.buffer_kib {
+            return Err(value(format!(
+                "cache.atomic_unit_kib is {unit}; it must be a multiple of 4 and fit the buffer of {} KiB",
+                self.cache.buffer_kib
+            )));
+        }
+        if self.map.write_points == 0 || self.map.dirty_max < 1024 {
+            return Err(value(
+                "map.write_points must be at least 1, map.dirty_max at least 1024".into(),
+            ));
+        }
+        Layout::of(self).map_err(|error| DesignError::Layout { design: self.name.clone(), error })
+    }
+
+    /// 4 KiB pages that the buffer holds.
+    pub fn buffer_slots(&self) -> u32 {
+        self.cache.buffer_kib / 4
+    }
+
+    /// Whether capacitors keep the buffer and the map.
+    pub fn is_protected(&self) -> bool {
+        self.cache.mode == CacheMode::Protected
+    }
+}
+
+fn merge(into: &mut toml::Table, from: &toml::Table, path: &str) -> Result<(), DesignError> {
+    for (key, value) in from {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match (into.get_mut(key), value) {
+            (Some(toml::Value::Table(into)), toml::Value::Table(from)) => merge(into, from, &path)?,
+            (Some(toml::Value::Table(_)), _) => {
+                return Err(DesignError::Toml(format!("`{path}` is a table of a design")));
+            }
+            (Some(toml::Value::Float(f)), toml::Value::Integer(i)) => *f = *i as f64,
+            (Some(old), new) => *old = new.clone(),
+            (None, _) => return Err(DesignError::Toml(format!("a design has no `{path}`"))),
+        }
+    }
+    Ok(())
+}

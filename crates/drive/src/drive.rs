@@ -1,0 +1,283 @@
+//! The drive as a box with a plug.
+//!
+//! 1. Only the flash array (and the counters) outlive a power loss. Protected memory
+//!    outlives it in no other way than by the dump.
+//! 2. At a cut the link dies and the firmware's tasks are dropped; only then does the
+//!    dump run, in a domain of its own, over the memory they left. When it is done the
+//!    medium goes off, and what is still in flight is torn.
+//! 3. A cut during recovery takes the medium off at once: what recovery reads is still
+//!    on flash.
+
+use crate::collect::collect_on;
+use crate::dump::emergency_dump;
+use crate::firmware::Firmware;
+use crate::host::DriveLink;
+use crate::keeper::keep_log;
+use crate::layout::Layout;
+use crate::recover::{RecoveryError, RecoveryReport, recover};
+use crate::stats::{DriveStats, Stats};
+use crate::types::PageHead;
+use crate::write::write_to;
+use crate::{Design, DesignError};
+use std::cell::RefCell;
+use std::rc::Rc;
+use tantalum_device::{Caps, IoError, Link, Payload, PowerCycle};
+use tantalum_nand::NandArray;
+use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::{Domain, Rt};
+
+/// A software SSD. Cheap to clone: a handle to one box.
+#[derive(Clone)]
+pub struct Drive {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    rt: Rt,
+    design: Design,
+    layout: Layout,
+    nand: Rc<NandArray>,
+    stats: Rc<Stats>,
+    power: RefCell<Power>,
+    changed: WaitQueue,
+    report: RefCell<Option<RecoveryReport>>,
+    failure: RefCell<Option<RecoveryError>>,
+    caps: Caps,
+}
+
+enum Power {
+    Off,
+    Starting(Domain),
+    On { domain: Domain, link: Link, firmware: Rc<Firmware> },
+    Dying,
+}
+
+impl Drive {
+    /// A blank drive of this design, without power.
+    ///
+    /// # Errors
+    /// [`DesignError`] if it can not be built.
+    pub fn new(rt: &Rt, design: &Design, payload: Payload) -> Result<Drive, DesignError> {
+        let layout = design.check()?;
+        let words = PageHead::words(design.geometry.page_sectors());
+        let nand = NandArray::new(rt, &design.geometry, &design.timing, payload, words)
+            .map_err(|error| DesignError::Geometry { design: design.name.clone(), error })?;
+        Ok(Drive::over(rt, design, layout, Rc::new(nand)))
+    }
+
+    /// A drive over an array that another drive of the same design has used; without
+    /// power.
+    ///
+    /// # Errors
+    /// [`DesignError`] if the design can not be built, or is not that of the array.
+    pub fn with_array(rt: &Rt, design: &Design, nand: NandArray) -> Result<Drive, DesignError> {
+        let layout = design.check()?;
+        if *nand.geometry() != design.geometry {
+            let what = "its geometry is not that of the array".to_string();
+            return Err(DesignError::Value { design: design.name.clone(), what });
+        }
+        Ok(Drive::over(rt, design, layout, Rc::new(nand)))
+    }
+
+    fn over(rt: &Rt, design: &Design, layout: Layout, nand: Rc<NandArray>) -> Drive {
+        let stats = Rc::new(Stats::default());
+        let caps = Firmware::caps(design, &layout, nand.payload());
+        let shared = Rc::new(Shared {
+            rt: rt.clone(),
+            design: design.clone(),
+            layout,
+            nand,
+            stats,
+            power: RefCell::new(Power::Off),
+            changed: WaitQueue::new(rt, "the drive's power"),
+            report: RefCell::default(),
+            failure: RefCell::default(),
+            caps,
+        });
+        Drive { shared }
+    }
+
+    /// The design.
+    pub fn design(&self) -> &Design {
+        &self.shared.design
+    }
+
+    /// How the raw flash is divided.
+    pub fn layout(&self) -> &Layout {
+        &self.shared.layout
+    }
+
+    /// What the drive promises.
+    pub fn caps(&self) -> &Caps {
+        &self.shared.caps
+    }
+
+    /// The flash array inside: for statistics, snapshots and faults.
+    pub fn array(&self) -> &NandArray {
+        &self.shared.nand
+    }
+
+    /// What was done so far, over all power cycles.
+    pub fn stats(&self) -> DriveStats {
+        self.shared.stats.snapshot()
+    }
+
+    /// What the last restart took and found.
+    pub fn last_recovery(&self) -> Option<RecoveryReport> {
+        self.shared.report.borrow().clone()
+    }
+
+    /// Why the last restart failed, if it did.
+    pub fn last_failure(&self) -> Option<RecoveryError> {
+        self.shared.failure.borrow().clone()
+    }
+
+    /// Pages in the write buffer, and map entries that the map log does not have yet;
+    /// zeros without power.
+    pub fn backlog(&self) -> (u32, u32) {
+        match &*self.shared.power.borrow() {
+            Power::On { firmware, .. } => {
+                (firmware.buffer.borrow().used(), firmware.log.borrow().backlog())
+            }
+            _ => (0, 0),
+        }
+    }
+
+    /// Whether the drive has no power at all.
+    pub fn is_off(&self) -> bool {
+        matches!(*self.shared.power.borrow(), Power::Off)
+    }
+
+    /// Restores the power, like [`PowerCycle::power_on`].
+    ///
+    /// # Errors
+    /// [`IoError::PowerLost`] if it is cut meanwhile; [`IoError::Failed`] if the drive
+    /// does not start ([`Drive::last_failure`] says why).
+    pub async fn start(&self) -> Result<(), IoError> {
+        self.off_if_dying().await;
+        let this = &*self.shared;
+        if matches!(*this.power.borrow(), Power::On { .. }) {
+            return Ok(());
+        }
+        if !matches!(*this.power.borrow(), Power::Starting(_)) {
+            let domain = this.rt.domain();
+            *this.power.borrow_mut() = Power::Starting(domain.clone());
+            this.nand.power_on();
+            *this.failure.borrow_mut() = None;
+            // The drive starts by itself: dropping this future changes nothing.
+            let shared = self.shared.clone();
+            domain.clone().spawn("recovery", async move { shared.boot(domain).await });
+        }
+        this.changed.until(|| !matches!(*this.power.borrow(), Power::Starting(_))).await;
+        match &*this.power.borrow() {
+            Power::On { .. } => Ok(()),
+            _ if this.failure.borrow().is_some() => {
+                Err(IoError::Failed("the drive does not start: its content is damaged"))
+            }
+            _ => Err(IoError::PowerLost),
+        }
+    }
+
+    async fn off_if_dying(&self) {
+        let this = &*self.shared;
+        this.changed.until(|| !matches!(*this.power.borrow(), Power::Dying)).await;
+    }
+}
+
+impl Shared {
+    async fn boot(self: Rc<Shared>, domain: Domain) {
+        let result = recover(&self.rt, &self.design, &self.layout, &self.nand, &self.stats).await;
+        match result {
+            Ok((firmware, report)) => {
+                let firmware = Rc::new(firmware);
+                *self.report.borrow_mut() = Some(report);
+                for die in 0..self.design.geometry.dies() {
+                    domain.spawn_background("flusher", write_to(firmware.clone(), die));
+                    domain.spawn_background("collector", collect_on(firmware.clone(), die));
+                }
+                domain.spawn_background("map keeper", keep_log(firmware.clone()));
+                domain.spawn_background("dump cleaner", clear_old_dump(firmware.clone()));
+                let link = Link::new(&self.rt);
+                *self.power.borrow_mut() = Power::On { domain, link, firmware };
+            }
+            Err(error) => {
+                *self.failure.borrow_mut() = Some(error);
+                self.power_off();
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn power_off(&self) {
+        self.nand.power_off();
+        *self.power.borrow_mut() = Power::Off;
+        self.changed.notify_all();
+    }
+}
+
+/// Erases the area of the dump that was replayed: it is void as soon as the next one
+/// could be written.
+async fn clear_old_dump(fw: Rc<Firmware>) {
+    let units = fw.dump.borrow().other.clone();
+    for unit in units {
+        if !fw.erase(unit).await {
+            return;
+        }
+    }
+}
+
+impl PowerCycle for Drive {
+    type Device = DriveLink;
+
+    fn device(&self) -> DriveLink {
+        let caps = self.shared.caps;
+        match &*self.shared.power.borrow() {
+            Power::On { link, firmware, .. } => {
+                DriveLink { link: link.clone(), caps, firmware: Some(firmware.clone()) }
+            }
+            _ => {
+                let link = Link::new(&self.shared.rt);
+                link.cut();
+                DriveLink { link, caps, firmware: None }
+            }
+        }
+    }
+
+    fn cut(&self) {
+        let this = &self.shared;
+        let power = std::mem::replace(&mut *this.power.borrow_mut(), Power::Dying);
+        match power {
+            Power::Off => *this.power.borrow_mut() = Power::Off,
+            Power::Dying => {}
+            Power::Starting(domain) => {
+                this.stats.cuts.add(1);
+                domain.kill();
+                this.power_off();
+            }
+            Power::On { domain, link, firmware } => {
+                this.stats.cuts.add(1);
+                link.cut();
+                domain.kill();
+                if !this.design.is_protected() {
+                    this.power_off();
+                    return;
+                }
+                let shared = this.clone();
+                this.rt.spawn("emergency dump", async move {
+                    // A dump that fails is not complete, and the restart will say so.
+                    let _ = emergency_dump(firmware).await;
+                    shared.power_off();
+                });
+            }
+        }
+    }
+
+    async fn off(&self) {
+        let this = &*self.shared;
+        this.changed.until(|| matches!(*this.power.borrow(), Power::Off)).await;
+    }
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        self.start().await
+    }
+}

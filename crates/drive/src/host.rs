@@ -1,0 +1,274 @@
+//! The host's side: commands as they come over the link.
+//!
+//! 1. Admission, copy and acknowledgement of a write happen in one poll: a command that
+//!    was not fully received changes nothing.
+//! 2. Commands are admitted in the order in which they arrived; a large one that waits
+//!    for room is not overtaken.
+//! 3. Nothing that outlives a command is in its future: dropping it stops only the waiting.
+
+use crate::CacheMode;
+use crate::firmware::Firmware;
+use crate::types::Lpn;
+use std::rc::Rc;
+use tantalum_device::{
+    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError, Link,
+};
+use tantalum_nand::{PageState, ReadRequest, SECTOR_BYTES};
+
+/// Entries discarded in one step.
+const DISCARD_STEP: u64 = 512;
+
+/// The host's end of a drive's link. Dead after a cut; cheap to clone.
+#[derive(Clone)]
+pub struct DriveLink {
+    pub(crate) link: Link,
+    pub(crate) caps: Caps,
+    pub(crate) firmware: Option<Rc<Firmware>>,
+}
+
+impl DriveLink {
+    fn firmware(&self) -> Result<&Firmware, IoError> {
+        self.firmware.as_deref().ok_or(IoError::PowerLost)
+    }
+}
+
+impl BlockDevice for DriveLink {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
+        let body = async { self.firmware()?.read(at, buf).await };
+        self.link.command("a read", body).await
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        let body = async { self.firmware()?.write(at, data, want).await };
+        self.link.command("a write", body).await
+    }
+
+    async fn write_atomic(&self, _group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        Err(AtomicError::Unsupported)
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        let body = async { self.firmware()?.flush().await };
+        self.link.command("a flush", body).await
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        let body = async { self.firmware()?.discard(range).await };
+        self.link.command("a discard", body).await
+    }
+}
+
+/// While it lives, the flusher does not wait for full rows.
+struct Urgent<'a>(&'a Firmware);
+
+impl<'a> Urgent<'a> {
+    fn new(fw: &'a Firmware) -> Urgent<'a> {
+        fw.urgent.set(fw.urgent.get() + 1);
+        fw.work.notify_all();
+        Urgent(fw)
+    }
+}
+
+impl Drop for Urgent<'_> {
+    fn drop(&mut self) {
+        self.0.urgent.set(self.0.urgent.get() - 1);
+    }
+}
+
+impl Firmware {
+    fn healthy(&self) -> Result<(), IoError> {
+        if self.poisoned.get() { Err(IoError::Poisoned) } else { Ok(()) }
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        let blocks = self.caps.check(at, data.kind(), data.blocks(SECTOR_BYTES))?;
+        self.healthy()?;
+        let bytes = blocks * u64::from(SECTOR_BYTES);
+        let _place = self.queue.acquire(1).await;
+        self.pass_link(bytes).await;
+        let through = self.design.cache.mode == CacheMode::Off;
+        if through {
+            self.sync_step().await;
+        }
+        let turn = self.arrival.lock().await;
+        let most = match self.design.is_protected() {
+            true => u64::from(self.caps.atomic_unit / SECTOR_BYTES),
+            false => u64::from(self.design.buffer_slots() / 2),
+        };
+        let mut first = 0;
+        while first < blocks {
+            let count = most.min(blocks - first);
+            let asked = self.rt.now();
+            self.room.take(count).await;
+            self.stats.buffer_wait.add((self.rt.now() - asked).0);
+            self.healthy()?;
+            self.admit(
+                at.0 + first,
+                data.slice(first as usize..(first + count) as usize, SECTOR_BYTES),
+            );
+            first += count;
+        }
+        drop(turn);
+        self.stats.host_writes.add(1);
+        self.stats.host_write_bytes.add(bytes);
+        let fua = want == Durability::Fua && !self.design.is_protected();
+        if through || fua {
+            self.program_so_far().await?;
+        }
+        if fua {
+            self.store_map_so_far().await?;
+        }
+        Ok(())
+    }
+
+    /// Takes pages into the buffer, for which there is room. In one go: after this they
+    /// are all there, before it none.
+    fn admit(&self, first: u64, data: Data<'_>) {
+        let mut buffer = self.buffer.borrow_mut();
+        let blocks = data.blocks(SECTOR_BYTES).unwrap_or(0);
+        let mut replaced = 0;
+        for i in 0..blocks {
+            let page = data.slice(i as usize..i as usize + 1, SECTOR_BYTES);
+            if !buffer.insert(Lpn((first + i) as u32), page) {
+                replaced += 1;
+            }
+        }
+        drop(buffer);
+        if replaced > 0 {
+            self.stats.coalesced_bytes.add(replaced * u64::from(SECTOR_BYTES));
+            self.room.release(replaced);
+        }
+        self.announce_work();
+    }
+
+    /// Waits until all that is in the buffer now is on flash.
+    async fn program_so_far(&self) -> Result<(), IoError> {
+        let epoch = self.buffer.borrow_mut().close_epoch();
+        let _urgent = Urgent::new(self);
+        let done = || self.buffer.borrow().epoch_done(epoch) || self.poisoned.get();
+        self.epochs.until(done).await;
+        self.healthy()
+    }
+
+    /// Waits until all changes of the map so far are on flash; a synchronous step.
+    async fn store_map_so_far(&self) -> Result<(), IoError> {
+        let version = self.map.borrow().version();
+        if self.log.borrow().durable() < version || self.design.is_protected() {
+            self.sync_step().await;
+            self.drain_map().await;
+        }
+        self.healthy()
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        let _place = self.queue.acquire(1).await;
+        self.pass_link(0).await;
+        self.healthy()?;
+        if self.flush_drains() {
+            if self.buffer.borrow().used() > 0 {
+                self.sync_step().await;
+                self.program_so_far().await?;
+            }
+            self.store_map_so_far().await?;
+        } else {
+            // Whatever arrived before is in the protected buffer, or waits its turn to be:
+            // after that turn a flush is done.
+            drop(self.arrival.lock().await);
+            self.healthy()?;
+        }
+        self.stats.flushes.add(1);
+        Ok(())
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        self.caps.check_range(range)?;
+        self.healthy()?;
+        let _place = self.queue.acquire(1).await;
+        self.pass_link(0).await;
+        let _turn = self.arrival.lock().await;
+        let mut done = 0;
+        while done < range.count {
+            let count = DISCARD_STEP.min(range.count - done);
+            self.begin_changes(count as u32).await;
+            self.healthy()?;
+            for i in 0..count {
+                let lpn = Lpn((range.start.0 + done + i) as u32);
+                let freed = self.buffer.borrow_mut().discard(lpn);
+                if freed > 0 {
+                    self.room.release(freed.into());
+                }
+                if self.map.borrow().get(lpn).is_some() {
+                    self.remap(lpn, None);
+                }
+            }
+            self.end_changes(count as u32);
+            self.epochs.notify_all();
+            done += count;
+        }
+        self.stats.discard_bytes.add(range.count * u64::from(SECTOR_BYTES));
+        Ok(())
+    }
+
+    async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
+        let blocks = self.caps.check(at, buf.kind(), buf.blocks(SECTOR_BYTES))?;
+        let _place = self.queue.acquire(1).await;
+        self.pass_link(0).await;
+        let mut ops = Vec::new();
+        let mut i = 0;
+        while i < blocks {
+            let lpn = |i: u64| Lpn((at.0 + i) as u32);
+            let one = i as usize..i as usize + 1;
+            if self.buffer.borrow().read(lpn(i), buf.slice(one.clone(), SECTOR_BYTES)) {
+                i += 1;
+                continue;
+            }
+            let Some(ppa) = self.map.borrow().get(lpn(i)) else {
+                buf.slice(one, SECTOR_BYTES).zero();
+                i += 1;
+                continue;
+            };
+            // Neighbours in the same page come with one read.
+            let (page, sector) = self.places.page(ppa);
+            let mut count = 1;
+            while i + count < blocks
+                && sector + (count as u32) < self.places.page_sectors
+                && !self.buffer.borrow().contains(lpn(i + count))
+                && self
+                    .map
+                    .borrow()
+                    .get(lpn(i + count))
+                    .is_some_and(|p| p.0 == ppa.0 + count as u32)
+            {
+                count += 1;
+            }
+            let mut state = [PageState::Erased];
+            let op = self.nand.read(ReadRequest {
+                at: page,
+                count: 1,
+                first: sector,
+                data: Some(buf.slice(i as usize..(i + count) as usize, SECTOR_BYTES)),
+                oob: None,
+                states: &mut state,
+            });
+            self.stats.flash_reads.add(1);
+            let op = self.must(op).ok_or(IoError::Failed("the flash array took no read"))?;
+            ops.push((op, state[0], Block(at.0 + i)));
+            i += count;
+        }
+        for (op, state, block) in ops {
+            op.await;
+            if state != PageState::Programmed {
+                return Err(IoError::Uncorrectable(block));
+            }
+        }
+        let bytes = blocks * u64::from(SECTOR_BYTES);
+        self.pass_data(bytes).await;
+        self.stats.host_reads.add(1);
+        self.stats.host_read_bytes.add(bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! The keeper of the map log: the one task that writes it, so that its records are in
+//! order without locks.
+//!
+//! 1. A journal record is written after all earlier ones are on flash.
+//! 2. Before anything is written there is room to write the whole map anew.
+
+use crate::firmware::Firmware;
+use crate::layout::DELTA_ENTRIES;
+use crate::maplog::encode_entry;
+use crate::space::Role;
+use crate::types::{Kind, Version};
+use std::rc::Rc;
+use tantalum_device::Data;
+use tantalum_nand::SECTOR_BYTES;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// Keeps the log, for ever.
+pub(crate) async fn keep_log(fw: Rc<Firmware>) {
+    loop {
+        fw.log_work.until(|| fw.log_is_due() || fw.poisoned.get()).await;
+        if fw.poisoned.get() {
+            return;
+        }
+        let done = match fw.design.is_protected() {
+            true => store_dirty(&fw).await,
+            false => commit(&fw).await,
+        };
+        if done.is_none() {
+            fw.poison();
+            return;
+        }
+    }
+}
+
+impl Firmware {
+    fn log_is_due(&self) -> bool {
+        let log = self.log.borrow();
+        log.backlog() + self.log_reserved.get() > self.log_high()
+            || self.log_wanted.get() > log.durable()
+            || self.drain_wanted.get() > self.drained.get()
+    }
+
+    /// Waits until all changes up to `version` survive a power loss. False if the drive
+    /// is poisoned.
+    pub async fn make_durable(&self, version: Version) -> bool {
+        if self.log.borrow().durable() < version {
+            self.log_wanted.set(self.log_wanted.get().max(version));
+            self.log_work.notify_all();
+            let done = || self.log.borrow().durable() >= version || self.poisoned.get();
+            self.log_progress.until(done).await;
+        }
+        !self.poisoned.get()
+    }
+
+    /// Waits until all changes made so far are in the log, even if the dump would have
+    /// stored them. False if the drive is poisoned.
+    pub async fn drain_map(&self) -> bool {
+        let version = self.map.borrow().version();
+        if !self.design.is_protected() {
+            return self.make_durable(version).await;
+        }
+        self.drain_wanted.set(self.drain_wanted.get().max(version));
+        self.log_work.notify_all();
+        self.log_progress.until(|| self.drained.get() >= version || self.poisoned.get()).await;
+        !self.poisoned.get()
+    }
+}
+
+/// Writes all changes that wait for the journal.
+async fn commit(fw: &Firmware) -> Option<()> {
+    clean(fw).await?;
+    let version = fw.map.borrow().version();
+    let mut pending = fw.log.borrow_mut().take_pending();
+    pending.sort_unstable();
+    pending.dedup();
+    let mut counts = Vec::new();
+    let mut bytes = Vec::new();
+    for chunk in pending.chunks(DELTA_ENTRIES as usize) {
+        counts.push(chunk.len() as u32);
+        let start = bytes.len();
+        bytes.resize(start + SECTOR, 0);
+        let map = fw.map.borrow();
+        for (lpn, out) in chunk.iter().zip(bytes[start..].chunks_exact_mut(8)) {
+            encode_entry(&map, *lpn, out);
+        }
+    }
+    let serials = append(fw, Kind::MapDelta, version, &counts, &bytes).await?;
+    let mut log = fw.log.borrow_mut();
+    for (chunk, serial) in pending.chunks(DELTA_ENTRIES as usize).zip(serials) {
+        for lpn in chunk {
+            log.delta_stored(*lpn, serial);
+        }
+    }
+    log.set_durable(version);
+    drop(log);
+    fw.log_progress.notify_all();
+    Some(())
+}
+
+/// Stores dirty map pages: the longest dirty ones, or all that are dirty now if a drain
+/// was asked for.
+async fn store_dirty(fw: &Firmware) -> Option<()> {
+    let version = fw.map.borrow().version();
+    let drain = fw.drain_wanted.get() > fw.drained.get();
+    let most = batch(fw);
+    let mut left = match drain {
+        true => fw.log.borrow().dirty().map_or(0, |d| d.pages()),
+        false => most,
+    };
+    let mut pages = Vec::new();
+    while left > 0 {
+        clean(fw).await?;
+        if let Some(dirty) = fw.log.borrow_mut().dirty_mut() {
+            dirty.begin_store(left.min(most), &mut pages);
+        }
+        if pages.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(pages.len());
+        store_images(fw, &pages).await?;
+    }
+    if drain {
+        fw.drained.set(version);
+    }
+    fw.log_progress.notify_all();
+    Some(())
+}
+
+/// Map pages written side by side: a row at each write point.
+fn batch(fw: &Firmware) -> usize {
+    (fw.design.map.write_points * fw.design.geometry.row_sectors()) as usize
+}
+
+/// Writes images of these map pages; on a protected drive their store has begun.
+async fn store_images(fw: &Firmware, pages: &[u32]) -> Option<()> {
+    let mut bytes = vec![0; pages.len() * SECTOR];
+    let version = {
+        let map = fw.map.borrow();
+        for (page, out) in pages.iter().zip(bytes.chunks_exact_mut(SECTOR)) {
+            map.encode_page(*page, out);
+        }
+        map.version()
+    };
+    let serials = append(fw, Kind::MapImage, version, pages, &bytes).await?;
+    let mut log = fw.log.borrow_mut();
+    for (page, serial) in pages.iter().zip(serials) {
+        log.image_stored(*page, serial);
+    }
+    drop(log);
+    fw.log_progress.notify_all();
+    Some(())
+}
+
+/// Frees the oldest units of the log until there is room (maplog, 2 and 4).
+async fn clean(fw: &Firmware) -> Option<()> {
+    while fw.log.borrow().is_tight() {
+        let mut pages = Vec::new();
+        let Some(unit) = fw.log.borrow_mut().oldest(&mut pages) else { return Some(()) };
+        for some in pages.chunks(batch(fw)) {
+            if let Some(dirty) = fw.log.borrow_mut().dirty_mut() {
+                some.iter().for_each(|page| dirty.begin_page(*page));
+            }
+            store_images(fw, some).await?;
+        }
+        fw.log.borrow_mut().drop_oldest();
+        if !fw.erase(unit).await {
+            return None;
+        }
+        fw.log.borrow_mut().give(crate::space::FreeUnit { unit, erase_first: false });
+    }
+    Some(())
+}
+
+/// Writes sectors to the log, side by side at its write points; for each the serial of
+/// its unit. They are on flash when this returns.
+async fn append(
+    fw: &Firmware,
+    kind: Kind,
+    version: Version,
+    indices: &[u32],
+    bytes: &[u8],
+) -> Option<Vec<u32>> {
+    let ps = fw.places.page_sectors as usize;
+    let mut ops = Vec::new();
+    let mut serials = Vec::with_capacity(indices.len());
+    let mut words = Vec::new();
+    let mut done = 0;
+    while done < indices.len() {
+        let pages = (indices.len() - done).div_ceil(ps).min(fw.places.planes as usize);
+        let place = fw.log.borrow_mut().place(pages as u32);
+        let (at, pages, serial) = match place {
+            Ok(place) => place,
+            Err(Some(free)) => {
+                if free.erase_first && !fw.erase(free.unit).await {
+                    return None;
+                }
+                fw.space.borrow_mut().set_role(free.unit, Role::Map);
+                fw.log.borrow_mut().open(free.unit);
+                continue;
+            }
+            Err(None) => {
+                debug_assert!(false, "the map log has no unit left: it was not cleaned");
+                return None;
+            }
+        };
+        let used = (indices.len() - done).min(pages as usize * ps);
+        let mut page = bytes[done * SECTOR..(done + used) * SECTOR].to_vec();
+        page.resize(pages as usize * ps * SECTOR, 0);
+        let some = indices[done..done + used].iter().copied();
+        fw.page_words(kind, version.0, pages, some, &mut words);
+        ops.push(fw.must(fw.nand.program(at, Data::Bytes(&page), &words))?);
+        fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
+        fw.stats.meta_bytes.add(fw.page_bytes(pages));
+        serials.resize(done + used, serial);
+        done += used;
+    }
+    for op in ops {
+        fw.must(op.await)?;
+    }
+    Some(serials)
+}

@@ -1,0 +1,136 @@
+//! The arithmetic of space: what of the raw flash is promised to the host, and
+//! what the drive needs for itself.
+
+use crate::Design;
+use tantalum_nand::SECTOR_BYTES;
+
+/// Map entries in one map page (a sector of 4-byte entries).
+pub const MAP_PAGE_ENTRIES: u32 = SECTOR_BYTES / 4;
+
+/// Entries (logical page number, address) in one sector of a delta or a dump.
+pub const DELTA_ENTRIES: u32 = SECTOR_BYTES / 8;
+
+/// How the raw flash is divided. All but `logical` and `raw` in erase units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Sectors of the flash array.
+    pub raw: u64,
+    /// Sectors promised to the host.
+    pub logical: u32,
+    /// Map pages.
+    pub map_pages: u32,
+    /// Units that the map log owns.
+    pub map_units: u32,
+    /// Units that hold the whole map once.
+    pub map_live_units: u32,
+    /// Units of one dump area; there are two.
+    pub dump_units: u32,
+    /// Units for data, live and spare.
+    pub data_units: u32,
+    /// Of these, needed beside the logical capacity: open units of both streams and the
+    /// collector's reserve, for every die.
+    pub working_units: u32,
+}
+
+/// The spare space does not suffice.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// Too little over-provisioning.
+    #[error(
+        "{raw} erase units raw; {logical} for the logical capacity, {working} for open blocks and the \
+         collector's reserve ({dies} dies × {per_die}), {map} for the map log, {dump} for two dump areas: \
+         {missing} too few; raise space.over_provisioning or geometry.blocks"
+    )]
+    Space {
+        /// Units of the array.
+        raw: u64,
+        /// Units of the logical capacity.
+        logical: u64,
+        /// Open units and reserve.
+        working: u64,
+        /// Dies.
+        dies: u64,
+        /// Open units and reserve of each die.
+        per_die: u64,
+        /// Units of the map log.
+        map: u64,
+        /// Units of the dump areas.
+        dump: u64,
+        /// How many are missing.
+        missing: u64,
+    },
+    /// The dump area can not hold what may have to be dumped.
+    #[error(
+        "a dump area of {units} units has {have} pages; the buffer takes {buffer}, {dirty_max} changed map \
+         entries take {map}, the end 1: raise map.dump_units or lower map.dirty_max or cache.buffer_kib"
+    )]
+    Dump {
+        /// Units of a dump area.
+        units: u32,
+        /// Pages in them.
+        have: u64,
+        /// Pages for the buffer.
+        buffer: u64,
+        /// Changed entries at most.
+        dirty_max: u32,
+        /// Pages for them.
+        map: u64,
+    },
+}
+
+/// Units that each die needs beside its data: an open one for the host's stream, an
+/// open one for moved data, and the collector's reserve.
+const WORKING_PER_DIE: u32 = 3;
+
+impl Layout {
+    pub(crate) fn of(design: &Design) -> Result<Layout, LayoutError> {
+        let g = &design.geometry;
+        let raw = g.sectors();
+        let logical = (raw as f64 / (1.0 + design.space.over_provisioning / 100.0)) as u64;
+        let logical = (logical.min(u64::from(u32::MAX - 1))) as u32;
+        let unit = g.unit_sectors();
+        let map_pages = logical.div_ceil(MAP_PAGE_ENTRIES);
+        let map_live_units = map_pages.div_ceil(unit);
+        let map_units = 2 * map_live_units + design.map.write_points + 4;
+        let dump_units = if design.is_protected() { design.map.dump_units } else { 0 };
+        if design.is_protected() {
+            let ps = u64::from(g.page_sectors());
+            let buffer = u64::from(design.buffer_slots()).div_ceil(ps);
+            let sectors = u64::from(design.map.dirty_max.div_ceil(DELTA_ENTRIES));
+            let map = sectors.div_ceil(ps);
+            // Each unit may end with a row that is not full.
+            let have = u64::from(dump_units) * u64::from(g.unit_pages() - g.planes);
+            if have < buffer + map + 1 {
+                let dirty_max = design.map.dirty_max;
+                return Err(LayoutError::Dump { units: dump_units, have, buffer, dirty_max, map });
+            }
+        }
+        let logical_units = u64::from(logical.div_ceil(unit));
+        let working = u64::from(WORKING_PER_DIE * g.dies());
+        let dump = u64::from(2 * dump_units);
+        let need = logical_units + working + u64::from(map_units) + dump;
+        let units = u64::from(g.units());
+        if need > units {
+            return Err(LayoutError::Space {
+                raw: units,
+                logical: logical_units,
+                working,
+                dies: g.dies().into(),
+                per_die: WORKING_PER_DIE.into(),
+                map: map_units.into(),
+                dump,
+                missing: need - units,
+            });
+        }
+        Ok(Layout {
+            raw,
+            logical,
+            map_pages,
+            map_units,
+            map_live_units,
+            dump_units,
+            data_units: (units - u64::from(map_units) - dump) as u32,
+            working_units: working as u32,
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! The mapping table: where on flash each logical page is.
+//!
+//! 1. An entry names a sector that has been programmed, or none.
+//! 2. Each change has a version; versions only grow.
+//! 3. Map pages never touched are all empty: nothing need be read or stored of them.
+
+use crate::layout::MAP_PAGE_ENTRIES;
+use crate::types::{Lpn, Ppa, Version};
+
+/// The table, one 4-byte entry a logical page, whole in memory.
+pub struct Map {
+    /// Address + 1; 0 is none, so that a fresh table is untouched memory.
+    entries: Vec<u32>,
+    version: Version,
+    touched: Vec<bool>,
+}
+
+/// The map page of a logical page.
+pub fn map_page(lpn: Lpn) -> u32 {
+    lpn.0 / MAP_PAGE_ENTRIES
+}
+
+impl Map {
+    /// All empty.
+    pub fn new(logical: u32) -> Map {
+        let pages = logical.div_ceil(MAP_PAGE_ENTRIES);
+        Map {
+            entries: vec![0; logical as usize],
+            version: Version(0),
+            touched: vec![false; pages as usize],
+        }
+    }
+
+    /// Where a logical page is.
+    pub fn get(&self, lpn: Lpn) -> Option<Ppa> {
+        self.entries[lpn.0 as usize].checked_sub(1).map(Ppa)
+    }
+
+    /// The version of the newest change.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// At recovery: versions go on above `version`.
+    pub fn advance(&mut self, version: Version) {
+        self.version = self.version.max(version);
+    }
+
+    /// Changes an entry; the change's version and the entry's old value.
+    pub fn set(&mut self, lpn: Lpn, to: Option<Ppa>) -> (Version, Option<Ppa>) {
+        self.version.0 += 1;
+        (self.version, self.put(lpn, to))
+    }
+
+    /// At recovery: puts a stored value in place, without a version of its own.
+    pub fn put(&mut self, lpn: Lpn, to: Option<Ppa>) -> Option<Ppa> {
+        self.touched[map_page(lpn) as usize] = true;
+        let entry = &mut self.entries[lpn.0 as usize];
+        let old = entry.checked_sub(1).map(Ppa);
+        *entry = to.map_or(0, |p| p.0 + 1);
+        old
+    }
+
+    /// The entries of a map page as they are stored: 4 bytes each, little-endian,
+    /// zeros beyond the end of the table.
+    pub fn encode_page(&self, page: u32, out: &mut [u8]) {
+        let (start, end) = self.page_range(page);
+        out.fill(0);
+        for (entry, bytes) in self.entries[start..end].iter().zip(out.chunks_exact_mut(4)) {
+            bytes.copy_from_slice(&entry.to_le_bytes());
+        }
+    }
+
+    /// At recovery: puts a stored map page in place.
+    pub fn decode_page(&mut self, page: u32, bytes: &[u8]) {
+        self.touched[page as usize] = true;
+        let (start, end) = self.page_range(page);
+        for (entry, bytes) in self.entries[start..end].iter_mut().zip(bytes.chunks_exact(4)) {
+            *entry = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+    }
+
+    fn page_range(&self, page: u32) -> (usize, usize) {
+        let start = (page * MAP_PAGE_ENTRIES) as usize;
+        (start, (start + MAP_PAGE_ENTRIES as usize).min(self.entries.len()))
+    }
+
+    /// All mapped logical pages.
+    pub fn mapped(&self) -> impl Iterator<Item = (Lpn, Ppa)> {
+        let touched = self.touched.iter().enumerate().filter(|t| *t.1);
+        touched.flat_map(|(page, _)| {
+            let (start, end) = self.page_range(page as u32);
+            (start..end).filter_map(|i| Some((Lpn(i as u32), self.get(Lpn(i as u32))?)))
+        })
+    }
+}

@@ -1,0 +1,355 @@
+//! The map log: how the map becomes persistent.
+//!
+//! The log is a set of erase units of its own, written in sequence at one or more
+//! write points. A page of it holds *images* of map pages or *deltas* (logical
+//! page, address), and says which version of the map it tells.
+//!
+//! 1. At recovery an entry's value comes from the newest record that tells it, image
+//!    or delta; records of one version agree.
+//! 2. The oldest unit is erased only after each map page that has its newest image, or
+//!    a delta not covered by a newer image, in it, was written anew and is on flash.
+//! 3. `durable` only grows; every change up to it can be recovered. With a protected
+//!    cache every change can, since the emergency dump stores those that the log
+//!    does not have ([`Dirty`]).
+//! 4. There are always enough free units of the log to write every map page anew.
+
+use crate::layout::MAP_PAGE_ENTRIES;
+use crate::map::{Map, map_page};
+use crate::space::FreeUnit;
+use crate::types::{Lpn, Places, Version};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use tantalum_nand::{PageAddr, Unit};
+
+/// Changed map entries that the log does not have yet, of a drive whose memory is
+/// protected. Bounded, since the emergency dump must store them.
+#[derive(Clone)]
+pub struct Dirty {
+    bits: Vec<u64>,
+    /// Dirty entries of each map page.
+    counts: Vec<u32>,
+    queue: VecDeque<u32>,
+    queued: Vec<bool>,
+    /// Entries changed while their map page is on its way to flash.
+    storing: FxHashMap<u32, Vec<Lpn>>,
+    total: u32,
+}
+
+impl Dirty {
+    /// Nothing is dirty.
+    pub fn new(logical: u32) -> Dirty {
+        let pages = logical.div_ceil(MAP_PAGE_ENTRIES) as usize;
+        Dirty {
+            bits: vec![0; pages * (MAP_PAGE_ENTRIES / 64) as usize],
+            counts: vec![0; pages],
+            queue: VecDeque::new(),
+            queued: vec![false; pages],
+            storing: FxHashMap::default(),
+            total: 0,
+        }
+    }
+
+    /// An entry changed.
+    pub fn mark(&mut self, lpn: Lpn) {
+        let page = map_page(lpn);
+        if let Some(again) = self.storing.get_mut(&page) {
+            again.push(lpn);
+        }
+        let word = &mut self.bits[(lpn.0 / 64) as usize];
+        if *word >> (lpn.0 % 64) & 1 == 0 {
+            *word |= 1 << (lpn.0 % 64);
+            self.counts[page as usize] += 1;
+            self.total += 1;
+            if !self.queued[page as usize] {
+                self.queued[page as usize] = true;
+                self.queue.push_back(page);
+            }
+        }
+    }
+
+    /// How many entries are dirty.
+    pub fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// How many map pages wait to be stored.
+    pub fn pages(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The map pages that have been dirty longest, at most `most`; they are being
+    /// stored from now on.
+    pub fn begin_store(&mut self, most: usize, pages: &mut Vec<u32>) {
+        pages.clear();
+        while pages.len() < most {
+            let Some(page) = self.queue.pop_front() else { break };
+            self.queued[page as usize] = false;
+            if self.counts[page as usize] > 0 {
+                self.begin_page(page);
+                pages.push(page);
+            }
+        }
+    }
+
+    /// This map page is being stored from now on.
+    pub fn begin_page(&mut self, page: u32) {
+        self.storing.entry(page).or_default();
+    }
+
+    /// The map page is on flash as it was when its store began.
+    pub fn end_store(&mut self, page: u32) {
+        let again = self.storing.remove(&page).unwrap_or_default();
+        let words = (MAP_PAGE_ENTRIES / 64) as usize;
+        let first = page as usize * words;
+        self.bits[first..first + words].fill(0);
+        self.total -= std::mem::take(&mut self.counts[page as usize]);
+        for lpn in again {
+            self.mark(lpn);
+        }
+    }
+
+    /// All dirty entries, in order.
+    pub fn entries(&self) -> impl Iterator<Item = Lpn> {
+        let words = MAP_PAGE_ENTRIES / 64;
+        let pages = self.counts.iter().enumerate().filter(|c| *c.1 > 0);
+        pages.flat_map(move |(page, _)| {
+            let first = page as u32 * words;
+            (first..first + words).flat_map(|w| {
+                let bits = self.bits[w as usize];
+                (0..64).filter(move |b| bits >> b & 1 == 1).map(move |b| Lpn(w * 64 + b))
+            })
+        })
+    }
+}
+
+/// What makes changes durable.
+#[derive(Clone)]
+pub enum Persistence {
+    /// Capacitors: dirty entries go to the emergency dump.
+    Protected(Dirty),
+    /// A journal: changes not yet in the log, in order.
+    Journal(Vec<Lpn>),
+}
+
+#[derive(Clone)]
+struct LogUnit {
+    unit: Unit,
+    serial: u32,
+}
+
+#[derive(Clone, Copy)]
+struct WritePoint {
+    unit: Unit,
+    serial: u32,
+    page: u32,
+}
+
+const NEVER: u32 = u32::MAX;
+
+/// The state of the log.
+#[derive(Clone)]
+pub struct MapLog {
+    places: Places,
+    persistence: Persistence,
+    durable: Version,
+    /// Units with content, oldest first.
+    units: VecDeque<LogUnit>,
+    pool: VecDeque<FreeUnit>,
+    points: Vec<Option<WritePoint>>,
+    next_point: usize,
+    next_serial: u32,
+    /// For each map page: the serial of the unit with its newest image, and that of the
+    /// oldest unit with a delta which no image covers.
+    image_at: Vec<u32>,
+    delta_at: Vec<u32>,
+    keep_free: usize,
+}
+
+impl MapLog {
+    /// An empty log of a drive with `logical` pages; `keep_free` units are kept free
+    /// for writing everything anew.
+    pub fn new(
+        places: Places,
+        logical: u32,
+        protected: bool,
+        write_points: u32,
+        keep_free: u32,
+    ) -> MapLog {
+        let pages = logical.div_ceil(MAP_PAGE_ENTRIES) as usize;
+        MapLog {
+            places,
+            persistence: match protected {
+                true => Persistence::Protected(Dirty::new(logical)),
+                false => Persistence::Journal(Vec::new()),
+            },
+            durable: Version(0),
+            units: VecDeque::new(),
+            pool: VecDeque::new(),
+            points: vec![None; write_points as usize],
+            next_point: 0,
+            next_serial: 0,
+            image_at: vec![NEVER; pages],
+            delta_at: vec![NEVER; pages],
+            keep_free: keep_free as usize,
+        }
+    }
+
+    /// A map entry changed.
+    pub fn changed(&mut self, lpn: Lpn) {
+        match &mut self.persistence {
+            Persistence::Protected(dirty) => dirty.mark(lpn),
+            Persistence::Journal(pending) => pending.push(lpn),
+        }
+    }
+
+    /// Changes up to this version survive a power loss.
+    pub fn durable(&self) -> Version {
+        match self.persistence {
+            Persistence::Protected(_) => Version::MAX,
+            Persistence::Journal(_) => self.durable,
+        }
+    }
+
+    /// All changes up to `version` are in the log.
+    pub fn set_durable(&mut self, version: Version) {
+        debug_assert!(version >= self.durable);
+        self.durable = version;
+    }
+
+    /// The dirty entries, on a protected drive.
+    pub fn dirty(&self) -> Option<&Dirty> {
+        match &self.persistence {
+            Persistence::Protected(dirty) => Some(dirty),
+            Persistence::Journal(_) => None,
+        }
+    }
+
+    /// The dirty entries, on a protected drive.
+    pub fn dirty_mut(&mut self) -> Option<&mut Dirty> {
+        match &mut self.persistence {
+            Persistence::Protected(dirty) => Some(dirty),
+            Persistence::Journal(_) => None,
+        }
+    }
+
+    /// Changes that wait for the journal, or dirty entries.
+    pub fn backlog(&self) -> u32 {
+        match &self.persistence {
+            Persistence::Protected(dirty) => dirty.total(),
+            Persistence::Journal(pending) => pending.len() as u32,
+        }
+    }
+
+    /// Takes the changes that wait for the journal.
+    pub fn take_pending(&mut self) -> Vec<Lpn> {
+        match &mut self.persistence {
+            Persistence::Protected(_) => Vec::new(),
+            Persistence::Journal(pending) => std::mem::take(pending),
+        }
+    }
+
+    /// A unit belongs to the log and is free.
+    pub fn give(&mut self, free: FreeUnit) {
+        self.pool.push_back(free);
+    }
+
+    /// At recovery: a unit with content belongs to the log; in order of age. From
+    /// page `next` on it can be written (if it is not full).
+    pub fn adopt(&mut self, unit: Unit, next: u32) -> u32 {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        self.units.push_back(LogUnit { unit, serial });
+        if next < self.places.unit_pages
+            && let Some(point) = self.points.iter_mut().find(|p| p.is_none())
+        {
+            *point = Some(WritePoint { unit, serial, page: next });
+        }
+        serial
+    }
+
+    /// Units that the log owns.
+    pub fn owned(&self) -> usize {
+        self.units.len() + self.pool.len()
+    }
+
+    /// Whether old units should be cleaned before more is written.
+    pub fn is_tight(&self) -> bool {
+        self.pool.len() < self.keep_free && self.units.len() > 1
+    }
+
+    /// The oldest unit and the map pages that must be written anew before it can go.
+    pub fn oldest(&mut self, pages: &mut Vec<u32>) -> Option<Unit> {
+        pages.clear();
+        let oldest = self.units.front()?.clone();
+        for point in &mut self.points {
+            if point.is_some_and(|p| p.serial == oldest.serial) {
+                *point = None;
+            }
+        }
+        for page in 0..self.image_at.len() {
+            if self.image_at[page] == oldest.serial || self.delta_at[page] == oldest.serial {
+                pages.push(page as u32);
+            }
+        }
+        Some(oldest.unit)
+    }
+
+    /// The oldest unit leaves the log's content; once erased it is given back.
+    pub fn drop_oldest(&mut self) {
+        self.units.pop_front();
+    }
+
+    /// The next place to write up to `pages` pages of one row, or a free unit to be
+    /// erased (if it says so) and then [`MapLog::open`]ed first.
+    pub fn place(&mut self, pages: u32) -> Result<(PageAddr, u32, u32), Option<FreeUnit>> {
+        let at = self.next_point;
+        let points = self.points.len();
+        let Some(point) = &mut self.points[at] else { return Err(self.pool.pop_front()) };
+        self.next_point = (at + 1) % points;
+        let count = pages.min(self.places.planes - point.page % self.places.planes);
+        let place = PageAddr { unit: point.unit, page: point.page };
+        let serial = point.serial;
+        point.page += count;
+        if point.page == self.places.unit_pages {
+            self.points[at] = None;
+        }
+        Ok((place, count, serial))
+    }
+
+    /// An erased unit becomes the write point that [`MapLog::place`] found missing.
+    pub fn open(&mut self, unit: Unit) {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        self.units.push_back(LogUnit { unit, serial });
+        self.points[self.next_point] = Some(WritePoint { unit, serial, page: 0 });
+    }
+
+    /// An image of a map page is on flash, and covers all deltas of the page so far.
+    pub fn image_stored(&mut self, page: u32, serial: u32) {
+        self.image_at[page as usize] = serial;
+        self.delta_at[page as usize] = NEVER;
+        if let Some(dirty) = self.dirty_mut() {
+            dirty.end_store(page);
+        }
+    }
+
+    /// A delta of an entry is on flash.
+    pub fn delta_stored(&mut self, lpn: Lpn, serial: u32) {
+        let at = &mut self.delta_at[map_page(lpn) as usize];
+        *at = (*at).min(serial);
+    }
+}
+
+/// The bytes of one entry of a delta or dump: logical page number, address + 1 or 0.
+pub fn encode_entry(map: &Map, lpn: Lpn, out: &mut [u8]) {
+    out[..4].copy_from_slice(&lpn.0.to_le_bytes());
+    let value = map.get(lpn).map_or(0, |p| p.0 + 1);
+    out[4..8].copy_from_slice(&value.to_le_bytes());
+}
+
+/// The entry in these bytes.
+pub fn decode_entry(bytes: &[u8]) -> (Lpn, Option<crate::types::Ppa>) {
+    let lpn = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let value = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+    (Lpn(lpn), value.checked_sub(1).map(crate::types::Ppa))
+}

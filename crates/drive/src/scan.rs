@@ -1,0 +1,113 @@
+//! Reading the flash array at restart: page heads, whole pages, ends of units.
+
+use crate::firmware::Firmware;
+use crate::types::{NO_INDEX, PageHead};
+use tantalum_device::{DataMut, OwnedData};
+use tantalum_nand::{OpError, PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
+
+/// What the out-of-band area of a page tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    /// The page is erased.
+    Erased,
+    /// It can not be read, or no drive wrote it.
+    Unreadable,
+    /// It was written by a drive: its head, and the index of each sector.
+    Written(PageHead, Vec<u32>),
+}
+
+/// Reads the heads of these pages, all dies side by side.
+pub(crate) async fn read_heads(fw: &Firmware, pages: &[PageAddr]) -> Result<Vec<Head>, OpError> {
+    let words = fw.nand.oob_words();
+    let mut heads = Vec::with_capacity(pages.len());
+    let mut ops = Vec::with_capacity(pages.len());
+    let mut oob = vec![0; words];
+    for at in pages {
+        let mut states = [PageState::Erased];
+        ops.push(fw.nand.read(ReadRequest {
+            at: *at,
+            count: 1,
+            first: 0,
+            data: None,
+            oob: Some(&mut oob),
+            states: &mut states,
+        })?);
+        fw.stats.flash_reads.add(1);
+        heads.push(match (states[0], PageHead::decode(&oob)) {
+            (PageState::Erased, _) => Head::Erased,
+            (PageState::Programmed, Some(head)) => {
+                Head::Written(head, oob[2..].iter().map(|w| *w as u32).collect())
+            }
+            _ => Head::Unreadable,
+        });
+    }
+    for op in ops {
+        op.await;
+    }
+    Ok(heads)
+}
+
+/// Reads the payload of these pages, side by side; `None` for a page that can not be
+/// read. The drive's own pages are bytes even in an array of stamps.
+pub(crate) async fn read_pages(
+    fw: &Firmware,
+    pages: &[PageAddr],
+    own: bool,
+) -> Result<Vec<Option<OwnedData>>, OpError> {
+    let ps = fw.places.page_sectors as usize;
+    let kind = if own { tantalum_device::Payload::Bytes } else { fw.nand.payload() };
+    let mut out = Vec::with_capacity(pages.len());
+    let mut ops = Vec::with_capacity(pages.len());
+    for at in pages {
+        let mut data = OwnedData::zeros(kind, ps, SECTOR_BYTES);
+        let mut states = [PageState::Erased];
+        let room: DataMut<'_> = data.as_mut();
+        ops.push(fw.nand.read(ReadRequest {
+            at: *at,
+            count: 1,
+            first: 0,
+            data: Some(room),
+            oob: None,
+            states: &mut states,
+        })?);
+        fw.stats.flash_reads.add(1);
+        out.push((states[0] == PageState::Programmed).then_some(data));
+    }
+    for op in ops {
+        op.await;
+    }
+    Ok(out)
+}
+
+/// For each of these units the first page that is still erased (the number of pages, if
+/// none is), found by halving.
+pub(crate) async fn write_pointers(fw: &Firmware, units: &[Unit]) -> Result<Vec<u32>, OpError> {
+    let pages = fw.places.unit_pages;
+    // Everything below `low` is written, everything from `high` on erased.
+    let mut bounds = vec![(0, pages); units.len()];
+    loop {
+        let open: Vec<usize> = (0..units.len()).filter(|&i| bounds[i].0 < bounds[i].1).collect();
+        if open.is_empty() {
+            return Ok(bounds.into_iter().map(|b| b.0).collect());
+        }
+        // The last page first: most units are full.
+        let middle = |i: usize| match bounds[i] {
+            (0, high) if high == pages => pages - 1,
+            (low, high) => low + (high - low) / 2,
+        };
+        let probes: Vec<PageAddr> =
+            open.iter().map(|&i| PageAddr { unit: units[i], page: middle(i) }).collect();
+        let heads = read_heads(fw, &probes).await?;
+        for ((i, probe), head) in open.into_iter().zip(probes).zip(heads) {
+            match head {
+                Head::Erased => bounds[i].1 = probe.page,
+                _ => bounds[i].0 = probe.page + 1,
+            }
+        }
+    }
+}
+
+/// The sectors of a page that hold something.
+pub(crate) fn used(indices: &[u32]) -> impl Iterator<Item = (usize, u32)> + '_ {
+    indices.iter().copied().enumerate().filter(|i| i.1 != NO_INDEX)
+}

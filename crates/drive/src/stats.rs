@@ -1,0 +1,84 @@
+//! What a drive has done, over all its power cycles.
+
+use std::cell::Cell;
+use tantalum_rt::Nanos;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Counters of a drive since it was made, over all power cycles. Bytes are
+        /// bytes of whole sectors, or of whole pages where pages are named.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct DriveStats { $($(#[$doc])* pub $name: u64,)*
+            /// Time that commands waited for room in the buffer, summed over commands.
+            pub buffer_wait: Nanos,
+        }
+
+        /// The counters while they count.
+        #[derive(Default)]
+        pub(crate) struct Stats { $(pub $name: Counter,)* pub buffer_wait: Counter }
+
+        impl Stats {
+            pub fn snapshot(&self) -> DriveStats {
+                DriveStats { $($name: self.$name.get(),)* buffer_wait: Nanos(self.buffer_wait.get()) }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Write commands completed.
+    host_writes,
+    /// Bytes written by the host.
+    host_write_bytes,
+    /// Read commands completed.
+    host_reads,
+    /// Bytes read by the host.
+    host_read_bytes,
+    /// Flush commands completed.
+    flushes,
+    /// Discarded bytes.
+    discard_bytes,
+    /// Bytes of writes that replaced an older copy in the buffer.
+    coalesced_bytes,
+    /// Bytes of pages programmed, for whatever reason.
+    flash_program_bytes,
+    /// Bytes of pages programmed with data of the host.
+    host_program_bytes,
+    /// Bytes of sectors moved by the collector.
+    gc_copied_bytes,
+    /// Bytes of pages programmed with the map.
+    meta_bytes,
+    /// Bytes of pages programmed in emergency dumps.
+    dump_bytes,
+    /// Read operations of the flash array.
+    flash_reads,
+    /// Erase operations.
+    erases,
+    /// Emergency dumps completed.
+    dumps,
+    /// Power cuts.
+    cuts,
+}
+
+impl DriveStats {
+    /// Bytes programmed on flash for each byte written by the host.
+    pub fn write_amplification(&self) -> f64 {
+        match self.host_write_bytes {
+            0 => 0.0,
+            host => self.flash_program_bytes as f64 / host as f64,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Counter(Cell<u64>);
+
+impl Counter {
+    pub fn add(&self, n: u64) {
+        self.0.set(self.0.get() + n);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}

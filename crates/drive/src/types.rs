@@ -1,0 +1,129 @@
+//! Addresses and the out-of-band words beside each page.
+
+use tantalum_nand::{Geometry, PageAddr, Unit};
+
+/// A logical page number: a 4 KiB block of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lpn(pub u32);
+
+/// A physical sector: where on flash a logical page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ppa(pub u32);
+
+/// The count of changes to the map: the n-th change has version n.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// Later than any change.
+    pub const MAX: Version = Version(u64::MAX);
+}
+
+/// The arithmetic from addresses to places.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// Sectors in a page.
+    pub page_sectors: u32,
+    /// Sectors in an erase unit.
+    pub unit_sectors: u32,
+    /// Planes of a die.
+    pub planes: u32,
+    /// Pages in an erase unit.
+    pub unit_pages: u32,
+}
+
+impl Places {
+    /// Of this geometry.
+    pub fn of(g: &Geometry) -> Places {
+        Places {
+            page_sectors: g.page_sectors(),
+            unit_sectors: g.unit_sectors(),
+            planes: g.planes,
+            unit_pages: g.unit_pages(),
+        }
+    }
+
+    /// The address of sector `sector` of a page, counted on into the pages after it.
+    pub fn ppa(&self, at: PageAddr, sector: u32) -> Ppa {
+        Ppa(at.unit.0 * self.unit_sectors + at.page * self.page_sectors + sector)
+    }
+
+    /// The unit of an address.
+    pub fn unit(&self, ppa: Ppa) -> Unit {
+        Unit(ppa.0 / self.unit_sectors)
+    }
+
+    /// The page of an address, and the sector in it.
+    pub fn page(&self, ppa: Ppa) -> (PageAddr, u32) {
+        let in_unit = ppa.0 % self.unit_sectors;
+        let at = PageAddr { unit: self.unit(ppa), page: in_unit / self.page_sectors };
+        (at, in_unit % self.page_sectors)
+    }
+
+    /// The first address of a unit.
+    pub fn unit_start(&self, unit: Unit) -> u32 {
+        unit.0 * self.unit_sectors
+    }
+}
+
+/// What a page holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Data as the host wrote them.
+    Host = 1,
+    /// Data moved by the collector.
+    Moved = 2,
+    /// Images of map pages.
+    MapImage = 3,
+    /// Changes to the map.
+    MapDelta = 4,
+    /// Emergency dump: changed map entries.
+    DumpMap = 5,
+    /// Emergency dump: buffered logical pages.
+    DumpData = 6,
+    /// Emergency dump: the last page, which makes it complete.
+    DumpEnd = 7,
+}
+
+/// The index of a sector of a page that holds nothing.
+pub const NO_INDEX: u32 = u32::MAX;
+
+/// Out-of-band words beside each page: 0: kind (8 bits) and sequence number (56);
+/// 1: version of the map, or number of the dump; then one a sector: its logical
+/// page number, number of the map page, or count of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageHead {
+    /// What the page holds.
+    pub kind: Kind,
+    /// Ever increasing within its kind of unit.
+    pub sequence: u64,
+    /// The second word.
+    pub version: u64,
+}
+
+impl PageHead {
+    /// Words beside each page.
+    pub fn words(page_sectors: u32) -> u32 {
+        2 + page_sectors
+    }
+
+    /// The first two words.
+    pub fn encode(&self) -> [u64; 2] {
+        [(self.kind as u64) << 56 | (self.sequence & ((1 << 56) - 1)), self.version]
+    }
+
+    /// From the words of a page; `None` if no drive wrote them.
+    pub fn decode(words: &[u64]) -> Option<PageHead> {
+        let kind = match words[0] >> 56 {
+            1 => Kind::Host,
+            2 => Kind::Moved,
+            3 => Kind::MapImage,
+            4 => Kind::MapDelta,
+            5 => Kind::DumpMap,
+            6 => Kind::DumpData,
+            7 => Kind::DumpEnd,
+            _ => return None,
+        };
+        Some(PageHead { kind, sequence: words[0] & ((1 << 56) - 1), version: words[1] })
+    }
+}

@@ -1,0 +1,73 @@
+//! The flusher: from the buffer to flash. One task for each die; whichever is idle
+//! pulls the pages that have waited longest, so that all dies are kept busy.
+
+use crate::firmware::Firmware;
+use crate::space::Streams;
+use crate::types::Kind;
+use std::rc::Rc;
+use tantalum_device::OwnedData;
+use tantalum_nand::SECTOR_BYTES;
+
+/// Writes buffered pages to one die, for ever.
+pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
+    let row = fw.design.geometry.row_sectors();
+    let mut data = OwnedData::zeros(fw.nand.payload(), row as usize, SECTOR_BYTES);
+    let mut batch = Vec::with_capacity(row as usize);
+    let mut words = Vec::new();
+    // A place first, work then: pages go to dies that can take them.
+    while fw.ensure_point(die, Streams::Host).await {
+        let most = fw.space.borrow().row_left(die, Streams::Host) * fw.places.page_sectors;
+        fw.work.until(|| fw.has_work(most)).await;
+        fw.begin_changes(most).await;
+        if fw.poisoned.get() {
+            return;
+        }
+        fw.buffer.borrow_mut().take(most, &mut batch, data.as_mut());
+        if batch.is_empty() {
+            fw.end_changes(most); // Another die was quicker.
+            continue;
+        }
+        if fw.has_work(row) {
+            fw.work.notify_one();
+        }
+        let pages = (batch.len() as u32).div_ceil(fw.places.page_sectors);
+        let sectors = (pages * fw.places.page_sectors) as usize;
+        let place = fw.space.borrow_mut().place(die, Streams::Host, pages);
+        let (at, _) = place.expect("the write point has a row's rest left");
+        fw.page_words(Kind::Host, 0, pages, batch.iter().map(|b| b.1.0), &mut words);
+        let op = fw.nand.program(at, data.as_data().slice(0..sectors, SECTOR_BYTES), &words);
+        let Some(op) = fw.must(op) else { return };
+        fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
+        fw.stats.host_program_bytes.add(fw.page_bytes(pages));
+        if fw.must(op.await).is_none() {
+            return;
+        }
+        for (i, (slot, lpn)) in batch.iter().enumerate() {
+            if fw.buffer.borrow().is_valid(*slot) {
+                fw.remap(*lpn, Some(fw.places.ppa(at, i as u32)));
+            }
+            fw.buffer.borrow_mut().finish(*slot);
+        }
+        fw.end_changes(most);
+        fw.room.release(batch.len() as u64);
+        fw.epochs.notify_all();
+        if fw.has_work(row) {
+            fw.work.notify_one();
+        }
+    }
+}
+
+impl Firmware {
+    /// Whether there is a row's worth of pages, or pages that somebody waits for.
+    fn has_work(&self, row: u32) -> bool {
+        let waiting = self.buffer.borrow().waiting();
+        waiting >= row || (waiting > 0 && self.urgent.get() > 0) || self.poisoned.get()
+    }
+
+    /// Pages were put into the buffer.
+    pub fn announce_work(&self) {
+        if self.has_work(self.design.geometry.row_sectors()) {
+            self.work.notify_one();
+        }
+    }
+}

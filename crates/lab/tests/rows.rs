@@ -1,0 +1,174 @@
+//! Whole rows on the RAM device: what a device promises is what the table shows,
+//! and a device that breaks its promise is found out.
+
+use std::rc::Rc;
+use tantalum_device::{
+    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+    Payload, PowerCycle, RamDevice, RamOptions, Stats,
+};
+use tantalum_lab::engine::Settings;
+use tantalum_lab::experiment::{Journal, Synchronous};
+use tantalum_lab::report::RowFindings;
+use tantalum_lab::row::{self, RowPlan, Subject, Traffic};
+use tantalum_rt::{Nanos, Rt};
+use tantalum_workload::database::Benchmark;
+use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};
+use tantalum_workload::ycsb::{Ycsb, YcsbScale};
+
+const JOURNALS: [Journal; 2] = [Journal::Wal, Journal::Delete];
+
+fn linkbench() -> Rc<dyn Benchmark> {
+    Rc::new(LinkBench::new(LinkBenchScale { nodes: 120, ..LinkBenchScale::default() }))
+}
+
+fn ycsb() -> Rc<dyn Benchmark> {
+    Rc::new(Ycsb::new(YcsbScale { records: 150, field_bytes: 100 }))
+}
+
+fn plan(journal: Journal, synchronous: Synchronous) -> RowPlan {
+    RowPlan {
+        cuts: 12,
+        clients: 3,
+        run_time: [Nanos::from_millis(2), Nanos::from_millis(40)],
+        outage: [Nanos::ZERO, Nanos::from_millis(50)],
+        recovery_cut_percent: 30,
+        settings: Settings { page_bytes: 4096, cache_pages: 20, journal, synchronous },
+    }
+}
+
+fn ram(rt: &Rt, ack: Ack) -> Stats<RamDevice> {
+    let caps = Caps {
+        block_size: 4096,
+        blocks: 16_384,
+        ack,
+        ordered: ack.survives(),
+        atomic_unit: 4096,
+        atomic_group: None,
+        payload: Payload::Bytes,
+    };
+    let options = RamOptions {
+        command: Nanos::from_micros(60),
+        jitter: Nanos::from_micros(40),
+        flush: Nanos::from_micros(300),
+        start: Nanos::from_millis(1),
+        ..RamOptions::new(caps)
+    };
+    Stats::new(rt, RamDevice::new(rt, options))
+}
+
+fn run<S: Subject>(
+    seed: u64,
+    benchmark: Rc<dyn Benchmark>,
+    plan: RowPlan,
+    subject: impl FnOnce(&Rt) -> S,
+) -> RowFindings {
+    let (findings, result) = row::run(seed, plan, benchmark, |rt| Ok(subject(rt)), || ());
+    if let Err(e) = result {
+        panic!("seed {seed}: {e}; {findings:#?}");
+    }
+    assert_eq!(findings.ledger_ahead, 0, "seed {seed}: {findings:#?}");
+    findings
+}
+
+#[test]
+fn with_syncs_a_volatile_cache_loses_nothing() {
+    for (seed, journal) in (1..).zip(JOURNALS) {
+        for benchmark in [linkbench(), ycsb()] {
+            let plan = plan(journal, Synchronous::Full);
+            let f = run(seed, benchmark, plan, |rt| ram(rt, Ack::Volatile));
+            assert!(!f.lost_anything(), "seed {seed}: {f:#?}");
+            assert_eq!(f.cuts, 12);
+            assert!(f.commits_acknowledged > 50, "{f:#?}");
+            assert!(f.recovery.count == 12 && f.recovery.p50_ns > 1_000_000, "{f:#?}");
+        }
+    }
+}
+
+#[test]
+fn without_syncs_a_volatile_cache_loses() {
+    for (seed, journal) in (1..).zip(JOURNALS) {
+        let plan = plan(journal, Synchronous::Off);
+        let f = run(seed, ycsb(), plan, |rt| ram(rt, Ack::Volatile));
+        assert!(f.lost_anything(), "seed {seed}: {f:#?}");
+    }
+}
+
+#[test]
+fn without_syncs_a_durable_cache_loses_nothing() {
+    for (seed, journal) in (1..).zip(JOURNALS) {
+        for benchmark in [linkbench(), ycsb()] {
+            let plan = plan(journal, Synchronous::Off);
+            let f = run(seed, benchmark, plan, |rt| ram(rt, Ack::PowerSafe));
+            assert!(!f.lost_anything(), "seed {seed}: {f:#?}");
+            assert!(f.cuts_in_recovery > 0, "{f:#?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_row() {
+    let once = |seed| {
+        let plan = plan(Journal::Wal, Synchronous::Full);
+        let findings = run(seed, linkbench(), plan, |rt| ram(rt, Ack::Volatile));
+        serde_json::to_string(&findings).unwrap()
+    };
+    assert_eq!(once(7), once(7));
+    assert_ne!(once(7), once(8));
+}
+
+/// A drive that answers a flush without doing anything.
+#[derive(Clone)]
+struct Liar(Stats<RamDevice>);
+
+#[derive(Clone)]
+struct LiarLink(Stats<RamDevice>);
+
+impl BlockDevice for LiarLink {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
+        self.0.read(at, buf).await
+    }
+    async fn write(&self, at: Block, data: Data<'_>, _: Durability) -> Result<(), IoError> {
+        self.0.write(at, data, Durability::Normal).await
+    }
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        self.0.write_atomic(group).await
+    }
+    async fn flush(&self) -> Result<(), IoError> {
+        Ok(())
+    }
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        self.0.discard(range).await
+    }
+}
+
+impl PowerCycle for Liar {
+    type Device = LiarLink;
+    fn device(&self) -> LiarLink {
+        LiarLink(self.0.device())
+    }
+    fn cut(&self) {
+        self.0.cut();
+    }
+    async fn off(&self) {
+        self.0.off().await;
+    }
+    async fn power_on(&self) -> Result<(), IoError> {
+        self.0.power_on().await
+    }
+}
+
+impl Subject for Liar {
+    fn traffic(&self) -> Traffic {
+        self.0.traffic()
+    }
+}
+
+#[test]
+fn a_drive_that_lies_about_flushes_is_found_out() {
+    let plan = plan(Journal::Wal, Synchronous::Full);
+    let f = run(3, ycsb(), plan, |rt| Liar(ram(rt, Ack::Volatile)));
+    assert!(f.lost_anything(), "{f:#?}");
+}
