@@ -156,6 +156,18 @@ fn the_channel_and_reads_go_on_too() {
         let read_move = 100 + (8192 + 64) * 10;
         assert_eq!(rt.now().0, TR - 100 + read_move + ROW_MOVE + TPROG);
     });
+    // A transfer that is under way goes on for as long as it had to.
+    let moving = run(1, |rt| async move {
+        let a = array(&rt, Payload::Stamps);
+        drop(look(&a, page(unit_of(0), 0)));
+        rt.sleep_until(Nanos(TR + 50)).await;
+        a.snapshot()
+    });
+    go_on(1, &moving, 0, |rt, a| async move {
+        let end = a.program(page(unit_of(2), 0), Data::Stamps(&stamps(2, 2)), &oob(2, 2)).unwrap();
+        end.await.unwrap();
+        assert_eq!(rt.now().0, PAGE_MOVE - 50 + ROW_MOVE + TPROG);
+    });
     // Taking an image disturbs no read that is under way.
     run(1, |rt| async move {
         let a = array(&rt, Payload::Stamps);

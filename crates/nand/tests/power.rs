@@ -356,3 +356,19 @@ fn the_trace_hash_tells_runs_apart_and_equal_ones_are_equal() {
     let torn: Vec<_> = (0..16).map(|seed| hash(seed, 1, at).1).collect();
     assert!(torn.iter().any(|t| *t != torn[0]));
 }
+
+#[test]
+fn the_trace_hash_knows_of_a_power_loss() {
+    let hash = |cuts: bool| {
+        run(5, move |rt| async move {
+            let a = array(&rt, Payload::Stamps);
+            put(&a, page(U, 0), 2, 1);
+            rt.sleep_until(Nanos(START + 1)).await;
+            if cuts {
+                a.power_off();
+            }
+            rt.trace_hash()
+        })
+    };
+    assert_ne!(hash(false), hash(true));
+}
