@@ -1,1 +1,4 @@
-//! (empty)
+//! Workloads: synthetic block jobs and database benchmarks.
+
+pub mod jobs;
+pub mod zipf;
