@@ -1,0 +1,193 @@
+//! YCSB workload A (Cooper et al., SoCC 2010): half reads of a whole record, half
+//! updates of one field; scrambled zipfian access with constant 0.99; records of
+//! ten fields with 100 bytes each.
+//!
+//! # Invariants
+//!
+//! 1. Every record is there, once, and no other.
+//! 2. Each field's contents follow from the record's key, the field's number and
+//!    the version of the record that wrote it, which is stored beside the fields.
+//! 3. The highest version among its fields is the record's version.
+
+use crate::content;
+use crate::database::{Benchmark, Client, Findings, Step, StepError, in_batches, read, write};
+use crate::sql::{Row, Sql, SqlError, Value};
+use crate::zipf::Zipf;
+use tantalum_rt::mix64;
+
+const FIELDS: usize = 10;
+const ZIPFIAN_CONSTANT: f64 = 0.99;
+
+/// The size of the table.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct YcsbScale {
+    /// Records that are loaded, at least 1.
+    pub records: u64,
+    /// Bytes in each of the ten fields, at least 16.
+    pub field_bytes: u64,
+}
+
+impl Default for YcsbScale {
+    fn default() -> YcsbScale {
+        YcsbScale { records: 3_000, field_bytes: 100 }
+    }
+}
+
+/// The benchmark at a given scale.
+pub struct Ycsb {
+    records: u64,
+    field_bytes: usize,
+    popular: Zipf,
+}
+
+/// Of each field one statement, since columns can not be bound.
+const UPDATES: [&str; FIELDS] = [
+    "UPDATE usertable SET version = ?2, field0 = ?3 WHERE ycsb_key = ?1",
+    "UPDATE usertable SET version = ?2, field1 = ?3 WHERE ycsb_key = ?1",
+    "UPDATE usertable SET version = ?2, field2 = ?3 WHERE ycsb_key = ?1",
+    "UPDATE usertable SET version = ?2, field3 = ?3 WHERE ycsb_key = ?1",
+    "UPDATE usertable SET version = ?2, field4 = ?3 WHERE ycsb_key = ?1",
+    "UPDATE usertable SET version = ?2, field5 = ?3 WHERE ycsb_key = ?1",
+    "UPDATE usertable SET version = ?2, field6 = ?3 WHERE ycsb_key = ?1",
+    "UPDATE usertable SET version = ?2, field7 = ?3 WHERE ycsb_key = ?1",
+    "UPDATE usertable SET version = ?2, field8 = ?3 WHERE ycsb_key = ?1",
+    "UPDATE usertable SET version = ?2, field9 = ?3 WHERE ycsb_key = ?1",
+];
+
+const INSERT: &str =
+    "INSERT INTO usertable VALUES(?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const READ: &str = "SELECT ycsb_key, version, field0, field1, field2, field3, field4, field5, \
+                    field6, field7, field8, field9 FROM usertable WHERE ycsb_key = ?1";
+const READ_ALL: &str = "SELECT ycsb_key, version, field0, field1, field2, field3, field4, field5, \
+                        field6, field7, field8, field9 FROM usertable";
+
+impl Ycsb {
+    /// The benchmark at this scale; less than one record, or fields too small for
+    /// key and version, are raised to that.
+    pub fn new(scale: YcsbScale) -> Ycsb {
+        let records = scale.records.max(1);
+        let field_bytes = scale.field_bytes.max(content::HEADER as u64) as usize;
+        Ycsb { records, field_bytes, popular: Zipf::new(records, ZIPFIAN_CONSTANT) }
+    }
+
+    fn popular(&self, client: &mut Client) -> u64 {
+        self.popular.sample_scrambled(&mut client.stream, 0)
+    }
+
+    fn check(&self, row: &dyn Row) -> Result<u64, String> {
+        let text = String::from_utf8_lossy(row.bytes(0)).into_owned();
+        let version = row.int(1) as u64;
+        let Some(record) = self.record_of(&text) else {
+            return Err(format!("there is a record {text:?} that nobody inserted"));
+        };
+        let mut newest = 0;
+        for field in 0..FIELDS {
+            let data = row.bytes(2 + field);
+            let written = match data.get(8..16).and_then(|b| b.try_into().ok()) {
+                Some(bytes) => u64::from_le_bytes(bytes),
+                None => return Err(format!("{text} field {field} is cut short")),
+            };
+            newest = newest.max(written);
+            content::check(field as u64, record, written, self.field_bytes, data)
+                .map_err(|e| format!("{text} version {version} field {field} {e}"))?;
+        }
+        if newest != version {
+            return Err(format!("{text} is of version {version}, its newest field of {newest}"));
+        }
+        Ok(record)
+    }
+
+    /// Which record has this key.
+    fn record_of(&self, text: &str) -> Option<u64> {
+        let record: u64 = text.strip_prefix("user")?.get(16..)?.parse().ok()?;
+        (record < self.records && key(record) == text).then_some(record)
+    }
+
+    fn read_record(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
+        let record = self.popular(client);
+        let text = key(record);
+        read(sql, client, "read", |sql| {
+            let mut bad = Ok(());
+            let rows = sql.query(READ, &[Value::Text(&text)], &mut |row| {
+                bad = self.check(row).map(drop);
+            })?;
+            bad.map_err(StepError::Damaged)?;
+            if rows == 1 { Ok(()) } else { Err(StepError::Damaged(format!("{text} is missing"))) }
+        })
+    }
+
+    fn update(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
+        let record = self.popular(client);
+        let field = client.stream.below(FIELDS as u64);
+        let text = key(record);
+        write(sql, client, "update", |sql, client| {
+            let get = "SELECT version FROM usertable WHERE ycsb_key = ?1";
+            let old = crate::sql::query_int(sql, get, &[Value::Text(&text)])?
+                .ok_or_else(|| StepError::Damaged(format!("{text} is missing")))?;
+            let version = old as u64 + 1;
+            content::fill(field, record, version, self.field_bytes, &mut client.buffer);
+            let data = Value::Blob(&client.buffer);
+            let values = [Value::Text(&text), Value::Int(version as i64), data];
+            sql.execute(UPDATES[field as usize], &values)?;
+            Ok(Some(self.field_bytes as u64))
+        })
+    }
+}
+
+/// The key of a record: hashed, so that neighbours in popularity or in the order of
+/// insertion are no neighbours in the table.
+fn key(record: u64) -> String {
+    format!("user{:016x}{record}", mix64(record ^ 0x7963_7362))
+}
+
+impl Benchmark for Ycsb {
+    fn name(&self) -> &'static str {
+        "ycsb-a"
+    }
+
+    fn schema(&self) -> &'static [&'static str] {
+        &["CREATE TABLE usertable(ycsb_key TEXT PRIMARY KEY, version INTEGER NOT NULL, \
+           field0 BLOB, field1 BLOB, field2 BLOB, field3 BLOB, field4 BLOB, \
+           field5 BLOB, field6 BLOB, field7 BLOB, field8 BLOB, field9 BLOB)"]
+    }
+
+    fn fill(&self, sql: &mut dyn Sql) -> Result<u64, SqlError> {
+        let mut fields = vec![Vec::new(); FIELDS];
+        in_batches(sql, self.records, |sql, record| {
+            for (field, out) in fields.iter_mut().enumerate() {
+                content::fill(field as u64, record, 0, self.field_bytes, out);
+            }
+            let text = key(record);
+            let mut values = vec![Value::Text(&text)];
+            values.extend(fields.iter().map(|f| Value::Blob(f)));
+            sql.execute(INSERT, &values)?;
+            Ok(())
+        })?;
+        Ok(self.records * FIELDS as u64 * self.field_bytes as u64)
+    }
+
+    fn operate(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
+        if client.stream.chance(1, 2) {
+            self.read_record(sql, client)
+        } else {
+            self.update(sql, client)
+        }
+    }
+
+    fn verify(&self, sql: &mut dyn Sql) -> Result<Findings, SqlError> {
+        let mut findings = Findings::default();
+        let mut seen = vec![false; self.records as usize];
+        sql.query(READ_ALL, &[], &mut |row| match self.check(row) {
+            Ok(record) if seen[record as usize] => {
+                findings.add(|| format!("{} is there twice", key(record)));
+            }
+            Ok(record) => seen[record as usize] = true,
+            Err(e) => findings.add(|| e),
+        })?;
+        for (record, _) in seen.iter().enumerate().filter(|(_, seen)| !**seen) {
+            findings.add(|| format!("{} is missing", key(record as u64)));
+        }
+        Ok(findings)
+    }
+}
