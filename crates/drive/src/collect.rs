@@ -191,6 +191,7 @@ impl<'a> Move<'a> {
                 fw.remap(lpn, Some(fw.places.ppa(at, i as u32)));
             }
         }
+        fw.landed(at.unit);
         fw.end_changes(count);
         self.packed.drain(..used);
         shift(&mut self.payload, used, self.packed.len());

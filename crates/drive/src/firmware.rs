@@ -259,6 +259,16 @@ impl Firmware {
         }
     }
 
+    /// A program into a unit has ended and its mappings are changed: the unit may have
+    /// become worth collecting.
+    pub fn landed(&self, unit: Unit) {
+        self.space.borrow_mut().landed(unit);
+        let die = &self.dies[self.nand.geometry().die(unit) as usize];
+        if die.hungry.get() {
+            die.changed.notify_all();
+        }
+    }
+
     /// The out-of-band words of the pages of one operation.
     pub fn page_words(
         &self,

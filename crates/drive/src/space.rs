@@ -7,7 +7,9 @@
 //! 3. The last free unit of a die is the collector's: the host's stream never takes it.
 //! 4. `superseded` is the version of the newest change that made a sector of the unit
 //!    invalid: until that is durable the unit is not erased.
-//! 5. Full units of a die are in buckets by valid count; the victim comes from the
+//! 5. A unit becomes full, and may be collected, only when all programs under way in it
+//!    have ended: until then what they bring is not counted.
+//! 6. Full units of a die are in buckets by valid count; the victim comes from the
 //!    lowest one that is not empty, in constant amortised time (greedy).
 
 use crate::types::{Places, Ppa, Version};
@@ -36,7 +38,7 @@ pub enum Role {
     Open,
     /// Written, in a bucket.
     Full,
-    /// Being collected or erased.
+    /// In no list: full with programs under way, being collected, or being erased.
     Leaving,
     /// Of the map log.
     Map,
@@ -57,6 +59,8 @@ pub struct FreeUnit {
 struct UnitInfo {
     role: Role,
     valid: u32,
+    /// Programs under way.
+    flying: u32,
     superseded: Version,
     prev: u32,
     next: u32,
@@ -94,6 +98,7 @@ impl Space {
         let info = UnitInfo {
             role: Role::Leaving,
             valid: 0,
+            flying: 0,
             superseded: Version(0),
             prev: NONE,
             next: NONE,
@@ -181,10 +186,7 @@ impl Space {
         let die = self.die_of(unit);
         self.units[unit.0 as usize].role = Role::Open;
         let old = self.dies[die].points[stream as usize].replace(WritePoint { unit, page });
-        if let Some(old) = old {
-            // Two tasks opened one for the same stream: the first stays as it is, full or not.
-            self.file(old.unit);
-        }
+        debug_assert!(old.is_none(), "a stream has one write point on a die");
     }
 
     /// How many pages the stream can program in one operation now.
@@ -194,7 +196,8 @@ impl Space {
     }
 
     /// The next `pages` pages of the stream's write point, at most those left in the
-    /// row; a unit that is full by that leaves the write point.
+    /// row, to be programmed now; a unit that is full by that leaves the write point.
+    /// Tell [`Space::landed`] when the program has ended.
     pub fn place(&mut self, die: u32, stream: Streams, pages: u32) -> Option<(PageAddr, u32)> {
         let left = self.row_left(die, stream);
         let point = self.dies[die as usize].points[stream as usize].as_mut()?;
@@ -203,9 +206,19 @@ impl Space {
         point.page += count;
         if point.page == self.places.unit_pages {
             self.dies[die as usize].points[stream as usize] = None;
-            self.file(at.unit);
+            self.units[at.unit.0 as usize].role = Role::Leaving;
         }
+        self.units[at.unit.0 as usize].flying += 1;
         Some((at, count))
+    }
+
+    /// A program has ended, and what it brought is counted.
+    pub fn landed(&mut self, unit: Unit) {
+        let info = &mut self.units[unit.0 as usize];
+        info.flying -= 1;
+        if info.flying == 0 && info.role == Role::Leaving {
+            self.file(unit);
+        }
     }
 
     /// A unit is full, or will not be written further: it may be collected.

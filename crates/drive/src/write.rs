@@ -48,6 +48,7 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
             }
             fw.buffer.borrow_mut().finish(*slot);
         }
+        fw.landed(at.unit);
         fw.end_changes(most);
         fw.room.release(batch.len() as u64);
         fw.epochs.notify_all();

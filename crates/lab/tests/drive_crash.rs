@@ -2,33 +2,69 @@
 
 mod common;
 
-use common::small;
+use common::{random, small};
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Drive};
 use tantalum_lab::crash::{CrashPlan, CutAt, crash_run};
-use tantalum_rt::Nanos;
+use tantalum_rt::{Nanos, Stream};
 
 fn clean(design: &Design, payload: Payload, seed: u64, plan: &CrashPlan) -> u64 {
-    let name = &design.name;
+    let repeat = || format!("seed {seed} of {}", design_line(design));
     let report = crash_run(seed, plan, |rt| Drive::new(rt, design, payload).unwrap())
-        .unwrap_or_else(|e| panic!("{name}, seed {seed}: {e}"));
-    assert!(report.is_clean(), "{name}: {report}");
+        .unwrap_or_else(|e| panic!("{}: {e}", repeat()));
+    assert!(report.is_clean(), "{}: {report}", repeat());
     report.trace_hash
+}
+
+fn design_line(d: &Design) -> String {
+    format!("{} {:?} {:?} {:?} {:?}", d.name, d.geometry, d.space, d.cache, d.map)
 }
 
 #[test]
 fn random_commands_and_cuts() {
     for preset in Design::presets() {
         let design = small(preset);
-        for seed in 0..60 {
+        for seed in 0..100 {
             let plan = CrashPlan {
-                rounds: 8,
+                rounds: 6,
                 cut: CutAt::Within(Nanos::from_millis(40)),
                 range: if seed % 3 == 0 { 64 } else { u64::MAX },
                 restart_within: Nanos::from_millis(8),
                 ..CrashPlan::default()
             };
-            clean(&design, Payload::Stamps, seed, &plan);
+            let payload = if seed % 10 == 0 { Payload::Bytes } else { Payload::Stamps };
+            clean(&design, payload, seed, &plan);
         }
+    }
+}
+
+#[test]
+fn random_geometries_full_drives_and_cuts() {
+    for seed in 0..400 {
+        let design = random(seed);
+        let mut dice = Stream::new(seed, "a random plan");
+        let plan = CrashPlan {
+            rounds: 4,
+            depth: dice.range(1, 33) as u32,
+            commands: dice.range(50, 1500) as u32,
+            max_blocks: dice.range(1, 40),
+            range: if dice.chance(1, 4) { dice.range(8, 200) } else { u64::MAX },
+            cut: CutAt::Within(Nanos::from_millis(dice.range(1, 800))),
+            restart_within: Nanos::from_millis(10),
+            restarts: dice.below(4) as u32,
+            ..CrashPlan::default()
+        };
+        clean(&design, Payload::Stamps, seed, &plan);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for preset in Design::presets() {
+        let plan = CrashPlan { rounds: 3, ..CrashPlan::default() };
+        let design = small(preset);
+        let run = |seed| clean(&design, Payload::Stamps, seed, &plan);
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
     }
 }

@@ -95,6 +95,8 @@ pub(super) struct History {
     pub base: FxHashMap<u64, Pieces>,
     /// Complete, and free to be lost.
     volatile: BTreeSet<Id>,
+    /// When the reads in flight were submitted.
+    reading: BTreeSet<u64>,
     /// When a durability step failed.
     failed: Option<u64>,
     pub violations: Vec<Violation>,
@@ -116,6 +118,7 @@ impl History {
             by_block: FxHashMap::default(),
             base: FxHashMap::default(),
             volatile: BTreeSet::new(),
+            reading: BTreeSet::new(),
             failed: None,
             violations: Vec::new(),
         }
@@ -125,6 +128,18 @@ impl History {
     pub fn tick(&mut self) -> u64 {
         self.tick += 1;
         self.tick
+    }
+
+    /// A read is submitted: what it may see is kept until [`History::end_read`].
+    pub fn begin_read(&mut self) -> u64 {
+        let submitted = self.tick();
+        self.reading.insert(submitted);
+        submitted
+    }
+
+    /// A read has ended, or was given up.
+    pub fn end_read(&mut self, submitted: u64) {
+        self.reading.remove(&submitted);
     }
 
     pub fn submit(&mut self, action: Action, extents: Vec<(u64, u64)>) -> Id {
@@ -316,16 +331,17 @@ impl History {
     }
 
     /// Forgets commands of a block that can not be seen any more: something later
-    /// is complete and must survive.
+    /// is complete and must survive, and was so before any read in flight began.
     fn weed(&mut self, block: u64) {
         let Some(list) = self.by_block.get_mut(&block) else { return };
         if list.len() < LISTED || !list.len().is_power_of_two() {
             return;
         }
         let commands = &mut self.commands;
+        let oldest_read = self.reading.first().copied().unwrap_or(u64::MAX);
         let durable = list.iter().filter(|id| {
             let c = &commands[id];
-            c.must.is_some() && c.completed.is_some()
+            c.must.is_some() && c.completed.is_some_and(|at| at < oldest_read)
         });
         let Some(&newest) = durable.max_by_key(|id| commands[id].submitted) else { return };
         let gone: Vec<Id> =
@@ -344,4 +360,54 @@ impl History {
 
 fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tantalum_device::Ack;
+
+    fn history() -> History {
+        History::new(Caps {
+            block_size: 512,
+            blocks: 4,
+            ack: Ack::PowerSafe,
+            ordered: false,
+            atomic_unit: 512,
+            atomic_group: None,
+            payload: Payload::Stamps,
+        })
+    }
+
+    fn write(h: &mut History) -> Id {
+        let id = h.submit(Action::Write, vec![(1, 1)]);
+        h.succeed(id);
+        id
+    }
+
+    /// What a read that takes long may see is not forgotten meanwhile.
+    #[test]
+    fn a_read_during_many_writes_may_see_any_of_them_or_the_last_before() {
+        for seen in 0..100 {
+            let mut h = history();
+            let before = [write(&mut h), write(&mut h)];
+            let read = h.begin_read();
+            let during: Vec<Id> = (0..97).map(|_| write(&mut h)).collect();
+            h.saw(read, Block(1), Data::Stamps(&[seen]));
+            h.end_read(read);
+            let legal = seen == before[1] || during.contains(&seen);
+            assert_eq!(h.violations.is_empty(), legal, "{seen}: {:?}", h.violations);
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_written_for_ever_needs_bounded_memory() {
+        let mut h = history();
+        for _ in 0..10_000 {
+            write(&mut h);
+            let read = h.begin_read();
+            h.end_read(read);
+        }
+        assert!(h.commands.len() < 2 * LISTED && h.by_block[&1].len() < 2 * LISTED);
+    }
 }

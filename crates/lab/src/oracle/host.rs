@@ -128,13 +128,33 @@ impl<D: BlockDevice> Host<D> {
     /// What the device says.
     pub async fn read(&self, range: Blocks) -> Result<(), IoError> {
         let caps = *self.oracle.caps();
-        let submitted = self.oracle.history.borrow_mut().tick();
+        let reading = Reading::begin(&self.oracle);
         let mut room = OwnedData::zeros(caps.payload, range.count as usize, caps.block_size);
         let result = self.device.read(range.start, room.as_mut()).await;
         if result.is_ok() {
-            self.oracle.history.borrow_mut().saw(submitted, range.start, room.as_data());
+            let mut history = self.oracle.history.borrow_mut();
+            history.saw(reading.submitted, range.start, room.as_data());
         }
         result
+    }
+}
+
+/// A read in flight, until it ends or is given up.
+struct Reading<'a> {
+    oracle: &'a Oracle,
+    submitted: u64,
+}
+
+impl<'a> Reading<'a> {
+    fn begin(oracle: &'a Oracle) -> Reading<'a> {
+        let submitted = oracle.history.borrow_mut().begin_read();
+        Reading { oracle, submitted }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.oracle.history.borrow_mut().end_read(self.submitted);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Small drives for crash tests.
 
-use tantalum_drive::Design;
+use tantalum_drive::{Design, DesignError, LayoutError};
+use tantalum_rt::Stream;
 
 /// A preset on a small geometry: 4 dies, erase units of 32 sectors.
 pub fn small(preset: &str) -> Design {
@@ -29,4 +30,57 @@ pub fn small(preset: &str) -> Design {
         }
     }
     Design::preset(preset).unwrap().with_overrides(&table).unwrap()
+}
+
+/// A random design: any preset on a random small geometry, with as little spare space
+/// as it can be built with, or a little more.
+pub fn random(seed: u64) -> Design {
+    let mut dice = Stream::new(seed, "a random design");
+    let preset = Design::presets()[dice.below(3) as usize];
+    let mut pick = |low: u64, high: u64| dice.range(low, high + 1);
+    let mut table: toml::Table = format!(
+        "[geometry]\nchannels = {}\npackages = {}\nchips = {}\nplanes = {}\nblocks = {}\npages = {}\npage_bytes = {}\noob_bytes = 448\n\
+         [timing]\nread_us = {}\nprogram_us = {}\nerase_us = {}\n\
+         [space]\ncollect_below = {}\n\
+         [link]\nqueue_depth = {}\n\
+         [cache]\nbuffer_kib = {}\natomic_unit_kib = {}\n\
+         [map]\ndirty_max = {}\nwrite_points = {}\ndump_units = {}",
+        pick(1, 3), pick(1, 2), pick(1, 2), pick(1, 4), pick(16, 80), pick(4, 16), 4096 << pick(0, 2),
+        pick(20, 100), pick(100, 2000), pick(500, 5000),
+        pick(2, 6), pick(1, 32), pick(32, 256) * 4, 4 * pick(1, 8), pick(1024, 4096), pick(1, 3), pick(1, 6),
+    )
+    .parse()
+    .expect("valid TOML");
+    if preset != "durassd" {
+        table["cache"]["atomic_unit_kib"] = toml::Value::Integer(4);
+    } else if pick(0, 1) == 1 {
+        table["cache"].as_table_mut().unwrap().insert("flush".into(), "drain".into());
+    }
+    let base = Design::preset(preset).unwrap();
+    // The least over-provisioning that can be built, and up to half as much more.
+    let extra = pick(0, 50);
+    let mut last = None;
+    for step in 0..60 {
+        let op = 7.0 * 1.12f64.powi(step);
+        let op = op * (1.0 + (extra as f64) / 100.0);
+        if op > 1000.0 {
+            return random(seed + 1_000_000); // Too small for such a drive: another one.
+        }
+        table["space"].as_table_mut().unwrap().insert("over_provisioning".into(), op.into());
+        match base.with_overrides(&table) {
+            Ok(design) => return design,
+            Err(e) => last = Some(e),
+        }
+        // A dump area that is too small does not grow with over-provisioning.
+        let units = table["map"]["dump_units"].as_integer().unwrap();
+        if matches!(last, Some(DesignError::Layout { error: LayoutError::Dump { .. }, .. })) {
+            table["map"].as_table_mut().unwrap().insert("dump_units".into(), (units + 1).into());
+        }
+        if matches!(last, Some(DesignError::Value { .. })) {
+            // The buffer is too small for the rows.
+            let kib = table["cache"]["buffer_kib"].as_integer().unwrap();
+            table["cache"].as_table_mut().unwrap().insert("buffer_kib".into(), (kib * 2).into());
+        }
+    }
+    panic!("seed {seed}: no design: {}", last.unwrap());
 }
