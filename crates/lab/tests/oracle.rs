@@ -210,9 +210,27 @@ fn a_device_that_forgets_a_flush() {
     let plan = CrashPlan { mix, ..plan() };
     for ordered in [false, true] {
         let caps = Caps { ordered, atomic_unit: 4096, ..weak() };
-        let fits = |v: &Violation| lost(v) || out_of_order(v);
+        let fits = |v: &Violation| came_back(v) || out_of_order(v);
         caught_with(&plan, caps, caps, Lie::FlushDoesNothing, fits);
     }
+}
+
+#[test]
+fn a_device_that_forgets_forced_unit_access() {
+    let mix = Mix { flush: 0, fua: 30, ..Mix::default() };
+    let plan = CrashPlan { mix, ..plan() };
+    for ordered in [false, true] {
+        let caps = Caps { ordered, atomic_unit: 4096, ..weak() };
+        let fits = |v: &Violation| came_back(v) || out_of_order(v);
+        caught_with(&plan, caps, caps, Lie::FuaDoesNothing, fits);
+    }
+}
+
+#[test]
+fn a_device_whose_writes_come_after_their_time() {
+    let safe = Caps { ack: Ack::PowerSafe, atomic_unit: 65536, ..weak() };
+    let fits = |v: &Violation| came_back(v) || matches!(v, Violation::StaleRead { .. });
+    caught(safe, safe, Lie::WritesComeLate, fits);
 }
 
 #[test]

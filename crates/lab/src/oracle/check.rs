@@ -178,7 +178,7 @@ impl Check<'_> {
         let mut sum = 0;
         for (k, d) in agree.iter().enumerate().take(n + 1) {
             sum += d;
-            if k >= at_least && sum == places {
+            if k >= at_least && sum == places && self.no_unit_is_torn(k, &ids) {
                 return;
             }
         }
@@ -197,6 +197,38 @@ impl Check<'_> {
             missing_at: Block(least.1.0),
             found: Found(self.found(least.1)),
         });
+    }
+
+    /// Whether the atomic units fit that the first `k` commands happened: those of the
+    /// next command, and of any whose reception is not known, each as a whole or not
+    /// at all.
+    fn no_unit_is_torn(&self, k: usize, ids: &[Id]) -> bool {
+        let h = self.history;
+        let open = ids.iter().enumerate().take(k + 1).filter(|(i, id)| {
+            let c = &h.commands[id];
+            c.action != Action::Discard && (c.optional || *i == k)
+        });
+        for (_, id) in open {
+            let units = Units::of(h, &h.commands[id]);
+            let (mut unit, mut has, mut has_not) = (0, false, false);
+            for (u, place) in units.places(self.per_block()) {
+                if u != unit {
+                    (unit, has, has_not) = (u, false, false);
+                }
+                // Of zeros with several sources the latest says least.
+                let latest = h
+                    .sources(place.0, place.1, self.found(place))
+                    .into_iter()
+                    .filter(|source| ids.binary_search(source).is_ok_and(|i| i <= k))
+                    .max();
+                has |= latest == Some(*id);
+                has_not |= latest < Some(*id);
+                if has && has_not {
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// The values of `k` with which a place agrees, as disjoint ranges in ascending

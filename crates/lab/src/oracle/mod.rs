@@ -19,6 +19,8 @@ mod check;
 mod content;
 mod history;
 mod host;
+#[cfg(test)]
+mod model;
 mod violation;
 
 pub use content::Id;

@@ -20,6 +20,8 @@ pub fn ram(rt: &Rt, caps: Caps) -> RamDevice {
 pub enum Lie {
     Nothing,
     FlushDoesNothing,
+    FuaDoesNothing,
+    WritesComeLate,
     OldDataComeBack,
     DiscardsComeBack,
     GroupsAreSplit,
@@ -80,6 +82,12 @@ impl BlockDevice for Liar {
         if self.lie == Lie::OldDataComeBack && self.chance(4) {
             self.remember(at).await?;
         }
+        if self.lie == Lie::WritesComeLate && self.chance(10) {
+            // Acknowledged, and carried out in the next power cycle.
+            self.old.borrow_mut().push((at, data.slice(0..1, self.caps.block_size).into()));
+            return Ok(());
+        }
+        let want = if self.lie == Lie::FuaDoesNothing { Durability::Normal } else { want };
         let astray = self.lie == Lie::WritesGoAstray && at.0 > 0 && self.chance(50);
         let at = if astray { Block(at.0 - 1) } else { at };
         self.inner.write(at, data, want).await
