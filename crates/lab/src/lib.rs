@@ -1,4 +1,5 @@
 //! Experiments, crash runs, and the oracle that judges them.
 
+pub mod bench;
 pub mod crash;
 pub mod oracle;
