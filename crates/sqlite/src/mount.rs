@@ -1,0 +1,239 @@
+//! What the guests on one mounted file layer share.
+
+use crate::context::Ctx;
+use crate::guest::{Guest, Sqlite};
+use crate::host::{FilesHost, Host};
+use crate::lock::{FileLocks, ShmLocks};
+use crate::setup;
+use libsqlite3_sys as ffi;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::rc::{Rc, Weak};
+use tantalum_device::{BlockDevice, Caps};
+use tantalum_files::Files;
+use tantalum_rt::{Nanos, Rt};
+
+/// What SQLite is told about the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Characteristics {
+    /// What the device promises, as far as SQLite has a word for it.
+    #[default]
+    OfTheDevice,
+    /// Nothing but that a write does not damage what lies next to it: what SQLite
+    /// assumes of any disk.
+    Plain,
+}
+
+/// Where SQLite's temporary files are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Temporaries {
+    /// In memory.
+    #[default]
+    Memory,
+    /// On the device.
+    Files,
+}
+
+/// How guests run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// CPU time of one step of a statement.
+    pub statement_cpu: Nanos,
+    /// CPU time of one call of SQLite to the file system, even if memory answers it.
+    pub call_cpu: Nanos,
+    /// The time of day when the runtime's clock stood at zero: milliseconds since 1970.
+    pub epoch_ms: i64,
+    /// What SQLite is told about the device.
+    pub characteristics: Characteristics,
+    /// Where temporary files are.
+    pub temporaries: Temporaries,
+    /// Bytes of stack for each guest.
+    pub stack: usize,
+}
+
+impl Default for Options {
+    /// 10 µs for a step, 1 µs for a call, the first of January 2024, 1 MiB of stack.
+    fn default() -> Options {
+        Options {
+            statement_cpu: Nanos::from_micros(10),
+            call_cpu: Nanos::from_micros(1),
+            epoch_ms: 1_704_067_200_000,
+            characteristics: Characteristics::default(),
+            temporaries: Temporaries::default(),
+            stack: 1 << 20,
+        }
+    }
+}
+
+/// A mounted file layer with room for guests: the locks and the shared memory of
+/// its databases. They end with it: after a power cut, mount the files again and
+/// make a new one. Cheap to clone.
+pub struct Mount<D> {
+    common: Rc<Common>,
+    files: PhantomData<Rc<D>>,
+}
+
+impl<D> Clone for Mount<D> {
+    fn clone(&self) -> Mount<D> {
+        Mount { common: self.common.clone(), files: PhantomData }
+    }
+}
+
+impl<D: BlockDevice + 'static> Mount<D> {
+    /// Room for guests on `files`. Nobody else may change the databases there.
+    pub fn new(rt: &Rt, files: Files<D>, options: Options) -> Mount<D> {
+        setup::once();
+        let caps = files.device().caps();
+        let common = Common {
+            rt: rt.clone(),
+            characteristics: match options.characteristics {
+                Characteristics::OfTheDevice => characteristics(caps, files.chunk()),
+                Characteristics::Plain => ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE,
+            },
+            sector: c_int::try_from(caps.block_size).unwrap_or(4096).min(65536),
+            host: Box::new(FilesHost::new(files)),
+            options,
+            databases: RefCell::default(),
+            opened: Cell::new(0),
+        };
+        Mount { common: Rc::new(common), files: PhantomData }
+    }
+
+    /// A guest called `name` (its random numbers depend on the name): runs `main` as
+    /// an ordinary, synchronous program when the future is awaited or spawned, and gives
+    /// what it returns.
+    pub fn guest<T: 'static>(
+        &self,
+        name: &str,
+        main: impl FnOnce(&Sqlite) -> T + 'static,
+    ) -> Guest<T> {
+        Guest::new(Ctx::new(self.common.clone(), name), main)
+    }
+}
+
+/// The same, without the type of the device.
+pub(crate) struct Common {
+    pub rt: Rt,
+    pub options: Options,
+    pub characteristics: c_int,
+    pub sector: c_int,
+    pub host: Box<dyn Host>,
+    databases: RefCell<BTreeMap<Vec<u8>, Weak<Database>>>,
+    opened: Cell<u64>,
+}
+
+impl Common {
+    /// A number for an open file that no other has.
+    pub fn next_id(&self) -> u64 {
+        self.opened.set(self.opened.get() + 1);
+        self.opened.get()
+    }
+
+    /// What the connections to the database of this name share.
+    pub fn database(&self, name: &[u8]) -> Rc<Database> {
+        let mut databases = self.databases.borrow_mut();
+        if let Some(d) = databases.get(name).and_then(Weak::upgrade) {
+            return d;
+        }
+        databases.retain(|_, d| d.strong_count() > 0);
+        let database = Rc::new(Database::default());
+        databases.insert(name.to_vec(), Rc::downgrade(&database));
+        database
+    }
+}
+
+/// What the connections to one database share.
+#[derive(Default)]
+pub(crate) struct Database {
+    pub locks: RefCell<FileLocks>,
+    pub shm_locks: RefCell<ShmLocks>,
+    pub shm: RefCell<Shm>,
+}
+
+/// The shared memory that indexes a write-ahead log. It begins as zeros, and is
+/// gone when nobody has it mapped: the next one builds it again from the log.
+#[derive(Default)]
+pub(crate) struct Shm {
+    regions: Vec<Box<[UnsafeCell<u64>]>>,
+    pub mapped: u32,
+}
+
+impl Shm {
+    /// The address of a region; null if it does not exist and must not be made.
+    pub fn region(&mut self, index: usize, bytes: usize, extend: bool) -> *mut u8 {
+        while extend && self.regions.len() <= index {
+            let words = bytes.div_ceil(8);
+            self.regions.push((0..words).map(|_| UnsafeCell::new(0)).collect());
+        }
+        match self.regions.get(index) {
+            Some(region) => region.as_ptr() as *mut u8,
+            None => std::ptr::null_mut(),
+        }
+    }
+
+    /// One connection less.
+    pub fn unmap(&mut self) {
+        self.mapped -= 1;
+        if self.mapped == 0 {
+            self.regions.clear();
+        }
+    }
+}
+
+/// What the device's promises are in SQLite's words.
+fn characteristics(caps: &Caps, chunk: u64) -> c_int {
+    // A partial write of a block rewrites its other bytes with the values they have,
+    // and of each unit of the block a crash leaves the old or the new version: bytes
+    // outside of a write never change.
+    let mut bits = ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE;
+    // An aligned page no larger than a chunk is one write, that begins at the page or
+    // (if it is smaller than a block) at its block. It is atomic if it fits a unit; within a
+    // block, units count from the start of the block.
+    let unit = u64::from(caps.atomic_unit);
+    for (i, size) in (9..=16).map(|shift| 1u64 << shift).enumerate() {
+        let small = size < u64::from(caps.block_size) && unit < u64::from(caps.block_size);
+        if size <= unit && size <= chunk && !(small && unit % size != 0) {
+            bits |= ffi::SQLITE_IOCAP_ATOMIC512 << i;
+        }
+    }
+    // Every call has been completed when it returns, so the order of arrival is that
+    // of the calls; and since it survives then, SQLite may leave out the syncs that
+    // only keep writes in order.
+    if caps.ordered && caps.ack.survives() {
+        bits |= ffi::SQLITE_IOCAP_SEQUENTIAL;
+    }
+    // Not SAFE_APPEND: a crash may leave a file longer than what was appended. Not
+    // BATCH_ATOMIC: groups of writes are not handed down.
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tantalum_device::{Ack, Payload};
+
+    #[test]
+    fn characteristics_follow_the_promises() {
+        let mut caps = Caps {
+            block_size: 4096,
+            blocks: 1 << 20,
+            ack: Ack::Volatile,
+            ordered: true,
+            atomic_unit: 512,
+            atomic_group: None,
+            payload: Payload::Bytes,
+        };
+        let psow = ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE;
+        assert_eq!(characteristics(&caps, 65536), psow | ffi::SQLITE_IOCAP_ATOMIC512);
+        (caps.ack, caps.atomic_unit) = (Ack::PowerSafe, 16384);
+        let upto_8k = 0x3e;
+        let want = psow | ffi::SQLITE_IOCAP_SEQUENTIAL | upto_8k;
+        assert_eq!(characteristics(&caps, 8192), want, "pages larger than a chunk may be split");
+        assert_eq!(characteristics(&caps, 65536), want | ffi::SQLITE_IOCAP_ATOMIC16K);
+        caps.atomic_unit = 1536;
+        let want = psow | ffi::SQLITE_IOCAP_SEQUENTIAL | ffi::SQLITE_IOCAP_ATOMIC512;
+        assert_eq!(characteristics(&caps, 65536), want, "1 KiB may lie across two units");
+    }
+}
