@@ -87,6 +87,7 @@ impl Fail {
             Fail::Files(FilesError::NoSpace(_) | FilesError::Io(IoError::NoSpace)) => {
                 ffi::SQLITE_FULL
             }
+            Fail::Files(FilesError::NotFound(_) | FilesError::BadName(_)) => ffi::SQLITE_CANTOPEN,
             _ => otherwise,
         }
     }

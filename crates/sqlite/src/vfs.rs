@@ -86,7 +86,7 @@ unsafe extern "C" fn open(
     // SAFETY: SQLite gives room for a file of the size we asked for; the methods must
     // be null if it could not be opened.
     unsafe { (*file).base.pMethods = std::ptr::null() };
-    call(ffi::SQLITE_CANTOPEN, |ctx| {
+    call(ffi::SQLITE_IOERR, |ctx| {
         // SAFETY: SQLite's file names are NUL-terminated strings.
         let name = unsafe { path(name) };
         let host = &ctx.common.host;

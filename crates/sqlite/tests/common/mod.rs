@@ -1,0 +1,48 @@
+//! Devices and mounts for the tests.
+#![allow(dead_code)] // Each test file uses its part.
+
+use tantalum_device::{Ack, Caps, Payload, RamDevice, RamOptions};
+use tantalum_files::{Files, FormatOptions, MountOptions};
+use tantalum_rt::{Nanos, Rt, Runtime};
+use tantalum_sqlite::{Mount, Options, Sqlite};
+
+pub fn caps(ack: Ack, ordered: bool, atomic_unit: u32, mib: u64) -> Caps {
+    Caps {
+        block_size: 4096,
+        blocks: mib * 256,
+        ack,
+        ordered,
+        atomic_unit,
+        atomic_group: None,
+        payload: Payload::Bytes,
+    }
+}
+
+pub fn device(rt: &Rt, caps: Caps) -> RamDevice {
+    let mut options = RamOptions::new(caps);
+    options.command = Nanos::from_micros(60);
+    options.jitter = Nanos::from_micros(20);
+    options.flush = Nanos::from_micros(500);
+    RamDevice::new(rt, options)
+}
+
+pub async fn format(rt: &Rt, device: &RamDevice) {
+    Files::format(rt, device, &FormatOptions::default()).await.unwrap();
+}
+
+pub async fn mount(rt: &Rt, device: RamDevice) -> Mount<RamDevice> {
+    let files = Files::mount(rt, device, &MountOptions::default()).await.unwrap();
+    Mount::new(rt, files, Options::default())
+}
+
+/// Runs one guest on a fresh device with durable, ordered writes.
+pub fn alone<T: 'static>(mib: u64, main: impl FnOnce(&Sqlite) -> T + 'static) -> T {
+    let mut runtime = Runtime::virtual_time(7);
+    let rt = runtime.handle();
+    let run = async move {
+        let device = device(&rt, caps(Ack::PowerSafe, true, 4096, mib));
+        format(&rt, &device).await;
+        mount(&rt, device).await.guest("alone", main).await
+    };
+    runtime.block_on(run).unwrap()
+}
