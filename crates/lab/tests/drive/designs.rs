@@ -24,7 +24,8 @@ pub fn small(preset: &str) -> Design {
     "#;
     let mut table: toml::Table = overrides.parse().expect("valid TOML");
     if preset == "durassd" {
-        let dump: toml::Table = "[map]\ndump_units = 2\n[cache]\natomic_unit_kib = 32".parse().unwrap();
+        let dump: toml::Table =
+            "[map]\ndump_units = 2\n[cache]\natomic_unit_kib = 32".parse().unwrap();
         for (k, v) in dump {
             table[&k].as_table_mut().unwrap().extend(v.as_table().unwrap().clone());
         }
@@ -83,4 +84,21 @@ pub fn random(seed: u64) -> Design {
         }
     }
     panic!("seed {seed}: no design: {}", last.unwrap());
+}
+
+/// A preset on a geometry so small that a short run fills it several times: 2 dies,
+/// erase units of 8 sectors.
+pub fn tiny(preset: &str) -> Design {
+    let protected = preset == "durassd";
+    let table: toml::Table = format!(
+        "[geometry]\nchannels = 2\npackages = 1\nchips = 1\nplanes = 2\nblocks = 24\npages = 4\npage_bytes = 4096\n\
+         [space]\nover_provisioning = 80\ncollect_below = 3\n\
+         [cache]\nbuffer_kib = 64\natomic_unit_kib = {}\n\
+         [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = {}",
+        if protected { 16 } else { 4 },
+        if protected { 4 } else { 0 },
+    )
+    .parse()
+    .expect("valid TOML");
+    Design::preset(preset).unwrap().with_overrides(&table).unwrap()
 }

@@ -1,8 +1,6 @@
 //! The drives under the crash harness: whatever they promise survives.
 
-mod common;
-
-use common::{random, small};
+use crate::designs::{random, small};
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Drive};
 use tantalum_lab::crash::{CrashPlan, CutAt, crash_run};
