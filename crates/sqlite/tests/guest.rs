@@ -338,38 +338,36 @@ impl Drop for NoteDrop {
 }
 
 /// A guest in the middle of a transaction, cut off at `after`.
-fn dropped(rt: Rt, after: Nanos) -> impl Future<Output = bool> {
-    async move {
-        let device = device(&rt, caps(Ack::PowerSafe, true, 4096, 16));
-        format(&rt, &device).await;
-        let mount = mount(&rt, device).await;
-        let ended = Rc::new(Cell::new(false));
-        let errors = Rc::new(RefCell::new(Vec::new()));
-        let (note, noted) = (NoteDrop(ended.clone()), errors.clone());
-        let guest = mount.guest("g", move |sql| {
-            let _note = note;
-            let db = match sql.open("t.db") {
-                Ok(db) => db,
-                Err(e) => return noted.borrow_mut().push(e),
-            };
-            let work = || -> Result<(), SqliteError> {
-                db.execute("CREATE TABLE IF NOT EXISTS t (v); BEGIN")?;
-                loop {
-                    db.execute("INSERT INTO t VALUES (randomblob(3000)); COMMIT; BEGIN")?;
-                }
-            };
-            noted.borrow_mut().push(work().unwrap_err());
-            assert!(!sql.is_alive());
-        });
-        let domain = rt.domain();
-        domain.spawn("a guest", guest);
-        rt.sleep(after).await;
-        domain.kill();
-        assert!(ended.get(), "it ran to its end");
-        let errors = errors.borrow();
-        assert!(errors.iter().all(SqliteError::is_io) || after == Nanos::ZERO, "{errors:?}");
-        errors.len() == 1
-    }
+async fn dropped(rt: Rt, after: Nanos) -> bool {
+    let device = device(&rt, caps(Ack::PowerSafe, true, 4096, 16));
+    format(&rt, &device).await;
+    let mount = mount(&rt, device).await;
+    let ended = Rc::new(Cell::new(false));
+    let errors = Rc::new(RefCell::new(Vec::new()));
+    let (note, noted) = (NoteDrop(ended.clone()), errors.clone());
+    let guest = mount.guest("g", move |sql| {
+        let _note = note;
+        let db = match sql.open("t.db") {
+            Ok(db) => db,
+            Err(e) => return noted.borrow_mut().push(e),
+        };
+        let work = || -> Result<(), SqliteError> {
+            db.execute("CREATE TABLE IF NOT EXISTS t (v); BEGIN")?;
+            loop {
+                db.execute("INSERT INTO t VALUES (randomblob(3000)); COMMIT; BEGIN")?;
+            }
+        };
+        noted.borrow_mut().push(work().unwrap_err());
+        assert!(!sql.is_alive());
+    });
+    let domain = rt.domain();
+    domain.spawn("a guest", guest);
+    rt.sleep(after).await;
+    domain.kill();
+    assert!(ended.get(), "it ran to its end");
+    let errors = errors.borrow();
+    assert!(errors.iter().all(SqliteError::is_io) || after == Nanos::ZERO, "{errors:?}");
+    errors.len() == 1
 }
 
 #[test]
