@@ -1,2 +1,68 @@
 //! The `tantalum` command.
-fn main() {}
+//!
+//! Exit codes: 0, all is as it should be; 1, an expectation failed or the run did;
+//! 2, the command line, an experiment file or a design can not be meant.
+
+mod design;
+mod out;
+mod run;
+mod table;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A software SSD and the flash-aware storage around it.
+#[derive(Parser)]
+#[command(name = "tantalum", version, about, propagate_version = true)]
+#[command(after_help = "\
+Examples:
+  tantalum run experiments/first.toml          SQLite on three drives, with power cuts
+  tantalum run experiments/first.toml --quick  the same, small
+  tantalum design show durassd                 what a preset consists of")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run an experiment: workloads on designs, with power cuts
+    Run(run::RunArguments),
+    /// Look at the designs of drives that come with the program
+    #[command(subcommand)]
+    Design(design::DesignCommand),
+    /// Print completions for a shell
+    #[command(after_help = "\
+Examples:
+  tantalum completions bash > ~/.local/share/bash-completion/completions/tantalum
+  tantalum completions fish > ~/.config/fish/completions/tantalum.fish")]
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    let code = match Arguments::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Design(command) => design::design(&command),
+        Command::Completions { shell } => completions(shell),
+    };
+    ExitCode::from(code)
+}
+
+fn completions(shell: clap_complete::Shell) -> u8 {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "tantalum", &mut script);
+    out::bytes(&script)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -2,4 +2,10 @@
 
 pub mod bench;
 pub mod crash;
+pub mod engine;
+pub mod experiment;
+pub mod judge;
 pub mod oracle;
+pub mod report;
+pub mod row;
+pub mod runner;

@@ -1,0 +1,297 @@
+//! What an experiment found: one record for each row, the same bytes for the same
+//! seed, and whether each row kept to what was expected of it.
+
+use crate::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use tantalum_rt::Nanos;
+
+/// With fewer cuts than this, that nothing was lost says nothing about a row which
+/// is expected to lose.
+pub const CUTS_TO_SHOW_LOSS: u32 = 10;
+
+/// Problems listed in words; further ones are only counted.
+const PROBLEMS_LISTED: usize = 12;
+
+/// The whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What the experiment shows.
+    pub title: String,
+    /// The seed of all randomness.
+    pub seed: u64,
+    /// Power cuts asked for, for each row.
+    pub cuts: u32,
+    /// Its rows.
+    pub rows: Vec<RowReport>,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize)]
+pub struct RowReport {
+    /// The row's name.
+    pub name: String,
+    /// Which benchmark.
+    pub workload: WorkloadKind,
+    /// Which preset.
+    pub design: String,
+    /// SQLite's journal mode.
+    pub journal: Journal,
+    /// SQLite's `synchronous`.
+    pub synchronous: Synchronous,
+    /// What the row must show.
+    pub expect: Expect,
+    /// The row's own seed.
+    pub seed: u64,
+    /// Whether it showed that.
+    pub verdict: Verdict,
+    /// What it found; what it had found so far if it ended early.
+    pub findings: RowFindings,
+    /// Why it ended early, if it did.
+    pub error: Option<String>,
+}
+
+/// Whether a row showed what was expected of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It did.
+    AsExpected,
+    /// Something was lost that must not be.
+    Lost,
+    /// Nothing was lost although it was expected: the model is too kind.
+    NothingLost,
+    /// The run of the row failed.
+    Failed,
+}
+
+/// Times in nanoseconds, in a summary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Times {
+    /// How many there were.
+    pub count: u64,
+    /// The median.
+    pub p50_ns: u64,
+    /// One in a hundred takes longer.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// What a row measured and found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RowFindings {
+    /// Power cuts made under load.
+    pub cuts: u32,
+    /// Further power cuts made while drive or database recovered.
+    pub cuts_in_recovery: u32,
+    /// Virtual time under load, without outages and recoveries.
+    pub load_ns: u64,
+    /// Operations of the benchmark that ended well (all are transactions).
+    pub transactions: u64,
+    /// Those per second of virtual time.
+    pub transactions_per_second: f64,
+    /// How long they took.
+    pub latency: Times,
+    /// Transactions that wrote and whose COMMIT was acknowledged.
+    pub commits_acknowledged: u64,
+    /// Of those, the ones that a power cut undid. Where the database was damaged
+    /// beyond reading its ledger, all since the last cut count.
+    pub commits_lost: u64,
+    /// Cuts that lost at least one.
+    pub cuts_with_loss: u32,
+    /// Cuts after which the database could not be opened or read, failed its
+    /// integrity check, or broke an invariant of the benchmark.
+    pub databases_corrupt: u32,
+    /// Times that SQLite was found ahead of what could have been in flight: an
+    /// error of the experiment itself.
+    pub ledger_ahead: u64,
+    /// Bytes of row contents written by acknowledged commits.
+    pub user_bytes: u64,
+    /// Bytes the host wrote to the drive under load.
+    pub host_bytes: u64,
+    /// Bytes programmed into flash under load; `None` for a device without flash.
+    pub flash_bytes: Option<u64>,
+    /// Flash bytes for each user byte.
+    pub flash_bytes_per_user_byte: Option<f64>,
+    /// From the return of the power to a drive that takes commands.
+    pub drive_recovery: Times,
+    /// From the return of the power to an answer from the database.
+    pub recovery: Times,
+    /// What was wrong, in words, the first few.
+    pub problems: Vec<String>,
+    /// How many problems there were in all.
+    pub problems_total: u64,
+    /// The hash of everything that happened in the row's runtime.
+    pub trace_hash: u64,
+}
+
+impl RowFindings {
+    /// Notes a problem.
+    pub fn problem(&mut self, words: String) {
+        self.problems_total += 1;
+        if self.problems.len() < PROBLEMS_LISTED {
+            self.problems.push(words);
+        }
+    }
+
+    /// Whether anything was lost or damaged.
+    pub fn lost_anything(&self) -> bool {
+        self.commits_lost > 0 || self.databases_corrupt > 0
+    }
+
+    /// Rates and ratios, from the counts.
+    pub fn finish(&mut self) {
+        let seconds = Nanos(self.load_ns).as_secs_f64();
+        if seconds > 0.0 {
+            self.transactions_per_second = self.transactions as f64 / seconds;
+        }
+        self.flash_bytes_per_user_byte = self
+            .flash_bytes
+            .filter(|_| self.user_bytes > 0)
+            .map(|flash| flash as f64 / self.user_bytes as f64);
+    }
+}
+
+impl RowReport {
+    /// The record of a row that found this; `error` if it ended early.
+    pub fn new(row: &Row, seed: u64, findings: RowFindings, error: Option<String>) -> RowReport {
+        let verdict = match row.expect {
+            _ if error.is_some() || findings.ledger_ahead > 0 => Verdict::Failed,
+            Expect::Lossless if findings.lost_anything() => Verdict::Lost,
+            Expect::Lossy if !findings.lost_anything() && findings.cuts >= CUTS_TO_SHOW_LOSS => {
+                Verdict::NothingLost
+            }
+            _ => Verdict::AsExpected,
+        };
+        RowReport {
+            name: row.name.clone(),
+            workload: row.workload,
+            design: row.design.clone(),
+            journal: row.journal,
+            synchronous: row.synchronous,
+            expect: row.expect,
+            seed,
+            verdict,
+            findings,
+            error,
+        }
+    }
+}
+
+impl Report {
+    /// The rows that did not show what was expected.
+    pub fn unexpected(&self) -> impl Iterator<Item = &RowReport> {
+        self.rows.iter().filter(|r| r.verdict != Verdict::AsExpected)
+    }
+
+    /// The report as JSON, with a line break at its end. It holds nothing that
+    /// depends on the machine or the day.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}
+
+/// Collects times.
+pub struct Clocked(Histogram<u64>);
+
+impl Default for Clocked {
+    fn default() -> Clocked {
+        let longest = Nanos::from_secs(24 * 3600).0;
+        Clocked(Histogram::new_with_bounds(1, longest, 3).expect("constant and within bounds"))
+    }
+}
+
+impl Clocked {
+    /// Adds one; longer than a day counts as a day.
+    pub fn add(&mut self, time: Nanos) {
+        self.0.saturating_record(time.0);
+    }
+
+    /// Their summary (to three digits).
+    pub fn times(&self) -> Times {
+        if self.0.is_empty() {
+            return Times::default();
+        }
+        Times {
+            count: self.0.len(),
+            p50_ns: self.0.value_at_quantile(0.5),
+            p99_ns: self.0.value_at_quantile(0.99),
+            max_ns: self.0.max(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(expect: Expect) -> Row {
+        Row {
+            name: "x".into(),
+            workload: WorkloadKind::YcsbA,
+            design: "d".into(),
+            journal: Journal::Wal,
+            synchronous: Synchronous::Full,
+            expect,
+            drive: toml::Table::new(),
+        }
+    }
+
+    fn verdict(expect: Expect, cuts: u32, lost: u64, corrupt: u32) -> Verdict {
+        let findings = RowFindings {
+            cuts,
+            commits_lost: lost,
+            databases_corrupt: corrupt,
+            ..RowFindings::default()
+        };
+        RowReport::new(&row(expect), 1, findings, None).verdict
+    }
+
+    #[test]
+    fn verdicts() {
+        assert_eq!(verdict(Expect::Lossless, 50, 0, 0), Verdict::AsExpected);
+        assert_eq!(verdict(Expect::Lossless, 50, 1, 0), Verdict::Lost);
+        assert_eq!(verdict(Expect::Lossless, 50, 0, 1), Verdict::Lost);
+        assert_eq!(verdict(Expect::Lossy, 50, 0, 1), Verdict::AsExpected);
+        assert_eq!(verdict(Expect::Lossy, 50, 0, 0), Verdict::NothingLost);
+        assert_eq!(verdict(Expect::Lossy, 3, 0, 0), Verdict::AsExpected);
+        assert_eq!(verdict(Expect::Anything, 50, 9, 9), Verdict::AsExpected);
+        let ahead = RowFindings { ledger_ahead: 1, ..RowFindings::default() };
+        let report = RowReport::new(&row(Expect::Anything), 1, ahead, None);
+        assert_eq!(report.verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn times_are_kept_to_three_digits() {
+        let mut c = Clocked::default();
+        assert_eq!(c.times(), Times::default());
+        for us in 1..=100 {
+            c.add(Nanos::from_micros(us));
+        }
+        let t = c.times();
+        assert_eq!(t.count, 100);
+        for (found, expected) in [(t.p50_ns, 50_000), (t.p99_ns, 99_000), (t.max_ns, 100_000)] {
+            assert!(found.abs_diff(expected) * 1000 <= expected, "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn rates_come_from_the_counts() {
+        let mut f = RowFindings {
+            load_ns: 2_000_000_000,
+            transactions: 100,
+            user_bytes: 10,
+            flash_bytes: Some(45),
+            ..RowFindings::default()
+        };
+        f.finish();
+        assert_eq!(f.transactions_per_second, 50.0);
+        assert_eq!(f.flash_bytes_per_user_byte, Some(4.5));
+        let mut none = RowFindings::default();
+        none.finish();
+        assert_eq!(none.flash_bytes_per_user_byte, None);
+    }
+}

@@ -1,0 +1,448 @@
+//! One row of an experiment: load a database on a drive, then run clients, cut the
+//! power under load, recover, judge, and go on, as often as asked.
+//!
+//! # Invariants
+//!
+//! 1. A commit counts as acknowledged when the client's COMMIT returned without
+//!    error, and as lost when the ledger that a recovered database shows does not
+//!    contain it. A commit in flight at the cut may be there or not.
+//! 2. Nobody but the drive and the database decides what is there after a cut: the
+//!    judge opens the database as any program would, and reads.
+//! 3. Load, latency and traffic are measured from the start of the clients to the
+//!    cut: outages, recoveries and checks are outside.
+//! 4. After a damaged database the row goes on from the image of the loaded one.
+
+use crate::engine::{Engine, Settings};
+use crate::judge::{self, Balance, Verdict};
+use crate::report::{Clocked, RowFindings};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use tantalum_device::{IoError, PowerCycle};
+use tantalum_files::FilesError;
+use tantalum_rt::{Nanos, Rt, RunError, Runtime, Stream};
+use tantalum_workload::database::{self, Benchmark, Client, StepError};
+use tantalum_workload::sql::{SqlError, SqlErrorKind};
+
+/// Bytes that have gone to a drive, and from its firmware to flash, so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traffic {
+    /// Bytes that the host wrote.
+    pub host_bytes: u64,
+    /// Bytes programmed into flash, if the device has any.
+    pub flash_bytes: Option<u64>,
+}
+
+/// A drive that an experiment can run on.
+pub trait Subject: PowerCycle + Clone + 'static {
+    /// What has been written so far.
+    fn traffic(&self) -> Traffic;
+}
+
+/// How a row runs.
+#[derive(Clone, Debug)]
+pub struct RowPlan {
+    /// Power cuts to make.
+    pub cuts: u32,
+    /// Clients.
+    pub clients: u32,
+    /// Bounds of the time under load before a cut.
+    pub run_time: [Nanos; 2],
+    /// Bounds of the time without power.
+    pub outage: [Nanos; 2],
+    /// In so many of a hundred recoveries the power goes again.
+    pub recovery_cut_percent: u32,
+    /// The database's settings.
+    pub settings: Settings,
+}
+
+/// Why a row ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RowError {
+    /// The drive failed with the power on.
+    #[error("the drive failed while {doing}: {error}")]
+    Drive {
+        /// What was being done.
+        doing: &'static str,
+        /// What it said.
+        error: IoError,
+    },
+    /// The file layer failed with the power on.
+    #[error("the files failed while {doing}: {error}")]
+    Files {
+        /// What was being done.
+        doing: &'static str,
+        /// What it said.
+        error: FilesError,
+    },
+    /// The database failed with the power on.
+    #[error("the database failed while {doing}: {error}")]
+    Sql {
+        /// What was being done.
+        doing: &'static str,
+        /// What it said.
+        error: SqlError,
+    },
+    /// The runtime found that the run could not go on.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A task of the row was dropped before its end: a bug of the experiment.
+    #[error("a client was dropped before its end")]
+    Dropped,
+    /// The drive can not be built.
+    #[error("the design can not be built: {0}")]
+    Design(String),
+    /// The drive or the database gave up with a panic.
+    #[error("panicked: {0}")]
+    Panic(String),
+}
+
+/// Runs a row on what `subject` makes, in a runtime of its own. `cut` is called
+/// after each cut and recovery. The findings are those up to the error, if there is one.
+pub fn run<S: Subject>(
+    seed: u64,
+    plan: RowPlan,
+    benchmark: Rc<dyn Benchmark>,
+    subject: impl FnOnce(&Rt) -> Result<S, RowError>,
+    cut: impl Fn() + 'static,
+) -> (RowFindings, Result<(), RowError>) {
+    let mut runtime = Runtime::virtual_time(seed);
+    let rt = runtime.handle();
+    let subject = match subject(&rt) {
+        Ok(subject) => subject,
+        Err(e) => return (RowFindings::default(), Err(e)),
+    };
+    let findings = Rc::new(RefCell::new(RowFindings::default()));
+    let clients = (0..plan.clients).map(|id| Client::new(seed, id)).collect();
+    let run = Run {
+        subject,
+        dice: rt.stream("power cuts"),
+        latency: Rc::default(),
+        findings: findings.clone(),
+        rt: rt.clone(),
+        plan,
+        benchmark,
+        clients,
+    };
+    let latency = run.latency.clone();
+    let result = match runtime.block_on(run.main(cut)) {
+        Ok(result) => result,
+        Err(e) => Err(e.into()),
+    };
+    // What still runs in the drive must be able to end.
+    let result = result.and_then(|()| runtime.drain().map_err(RowError::from));
+    drop(runtime);
+    let mut findings = findings.take();
+    findings.latency = latency.borrow().times();
+    findings.trace_hash = rt.trace_hash();
+    findings.finish();
+    (findings, result)
+}
+
+struct Run<S: Subject> {
+    rt: Rt,
+    subject: S,
+    plan: RowPlan,
+    benchmark: Rc<dyn Benchmark>,
+    dice: Stream,
+    clients: Vec<Client>,
+    findings: Rc<RefCell<RowFindings>>,
+    latency: Rc<RefCell<Clocked>>,
+}
+
+/// A drive with power, mounted, and what the judge says about the database on it.
+struct Recovered<S: Subject> {
+    engine: Engine<S::Device>,
+    verdict: Verdict,
+    drive_time: Nanos,
+    /// `None` if the database gave no answer.
+    answer_time: Option<Nanos>,
+}
+
+/// How a client's turn ended.
+struct ClientEnd {
+    client: Client,
+    operations: u64,
+    user_bytes: u64,
+    error: Option<StepError>,
+}
+
+impl<S: Subject> Run<S> {
+    async fn main(mut self, cut: impl Fn()) -> Result<(), RowError> {
+        let (mut engine, image) = self.load().await?;
+        let mut drive_recovery = Clocked::default();
+        let mut recovery = Clocked::default();
+        while self.findings.borrow().cuts < self.plan.cuts {
+            let before: Vec<u64> = self.clients.iter().map(Client::acknowledged).collect();
+            let damage = self.under_load(engine).await?;
+            let mut recovered = self.recover().await?;
+            recovered.verdict.damage.extend(damage);
+            engine = recovered.engine;
+            drive_recovery.add(recovered.drive_time);
+            if let Some(time) = recovered.answer_time {
+                recovery.add(time);
+            }
+            let sound = self.account(&before, recovered.verdict);
+            if !sound {
+                engine = self.start_over(engine, &image).await?;
+            }
+            let mut findings = self.findings.borrow_mut();
+            findings.drive_recovery = drive_recovery.times();
+            findings.recovery = recovery.times();
+            drop(findings);
+            cut();
+        }
+        Ok(())
+    }
+
+    /// A fresh drive with a loaded database, and the image of that.
+    async fn load(&self) -> Result<(Engine<S::Device>, Rc<Vec<u8>>), RowError> {
+        let drive = |error| RowError::Drive { doing: "starting for the first time", error };
+        let files = |error| RowError::Files { doing: "loading the database", error };
+        self.subject.power_on().await.map_err(drive)?;
+        let device = self.subject.device();
+        let engine = Engine::format(&self.rt, device, &self.plan.settings).await.map_err(files)?;
+        let (benchmark, clients) = (self.benchmark.clone(), self.plan.clients);
+        let loaded =
+            engine.guest("loader".into(), move |sql| database::load(&*benchmark, sql, clients));
+        let sql = |error| RowError::Sql { doing: "loading", error };
+        loaded.await.map_err(|_| RowError::Dropped)?.and_then(|r| r).map_err(sql)?;
+        let image = engine.save().await.map_err(files)?;
+        Ok((engine, Rc::new(image)))
+    }
+
+    /// Runs the clients, cuts the power under them, and waits out the outage. Gives
+    /// what a client found damaged before the cut: it must not pass unseen, even if
+    /// it was in a cache only.
+    async fn under_load(&mut self, engine: Engine<S::Device>) -> Result<Option<String>, RowError> {
+        let stop = Rc::new(Cell::new(false));
+        let traffic = self.subject.traffic();
+        let start = self.rt.now();
+        let turns: Vec<_> = std::mem::take(&mut self.clients)
+            .into_iter()
+            .map(|client| self.turn(&engine, client, stop.clone()))
+            .collect();
+        let until_cut = draw(&mut self.dice, self.plan.run_time);
+        self.rt.sleep(until_cut).await;
+        let after = self.subject.traffic();
+        self.subject.cut();
+        stop.set(true);
+        {
+            let mut f = self.findings.borrow_mut();
+            f.cuts += 1;
+            f.load_ns += self.rt.now().saturating_sub(start).0;
+            f.host_bytes += after.host_bytes - traffic.host_bytes;
+            if let (Some(to), Some(from)) = (after.flash_bytes, traffic.flash_bytes) {
+                f.flash_bytes = Some(f.flash_bytes.unwrap_or(0) + to - from);
+            }
+        }
+        let mut failure = None;
+        for turn in turns {
+            let end = turn.await.map_err(|_| RowError::Dropped)?;
+            let mut f = self.findings.borrow_mut();
+            f.transactions += end.operations;
+            f.user_bytes += end.user_bytes;
+            failure = failure.or(end.error);
+            self.clients.push(end.client);
+        }
+        drop(engine);
+        self.subject.off().await;
+        self.rt.sleep(draw(&mut self.dice, self.plan.outage)).await;
+        match failure {
+            Some(StepError::Damaged(what)) => Ok(Some(format!("under load: {what}"))),
+            Some(StepError::Sql(e)) if e.kind == SqlErrorKind::Corrupt => {
+                Ok(Some(format!("under load: {e}")))
+            }
+            Some(StepError::Sql(error)) => Err(RowError::Sql { doing: "running a client", error }),
+            None => Ok(None),
+        }
+    }
+
+    /// Restores the power and waits until the database answers; in some of the
+    /// recoveries the power goes again meanwhile.
+    async fn recover(&mut self) -> Result<Recovered<S>, RowError> {
+        loop {
+            let again = SecondCut::default();
+            if self.dice.chance(self.plan.recovery_cut_percent.into(), 100) {
+                self.arm(&again);
+            }
+            let recovered = self.restart(&again).await;
+            if !again.fired.get() {
+                return recovered;
+            }
+            self.findings.borrow_mut().cuts_in_recovery += 1;
+            self.subject.off().await;
+            self.rt.sleep(draw(&mut self.dice, self.plan.outage)).await;
+        }
+    }
+
+    /// Lets the power go again at a random time, unless the recovery has ended by
+    /// then (which it disarms).
+    fn arm(&mut self, again: &SecondCut) {
+        let usual = self.findings.borrow().recovery.p50_ns.max(1_000_000);
+        let after = Nanos(self.dice.below(usual + usual / 4));
+        let (rt, subject, again) = (self.rt.clone(), self.subject.clone(), again.clone());
+        self.rt.spawn_background("second power cut", async move {
+            rt.sleep(after).await;
+            if !again.disarmed.get() {
+                again.fired.set(true);
+                subject.cut();
+            }
+        });
+    }
+
+    async fn restart(&self, again: &SecondCut) -> Result<Recovered<S>, RowError> {
+        let start = self.rt.now();
+        let drive = |error| RowError::Drive { doing: "recovering", error };
+        self.subject.power_on().await.map_err(drive)?;
+        let drive_time = self.rt.now().saturating_sub(start);
+        let device = self.subject.device();
+        let mounted = Engine::mount(&self.rt, device.clone(), &self.plan.settings).await;
+        let engine = match mounted {
+            Ok(engine) => engine,
+            Err(_) if again.fired.get() => return Err(RowError::Dropped),
+            Err(e) => {
+                again.disarmed.set(true);
+                let verdict = Verdict::unreadable(format!("the files can not be mounted: {e}"));
+                let files = |error| RowError::Files { doing: "formatting anew", error };
+                let engine =
+                    Engine::format(&self.rt, device, &self.plan.settings).await.map_err(files)?;
+                return Ok(Recovered { engine, verdict, drive_time, answer_time: None });
+            }
+        };
+        let (rt, benchmark) = (self.rt.clone(), self.benchmark.clone());
+        let answer = Rc::new(Cell::new(None));
+        let (answered, disarm) = (answer.clone(), again.clone());
+        let judged = engine.guest("judge".into(), move |sql| {
+            judge::examine(sql, &*benchmark, || {
+                disarm.disarmed.set(true);
+                answered.set(Some(rt.now().saturating_sub(start)));
+            })
+        });
+        let verdict = match judged.await.map_err(|_| RowError::Dropped)? {
+            Ok(verdict) => verdict,
+            Err(e) => Verdict::unreadable(format!("the database can not be opened: {e}")),
+        };
+        again.disarmed.set(true);
+        Ok(Recovered { engine, verdict, drive_time, answer_time: answer.get() })
+    }
+
+    /// Books what the judge found; gives whether the database is sound.
+    fn account(&mut self, before: &[u64], verdict: Verdict) -> bool {
+        let acknowledged: Vec<u64> = self.clients.iter().map(Client::acknowledged).collect();
+        let mut f = self.findings.borrow_mut();
+        let cut = f.cuts;
+        let balance = match &verdict.ledger {
+            Some(ledger) => judge::balance(&acknowledged, ledger),
+            None => Balance {
+                lost: acknowledged.iter().sum::<u64>() - before.iter().sum::<u64>(),
+                ahead: 0,
+            },
+        };
+        if balance.lost > 0 {
+            f.commits_lost += balance.lost;
+            f.cuts_with_loss += 1;
+            f.problem(format!("cut {cut}: {} acknowledged commits are gone", balance.lost));
+        }
+        // (The ledger of a damaged database may say anything.)
+        if balance.ahead > 0 && verdict.damage.is_empty() {
+            f.ledger_ahead += balance.ahead;
+            f.problem(format!("cut {cut}: the ledger is ahead of {} clients", balance.ahead));
+        }
+        if !verdict.damage.is_empty() {
+            f.databases_corrupt += 1;
+            for what in &verdict.damage {
+                f.problem(format!("cut {cut}: {what}"));
+            }
+            return false;
+        }
+        for (id, found) in verdict.ledger.iter().flatten() {
+            if let Some(client) = self.clients.get_mut(*id as usize) {
+                client.resume(*found);
+            }
+        }
+        true
+    }
+
+    /// Puts the image of the loaded database in the place of a damaged one.
+    async fn start_over(
+        &mut self,
+        damaged: Engine<S::Device>,
+        image: &[u8],
+    ) -> Result<Engine<S::Device>, RowError> {
+        let files = |error| RowError::Files { doing: "putting a sound database in place", error };
+        drop(damaged);
+        let device = self.subject.device();
+        let engine = Engine::format(&self.rt, device, &self.plan.settings).await.map_err(files)?;
+        engine.restore(image).await.map_err(files)?;
+        self.clients.iter_mut().for_each(|c| c.resume(0));
+        Ok(engine)
+    }
+
+    /// One client, until `stop` is set or an error ends it. An error after the stop
+    /// is what a cut looks like from above.
+    fn turn(
+        &self,
+        engine: &Engine<S::Device>,
+        client: Client,
+        stop: Rc<Cell<bool>>,
+    ) -> impl Future<Output = Result<ClientEnd, RowError>> + use<S> {
+        let benchmark = self.benchmark.clone();
+        let latency = self.latency.clone();
+        let rt = self.rt.clone();
+        let findings = self.findings.clone();
+        let shared = Rc::new(RefCell::new(None));
+        let given = shared.clone();
+        *shared.borrow_mut() =
+            Some(ClientEnd { client, operations: 0, user_bytes: 0, error: None });
+        let name =
+            format!("client {}", shared.borrow().as_ref().map_or(0, |e: &ClientEnd| e.client.id()));
+        let halted = stop.clone();
+        let join = engine.guest(name, move |sql| {
+            let Some(mut end) = given.borrow_mut().take() else { return };
+            while !stop.get() {
+                let start = rt.now();
+                let acknowledged = end.client.acknowledged();
+                let step = benchmark.operate(sql, &mut end.client);
+                let commits = end.client.acknowledged() - acknowledged;
+                findings.borrow_mut().commits_acknowledged += commits;
+                match step {
+                    Ok(step) => {
+                        end.user_bytes += step.committed.unwrap_or(0);
+                        if !stop.get() {
+                            end.operations += 1;
+                            latency.borrow_mut().add(rt.now().saturating_sub(start));
+                        }
+                    }
+                    Err(error) => {
+                        if !stop.get() {
+                            end.error = Some(error);
+                        }
+                        break;
+                    }
+                }
+            }
+            *given.borrow_mut() = Some(end);
+        });
+        async move {
+            let opened = join.await.map_err(|_| RowError::Dropped)?;
+            let mut end = shared.borrow_mut().take().ok_or(RowError::Dropped)?;
+            if let Err(error) = opened
+                && !halted.get()
+            {
+                end.error = Some(error.into());
+            }
+            Ok(end)
+        }
+    }
+}
+
+/// A cut that may come during a recovery.
+#[derive(Clone, Default)]
+struct SecondCut {
+    fired: Rc<Cell<bool>>,
+    disarmed: Rc<Cell<bool>>,
+}
+
+fn draw(dice: &mut Stream, [least, most]: [Nanos; 2]) -> Nanos {
+    Nanos(dice.range(least.0, most.0.max(least.0) + 1))
+}

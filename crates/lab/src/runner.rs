@@ -1,0 +1,134 @@
+//! Runs the rows of an experiment, several at a time: each in a runtime of its own,
+//! on one thread, with its own seed. The report does not depend on the number of
+//! threads.
+
+use crate::engine::Settings;
+use crate::experiment::{Experiment, Row};
+use crate::report::{Report, RowFindings, RowReport};
+use crate::row::{self, RowError, RowPlan, Subject, Traffic};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tantalum_device::{Payload, RamDevice, Stats};
+use tantalum_drive::{Design, Drive};
+use tantalum_rt::{Nanos, Rt};
+use tantalum_workload::database::Benchmark;
+
+/// What has just happened in a run.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// A power cut, with recovery and check, in some row.
+    Cut,
+    /// A row has ended.
+    RowDone(&'a str),
+}
+
+/// Who wants to know how a run gets on; called from several threads.
+pub type Watch = Arc<dyn Fn(Progress<'_>) + Send + Sync>;
+
+/// Whether all rows can be run: their designs exist and can be built.
+///
+/// # Errors
+/// Which row can not, and why.
+pub fn check(rows: &[Row]) -> Result<(), String> {
+    for row in rows {
+        design(row).map_err(|e| format!("row \"{}\": {e}", row.name))?;
+    }
+    Ok(())
+}
+
+fn design(row: &Row) -> Result<Design, String> {
+    let preset = Design::preset(&row.design).map_err(|e| e.to_string())?;
+    preset.with_overrides(&row.drive).map_err(|e| e.to_string())
+}
+
+/// Runs these rows of the experiment, `threads` at a time. `progress` is told
+/// how it gets on.
+pub fn run(experiment: &Experiment, rows: &[Row], threads: usize, progress: &Watch) -> Report {
+    let next = AtomicUsize::new(0);
+    let done: Vec<Mutex<Option<RowReport>>> = rows.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        while let Some((row, place)) = {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            rows.get(i).zip(done.get(i))
+        } {
+            let report = run_row(experiment, row, progress);
+            progress(Progress::RowDone(&row.name));
+            *place.lock().unwrap_or_else(|e| e.into_inner()) = Some(report);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(rows.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let reports =
+        done.into_iter().filter_map(|r| r.into_inner().unwrap_or_else(|e| e.into_inner()));
+    Report {
+        title: experiment.title.clone(),
+        seed: experiment.seed,
+        cuts: experiment.cuts,
+        rows: reports.collect(),
+    }
+}
+
+fn run_row(experiment: &Experiment, row: &Row, progress: &Watch) -> RowReport {
+    let seed = experiment.row_seed(&row.name);
+    let ran = catch_unwind(AssertUnwindSafe(|| try_row(experiment, row, seed, progress)));
+    let (findings, error) = match ran {
+        Ok((findings, result)) => (findings, result.err()),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().cloned();
+            let words = words.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+            let error = RowError::Panic(words.unwrap_or_else(|| "no message".into()));
+            (RowFindings::default(), Some(error))
+        }
+    };
+    RowReport::new(row, seed, findings, error.map(|e| e.to_string()))
+}
+
+fn try_row(
+    experiment: &Experiment,
+    row: &Row,
+    seed: u64,
+    progress: &Watch,
+) -> (RowFindings, Result<(), RowError>) {
+    let run = &experiment.run;
+    let plan = RowPlan {
+        cuts: experiment.cuts,
+        clients: run.clients,
+        run_time: run.run_ms.map(Nanos::from_millis),
+        outage: run.outage_ms.map(Nanos::from_millis),
+        recovery_cut_percent: run.recovery_cut_percent,
+        settings: Settings {
+            page_bytes: run.page_bytes,
+            cache_pages: run.cache_pages,
+            journal: row.journal,
+            synchronous: row.synchronous,
+        },
+    };
+    let benchmark: Rc<dyn Benchmark> = Rc::from(experiment.benchmark(row.workload));
+    let drive = |rt: &Rt| {
+        let design = design(row).map_err(RowError::Design)?;
+        let made = Drive::new(rt, &design, Payload::Bytes);
+        made.map_err(|e| RowError::Design(e.to_string()))
+    };
+    let progress = progress.clone();
+    row::run(seed, plan, benchmark, drive, move || progress(Progress::Cut))
+}
+
+impl Subject for Drive {
+    fn traffic(&self) -> Traffic {
+        let stats = self.stats();
+        Traffic { host_bytes: stats.host_write_bytes, flash_bytes: Some(stats.flash_program_bytes) }
+    }
+}
+
+/// For tests and for a look at what a device without flash would do.
+impl Subject for Stats<RamDevice> {
+    fn traffic(&self) -> Traffic {
+        Traffic { host_bytes: self.snapshot().bytes_written(), flash_bytes: None }
+    }
+}
