@@ -4,3 +4,4 @@ mod crash;
 mod designs;
 mod exhaustive;
 mod flush_cost;
+mod rules;
