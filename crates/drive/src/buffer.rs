@@ -202,10 +202,11 @@ impl Buffer {
         self.release(at);
     }
 
-    /// Ends the present epoch; its number.
+    /// Ends the present epoch; its number. One without pages is done at once.
     pub fn close_epoch(&mut self) -> u64 {
         self.epoch += 1;
         self.open.push_back(0);
+        self.pass_done_epochs();
         self.epoch - 1
     }
 
@@ -266,10 +267,34 @@ impl Buffer {
         e.successor = NONE;
         let epoch = (e.epoch - self.first_epoch) as usize;
         self.open[epoch] -= 1;
+        self.pass_done_epochs();
+        self.free.push(at);
+    }
+
+    fn pass_done_epochs(&mut self) {
         while self.open.len() > 1 && self.open[0] == 0 {
             self.open.pop_front();
             self.first_epoch += 1;
         }
-        self.free.push(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_without_pages_is_done_at_once() {
+        let mut b = Buffer::new(4, Payload::Stamps);
+        let empty = b.close_epoch();
+        assert!(b.epoch_done(empty));
+        b.insert(Lpn(7), Data::Stamps(&[1]));
+        let one = b.close_epoch();
+        let after = b.close_epoch();
+        assert!(!b.epoch_done(one) && !b.epoch_done(after));
+        let (mut batch, mut out) = (Vec::new(), [0]);
+        b.take(1, &mut batch, DataMut::Stamps(&mut out));
+        b.finish(batch[0].0);
+        assert!(b.epoch_done(one) && b.epoch_done(after));
     }
 }
