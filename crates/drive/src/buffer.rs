@@ -298,21 +298,3 @@ mod tests {
         assert!(b.epoch_done(one) && b.epoch_done(after));
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_epoch_without_open_pages_is_done_when_it_is_closed() {
-        let mut buffer = Buffer::new(8, Payload::Stamps);
-        let mut batch = Vec::new();
-        let mut room = OwnedData::zeros(Payload::Stamps, 8, SECTOR_BYTES);
-        buffer.insert(Lpn(3), Data::Stamps(&[1]));
-        buffer.take(8, &mut batch, room.as_mut());
-        buffer.finish(batch[0].0);
-        // A flush that was still on its way when the last page reached flash.
-        let epoch = buffer.close_epoch();
-        assert!(buffer.epoch_done(epoch));
-    }
-}
