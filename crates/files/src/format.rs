@@ -349,3 +349,69 @@ pub(crate) fn open_record(bytes: &[u8], place: Place) -> Option<&[u8]> {
     (r.u64()? == place.epoch && r.u64()? == place.seq && crc32c::crc32c(&record[8..]) == crc)
         .then(|| &record[REC_HEADER..])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLACE: Place = Place { format_id: 5, epoch: 6, seq: 7 };
+
+    fn record(changes: &[Change<'_>]) -> Vec<u8> {
+        let mut out = vec![0; REC_HEADER];
+        changes.iter().for_each(|c| put_change(&mut out, c));
+        seal_record(&mut out, PLACE, 512);
+        out
+    }
+
+    #[test]
+    fn changes_come_back_from_a_record() {
+        let runs =
+            [Run { file_chunk: 1, chunk: 20, count: 3 }, Run { file_chunk: 9, chunk: 2, count: 1 }];
+        let changes = [
+            Change::Create { ino: 1, name: b"a name" },
+            Change::Grow { ino: 1, size: 1 << 40, runs: &runs },
+            Change::Rename { ino: 1, name: &[0xff; 255] },
+            Change::Resize { ino: 1, size: 17 },
+            Change::Delete { ino: 1 },
+        ];
+        let bytes = record(&changes);
+        assert_eq!(bytes.len() % 512, 0);
+        let mut r = Reader::new(open_record(&bytes, PLACE).unwrap());
+        for change in &changes {
+            assert_eq!(take_change(&mut r, &mut Vec::new()).as_ref(), Some(change));
+        }
+        assert!(r.is_empty());
+    }
+
+    #[test]
+    fn a_record_belongs_to_its_place_only() {
+        let bytes = record(&[Change::Delete { ino: 1 }]);
+        for place in [
+            Place { format_id: 4, ..PLACE },
+            Place { epoch: 5, ..PLACE },
+            Place { seq: 8, ..PLACE },
+        ] {
+            assert_eq!(open_record(&bytes, place), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_record_is_noticed(at in 0usize..57, bit in 0..8) {
+            let mut bytes = record(&[Change::Create { ino: 1, name: b"0123456789a" }]);
+            prop_assert_eq!(record_bytes(&bytes, 5), Some((57, 6)));
+            bytes[at] ^= 1u8 << bit;
+            prop_assert_eq!(open_record(&bytes, PLACE), None);
+        }
+
+        #[test]
+        fn what_makes_no_sense_is_refused_quietly(
+            bytes in proptest::collection::vec(any::<u8>(), 0..600),
+        ) {
+            let _ = Layout::decode(&bytes);
+            let _ = open_record(&bytes, PLACE);
+            let _ = take_change(&mut Reader::new(&bytes), &mut Vec::new());
+        }
+    }
+}

@@ -102,6 +102,11 @@ impl State {
     /// The chunks of a deleted file stay with its orphan.
     pub fn apply(&mut self, change: &Change<'_>, l: &Layout) -> Result<Vec<u32>, &'static str> {
         let mut freed = Vec::new();
+        if let Change::Grow { size, .. } | Change::Resize { size, .. } = *change
+            && size > u64::from(l.chunks) * l.chunk_bytes()
+        {
+            return Err("a file larger than the device");
+        }
         match *change {
             Change::Create { ino, name } => {
                 if name.is_empty() || self.names.contains_key(name) {
@@ -252,4 +257,87 @@ impl SnapHeader {
 
 fn snapshot_crc(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..40]), &bytes[SNAP_HEADER..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tantalum_device::{Ack, Caps, Payload};
+
+    pub(crate) fn layout() -> Layout {
+        let caps = Caps {
+            block_size: 512,
+            blocks: 4096,
+            ack: Ack::Volatile,
+            ordered: false,
+            atomic_unit: 512,
+            atomic_group: None,
+            payload: Payload::Bytes,
+        };
+        Layout::plan(&caps, 1024, 4096, 16, 77).unwrap()
+    }
+
+    /// Any files whose chunks are all different.
+    fn any_state() -> impl Strategy<Value = State> {
+        let file = (any::<u8>(), proptest::collection::vec(any::<bool>(), 0..20));
+        proptest::collection::vec(file, 0..20).prop_map(|files| {
+            let (l, mut state, mut chunk) = (layout(), State::default(), 0);
+            for (i, (name, there)) in files.into_iter().enumerate() {
+                let ino = i as u64 * 3;
+                let name = vec![b'x'; 1 + usize::from(name) % 20];
+                let name = [&name[..], &ino.to_le_bytes()[..1]].concat();
+                state.apply(&Change::Create { ino, name: &name }, &l).unwrap();
+                for (i, _) in there.iter().enumerate().filter(|(_, t)| **t) {
+                    chunk += 1 + (i as u32 % 3) / 2;
+                    let run = Run { file_chunk: i as u32, chunk, count: 1 };
+                    let size = (i as u64 + 1) * l.chunk_bytes() - 3;
+                    state.apply(&Change::Grow { ino, size, runs: &[run] }, &l).unwrap();
+                }
+            }
+            state
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_snapshot_comes_back(state in any_state()) {
+            let (l, mut bytes) = (layout(), Vec::new());
+            state.encode(&mut bytes, l.format_id, 9);
+            let header = SnapHeader::decode(&bytes, &l).unwrap();
+            prop_assert!(header.epoch == 9 && header.is_whole(&bytes));
+            let back = State::decode(&bytes, &header, &l).unwrap();
+            // Behind the last chunk there may be holes, which are not stored.
+            prop_assert_eq!(&back.names, &state.names);
+            prop_assert_eq!(back.directory_bytes, state.directory_bytes);
+            for (ino, inode) in &state.inodes {
+                prop_assert_eq!(&back.inodes[ino].chunks, &inode.chunks);
+                prop_assert_eq!(back.inodes[ino].size, inode.size);
+            }
+        }
+
+        #[test]
+        fn a_damaged_snapshot_is_noticed(state in any_state(), at in any::<usize>(), bit in 0..8) {
+            let (l, mut bytes) = (layout(), Vec::new());
+            state.encode(&mut bytes, l.format_id, 9);
+            let at = at % bytes.len();
+            bytes[at] ^= 1u8 << bit;
+            if let Some(header) = SnapHeader::decode(&bytes, &l) {
+                prop_assert!(!header.is_whole(&bytes), "byte {} is not covered", at);
+            }
+        }
+
+        #[test]
+        fn what_makes_no_sense_is_refused_quietly(
+            mut bytes in proptest::collection::vec(any::<u8>(), SNAP_HEADER..400),
+            files in 0u32..5,
+        ) {
+            let l = layout();
+            let header = SnapHeader { epoch: 1, next_ino: 100, files, bytes: bytes.len() };
+            for i in (SNAP_HEADER..bytes.len()).step_by(3) {
+                bytes[i] = 0;
+            }
+            let _ = State::decode(&bytes, &header, &l);
+        }
+    }
 }
