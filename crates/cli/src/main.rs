@@ -3,6 +3,7 @@
 //! Exit codes: 0, all is as it should be; 1, an expectation failed or the run did;
 //! 2, the command line, an experiment file or a design can not be meant.
 
+mod bench;
 mod design;
 mod out;
 mod run;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 Examples:
   tantalum run experiments/first.toml          SQLite on three drives, with power cuts
   tantalum run experiments/first.toml --quick  the same, small
+  tantalum bench drive --json                  how fast the simulation is
   tantalum design show durassd                 what a preset consists of")]
 struct Arguments {
     #[command(subcommand)]
@@ -31,6 +33,9 @@ enum Command {
     /// Look at the designs of drives that come with the program
     #[command(subcommand)]
     Design(design::DesignCommand),
+    /// Measure how fast the simulation itself is
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Print completions for a shell
     #[command(after_help = "\
 Examples:
@@ -46,6 +51,7 @@ fn main() -> ExitCode {
     let code = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Design(command) => design::design(&command),
+        Command::Bench(command) => bench::bench(&command),
         Command::Completions { shell } => completions(shell),
     };
     ExitCode::from(code)

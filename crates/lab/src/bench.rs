@@ -5,7 +5,11 @@
 //! second of processor time, so that a busy machine disturbs less.
 
 // The one place that measures real time: nothing simulated depends on it.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "benchmarks read the processor's clock")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "benchmarks read the processor's clock"
+)]
 
 use serde::Serialize;
 use std::cell::Cell;
