@@ -66,7 +66,11 @@ impl Drop for Entered {
 
 impl Ctx {
     pub fn new(common: Rc<Common>, name: &str) -> Ctx {
-        let stream = RefCell::new(common.rt.stream(&format!("sqlite {name}")));
+        // Not by the name alone: SQLite tells what it wrote from what an earlier life left
+        // by random numbers (in journals and logs), which must not come again when a
+        // client of the same name goes on after a crash.
+        let (now, number) = (common.rt.now().0, common.next_id());
+        let stream = RefCell::new(common.rt.stream(&format!("sqlite {name} {now} {number}")));
         Ctx {
             common,
             yielder: Cell::new(std::ptr::null()),

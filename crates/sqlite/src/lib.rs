@@ -54,8 +54,8 @@
 //! 3. **A cut** never unwinds SQLite: every call that waits, and every later one, fails with
 //!    an I/O error; SQLite gives up by itself and closes its files.
 //! 4. **Time and chance.** The guest's clock, its sleep and its random numbers (SQLite's
-//!    own too) come from the runtime and the guest's name; each step of a
-//!    statement and each call costs CPU time.
+//!    own too) come from the runtime; each step of a statement and each call costs
+//!    CPU time. No two guests draw the same numbers.
 //! 5. **Promises.** SQLite is told what the device promises, and nothing else
 //!    ([`Characteristics`]).
 //!

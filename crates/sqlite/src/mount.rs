@@ -101,9 +101,10 @@ impl<D: BlockDevice + 'static> Mount<D> {
         Mount { common: Rc::new(common), files: PhantomData }
     }
 
-    /// A guest called `name` (its random numbers depend on the name): runs `main` as
-    /// an ordinary, synchronous program when the future is awaited or spawned, and gives
-    /// what it returns.
+    /// A guest called `name`: runs `main` as an ordinary, synchronous program when the
+    /// future is awaited or spawned, and gives what it returns. Its random numbers
+    /// depend on the seed of the run, the name, the time now, and how many guests and
+    /// files there were on this mount before.
     pub fn guest<T: 'static>(
         &self,
         name: &str,
@@ -125,7 +126,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// A number for an open file that no other has.
+    /// A number for a guest or an open file that no other has.
     pub fn next_id(&self) -> u64 {
         self.opened.set(self.opened.get() + 1);
         self.opened.get()

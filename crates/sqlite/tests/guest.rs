@@ -223,6 +223,47 @@ fn chance_and_time_come_from_the_runtime() {
 }
 
 #[test]
+fn a_guest_never_draws_the_numbers_of_an_earlier_one() {
+    let draws = on_one_mount(|mount| async move {
+        let mut draws = Vec::new();
+        for _ in 0..3 {
+            let guest = mount.guest("client", |sql| {
+                sql.open("t.db")?.query_text("SELECT hex(randomblob(20))", &[])
+            });
+            draws.push(guest.await.unwrap());
+        }
+        draws
+    });
+    assert!(draws[0] != draws[1] && draws[1] != draws[2], "{draws:?}");
+}
+
+#[test]
+#[should_panic(expected = "in the middle of a transaction")]
+fn a_panic_of_a_guest_closes_its_files_and_is_seen() {
+    on_one_mount(|mount| async move {
+        let guest = mount.guest("client", |sql| {
+            let db = sql.open("t.db").unwrap();
+            db.execute("CREATE TABLE t (v); BEGIN; INSERT INTO t VALUES (1)").unwrap();
+            panic!("in the middle of a transaction");
+        });
+        guest.await
+    });
+}
+
+fn on_one_mount<T: 'static, F: Future<Output = T> + 'static>(
+    main: impl FnOnce(Mount<RamDevice>) -> F + 'static,
+) -> T {
+    let mut runtime = Runtime::virtual_time(5);
+    let rt = runtime.handle();
+    let run = async move {
+        let device = device(&rt, caps(Ack::PowerSafe, true, 4096, 16));
+        format(&rt, &device).await;
+        main(mount(&rt, device).await).await
+    };
+    runtime.block_on(run).unwrap()
+}
+
+#[test]
 fn cpu_time_passes_for_steps_and_calls() {
     let elapsed = alone(16, |sql| {
         let db = sql.open("t.db").unwrap();
