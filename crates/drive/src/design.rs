@@ -14,6 +14,8 @@ pub struct Design {
     pub geometry: Geometry,
     /// Its times.
     pub timing: Timing,
+    /// What the cells last.
+    pub wear: WearDesign,
     /// Spare space and collection.
     pub space: SpaceDesign,
     /// The link to the host.
@@ -24,6 +26,14 @@ pub struct Design {
     pub map: MapDesign,
     /// The firmware's own time.
     pub firmware: FirmwareDesign,
+}
+
+/// What the cells last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WearDesign {
+    /// Erase cycles that a unit lasts; then it can not be erased any more.
+    pub endurance: u32,
 }
 
 /// Spare space and collection.

@@ -80,6 +80,7 @@ impl Drive {
     }
 
     fn over(rt: &Rt, design: &Design, layout: Layout, nand: Rc<NandArray>) -> Drive {
+        nand.set_endurance(design.wear.endurance);
         let stats = Rc::new(Stats::default());
         let caps = Firmware::caps(design, &layout, nand.payload());
         let shared = Rc::new(Shared {

@@ -42,7 +42,7 @@ mod write;
 
 pub use design::{
     CacheDesign, CacheMode, Design, DesignError, FirmwareDesign, FlushMode, LinkDesign, MapDesign,
-    SpaceDesign,
+    SpaceDesign, WearDesign,
 };
 pub use drive::Drive;
 pub use host::DriveLink;

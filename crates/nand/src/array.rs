@@ -104,6 +104,7 @@ pub struct NandArray {
     timing: Timing,
     state: RefCell<State>,
     issued: Cell<u64>,
+    endurance: Cell<u32>,
 }
 
 impl NandArray {
@@ -167,7 +168,8 @@ impl NandArray {
             ops: None,
         };
         let state = RefCell::new(state);
-        NandArray { rt: rt.clone(), geometry, timing, state, issued: Cell::new(0) }
+        let (issued, endurance) = (Cell::new(0), Cell::new(u32::MAX));
+        NandArray { rt: rt.clone(), geometry, timing, state, issued, endurance }
     }
 
     /// The shape.
@@ -275,6 +277,13 @@ impl NandArray {
     /// The `n`-th erase from now on (0: the next) fails in the medium.
     pub fn fail_erase(&self, n: u64) {
         self.state.borrow_mut().fail_erase = Some(n);
+    }
+
+    /// Units fail to erase once they were erased so often, and are bad from then on: what
+    /// was in them is gone, and nothing can be programmed there. Without a call they
+    /// last for ever.
+    pub fn set_endurance(&self, erases: u32) {
+        self.endurance.set(erases);
     }
 
     /// A page goes bad: it can not be read any more, until its unit is erased.
@@ -392,10 +401,11 @@ impl NandArray {
         u.next = 0;
         u.half_erased = false;
         u.erase_count += 1;
+        let worn = u.erase_count > self.endurance.get();
         s.flights.push(die, now, start, end, effect);
         s.stats.erases += 1;
         self.note(s, OpKind::Erase, at, (start, end));
-        let failed = countdown(&mut s.fail_erase);
+        let failed = countdown(&mut s.fail_erase) || worn;
         if failed {
             s.store.unit_mut(unit).half_erased = true;
         }

@@ -358,3 +358,21 @@ fn unknown_fields_of_a_geometry_or_a_timing_are_refused() {
     assert_eq!(toml::from_str::<tantalum_nand::Timing>(&t).unwrap(), timing());
     assert!(toml::from_str::<tantalum_nand::Timing>(&format!("{t}\nwarp = 9")).is_err());
 }
+
+#[test]
+fn a_worn_out_unit_can_not_be_erased_and_is_bad_from_then_on() {
+    run(1, |rt| async move {
+        let a = array(&rt, Payload::Stamps);
+        a.set_endurance(2);
+        let (worn, other) = (Unit(0), Unit(1));
+        for _ in 0..2 {
+            a.erase(worn).unwrap().await.unwrap();
+        }
+        for _ in 0..2 {
+            let end = a.erase(worn).unwrap().await;
+            assert!(matches!(end, Err(OpError::Failed { .. })), "{end:?}");
+            refused(try_put(&a, page(worn, 0), 1));
+        }
+        a.erase(other).unwrap().await.unwrap();
+    });
+}
