@@ -1,0 +1,116 @@
+//! The command as a user meets it: what it prints, and how it ends.
+
+#![allow(clippy::disallowed_methods, reason = "tests write the files that they name")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const SMALL: &str = r#"
+title = "small"
+cuts = 3
+[run]
+clients = 2
+run_ms = [20, 60]
+[ycsb]
+records = 100
+[drive.geometry]
+blocks = 64
+pages = 64
+[[row]]
+workload = "ycsb-a"
+design = ["volatile", "durassd"]
+"#;
+
+fn tantalum(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("the command starts")
+}
+
+fn file(name: &str, text: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("the scratch folder can be written");
+    path
+}
+
+/// Standard output and error of a command that ended with this code.
+fn ends(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
+    (out, err)
+}
+
+#[test]
+fn a_small_experiment_prints_a_table_and_repeats_to_the_byte() {
+    let experiment = file("small.toml", SMALL);
+    let experiment = experiment.to_str().unwrap();
+    let (out, _) = ends(&tantalum(&["run", experiment]), 0);
+    assert!(out.contains("YCSB-A") && out.contains("durassd"), "{out}");
+    let json =
+        |threads| ends(&tantalum(&["run", experiment, "--json", "-", "--threads", threads]), 0).0;
+    let (one, two) = (json("1"), json("2"));
+    assert_eq!(one, two);
+    assert!(one.contains("\"cuts\": 3") && one.contains("\"commits_lost\": 0"), "{one}");
+    let other = ends(&tantalum(&["run", experiment, "--json", "-", "--seed", "9"]), 0).0;
+    assert_ne!(one, other);
+}
+
+#[test]
+fn a_broken_expectation_ends_in_1_and_says_how_to_repeat_it() {
+    let lossy = SMALL.replace("[\"volatile\", \"durassd\"]", "\"volatile\"\nsynchronous = \"off\"");
+    let experiment = file("lossy.toml", &lossy);
+    let experiment = experiment.to_str().unwrap();
+    let (out, err) = ends(&tantalum(&["run", experiment, "--cuts", "6"]), 1);
+    assert!(out.contains("LOST"), "{out}");
+    assert!(err.contains("must lose nothing, but lost"), "{err}");
+    let repeat = format!("run {experiment} --seed 1 --cuts 6 --row ycsb-a/volatile/wal/off");
+    assert!(err.contains(&repeat), "{err}");
+}
+
+#[test]
+fn mistakes_end_in_2_and_are_named() {
+    let experiment = |name: &str, from: &str, to: &str| {
+        file(name, &SMALL.replace(from, to)).to_str().unwrap().to_string()
+    };
+    let key = experiment("key.toml", "cuts", "cutz");
+    let design = experiment("design.toml", "\"durassd\"", "\"durasdd\"");
+    let small = experiment("tiny.toml", "blocks = 64", "blocks = 2");
+    let over = experiment("over.toml", "pages = 64", "page = 64");
+    let fine = experiment("fine.toml", "", "");
+    let cases: [(&[&str], &str); 8] = [
+        (&["run", "nowhere.toml"], "can not read the experiment file nowhere.toml"),
+        (&["run", &key], "unknown field `cutz`"),
+        (&["run", &design], "presets are: baseline, volatile, durassd"),
+        (&["run", &small], "raise space.over_provisioning or geometry.blocks"),
+        (&["run", &over], "geometry.page"),
+        (&["run", &fine, "--row", "nothing"], "ycsb-a/durassd/wal/full"),
+        (&["run", &fine, "--cuts", "0"], "--cuts"),
+        (&["design", "show", "x"], "presets are"),
+    ];
+    for (arguments, expected) in cases {
+        let (_, err) = ends(&tantalum(arguments), 2);
+        assert!(err.contains(expected), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn designs_can_be_listed_shown_and_completed() {
+    let (names, _) = ends(&tantalum(&["design", "list"]), 0);
+    assert!(names.lines().any(|l| l == "durassd"), "{names}");
+    let (text, _) = ends(&tantalum(&["design", "show", "durassd"]), 0);
+    assert!(text.contains("mode = \"protected\""), "{text}");
+    let (script, _) = ends(&tantalum(&["completions", "bash"]), 0);
+    assert!(script.contains("tantalum"), "{script}");
+    let (version, _) = ends(&tantalum(&["--version"]), 0);
+    assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    command.args(["completions", "zsh"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    drop(child.stdout.take());
+    let (_, err) = ends(&child.wait_with_output().expect("it ends"), 0);
+    assert_eq!(err, "");
+}
