@@ -105,7 +105,7 @@ fn choose(experiment: &Experiment, words: &[String]) -> Result<Vec<Row>, String>
 
 /// Drawn on standard error, and only if that is a terminal.
 fn progress_bar(cuts: u64) -> ProgressBar {
-    let style = "{bar:30} {pos}/{len} power cuts, {eta} left {msg}";
+    let style = "{bar:20} {pos}/{len} power cuts, {eta} left  {wide_msg}";
     let bar = ProgressBar::new(cuts);
     match ProgressStyle::with_template(style) {
         Ok(style) => bar.with_style(style),
