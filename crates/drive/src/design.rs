@@ -158,6 +158,12 @@ pub enum DesignError {
     },
 }
 
+/// 1 GiB: more than any drive has for it.
+const MAX_BUFFER_KIB: u32 = 1 << 20;
+
+/// 2 GiB of deltas.
+const MAX_DIRTY: u64 = 1 << 28;
+
 const PRESETS: [(&str, &str); 3] = [
     ("baseline", include_str!("../presets/baseline.toml")),
     ("volatile", include_str!("../presets/volatile.toml")),
@@ -240,11 +246,12 @@ impl Design {
                 "link.mb_s, link.queue_depth and timing.channel_mb_s must be at least 1".into(),
             ));
         }
-        let slots = self.buffer_slots();
-        let row = self.geometry.row_sectors();
-        if slots < 2 * row {
+        self.check_times().map_err(value)?;
+        let slots = u64::from(self.buffer_slots());
+        let row = u64::from(self.geometry.row_sectors());
+        if slots < 2 * row || self.cache.buffer_kib > MAX_BUFFER_KIB {
             return Err(value(format!(
-                "cache.buffer_kib is {}; two rows of pages need {} KiB",
+                "cache.buffer_kib is {}; two rows of pages need {} KiB, and it may be at most {MAX_BUFFER_KIB}",
                 self.cache.buffer_kib,
                 2 * row * 4
             )));
@@ -256,12 +263,37 @@ impl Design {
                 self.cache.buffer_kib
             )));
         }
-        if self.map.write_points == 0 || self.map.dirty_max < 1024 {
-            return Err(value(
-                "map.write_points must be at least 1, map.dirty_max at least 1024".into(),
-            ));
+        // A quarter of the changes must hold a row: see `Firmware::begin_changes`.
+        let least = (4 * row).max(1024);
+        let dirty = u64::from(self.map.dirty_max);
+        if self.map.write_points == 0 || dirty < least || dirty > MAX_DIRTY {
+            return Err(value(format!(
+                "map.write_points is {} and must be at least 1; map.dirty_max is {dirty} and must be \
+                 {least} to {MAX_DIRTY}",
+                self.map.write_points
+            )));
         }
         Layout::of(self).map_err(|error| DesignError::Layout { design: self.name.clone(), error })
+    }
+
+    /// No operation of the medium is free, and none takes longer than a run may last.
+    fn check_times(&self) -> Result<(), String> {
+        const MAX_US: u64 = 60_000_000;
+        let t = &self.timing;
+        for (name, us, least) in [
+            ("timing.read_us", t.read_us, 1),
+            ("timing.program_us", t.program_us, 1),
+            ("timing.erase_us", t.erase_us, 1),
+            ("timing.command_ns", t.command_ns.div_ceil(1000), 0),
+            ("link.occupancy_ns", self.link.occupancy_ns.div_ceil(1000), 0),
+            ("link.latency_ns", self.link.latency_ns.div_ceil(1000), 0),
+            ("firmware.sync_step_us", self.firmware.sync_step_us, 0),
+        ] {
+            if us < least || us > MAX_US {
+                return Err(format!("{name} must be at least {least}, and at most one minute"));
+            }
+        }
+        Ok(())
     }
 
     /// 4 KiB pages that the buffer holds.

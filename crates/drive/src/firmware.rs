@@ -172,7 +172,8 @@ impl Firmware {
     }
 
     /// Waits until `count` more entries may change, and reserves them: give the
-    /// reservation back with [`Firmware::end_changes`] after changing them.
+    /// reservation back with [`Firmware::end_changes`] after changing them. At most
+    /// [`Firmware::changes_at_once`], so that they fit whenever the keeper is idle.
     pub async fn begin_changes(&self, count: u32) {
         if !self.design.is_protected() {
             return;
@@ -192,12 +193,23 @@ impl Firmware {
     pub fn end_changes(&self, count: u32) {
         if self.design.is_protected() {
             self.log_reserved.set(self.log_reserved.get() - count);
+            // What was reserved need not have become dirty: there may be room now.
+            self.log_progress.notify_all();
         }
+    }
+
+    /// The most entries that may be reserved in one go.
+    pub fn changes_at_once(&self) -> u32 {
+        self.design.map.dirty_max / 4
     }
 
     /// A step towards durability failed: nothing is promised any more (contract, 6).
     pub fn poison(&self) {
-        self.poisoned.set(true);
+        if self.poisoned.replace(true) {
+            return;
+        }
+        // Nobody frees slots any more: those who wait for room come in and are refused.
+        self.room.release(u32::MAX.into());
         for queue in [&self.work, &self.epochs, &self.log_work, &self.log_progress] {
             queue.notify_all();
         }

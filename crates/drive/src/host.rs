@@ -15,7 +15,7 @@ use tantalum_device::{
 };
 use tantalum_nand::{PageState, ReadRequest, SECTOR_BYTES};
 
-/// Entries discarded in one step.
+/// Entries discarded in one step, at most.
 const DISCARD_STEP: u64 = 512;
 
 /// The host's end of a drive's link. Dead after a cut; cheap to clone.
@@ -192,7 +192,8 @@ impl Firmware {
         let _turn = self.arrival.lock().await;
         let mut done = 0;
         while done < range.count {
-            let count = DISCARD_STEP.min(range.count - done);
+            let step = DISCARD_STEP.min(self.changes_at_once().into());
+            let count = step.min(range.count - done);
             self.begin_changes(count as u32).await;
             self.healthy()?;
             for i in 0..count {

@@ -6,6 +6,7 @@
 
 use crate::firmware::Firmware;
 use crate::layout::DELTA_ENTRIES;
+use crate::map::map_page;
 use crate::maplog::encode_entry;
 use crate::space::Role;
 use crate::types::{Kind, Version};
@@ -36,7 +37,7 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
 impl Firmware {
     fn log_is_due(&self) -> bool {
         let log = self.log.borrow();
-        log.backlog() + self.log_reserved.get() > self.log_high()
+        (log.backlog() > 0 && log.backlog() + self.log_reserved.get() > self.log_high())
             || self.log_wanted.get() > log.durable()
             || self.drain_wanted.get() > self.drained.get()
     }
@@ -74,6 +75,15 @@ async fn commit(fw: &Firmware) -> Option<()> {
     let mut pending = fw.log.borrow_mut().take_pending();
     pending.sort_unstable();
     pending.dedup();
+    let mut pages: Vec<u32> = pending.iter().map(|lpn| map_page(*lpn)).collect();
+    pages.dedup();
+    if pages.len() < pending.len().div_ceil(DELTA_ENTRIES as usize) {
+        // Images take less room; so a commit is never larger than the map.
+        store_images(fw, &pages).await?;
+        fw.log.borrow_mut().set_durable(version);
+        fw.log_progress.notify_all();
+        return Some(());
+    }
     let mut counts = Vec::new();
     let mut bytes = Vec::new();
     for chunk in pending.chunks(DELTA_ENTRIES as usize) {

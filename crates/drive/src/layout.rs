@@ -90,8 +90,11 @@ impl Layout {
         let logical = (logical.min(u64::from(u32::MAX - 1))) as u32;
         let unit = g.unit_sectors();
         let map_pages = logical.div_ceil(MAP_PAGE_ENTRIES);
-        let map_live_units = map_pages.div_ceil(unit);
-        let map_units = 2 * map_live_units + design.map.write_points + 4;
+        // Cleaning packs the images of one old unit tightly, but for its last page.
+        let map_live_units = map_pages.div_ceil(unit - (g.page_sectors() - 1));
+        // Twice the map and the open units: one is kept free to write the other anew. With
+        // less to spare beyond that, cleaning would gain nothing, for ever.
+        let map_units = 2 * (u64::from(map_live_units) + u64::from(design.map.write_points)) + 3;
         let dump_units = if design.is_protected() { design.map.dump_units } else { 0 };
         if design.is_protected() {
             let ps = u64::from(g.page_sectors());
@@ -106,9 +109,9 @@ impl Layout {
             }
         }
         let logical_units = u64::from(logical.div_ceil(unit));
-        let working = u64::from(WORKING_PER_DIE * g.dies());
-        let dump = u64::from(2 * dump_units);
-        let need = logical_units + working + u64::from(map_units) + dump;
+        let working = u64::from(WORKING_PER_DIE) * u64::from(g.dies());
+        let dump = 2 * u64::from(dump_units);
+        let need = logical_units + working + map_units + dump;
         let units = u64::from(g.units());
         if need > units {
             return Err(LayoutError::Space {
@@ -117,7 +120,7 @@ impl Layout {
                 working,
                 dies: g.dies().into(),
                 per_die: WORKING_PER_DIE.into(),
-                map: map_units.into(),
+                map: map_units,
                 dump,
                 missing: need - units,
             });
@@ -126,10 +129,10 @@ impl Layout {
             raw,
             logical,
             map_pages,
-            map_units,
+            map_units: map_units as u32,
             map_live_units,
             dump_units,
-            data_units: (units - u64::from(map_units) - dump) as u32,
+            data_units: (units - map_units - dump) as u32,
             working_units: working as u32,
         })
     }

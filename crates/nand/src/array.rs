@@ -286,13 +286,19 @@ impl NandArray {
         self.endurance.set(erases);
     }
 
-    /// A page goes bad: it can not be read any more, until its unit is erased.
+    /// A page goes bad: it can not be read any more, until its unit is erased. Whether
+    /// it held anything; an erased page stays as it is.
     ///
     /// # Panics
     /// If there is no such page.
-    pub fn corrupt(&self, at: PageAddr) {
+    pub fn corrupt(&self, at: PageAddr) -> bool {
         assert!(self.check(at, 1).is_ok(), "no page {} in unit {}", at.page, at.unit.0);
-        self.state.borrow_mut().store.tear(at);
+        let store = &mut self.state.borrow_mut().store;
+        let written = store.state(at) == PageState::Programmed;
+        if written {
+            store.tear(at);
+        }
+        written
     }
 
     fn broken(at: PageAddr, rule: &'static str) -> OpError {

@@ -1,0 +1,77 @@
+//! Designs that can not be are refused with a message that says which value it is.
+
+use tantalum_drive::Design;
+
+fn with(preset: &str, overrides: &str) -> Result<Design, String> {
+    let overrides: toml::Table = overrides.parse().expect("valid TOML");
+    let design = Design::preset(preset).expect("a preset");
+    design.with_overrides(&overrides).map_err(|e| e.to_string())
+}
+
+/// Zeros and numbers beyond reason: no panic, no overflow, and the message names the key.
+#[test]
+fn absurd_values_are_refused_by_name() {
+    let huge = [
+        "timing.read_us",
+        "timing.program_us",
+        "timing.erase_us",
+        "timing.command_ns",
+        "link.occupancy_ns",
+        "link.latency_ns",
+        "firmware.sync_step_us",
+        "cache.buffer_kib",
+        "cache.atomic_unit_kib",
+        "map.dirty_max",
+        "map.write_points",
+        "space.over_provisioning",
+        "geometry.blocks",
+        "geometry.planes",
+        "geometry.page_bytes",
+    ];
+    let zero = [
+        "timing.read_us",
+        "timing.program_us",
+        "timing.erase_us",
+        "timing.channel_mb_s",
+        "link.mb_s",
+        "link.queue_depth",
+        "cache.buffer_kib",
+        "cache.atomic_unit_kib",
+        "map.dirty_max",
+        "map.write_points",
+        "space.over_provisioning",
+        "space.collect_below",
+        "geometry.channels",
+    ];
+    let cases = huge.iter().flat_map(|key| {
+        let fits = if key.ends_with("_ns") { 60_000_000_001 } else { u64::from(u32::MAX) };
+        [(key, fits), (key, i64::MAX as u64)]
+    });
+    for (key, value) in cases.chain(zero.iter().map(|key| (key, 0))) {
+        for preset in Design::presets() {
+            let refused = with(preset, &format!("{key} = {value}"));
+            let Err(why) = refused else { panic!("{preset}: {key} = {value} was taken") };
+            let last = key.rsplit('.').next().unwrap();
+            let named = why.contains(last)
+                || value > u64::from(u32::MAX) && why.contains("expected u32")
+                || key.starts_with("geometry") && why.contains("geometry")
+                || last == "write_points" && why.contains("for the map log");
+            assert!(named, "{preset}: {key} = {value}: {why}");
+        }
+    }
+    for value in [0, 1, u32::MAX] {
+        let why = with("durassd", &format!("map.dump_units = {value}")).unwrap_err();
+        assert!(why.contains("dump"), "{why}");
+    }
+}
+
+/// Two values that are reasonable each, but not together.
+#[test]
+fn a_row_of_pages_fits_a_quarter_of_the_changes() {
+    let wide = "geometry.planes = 64\ngeometry.page_bytes = 65536\ngeometry.blocks = 60\n\
+                geometry.pages = 16\nspace.over_provisioning = 50\n\
+                cache.buffer_kib = 16384\nmap.dump_units = 8\nmap.dirty_max = ";
+    let why = with("durassd", &format!("{wide}2048")).unwrap_err();
+    assert!(why.contains("4096"), "{why}");
+    with("durassd", &format!("{wide}4096")).unwrap();
+}
