@@ -60,7 +60,21 @@ impl<'a> Data<'a> {
     }
 }
 
-impl DataMut<'_> {
+impl<'a> DataMut<'a> {
+    /// The first `blocks` blocks, and the others.
+    pub fn split_at(self, blocks: usize, block_size: u32) -> (DataMut<'a>, DataMut<'a>) {
+        match self {
+            DataMut::Bytes(b) => {
+                let (first, rest) = b.split_at_mut(blocks * block_size as usize);
+                (DataMut::Bytes(first), DataMut::Bytes(rest))
+            }
+            DataMut::Stamps(s) => {
+                let (first, rest) = s.split_at_mut(blocks);
+                (DataMut::Stamps(first), DataMut::Stamps(rest))
+            }
+        }
+    }
+
     /// Which kind this is.
     pub fn kind(&self) -> Payload {
         match self {

@@ -25,9 +25,11 @@
 
 mod contract;
 mod data;
+mod disk;
 mod faults;
 mod kind;
 mod link;
+mod raid;
 mod ram;
 mod stats;
 
@@ -36,8 +38,10 @@ pub use contract::{
     PowerCycle,
 };
 pub use data::{Data, DataMut, OwnedData, Payload};
+pub use disk::{Disk, DiskModel};
 pub use faults::Faults;
 pub use kind::CommandKind;
 pub use link::Link;
+pub use raid::{Raid0, RaidBox};
 pub use ram::{RamDevice, RamOptions};
 pub use stats::{DeviceStats, KindStats, Latencies, Stats};

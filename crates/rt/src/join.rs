@@ -87,3 +87,27 @@ impl<T> Drop for Finisher<T> {
         }
     }
 }
+
+/// Runs futures side by side in one task; their results in their order.
+///
+/// The runtime wakes tasks, not futures: each that has not ended is polled at every
+/// wake, so this is for tens of futures, not for thousands.
+pub async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let mut slots: Vec<_> = futures.into_iter().map(|f| (Box::pin(f), None)).collect();
+    std::future::poll_fn(move |cx| {
+        let mut pending = false;
+        for (future, result) in &mut slots {
+            if result.is_none() {
+                match future.as_mut().poll(cx) {
+                    Poll::Ready(value) => *result = Some(value),
+                    Poll::Pending => pending = true,
+                }
+            }
+        }
+        match pending {
+            true => Poll::Pending,
+            false => Poll::Ready(slots.drain(..).filter_map(|s| s.1).collect()),
+        }
+    })
+    .await
+}

@@ -1,0 +1,557 @@
+//! A magnetic disk: arm, rotation, transfer, and a volatile write cache that can be
+//! switched off.
+//!
+//! 1. The arm does one job at a time: a queued command, or a run of cached blocks. Which
+//!    one is decided by the shortest positioning time among the oldest `window` jobs
+//!    (the drive's reordering), never by what would be convenient.
+//! 2. Cache off: a write completes when it is on the platter ([`Ack::OnMedia`]). Cache on:
+//!    when it is in the cache, which is lost with the power ([`Ack::Volatile`]); a flush
+//!    completes when what was cached before it is on the platter.
+//! 3. A command belongs to the disk once it has passed the interface: dropping its future
+//!    stops only the waiting.
+//! 4. At a cut the block that the head is on, and those of the job after it, may be old or
+//!    new (seeded); what was cached is lost.
+//!
+//! The model of seek, rotation and transfer follows Ruemmler and Wilkes, "An introduction
+//! to disk drive modeling" (IEEE Computer, 1994).
+
+use crate::{
+    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+    Link, OwnedData, Payload, PowerCycle,
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use tantalum_rt::sync::{Semaphore, WaitQueue};
+use tantalum_rt::{Domain, Nanos, Rt, Stream};
+
+const BLOCK_BYTES: u32 = 4096;
+/// Cached blocks that follow each other are written in one go, up to so many.
+const RUN: u64 = 64;
+
+/// The parameters of a disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskModel {
+    /// Capacity, 4 KiB blocks.
+    pub blocks: u64,
+    /// Revolutions per minute.
+    pub rpm: u64,
+    /// 4 KiB blocks on a track.
+    pub track_blocks: u64,
+    /// Tracks of a cylinder (heads).
+    pub heads: u64,
+    /// A seek to the next cylinder, µs.
+    pub seek_track_us: u64,
+    /// A seek over all cylinders, µs; in between it grows with the root of the distance.
+    pub seek_full_us: u64,
+    /// Controller time of a command, µs.
+    pub command_us: u64,
+    /// Bandwidth of the interface, MB/s.
+    pub interface_mb_s: u64,
+    /// Commands that may be outstanding.
+    pub queue_depth: u32,
+    /// The write cache, KiB.
+    pub cache_kib: u64,
+    /// Whether it is on.
+    pub write_cache: bool,
+    /// Jobs among which the arm chooses.
+    pub window: usize,
+    /// From power to the first command, ms.
+    pub spin_up_ms: u64,
+}
+
+impl DiskModel {
+    /// Whether such a disk can be.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let at_least_one = [
+            ("blocks", self.blocks),
+            ("rpm", self.rpm),
+            ("track_blocks", self.track_blocks),
+            ("heads", self.heads),
+            ("interface_mb_s", self.interface_mb_s),
+            ("queue_depth", self.queue_depth.into()),
+            ("window", self.window as u64),
+        ];
+        if let Some((name, _)) = at_least_one.iter().find(|p| p.1 == 0) {
+            return Err(format!("disk: {name} must be at least 1"));
+        }
+        if self.write_cache && self.cache_kib < 4 * RUN {
+            return Err(format!("disk: cache_kib is {}, at least {}", self.cache_kib, 4 * RUN));
+        }
+        if self.seek_full_us < self.seek_track_us || self.seek_full_us > 1_000_000 {
+            return Err("disk: seek_full_us must be at least seek_track_us, at most 1000000".into());
+        }
+        Ok(())
+    }
+
+    fn revolution(&self) -> u64 {
+        60_000_000_000 / self.rpm
+    }
+
+    fn cylinder(&self, block: u64) -> u64 {
+        block / (self.track_blocks * self.heads)
+    }
+
+    fn cylinders(&self) -> u64 {
+        self.cylinder(self.blocks.saturating_sub(1)) + 1
+    }
+
+    fn seek(&self, from: u64, to: u64) -> u64 {
+        let distance = from.abs_diff(to);
+        if distance == 0 {
+            return 0;
+        }
+        let share = libm::sqrt(distance as f64 / self.cylinders() as f64);
+        let range = (self.seek_full_us - self.seek_track_us) as f64;
+        (self.seek_track_us * 1000) + (range * share * 1000.0) as u64
+    }
+
+    /// From now, with the arm at a cylinder, until the first of `block` passes the head.
+    fn position(&self, now: Nanos, arm: u64, block: u64) -> u64 {
+        let seek = self.command_us * 1000 + self.seek(arm, self.cylinder(block));
+        let revolution = self.revolution();
+        let angle = block % self.track_blocks * revolution / self.track_blocks;
+        let there = (now.0 + seek) % revolution;
+        seek + (angle + revolution - there) % revolution
+    }
+
+    fn transfer(&self, blocks: u64) -> u64 {
+        blocks * self.revolution() / self.track_blocks
+    }
+}
+
+/// A disk. Cheap to clone: a handle to one disk on one link.
+#[derive(Clone)]
+pub struct Disk {
+    shared: Rc<Shared>,
+    life: Option<Rc<Life>>,
+}
+
+struct Shared {
+    rt: Rt,
+    model: DiskModel,
+    caps: Caps,
+    platter: RefCell<FxHashMap<u64, OwnedData>>,
+    life: RefCell<Option<(Rc<Life>, Domain)>>,
+    starting: Cell<bool>,
+    started: WaitQueue,
+    dice: RefCell<Stream>,
+}
+
+/// What a disk has while it has power.
+struct Life {
+    link: Link,
+    state: RefCell<State>,
+    work: WaitQueue,
+    done: WaitQueue,
+    places: Semaphore,
+    room: Semaphore,
+    interface_free: Cell<Nanos>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Commands that wait for the arm, oldest first.
+    queue: VecDeque<Job>,
+    cache: FxHashMap<u64, Cached>,
+    /// Cached blocks by the time they were first written since they were clean.
+    oldest: BTreeMap<u64, u64>,
+    ticks: u64,
+    arm: u64,
+    ended: u64,
+    flushing: u32,
+    /// The job the arm is at, with what it writes.
+    at_work: Option<Job>,
+}
+
+struct Cached {
+    data: OwnedData,
+    since: u64,
+    version: u64,
+}
+
+#[derive(Clone)]
+struct Job {
+    id: u64,
+    at: u64,
+    count: u64,
+    /// What to write; `None` for a read.
+    data: Option<OwnedData>,
+    /// Versions of cached blocks that this brings to the platter.
+    versions: Vec<u64>,
+}
+
+impl Disk {
+    /// A disk full of zeros, without power.
+    ///
+    /// # Errors
+    /// What is wrong with the model.
+    pub fn new(rt: &Rt, model: &DiskModel, payload: Payload) -> Result<Disk, String> {
+        model.check()?;
+        let caps = Caps {
+            block_size: BLOCK_BYTES,
+            blocks: model.blocks,
+            ack: if model.write_cache { Ack::Volatile } else { Ack::OnMedia },
+            ordered: false,
+            atomic_unit: BLOCK_BYTES,
+            atomic_group: None,
+            payload,
+        };
+        let shared = Shared {
+            rt: rt.clone(),
+            model: model.clone(),
+            caps,
+            platter: RefCell::default(),
+            life: RefCell::default(),
+            starting: Cell::new(false),
+            started: WaitQueue::new(rt, "the disk to spin up"),
+            dice: RefCell::new(rt.stream("disk: torn runs")),
+        };
+        Ok(Disk { shared: Rc::new(shared), life: None })
+    }
+
+    fn life(&self) -> Result<&Rc<Life>, IoError> {
+        self.life.as_ref().ok_or(IoError::PowerLost)
+    }
+
+    async fn command<T>(
+        &self,
+        what: &'static str,
+        body: impl Future<Output = Result<T, IoError>>,
+    ) -> Result<T, IoError> {
+        self.life()?.link.command(what, body).await
+    }
+
+    async fn write_blocks(&self, at: u64, data: OwnedData, through: bool) -> Result<(), IoError> {
+        let life = self.life()?;
+        let count = data.as_data().blocks(BLOCK_BYTES).unwrap_or(0);
+        let _place = life.places.acquire(1).await;
+        self.shared.pass_interface(life, count).await;
+        if through || !self.shared.model.write_cache {
+            return life.arm_command(at, count, Some(data)).await;
+        }
+        let mut first = 0;
+        while first < count {
+            let some = RUN.min(count - first);
+            life.room.take(some).await;
+            let part = data.as_data().slice(first as usize..(first + some) as usize, BLOCK_BYTES);
+            let replaced = life.state.borrow_mut().cache_blocks(at + first, part);
+            life.room.release(replaced);
+            life.work.notify_all();
+            first += some;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    async fn pass_interface(&self, life: &Life, blocks: u64) {
+        let ns = blocks * u64::from(BLOCK_BYTES) * 1000 / self.model.interface_mb_s;
+        let end = life.interface_free.get().max(self.rt.now()) + Nanos(ns);
+        life.interface_free.set(end);
+        self.rt.sleep_until_for(end, "the interface of the disk").await;
+    }
+}
+
+impl Life {
+    /// Queues a command for the arm and waits for its end.
+    async fn arm_command(
+        &self,
+        at: u64,
+        count: u64,
+        data: Option<OwnedData>,
+    ) -> Result<(), IoError> {
+        let id = {
+            let s = &mut *self.state.borrow_mut();
+            s.ticks += 1;
+            let id = s.ticks;
+            s.queue.push_back(Job { id, at, count, data, versions: Vec::new() });
+            id
+        };
+        self.work.notify_all();
+        let ended = || {
+            let s = self.state.borrow();
+            !s.queue.iter().any(|j| j.id == id) && s.at_work.as_ref().is_none_or(|j| j.id != id)
+        };
+        self.done.until(ended).await;
+        Ok(())
+    }
+}
+
+impl State {
+    fn drop_cached(&mut self, block: u64) {
+        if let Some(cached) = self.cache.remove(&block) {
+            self.oldest.remove(&cached.since);
+        }
+    }
+
+    /// Takes blocks into the cache; how many replaced an older copy there.
+    fn cache_blocks(&mut self, at: u64, data: Data<'_>) -> u64 {
+        let count = data.blocks(BLOCK_BYTES).unwrap_or(0);
+        let mut replaced = 0;
+        for i in 0..count {
+            self.ticks += 1;
+            let now = self.ticks;
+            let one = data.slice(i as usize..i as usize + 1, BLOCK_BYTES).into();
+            match self.cache.get_mut(&(at + i)) {
+                Some(cached) => {
+                    cached.data = one;
+                    cached.version = now;
+                    replaced += 1;
+                }
+                None => {
+                    self.cache.insert(at + i, Cached { data: one, since: now, version: now });
+                    self.oldest.insert(now, at + i);
+                }
+            }
+        }
+        replaced
+    }
+
+    /// Takes the next job: the nearest of the oldest commands and cached blocks.
+    fn pick(&mut self, model: &DiskModel, now: Nanos) -> Option<Job> {
+        let arm = self.arm;
+        let cost = |block: u64| model.position(now, arm, block);
+        let command =
+            (0..self.queue.len().min(model.window)).min_by_key(|&i| cost(self.queue[i].at));
+        let cached = self.oldest.values().take(model.window).min_by_key(|b| cost(**b)).copied();
+        let job = match (command, cached) {
+            // A host waits for a command; for the cache only while it is flushed.
+            (Some(i), None) => self.queue.remove(i)?,
+            (Some(i), Some(b)) if self.flushing == 0 || cost(self.queue[i].at) <= cost(b) => {
+                self.queue.remove(i)?
+            }
+            (_, Some(block)) => self.cached_run(block),
+            (None, None) => return None,
+        };
+        self.at_work = Some(job.clone());
+        Some(job)
+    }
+
+    fn cached_run(&mut self, at: u64) -> Job {
+        let count = (1..RUN).find(|i| !self.cache.contains_key(&(at + i))).unwrap_or(RUN);
+        let versions = (at..at + count).map(|b| self.cache[&b].version).collect();
+        self.ticks += 1;
+        Job { id: self.ticks, at, count, data: None, versions }
+    }
+
+    fn is_cached_since(&self, tick: u64) -> bool {
+        self.oldest.first_key_value().is_some_and(|(since, _)| *since <= tick)
+    }
+}
+
+/// The arm, for as long as there is power.
+async fn arm(shared: Rc<Shared>, life: Rc<Life>) {
+    loop {
+        life.work
+            .until(|| {
+                let s = life.state.borrow();
+                !s.queue.is_empty() || !s.cache.is_empty()
+            })
+            .await;
+        let now = shared.rt.now();
+        let job = life.state.borrow_mut().pick(&shared.model, now);
+        let Some(job) = job else { continue };
+        let positioned = shared.model.position(now, life.state.borrow().arm, job.at);
+        let span = positioned + shared.model.transfer(job.count);
+        shared.rt.sleep_until_for(now + Nanos(span), "the arm of the disk").await;
+        let freed = shared.finish(&life, &job);
+        life.room.release(freed);
+        life.done.notify_all();
+    }
+}
+
+impl Shared {
+    /// A job is done: its data are on the platter.
+    fn finish(&self, life: &Life, job: &Job) -> u64 {
+        let s = &mut *life.state.borrow_mut();
+        s.arm = self.model.cylinder(job.at + job.count - 1);
+        s.at_work = None;
+        s.ended += 1;
+        let mut freed = 0;
+        for i in 0..job.count {
+            let block = job.at + i;
+            if let Some(data) = self.written(s, job, i) {
+                self.platter.borrow_mut().insert(block, data);
+            }
+            // What is cached of the block is void if this brought it, or something newer.
+            let version = s.cache.get(&block).map(|c| c.version);
+            let void = match job.versions.get(i as usize) {
+                Some(brought) => version == Some(*brought),
+                None => job.data.is_some() && version.is_some_and(|v| v < job.id),
+            };
+            if void {
+                s.drop_cached(block);
+                freed += 1;
+            }
+        }
+        freed
+    }
+
+    /// What block `i` of a job puts on the platter.
+    fn written(&self, s: &State, job: &Job, i: u64) -> Option<OwnedData> {
+        match &job.data {
+            Some(data) => {
+                Some(data.as_data().slice(i as usize..i as usize + 1, BLOCK_BYTES).into())
+            }
+            // A run from the cache: as it is there now; a newer version stays cached too.
+            None if !job.versions.is_empty() => s.cache.get(&(job.at + i)).map(|c| c.data.clone()),
+            None => None,
+        }
+    }
+}
+
+impl BlockDevice for Disk {
+    fn caps(&self) -> &Caps {
+        &self.shared.caps
+    }
+
+    async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
+        let body = async {
+            let life = self.life()?;
+            let count = self.shared.caps.check(at, buf.kind(), buf.blocks(BLOCK_BYTES))?;
+            let _place = life.places.acquire(1).await;
+            let in_cache =
+                |s: &State| (at.0..at.0 + count).all(|block| s.cache.contains_key(&block));
+            let cached = in_cache(&life.state.borrow());
+            if !cached && count > 0 {
+                life.arm_command(at.0, count, None).await?;
+            }
+            self.shared.pass_interface(life, count).await;
+            let (s, platter) = (life.state.borrow(), self.shared.platter.borrow());
+            for i in 0..count {
+                let mut one = buf.slice(i as usize..i as usize + 1, BLOCK_BYTES);
+                let block = at.0 + i;
+                match s.cache.get(&block).map(|c| &c.data).or_else(|| platter.get(&block)) {
+                    Some(data) => one.copy_from(data.as_data()),
+                    None => one.zero(),
+                }
+            }
+            Ok(())
+        };
+        self.command("a read of a disk", body).await
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        let body = async {
+            let count = self.shared.caps.check(at, data.kind(), data.blocks(BLOCK_BYTES))?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.write_blocks(at.0, data.into(), want == Durability::Fua).await
+        };
+        self.command("a write of a disk", body).await
+    }
+
+    async fn write_atomic(&self, _group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        Err(AtomicError::Unsupported)
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        let body = async {
+            let life = self.life()?;
+            let tick = life.state.borrow().ticks;
+            life.state.borrow_mut().flushing += 1;
+            let _flushing = Flushing(life);
+            life.done.until(|| !life.state.borrow().is_cached_since(tick)).await;
+            Ok(())
+        };
+        self.command("a flush of a disk", body).await
+    }
+
+    /// A disk has no trim: the blocks are written with zeros.
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        let body = async {
+            self.shared.caps.check_range(range)?;
+            let mut done = 0;
+            while done < range.count {
+                let count = RUN.min(range.count - done);
+                let zeros = OwnedData::zeros(self.shared.caps.payload, count as usize, BLOCK_BYTES);
+                self.write_blocks(range.start.0 + done, zeros, false).await?;
+                done += count;
+            }
+            Ok(())
+        };
+        self.command("a discard of a disk", body).await
+    }
+}
+
+/// While it lives, cached blocks compete with commands for the arm.
+struct Flushing<'a>(&'a Life);
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().flushing -= 1;
+    }
+}
+
+impl PowerCycle for Disk {
+    type Device = Disk;
+
+    fn device(&self) -> Disk {
+        let life = self.shared.life.borrow().as_ref().map(|l| l.0.clone());
+        Disk { shared: self.shared.clone(), life }
+    }
+
+    fn cut(&self) {
+        self.shared.starting.set(false);
+        self.shared.started.notify_all();
+        let Some((life, domain)) = self.shared.life.borrow_mut().take() else { return };
+        life.link.cut();
+        domain.kill();
+        // Of the job under the head the first so many blocks are written.
+        let s = life.state.borrow();
+        if let Some(job) = &s.at_work {
+            let written = self.shared.dice.borrow_mut().below(job.count + 1);
+            for i in 0..written {
+                if let Some(data) = self.shared.written(&s, job, i) {
+                    self.shared.platter.borrow_mut().insert(job.at + i, data);
+                }
+            }
+        }
+    }
+
+    async fn off(&self) {}
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        let shared = &self.shared;
+        if shared.life.borrow().is_some() {
+            return Ok(());
+        }
+        shared.starting.set(true);
+        let ready = shared.rt.now() + Nanos::from_millis(shared.model.spin_up_ms);
+        while shared.starting.get() && shared.rt.now() < ready {
+            shared.rt.sleep_until_for(ready, "the disk to spin up").await;
+        }
+        if !shared.starting.replace(false) {
+            return match shared.life.borrow().is_some() {
+                true => Ok(()), // Another start was quicker.
+                false => Err(IoError::PowerLost),
+            };
+        }
+        let rt = &shared.rt;
+        let life = Rc::new(Life {
+            link: Link::new(rt),
+            state: RefCell::default(),
+            work: WaitQueue::new(rt, "work for the arm"),
+            done: WaitQueue::new(rt, "the arm of the disk"),
+            places: Semaphore::new(
+                rt,
+                "a place in the disk's queue",
+                shared.model.queue_depth.into(),
+            ),
+            room: Semaphore::new(rt, "room in the disk's cache", shared.model.cache_kib / 4),
+            interface_free: Cell::new(Nanos::ZERO),
+        });
+        let domain = rt.domain();
+        domain.spawn_background("arm", arm(shared.clone(), life.clone()));
+        *shared.life.borrow_mut() = Some((life, domain));
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! RAID-0: one device striped over several.
+//!
+//! 1. Block `b` is on member `b / chunk mod members`: a command is split into one command
+//!    for each run of blocks on a member, all at work at the same time.
+//! 2. What the array promises is the least that its members promise. Across members there
+//!    is no order and no atomicity: only within a chunk is a write as atomic as on the
+//!    member.
+//! 3. A flush is a flush of every member.
+
+use crate::{
+    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+    PowerCycle,
+};
+use tantalum_rt::join_all;
+
+/// An array of devices, or of boxes, without redundancy.
+#[derive(Clone, Debug)]
+pub struct Raid0<D> {
+    members: Vec<D>,
+    chunk: u64,
+    caps: Caps,
+}
+
+/// A run of blocks of a command: on which member, where there, and which blocks of the
+/// command.
+struct Part {
+    member: usize,
+    at: Block,
+    first: usize,
+    count: usize,
+}
+
+impl<D> Raid0<D> {
+    /// Over these members, whose promises are `caps`, in stripes of `chunk` blocks.
+    fn over(members: Vec<D>, caps: &[Caps], chunk: u64) -> Result<Raid0<D>, String> {
+        let Some(first) = caps.first() else {
+            return Err("raid-0: an array has at least one member".into());
+        };
+        if chunk == 0 {
+            return Err("raid-0: a chunk has at least one block".into());
+        }
+        if caps.iter().any(|c| c.block_size != first.block_size || c.payload != first.payload) {
+            return Err("raid-0: the members differ in block size or payload".into());
+        }
+        let blocks = caps.iter().map(|c| c.blocks).min().unwrap_or(0) / chunk * chunk;
+        let chunk_bytes = chunk * u64::from(first.block_size);
+        let unit = caps.iter().map(|c| c.atomic_unit).min().unwrap_or(first.block_size);
+        let caps = Caps {
+            blocks: blocks * members.len() as u64,
+            ack: caps.iter().map(|c| c.ack).min().unwrap_or(first.ack),
+            ordered: members.len() == 1 && first.ordered,
+            atomic_unit: match members.len() {
+                1 => unit,
+                // A write that begins anywhere in a chunk may go on in the next one.
+                _ => unit.min(first.block_size).min(u32::try_from(chunk_bytes).unwrap_or(u32::MAX)),
+            },
+            atomic_group: if members.len() == 1 { first.atomic_group } else { None },
+            ..*first
+        };
+        Ok(Raid0 { members, chunk, caps })
+    }
+
+    fn parts(&self, at: Block, count: u64) -> Vec<Part> {
+        let members = self.members.len() as u64;
+        let mut parts = Vec::new();
+        let mut done = 0;
+        while done < count {
+            let block = at.0 + done;
+            let (stripe, within) = (block / self.chunk, block % self.chunk);
+            let run = (self.chunk - within).min(count - done);
+            parts.push(Part {
+                member: (stripe % members) as usize,
+                at: Block(stripe / members * self.chunk + within),
+                first: done as usize,
+                count: run as usize,
+            });
+            done += run;
+        }
+        parts
+    }
+}
+
+impl<D: BlockDevice> Raid0<D> {
+    /// An array of devices.
+    ///
+    /// # Errors
+    /// What is wrong with members or chunk.
+    pub fn new(members: Vec<D>, chunk: u64) -> Result<Raid0<D>, String> {
+        let caps: Vec<Caps> = members.iter().map(|m| *m.caps()).collect();
+        Raid0::over(members, &caps, chunk)
+    }
+}
+
+fn all(results: Vec<Result<(), IoError>>) -> Result<(), IoError> {
+    results.into_iter().collect()
+}
+
+impl<D: BlockDevice> BlockDevice for Raid0<D> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
+        let size = self.caps.block_size;
+        let count = self.caps.check(at, buf.kind(), buf.blocks(size))?;
+        let mut rest = buf.reborrow();
+        let mut reads = Vec::new();
+        for part in self.parts(at, count) {
+            let (room, behind) = rest.split_at(part.count, size);
+            rest = behind;
+            reads.push(self.members[part.member].read(part.at, room));
+        }
+        all(join_all(reads).await)
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        let size = self.caps.block_size;
+        let count = self.caps.check(at, data.kind(), data.blocks(size))?;
+        let writes = self.parts(at, count).into_iter().map(|part| {
+            let some = data.slice(part.first..part.first + part.count, size);
+            self.members[part.member].write(part.at, some, want)
+        });
+        all(join_all(writes.collect()).await)
+    }
+
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        match self.members.as_slice() {
+            [only] => only.write_atomic(group).await,
+            _ => Err(AtomicError::Unsupported),
+        }
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        all(join_all(self.members.iter().map(|m| m.flush()).collect()).await)
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        self.caps.check_range(range)?;
+        let parts = self.parts(range.start, range.count).into_iter().map(|part| {
+            let range = Blocks { start: part.at, count: part.count as u64 };
+            self.members[part.member].discard(range)
+        });
+        all(join_all(parts.collect()).await)
+    }
+}
+
+/// Boxes that share one plug.
+#[derive(Clone, Debug)]
+pub struct RaidBox<B> {
+    members: Vec<B>,
+    chunk: u64,
+}
+
+impl<B: PowerCycle> RaidBox<B> {
+    /// Over these boxes, in stripes of `chunk` blocks.
+    ///
+    /// # Errors
+    /// What is wrong with members or chunk.
+    pub fn new(members: Vec<B>, chunk: u64) -> Result<RaidBox<B>, String> {
+        let devices: Vec<B::Device> = members.iter().map(|m| m.device()).collect();
+        Raid0::new(devices, chunk)?;
+        Ok(RaidBox { members, chunk })
+    }
+}
+
+impl<B: PowerCycle> PowerCycle for RaidBox<B> {
+    type Device = Raid0<B::Device>;
+
+    fn device(&self) -> Self::Device {
+        let devices = self.members.iter().map(|m| m.device()).collect();
+        Raid0::new(devices, self.chunk).expect("checked when the array was made")
+    }
+
+    fn cut(&self) {
+        self.members.iter().for_each(|m| m.cut());
+    }
+
+    async fn off(&self) {
+        join_all(self.members.iter().map(|m| m.off()).collect()).await;
+    }
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        all(join_all(self.members.iter().map(|m| m.power_on()).collect()).await)
+    }
+}
