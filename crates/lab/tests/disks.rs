@@ -1,8 +1,8 @@
 //! Magnetic disks and RAID-0 under the crash harness, and their mechanics.
 
 use tantalum_device::{
-    Ack, Block, BlockDevice, Caps, Data, Disk, DiskModel, Durability, Payload, PowerCycle,
-    RaidBox, RamDevice, RamOptions,
+    Ack, Block, BlockDevice, Caps, Data, Disk, DiskModel, Durability, Payload, PowerCycle, RaidBox,
+    RamDevice, RamOptions,
 };
 use tantalum_lab::crash::{CrashPlan, CutAt, crash_run};
 use tantalum_rt::{Nanos, Runtime};
