@@ -4,7 +4,7 @@
 //! 2, the command line, an experiment file or a design can not be meant.
 
 mod bench;
-mod design;
+mod designs;
 mod out;
 mod run;
 mod table;
@@ -20,7 +20,7 @@ Examples:
   tantalum run experiments/first.toml          SQLite on three drives, with power cuts
   tantalum run experiments/first.toml --quick  the same, small
   tantalum bench drive --json                  how fast the simulation is
-  tantalum design show durassd                 what a preset consists of")]
+  tantalum designs durassd                     what a preset consists of")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -30,9 +30,8 @@ struct Arguments {
 enum Command {
     /// Run an experiment: workloads on designs, with power cuts
     Run(run::RunArguments),
-    /// Look at the designs of drives that come with the program
-    #[command(subcommand)]
-    Design(design::DesignCommand),
+    /// List the designs of drives that come with the program, or print one
+    Designs(designs::DesignsArguments),
     /// Measure how fast the simulation itself is
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -50,7 +49,7 @@ Examples:
 fn main() -> ExitCode {
     let code = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
-        Command::Design(command) => design::design(&command),
+        Command::Designs(arguments) => designs::designs(&arguments),
         Command::Bench(command) => bench::bench(&command),
         Command::Completions { shell } => completions(shell),
     };

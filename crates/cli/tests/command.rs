@@ -85,7 +85,7 @@ fn mistakes_end_in_2_and_are_named() {
         (&["run", &over], "geometry.page"),
         (&["run", &fine, "--row", "nothing"], "ycsb-a/durassd/wal/full"),
         (&["run", &fine, "--cuts", "0"], "--cuts"),
-        (&["design", "show", "x"], "presets are"),
+        (&["designs", "x"], "presets are"),
     ];
     for (arguments, expected) in cases {
         let (_, err) = ends(&tantalum(arguments), 2);
@@ -95,9 +95,12 @@ fn mistakes_end_in_2_and_are_named() {
 
 #[test]
 fn designs_can_be_listed_shown_and_completed() {
-    let (names, _) = ends(&tantalum(&["design", "list"]), 0);
-    assert!(names.lines().any(|l| l == "durassd"), "{names}");
-    let (text, _) = ends(&tantalum(&["design", "show", "durassd"]), 0);
+    let (names, _) = ends(&tantalum(&["designs"]), 0);
+    assert!(
+        names.lines().any(|l| l.starts_with("durassd ") && l.contains("durable cache")),
+        "{names}"
+    );
+    let (text, _) = ends(&tantalum(&["designs", "durassd"]), 0);
     assert!(text.contains("mode = \"protected\""), "{text}");
     let (script, _) = ends(&tantalum(&["completions", "bash"]), 0);
     assert!(script.contains("tantalum"), "{script}");

@@ -130,6 +130,29 @@ impl Runtime {
     /// Runs until `main` has its result. Other tasks stay where they are and go on
     /// in the next call.
     ///
+    /// A task can not call it of the runtime that it runs in: that is borrowed for as
+    /// long as it runs.
+    ///
+    /// ```
+    /// # use tantalum_rt::Runtime;
+    /// let mut runtime = Runtime::virtual_time(1);
+    /// let task = async move { 6 };
+    /// assert_eq!(runtime.block_on(task).unwrap(), 6);
+    /// ```
+    /// ```compile_fail,E0505
+    /// # use tantalum_rt::Runtime;
+    /// let mut runtime = Runtime::virtual_time(1);
+    /// let task = async move { runtime.block_on(async { 6 }).unwrap() };
+    /// assert_eq!(runtime.block_on(task).unwrap(), 6);
+    /// ```
+    /// ```compile_fail,E0499
+    /// # use tantalum_rt::Runtime;
+    /// let mut runtime = Runtime::virtual_time(1);
+    /// let again = &mut runtime;
+    /// let task = async { again.block_on(async { 6 }).unwrap() };
+    /// assert_eq!(runtime.block_on(task).unwrap(), 6);
+    /// ```
+    ///
     /// # Errors
     /// [`RunError`], if the result can never come.
     pub fn block_on<T: 'static>(

@@ -1,0 +1,78 @@
+//! `tantalum designs`: the drives that come with the program.
+
+use crate::out;
+use clap::Args;
+use tantalum_drive::Design;
+
+/// Arguments of `tantalum designs`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum designs                          the presets, a line each
+  tantalum designs durassd                  what this one consists of
+  tantalum designs durassd > my-drive.toml  a start for one of your own")]
+pub struct DesignsArguments {
+    /// Print this preset as TOML, comments included
+    name: Option<String>,
+}
+
+/// Carries it out; gives the exit code.
+pub fn designs(arguments: &DesignsArguments) -> u8 {
+    let text = match &arguments.name {
+        Some(name) => Design::preset_text(name).map(String::from),
+        None => list(),
+    };
+    match text {
+        Ok(text) => out::bytes(text.as_bytes()),
+        Err(e) => out::error(e, out::USAGE),
+    }
+}
+
+/// Each preset's name with what its text says first.
+fn list() -> Result<String, tantalum_drive::DesignError> {
+    let names = Design::presets();
+    let width = names.iter().map(|n| n.len()).max().unwrap_or(0);
+    let mut lines = String::new();
+    for name in names {
+        let about = about(Design::preset_text(name)?);
+        lines.push_str(format!("{name:width$}  {about}").trim_end());
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+/// The first sentence of the comment that a preset begins with.
+fn about(text: &str) -> String {
+    let comment = text.lines().map_while(|l| l.strip_prefix('#'));
+    let words: Vec<_> = comment.map(str::trim).collect();
+    let words = words.join(" ");
+    // (A dot within brackets ends nothing.)
+    let balanced = |s: &str| s.matches('(').count() == s.matches(')').count();
+    let end = words.match_indices(". ").map(|(at, _)| &words[..=at]).find(|s| balanced(s));
+    end.map_or_else(|| words.clone(), str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_says_in_a_line_what_it_is() {
+        let list = list().unwrap();
+        assert_eq!(list.lines().count(), Design::presets().len());
+        for (line, name) in list.lines().zip(Design::presets()) {
+            let about = line.strip_prefix(name).unwrap().trim_start();
+            assert!(about.len() > 20 && about.ends_with('.'), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_first_sentence_may_span_lines() {
+        assert_eq!(
+            about("# One thing,\n# and more. Then.\nname = 1\n# no"),
+            "One thing, and more."
+        );
+        assert_eq!(about("# A (b. c) d. E. F."), "A (b. c) d.");
+        assert_eq!(about("name = 1"), "");
+    }
+}
