@@ -87,7 +87,7 @@ fn load(arguments: &RunArguments) -> Result<Experiment, String> {
 
 /// The rows whose names contain one of these words; all of them without words.
 fn choose(experiment: &Experiment, words: &[String]) -> Result<Vec<Row>, String> {
-    let mut rows = experiment.rows();
+    let mut rows = experiment.rows()?;
     for word in words {
         if !rows.iter().any(|r| r.name.contains(word.as_str())) {
             let names: Vec<_> = rows.iter().map(|r| format!("  {}", r.name)).collect();
@@ -141,9 +141,15 @@ fn why(row: &RowReport) -> String {
     let f = &row.findings;
     match row.verdict {
         Verdict::Failed => {
-            let error = row.error.as_deref().unwrap_or("the ledger is ahead of the clients");
+            let nothing =
+                "it did nothing, so that it shows nothing, or its ledger is ahead of its clients";
+            let error = row.error.as_deref().unwrap_or(nothing);
             format!("{} failed: {error}", row.name)
         }
+        Verdict::Violated => format!(
+            "{} breaks what its drive and settings promise: {} violations ({} acknowledged lost, {} databases damaged)",
+            row.name, f.violations, f.commits_lost, f.databases_corrupt
+        ),
         Verdict::NothingLost => format!(
             "{} is expected to lose something, but lost nothing in {} power cuts",
             row.name, f.cuts

@@ -14,14 +14,14 @@ type Column = (&'static str, bool, fn(&RowReport) -> String);
 
 const COLUMNS: &[Column] = &[
     ("design", true, |r| r.design.clone()),
-    ("journal", true, |r| r.journal.to_string()),
-    ("sync", true, |r| r.synchronous.to_string()),
+    ("journal", true, |r| if is_job(r) { String::new() } else { r.journal.to_string() }),
+    ("sync", true, |r| if is_job(r) { String::new() } else { r.synchronous.to_string() }),
+    ("params", true, params),
     ("tx/s", true, |r| format!("{:.0}", r.findings.transactions_per_second)),
     ("p50", false, |r| time(r.findings.latency.p50_ns)),
     ("p99", true, |r| time(r.findings.latency.p99_ns)),
-    ("flash B/\nuser B", false, |r| {
-        r.findings.flash_bytes_per_user_byte.map_or("-".into(), |x| format!("{x:.1}"))
-    }),
+    ("flash B/\nuser B", false, |r| ratio(r.findings.flash_bytes_per_user_byte)),
+    ("flash B/\ndrive B", false, |r| ratio(r.findings.write_amplification())),
     ("commits\nacked", true, |r| r.findings.commits_acknowledged.to_string()),
     ("commits\nlost", true, |r| r.findings.commits_lost.to_string()),
     ("DBs\ncorrupt", true, |r| r.findings.databases_corrupt.to_string()),
@@ -37,35 +37,61 @@ pub fn tables(report: &Report) -> String {
         "{}\n{} power cuts for each row, seed {}; times are virtual\n",
         report.title, report.cuts, report.seed
     );
-    for workload in [WorkloadKind::LinkBench, WorkloadKind::YcsbA] {
-        let rows: Vec<_> = report.rows.iter().filter(|r| r.workload == workload).collect();
-        if !rows.is_empty() {
-            let title = match workload {
-                WorkloadKind::LinkBench => "LinkBench",
-                WorkloadKind::YcsbA => "YCSB-A",
-            };
-            let _ = writeln!(text, "\n{title}\n{}", table(&rows, width));
-        }
+    let mut rest: &[RowReport] = &report.rows;
+    while let Some(first) = rest.first() {
+        let count = rest.iter().take_while(|r| r.workload == first.workload).count();
+        let (rows, behind) = rest.split_at(count);
+        rest = behind;
+        let title = match &first.workload {
+            WorkloadKind::LinkBench => "LinkBench",
+            WorkloadKind::YcsbA => "YCSB-A",
+            WorkloadKind::Job(name) => name,
+        };
+        let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
     }
     text
 }
 
-fn table(rows: &[&RowReport], width: u16) -> Table {
-    let columns: Vec<_> = COLUMNS.iter().filter(|c| c.1 || width >= WIDE).collect();
+fn table(rows: &[RowReport], width: u16) -> Table {
+    // A column in which no row has anything is left out; a block job has its own words.
+    let said = |c: &&Column| rows.iter().any(|r| !matches!((c.2)(r).as_str(), "" | "-"));
+    let columns: Vec<_> = COLUMNS.iter().filter(|c| c.1 || width >= WIDE).filter(said).collect();
+    let jobs = rows.iter().all(is_job);
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(columns.iter().map(|c| c.0));
+    table.set_header(columns.iter().map(|c| match c.0 {
+        "tx/s" if jobs => "IOPS",
+        "commits\nacked" if jobs => "blocks\nacked",
+        "commits\nlost" if jobs => "blocks\nlost",
+        title => title,
+    }));
     for row in rows {
         table.add_row(columns.iter().map(|c| c.2(row)));
     }
     for (column, (title, ..)) in table.column_iter_mut().zip(&columns) {
         column.set_padding((0, 0));
-        if !matches!(*title, "design" | "journal" | "sync" | "result") {
+        if !matches!(*title, "design" | "journal" | "sync" | "params" | "result") {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     table
+}
+
+fn is_job(row: &RowReport) -> bool {
+    matches!(row.workload, WorkloadKind::Job(_))
+}
+
+fn params(row: &RowReport) -> String {
+    let each = row.params.iter().map(|(key, value)| {
+        // The last part of a dotted key is enough beside its value.
+        format!("{}={value}", key.rsplit('.').next().unwrap_or(key))
+    });
+    each.collect::<Vec<_>>().join(" ")
+}
+
+fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or("-".into(), |x| format!("{x:.1}"))
 }
 
 fn time(ns: u64) -> String {
@@ -75,6 +101,7 @@ fn time(ns: u64) -> String {
 fn result(row: &RowReport) -> &'static str {
     match row.verdict {
         Verdict::Failed => "FAILED",
+        Verdict::Violated => "BROKEN",
         Verdict::Lost => "LOST",
         Verdict::NothingLost => "NO LOSS?",
         Verdict::AsExpected if row.findings.lost_anything() => "loses",

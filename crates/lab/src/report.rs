@@ -2,8 +2,11 @@
 //! seed, and whether each row kept to what was expected of it.
 
 use crate::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
+use crate::row::Traffic;
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use std::collections::BTreeMap;
+use tantalum_device::Latencies;
 use tantalum_rt::Nanos;
 
 /// With fewer cuts than this, that nothing was lost says nothing about a row which
@@ -41,6 +44,8 @@ pub struct RowReport {
     pub synchronous: Synchronous,
     /// What the row must show.
     pub expect: Expect,
+    /// Its parameters, where the file gives any.
+    pub params: BTreeMap<String, toml::Value>,
     /// The row's own seed.
     pub seed: u64,
     /// Whether it showed that.
@@ -53,10 +58,12 @@ pub struct RowReport {
 
 /// Whether a row showed what was expected of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It did.
     AsExpected,
+    /// What drive and settings promise was broken.
+    Violated,
     /// Something was lost that must not be.
     Lost,
     /// Nothing was lost although it was expected: the model is too kind.
@@ -74,8 +81,23 @@ pub struct Times {
     pub p50_ns: u64,
     /// One in a hundred takes longer.
     pub p99_ns: u64,
+    /// One in a thousand takes longer.
+    pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
+}
+
+impl Times {
+    /// Of latencies that a wrapper collected.
+    pub fn of(latencies: &Latencies) -> Times {
+        Times {
+            count: latencies.count(),
+            p50_ns: latencies.p50().0,
+            p99_ns: latencies.p99().0,
+            p999_ns: latencies.quantile(0.999).0,
+            max_ns: latencies.max().0,
+        }
+    }
 }
 
 /// What a row measured and found.
@@ -103,6 +125,11 @@ pub struct RowFindings {
     /// Cuts after which the database could not be opened or read, failed its
     /// integrity check, or broke an invariant of the benchmark.
     pub databases_corrupt: u32,
+    /// Promises broken: acknowledged commits lost, databases damaged and blocks wrong
+    /// although drive and settings promise otherwise.
+    pub violations: u64,
+    /// Blocks compared with what the drive promised, over all restarts.
+    pub blocks_compared: u64,
     /// Times that SQLite was found ahead of what could have been in flight: an
     /// error of the experiment itself.
     pub ledger_ahead: u64,
@@ -127,6 +154,20 @@ pub struct RowFindings {
 }
 
 impl RowFindings {
+    /// Adds what went to the drive between two looks at it.
+    pub fn count_traffic(&mut self, from: Traffic, to: Traffic) {
+        self.host_bytes += to.host_bytes - from.host_bytes;
+        if let (Some(to), Some(from)) = (to.flash_bytes, from.flash_bytes) {
+            self.flash_bytes = Some(self.flash_bytes.unwrap_or(0) + to - from);
+        }
+    }
+
+    /// Bytes programmed for each byte that the host wrote to the drive.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let flash = self.flash_bytes.filter(|_| self.host_bytes > 0)?;
+        Some(flash as f64 / self.host_bytes as f64)
+    }
+
     /// Notes a problem.
     pub fn problem(&mut self, words: String) {
         self.problems_total += 1;
@@ -158,6 +199,11 @@ impl RowReport {
     pub fn new(row: &Row, seed: u64, findings: RowFindings, error: Option<String>) -> RowReport {
         let verdict = match row.expect {
             _ if error.is_some() || findings.ledger_ahead > 0 => Verdict::Failed,
+            // What was never written can not be lost: such a row shows nothing.
+            _ if findings.commits_acknowledged == 0 && findings.transactions == 0 => {
+                Verdict::Failed
+            }
+            _ if findings.violations > 0 => Verdict::Violated,
             Expect::Lossless if findings.lost_anything() => Verdict::Lost,
             Expect::Lossy if !findings.lost_anything() && findings.cuts >= CUTS_TO_SHOW_LOSS => {
                 Verdict::NothingLost
@@ -166,11 +212,12 @@ impl RowReport {
         };
         RowReport {
             name: row.name.clone(),
-            workload: row.workload,
+            workload: row.workload.clone(),
             design: row.design.clone(),
             journal: row.journal,
             synchronous: row.synchronous,
             expect: row.expect,
+            params: row.params.clone(),
             seed,
             verdict,
             findings,
@@ -188,9 +235,7 @@ impl Report {
     /// The report as JSON, with a line break at its end. It holds nothing that
     /// depends on the machine or the day.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
-        text.push('\n');
-        text
+        crate::json::to_json(self)
     }
 }
 
@@ -219,6 +264,7 @@ impl Clocked {
             count: self.0.len(),
             p50_ns: self.0.value_at_quantile(0.5),
             p99_ns: self.0.value_at_quantile(0.99),
+            p999_ns: self.0.value_at_quantile(0.999),
             max_ns: self.0.max(),
         }
     }
@@ -227,6 +273,7 @@ impl Clocked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Scene;
 
     fn row(expect: Expect) -> Row {
         Row {
@@ -236,13 +283,15 @@ mod tests {
             journal: Journal::Wal,
             synchronous: Synchronous::Full,
             expect,
-            drive: toml::Table::new(),
+            params: BTreeMap::new(),
+            scene: Scene::default(),
         }
     }
 
     fn verdict(expect: Expect, cuts: u32, lost: u64, corrupt: u32) -> Verdict {
         let findings = RowFindings {
             cuts,
+            transactions: 100,
             commits_lost: lost,
             databases_corrupt: corrupt,
             ..RowFindings::default()
@@ -258,10 +307,13 @@ mod tests {
         assert_eq!(verdict(Expect::Lossy, 50, 0, 1), Verdict::AsExpected);
         assert_eq!(verdict(Expect::Lossy, 50, 0, 0), Verdict::NothingLost);
         assert_eq!(verdict(Expect::Lossy, 3, 0, 0), Verdict::AsExpected);
-        assert_eq!(verdict(Expect::Anything, 50, 9, 9), Verdict::AsExpected);
-        let ahead = RowFindings { ledger_ahead: 1, ..RowFindings::default() };
-        let report = RowReport::new(&row(Expect::Anything), 1, ahead, None);
-        assert_eq!(report.verdict, Verdict::Failed);
+        assert_eq!(verdict(Expect::Promised, 50, 9, 9), Verdict::AsExpected);
+        let told = |f| RowReport::new(&row(Expect::Promised), 1, f, None).verdict;
+        let some = RowFindings { transactions: 1, ..RowFindings::default() };
+        assert_eq!(told(RowFindings { ledger_ahead: 1, ..some.clone() }), Verdict::Failed);
+        assert_eq!(told(RowFindings { violations: 1, ..some }), Verdict::Violated);
+        // Nothing written, nothing shown.
+        assert_eq!(told(RowFindings::default()), Verdict::Failed);
     }
 
     #[test]

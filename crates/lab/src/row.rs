@@ -11,13 +11,17 @@
 //! 3. Load, latency and traffic are measured from the start of the clients to the
 //!    cut: outages, recoveries and checks are outside.
 //! 4. After a damaged database the row goes on from the image of the loaded one.
+//! 5. A violation is what breaks the promise of drive and settings ([`Promise`]), and every
+//!    block that holds what the drive must not hold; what was not promised may be lost.
 
 use crate::engine::{Engine, Settings};
 use crate::judge::{self, Balance, Verdict};
+use crate::promise::Promise;
 use crate::report::{Clocked, RowFindings};
+use crate::shadow::{Comparison, Shadow, Witness};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use tantalum_device::{IoError, PowerCycle};
+use tantalum_device::{BlockDevice, IoError, PowerCycle};
 use tantalum_files::FilesError;
 use tantalum_rt::{Nanos, Rt, RunError, Runtime, Stream};
 use tantalum_workload::database::{self, Benchmark, Client, StepError};
@@ -91,6 +95,9 @@ pub enum RowError {
     /// The drive can not be built.
     #[error("the design can not be built: {0}")]
     Design(String),
+    /// The block job failed with the power on.
+    #[error("{0}")]
+    Job(String),
     /// The drive or the database gave up with a panic.
     #[error("panicked: {0}")]
     Panic(String),
@@ -122,6 +129,8 @@ pub fn run<S: Subject>(
         plan,
         benchmark,
         clients,
+        witness: None,
+        cut_at: Nanos::ZERO,
     };
     let latency = run.latency.clone();
     let result = match runtime.block_on(run.main(cut)) {
@@ -147,15 +156,22 @@ struct Run<S: Subject> {
     clients: Vec<Client>,
     findings: Rc<RefCell<RowFindings>>,
     latency: Rc<RefCell<Clocked>>,
+    /// Since the first start.
+    witness: Option<Witness>,
+    /// When the last cut under load was.
+    cut_at: Nanos,
 }
+
+type Watched<S> = Shadow<<S as PowerCycle>::Device>;
 
 /// A drive with power, mounted, and what the judge says about the database on it.
 struct Recovered<S: Subject> {
-    engine: Engine<S::Device>,
+    engine: Engine<Watched<S>>,
     verdict: Verdict,
     drive_time: Nanos,
     /// `None` if the database gave no answer.
     answer_time: Option<Nanos>,
+    compared: Comparison,
 }
 
 /// How a client's turn ended.
@@ -181,7 +197,7 @@ impl<S: Subject> Run<S> {
             if let Some(time) = recovered.answer_time {
                 recovery.add(time);
             }
-            let sound = self.account(&before, recovered.verdict);
+            let sound = self.account(&before, recovered.verdict, recovered.compared);
             if !sound {
                 engine = self.start_over(engine, &image).await?;
             }
@@ -194,12 +210,19 @@ impl<S: Subject> Run<S> {
         Ok(())
     }
 
+    /// The drive, under the eyes of the witness.
+    fn device(&self) -> Watched<S> {
+        let witness = self.witness.as_ref().expect("there since the first start");
+        witness.watch(self.subject.device())
+    }
+
     /// A fresh drive with a loaded database, and the image of that.
-    async fn load(&self) -> Result<(Engine<S::Device>, Rc<Vec<u8>>), RowError> {
+    async fn load(&mut self) -> Result<(Engine<Watched<S>>, Rc<Vec<u8>>), RowError> {
         let drive = |error| RowError::Drive { doing: "starting for the first time", error };
         let files = |error| RowError::Files { doing: "loading the database", error };
         self.subject.power_on().await.map_err(drive)?;
-        let device = self.subject.device();
+        self.witness = Some(Witness::new(self.subject.device().caps()));
+        let device = self.device();
         let engine = Engine::format(&self.rt, device, &self.plan.settings).await.map_err(files)?;
         let (benchmark, clients) = (self.benchmark.clone(), self.plan.clients);
         let loaded =
@@ -213,7 +236,7 @@ impl<S: Subject> Run<S> {
     /// Runs the clients, cuts the power under them, and waits out the outage. Gives
     /// what a client found damaged before the cut: it must not pass unseen, even if
     /// it was in a cache only.
-    async fn under_load(&mut self, engine: Engine<S::Device>) -> Result<Option<String>, RowError> {
+    async fn under_load(&mut self, engine: Engine<Watched<S>>) -> Result<Option<String>, RowError> {
         let stop = Rc::new(Cell::new(false));
         let traffic = self.subject.traffic();
         let start = self.rt.now();
@@ -230,10 +253,8 @@ impl<S: Subject> Run<S> {
             let mut f = self.findings.borrow_mut();
             f.cuts += 1;
             f.load_ns += self.rt.now().saturating_sub(start).0;
-            f.host_bytes += after.host_bytes - traffic.host_bytes;
-            if let (Some(to), Some(from)) = (after.flash_bytes, traffic.flash_bytes) {
-                f.flash_bytes = Some(f.flash_bytes.unwrap_or(0) + to - from);
-            }
+            f.count_traffic(traffic, after);
+            self.cut_at = self.rt.now();
         }
         let mut failure = None;
         for turn in turns {
@@ -262,10 +283,11 @@ impl<S: Subject> Run<S> {
     async fn recover(&mut self) -> Result<Recovered<S>, RowError> {
         loop {
             let again = SecondCut::default();
-            if self.dice.chance(self.plan.recovery_cut_percent.into(), 100) {
+            let armed = self.dice.chance(self.plan.recovery_cut_percent.into(), 100);
+            if armed {
                 self.arm(&again);
             }
-            let recovered = self.restart(&again).await;
+            let recovered = self.restart(&again, armed).await;
             if !again.fired.get() {
                 return recovered;
             }
@@ -290,12 +312,21 @@ impl<S: Subject> Run<S> {
         });
     }
 
-    async fn restart(&self, again: &SecondCut) -> Result<Recovered<S>, RowError> {
-        let start = self.rt.now();
+    /// Restores the power, compares every block (unless the power may go again: that is for
+    /// drive and database), and waits until the database answers.
+    async fn restart(&self, again: &SecondCut, armed: bool) -> Result<Recovered<S>, RowError> {
+        let mut start = self.rt.now();
         let drive = |error| RowError::Drive { doing: "recovering", error };
         self.subject.power_on().await.map_err(drive)?;
         let drive_time = self.rt.now().saturating_sub(start);
-        let device = self.subject.device();
+        let device = self.device();
+        let mut compared = Comparison::default();
+        if let (Some(witness), false) = (&self.witness, armed) {
+            let began = self.rt.now();
+            compared = witness.check(&self.subject.device()).await.map_err(drive)?;
+            // The comparison is no part of the recovery.
+            start += self.rt.now().saturating_sub(began);
+        }
         let mounted = Engine::mount(&self.rt, device.clone(), &self.plan.settings).await;
         let engine = match mounted {
             Ok(engine) => engine,
@@ -306,7 +337,8 @@ impl<S: Subject> Run<S> {
                 let files = |error| RowError::Files { doing: "formatting anew", error };
                 let engine =
                     Engine::format(&self.rt, device, &self.plan.settings).await.map_err(files)?;
-                return Ok(Recovered { engine, verdict, drive_time, answer_time: None });
+                let answer_time = None;
+                return Ok(Recovered { engine, verdict, drive_time, answer_time, compared });
             }
         };
         let (rt, benchmark) = (self.rt.clone(), self.benchmark.clone());
@@ -323,14 +355,23 @@ impl<S: Subject> Run<S> {
             Err(e) => Verdict::unreadable(format!("the database can not be opened: {e}")),
         };
         again.disarmed.set(true);
-        Ok(Recovered { engine, verdict, drive_time, answer_time: answer.get() })
+        let answer_time = answer.get();
+        Ok(Recovered { engine, verdict, drive_time, answer_time, compared })
     }
 
     /// Books what the judge found; gives whether the database is sound.
-    fn account(&mut self, before: &[u64], verdict: Verdict) -> bool {
+    fn account(&mut self, before: &[u64], verdict: Verdict, compared: Comparison) -> bool {
+        let settings = &self.plan.settings;
+        let promise =
+            Promise::of(self.subject.device().caps(), settings.journal, settings.synchronous);
         let acknowledged: Vec<u64> = self.clients.iter().map(Client::acknowledged).collect();
         let mut f = self.findings.borrow_mut();
-        let cut = f.cuts;
+        let cut = format!("{} at {}", f.cuts, self.cut_at);
+        f.blocks_compared += compared.blocks;
+        f.violations += compared.violations;
+        for words in &compared.words {
+            f.problem(format!("cut {cut}: {words}"));
+        }
         let balance = match &verdict.ledger {
             Some(ledger) => judge::balance(&acknowledged, ledger),
             None => Balance {
@@ -340,6 +381,7 @@ impl<S: Subject> Run<S> {
         };
         if balance.lost > 0 {
             f.commits_lost += balance.lost;
+            f.violations += if promise.commits { balance.lost } else { 0 };
             f.cuts_with_loss += 1;
             f.problem(format!("cut {cut}: {} acknowledged commits are gone", balance.lost));
         }
@@ -350,6 +392,7 @@ impl<S: Subject> Run<S> {
         }
         if !verdict.damage.is_empty() {
             f.databases_corrupt += 1;
+            f.violations += u64::from(promise.sound);
             for what in &verdict.damage {
                 f.problem(format!("cut {cut}: {what}"));
             }
@@ -366,12 +409,12 @@ impl<S: Subject> Run<S> {
     /// Puts the image of the loaded database in the place of a damaged one.
     async fn start_over(
         &mut self,
-        damaged: Engine<S::Device>,
+        damaged: Engine<Watched<S>>,
         image: &[u8],
-    ) -> Result<Engine<S::Device>, RowError> {
+    ) -> Result<Engine<Watched<S>>, RowError> {
         let files = |error| RowError::Files { doing: "putting a sound database in place", error };
         drop(damaged);
-        let device = self.subject.device();
+        let device = self.device();
         let engine = Engine::format(&self.rt, device, &self.plan.settings).await.map_err(files)?;
         engine.restore(image).await.map_err(files)?;
         self.clients.iter_mut().for_each(|c| c.resume(0));
@@ -382,7 +425,7 @@ impl<S: Subject> Run<S> {
     /// is what a cut looks like from above.
     fn turn(
         &self,
-        engine: &Engine<S::Device>,
+        engine: &Engine<Watched<S>>,
         client: Client,
         stop: Rc<Cell<bool>>,
     ) -> impl Future<Output = Result<ClientEnd, RowError>> + use<S> {
@@ -443,6 +486,7 @@ struct SecondCut {
     disarmed: Rc<Cell<bool>>,
 }
 
-fn draw(dice: &mut Stream, [least, most]: [Nanos; 2]) -> Nanos {
+/// A time between these bounds.
+pub(crate) fn draw(dice: &mut Stream, [least, most]: [Nanos; 2]) -> Nanos {
     Nanos(dice.range(least.0, most.0.max(least.0) + 1))
 }

@@ -2,6 +2,7 @@
 //! on one thread, with its own seed. The report does not depend on the number of
 //! threads.
 
+use crate::block;
 use crate::engine::Settings;
 use crate::experiment::{Experiment, Row};
 use crate::report::{Report, RowFindings, RowReport};
@@ -13,7 +14,6 @@ use std::sync::{Arc, Mutex};
 use tantalum_device::{Payload, RamDevice, Stats};
 use tantalum_drive::{Design, Drive};
 use tantalum_rt::{Nanos, Rt};
-use tantalum_workload::database::Benchmark;
 
 /// What has just happened in a run.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
 
 fn design(row: &Row) -> Result<Design, String> {
     let preset = Design::preset(&row.design).map_err(|e| e.to_string())?;
-    preset.with_overrides(&row.drive).map_err(|e| e.to_string())
+    preset.with_overrides(&row.scene.drive).map_err(|e| e.to_string())
 }
 
 /// Runs these rows of the experiment, `threads` at a time. `progress` is told
@@ -95,7 +95,7 @@ fn try_row(
     seed: u64,
     progress: &Watch,
 ) -> (RowFindings, Result<(), RowError>) {
-    let run = &experiment.run;
+    let run = &row.scene.run;
     let plan = RowPlan {
         cuts: experiment.cuts,
         clients: run.clients,
@@ -109,14 +109,20 @@ fn try_row(
             synchronous: row.synchronous,
         },
     };
-    let benchmark: Rc<dyn Benchmark> = Rc::from(experiment.benchmark(row.workload));
+    // A block job's content is nothing but its stamps.
+    let payload = if row.job().is_some() { Payload::Stamps } else { Payload::Bytes };
     let drive = |rt: &Rt| {
         let design = design(row).map_err(RowError::Design)?;
-        let made = Drive::new(rt, &design, Payload::Bytes);
+        let made = Drive::new(rt, &design, payload);
         made.map_err(|e| RowError::Design(e.to_string()))
     };
     let progress = progress.clone();
-    row::run(seed, plan, benchmark, drive, move || progress(Progress::Cut))
+    let cut = move || progress(Progress::Cut);
+    match (row.benchmark(), row.job()) {
+        (Some(benchmark), _) => row::run(seed, plan, Rc::from(benchmark), drive, cut),
+        (None, Some(job)) => block::run(seed, plan, job.clone(), drive, cut),
+        (None, None) => unreachable!("a row's workload was looked up when it was read"),
+    }
 }
 
 impl Subject for Drive {

@@ -1,0 +1,80 @@
+//! A report as JSON: what `tantalum run --json` writes.
+//!
+//! It holds nothing that depends on the machine or the day: the same experiment with the
+//! same seed gives the same bytes. 64-bit seeds and hashes are strings of hexadecimal
+//! digits, since readers that know only floating-point numbers would round them.
+
+use crate::experiment::WorkloadKind;
+use crate::report::{Report, RowReport, Times};
+use serde_json::{Map, Value, json};
+
+/// The report as JSON, with a line break at its end.
+pub fn to_json(report: &Report) -> String {
+    let rows: Vec<Value> = report.rows.iter().map(row).collect();
+    let document = json!({
+        "experiment": report.title,
+        "seed": report.seed,
+        "cuts": report.cuts,
+        "rows": rows,
+    });
+    format!("{document:#}\n")
+}
+
+fn row(row: &RowReport) -> Value {
+    let f = &row.findings;
+    let is_job = matches!(row.workload, WorkloadKind::Job(_));
+    let mut params = Map::new();
+    if !is_job {
+        params.insert("journal".into(), row.journal.to_string().into());
+        params.insert("synchronous".into(), row.synchronous.to_string().into());
+    }
+    for (key, value) in &row.params {
+        params.insert(key.clone(), serde_json::to_value(value).unwrap_or(Value::Null));
+    }
+    let rate = if is_job { "iops" } else { "tx_per_s" };
+    json!({
+        "name": row.name,
+        "design": row.design,
+        "workload": row.workload.to_string(),
+        "params": params,
+        "seed": format!("{:016x}", row.seed),
+        "expect": row.expect,
+        "verdict": row.verdict,
+        "error": row.error,
+        rate: f.transactions_per_second,
+        "transactions": f.transactions,
+        "load_s": f.load_ns as f64 / 1e9,
+        "latency_us": {
+            "p50": us(f.latency.p50_ns),
+            "p99": us(f.latency.p99_ns),
+            "p999": us(f.latency.p999_ns),
+            "max": us(f.latency.max_ns),
+        },
+        "user_bytes_written": f.user_bytes,
+        "host_bytes_written": f.host_bytes,
+        "flash_bytes_written": f.flash_bytes,
+        "write_amplification": f.write_amplification(),
+        "flash_bytes_per_user_byte": f.flash_bytes_per_user_byte,
+        "cuts": f.cuts,
+        "cuts_in_recovery": f.cuts_in_recovery,
+        "cuts_with_loss": f.cuts_with_loss,
+        "acknowledged": f.commits_acknowledged,
+        "lost": f.commits_lost,
+        "corrupt": f.databases_corrupt,
+        "violations": f.violations,
+        "blocks_compared": f.blocks_compared,
+        "recovery_us": times(&f.recovery),
+        "drive_recovery_us": times(&f.drive_recovery),
+        "problems": f.problems,
+        "problems_total": f.problems_total,
+        "trace_hash": format!("{:016x}", f.trace_hash),
+    })
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+fn times(times: &Times) -> Value {
+    json!({ "p50": us(times.p50_ns), "max": us(times.max_ns) })
+}
