@@ -6,6 +6,8 @@
 //!    the clear, so that a foreign or an old one can be named as such.
 //! 2. All other bytes follow from the table, the key, the version and the position: a
 //!    changed bit anywhere is found.
+//! 3. A [`Digest`] does not depend on the order of rows: that of a database is the
+//!    sum of the changes that made it, whoever made them and when.
 
 use tantalum_rt::mix64;
 
@@ -37,6 +39,46 @@ pub enum ContentError {
         /// The length it should have.
         expected: usize,
     },
+}
+
+/// A set of rows as one number: the sum of a hash of each row's key and state, modulo
+/// 2^62, so that SQLite can add two without an overflow. (A sum, not an exclusive or:
+/// a change that is made, lost, made again, lost and made again is not made once.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest(u64);
+
+impl Digest {
+    /// The bits of a digest.
+    pub const MASK: u64 = (1 << 62) - 1;
+
+    /// Puts in the row of `table` with this key: `state` is all that can change of it.
+    pub fn add(&mut self, table: u64, key: u64, state: &[i64]) {
+        self.0 = self.0.wrapping_add(row(table, key, state)) & Self::MASK;
+    }
+
+    /// Takes out what [`Digest::add`] put in.
+    pub fn remove(&mut self, table: u64, key: u64, state: &[i64]) {
+        self.0 = self.0.wrapping_sub(row(table, key, state)) & Self::MASK;
+    }
+
+    /// Adds a change, or a part.
+    pub fn merge(&mut self, other: Digest) {
+        self.0 = self.0.wrapping_add(other.0) & Self::MASK;
+    }
+
+    /// As a database stores it.
+    pub fn to_int(self) -> i64 {
+        self.0 as i64
+    }
+
+    /// From a database; `None` if it is no digest.
+    pub fn from_int(stored: i64) -> Option<Digest> {
+        u64::try_from(stored).ok().filter(|bits| bits & !Self::MASK == 0).map(Digest)
+    }
+}
+
+fn row(table: u64, key: u64, state: &[i64]) -> u64 {
+    state.iter().fold(seed(table, key, state.len() as u64), |h, &v| mix64(h ^ v as u64))
 }
 
 fn byte(word: u64, at: usize) -> u8 {
@@ -116,6 +158,58 @@ mod tests {
                 data[at] ^= 1;
             }
         }
+    }
+
+    #[test]
+    fn a_digest_is_the_sum_of_its_changes() {
+        let mut there = Digest::default();
+        let mut change = Digest::default();
+        let states: [&[i64]; 5] = [&[1], &[2], &[1, 2], &[2, 1], &[]];
+        for (key, state) in states.into_iter().enumerate() {
+            there.add(1, key as u64, state);
+            change.add(1, key as u64, state);
+        }
+        change.remove(1, 2, &[1, 2]);
+        change.add(1, 2, &[1, 3]);
+        let mut moved = there;
+        moved.remove(1, 2, &[1, 2]);
+        moved.add(1, 2, &[1, 3]);
+        assert_ne!(moved, there);
+        assert_eq!(moved, change);
+        let (mut sum, before) = (there, there);
+        let mut delta = Digest::default();
+        delta.remove(1, 0, &[1]);
+        sum.merge(delta);
+        delta.add(1, 0, &[1]);
+        assert_eq!(delta, Digest::default());
+        sum.add(1, 0, &[1]);
+        assert_eq!(sum, before);
+        assert_eq!(Digest::from_int(sum.to_int()), Some(sum));
+        assert_eq!(Digest::from_int(-1), None);
+        assert_eq!(Digest::from_int(1 << 62), None);
+    }
+
+    #[test]
+    fn tables_keys_and_states_tell_rows_apart() {
+        let rows: [(u64, u64, &[i64]); 8] = [
+            (1, 1, &[]),
+            (1, 1, &[0]),
+            (1, 1, &[0, 0]),
+            (1, 1, &[1, 0]),
+            (1, 1, &[0, 1]),
+            (1, 2, &[0, 1]),
+            (2, 1, &[0, 1]),
+            (2, 2, &[0, 1]),
+        ];
+        let digests: std::collections::BTreeSet<i64> = rows
+            .iter()
+            .map(|(table, key, state)| {
+                let mut one = Digest::default();
+                one.add(*table, *key, state);
+                one.to_int()
+            })
+            .collect();
+        assert_eq!(digests.len(), rows.len());
     }
 
     #[test]

@@ -9,14 +9,22 @@
 //! 2. [`Client::acknowledged`] moves only when a COMMIT has returned without error, and
 //!    by one. So the ledger may be ahead of it by the one commit in flight, and
 //!    by no more.
-//! 3. A client draws from its own random stream: what one client does depends on
+//! 3. Such a transaction adds to the `digest` in the same row what it changed in the
+//!    [`Digest`] of all rows, and the loader's row holds that of the loaded database: the
+//!    sum over the ledger is the digest of the rows that its commits made. A page that
+//!    went back to an older state, sound in itself, breaks the sum.
+//! 4. A client draws from its own random stream: what one client does depends on
 //!    the others only through the database.
 
+use crate::content::Digest;
 use crate::sql::{Sql, SqlError, SqlErrorKind, Value, query_int};
 use tantalum_rt::Stream;
 
 /// How often an operation is tried again when another connection is in the way.
 const BUSY_TRIES: u32 = 64;
+
+/// The loader's row in the ledger, which is no client's.
+const LOADER: i64 = -1;
 
 /// Findings listed word by word; further ones are only counted.
 const FINDINGS_LISTED: usize = 8;
@@ -28,14 +36,33 @@ pub struct Client {
     pub(crate) stream: Stream,
     acknowledged: u64,
     operations: u64,
-    pub(crate) buffer: Vec<u8>,
+    pub(crate) scratch: Scratch,
+}
+
+/// What a transaction has at hand while it writes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch {
+    /// The contents of the row being written.
+    pub buffer: Vec<u8>,
+    /// What the transaction changed so far: rows as they are now added, as they
+    /// were before removed.
+    pub change: Digest,
+}
+
+/// What a load wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// Bytes of row contents.
+    pub bytes: u64,
+    /// The digest of all rows.
+    pub digest: Digest,
 }
 
 impl Client {
     /// Client number `id` of a run with this seed.
     pub fn new(seed: u64, id: u32) -> Client {
         let stream = Stream::new(seed, &format!("client {id}"));
-        Client { id, stream, acknowledged: 0, operations: 0, buffer: Vec::new() }
+        Client { id, stream, acknowledged: 0, operations: 0, scratch: Scratch::default() }
     }
 
     /// Its number, from 0.
@@ -114,12 +141,11 @@ pub trait Benchmark {
     /// The statements that make its empty tables (not the ledger).
     fn schema(&self) -> &'static [&'static str];
 
-    /// Fills the tables in one transaction per some hundred rows; gives the bytes
-    /// of row contents written.
+    /// Fills the tables in one transaction per some hundred rows.
     ///
     /// # Errors
     /// What the database says.
-    fn fill(&self, sql: &mut dyn Sql) -> Result<u64, SqlError>;
+    fn fill(&self, sql: &mut dyn Sql) -> Result<Loaded, SqlError>;
 
     /// Draws the client's next operation and carries it out.
     ///
@@ -127,7 +153,8 @@ pub trait Benchmark {
     /// [`StepError`]; after it the client may go on if the connection can.
     fn operate(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError>;
 
-    /// Checks every row and every invariant of the benchmark.
+    /// Checks every row and every invariant of the benchmark, and that the rows are
+    /// exactly those that the commits in the ledger made. Nobody may write meanwhile.
     ///
     /// # Errors
     /// What the database says if it can not be read.
@@ -143,13 +170,20 @@ pub fn load(benchmark: &dyn Benchmark, sql: &mut dyn Sql, clients: u32) -> Resul
     for statement in benchmark.schema() {
         sql.execute(statement, &[])?;
     }
-    sql.execute("CREATE TABLE ledger(client INTEGER PRIMARY KEY, seq INTEGER NOT NULL)", &[])?;
+    sql.execute(
+        "CREATE TABLE ledger(client INTEGER PRIMARY KEY, seq INTEGER NOT NULL, \
+         digest INTEGER NOT NULL)",
+        &[],
+    )?;
+    let loaded = benchmark.fill(sql)?;
+    let insert = "INSERT INTO ledger(client, seq, digest) VALUES(?1, 0, ?2)";
     sql.execute("BEGIN IMMEDIATE", &[])?;
+    sql.execute(insert, &[Value::Int(LOADER), Value::Int(loaded.digest.to_int())])?;
     for client in 0..clients {
-        sql.execute("INSERT INTO ledger(client, seq) VALUES(?1, 0)", &[Value::Int(client.into())])?;
+        sql.execute(insert, &[Value::Int(client.into()), Value::Int(0)])?;
     }
     sql.execute("COMMIT", &[])?;
-    benchmark.fill(sql)
+    Ok(loaded.bytes)
 }
 
 /// The ledger: for each client the number of its commits that are in the database.
@@ -158,10 +192,43 @@ pub fn load(benchmark: &dyn Benchmark, sql: &mut dyn Sql, clients: u32) -> Resul
 /// What the database says.
 pub fn ledger(sql: &mut dyn Sql) -> Result<Vec<(u32, u64)>, SqlError> {
     let mut found = Vec::new();
-    sql.query("SELECT client, seq FROM ledger ORDER BY client", &[], &mut |row| {
+    let clients = "SELECT client, seq FROM ledger WHERE client >= 0 ORDER BY client";
+    sql.query(clients, &[], &mut |row| {
         found.push((row.int(0) as u32, row.int(1) as u64));
     })?;
     Ok(found)
+}
+
+/// Compares the digest of all rows with the sum over the ledger.
+pub(crate) fn verify_digest(
+    sql: &mut dyn Sql,
+    rows: Digest,
+    findings: &mut Findings,
+) -> Result<(), SqlError> {
+    let (mut made, mut loader) = (Digest::default(), false);
+    sql.query("SELECT client, digest FROM ledger", &[], &mut |row| {
+        let (client, stored) = (row.int(0), row.int(1));
+        loader |= client == LOADER;
+        match Digest::from_int(stored) {
+            Some(digest) => made.merge(digest),
+            None => {
+                findings.add(|| format!("client {client} has {stored:#x} for a digest"));
+            }
+        }
+    })?;
+    if !loader {
+        findings.add(|| "the loader is not in the ledger".into());
+    } else if made != rows {
+        findings.add(|| {
+            format!(
+                "the rows are not those that the ledger's commits made: \
+                 their digest is {:#x}, the ledger's {:#x}",
+                rows.to_int(),
+                made.to_int()
+            )
+        });
+    }
+    Ok(())
 }
 
 /// Runs an operation that only reads.
@@ -182,7 +249,8 @@ pub(crate) fn read(
 }
 
 /// Runs a transaction that writes. `body` gives the bytes of row contents it wrote,
-/// or `None` if it found that there was nothing to write.
+/// or `None` if it found that there was nothing to write; what it changed it notes in
+/// [`Scratch::change`].
 pub(crate) fn write(
     sql: &mut dyn Sql,
     client: &mut Client,
@@ -212,11 +280,16 @@ fn transaction(
     // Immediate: a transaction that reads first and finds out later that it is
     // too late to write could only be rolled back.
     sql.execute("BEGIN IMMEDIATE", &[])?;
+    client.scratch.change = Digest::default();
     let done = body(sql, client).and_then(|bytes| {
         if bytes.is_some() {
             let seq = client.acknowledged as i64 + 1;
-            let set = "UPDATE ledger SET seq = ?2 WHERE client = ?1";
-            let rows = sql.execute(set, &[Value::Int(client.id.into()), Value::Int(seq)])?;
+            // The mask is `Digest::MASK`.
+            let set = "UPDATE ledger SET seq = ?2, \
+                       digest = (digest + ?3) & 4611686018427387903 WHERE client = ?1";
+            let change = Value::Int(client.scratch.change.to_int());
+            let rows =
+                sql.execute(set, &[Value::Int(client.id.into()), Value::Int(seq), change])?;
             if rows != 1 {
                 return Err(StepError::Damaged(format!(
                     "client {} is not in the ledger",

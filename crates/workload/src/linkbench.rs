@@ -11,10 +11,13 @@
 //! 1. In every committed state `counttable` holds, for each node and link type, the
 //!    number of its visible links; a missing row counts as 0.
 //! 2. The data of every node and link follow from its key and its version.
+//! 3. Whoever changes a row notes in the digest what the whole row was and what it
+//!    is; the rows in the tables add up to what the ledger says.
 
-use crate::content;
+use crate::content::{self, Digest};
 use crate::database::{
-    Benchmark, Client, Findings, Step, StepError, in_batches, must, read, write,
+    Benchmark, Client, Findings, Loaded, Scratch, Step, StepError, in_batches, must, read,
+    verify_digest, write,
 };
 use crate::sql::{Row, Sql, SqlError, Value};
 use crate::zipf::Zipf;
@@ -34,6 +37,7 @@ const MAX_DEGREE: u64 = 500;
 
 const NODES: u64 = 1;
 const LINKS: u64 = 2;
+const COUNTS: u64 = 3;
 
 /// The mix in ten-thousandths, with the names that reports use.
 const MIX: [(u64, Operation, &str); 10] = [
@@ -102,11 +106,43 @@ struct LinkKey {
 impl LinkKey {
     /// The three numbers as one, for the contents.
     fn word(self) -> u64 {
-        mix64(mix64(mix64(self.id1 as u64) ^ self.kind as u64) ^ self.id2 as u64)
+        mix64(self.list() ^ self.id2 as u64)
+    }
+
+    /// The list that it is in as one number, for the count.
+    fn list(self) -> u64 {
+        mix64(mix64(self.id1 as u64) ^ self.kind as u64)
     }
 
     fn values(&self) -> [Value<'static>; 3] {
         [Value::Int(self.kind), Value::Int(self.id1), Value::Int(self.id2)]
+    }
+}
+
+/// What can change of a node.
+#[derive(Clone, Copy)]
+struct NodeState {
+    version: i64,
+    time: i64,
+}
+
+impl NodeState {
+    fn digest(self) -> [i64; 3] {
+        [NODE_TYPE, self.version, self.time]
+    }
+}
+
+/// What can change of a link.
+#[derive(Clone, Copy)]
+struct LinkState {
+    visible: bool,
+    version: i64,
+    time: i64,
+}
+
+impl LinkState {
+    fn digest(self) -> [i64; 3] {
+        [self.visible.into(), self.version, self.time]
     }
 }
 
@@ -179,12 +215,14 @@ impl LinkBench {
     fn put_node(
         &self,
         sql: &mut dyn Sql,
-        (id, version, time): (i64, i64, i64),
+        (id, state): (i64, NodeState),
         statement: &'static str,
-        buffer: &mut Vec<u8>,
+        Scratch { buffer, change }: &mut Scratch,
     ) -> Result<u64, SqlError> {
+        let NodeState { version, time } = state;
         let len = self.node_len(id, version);
         content::fill(NODES, id as u64, version as u64, len, buffer);
+        change.add(NODES, id as u64, &state.digest());
         let (id, version, time) = (Value::Int(id), Value::Int(version), Value::Int(time));
         let values = [id, Value::Int(NODE_TYPE), version, time, Value::Blob(buffer)];
         sql.execute(statement, &values)?;
@@ -195,12 +233,14 @@ impl LinkBench {
         &self,
         sql: &mut dyn Sql,
         key: LinkKey,
-        (visible, version, time): (bool, i64, i64),
+        state: LinkState,
         statement: &'static str,
-        buffer: &mut Vec<u8>,
+        Scratch { buffer, change }: &mut Scratch,
     ) -> Result<u64, SqlError> {
+        let LinkState { visible, version, time } = state;
         let len = self.link_len(key, version);
         content::fill(LINKS, key.word(), version as u64, len, buffer);
+        change.add(LINKS, key.word(), &state.digest());
         let [kind, id1, id2] = key.values();
         let (visible, version) = (Value::Int(visible.into()), Value::Int(version));
         let values = [kind, id1, id2, visible, version, Value::Int(time), Value::Blob(buffer)];
@@ -216,12 +256,15 @@ impl LinkBench {
         key: LinkKey,
     ) -> Result<u64, SqlError> {
         let (found, time) = (find_link(sql, key)?, client.time());
-        let version = found.map_or(0, |(_, version)| version + 1);
+        let version = found.map_or(0, |old| old.version.wrapping_add(1));
         let statement = if found.is_some() { UPDATE_LINK } else { INSERT_LINK };
-        let row = (true, version, time);
-        let bytes = self.put_link(sql, key, row, statement, &mut client.buffer)?;
-        if !matches!(found, Some((true, _))) {
-            count(sql, key, 1, time)?;
+        if let Some(old) = found {
+            client.scratch.change.remove(LINKS, key.word(), &old.digest());
+        }
+        let state = LinkState { visible: true, version, time };
+        let bytes = self.put_link(sql, key, state, statement, &mut client.scratch)?;
+        if !found.is_some_and(|old| old.visible) {
+            count(sql, key, (1, time), &mut client.scratch.change)?;
         }
         Ok(bytes)
     }
@@ -292,40 +335,46 @@ impl LinkBench {
     fn update_node(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
         let id = self.hot(&self.node_updates, &mut client.stream, NODES);
         write(sql, client, "update node", |sql, client| {
-            let Some(version) = node_version(sql, id)? else { return Ok(None) };
-            let row = (id, version + 1, client.time());
-            Ok(Some(self.put_node(sql, row, UPDATE_NODE, &mut client.buffer)?))
+            let Some(old) = node_state(sql, FIND_NODE, id)? else { return Ok(None) };
+            client.scratch.change.remove(NODES, id as u64, &old.digest());
+            let state = NodeState { version: old.version.wrapping_add(1), time: client.time() };
+            Ok(Some(self.put_node(sql, (id, state), UPDATE_NODE, &mut client.scratch)?))
         })
     }
 
     fn add_node(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
         write(sql, client, "add node", |sql, client| {
             let id = must(sql, "SELECT coalesce(max(id), 0) + 1 FROM nodetable", &[])?;
-            let row = (id, 0, client.time());
-            Ok(Some(self.put_node(sql, row, INSERT_NODE, &mut client.buffer)?))
+            let state = NodeState { version: 0, time: client.time() };
+            Ok(Some(self.put_node(sql, (id, state), INSERT_NODE, &mut client.scratch)?))
         })
     }
 
     fn delete_node(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
         let id = 1 + client.stream.below(self.scale.nodes) as i64;
-        write(sql, client, "delete node", |sql, _| {
-            let gone = sql.execute("DELETE FROM nodetable WHERE id = ?1", &[Value::Int(id)])?;
-            Ok((gone > 0).then_some(0))
+        write(sql, client, "delete node", |sql, client| {
+            let Some(old) = node_state(sql, DELETE_NODE, id)? else { return Ok(None) };
+            client.scratch.change.remove(NODES, id as u64, &old.digest());
+            Ok(Some(0))
         })
     }
 
     fn delete_link(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
         let key = self.any_link(&mut client.stream, &self.link_writes, 90);
         write(sql, client, "delete link", |sql, client| {
-            if !matches!(find_link(sql, key)?, Some((true, _))) {
+            let Some(old) = find_link(sql, key)?.filter(|old| old.visible) else {
                 return Ok(None);
-            }
+            };
             sql.execute(
                 "UPDATE linktable SET visibility = 0 \
                  WHERE link_type = ?1 AND id1 = ?2 AND id2 = ?3",
                 &key.values(),
             )?;
-            count(sql, key, -1, client.time())?;
+            let time = client.time();
+            let change = &mut client.scratch.change;
+            change.remove(LINKS, key.word(), &old.digest());
+            change.add(LINKS, key.word(), &LinkState { visible: false, ..old }.digest());
+            count(sql, key, (-1, time), change)?;
             Ok(Some(0))
         })
     }
@@ -340,11 +389,18 @@ impl LinkBench {
         write(sql, client, operation, |sql, client| Ok(Some(self.upsert_link(sql, client, key)?)))
     }
 
-    fn verify_counts(&self, sql: &mut dyn Sql, findings: &mut Findings) -> Result<(), SqlError> {
+    fn verify_counts(
+        &self,
+        sql: &mut dyn Sql,
+        digest: &mut Digest,
+        findings: &mut Findings,
+    ) -> Result<(), SqlError> {
         let mut visible = BTreeMap::<(i64, i64), i64>::new();
-        let links = "SELECT link_type, id1, id2, visibility, version, data FROM linktable";
+        let links = "SELECT link_type, id1, id2, visibility, version, data, time FROM linktable";
         sql.query(links, &[], &mut |row| {
             let key = LinkKey { kind: row.int(0), id1: row.int(1), id2: row.int(2) };
+            // Not as `LinkState`: a visibility that is neither is to be seen.
+            digest.add(LINKS, key.word(), &[row.int(3), row.int(4), row.int(6)]);
             if row.int(3) == 1 {
                 *visible.entry((key.id1, key.kind)).or_default() += 1;
             }
@@ -352,8 +408,11 @@ impl LinkBench {
                 findings.add(|| e);
             }
         })?;
-        sql.query("SELECT id, link_type, count FROM counttable", &[], &mut |row| {
+        let counts = "SELECT id, link_type, count, version, time FROM counttable";
+        sql.query(counts, &[], &mut |row| {
             let (id, kind, count) = (row.int(0), row.int(1), row.int(2));
+            let list = LinkKey { id1: id, kind, id2: 0 }.list();
+            digest.add(COUNTS, list, &[count, row.int(3), row.int(4)]);
             let links = visible.remove(&(id, kind)).unwrap_or(0);
             if links != count {
                 findings.add(|| {
@@ -370,6 +429,8 @@ impl LinkBench {
 
 const INSERT_NODE: &str =
     "INSERT INTO nodetable(id, type, version, time, data) VALUES(?1, ?2, ?3, ?4, ?5)";
+const FIND_NODE: &str = "SELECT version, time FROM nodetable WHERE id = ?1";
+const DELETE_NODE: &str = "DELETE FROM nodetable WHERE id = ?1 RETURNING version, time";
 const UPDATE_NODE: &str =
     "UPDATE nodetable SET type = ?2, version = ?3, time = ?4, data = ?5 WHERE id = ?1";
 const INSERT_LINK: &str = "INSERT INTO linktable(link_type, id1, id2, visibility, version, time, data) \
@@ -380,22 +441,52 @@ const ADD_TO_COUNT: &str = "INSERT INTO counttable(id, link_type, count, time, v
      ON CONFLICT(id, link_type) DO UPDATE \
      SET count = count + excluded.count, time = excluded.time, version = version + 1";
 
-fn node_version(sql: &mut dyn Sql, id: i64) -> Result<Option<i64>, SqlError> {
-    crate::sql::query_int(sql, "SELECT version FROM nodetable WHERE id = ?1", &[Value::Int(id)])
-}
-
-/// Whether the link is visible, and its version; `None` if there is no such row.
-fn find_link(sql: &mut dyn Sql, key: LinkKey) -> Result<Option<(bool, i64)>, SqlError> {
+/// What `statement` says of a node (deleting it on the way, if so); `None` if there is
+/// no such row.
+fn node_state(
+    sql: &mut dyn Sql,
+    statement: &'static str,
+    id: i64,
+) -> Result<Option<NodeState>, SqlError> {
     let mut found = None;
-    let get = "SELECT visibility, version FROM linktable \
-               WHERE link_type = ?1 AND id1 = ?2 AND id2 = ?3";
-    sql.query(get, &key.values(), &mut |row| found = Some((row.int(0) == 1, row.int(1))))?;
+    sql.query(statement, &[Value::Int(id)], &mut |row| {
+        found = Some(NodeState { version: row.int(0), time: row.int(1) });
+    })?;
     Ok(found)
 }
 
-fn count(sql: &mut dyn Sql, key: LinkKey, by: i64, time: i64) -> Result<(), SqlError> {
-    let values = [Value::Int(key.id1), Value::Int(key.kind), Value::Int(by), Value::Int(time)];
-    sql.execute(ADD_TO_COUNT, &values)?;
+/// What is known of a link; `None` if there is no such row.
+fn find_link(sql: &mut dyn Sql, key: LinkKey) -> Result<Option<LinkState>, SqlError> {
+    let mut found = None;
+    let get = "SELECT visibility, version, time FROM linktable \
+               WHERE link_type = ?1 AND id1 = ?2 AND id2 = ?3";
+    sql.query(get, &key.values(), &mut |row| {
+        found = Some(LinkState { visible: row.int(0) == 1, version: row.int(1), time: row.int(2) });
+    })?;
+    Ok(found)
+}
+
+/// Adds to the number of links in the link's list.
+fn count(
+    sql: &mut dyn Sql,
+    key: LinkKey,
+    (by, time): (i64, i64),
+    change: &mut Digest,
+) -> Result<(), SqlError> {
+    let list = [Value::Int(key.id1), Value::Int(key.kind)];
+    // RETURNING would save this statement, but knows only the new time; the page it
+    // reads is the one that is written next.
+    let get = "SELECT count, version, time FROM counttable WHERE id = ?1 AND link_type = ?2";
+    let mut old = None;
+    sql.query(get, &list, &mut |row| old = Some([row.int(0), row.int(1), row.int(2)]))?;
+    if let Some(old) = old {
+        change.remove(COUNTS, key.list(), &old);
+    }
+    let new = old.map_or([by, 0, time], |[count, version, _]| {
+        [count.wrapping_add(by), version.wrapping_add(1), time]
+    });
+    change.add(COUNTS, key.list(), &new);
+    sql.execute(ADD_TO_COUNT, &[list[0], list[1], Value::Int(by), Value::Int(time)])?;
     Ok(())
 }
 
@@ -430,11 +521,13 @@ impl Benchmark for LinkBench {
         ]
     }
 
-    fn fill(&self, sql: &mut dyn Sql) -> Result<u64, SqlError> {
+    fn fill(&self, sql: &mut dyn Sql) -> Result<Loaded, SqlError> {
         let mut bytes = 0;
-        let mut buffer = Vec::new();
+        let mut scratch = Scratch::default();
+        let node = NodeState { version: 0, time: 0 };
+        let link = LinkState { visible: true, version: 0, time: 0 };
         in_batches(sql, self.scale.nodes, |sql, i| {
-            bytes += self.put_node(sql, (i as i64 + 1, 0, 0), INSERT_NODE, &mut buffer)?;
+            bytes += self.put_node(sql, (i as i64 + 1, node), INSERT_NODE, &mut scratch)?;
             Ok(())
         })?;
         for kind in (0..LINK_TYPES).map(|k| FIRST_LINK_TYPE + k as i64) {
@@ -443,15 +536,15 @@ impl Benchmark for LinkBench {
                 let degree = self.degree(id1, kind) as i64;
                 for id2 in id1..id1 + degree {
                     let key = LinkKey { id1, kind, id2 };
-                    bytes += self.put_link(sql, key, (true, 0, 0), INSERT_LINK, &mut buffer)?;
+                    bytes += self.put_link(sql, key, link, INSERT_LINK, &mut scratch)?;
                 }
                 if degree > 0 {
-                    count(sql, LinkKey { id1, kind, id2: id1 }, degree, 0)?;
+                    count(sql, LinkKey { id1, kind, id2: id1 }, (degree, 0), &mut scratch.change)?;
                 }
                 Ok(())
             })?;
         }
-        Ok(bytes)
+        Ok(Loaded { bytes, digest: scratch.change })
     }
 
     fn operate(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
@@ -478,12 +571,16 @@ impl Benchmark for LinkBench {
 
     fn verify(&self, sql: &mut dyn Sql) -> Result<Findings, SqlError> {
         let mut findings = Findings::default();
-        sql.query("SELECT id, version, data FROM nodetable", &[], &mut |row| {
+        let mut digest = Digest::default();
+        let nodes = "SELECT id, version, data, type, time FROM nodetable";
+        sql.query(nodes, &[], &mut |row| {
+            digest.add(NODES, row.int(0) as u64, &[row.int(3), row.int(1), row.int(4)]);
             if let Err(e) = self.check_node(row) {
                 findings.add(|| e);
             }
         })?;
-        self.verify_counts(sql, &mut findings)?;
+        self.verify_counts(sql, &mut digest, &mut findings)?;
+        verify_digest(sql, digest, &mut findings)?;
         Ok(findings)
     }
 }

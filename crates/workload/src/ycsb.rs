@@ -9,8 +9,10 @@
 //!    the version of the record that wrote it, which is stored beside the fields.
 //! 3. The highest version among its fields is the record's version.
 
-use crate::content;
-use crate::database::{Benchmark, Client, Findings, Step, StepError, in_batches, read, write};
+use crate::content::{self, Digest};
+use crate::database::{
+    Benchmark, Client, Findings, Loaded, Step, StepError, in_batches, read, verify_digest, write,
+};
 use crate::sql::{Row, Sql, SqlError, Value};
 use crate::zipf::Zipf;
 use tantalum_rt::mix64;
@@ -40,6 +42,23 @@ pub struct Ycsb {
     field_bytes: usize,
     popular: Zipf,
 }
+
+/// The record as a table of the digest; its fields are those from 0 on.
+const RECORD: u64 = FIELDS as u64;
+
+/// The version of the record and one of its fields, which says of which version it is.
+const OLD: [&str; FIELDS] = [
+    "SELECT version, field0 FROM usertable WHERE ycsb_key = ?1",
+    "SELECT version, field1 FROM usertable WHERE ycsb_key = ?1",
+    "SELECT version, field2 FROM usertable WHERE ycsb_key = ?1",
+    "SELECT version, field3 FROM usertable WHERE ycsb_key = ?1",
+    "SELECT version, field4 FROM usertable WHERE ycsb_key = ?1",
+    "SELECT version, field5 FROM usertable WHERE ycsb_key = ?1",
+    "SELECT version, field6 FROM usertable WHERE ycsb_key = ?1",
+    "SELECT version, field7 FROM usertable WHERE ycsb_key = ?1",
+    "SELECT version, field8 FROM usertable WHERE ycsb_key = ?1",
+    "SELECT version, field9 FROM usertable WHERE ycsb_key = ?1",
+];
 
 /// Of each field one statement, since columns can not be bound.
 const UPDATES: [&str; FIELDS] = [
@@ -75,19 +94,21 @@ impl Ycsb {
         self.popular.sample_scrambled(&mut client.stream, 0)
     }
 
-    fn check(&self, row: &dyn Row) -> Result<u64, String> {
+    /// Checks a record and puts what it holds into the digest; gives its number.
+    fn check(&self, row: &dyn Row, digest: &mut Digest) -> Result<u64, String> {
         let text = String::from_utf8_lossy(row.bytes(0)).into_owned();
         let version = row.int(1) as u64;
         let Some(record) = self.record_of(&text) else {
             return Err(format!("there is a record {text:?} that nobody inserted"));
         };
+        digest.add(RECORD, record, &[version as i64]);
         let mut newest = 0;
         for field in 0..FIELDS {
             let data = row.bytes(2 + field);
-            let written = match data.get(8..16).and_then(|b| b.try_into().ok()) {
-                Some(bytes) => u64::from_le_bytes(bytes),
-                None => return Err(format!("{text} field {field} is cut short")),
+            let Some(written) = written(data) else {
+                return Err(format!("{text} field {field} is cut short"));
             };
+            digest.add(field as u64, record, &[written as i64]);
             newest = newest.max(written);
             content::check(field as u64, record, written, self.field_bytes, data)
                 .map_err(|e| format!("{text} version {version} field {field} {e}"))?;
@@ -110,7 +131,7 @@ impl Ycsb {
         read(sql, client, "read", |sql| {
             let mut bad = Ok(());
             let rows = sql.query(READ, &[Value::Text(&text)], &mut |row| {
-                bad = self.check(row).map(drop);
+                bad = self.check(row, &mut Digest::default()).map(drop);
             })?;
             bad.map_err(StepError::Damaged)?;
             if rows == 1 { Ok(()) } else { Err(StepError::Damaged(format!("{text} is missing"))) }
@@ -122,17 +143,32 @@ impl Ycsb {
         let field = client.stream.below(FIELDS as u64);
         let text = key(record);
         write(sql, client, "update", |sql, client| {
-            let get = "SELECT version FROM usertable WHERE ycsb_key = ?1";
-            let old = crate::sql::query_int(sql, get, &[Value::Text(&text)])?
-                .ok_or_else(|| StepError::Damaged(format!("{text} is missing")))?;
-            let version = old as u64 + 1;
-            content::fill(field, record, version, self.field_bytes, &mut client.buffer);
-            let data = Value::Blob(&client.buffer);
+            let mut found = None;
+            sql.query(OLD[field as usize], &[Value::Text(&text)], &mut |row| {
+                found = Some((row.int(0), written(row.bytes(1))));
+            })?;
+            let (old, replaced) =
+                found.ok_or_else(|| StepError::Damaged(format!("{text} is missing")))?;
+            let replaced = replaced
+                .ok_or_else(|| StepError::Damaged(format!("{text} field {field} is cut short")))?;
+            let version = (old as u64).wrapping_add(1);
+            let change = &mut client.scratch.change;
+            change.remove(RECORD, record, &[old]);
+            change.add(RECORD, record, &[version as i64]);
+            change.remove(field, record, &[replaced as i64]);
+            change.add(field, record, &[version as i64]);
+            content::fill(field, record, version, self.field_bytes, &mut client.scratch.buffer);
+            let data = Value::Blob(&client.scratch.buffer);
             let values = [Value::Text(&text), Value::Int(version as i64), data];
             sql.execute(UPDATES[field as usize], &values)?;
             Ok(Some(self.field_bytes as u64))
         })
     }
+}
+
+/// Of which version the contents of a field are.
+fn written(data: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(data.get(8..16)?.try_into().ok()?))
 }
 
 /// The key of a record: hashed, so that neighbours in popularity or in the order of
@@ -152,19 +188,22 @@ impl Benchmark for Ycsb {
            field5 BLOB, field6 BLOB, field7 BLOB, field8 BLOB, field9 BLOB)"]
     }
 
-    fn fill(&self, sql: &mut dyn Sql) -> Result<u64, SqlError> {
+    fn fill(&self, sql: &mut dyn Sql) -> Result<Loaded, SqlError> {
+        let mut digest = Digest::default();
         let mut fields = vec![Vec::new(); FIELDS];
         in_batches(sql, self.records, |sql, record| {
             for (field, out) in fields.iter_mut().enumerate() {
                 content::fill(field as u64, record, 0, self.field_bytes, out);
+                digest.add(field as u64, record, &[0]);
             }
+            digest.add(RECORD, record, &[0]);
             let text = key(record);
             let mut values = vec![Value::Text(&text)];
             values.extend(fields.iter().map(|f| Value::Blob(f)));
             sql.execute(INSERT, &values)?;
             Ok(())
         })?;
-        Ok(self.records * FIELDS as u64 * self.field_bytes as u64)
+        Ok(Loaded { bytes: self.records * FIELDS as u64 * self.field_bytes as u64, digest })
     }
 
     fn operate(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
@@ -178,7 +217,8 @@ impl Benchmark for Ycsb {
     fn verify(&self, sql: &mut dyn Sql) -> Result<Findings, SqlError> {
         let mut findings = Findings::default();
         let mut seen = vec![false; self.records as usize];
-        sql.query(READ_ALL, &[], &mut |row| match self.check(row) {
+        let mut digest = Digest::default();
+        sql.query(READ_ALL, &[], &mut |row| match self.check(row, &mut digest) {
             Ok(record) if seen[record as usize] => {
                 findings.add(|| format!("{} is there twice", key(record)));
             }
@@ -188,6 +228,7 @@ impl Benchmark for Ycsb {
         for (record, _) in seen.iter().enumerate().filter(|(_, seen)| !**seen) {
             findings.add(|| format!("{} is missing", key(record as u64)));
         }
+        verify_digest(sql, digest, &mut findings)?;
         Ok(findings)
     }
 }
