@@ -7,6 +7,7 @@ pub mod engine;
 pub mod experiment;
 pub mod json;
 pub mod judge;
+pub mod memory;
 pub mod oracle;
 pub mod parse;
 pub mod promise;

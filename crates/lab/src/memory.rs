@@ -1,0 +1,296 @@
+//! Whether the rows that run at the same time fit into the machine's memory, and each
+//! row's database on its drive: told before a run, not by the system in the midst of it.
+//!
+//! What a row needs is the sum of
+//!
+//! - the drive's map (4 bytes for each logical 4 KiB page) and its books of the flash
+//!   (a bit for each sector, and some words for each erase unit);
+//! - what has been programmed into flash, since a simulated cell keeps what it got until
+//!   it is erased: the load of the database and the writes of the run, but never more than
+//!   the raw flash. LinkBench loads in the order of its keys and programs about three
+//!   times the database; YCSB's keys are scattered, so that each record costs about four
+//!   pages of the database. A run programs about [`RUN_BYTES`] per virtual second under
+//!   load (SQLite has one writer), more with larger pages. Block jobs leave stamps
+//!   instead of data, about [`STAMP_BYTES`] a sector, in whole erase units;
+//! - a copy of the loaded database, to put in the place of damaged ones;
+//! - the connections' page caches, and [`BASE_BYTES`] for the rest.
+//!
+//! The constants were measured on the presets; the estimate is meant to be right within
+//! a factor of about two.
+
+use crate::experiment::{Experiment, Row, WorkloadKind};
+use std::fmt::Write;
+use tantalum_drive::{Design, Layout};
+use tantalum_workload::jobs::Job;
+use tantalum_workload::linkbench::LinkBenchScale;
+use tantalum_workload::ycsb::YcsbScale;
+
+/// What SQLite's writers program per virtual second, with pages of 4 KiB.
+pub const RUN_BYTES: u64 = 28 << 20;
+/// What a sector keeps where payload is a stamp: the stamp and the words beside it.
+pub const STAMP_BYTES: u64 = 32;
+/// What every row needs.
+pub const BASE_BYTES: u64 = 16 << 20;
+
+const SECTOR: u64 = 4096;
+
+/// What a row is estimated to need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Memory, in bytes.
+    pub memory: u64,
+    /// Of these, what the size of the database costs.
+    pub load: u64,
+    /// The loaded database, in bytes.
+    pub database: u64,
+    /// The drive's logical capacity, in bytes.
+    pub capacity: u64,
+}
+
+/// Whether `rows` can run, `threads` at a time, with the memory that there is.
+///
+/// # Errors
+/// A line that says how much is needed, how much there is, and what to lower.
+pub fn check(experiment: &Experiment, rows: &[Row], threads: usize) -> Result<(), String> {
+    let mut needs = Vec::new();
+    for row in rows {
+        needs.push((row, need(row, experiment.cuts)?));
+    }
+    fits(&needs, threads, available())
+}
+
+/// What a row needs with so many power cuts.
+///
+/// # Errors
+/// That its design can not be built, in a line.
+pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
+    let scene = &row.scene;
+    let preset = Design::preset(&row.design).map_err(|e| e.to_string())?;
+    let design = preset.with_overrides(&scene.drive).map_err(|e| e.to_string())?;
+    let layout = design.check().map_err(|e| e.to_string())?;
+    let books = books(&design, &layout);
+    let capacity = u64::from(layout.logical) * SECTOR;
+    let raw = design.geometry.bytes();
+    if let Some(job) = row.job() {
+        let unit = u64::from(design.geometry.unit_sectors());
+        let open = u64::from(design.geometry.dies()) * unit;
+        let written = job_sectors(job, &design, &layout).saturating_mul(2).max(open);
+        let memory = written.min(layout.raw) * STAMP_BYTES + books + BASE_BYTES;
+        return Ok(Need { memory, load: 0, database: 0, capacity });
+    }
+    let page = u64::from(scene.run.page_bytes);
+    let (database, load) = match &row.workload {
+        WorkloadKind::YcsbA => ycsb(&scene.ycsb, page),
+        _ => linkbench(&scene.linkbench),
+    };
+    let millis = (scene.run.run_ms[0] + scene.run.run_ms[1]) / 2 * u64::from(cuts);
+    let rate = RUN_BYTES * page.div_ceil(SECTOR);
+    let run = (rate / 1000).saturating_mul(millis);
+    let flash = load.saturating_add(run).min(raw);
+    let caches = u64::from(scene.run.clients + 1) * u64::from(scene.run.cache_pages) * page;
+    let rest = books + caches + BASE_BYTES;
+    let memory = flash.saturating_add(database).saturating_add(rest);
+    Ok(Need { memory, load: load.min(raw).saturating_add(database), database, capacity })
+}
+
+/// The drive's map and books.
+fn books(design: &Design, layout: &Layout) -> u64 {
+    let units = u64::from(design.geometry.units());
+    4 * u64::from(layout.logical) + layout.raw / 8 + 128 * units
+}
+
+/// The database, and what loading it programs.
+fn ycsb(scale: &YcsbScale, page: u64) -> (u64, u64) {
+    // Ten fields, the key twice (it has an index), headers; pages are not full.
+    let record = scale.field_bytes.saturating_mul(10).saturating_add(120);
+    let record = record.saturating_add(record / 3);
+    let database = scale.records.saturating_mul(record);
+    let touched = page.max(record).saturating_mul(4);
+    (database, database.saturating_add(scale.records.saturating_mul(touched)))
+}
+
+/// The database, and what loading it programs.
+fn linkbench(scale: &LinkBenchScale) -> (u64, u64) {
+    // A link is in its table and in an index; two counts for each node.
+    let link = 2 * scale.link_bytes.saturating_add(50);
+    let links = (scale.nodes as f64 * scale.links_per_node) as u64;
+    let nodes = scale.nodes.saturating_mul(scale.node_bytes.saturating_add(100));
+    let data = nodes.saturating_add(links.saturating_mul(link));
+    let database = data.saturating_add(data / 3);
+    (database, database.saturating_mul(3))
+}
+
+/// The sectors that a job writes, at most.
+fn job_sectors(job: &Job, design: &Design, layout: &Layout) -> u64 {
+    // (A float that is too large becomes the largest integer.)
+    let command = job.block_size.div_ceil(SECTOR);
+    let range = (f64::from(layout.logical) * job.range) as u64;
+    let link = design.link.mb_s as f64 * 1e6 / SECTOR as f64;
+    let limits = [
+        job.commands.map(|n| n.saturating_mul(command)),
+        job.passes.map(|n| (n * range as f64) as u64),
+        job.seconds.map(|s| (s * link) as u64),
+    ];
+    limits.into_iter().flatten().min().unwrap_or(u64::MAX)
+}
+
+/// Whether these rows fit, so many at a time.
+fn fits(needs: &[(&Row, Need)], threads: usize, available: Option<u64>) -> Result<(), String> {
+    for (row, need) in needs {
+        if need.database > need.capacity {
+            return Err(format!(
+                "row \"{}\": its database takes about {}, its drive holds {}: lower {} or raise \
+                 drive.geometry.blocks",
+                row.name,
+                size(need.database),
+                size(need.capacity),
+                scale_key(row),
+            ));
+        }
+    }
+    let mut largest: Vec<_> = needs.iter().collect();
+    largest.sort_by_key(|(_, need)| std::cmp::Reverse(need.memory));
+    largest.truncate(threads.max(1));
+    let total = largest.iter().fold(0u64, |sum, (_, need)| sum.saturating_add(need.memory));
+    let (Some(available), Some((row, need))) = (available, largest.first()) else {
+        return Ok(());
+    };
+    if total <= available {
+        return Ok(());
+    }
+    let mut message = format!("too little memory: {} row", largest.len());
+    let (plural, at_once) = if largest.len() > 1 { ("s", " at the same time") } else { ("", "") };
+    let what = match row.job() {
+        Some(_) => "the job's passes or drive.geometry.blocks",
+        None if need.load > need.memory / 2 => scale_key(row),
+        None => "cuts, run.run_ms or drive.geometry.blocks",
+    };
+    // Writing to a string does not fail.
+    let _ = write!(
+        message,
+        "{plural}{at_once} would need about {}, there are {}: lower {what}",
+        size(total),
+        size(available)
+    );
+    if largest.len() > 1 {
+        message.push_str(" or --threads");
+    }
+    Err(message)
+}
+
+fn scale_key(row: &Row) -> &'static str {
+    match row.workload {
+        WorkloadKind::YcsbA => "ycsb.records",
+        _ => "linkbench.nodes",
+    }
+}
+
+/// Bytes in a unit in which they can be read.
+fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        b if b >= 1e12 => format!("{:.1} TB", b / 1e12),
+        b if b >= 1e9 => format!("{:.1} GB", b / 1e9),
+        b => format!("{:.0} MB", (b / 1e6).ceil()),
+    }
+}
+
+/// The memory that this process may still take; `None` where the system does not say.
+#[allow(clippy::disallowed_methods, reason = "the machine's memory, asked before a run")]
+fn available() -> Option<u64> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let taken = entry(&status, "VmSize:").unwrap_or(0);
+    let limit = limit.map(|most| most.saturating_sub(taken));
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    [limit, entry(&meminfo, "MemAvailable:")].into_iter().flatten().min()
+}
+
+/// An entry of a text in which the system tells sizes in KiB, in bytes.
+fn entry(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(key))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        title = "small"
+        cuts = 60
+        [run]
+        run_ms = [100, 900]
+        [linkbench]
+        nodes = 3000
+        [ycsb]
+        records = 2000
+        [job.fill]
+        passes = 2.0
+        [drive.geometry]
+        blocks = 64
+        pages = 64
+        [[row]]
+        workload = ["ycsb-a", "linkbench", "fill"]
+        design = ["volatile", "durassd"]
+    "#;
+
+    fn checked(sets: &[(&str, i64)], threads: usize, available: u64) -> Result<(), String> {
+        let sets: Vec<_> =
+            sets.iter().map(|(k, v)| (k.to_string(), toml::Value::Integer(*v))).collect();
+        let experiment = Experiment::parse_with("x.toml", FILE, &sets).expect("it is sound");
+        let rows = experiment.rows().expect("it has rows");
+        let needs: Vec<_> =
+            rows.iter().map(|r| (r, need(r, experiment.cuts).expect("it can be built"))).collect();
+        fits(&needs, threads, Some(available))
+    }
+
+    #[test]
+    fn small_databases_fit_into_little_memory() {
+        assert_eq!(checked(&[], 2, 2 << 30), Ok(()));
+        assert_eq!(checked(&[("cuts", 6)], 2, 512 << 20), Ok(()));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_what_to_lower() {
+        let error = checked(&[], 8, 2 << 30).unwrap_err();
+        assert!(error.starts_with("too little memory: 6 rows at the same time"), "{error}");
+        assert!(error.ends_with("lower cuts, run.run_ms or drive.geometry.blocks or --threads"));
+        assert!(error.contains("there are 2.1 GB"), "{error}");
+        let error = checked(&[("ycsb.records", 400_000)], 1, 4 << 30).unwrap_err();
+        assert!(error.contains("too little memory: 1 row would need about"), "{error}");
+        assert!(error.ends_with("lower ycsb.records"), "{error}");
+    }
+
+    #[test]
+    fn a_database_larger_than_its_drive_is_refused_with_any_memory() {
+        let error = checked(&[("ycsb.records", 100_000_000)], 1, u64::MAX).unwrap_err();
+        assert!(
+            error.contains("its database takes about 149.3 GB, its drive holds 8.0 GB"),
+            "{error}"
+        );
+        let error = checked(&[("linkbench.nodes", 100_000_000)], 1, u64::MAX).unwrap_err();
+        assert!(error.contains("lower linkbench.nodes or raise drive.geometry.blocks"), "{error}");
+        let blocks = ("drive.geometry.blocks", 4000);
+        assert_eq!(checked(&[("ycsb.records", 100_000_000), blocks], 1, u64::MAX), Ok(()));
+        let error = checked(&[("ycsb.records", 100_000_000), blocks], 1, 64 << 30).unwrap_err();
+        assert!(error.starts_with("too little memory"), "{error}");
+    }
+
+    #[test]
+    fn flash_that_is_full_takes_no_more() {
+        let most = checked(&[("cuts", 1_000_000)], 1, u64::MAX);
+        assert_eq!(most, Ok(()));
+        // 8.6 GB raw, the database's copy, the map.
+        assert_eq!(checked(&[("cuts", 1_000_000)], 1, 9 << 30), Ok(()));
+    }
+
+    #[test]
+    fn the_systems_words_are_understood() {
+        let meminfo = "MemTotal:       24683520 kB\nMemAvailable:   23880000 kB\nBuffers: 1 kB\n";
+        assert_eq!(entry(meminfo, "MemAvailable:"), Some(23_880_000 * 1024));
+        assert_eq!(entry(meminfo, "VmSize:"), None);
+        assert_eq!(entry("VmSize: ? kB\n", "VmSize:"), None);
+        assert!(available().is_some_and(|bytes| bytes > 1 << 20));
+    }
+}
