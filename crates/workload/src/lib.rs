@@ -1,9 +1,10 @@
-//! Workloads: synthetic block jobs and database benchmarks.
+//! Workloads: synthetic block jobs, database benchmarks, and recorded block traces.
 
 pub mod content;
 pub mod database;
 pub mod jobs;
 pub mod linkbench;
 pub mod sql;
+pub mod trace;
 pub mod ycsb;
 pub mod zipf;
