@@ -6,6 +6,7 @@
 mod bench;
 mod designs;
 mod out;
+mod repeat;
 mod run;
 mod table;
 

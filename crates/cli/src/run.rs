@@ -1,12 +1,13 @@
 //! `tantalum run`: an experiment file in, a table out.
 
-use crate::{out, table};
+use crate::{out, repeat, table};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tantalum_lab::experiment::{Experiment, Row};
-use tantalum_lab::report::{Report, RowReport, Verdict};
+use tantalum_lab::experiment::{Expect, Experiment, Row};
+use tantalum_lab::memory;
+use tantalum_lab::report::{CUTS_TO_SHOW_LOSS, Report, RowReport, Verdict};
 use tantalum_lab::runner::{self, Progress};
 
 /// Arguments of `tantalum run`.
@@ -16,12 +17,18 @@ Examples:
   tantalum run experiments/first.toml
   tantalum run experiments/first.toml --cuts 500 --json first.json
   tantalum run experiments/first.toml --row linkbench/durassd --seed 7
+  tantalum run experiments/first.toml --set run.clients=8 --set drive.cache.buffer_kib=4096
+  tantalum run experiments/first.toml --quick --check-determinism
 
 The same seed gives the same table, and the same JSON to the last byte.
 Exit codes: 0, every row is as expected; 1, one is not; 2, the file can not be meant.")]
 pub struct RunArguments {
     /// The experiment file (TOML)
-    experiment: PathBuf,
+    pub experiment: PathBuf,
+    /// Another value for a key of the experiment's TOML, with dots into tables; may be
+    /// given several times. What is no TOML value is taken as a string
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    pub sets: Vec<Setting>,
     /// Write what was found as JSON to this file; `-`: to standard output, without the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -33,7 +40,10 @@ pub struct RunArguments {
     cuts: Option<u32>,
     /// Small databases and few cuts: seconds, for a first look
     #[arg(long)]
-    quick: bool,
+    pub quick: bool,
+    /// Run everything twice, and fail if the runs differ in any event
+    #[arg(long)]
+    check_determinism: bool,
     /// Only rows whose name contains this (names are workload/design/journal/synchronous);
     /// may be given several times
     #[arg(long = "row", value_name = "TEXT")]
@@ -41,6 +51,31 @@ pub struct RunArguments {
     /// Rows that run at the same time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+}
+
+/// `KEY=VALUE` of the command line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The key, with dots.
+    pub key: String,
+    /// The value's text, as it was given.
+    pub text: String,
+    value: toml::Value,
+}
+
+fn setting(argument: &str) -> Result<Setting, String> {
+    let Some((key, text)) = argument.split_once('=') else {
+        return Err("a key and its value are wanted, as in --set cuts=100".into());
+    };
+    let (key, text) = (key.trim(), text.trim());
+    if key.is_empty() {
+        return Err("there is no key before the =".into());
+    }
+    let one_line = (!text.contains('\n')).then(|| format!("x = {text}"));
+    let table = one_line.and_then(|line| line.parse::<toml::Table>().ok());
+    let value = table.and_then(|mut t| t.remove("x"));
+    let value = value.unwrap_or_else(|| toml::Value::String(text.to_string()));
+    Ok(Setting { key: key.to_string(), text: text.to_string(), value })
 }
 
 /// Carries it out; gives the exit code.
@@ -53,21 +88,77 @@ pub fn run(arguments: &RunArguments) -> u8 {
         Ok(rows) => rows,
         Err(message) => return out::error(message, out::USAGE),
     };
-    if let Err(e) = runner::check(&rows) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = arguments.threads.map_or(cores, usize::from);
+    let possible = runner::check(&rows).and_then(|()| memory::check(&experiment, &rows, threads));
+    if let Err(e) = possible {
         let message = format!("{}: {e}", arguments.experiment.display());
         return out::error(message, out::USAGE);
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = arguments.threads.map_or(cores, usize::from);
-    let bar = progress_bar(rows.len() as u64 * u64::from(experiment.cuts));
+    let passes = if arguments.check_determinism { 2 } else { 1 };
+    let bar = progress_bar(passes * rows.len() as u64 * u64::from(experiment.cuts));
+    end_at_interrupt(&bar);
+    let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
+    let json = match json.map(out::Sink::open).transpose() {
+        Ok(json) => json,
+        Err(message) => return out::error(message, out::USAGE),
+    };
+    if experiment.cuts < CUTS_TO_SHOW_LOSS && rows.iter().any(|r| r.expect == Expect::Lossy) {
+        out::note(format_args!(
+            "note: with {} power cuts, rows that are expected to lose something are not held to it",
+            experiment.cuts
+        ));
+    }
     let shown = bar.clone();
     let watch: runner::Watch = Arc::new(move |progress| match progress {
         Progress::Cut => shown.inc(1),
         Progress::RowDone(name) => shown.set_message(name.to_string()),
     });
     let report = runner::run(&experiment, &rows, threads, &watch);
+    let again =
+        arguments.check_determinism.then(|| runner::run(&experiment, &rows, threads, &watch));
     bar.finish_and_clear();
-    print(&report, arguments)
+    let mut code = print(&report, arguments);
+    if let Some(json) = json {
+        code = code.max(json.put(&report.to_json()));
+    }
+    if let Some(again) = again {
+        code = code.max(compare(&report, &again, arguments));
+    }
+    code
+}
+
+/// Ctrl-C ends the program at once, and leaves no progress bar behind.
+fn end_at_interrupt(bar: &ProgressBar) {
+    let bar = bar.clone();
+    // Without the handler the system ends it, and the bar stays where it is.
+    let _ = ctrlc::set_handler(move || {
+        bar.finish_and_clear();
+        std::process::exit(out::INTERRUPTED);
+    });
+}
+
+/// Whether two runs were the same, to the last event.
+fn compare(one: &Report, two: &Report, arguments: &RunArguments) -> u8 {
+    let mut code = out::OK;
+    for (one_row, two_row) in one.rows.iter().zip(&two.rows) {
+        let (a, b) = (one_row.findings.trace_hash, two_row.findings.trace_hash);
+        if a != b {
+            code = out::error(
+                format_args!(
+                    "{} ran differently the second time: trace hash {a:016x}, then {b:016x}",
+                    one_row.name
+                ),
+                out::FAILED,
+            );
+            let again = repeat::command(one_row, one, arguments);
+            out::note(format_args!("  repeat it with: {again} --check-determinism"));
+        }
+    }
+    if code == out::OK {
+        out::note("ran twice: the trace hashes of all rows are equal");
+    }
+    code
 }
 
 fn load(arguments: &RunArguments) -> Result<Experiment, String> {
@@ -75,7 +166,8 @@ fn load(arguments: &RunArguments) -> Result<Experiment, String> {
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
     let text = std::fs::read_to_string(path)
         .map_err(|e| format!("can not read the experiment file {}: {e}", path.display()))?;
-    let parsed = Experiment::parse(&path.display().to_string(), &text);
+    let sets: Vec<_> = arguments.sets.iter().map(|s| (s.key.clone(), s.value.clone())).collect();
+    let parsed = Experiment::parse_with(&path.display().to_string(), &text, &sets);
     let mut experiment = parsed.map_err(|e| e.to_string())?;
     if arguments.quick {
         experiment = experiment.quick();
@@ -90,11 +182,9 @@ fn choose(experiment: &Experiment, words: &[String]) -> Result<Vec<Row>, String>
     let mut rows = experiment.rows()?;
     for word in words {
         if !rows.iter().any(|r| r.name.contains(word.as_str())) {
-            let names: Vec<_> = rows.iter().map(|r| format!("  {}", r.name)).collect();
-            return Err(format!(
-                "no row's name contains \"{word}\"; rows are:\n{}",
-                names.join("\n")
-            ));
+            let names: Vec<_> = rows.iter().map(|r| r.name.as_str()).collect();
+            let names = names.join(", ");
+            return Err(format!("no row's name contains \"{word}\"; rows are: {names}"));
         }
     }
     if !words.is_empty() {
@@ -120,19 +210,13 @@ fn print(report: &Report, arguments: &RunArguments) -> u8 {
     } else {
         out::bytes(table::tables(report).as_bytes())
     };
-    if let Some(file) = arguments.json.as_ref().filter(|_| !json_to_stdout) {
-        #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-        if let Err(e) = std::fs::write(file, report.to_json()) {
-            code = out::error(format_args!("can not write {}: {e}", file.display()), out::FAILED);
-        }
-    }
     for row in report.unexpected() {
         code = out::FAILED;
         out::error(why(row), out::FAILED);
         for problem in &row.findings.problems {
             out::note(format_args!("  {problem}"));
         }
-        out::note(format_args!("  repeat it with: {}", repeat(row, report, arguments)));
+        out::note(format_args!("  repeat it with: {}", repeat::command(row, report, arguments)));
     }
     code
 }
@@ -161,13 +245,24 @@ fn why(row: &RowReport) -> String {
     }
 }
 
-fn repeat(row: &RowReport, report: &Report, arguments: &RunArguments) -> String {
-    let quick = if arguments.quick { " --quick" } else { "" };
-    format!(
-        "tantalum run {} --seed {} --cuts {}{quick} --row {}",
-        arguments.experiment.display(),
-        report.seed,
-        report.cuts,
-        row.name
-    )
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toml::Value;
+
+    #[test]
+    fn settings_are_toml_or_else_strings() {
+        let value = |argument: &str| setting(argument).map(|s| (s.key, s.value));
+        let is = |key: &str, value: Value| Ok((key.to_string(), value));
+        let string = |s: &str| Value::String(s.into());
+        assert_eq!(value("cuts=100"), is("cuts", Value::Integer(100)));
+        assert_eq!(value("a.b = 1.5"), is("a.b", Value::Float(1.5)));
+        assert_eq!(value("cache.mode=off"), is("cache.mode", string("off")));
+        assert_eq!(value("mode=\"a b\""), is("mode", string("a b")));
+        let list = Value::Array(vec![Value::Integer(1), Value::Integer(2)]);
+        assert_eq!(value("run_ms=[1, 2]"), is("run_ms", list));
+        assert_eq!(value("a=b=c"), is("a", string("b=c")));
+        assert_eq!(value("a=1\ny=2"), is("a", string("1\ny=2")));
+        assert!(value("cuts").is_err() && value("=3").is_err());
+    }
 }

@@ -6,33 +6,45 @@ use tantalum_lab::experiment::WorkloadKind;
 use tantalum_lab::report::{Report, RowReport, Verdict};
 use tantalum_rt::Nanos;
 
-/// Narrower than this, a table leaves columns out.
-const WIDE: u16 = 100;
+/// How wide tables are where nobody says how wide they may be.
+const USUAL_WIDTH: usize = 104;
 
-/// The columns: title, whether a narrow table has it, the cell's text.
-type Column = (&'static str, bool, fn(&RowReport) -> String);
+/// The columns: title, how dispensable it is (0: not; those with the highest number
+/// are left out first if the table is too wide), the cell's text.
+type Column = (&'static str, u8, fn(&RowReport) -> String);
 
 const COLUMNS: &[Column] = &[
-    ("design", true, |r| r.design.clone()),
-    ("journal", true, |r| if is_job(r) { String::new() } else { r.journal.to_string() }),
-    ("sync", true, |r| if is_job(r) { String::new() } else { r.synchronous.to_string() }),
-    ("params", true, params),
-    ("tx/s", true, |r| format!("{:.0}", r.findings.transactions_per_second)),
-    ("p50", false, |r| time(r.findings.latency.p50_ns)),
-    ("p99", true, |r| time(r.findings.latency.p99_ns)),
-    ("flash B/\nuser B", false, |r| ratio(r.findings.flash_bytes_per_user_byte)),
-    ("flash B/\ndrive B", false, |r| ratio(r.findings.write_amplification())),
-    ("commits\nacked", true, |r| r.findings.commits_acknowledged.to_string()),
-    ("commits\nlost", true, |r| r.findings.commits_lost.to_string()),
-    ("DBs\ncorrupt", true, |r| r.findings.databases_corrupt.to_string()),
-    ("recovery\nmedian", false, |r| time(r.findings.recovery.p50_ns)),
-    ("recovery\nmax", true, |r| time(r.findings.recovery.max_ns)),
-    ("result", true, |r| result(r).into()),
+    ("design", 0, |r| r.design.clone()),
+    ("journal", 0, |r| if is_job(r) { String::new() } else { r.journal.to_string() }),
+    ("sync", 0, |r| if is_job(r) { String::new() } else { r.synchronous.to_string() }),
+    ("params", 0, params),
+    ("tx/s", 0, |r| format!("{:.0}", r.findings.transactions_per_second)),
+    ("p50", 5, |r| time(r.findings.latency.p50_ns)),
+    ("p99", 2, |r| time(r.findings.latency.p99_ns)),
+    ("flash B/\nuser B", 4, |r| ratio(r.findings.flash_bytes_per_user_byte)),
+    ("flash B/\ndrive B", 7, |r| ratio(r.findings.write_amplification())),
+    ("commits\nacked", 1, |r| r.findings.commits_acknowledged.to_string()),
+    ("commits\nlost", 0, |r| r.findings.commits_lost.to_string()),
+    ("DBs\ncorrupt", 0, |r| r.findings.databases_corrupt.to_string()),
+    ("recovery\nmedian", 6, |r| time(r.findings.recovery.p50_ns)),
+    ("recovery\nmax", 3, |r| time(r.findings.recovery.max_ns)),
+    ("result", 0, |r| result(r).into()),
 ];
 
 /// All tables of a report, one for each workload.
 pub fn tables(report: &Report) -> String {
-    let width = Table::new().width().unwrap_or(WIDE);
+    tables_within(report, width())
+}
+
+/// What a line may have: the terminal's width, or COLUMNS where there is no terminal.
+#[allow(clippy::disallowed_methods, reason = "the edge: the user's terminal")]
+fn width() -> usize {
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let known = Table::new().width().map(usize::from).or_else(columns);
+    known.filter(|w| *w > 0).unwrap_or(USUAL_WIDTH)
+}
+
+fn tables_within(report: &Report, width: usize) -> String {
     let mut text = format!(
         "{}\n{} power cuts for each row, seed {}; times are virtual\n",
         report.title, report.cuts, report.seed
@@ -52,10 +64,25 @@ pub fn tables(report: &Report) -> String {
     text
 }
 
-fn table(rows: &[RowReport], width: u16) -> Table {
+/// The table with as many columns as fit; with the least, long cells are wrapped.
+fn table(rows: &[RowReport], width: usize) -> Table {
+    for most in (0..=COLUMNS.iter().map(|c| c.1).max().unwrap_or(0)).rev() {
+        let table = table_without(rows, most);
+        if table.lines().all(|line| line.chars().count() <= width) {
+            return table;
+        }
+    }
+    let mut table = table_without(rows, 0);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    table
+}
+
+/// The table without columns that are more dispensable than `most`.
+fn table_without(rows: &[RowReport], most: u8) -> Table {
     // A column in which no row has anything is left out; a block job has its own words.
     let said = |c: &&Column| rows.iter().any(|r| !matches!((c.2)(r).as_str(), "" | "-"));
-    let columns: Vec<_> = COLUMNS.iter().filter(|c| c.1 || width >= WIDE).filter(said).collect();
+    let columns: Vec<_> = COLUMNS.iter().filter(|c| c.1 <= most).filter(said).collect();
     let jobs = rows.iter().all(is_job);
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
@@ -106,5 +133,68 @@ fn result(row: &RowReport) -> &'static str {
         Verdict::NothingLost => "NO LOSS?",
         Verdict::AsExpected if row.findings.lost_anything() => "loses",
         Verdict::AsExpected => "kept",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use tantalum_lab::experiment::Experiment;
+    use tantalum_lab::report::{RowFindings, Times};
+
+    fn report(params: &str) -> Report {
+        let file = format!(
+            "title = 't'\ncuts = 60\n[[row]]\nworkload = 'ycsb-a'\ndesign = 'volatile'\n{params}"
+        );
+        let e = Experiment::parse("x.toml", &file).unwrap();
+        let times = Times { count: 9, p50_ns: 187_800, p99_ns: 20_300_000, ..Times::default() };
+        let recovery = Times { p50_ns: 184_940_000, max_ns: 244_970_000, ..times };
+        let findings = RowFindings {
+            cuts: 60,
+            transactions: 9,
+            transactions_per_second: 2478.0,
+            latency: times,
+            recovery,
+            commits_acknowledged: 23_034,
+            host_bytes: 1 << 20,
+            flash_bytes: Some(3 << 20),
+            flash_bytes_per_user_byte: Some(1552.7),
+            ..RowFindings::default()
+        };
+        let rows = e.rows().unwrap();
+        let row = |r| RowReport::new(r, 1, findings.clone(), None);
+        Report { title: "t".into(), seed: 1, cuts: 60, rows: rows.iter().map(row).collect() }
+    }
+
+    fn widest(text: &str) -> usize {
+        // (The first two lines are words, not a table.)
+        text.lines().skip(2).map(|l| l.chars().count()).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_table_keeps_to_the_width_and_to_what_matters() {
+        let report = report("");
+        let mut columns = BTreeMap::new();
+        for width in [60, 70, 80, 104, 200] {
+            let text = tables_within(&report, width);
+            assert!(widest(&text) <= width, "{width}:\n{text}");
+            for title in ["design", "journal", "sync", "tx/s", "lost", "corrupt", "result"] {
+                assert!(text.contains(title), "{width}:\n{text}");
+            }
+            let line = text.lines().last().unwrap_or_default();
+            columns.insert(width, line.matches('|').count());
+        }
+        assert!(columns.values().is_sorted() && columns[&60] < columns[&80], "{columns:?}");
+        assert_eq!(columns[&200], COLUMNS.len() - 1 + 1, "all but params: {columns:?}");
+    }
+
+    #[test]
+    fn long_parameters_are_wrapped_where_lines_are_short() {
+        let text =
+            "params = { 'run.clients' = 8, 'run.page_bytes' = 16384, 'run.cache_pages' = 1000 }";
+        let text = tables_within(&report(text), 70);
+        assert!(widest(&text) <= 70, "{text}");
+        assert!(text.contains("clients=8") && text.contains("page_bytes=16384"), "{text}");
     }
 }

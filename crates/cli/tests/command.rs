@@ -50,20 +50,26 @@ fn a_small_experiment_prints_a_table_and_repeats_to_the_byte() {
         |threads| ends(&tantalum(&["run", experiment, "--json", "-", "--threads", threads]), 0).0;
     let (one, two) = (json("1"), json("2"));
     assert_eq!(one, two);
-    assert!(one.contains("\"cuts\": 3") && one.contains("\"commits_lost\": 0"), "{one}");
+    assert!(one.contains("\"cuts\": 3") && one.contains("\"lost\": 0"), "{one}");
     let other = ends(&tantalum(&["run", experiment, "--json", "-", "--seed", "9"]), 0).0;
     assert_ne!(one, other);
 }
 
 #[test]
 fn a_broken_expectation_ends_in_1_and_says_how_to_repeat_it() {
-    let lossy = SMALL.replace("[\"volatile\", \"durassd\"]", "\"volatile\"\nsynchronous = \"off\"");
+    let lossy = SMALL.replace(
+        "[\"volatile\", \"durassd\"]",
+        "\"volatile\"\nsynchronous = \"off\"\nexpect = \"lossless\"",
+    );
     let experiment = file("lossy.toml", &lossy);
     let experiment = experiment.to_str().unwrap();
-    let (out, err) = ends(&tantalum(&["run", experiment, "--cuts", "6"]), 1);
+    let (out, err) =
+        ends(&tantalum(&["run", experiment, "--cuts", "6", "--set", "run.run_ms=[20, 70]"]), 1);
     assert!(out.contains("LOST"), "{out}");
     assert!(err.contains("must lose nothing, but lost"), "{err}");
-    let repeat = format!("run {experiment} --seed 1 --cuts 6 --row ycsb-a/volatile/wal/off");
+    let row = "ycsb-a/volatile/wal/off";
+    let repeat =
+        format!("run {experiment} --set 'run.run_ms=[20, 70]' --seed 1 --cuts 6 --row {row}\n");
     assert!(err.contains(&repeat), "{err}");
 }
 
@@ -77,20 +83,62 @@ fn mistakes_end_in_2_and_are_named() {
     let small = experiment("tiny.toml", "blocks = 64", "blocks = 2");
     let over = experiment("over.toml", "pages = 64", "page = 64");
     let fine = experiment("fine.toml", "", "");
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["run", "nowhere.toml"], "can not read the experiment file nowhere.toml"),
-        (&["run", &key], "unknown field `cutz`"),
+        (&["run", &key], "unknown key \"cutz\"; did you mean \"cuts\"?"),
         (&["run", &design], "presets are: baseline, volatile, durassd"),
         (&["run", &small], "raise space.over_provisioning or geometry.blocks"),
         (&["run", &over], "geometry.page"),
         (&["run", &fine, "--row", "nothing"], "ycsb-a/durassd/wal/full"),
-        (&["run", &fine, "--cuts", "0"], "--cuts"),
+        (&["run", &fine, "--set", "run.clinets=1"], "did you mean \"clients\"?"),
+        (&["run", &fine, "--set", "ycsb.records=100000000"], "lower ycsb.records"),
+        (&["run", &fine, "--json", "/nowhere/x.json"], "can not write /nowhere/x.json"),
         (&["designs", "x"], "presets are"),
     ];
     for (arguments, expected) in cases {
         let (_, err) = ends(&tantalum(arguments), 2);
         assert!(err.contains(expected), "{arguments:?}: {err}");
+        assert_eq!(err.lines().count(), 1, "{arguments:?}: {err}");
     }
+    ends(&tantalum(&["run", &fine, "--cuts", "0"]), 2);
+    ends(&tantalum(&["run", &fine, "--set", "cuts"]), 2);
+}
+
+#[test]
+fn values_can_be_set_and_two_runs_compared() {
+    let lossy = SMALL.replace("[\"volatile\", \"durassd\"]", "\"durassd\"\nexpect = \"lossy\"");
+    let experiment = file("set.toml", &lossy);
+    let experiment = experiment.to_str().unwrap();
+    let json = experiment.replace(".toml", ".json");
+    std::fs::write(&json, "x".repeat(1 << 20)).expect("the scratch folder can be written");
+    let sets = ["--set", "cuts=4", "--set", "drive.cache.flush=drain"];
+    let mut arguments = vec!["run", experiment, "--check-determinism", "--json", &json];
+    arguments.extend(sets);
+    let (out, err) = ends(&tantalum(&arguments), 0);
+    assert!(out.contains("4 power cuts for each row"), "{out}");
+    assert!(err.contains("the trace hashes of all rows are equal"), "{err}");
+    assert!(err.contains("with 4 power cuts, rows that are expected to lose"), "{err}");
+    let written = std::fs::read_to_string(&json).expect("it is there");
+    assert!(written.ends_with("}\n") && written.contains("\"cuts\": 4"), "{written}");
+}
+
+#[test]
+#[cfg(unix)]
+fn an_interrupt_ends_it_at_once_and_leaves_results_alone() {
+    let experiment = file("long.toml", &SMALL.replace("cuts = 3", "cuts = 1000000"));
+    let json = experiment.with_extension("json");
+    let _ = std::fs::remove_file(&json);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    command.arg("run").arg(&experiment).arg("--json").arg(&json);
+    let mut child = command.stdout(Stdio::null()).spawn().expect("the command starts");
+    // The file is made when everything is ready to run.
+    while !json.exists() {
+        assert_eq!(child.try_wait().expect("it can be asked"), None, "it ended by itself");
+        std::thread::yield_now();
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill can be run").success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
 }
 
 #[test]
