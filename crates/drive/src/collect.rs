@@ -6,15 +6,21 @@
 //!    sectors invalid is durable; the collector asks for that itself, so it never waits
 //!    for somebody who waits for it.
 //! 3. The collector's last free unit is its own; without one on its die it goes to the
-//!    freest other die.
+//!    freest other die, one collector at a time: so each that does comes to an end, and
+//!    leaves a free unit.
+//! 4. On the last free unit of a die each program is made durable before the next: a power
+//!    loss spoils one row of it, not all.
+//! 5. What can not be read is moved as such ([`LOST`]): reads go on to say so, and the unit
+//!    is free.
 
 use crate::firmware::Firmware;
 use crate::space::Streams;
-use crate::types::{Kind, Lpn, Ppa};
+use crate::types::{Kind, LOST, Lpn, Ppa};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_device::{Data, OwnedData};
 use tantalum_nand::{PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
+use tantalum_rt::sync::Permit;
 
 /// Collects on one die, for ever.
 pub(crate) async fn collect_on(fw: Rc<Firmware>, die: u32) {
@@ -36,10 +42,11 @@ pub(crate) async fn collect_on(fw: Rc<Firmware>, die: u32) {
 
 impl Firmware {
     fn is_short(&self, die: u32) -> bool {
-        self.space.borrow().free_units(die) < self.design.space.collect_below
+        let space = self.space.borrow();
+        !space.has_spare(die) || space.free_units(die) < self.design.space.collect_below
     }
 
-    /// With free units left, only what is well worth it; without, whatever gains
+    /// While the host has free units, only what is well worth it; then whatever gains
     /// anything.
     fn pick_victim(&self, die: u32) -> Option<Unit> {
         if !self.is_short(die) {
@@ -47,7 +54,7 @@ impl Firmware {
         }
         let unit = self.places.unit_sectors;
         let mut space = self.space.borrow_mut();
-        let below = if space.free_units(die) > 1 { unit - unit / 8 } else { unit };
+        let below = if space.has_spare(die) { unit - unit / 8 } else { unit };
         space.take_victim(die, below)
     }
 }
@@ -57,11 +64,13 @@ struct Move<'a> {
     fw: &'a Firmware,
     die: u32,
     victim: Unit,
-    /// Sectors read and not yet programmed, in order.
-    packed: VecDeque<(Lpn, Ppa)>,
+    /// Sectors read and not yet programmed, in order: their out-of-band words, and where
+    /// they were.
+    packed: VecDeque<(u64, Ppa)>,
     payload: OwnedData,
     words: Vec<u64>,
-    unreadable: bool,
+    /// Its turn, if it moves to another die.
+    borrowing: Option<Permit<'a>>,
 }
 
 impl<'a> Move<'a> {
@@ -74,7 +83,7 @@ impl<'a> Move<'a> {
             packed: VecDeque::new(),
             payload: OwnedData::zeros(fw.nand.payload(), 2 * row, SECTOR_BYTES),
             words: Vec::new(),
-            unreadable: false,
+            borrowing: None,
         }
     }
 
@@ -100,14 +109,22 @@ impl<'a> Move<'a> {
     }
 
     /// The die to write to, with a write point. `None` if the drive is poisoned.
-    async fn target(&self) -> Option<u32> {
+    async fn target(&mut self) -> Option<u32> {
         let fw = self.fw;
-        let die = {
-            let space = fw.space.borrow();
-            let own = space.has_point(self.die, Streams::Moved) || space.free_units(self.die) > 0;
-            if own { self.die } else { space.freest_die() }
-        };
-        fw.ensure_point(die, Streams::Moved).await.then_some(die)
+        while !fw.poisoned.get() {
+            let own = fw.space.borrow().can_move(self.die);
+            if !own && self.borrowing.is_none() {
+                self.borrowing = Some(fw.borrowing.lock().await);
+                continue;
+            }
+            let die = if own { Some(self.die) } else { fw.space.borrow().freest_target() };
+            match die {
+                Some(die) if fw.try_point(die, Streams::Moved).await => return Some(die),
+                Some(_) => {}
+                None => fw.dies[self.die as usize].changed.wait().await,
+            }
+        }
+        None
     }
 
     /// Reads the pages of the row of `sector` that have valid sectors and packs these;
@@ -146,13 +163,15 @@ impl<'a> Move<'a> {
             if !fw.space.borrow().is_valid(old) {
                 continue;
             }
-            if states[page] != PageState::Programmed {
-                self.unreadable = true;
-                continue;
-            }
-            let lpn = Lpn(oob[page * words + 2 + (i % ps) as usize] as u32);
+            let word = match states[page] {
+                PageState::Programmed => oob[page * words + 2 + (i % ps) as usize],
+                _ => match fw.map.borrow().mapped().find(|m| m.1 == old) {
+                    Some((lpn, _)) => u64::from(lpn.0) | LOST,
+                    None => continue,
+                },
+            };
             let to = self.packed.len();
-            self.packed.push_back((lpn, old));
+            self.packed.push_back((word, old));
             let from = data.as_data().slice(i as usize..i as usize + 1, SECTOR_BYTES);
             self.payload.as_mut().slice(to..to + 1, SECTOR_BYTES).copy_from(from);
         }
@@ -176,7 +195,7 @@ impl<'a> Move<'a> {
             return true;
         };
         let used = count.min(pages * ps) as usize;
-        let lpns = self.packed.iter().take(used).map(|p| p.0.0);
+        let lpns = self.packed.iter().take(used).map(|p| p.0);
         fw.page_words(Kind::Moved, 0, pages, lpns, &mut self.words);
         let data = self.payload.as_data().slice(0..(pages * ps) as usize, SECTOR_BYTES);
         let Some(op) = fw.must(fw.nand.program(at, data, &self.words)) else { return false };
@@ -186,13 +205,19 @@ impl<'a> Move<'a> {
             return false;
         }
         for i in 0..used {
-            let (lpn, old) = self.packed[i];
+            let (word, old) = self.packed[i];
+            let lpn = Lpn(word as u32);
             if fw.map.borrow().get(lpn) == Some(old) {
                 fw.remap(lpn, Some(fw.places.ppa(at, i as u32)));
             }
         }
         fw.landed(at.unit);
         fw.end_changes(count);
+        let version = fw.map.borrow().version();
+        let last = self.borrowing.is_some() || fw.space.borrow().free_units(target) == 0;
+        if last && !fw.make_durable(version).await {
+            return false;
+        }
         self.packed.drain(..used);
         shift(&mut self.payload, used, self.packed.len());
         true
@@ -200,18 +225,13 @@ impl<'a> Move<'a> {
 
     async fn erase(self) {
         let fw = self.fw;
-        if self.unreadable {
-            // What can not be read can not be moved: the unit stays as it is, so that
-            // reads say so rather than return something else.
-            return;
-        }
         debug_assert_eq!(fw.space.borrow().valid_in(self.victim), 0);
         let version = fw.space.borrow().superseded(self.victim);
         if !fw.make_durable(version).await || !fw.erase(self.victim).await {
             return;
         }
         fw.space.borrow_mut().give_free(self.victim, false);
-        fw.dies[self.die as usize].changed.notify_all();
+        fw.notify_dies();
     }
 }
 

@@ -4,7 +4,7 @@
 //! A dump is pages in the units of one dump area: changed map entries, buffered logical
 //! pages with their numbers, and last the end page, which counts the others. It is
 //! complete if and only if the end page and all it counts can be read. Of several
-//! dumps the complete one with the highest number holds.
+//! dumps the one with the highest number holds.
 //!
 //! 1. The dump reads protected memory only, as it was when the firmware's tasks were
 //!    dropped, and changes none of it.
@@ -168,7 +168,7 @@ impl<'a> Writer<'a> {
             let mut payload = OwnedData::zeros(data.kind(), pages as usize * ps, SECTOR_BYTES);
             let some = data.slice(done..done + used, SECTOR_BYTES);
             payload.as_mut().slice(0..used, SECTOR_BYTES).copy_from(some);
-            let some = indices[done..done + used].iter().copied();
+            let some = indices[done..done + used].iter().map(|i| u64::from(*i));
             fw.page_words(kind, self.number, pages, some, &mut self.words);
             self.ops.push(fw.nand.program(at, payload.as_data(), &self.words)?);
             fw.stats.flash_program_bytes.add(fw.page_bytes(pages));

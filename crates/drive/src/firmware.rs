@@ -55,6 +55,7 @@ pub(crate) struct Firmware {
     pub drained: Cell<Version>,
     pub log_reserved: Cell<u32>,
     pub dies: Vec<DieEvents>,
+    pub borrowing: Mutex,
     pub poisoned: Cell<bool>,
 }
 
@@ -136,6 +137,7 @@ impl Firmware {
                     hungry: Cell::new(false),
                 })
                 .collect(),
+            borrowing: Mutex::new(rt, "its turn to move to another die"),
             poisoned: Cell::new(false),
         }
     }
@@ -213,6 +215,11 @@ impl Firmware {
         for queue in [&self.work, &self.epochs, &self.log_work, &self.log_progress] {
             queue.notify_all();
         }
+        self.notify_dies();
+    }
+
+    /// Free units have become more, or scarce.
+    pub fn notify_dies(&self) {
         for die in &self.dies {
             die.changed.notify_all();
         }
@@ -245,30 +252,40 @@ impl Firmware {
     /// Makes sure that the stream has a write point on the die, waiting for a free unit
     /// if it must. False if the drive is poisoned.
     pub async fn ensure_point(&self, die: u32, stream: Streams) -> bool {
-        loop {
-            if self.poisoned.get() {
-                return false;
-            }
-            if self.space.borrow().has_point(die, stream) {
+        while !self.poisoned.get() {
+            if self.try_point(die, stream).await {
                 return true;
             }
-            let free = self.space.borrow_mut().take_free(die, stream);
-            let Some(free) = free else {
+            if !self.poisoned.get() {
                 self.dies[die as usize].changed.wait().await;
-                continue;
-            };
-            // One unit less: time to collect?
-            self.dies[die as usize].changed.notify_all();
-            if free.erase_first && !self.erase(free.unit).await {
-                return false;
-            }
-            let mut space = self.space.borrow_mut();
-            if space.has_point(die, stream) {
-                space.give_free(free.unit, false);
-            } else {
-                space.open(stream, free.unit, 0);
             }
         }
+        false
+    }
+
+    /// Makes sure of the same if there is a free unit. False if not, or if the drive is
+    /// poisoned.
+    pub async fn try_point(&self, die: u32, stream: Streams) -> bool {
+        if self.space.borrow().has_point(die, stream) {
+            return true;
+        }
+        let free = self.space.borrow_mut().take_free(die, stream);
+        let Some(free) = free else { return false };
+        // One unit less: time to collect?
+        self.dies[die as usize].changed.notify_all();
+        if !self.space.borrow().has_spare_somewhere() {
+            self.notify_dies();
+        }
+        if free.erase_first && !self.erase(free.unit).await {
+            return false;
+        }
+        let mut space = self.space.borrow_mut();
+        if space.has_point(die, stream) {
+            space.give_free(free.unit, false);
+        } else {
+            space.open(stream, free.unit, 0);
+        }
+        true
     }
 
     /// A program into a unit has ended and its mappings are changed: the unit may have
@@ -281,13 +298,13 @@ impl Firmware {
         }
     }
 
-    /// The out-of-band words of the pages of one operation.
+    /// The out-of-band words of the pages of one operation; `indices` one a sector.
     pub fn page_words(
         &self,
         kind: Kind,
         version: u64,
         pages: u32,
-        indices: impl Iterator<Item = u32>,
+        indices: impl Iterator<Item = u64>,
         out: &mut Vec<u64>,
     ) {
         out.clear();
@@ -297,7 +314,7 @@ impl Firmware {
             self.sequence.set(sequence + 1);
             out.extend(PageHead { kind, sequence, version }.encode());
             for _ in 0..self.places.page_sectors {
-                out.push(u64::from(indices.next().unwrap_or(NO_INDEX)));
+                out.push(indices.next().unwrap_or(u64::from(NO_INDEX)));
             }
         }
     }

@@ -219,6 +219,7 @@ impl Firmware {
         let _place = self.queue.acquire(1).await;
         self.pass_link(0).await;
         let mut ops = Vec::new();
+        let mut words = vec![0; self.nand.oob_words()];
         let mut i = 0;
         while i < blocks {
             let lpn = |i: u64| Lpn((at.0 + i) as u32);
@@ -252,17 +253,22 @@ impl Firmware {
                 count: 1,
                 first: sector,
                 data: Some(buf.slice(i as usize..(i + count) as usize, SECTOR_BYTES)),
-                oob: None,
+                oob: Some(&mut words),
                 states: &mut state,
             });
             self.stats.flash_reads.add(1);
             let op = self.must(op).ok_or(IoError::Failed("the flash array took no read"))?;
-            ops.push((op, state[0], Block(at.0 + i)));
+            // Each sector says whose it is: nothing else is ever served.
+            let found = words[2 + sector as usize..].iter().take(count as usize);
+            let wrong = (i..).zip(found).find(|(i, word)| **word != u64::from(lpn(*i).0));
+            let wrong =
+                if state[0] == PageState::Programmed { wrong.map(|w| w.0) } else { Some(i) };
+            ops.push((op, wrong.map(|i| Block(at.0 + i))));
             i += count;
         }
-        for (op, state, block) in ops {
+        for (op, wrong) in ops {
             op.await;
-            if state != PageState::Programmed {
+            if let Some(block) = wrong {
                 return Err(IoError::Uncorrectable(block));
             }
         }

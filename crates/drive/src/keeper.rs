@@ -7,7 +7,7 @@
 use crate::firmware::Firmware;
 use crate::layout::DELTA_ENTRIES;
 use crate::map::map_page;
-use crate::maplog::encode_entry;
+use crate::maplog::{LogPlace, encode_entry};
 use crate::space::Role;
 use crate::types::{Kind, Version};
 use std::rc::Rc;
@@ -199,7 +199,7 @@ async fn append(
     while done < indices.len() {
         let pages = (indices.len() - done).div_ceil(ps).min(fw.places.planes as usize);
         let place = fw.log.borrow_mut().place(pages as u32);
-        let (at, pages, serial) = match place {
+        let LogPlace { at, pages, serial, since } = match place {
             Ok(place) => place,
             Err(Some(free)) => {
                 if free.erase_first && !fw.erase(free.unit).await {
@@ -217,8 +217,11 @@ async fn append(
         let used = (indices.len() - done).min(pages as usize * ps);
         let mut page = bytes[done * SECTOR..(done + used) * SECTOR].to_vec();
         page.resize(pages as usize * ps * SECTOR, 0);
-        let some = indices[done..done + used].iter().copied();
+        let some = indices[done..done + used].iter().map(|i| u64::from(*i));
         fw.page_words(kind, version.0, pages, some, &mut words);
+        for page in words.chunks_exact_mut(2 + ps) {
+            page[2] |= u64::from(since) << 32;
+        }
         ops.push(fw.must(fw.nand.program(at, Data::Bytes(&page), &words))?);
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         fw.stats.meta_bytes.add(fw.page_bytes(pages));

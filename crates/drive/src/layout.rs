@@ -2,6 +2,7 @@
 //! what the drive needs for itself.
 
 use crate::Design;
+use crate::space::SHARED_RESERVE;
 use tantalum_nand::SECTOR_BYTES;
 
 /// Map entries in one map page (a sector of 4-byte entries).
@@ -28,7 +29,7 @@ pub struct Layout {
     /// Units for data, live and spare.
     pub data_units: u32,
     /// Of these, needed beside the logical capacity: open units of both streams and the
-    /// collector's reserve, for every die.
+    /// collector's reserve, for every die, and the reserve that the dies share.
     pub working_units: u32,
 }
 
@@ -38,7 +39,7 @@ pub enum LayoutError {
     /// Too little over-provisioning.
     #[error(
         "{raw} erase units raw; {logical} for the logical capacity, {working} for open blocks and the \
-         collector's reserve ({dies} dies × {per_die}), {map} for the map log, {dump} for two dump areas: \
+         collectors' reserve ({dies} dies × {per_die}, and {shared}), {map} for the map log, {dump} for two dump areas: \
          {missing} too few; raise space.over_provisioning or geometry.blocks"
     )]
     Space {
@@ -52,6 +53,8 @@ pub enum LayoutError {
         dies: u64,
         /// Open units and reserve of each die.
         per_die: u64,
+        /// The reserve that the dies share.
+        shared: u64,
         /// Units of the map log.
         map: u64,
         /// Units of the dump areas.
@@ -109,7 +112,7 @@ impl Layout {
             }
         }
         let logical_units = u64::from(logical.div_ceil(unit));
-        let working = u64::from(WORKING_PER_DIE) * u64::from(g.dies());
+        let working = u64::from(WORKING_PER_DIE) * u64::from(g.dies()) + u64::from(SHARED_RESERVE);
         let dump = 2 * u64::from(dump_units);
         let need = logical_units + working + map_units + dump;
         let units = u64::from(g.units());
@@ -120,6 +123,7 @@ impl Layout {
                 working,
                 dies: g.dies().into(),
                 per_die: WORKING_PER_DIE.into(),
+                shared: SHARED_RESERVE.into(),
                 map: map_units,
                 dump,
                 missing: need - units,

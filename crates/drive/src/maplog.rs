@@ -142,6 +142,20 @@ struct WritePoint {
     unit: Unit,
     serial: u32,
     page: u32,
+    /// From which page on it is written since the last restart.
+    since: u32,
+}
+
+/// A place to write pages of one row.
+pub struct LogPlace {
+    /// The first page.
+    pub at: PageAddr,
+    /// How many.
+    pub pages: u32,
+    /// The unit's serial.
+    pub serial: u32,
+    /// The page of the unit from which on it is written since the last restart.
+    pub since: u32,
 }
 
 const NEVER: u32 = u32::MAX;
@@ -262,7 +276,7 @@ impl MapLog {
         if next < self.places.unit_pages
             && let Some(point) = self.points.iter_mut().find(|p| p.is_none())
         {
-            *point = Some(WritePoint { unit, serial, page: next });
+            *point = Some(WritePoint { unit, serial, page: next, since: next });
         }
         serial
     }
@@ -301,19 +315,22 @@ impl MapLog {
 
     /// The next place to write up to `pages` pages of one row, or a free unit to be
     /// erased (if it says so) and then [`MapLog::open`]ed first.
-    pub fn place(&mut self, pages: u32) -> Result<(PageAddr, u32, u32), Option<FreeUnit>> {
+    pub fn place(&mut self, pages: u32) -> Result<LogPlace, Option<FreeUnit>> {
         let at = self.next_point;
         let points = self.points.len();
         let Some(point) = &mut self.points[at] else { return Err(self.pool.pop_front()) };
         self.next_point = (at + 1) % points;
-        let count = pages.min(self.places.planes - point.page % self.places.planes);
-        let place = PageAddr { unit: point.unit, page: point.page };
-        let serial = point.serial;
-        point.page += count;
+        let place = LogPlace {
+            at: PageAddr { unit: point.unit, page: point.page },
+            pages: pages.min(self.places.planes - point.page % self.places.planes),
+            serial: point.serial,
+            since: point.since,
+        };
+        point.page += place.pages;
         if point.page == self.places.unit_pages {
             self.points[at] = None;
         }
-        Ok((place, count, serial))
+        Ok(place)
     }
 
     /// An erased unit becomes the write point that [`MapLog::place`] found missing.
@@ -321,7 +338,7 @@ impl MapLog {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.units.push_back(LogUnit { unit, serial });
-        self.points[self.next_point] = Some(WritePoint { unit, serial, page: 0 });
+        self.points[self.next_point] = Some(WritePoint { unit, serial, page: 0, since: 0 });
     }
 
     /// An image of a map page is on flash, and covers all deltas of the page so far.

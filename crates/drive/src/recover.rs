@@ -6,6 +6,10 @@
 //! 2. The dump that was replayed stays valid until the next one is complete: only
 //!    afterwards, with the other area erased and ready, is its area erased.
 //! 3. The map is the log's newest records, then the dump's entries over them.
+//! 4. Without all of these the map is of another time, and would name sectors that now hold
+//!    something else: the drive does not start then. A page of the log may be unreadable
+//!    only where a power loss can have torn it: in the last row that was written to its
+//!    unit before a restart. (If one goes bad later that was whole, that can not be told.)
 
 use crate::Design;
 use crate::dump::DumpEnd;
@@ -45,9 +49,6 @@ pub struct RecoveryReport {
     pub dump_entries: u64,
     /// Buffered pages found in the dump.
     pub dump_pages: u64,
-    /// A protected drive whose flash is not blank found no complete dump: what was only
-    /// in its memory is lost.
-    pub dump_missing: bool,
 }
 
 /// Why a drive does not start.
@@ -83,10 +84,14 @@ pub(crate) async fn recover(
     let dump = find_dump(&fw, &units).await?;
     match &dump {
         Some(dump) => replay_dump(&fw, dump, &mut report).await?,
-        None => report.dump_missing = design.is_protected() && !units.blank,
+        None if design.is_protected() && !units.blank => {
+            let what = "there is no emergency dump; what only it had is lost".to_string();
+            return Err(RecoveryError::Damaged(what));
+        }
+        None => {}
     }
     report.dump_replay = lap(rt);
-    count_valid(&fw)?;
+    count_valid(&fw, &units)?;
     settle_units(&fw, &units, dump.as_ref()).await?;
     report.space = lap(rt);
     report.total = rt.now() - began;
@@ -123,7 +128,7 @@ impl Units {
             match head {
                 Head::Erased => units.erased.push(unit),
                 Head::Unreadable => units.unknown.push(unit),
-                Head::Written(head, _) => {
+                Head::Written(head, ..) => {
                     fw.saw_sequence(head.sequence);
                     match head.kind {
                         Kind::Host => units.data.push((unit, Streams::Host)),
@@ -131,6 +136,20 @@ impl Units {
                         Kind::MapImage | Kind::MapDelta => units.log.push((head.sequence, unit)),
                         Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => units.dump.push(unit),
                     }
+                }
+            }
+        }
+        // A unit of the log whose first page went bad is still one: its second row tells.
+        let row = fw.places.planes;
+        let behind = |unit: &Unit| PageAddr { unit: *unit, page: row };
+        if row < fw.places.unit_pages {
+            let seconds: Vec<PageAddr> = units.unknown.iter().map(behind).collect();
+            for (at, head) in seconds.iter().zip(read_heads(fw, &seconds).await?) {
+                if let Head::Written(head, ..) = head
+                    && matches!(head.kind, Kind::MapImage | Kind::MapDelta)
+                {
+                    units.unknown.retain(|u| *u != at.unit);
+                    units.log.push((head.sequence, at.unit));
                 }
             }
         }
@@ -170,8 +189,9 @@ async fn load_map(
         fw.space.borrow_mut().set_role(unit, Role::Map);
         let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
         let heads = read_heads(fw, &pages).await?;
+        check_torn(fw, &pages, &heads)?;
         for (at, head) in pages.into_iter().zip(heads) {
-            let Head::Written(head, indices) = head else { continue };
+            let Head::Written(head, indices, _) = head else { continue };
             fw.saw_sequence(head.sequence);
             fw.map.borrow_mut().advance(Version(head.version));
             for (sector, index) in used(&indices) {
@@ -216,6 +236,36 @@ async fn load_map(
     Ok(())
 }
 
+/// Invariant 4, for the written pages of one unit of the log.
+fn check_torn(fw: &Firmware, pages: &[PageAddr], heads: &[Head]) -> Result<(), RecoveryError> {
+    let planes = fw.places.planes as usize;
+    let mut may_be_torn = vec![false; heads.len().div_ceil(planes)];
+    let restarts = heads.iter().filter_map(|head| match head {
+        Head::Written(.., since) => Some(*since as usize),
+        _ => None,
+    });
+    for restart in restarts.chain([heads.len()]) {
+        // The row before it; and if nothing before it in that row can be read, that may be
+        // all that was written since another restart.
+        let mut end = restart.min(heads.len());
+        while let Some(last) = end.checked_sub(1) {
+            let row = last / planes;
+            may_be_torn[row] = true;
+            if heads[row * planes..end].iter().any(|head| matches!(head, Head::Written(..))) {
+                break;
+            }
+            end = row * planes;
+        }
+    }
+    for (i, (at, head)) in pages.iter().zip(heads).enumerate() {
+        if !matches!(head, Head::Written(..)) && !may_be_torn[i / planes] {
+            let what = format!("a page of the map log can not be read at {at:?}");
+            return Err(RecoveryError::Damaged(what));
+        }
+    }
+    Ok(())
+}
+
 /// Reads the sectors of these records, in their order.
 async fn read_records(
     fw: &Firmware,
@@ -251,7 +301,8 @@ struct Dump {
     end: DumpEnd,
 }
 
-/// The complete dump with the highest number.
+/// The dump with the highest number. It must be complete: an older one is of a time that
+/// the map log and the units have left behind.
 async fn find_dump(fw: &Firmware, units: &Units) -> Result<Option<Dump>, RecoveryError> {
     let ends = write_pointers(fw, &units.dump).await?;
     let mut found: BTreeMap<u64, Dump> = BTreeMap::new();
@@ -260,7 +311,7 @@ async fn find_dump(fw: &Firmware, units: &Units) -> Result<Option<Dump>, Recover
         let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
         let heads = read_heads(fw, &pages).await?;
         for (at, head) in pages.into_iter().zip(heads) {
-            let Head::Written(head, indices) = head else { continue };
+            let Head::Written(head, indices, _) = head else { continue };
             fw.saw_sequence(head.sequence);
             let number = head.version;
             let end = DumpEnd { map_sectors: 0, data_sectors: 0, version: 0 };
@@ -280,25 +331,24 @@ async fn find_dump(fw: &Firmware, units: &Units) -> Result<Option<Dump>, Recover
             }
         }
     }
-    let mut best = None;
-    let next = found.keys().last().map_or(1, |n| n + 1);
-    fw.dump.borrow_mut().next = next;
-    for (number, mut dump) in found {
-        let Some(&at) = last.get(&number) else { continue };
-        let Some(Some(page)) = read_pages(fw, &[at], true).await?.pop() else { continue };
-        let Data::Bytes(bytes) = page.as_data() else { unreachable!("asked for bytes") };
-        dump.end = DumpEnd::decode(bytes);
-        let count = |kind: Kind| {
-            let pages = dump.pages.iter().filter(|p| p.1 == kind);
-            pages.map(|p| used(&p.2).count() as u64).sum::<u64>()
-        };
-        if count(Kind::DumpMap) == dump.end.map_sectors
-            && count(Kind::DumpData) == dump.end.data_sectors
-        {
-            best = Some(dump);
-        }
-    }
-    Ok(best)
+    let Some((number, mut dump)) = found.pop_last() else { return Ok(None) };
+    fw.dump.borrow_mut().next = number + 1;
+    let lost = || {
+        let what = format!("the emergency dump {number} is not complete; what only it had is lost");
+        RecoveryError::Damaged(what)
+    };
+    let at = last.get(&number).ok_or_else(lost)?;
+    let page = read_pages(fw, &[*at], true).await?.pop().flatten().ok_or_else(lost)?;
+    let Data::Bytes(bytes) = page.as_data() else { unreachable!("asked for bytes") };
+    dump.end = DumpEnd::decode(bytes);
+    let count = |kind: Kind| {
+        let pages = dump.pages.iter().filter(|p| p.1 == kind);
+        pages.map(|p| used(&p.2).count() as u64).sum::<u64>()
+    };
+    let complete = count(Kind::DumpMap) == dump.end.map_sectors
+        && count(Kind::DumpData) == dump.end.data_sectors
+        && dump.end.data_sectors <= u64::from(fw.design.buffer_slots());
+    if complete { Ok(Some(dump)) } else { Err(lost()) }
 }
 
 async fn replay_dump(
@@ -344,7 +394,7 @@ async fn replay_dump(
 }
 
 /// Valid sectors follow from the map.
-fn count_valid(fw: &Firmware) -> Result<(), RecoveryError> {
+fn count_valid(fw: &Firmware, units: &Units) -> Result<(), RecoveryError> {
     let map = fw.map.borrow();
     let mut space = fw.space.borrow_mut();
     for (lpn, ppa) in map.mapped() {
@@ -355,7 +405,15 @@ fn count_valid(fw: &Firmware) -> Result<(), RecoveryError> {
         }
         space.validate(ppa);
     }
-    Ok(())
+    let log = units.log.iter().map(|u| &u.1);
+    match units.erased.iter().chain(&units.dump).chain(log).find(|u| space.valid_in(**u) > 0) {
+        Some(unit) => {
+            let what =
+                format!("the map names sectors of {unit:?}, which holds no data of the host");
+            Err(RecoveryError::Damaged(what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Every unit goes where it belongs: write points, full units, free units, the map log's
@@ -373,10 +431,14 @@ async fn settle_units(
         let mut space = fw.space.borrow_mut();
         for ((unit, stream), end) in units.data.iter().copied().zip(ends) {
             let die = fw.design.geometry.die(unit);
-            if end < pages && !space.has_point(die, stream) {
-                space.open(stream, unit, end);
-            } else if space.valid_in(unit) == 0 {
+            if space.next_valid(unit, end * fw.places.page_sectors).is_some() {
+                let what = format!("the map names sectors of {unit:?} that are erased");
+                return Err(RecoveryError::Damaged(what));
+            }
+            if space.valid_in(unit) == 0 {
                 void.push(unit);
+            } else if end < pages && !space.has_point(die, stream) {
+                space.open(stream, unit, end);
             } else {
                 space.file(unit);
             }

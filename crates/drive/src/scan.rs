@@ -12,8 +12,9 @@ pub(crate) enum Head {
     Erased,
     /// It can not be read, or no drive wrote it.
     Unreadable,
-    /// It was written by a drive: its head, and the index of each sector.
-    Written(PageHead, Vec<u32>),
+    /// It was written by a drive: its head, the index of each sector, and the page of its
+    /// unit from which on it was written since the last restart (map log only).
+    Written(PageHead, Vec<u32>, u32),
 }
 
 /// Reads the heads of these pages, all dies side by side.
@@ -36,7 +37,8 @@ pub(crate) async fn read_heads(fw: &Firmware, pages: &[PageAddr]) -> Result<Vec<
         heads.push(match (states[0], PageHead::decode(&oob)) {
             (PageState::Erased, _) => Head::Erased,
             (PageState::Programmed, Some(head)) => {
-                Head::Written(head, oob[2..].iter().map(|w| *w as u32).collect())
+                let indices = oob[2..].iter().map(|w| *w as u32).collect();
+                Head::Written(head, indices, (oob[2] >> 32) as u32)
             }
             _ => Head::Unreadable,
         });

@@ -4,7 +4,9 @@
 //! 1. A sector is valid if and only if the map names it; `valid` counts them by unit.
 //! 2. Each die has its own free units and write points, one for each stream, so that
 //!    all dies are busy. A write point fills its unit page by page.
-//! 3. The last free unit of a die is the collector's: the host's stream never takes it.
+//! 3. The last free unit of each die is the collector's, and [`SHARED_RESERVE`] more of the
+//!    array: the host's stream never takes them. What a power loss spoils of the former,
+//!    the latter make up for.
 //! 4. `superseded` is the version of the newest change that made a sector of the unit
 //!    invalid: until that is durable the unit is not erased.
 //! 5. A unit becomes full, and may be collected, only when all programs under way in it
@@ -18,6 +20,9 @@ use tantalum_nand::{Geometry, PageAddr, Unit};
 
 const NONE: u32 = u32::MAX;
 const BUCKETS: u32 = 64;
+
+/// Free units that only collectors take, beside one for each die.
+pub const SHARED_RESERVE: u32 = 2;
 
 /// What is written where: data of the host and data moved by the collector live
 /// apart, since the latter are colder.
@@ -89,6 +94,8 @@ pub struct Space {
     width: u32,
     units: Vec<UnitInfo>,
     dies: Vec<DieInfo>,
+    /// Free units of all dies.
+    free: u32,
     valid: Vec<u64>,
 }
 
@@ -116,6 +123,7 @@ impl Space {
             width: (g.unit_sectors() + 1).div_ceil(BUCKETS),
             units: vec![info; g.units() as usize],
             dies: vec![die; g.dies() as usize],
+            free: 0,
             valid: vec![0; g.sectors().div_ceil(64) as usize],
         }
     }
@@ -151,13 +159,33 @@ impl Space {
         most.unwrap_or(0) as u32
     }
 
+    /// Whether a die has free units that are not reserved for collectors.
+    pub fn has_spare(&self, die: u32) -> bool {
+        self.free_units(die) > 1 && self.has_spare_somewhere()
+    }
+
+    /// Whether any die may have.
+    pub fn has_spare_somewhere(&self) -> bool {
+        self.free > self.dies.len() as u32 + SHARED_RESERVE
+    }
+
     /// Whether a unit can be opened for the stream.
     fn may_open(&self, die: u32, stream: Streams) -> bool {
-        let free = self.dies[die as usize].free.len();
         match stream {
-            Streams::Host => free > 1,
-            Streams::Moved => free > 0,
+            Streams::Host => self.has_spare(die),
+            Streams::Moved => self.free_units(die) > 0,
         }
+    }
+
+    /// Whether the collector of a die has place on it to move something to.
+    pub fn can_move(&self, die: u32) -> bool {
+        self.has_point(die, Streams::Moved) || self.free_units(die) > 0
+    }
+
+    /// The die to which the collector of another one can best move something.
+    pub fn freest_target(&self) -> Option<u32> {
+        let dies = (0..self.dies.len() as u32).filter(|&d| self.can_move(d));
+        dies.max_by_key(|&d| (self.free_units(d), u32::MAX - d))
     }
 
     /// Whether the stream has a write point on the die.
@@ -177,6 +205,7 @@ impl Space {
     /// Takes a free unit, whatever it is needed for.
     pub fn take_any(&mut self, die: u32) -> Option<FreeUnit> {
         let free = self.dies[die as usize].free.pop_front()?;
+        self.free -= 1;
         self.units[free.unit.0 as usize].role = Role::Leaving;
         Some(free)
     }
@@ -236,6 +265,7 @@ impl Space {
         info.role = Role::Free;
         info.superseded = Version(0);
         self.dies[die].free.push_back(FreeUnit { unit, erase_first });
+        self.free += 1;
     }
 
     /// Whether the map names this sector.

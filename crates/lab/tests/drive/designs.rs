@@ -92,7 +92,7 @@ pub fn tiny(preset: &str) -> Design {
     let protected = preset == "durassd";
     let table: toml::Table = format!(
         "[geometry]\nchannels = 2\npackages = 1\nchips = 1\nplanes = 2\nblocks = 24\npages = 4\npage_bytes = 4096\n\
-         [wear]\nendurance = 1000000\n[space]\nover_provisioning = 80\ncollect_below = 3\n\
+         [wear]\nendurance = 1000000\n[space]\nover_provisioning = 95\ncollect_below = 3\n\
          [cache]\nbuffer_kib = 64\natomic_unit_kib = {}\n\
          [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = {}",
         if protected { 16 } else { 4 },

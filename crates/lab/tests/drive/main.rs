@@ -3,5 +3,7 @@
 mod crash;
 mod designs;
 mod exhaustive;
+mod faults;
 mod flush_cost;
+mod progress;
 mod rules;

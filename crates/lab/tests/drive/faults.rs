@@ -1,0 +1,261 @@
+//! A medium that fails, content that goes bad, hosts that give up: nothing hangs, nothing
+//! that is wrong is served.
+
+use crate::designs::{small, tiny};
+use tantalum_device::{
+    Block, BlockDevice, Blocks, Data, DataMut, Durability, IoError, Payload, PowerCycle,
+};
+use tantalum_drive::{Design, Drive, DriveLink};
+use tantalum_nand::{PageAddr, PageState, ReadRequest, Unit};
+use tantalum_rt::{Nanos, Rt, Runtime};
+
+fn on_drive<T: 'static, F: Future<Output = T> + 'static>(
+    design: &Design,
+    test: impl FnOnce(Rt, Drive) -> F,
+) -> T {
+    let mut runtime = Runtime::virtual_time(5);
+    let rt = runtime.handle();
+    let drive = Drive::new(&rt, design, Payload::Stamps).unwrap();
+    let label = design.name.clone();
+    runtime.block_on(test(rt, drive)).unwrap_or_else(|e| panic!("{label}: {e}"))
+}
+
+async fn fill(device: &DriveLink, base: u64) -> Result<(), IoError> {
+    for at in 0..device.caps().blocks {
+        device.write(Block(at), Data::Stamps(&[base + at]), Durability::Normal).await?;
+    }
+    Ok(())
+}
+
+async fn read(device: &DriveLink, at: u64) -> Result<u64, IoError> {
+    let mut room = [0];
+    device.read(Block(at), DataMut::Stamps(&mut room)).await?;
+    Ok(room[0])
+}
+
+/// A discard of many blocks needs room for many changed entries: it gets it.
+#[test]
+fn a_large_discard_gets_room_in_a_small_map_log() {
+    for preset in Design::presets() {
+        on_drive(&small(preset), |_, drive| async move {
+            drive.power_on().await.unwrap();
+            let device = drive.device();
+            let blocks = device.caps().blocks;
+            for filled in (500..1100).step_by(25) {
+                for at in 0..filled {
+                    let stamps = [at + 1];
+                    device
+                        .write(Block(at), Data::Stamps(&stamps), Durability::Normal)
+                        .await
+                        .unwrap();
+                }
+                device.discard(Blocks { start: Block(0), count: blocks }).await.unwrap();
+                assert_eq!(read(&device, filled / 2).await.unwrap(), 0);
+            }
+        });
+    }
+}
+
+/// More dies than the map log has room for changes: they take turns.
+#[test]
+fn many_dies_share_a_small_map_log() {
+    let table: toml::Table = "[geometry]\nchannels = 8\npackages = 4\nchips = 2\nplanes = 4\nblocks = 12\npages = 4\npage_bytes = 16384\n\
+         [space]\nover_provisioning = 120\n\
+         [cache]\nbuffer_kib = 8192\n\
+         [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = 60"
+        .parse()
+        .unwrap();
+    let design = Design::preset("durassd").unwrap().with_overrides(&table).unwrap();
+    on_drive(&design, |rt, drive| async move {
+        drive.power_on().await.unwrap();
+        let device = drive.device();
+        let blocks = device.caps().blocks;
+        let writers: Vec<_> = (0..16)
+            .map(|i| {
+                let device = device.clone();
+                rt.spawn("writer", async move {
+                    let stamps = [7; 16];
+                    for round in 0..800 {
+                        let at = Block((round * 16 + i) * 16 % (blocks - 16));
+                        device.write(at, Data::Stamps(&stamps), Durability::Normal).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        drive.cut();
+        drive.off().await;
+        drive.power_on().await.unwrap();
+    });
+}
+
+/// A program or an erase fails: writes are refused from then on, reads are served, and
+/// every command that waits returns.
+#[test]
+fn a_poisoned_drive_answers_every_command() {
+    for preset in Design::presets() {
+        for (erase, after) in (0..40).map(|n| (n % 2 == 1, n * 7)) {
+            on_drive(&tiny(preset), |rt, drive| async move {
+                drive.power_on().await.unwrap();
+                let device = drive.device();
+
+                let _ = fill(&device, 1).await;
+
+                device.flush().await.unwrap();
+                match erase {
+                    true => drive.array().fail_erase(after / 7),
+                    false => drive.array().fail_program(after),
+                }
+                let hosts: Vec<_> = (0..8)
+                    .map(|i| rt.spawn("host", mixed(rt.clone(), device.clone(), i)))
+                    .collect();
+                for host in hosts {
+                    host.await.unwrap();
+                }
+                assert_eq!(device.flush().await, Err(IoError::Poisoned));
+                let write = device.write(Block(0), Data::Stamps(&[1]), Durability::Normal).await;
+                assert_eq!(write, Err(IoError::Poisoned));
+                let discard = device.discard(Blocks { start: Block(0), count: 4 }).await;
+                assert_eq!(discard, Err(IoError::Poisoned));
+                let mut newest = Vec::new();
+                for at in 0..device.caps().blocks {
+                    newest.push(read(&device, at).await.unwrap());
+                }
+                drive.cut();
+                drive.off().await;
+                drive.power_on().await.unwrap();
+                let device = drive.device();
+                if drive.design().is_protected() {
+                    for (at, stamp) in newest.into_iter().enumerate() {
+                        assert_eq!(read(&device, at as u64).await.unwrap(), stamp);
+                    }
+                }
+                fill(&device, 5).await.unwrap();
+            });
+        }
+    }
+}
+
+async fn mixed(rt: Rt, device: DriveLink, which: u64) {
+    let mut dice = rt.stream(&format!("host {which}"));
+    loop {
+        let count = dice.range(1, 5);
+        let range = Blocks { start: Block(dice.below(device.caps().blocks - 4)), count };
+        let stamps = vec![which + 1000; count as usize];
+        let ended = match dice.below(8) {
+            0 => device.flush().await,
+            1 => device.discard(range).await,
+            2 => device.write(range.start, Data::Stamps(&stamps), Durability::Fua).await,
+            _ => device.write(range.start, Data::Stamps(&stamps), Durability::Normal).await,
+        };
+        match ended {
+            Ok(()) => {}
+            Err(IoError::Poisoned) => return,
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+/// A protected drive whose emergency dump failed has lost what it promised: it says so
+/// and does not serve what its map said long ago.
+#[test]
+fn a_failed_dump_is_not_passed_over() {
+    on_drive(&tiny("durassd"), |rt, drive| async move {
+        for round in 0..2 {
+            drive.power_on().await.unwrap();
+            let device = drive.device();
+            fill(&device, 1 + round * 1000).await.unwrap();
+            if round == 1 {
+                rt.sleep(Nanos::from_millis(100)).await;
+                drive.array().fail_program(1);
+            }
+            drive.cut();
+            drive.off().await;
+        }
+        assert!(matches!(drive.power_on().await, Err(IoError::Failed(_))));
+        let why = drive.last_failure().unwrap().to_string();
+        assert!(why.contains("dump"), "{why}");
+    });
+}
+
+/// Any one page goes bad while the power is off: the drive says so at its start, or
+/// serves everything else as it should be; nothing wrong, no panic. Only the last row
+/// written to a unit of the map log looks as if the power loss had torn it: what it told
+/// may be missing.
+#[test]
+fn a_page_that_goes_bad_is_never_served_as_something_else() {
+    for preset in Design::presets() {
+        let design = tiny(preset);
+        let pages = design.geometry.unit_pages();
+        let (mut refused, mut unread) = (0, 0);
+        for bad in 0..design.geometry.units() * pages {
+            let at = PageAddr { unit: Unit(bad / pages), page: bad % pages };
+            let (r, u) = on_drive(&design, |rt, drive| async move {
+                drive.power_on().await.unwrap();
+                let device = drive.device();
+                let blocks = device.caps().blocks;
+                let mut newest = vec![0; blocks as usize];
+                let mut dice = rt.stream("writes");
+                for stamp in 1..700 {
+                    let at = if stamp <= blocks { stamp - 1 } else { dice.below(blocks) };
+                    device
+                        .write(Block(at), Data::Stamps(&[stamp]), Durability::Normal)
+                        .await
+                        .unwrap();
+                    newest[at as usize] = stamp;
+                    if stamp % 16 == 0 {
+                        device.flush().await.unwrap();
+                    }
+                }
+                device.flush().await.unwrap();
+                let may_be_torn = is_last_row(&drive, at);
+                drive.cut();
+                drive.off().await;
+                if !drive.array().corrupt(at) {
+                    return (0, 0);
+                }
+                if let Err(e) = drive.power_on().await {
+                    assert!(matches!(e, IoError::Failed(_)), "{e}");
+                    return (1, 0);
+                }
+                let device = drive.device();
+                let mut unread = 0;
+                for (block, stamp) in newest.iter().enumerate() {
+                    match read(&device, block as u64).await {
+                        Ok(found) if may_be_torn && found < *stamp => {}
+                        Ok(found) => assert_eq!(found, *stamp, "block {block}, bad: {at:?}"),
+                        Err(IoError::Uncorrectable(b)) => {
+                            assert_eq!(b, Block(block as u64));
+                            unread += 1;
+                        }
+                        Err(e) => panic!("{e}"),
+                    }
+                }
+                // Some more writes, and what was lost can be written again.
+                fill(&device, 10_000).await.unwrap();
+                fill(&device, 20_000).await.unwrap();
+                for block in 0..blocks {
+                    assert_eq!(read(&device, block).await.unwrap(), 20_000 + block);
+                }
+                (0, unread)
+            });
+            refused += r;
+            unread += u;
+        }
+        println!("{preset}: {refused} pages stop it, {unread} blocks are lost over all");
+        assert!(unread > 0);
+    }
+}
+
+/// Whether nothing is written in the unit behind the row of this page.
+fn is_last_row(drive: &Drive, at: PageAddr) -> bool {
+    let g = drive.array().geometry();
+    let next = PageAddr { unit: at.unit, page: (at.page / g.planes + 1) * g.planes };
+    let mut states = [PageState::Erased];
+    let read =
+        ReadRequest { at: next, count: 1, first: 0, data: None, oob: None, states: &mut states };
+    next.page >= g.unit_pages()
+        || drive.array().read(read).is_ok() && states[0] == PageState::Erased
+}
