@@ -58,6 +58,7 @@ pub fn run(experiment: &Experiment, rows: &[Row], threads: usize, progress: &Wat
             *place.lock().unwrap_or_else(|e| e.into_inner()) = Some(report);
         }
     };
+    #[allow(clippy::disallowed_methods, reason = "the edge: a runtime a thread")]
     std::thread::scope(|scope| {
         for _ in 1..threads.min(rows.len()) {
             scope.spawn(work);

@@ -120,6 +120,7 @@ fn std_wakers_work_for_combinators_and_from_other_threads() {
         go.set(true);
         let w = waker.borrow_mut().take().unwrap();
         // A waker may be sent to another thread and used there.
+        #[allow(clippy::disallowed_methods, reason = "what the test is about")]
         std::thread::scope(|s| {
             s.spawn(move || w.wake());
         });
