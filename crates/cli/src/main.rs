@@ -1,7 +1,7 @@
 //! The `tantalum` command.
 //!
 //! Exit codes: 0, all is as it should be; 1, an expectation failed or the run did;
-//! 2, the command line, an experiment file or a design can not be meant.
+//! 2, the command line, an experiment file, a design or a trace can not be meant.
 
 mod bench;
 mod designs;
@@ -9,6 +9,7 @@ mod out;
 mod repeat;
 mod run;
 mod table;
+mod trace;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -33,6 +34,9 @@ enum Command {
     Run(run::RunArguments),
     /// List the designs of drives that come with the program, or print one
     Designs(designs::DesignsArguments),
+    /// Look at recorded block traces
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
     /// Measure how fast the simulation itself is
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
     let code = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Designs(arguments) => designs::designs(&arguments),
+        Command::Trace(command) => trace::trace(&command),
         Command::Bench(command) => bench::bench(&command),
         Command::Completions { shell } => completions(shell),
     };
