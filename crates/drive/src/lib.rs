@@ -33,6 +33,8 @@ mod keeper;
 mod layout;
 mod map;
 mod maplog;
+#[cfg(test)]
+mod models;
 mod recover;
 mod scan;
 mod space;

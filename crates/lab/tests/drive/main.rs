@@ -6,4 +6,5 @@ mod exhaustive;
 mod faults;
 mod flush_cost;
 mod progress;
+mod protected;
 mod rules;
