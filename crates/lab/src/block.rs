@@ -109,6 +109,7 @@ impl<S: Subject> Run<S> {
         self.rt.sleep(span).await;
         let after = self.subject.traffic();
         self.subject.cut();
+        witness.cut();
         let cut_at = self.rt.now();
         let ended = load.await.map_err(|_| RowError::Dropped)?;
         ended.map_err(|e| RowError::Job(e.to_string()))?;

@@ -248,6 +248,7 @@ impl<S: Subject> Run<S> {
         self.rt.sleep(until_cut).await;
         let after = self.subject.traffic();
         self.subject.cut();
+        self.witness.iter().for_each(Witness::cut);
         stop.set(true);
         {
             let mut f = self.findings.borrow_mut();
@@ -303,11 +304,13 @@ impl<S: Subject> Run<S> {
         let usual = self.findings.borrow().recovery.p50_ns.max(1_000_000);
         let after = Nanos(self.dice.below(usual + usual / 4));
         let (rt, subject, again) = (self.rt.clone(), self.subject.clone(), again.clone());
+        let witness = self.witness.clone();
         self.rt.spawn_background("second power cut", async move {
             rt.sleep(after).await;
             if !again.disarmed.get() {
                 again.fired.set(true);
                 subject.cut();
+                witness.iter().for_each(Witness::cut);
             }
         });
     }

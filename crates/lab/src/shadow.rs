@@ -6,7 +6,8 @@
 //!
 //! 1. A block may hold what was durable, or any version written since: complete or in
 //!    flight. A version is durable once the ack of its write, forced unit access or a
-//!    flush promised it; older ones may not come back then.
+//!    flush promised it; older ones may not come back then. Of versions that were in
+//!    flight at the same time any may be the durable one.
 //! 2. What a check saw is what is durable from then on.
 //! 3. The books are bounded by the number of distinct blocks written, and the versions since
 //!    each was last durable.
@@ -32,12 +33,30 @@ struct Version {
     hash: u64,
     submitted: u64,
     completed: Option<u64>,
+    acknowledged: bool,
+    /// Not promised when the power went: it may be there or not, and no later flush
+    /// speaks of it.
+    doubtful: bool,
 }
 
 #[derive(Clone)]
 struct Entry {
-    durable: u64,
+    /// One, or several that were in flight together.
+    durable: Vec<Version>,
+    /// Not known to be durable, in order of submission.
     versions: Vec<Version>,
+}
+
+impl Version {
+    /// Durable from the start, or since a check.
+    fn settled(hash: u64) -> Version {
+        Version { hash, submitted: 0, completed: Some(0), acknowledged: true, doubtful: false }
+    }
+
+    /// Complete before the other one was submitted.
+    fn before(&self, other: &Version) -> bool {
+        self.completed.is_some_and(|at| at <= other.submitted)
+    }
 }
 
 struct Book {
@@ -93,6 +112,19 @@ impl Witness {
     /// The device, watched.
     pub fn watch<D: BlockDevice>(&self, inner: D) -> Shadow<D> {
         Shadow { inner, book: self.book.clone() }
+    }
+
+    /// The power went: what was in flight has ended, and what was not promised may be gone.
+    pub fn cut(&self) {
+        let mut book = self.book.borrow_mut();
+        let now = book.tick();
+        for entry in book.blocks.values_mut() {
+            for version in &mut entry.versions {
+                version.completed.get_or_insert(now);
+                version.doubtful = true;
+            }
+        }
+        book.volatile.clear();
     }
 
     /// Blocks written by commands that completed, so far.
@@ -152,12 +184,18 @@ impl Book {
     }
 
     fn submit(&mut self, block: u64, hash: u64, submitted: u64) {
-        let zero = self.zero;
+        let zero = Version::settled(self.zero);
         let entry = self
             .blocks
             .entry(block)
-            .or_insert_with(|| Entry { durable: zero, versions: Vec::new() });
-        entry.versions.push(Version { hash, submitted, completed: None });
+            .or_insert_with(|| Entry { durable: vec![zero], versions: Vec::new() });
+        entry.versions.push(Version {
+            hash,
+            submitted,
+            completed: None,
+            acknowledged: false,
+            doubtful: false,
+        });
     }
 
     /// A write completed; `promised`: it is durable by that.
@@ -169,9 +207,10 @@ impl Book {
             let version = entry.versions.iter_mut().find(|v| v.submitted == submitted);
             if let Some(version) = version {
                 version.completed = Some(now);
+                version.acknowledged = true;
             }
             if promised {
-                entry.promise(submitted);
+                entry.promise(|v| v.submitted == submitted);
             } else {
                 self.volatile.insert(block);
             }
@@ -183,12 +222,8 @@ impl Book {
         let blocks = &mut self.blocks;
         self.volatile.retain(|block| {
             let Some(entry) = blocks.get_mut(block) else { return false };
-            let covered = |v: &&Version| v.completed.is_some_and(|at| at < submitted);
-            let newest = entry.versions.iter().filter(covered).map(|v| v.submitted).max();
-            if let Some(newest) = newest {
-                entry.promise(newest);
-            }
-            entry.versions.iter().any(|v| v.completed.is_some())
+            entry.promise(|v| !v.doubtful && v.completed.is_some_and(|at| at < submitted));
+            entry.versions.iter().any(|v| !v.doubtful && v.completed.is_some())
         });
     }
 
@@ -201,7 +236,7 @@ impl Book {
                 Ok(hash) => entry.place_of(*hash),
                 Err(_) => None,
             };
-            let newest = entry.versions.iter().rposition(|v| v.completed.is_some());
+            let newest = entry.versions.iter().rposition(|v| v.acknowledged);
             // Places: 0 is what was durable, i + 1 the i-th version since.
             if at.is_none_or(|at| newest.is_some_and(|newest| at < newest + 1)) {
                 result.lost += 1;
@@ -217,7 +252,9 @@ impl Book {
                     });
                 }
             }
-            entry.durable = found.as_ref().map_or(entry.durable, |hash| *hash);
+            if let Ok(hash) = found {
+                entry.durable = vec![Version::settled(*hash)];
+            }
             entry.versions.clear();
         }
         self.volatile.clear();
@@ -226,21 +263,33 @@ impl Book {
 }
 
 impl Entry {
-    /// The version submitted at `submitted` is durable: those before it can not come
-    /// back.
-    fn promise(&mut self, submitted: u64) {
-        let Some(at) = self.versions.iter().position(|v| v.submitted == submitted) else {
-            return; // A newer one was promised already.
-        };
-        self.durable = self.versions[at].hash;
-        self.versions
-            .retain(|v| v.submitted != submitted && v.completed.is_none_or(|end| end > submitted));
+    /// These versions are promised: what is durable is one of the newest of them and of
+    /// what was durable so far.
+    fn promise(&mut self, covered: impl Fn(&Version) -> bool) {
+        let all = &mut self.durable;
+        let known = all.len();
+        self.versions.retain(|v| {
+            let covered = covered(v);
+            if covered {
+                all.push(*v);
+            }
+            !covered
+        });
+        if all.len() > known {
+            let newest =
+                |v: &Version| !all.iter().any(|w| v.before(w) && v.submitted != w.submitted);
+            self.durable = all.iter().filter(|v| newest(v)).copied().collect();
+            // What was complete before one of them can not come back either.
+            let durable = &self.durable;
+            self.versions.retain(|v| !durable.iter().any(|w| v.before(w)));
+        }
     }
 
+    /// 0: what was durable; i + 1: the i-th version since.
     fn place_of(&self, hash: u64) -> Option<usize> {
         match self.versions.iter().rposition(|v| v.hash == hash) {
             Some(i) => Some(i + 1),
-            None => (self.durable == hash).then_some(0),
+            None => self.durable.iter().any(|v| v.hash == hash).then_some(0),
         }
     }
 }

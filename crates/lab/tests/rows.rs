@@ -6,12 +6,14 @@ use tantalum_device::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
     Payload, PowerCycle, RamDevice, RamOptions, Stats,
 };
+use tantalum_lab::block;
 use tantalum_lab::engine::Settings;
 use tantalum_lab::experiment::{Journal, Synchronous};
 use tantalum_lab::report::RowFindings;
 use tantalum_lab::row::{self, RowPlan, Subject, Traffic};
 use tantalum_rt::{Nanos, Rt};
 use tantalum_workload::database::Benchmark;
+use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
 
@@ -67,6 +69,7 @@ fn run<S: Subject>(
         panic!("seed {seed}: {e}; {findings:#?}");
     }
     assert_eq!(findings.ledger_ahead, 0, "seed {seed}: {findings:#?}");
+    assert!(findings.blocks_compared > 100, "every block is compared: {findings:#?}");
     findings
 }
 
@@ -77,7 +80,7 @@ fn with_syncs_a_volatile_cache_loses_nothing() {
         for benchmark in [linkbench(), ycsb()] {
             let plan = plan(journal, Synchronous::Extra);
             let f = run(seed, benchmark, plan, |rt| ram(rt, Ack::Volatile));
-            assert!(!f.lost_anything(), "seed {seed}: {f:#?}");
+            assert!(!f.lost_anything() && f.violations == 0, "seed {seed}: {f:#?}");
             assert_eq!(f.cuts, 12);
             assert!(f.commits_acknowledged > 50, "{f:#?}");
             assert!(f.recovery.count == 12 && f.recovery.p50_ns > 1_000_000, "{f:#?}");
@@ -99,6 +102,7 @@ fn without_syncs_a_volatile_cache_loses() {
         let plan = plan(journal, Synchronous::Off);
         let f = run(seed, ycsb(), plan, |rt| ram(rt, Ack::Volatile));
         assert!(f.lost_anything(), "seed {seed}: {f:#?}");
+        assert_eq!(f.violations, 0, "nothing was promised: {f:#?}");
     }
 }
 
@@ -109,7 +113,7 @@ fn without_syncs_a_durable_cache_loses_nothing() {
         for benchmark in [linkbench(), ycsb()] {
             let plan = plan(journal, Synchronous::Off);
             let f = run(seed, benchmark, plan, |rt| ram(rt, Ack::PowerSafe));
-            assert!(!f.lost_anything(), "seed {seed}: {f:#?}");
+            assert!(!f.lost_anything() && f.violations == 0, "seed {seed}: {f:#?}");
             cuts_in_recovery += f.cuts_in_recovery;
         }
     }
@@ -181,5 +185,30 @@ impl Subject for Liar {
 fn a_drive_that_lies_about_flushes_is_found_out() {
     let plan = plan(Journal::Wal, Synchronous::Full);
     let f = run(3, ycsb(), plan, |rt| Liar(ram(rt, Ack::Volatile)));
-    assert!(f.lost_anything(), "{f:#?}");
+    assert!(f.lost_anything() && f.violations > 0, "{f:#?}");
+    assert!(f.problems.iter().any(|p| p.contains(" at ") && p.contains("cut ")), "{f:#?}");
+}
+
+fn job(fsync_every: u64, queue_depth: u32) -> Job {
+    Job { fsync_every, queue_depth, range: 0.02, commands: Some(100_000), ..Job::default() }
+}
+
+fn run_job<S: Subject>(seed: u64, job: Job, subject: impl FnOnce(&Rt) -> S) -> RowFindings {
+    let plan = RowPlan { cuts: 20, ..plan(Journal::Wal, Synchronous::Full) };
+    let (findings, result) = block::run(seed, plan, job, |rt| Ok(subject(rt)), || ());
+    result.unwrap_or_else(|e| panic!("seed {seed}: {e}; {findings:#?}"));
+    assert!(findings.commits_acknowledged > 500 && findings.blocks_compared > 500);
+    findings
+}
+
+#[test]
+fn block_jobs_lose_what_was_not_promised_and_nothing_else() {
+    for seed in 0..10 {
+        let f = run_job(seed, job(8, 4), |rt| ram(rt, Ack::Volatile));
+        assert!(f.commits_lost > 0 && f.violations == 0, "seed {seed}: {f:#?}");
+        let f = run_job(seed, job(0, 4), |rt| ram(rt, Ack::PowerSafe));
+        assert!(f.commits_lost == 0 && f.violations == 0, "seed {seed}: {f:#?}");
+        let f = run_job(seed, job(8, 4), |rt| Liar(ram(rt, Ack::Volatile)));
+        assert!(f.violations > 0, "seed {seed}: {f:#?}");
+    }
 }
