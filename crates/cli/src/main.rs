@@ -4,6 +4,7 @@
 //! 2, the command line, an experiment file, a design or a trace can not be meant.
 
 mod bench;
+mod compare;
 mod designs;
 mod out;
 mod repeat;
@@ -32,6 +33,8 @@ struct Arguments {
 enum Command {
     /// Run an experiment: workloads on designs, with power cuts
     Run(run::RunArguments),
+    /// Compare two reports: both values of each measure, and their ratio
+    Compare(compare::CompareArguments),
     /// List the designs of drives that come with the program, or print one
     Designs(designs::DesignsArguments),
     /// Look at recorded block traces
@@ -54,6 +57,7 @@ Examples:
 fn main() -> ExitCode {
     let code = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Compare(arguments) => compare::compare(&arguments),
         Command::Designs(arguments) => designs::designs(&arguments),
         Command::Trace(command) => trace::trace(&command),
         Command::Bench(command) => bench::bench(&command),

@@ -1,11 +1,25 @@
 //! The command that repeats one row of a run, to be pasted into a shell.
 
 use crate::run::RunArguments;
+use tantalum_lab::page::Command;
 use tantalum_lab::report::{Report, RowReport};
 
 /// The command. It names what was changed on the command line, and the seed and the
 /// number of cuts whether they were or not: the file may change.
 pub fn command(row: &RowReport, report: &Report, arguments: &RunArguments) -> String {
+    let mut words = all(report, arguments);
+    words.extend(["--row".into(), row.name.clone()]);
+    format!("{} {}", program(), line(&words))
+}
+
+/// The same for a page, which says nothing of where the program lies.
+pub fn of_page(report: &Report, arguments: &RunArguments) -> Command {
+    let rows = arguments.rows.iter().map(|row| format!(" --row {}", quoted(row))).collect();
+    Command { base: format!("tantalum {}", line(&all(report, arguments))), rows }
+}
+
+/// All words but the program and the choice of rows.
+fn all(report: &Report, arguments: &RunArguments) -> Vec<String> {
     let mut words = vec!["run".to_string(), arguments.experiment.display().to_string()];
     for set in &arguments.sets {
         words.extend(["--set".into(), format!("{}={}", set.key, set.text)]);
@@ -15,9 +29,11 @@ pub fn command(row: &RowReport, report: &Report, arguments: &RunArguments) -> St
     if arguments.quick {
         words.push("--quick".into());
     }
-    words.extend(["--row".into(), row.name.clone()]);
-    let words: Vec<_> = words.iter().map(|w| quoted(w)).collect();
-    format!("{} {}", program(), words.join(" "))
+    words
+}
+
+fn line(words: &[String]) -> String {
+    words.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ")
 }
 
 /// How the program was started: by cargo, or by its name.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tantalum_lab::experiment::{Expect, Experiment, Row};
 use tantalum_lab::memory;
+use tantalum_lab::page;
 use tantalum_lab::report::{CUTS_TO_SHOW_LOSS, Report, RowReport, Verdict};
 use tantalum_lab::runner::{self, Progress};
 
@@ -15,12 +16,13 @@ use tantalum_lab::runner::{self, Progress};
 #[command(after_help = "\
 Examples:
   tantalum run experiments/first.toml
+  tantalum run experiments/first.toml --html first.html
   tantalum run experiments/first.toml --cuts 500 --json first.json
   tantalum run experiments/first.toml --row linkbench/durassd --seed 7
   tantalum run experiments/first.toml --set run.clients=8 --set drive.cache.buffer_kib=4096
   tantalum run experiments/first.toml --quick --check-determinism
 
-The same seed gives the same table, and the same JSON to the last byte.
+The same seed gives the same table, and the same JSON and page to the last byte.
 Exit codes: 0, every row is as expected; 1, one is not; 2, the file can not be meant.")]
 pub struct RunArguments {
     /// The experiment file (TOML)
@@ -32,6 +34,10 @@ pub struct RunArguments {
     /// Write what was found as JSON to this file; `-`: to standard output, without the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write what was found as a page with plots to this file; it needs no other file and no
+    /// network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Another seed than the file's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -47,7 +53,7 @@ pub struct RunArguments {
     /// Only rows whose name contains this (names are workload/design/journal/synchronous);
     /// may be given several times
     #[arg(long = "row", value_name = "TEXT")]
-    rows: Vec<String>,
+    pub rows: Vec<String>,
     /// Rows that run at the same time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -99,9 +105,10 @@ pub fn run(arguments: &RunArguments) -> u8 {
     let bar = progress_bar(passes * rows.len() as u64 * u64::from(experiment.cuts));
     end_at_interrupt(&bar);
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
-    let json = match json.map(out::Sink::open).transpose() {
-        Ok(json) => json,
-        Err(message) => return out::error(message, out::USAGE),
+    let open = |file: Option<&Path>| file.map(out::Sink::open).transpose();
+    let (json, html) = match (open(json), open(arguments.html.as_deref())) {
+        (Ok(json), Ok(html)) => (json, html),
+        (Err(message), _) | (_, Err(message)) => return out::error(message, out::USAGE),
     };
     if experiment.cuts < CUTS_TO_SHOW_LOSS && rows.iter().any(|r| r.expect == Expect::Lossy) {
         out::note(format_args!(
@@ -121,6 +128,10 @@ pub fn run(arguments: &RunArguments) -> u8 {
     let mut code = print(&report, arguments);
     if let Some(json) = json {
         code = code.max(json.put(&report.to_json()));
+    }
+    if let Some(html) = html {
+        let page = page::experiment(&report, &repeat::of_page(&report, arguments));
+        code = code.max(html.put(&page));
     }
     if let Some(again) = again {
         code = code.max(compare(&report, &again, arguments));

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_lab::experiment::WorkloadKind;
-use tantalum_lab::report::{Report, RowReport, Verdict};
+use tantalum_lab::report::{Report, RowReport};
 use tantalum_rt::Nanos;
 
 /// How wide tables are where nobody says how wide they may be.
@@ -15,9 +15,9 @@ type Column = (&'static str, u8, fn(&RowReport) -> String);
 
 const COLUMNS: &[Column] = &[
     ("design", 0, |r| r.design.clone()),
-    ("journal", 0, |r| if is_job(r) { String::new() } else { r.journal.to_string() }),
-    ("sync", 0, |r| if is_job(r) { String::new() } else { r.synchronous.to_string() }),
-    ("params", 0, params),
+    ("journal", 0, |r| if r.is_job() { String::new() } else { r.journal.to_string() }),
+    ("sync", 0, |r| if r.is_job() { String::new() } else { r.synchronous.to_string() }),
+    ("params", 0, RowReport::parameters),
     ("tx/s", 0, |r| format!("{:.0}", r.findings.transactions_per_second)),
     ("p50", 5, |r| time(r.findings.latency.p50_ns)),
     ("p99", 2, |r| time(r.findings.latency.p99_ns)),
@@ -28,7 +28,7 @@ const COLUMNS: &[Column] = &[
     ("DBs\ncorrupt", 0, |r| r.findings.databases_corrupt.to_string()),
     ("recovery\nmedian", 6, |r| time(r.findings.recovery.p50_ns)),
     ("recovery\nmax", 3, |r| time(r.findings.recovery.max_ns)),
-    ("result", 0, |r| result(r).into()),
+    ("result", 0, |r| r.result().into()),
 ];
 
 /// All tables of a report, one for each workload.
@@ -83,7 +83,7 @@ fn table_without(rows: &[RowReport], most: u8) -> Table {
     // A column in which no row has anything is left out; a block job has its own words.
     let said = |c: &&Column| rows.iter().any(|r| !matches!((c.2)(r).as_str(), "" | "-"));
     let columns: Vec<_> = COLUMNS.iter().filter(|c| c.1 <= most).filter(said).collect();
-    let jobs = rows.iter().all(is_job);
+    let jobs = rows.iter().all(RowReport::is_job);
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Disabled);
@@ -105,35 +105,12 @@ fn table_without(rows: &[RowReport], most: u8) -> Table {
     table
 }
 
-fn is_job(row: &RowReport) -> bool {
-    matches!(row.workload, WorkloadKind::Job(_))
-}
-
-fn params(row: &RowReport) -> String {
-    let each = row.params.iter().map(|(key, value)| {
-        // The last part of a dotted key is enough beside its value.
-        format!("{}={value}", key.rsplit('.').next().unwrap_or(key))
-    });
-    each.collect::<Vec<_>>().join(" ")
-}
-
 fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or("-".into(), |x| format!("{x:.1}"))
 }
 
 fn time(ns: u64) -> String {
     if ns == 0 { "-".into() } else { Nanos(ns).to_string() }
-}
-
-fn result(row: &RowReport) -> &'static str {
-    match row.verdict {
-        Verdict::Failed => "FAILED",
-        Verdict::Violated => "BROKEN",
-        Verdict::Lost => "LOST",
-        Verdict::NothingLost => "NO LOSS?",
-        Verdict::AsExpected if row.findings.lost_anything() => "loses",
-        Verdict::AsExpected => "kept",
-    }
 }
 
 #[cfg(test)]

@@ -165,3 +165,47 @@ fn a_reader_that_goes_away_is_no_error() {
     let (_, err) = ends(&child.wait_with_output().expect("it ends"), 0);
     assert_eq!(err, "");
 }
+
+#[test]
+fn a_run_has_a_page_and_two_runs_compare() {
+    let experiment =
+        file("pages.toml", &SMALL.replace("\"volatile\", \"durassd\"", "\"volatile\""));
+    let experiment = experiment.to_str().unwrap();
+    let scratch = |name: &str| {
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).to_str().unwrap().to_string()
+    };
+    let [a, b, page, again] =
+        ["pages-a.json", "pages-b.json", "pages-1.html", "pages-2.html"].map(scratch);
+    ends(&tantalum(&["run", experiment, "--json", &a, "--html", &page]), 0);
+    ends(&tantalum(&["run", experiment, "--html", &again, "--threads", "1"]), 0);
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert_eq!(html, std::fs::read_to_string(&again).unwrap());
+    assert!(html.contains(&format!("tantalum run {experiment} --seed 1 --cuts 3<")), "{html}");
+
+    let (same, _) = ends(&tantalum(&["compare", &a, &a, "--fail-over", "0"]), 0);
+    assert!(same.contains("ycsb-a/volatile/wal/full") && same.contains("1.000"), "{same}");
+    let text = std::fs::read_to_string(&a).unwrap();
+    let mut slower: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rate = &mut slower["rows"][0]["tx_per_s"];
+    *rate = (rate.as_f64().unwrap() / 2.0).into();
+    let slower = slower.to_string();
+    std::fs::write(&b, slower).unwrap();
+    ends(&tantalum(&["compare", &a, &b, "--html", &page]), 0);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("▼ worse"));
+    ends(&tantalum(&["compare", &b, &a, "--fail-over", "5"]), 0);
+    let (_, err) = ends(&tantalum(&["compare", &a, &b, "--fail-over", "5"]), 1);
+    assert!(err.contains("ycsb-a/volatile/wal/full: transactions/s from"), "{err}");
+
+    let cases: [(&[&str], &str); 4] = [
+        (&["compare", &a, "nowhere.json"], "can not read the report nowhere.json"),
+        (&["compare", &a, experiment], "is not JSON"),
+        (&["compare", &a, &b, "--fail-over=-1"], "must be a number from 0 up"),
+        (&["compare", &a, &b, "--fail-over", "x"], "must be a number"),
+    ];
+    for (arguments, expected) in cases {
+        let (_, err) = ends(&tantalum(arguments), 2);
+        assert!(err.contains(expected), "{arguments:?}: {err}");
+    }
+    let (_, err) = ends(&tantalum(&["run", experiment, "--html", "/nowhere/x.html"]), 2);
+    assert!(err.contains("can not write /nowhere/x.html"), "{err}");
+}

@@ -1,7 +1,7 @@
 //! A row of a block job: the job runs on the bare device, the power is cut under it, and
 //! after each restart every block is compared with what the device promised.
 
-use crate::report::{Clocked, RowFindings};
+use crate::report::{Clocked, RowFindings, Times, quantiles_of};
 use crate::row::{RowError, RowPlan, Subject, draw};
 use crate::shadow::Witness;
 use std::cell::RefCell;
@@ -125,7 +125,8 @@ impl<S: Subject> Run<S> {
                 self.latency.merge(&stats.of(kind).latency);
             }
         }
-        f.latency = crate::report::Times::of(&self.latency);
+        f.latency = Times::of(&self.latency);
+        f.latency_quantiles = quantiles_of(&self.latency);
         Ok(cut_at)
     }
 }

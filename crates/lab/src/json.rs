@@ -4,7 +4,7 @@
 //! same seed gives the same bytes. 64-bit seeds and hashes are strings of hexadecimal
 //! digits, since readers that know only floating-point numbers would round them.
 
-use crate::experiment::WorkloadKind;
+use crate::layout;
 use crate::report::{Report, RowReport, Times};
 use serde_json::{Map, Value, json};
 
@@ -17,12 +17,13 @@ pub fn to_json(report: &Report) -> String {
         "cuts": report.cuts,
         "rows": rows,
     });
-    format!("{document:#}\n")
+    // Values and a writer in memory: this does not fail.
+    layout::to_json(&document).unwrap_or_default()
 }
 
 fn row(row: &RowReport) -> Value {
     let f = &row.findings;
-    let is_job = matches!(row.workload, WorkloadKind::Job(_));
+    let is_job = row.is_job();
     let mut params = Map::new();
     if !is_job {
         params.insert("journal".into(), row.journal.to_string().into());
@@ -49,7 +50,12 @@ fn row(row: &RowReport) -> Value {
             "p99": us(f.latency.p99_ns),
             "p999": us(f.latency.p999_ns),
             "max": us(f.latency.max_ns),
+            "quantiles": f.latency_quantiles.iter().map(|&(q, ns)| (q, us(ns))).collect::<Vec<_>>(),
         },
+        "series": f.series.as_ref().map(|s| json!({
+            "slice_ms": s.slice_ns as f64 / 1e6,
+            "transactions": s.transactions,
+        })),
         "user_bytes_written": f.user_bytes,
         "host_bytes_written": f.host_bytes,
         "flash_bytes_written": f.flash_bytes,

@@ -2,16 +2,20 @@
 
 pub mod bench;
 pub mod block;
+pub mod compare;
 pub mod crash;
 pub mod engine;
 pub mod experiment;
 pub mod json;
 pub mod judge;
+pub mod layout;
 pub mod memory;
 pub mod oracle;
+pub mod page;
 pub mod parse;
 pub mod promise;
 pub mod report;
 pub mod row;
 pub mod runner;
+pub mod series;
 pub mod shadow;

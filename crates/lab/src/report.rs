@@ -3,6 +3,7 @@
 
 use crate::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
 use crate::row::Traffic;
+use crate::series::Series;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,6 +16,23 @@ pub const CUTS_TO_SHOW_LOSS: u32 = 10;
 
 /// Problems listed in words; further ones are only counted.
 const PROBLEMS_LISTED: usize = 12;
+
+/// The quantiles of a distribution in a report.
+const QUANTILES: [f64; 29] = [
+    0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7,
+    0.75, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0,
+];
+
+/// A distribution as a list of quantiles and nanoseconds, both rising.
+pub type Quantiles = Vec<(f64, u64)>;
+
+/// The distribution of latencies that a wrapper collected; empty if there are none.
+pub fn quantiles_of(latencies: &Latencies) -> Quantiles {
+    if latencies.count() == 0 {
+        return Vec::new();
+    }
+    QUANTILES.iter().map(|&q| (q, latencies.quantile(q).0)).collect()
+}
 
 /// The whole run.
 #[derive(Clone, Debug, Serialize)]
@@ -115,6 +133,10 @@ pub struct RowFindings {
     pub transactions_per_second: f64,
     /// How long they took.
     pub latency: Times,
+    /// Their distribution; empty if there were none.
+    pub latency_quantiles: Quantiles,
+    /// Operations over the time under load; `None` for a block job.
+    pub series: Option<Series>,
     /// Transactions that wrote and whose COMMIT was acknowledged.
     pub commits_acknowledged: u64,
     /// Of those, the ones that a power cut undid. Where the database was damaged
@@ -191,6 +213,9 @@ impl RowFindings {
             .flash_bytes
             .filter(|_| self.user_bytes > 0)
             .map(|flash| flash as f64 / self.user_bytes as f64);
+        if let Some(series) = &mut self.series {
+            series.extend_to(Nanos(self.load_ns));
+        }
     }
 }
 
@@ -222,6 +247,33 @@ impl RowReport {
             verdict,
             findings,
             error,
+        }
+    }
+
+    /// Whether it ran a block job: then its transactions are requests, and it has no
+    /// journal.
+    pub fn is_job(&self) -> bool {
+        matches!(self.workload, WorkloadKind::Job(_))
+    }
+
+    /// Its parameters with their values; of a dotted key the last part.
+    pub fn parameters(&self) -> String {
+        let each = self
+            .params
+            .iter()
+            .map(|(key, value)| format!("{}={value}", key.rsplit('.').next().unwrap_or(key)));
+        each.collect::<Vec<_>>().join(" ")
+    }
+
+    /// What came of the row, in a word: capitals where it is not as expected.
+    pub fn result(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Failed => "FAILED",
+            Verdict::Violated => "BROKEN",
+            Verdict::Lost => "LOST",
+            Verdict::NothingLost => "NO LOSS?",
+            Verdict::AsExpected if self.findings.lost_anything() => "loses",
+            Verdict::AsExpected => "kept",
         }
     }
 }
@@ -267,6 +319,14 @@ impl Clocked {
             p999_ns: self.0.value_at_quantile(0.999),
             max_ns: self.0.max(),
         }
+    }
+
+    /// Their distribution (to three digits); empty if there are none.
+    pub fn quantiles(&self) -> Quantiles {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        QUANTILES.iter().map(|&q| (q, self.0.value_at_quantile(q))).collect()
     }
 }
 
@@ -328,6 +388,10 @@ mod tests {
         for (found, expected) in [(t.p50_ns, 50_000), (t.p99_ns, 99_000), (t.max_ns, 100_000)] {
             assert!(found.abs_diff(expected) * 1000 <= expected, "{found} {expected}");
         }
+        assert!(Clocked::default().quantiles().is_empty());
+        let quantiles = c.quantiles();
+        assert!(quantiles.contains(&(0.5, t.p50_ns)) && quantiles.contains(&(0.99, t.p99_ns)));
+        assert!(quantiles.is_sorted(), "{quantiles:?}");
     }
 
     #[test]

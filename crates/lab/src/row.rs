@@ -142,6 +142,7 @@ pub fn run<S: Subject>(
     drop(runtime);
     let mut findings = findings.take();
     findings.latency = latency.borrow().times();
+    findings.latency_quantiles = latency.borrow().quantiles();
     findings.trace_hash = rt.trace_hash();
     findings.finish();
     (findings, result)
@@ -436,6 +437,8 @@ impl<S: Subject> Run<S> {
         let latency = self.latency.clone();
         let rt = self.rt.clone();
         let findings = self.findings.clone();
+        // Load goes on where the last cut ended it.
+        let (began, loaded) = (rt.now(), findings.borrow().load_ns);
         let shared = Rc::new(RefCell::new(None));
         let given = shared.clone();
         *shared.borrow_mut() =
@@ -456,7 +459,11 @@ impl<S: Subject> Run<S> {
                         end.user_bytes += step.committed.unwrap_or(0);
                         if !stop.get() {
                             end.operations += 1;
-                            latency.borrow_mut().add(rt.now().saturating_sub(start));
+                            let now = rt.now();
+                            latency.borrow_mut().add(now.saturating_sub(start));
+                            let after = Nanos(loaded + now.saturating_sub(began).0);
+                            let mut f = findings.borrow_mut();
+                            f.series.get_or_insert_default().add(after);
                         }
                     }
                     Err(error) => {

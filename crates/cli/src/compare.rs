@@ -1,0 +1,119 @@
+//! `tantalum compare`: two reports in, a table of ratios out.
+
+use crate::out;
+use clap::Args;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use std::path::{Path, PathBuf};
+use tantalum_lab::compare::{self, Comparison, Document};
+use tantalum_lab::page::{self, format};
+
+/// Arguments of `tantalum compare`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum compare before.json after.json
+  tantalum compare before.json after.json --html compare.html
+  tantalum compare before.json after.json --fail-over 5
+
+Both files are reports of `tantalum run --json`, or both of `tantalum bench drive --json`.
+Rows are matched by name. B/A is the second value divided by the first.
+Exit codes: 0; 1, something is worse by more than --fail-over allows; 2, the files can not
+be compared.")]
+pub struct CompareArguments {
+    /// The first report, to which ratios refer
+    a: PathBuf,
+    /// The second report
+    b: PathBuf,
+    /// Write the comparison as a page to this file; it needs no other file and no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// End in 1 if a measure of a row is worse in the second report by more than this, or if a
+    /// row is no longer as expected
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_over: Option<f64>,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if (0.0..f64::INFINITY).contains(&percent) => Ok(percent),
+        _ => Err("must be a number from 0 up".to_string()),
+    }
+}
+
+/// Carries it out; gives the exit code.
+pub fn compare(arguments: &CompareArguments) -> u8 {
+    let files = [&arguments.a, &arguments.b].map(|p| p.display().to_string());
+    let documents = match (read(&arguments.a), read(&arguments.b)) {
+        (Ok(a), Ok(b)) => [a, b],
+        (Err(message), _) | (_, Err(message)) => return out::error(message, out::USAGE),
+    };
+    let comparison = match compare::compare([&files[0], &files[1]], &documents) {
+        Ok(comparison) => comparison,
+        Err(e) => return out::error(e, out::USAGE),
+    };
+    let html = match arguments.html.as_deref().map(out::Sink::open).transpose() {
+        Ok(html) => html,
+        Err(message) => return out::error(message, out::USAGE),
+    };
+    let mut code = out::bytes(text(&comparison).as_bytes());
+    if let Some(html) = html {
+        code = code.max(html.put(&page::comparison(&comparison)));
+    }
+    if let Some(percent) = arguments.fail_over {
+        for words in comparison.worse_by(percent) {
+            code = out::error(words, out::FAILED);
+        }
+    }
+    code
+}
+
+fn read(path: &Path) -> Result<Document, String> {
+    let name = path.display().to_string();
+    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| format!("can not read the report {name}: {e}"))?;
+    compare::read(&name, &text).map_err(|e| e.to_string())
+}
+
+fn text(c: &Comparison) -> String {
+    let mut text = format!("A  {}: {}\nB  {}: {}\n", c.a.file, c.a.about, c.b.file, c.b.about);
+    for (letter, side) in [("A", &c.a), ("B", &c.b)] {
+        for name in &side.alone {
+            text += &format!("only in {letter}: {name}\n");
+        }
+    }
+    for row in &c.rows {
+        let result = match &row.results {
+            Some([a, b]) if a == b => format!("  ({a})"),
+            Some([a, b]) => format!("  ({a}; now {b})"),
+            None => String::new(),
+        };
+        text += &format!("\n{}{result}\n{}\n", row.name, table(c, &row.pairs));
+    }
+    text
+}
+
+fn table(c: &Comparison, pairs: &[compare::Pair]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["measure", "A", "B", "B/A"]);
+    for (measure, pair) in c.measures.iter().zip(pairs) {
+        if pair.a.is_none() && pair.b.is_none() {
+            continue;
+        }
+        table.add_row([
+            measure.name.to_string(),
+            format::value(pair.a, measure.unit),
+            format::value(pair.b, measure.unit),
+            format::ratio(pair.ratio()),
+        ]);
+    }
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 0));
+        if i > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}

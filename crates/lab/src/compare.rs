@@ -1,0 +1,332 @@
+//! Two reports side by side: the rows that both have, by name, and for each measure
+//! both values, their ratio, and whether the second is worse.
+
+use crate::page::format::{self, Unit};
+use serde_json::Value;
+
+/// Whether more of a measure is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// It is.
+    More,
+    /// Less is.
+    Less,
+}
+
+/// Something that is compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+}
+
+const fn more(name: &'static str, unit: Unit) -> Measure {
+    Measure { name, unit, better: Better::More }
+}
+
+const fn less(name: &'static str, unit: Unit) -> Measure {
+    Measure { name, unit, better: Better::Less }
+}
+
+/// What is compared of an experiment's rows, with the ways to it in the JSON, of which
+/// the first one that is there counts.
+const OF_ROWS: [(Measure, &[&str]); 7] = [
+    (more("transactions/s", Unit::Number), &["/tx_per_s", "/iops"]),
+    (less("latency p50", Unit::Microseconds), &["/latency_us/p50"]),
+    (less("latency p99", Unit::Microseconds), &["/latency_us/p99"]),
+    (less("commits lost", Unit::Count), &["/lost"]),
+    (less("databases corrupt", Unit::Count), &["/corrupt"]),
+    (less("flash bytes per user byte", Unit::Ratio), &["/flash_bytes_per_user_byte"]),
+    (less("recovery, median", Unit::Microseconds), &["/recovery_us/p50"]),
+];
+
+/// What is compared of the benchmark's runs, with the JSON's key.
+const OF_RUNS: [(Measure, &str); 4] = [
+    (more("requests per CPU-second", Unit::Number), "requests_per_cpu_second"),
+    (less("write amplification", Unit::Ratio), "write_amplification"),
+    (less("peak memory, MiB", Unit::Number), "peak_rss_mib"),
+    (more("timer events per CPU-second", Unit::Number), TIMERS),
+];
+
+const TIMERS: &str = "timer_events_per_second";
+
+/// A report that can be compared.
+#[derive(Clone, Debug)]
+pub enum Document {
+    /// Of `tantalum run --json`.
+    Experiment(Value),
+    /// Of `tantalum bench drive --json`.
+    Bench(Value),
+}
+
+/// Why there is nothing to compare.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// A file holds no JSON.
+    #[error("{file} is not JSON: {why}")]
+    NotJson {
+        /// Which file.
+        file: String,
+        /// What the parser says.
+        why: String,
+    },
+    /// A file holds some other JSON.
+    #[error(
+        "{file} is neither a report of `tantalum run --json` nor of `tantalum bench drive --json`: \
+         {why}"
+    )]
+    NotAReport {
+        /// Which file.
+        file: String,
+        /// What is missing or wrong.
+        why: String,
+    },
+    /// One file is an experiment, the other a benchmark.
+    #[error("{a} and {b} are reports of different kinds: compare run with run, bench with bench")]
+    Kinds {
+        /// The first file.
+        a: String,
+        /// The second.
+        b: String,
+    },
+    /// No name is in both files.
+    #[error("{a} and {b} have no row of the same name")]
+    NothingInCommon {
+        /// The first file.
+        a: String,
+        /// The second.
+        b: String,
+    },
+}
+
+/// Reads a report; `file` is named in errors.
+///
+/// # Errors
+/// If the text is not a report.
+pub fn read(file: &str, text: &str) -> Result<Document, CompareError> {
+    let not_json = |why: String| CompareError::NotJson { file: file.into(), why };
+    let not_a_report = |why: String| CompareError::NotAReport { file: file.into(), why };
+    let value: Value = serde_json::from_str(text).map_err(|e| not_json(e.to_string()))?;
+    let named = |list: &str| match value.get(list) {
+        None => Ok(false),
+        Some(Value::Array(members)) if members.iter().all(|m| name(m).is_some()) => Ok(true),
+        Some(_) => Err(not_a_report(format!("\"{list}\" is not a list of things with names"))),
+    };
+    let has_title = value.get("experiment").is_some_and(Value::is_string);
+    match (named("rows")? && has_title, named("runs")?) {
+        (true, _) => Ok(Document::Experiment(value)),
+        (false, true) => Ok(Document::Bench(value)),
+        (false, false) => {
+            Err(not_a_report("it has neither \"experiment\" and \"rows\" nor \"runs\"".into()))
+        }
+    }
+}
+
+fn name(member: &Value) -> Option<&str> {
+    member.get("name").and_then(Value::as_str)
+}
+
+/// A measure in both reports; `None` where it is missing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// In the first.
+    pub a: Option<f64>,
+    /// In the second.
+    pub b: Option<f64>,
+}
+
+impl Pair {
+    /// The second divided by the first; `None` if one is missing or the first is nought.
+    pub fn ratio(&self) -> Option<f64> {
+        let (a, b) = self.a.zip(self.b)?;
+        (a > 0.0).then_some(b / a)
+    }
+
+    /// By how many per cent of the first the second is worse; 0 if it is not worse or
+    /// not known, infinite if the first is nought.
+    pub fn worse_percent(&self, better: Better) -> f64 {
+        let Some((a, b)) = self.a.zip(self.b) else { return 0.0 };
+        let change = match better {
+            Better::More => a - b,
+            Better::Less => b - a,
+        };
+        if change > 0.0 { 100.0 * change / a } else { 0.0 }
+    }
+}
+
+/// A row that both reports have.
+#[derive(Clone, Debug)]
+pub struct RowPair {
+    /// Its name.
+    pub name: String,
+    /// The results in a word, if rows have any.
+    pub results: Option<[String; 2]>,
+    /// Whether it is as expected in the first report and not in the second.
+    pub broken: bool,
+    /// The measures, in the order of [`Comparison::measures`].
+    pub pairs: Vec<Pair>,
+}
+
+/// One of the two reports.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// The file.
+    pub file: String,
+    /// What was run, in a line.
+    pub about: String,
+    /// The rows that the other one does not have.
+    pub alone: Vec<String>,
+}
+
+/// Two reports side by side.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The first report, to which ratios refer.
+    pub a: Side,
+    /// The second.
+    pub b: Side,
+    /// What is compared.
+    pub measures: Vec<Measure>,
+    /// The rows that both have, in the order of the first. Not empty.
+    pub rows: Vec<RowPair>,
+}
+
+/// Puts two reports side by side; the names of their files are for titles and errors.
+///
+/// # Errors
+/// If they are of different kinds or have no row in common.
+pub fn compare(files: [&str; 2], documents: &[Document; 2]) -> Result<Comparison, CompareError> {
+    let [a, b] = files.map(String::from);
+    let sides = match documents {
+        [Document::Experiment(x), Document::Experiment(y)] => [rows(x), rows(y)],
+        [Document::Bench(x), Document::Bench(y)] => [runs(x), runs(y)],
+        _ => return Err(CompareError::Kinds { a, b }),
+    };
+    let [first, second] = sides;
+    let measures = match documents {
+        [Document::Experiment(_), _] => OF_ROWS.iter().map(|m| m.0).collect(),
+        [Document::Bench(_), _] => OF_RUNS.iter().map(|m| m.0).collect(),
+    };
+    let alone = |these: &[Half], others: &[Half]| {
+        let only = these.iter().filter(|t| others.iter().all(|o| o.name != t.name));
+        only.map(|t| t.name.clone()).collect()
+    };
+    let [about_a, about_b] = documents.each_ref().map(about);
+    let sides = [(a, about_a, alone(&first, &second)), (b, about_b, alone(&second, &first))];
+    let [a, b] = sides.map(|(file, about, alone)| Side { file, about, alone });
+    let both = first.into_iter().filter_map(|x| {
+        let y = second.iter().find(|y| y.name == x.name)?;
+        let pairs = x.values.iter().zip(&y.values).map(|(&a, &b)| Pair { a, b }).collect();
+        Some(RowPair {
+            name: x.name,
+            results: x.result.zip(y.result.clone()).map(|(a, b)| [a, b]),
+            broken: x.as_expected && !y.as_expected,
+            pairs,
+        })
+    });
+    let rows: Vec<RowPair> = both.collect();
+    if rows.is_empty() {
+        return Err(CompareError::NothingInCommon { a: a.file, b: b.file });
+    }
+    Ok(Comparison { a, b, measures, rows })
+}
+
+impl Comparison {
+    /// What is worse in the second report by more than so many per cent, in words. A
+    /// row that is no longer as expected is worse than any percentage.
+    pub fn worse_by(&self, percent: f64) -> Vec<String> {
+        let mut words = Vec::new();
+        for row in &self.rows {
+            if let Some([a, b]) = row.results.as_ref().filter(|_| row.broken) {
+                words.push(format!("{}: the result was \"{a}\", and is \"{b}\"", row.name));
+            }
+            for (measure, pair) in self.measures.iter().zip(&row.pairs) {
+                let worse = pair.worse_percent(measure.better);
+                if worse > percent {
+                    let [a, b] = [pair.a, pair.b].map(|v| format::value(v, measure.unit));
+                    let by = match worse.is_finite() {
+                        true => format!(", worse by {worse:.1} %"),
+                        false => String::new(),
+                    };
+                    words.push(format!("{}: {} from {a} to {b}{by}", row.name, measure.name));
+                }
+            }
+        }
+        words
+    }
+}
+
+/// A row of one report.
+struct Half {
+    name: String,
+    result: Option<String>,
+    as_expected: bool,
+    values: Vec<Option<f64>>,
+}
+
+fn rows(report: &Value) -> Vec<Half> {
+    let half = |row: &Value| {
+        let number = |path: &str| row.pointer(path).and_then(Value::as_f64);
+        // What a row did not get to measure is missing, not nought.
+        let some = |path: &str| number(path).is_some_and(|n| n > 0.0);
+        let measured = |(_, paths): &(Measure, &[&str])| {
+            let path = paths.iter().find(|p| row.pointer(p).is_some())?;
+            let there = match *path {
+                "/tx_per_s" | "/iops" => some("/load_s"),
+                "/latency_us/p50" | "/latency_us/p99" => some("/transactions"),
+                "/lost" | "/corrupt" => some("/cuts"),
+                "/recovery_us/p50" => some(path),
+                _ => true,
+            };
+            number(path).filter(|_| there)
+        };
+        let verdict = row.get("verdict").and_then(Value::as_str).unwrap_or("unknown");
+        let as_expected = verdict == "as-expected";
+        let result = match as_expected {
+            true if some("/lost") || some("/corrupt") => "loses",
+            true => "kept",
+            false => verdict,
+        };
+        Half {
+            name: name(row).unwrap_or_default().to_string(),
+            result: Some(result.to_string()),
+            as_expected,
+            values: OF_ROWS.iter().map(measured).collect(),
+        }
+    };
+    report.get("rows").and_then(Value::as_array).into_iter().flatten().map(half).collect()
+}
+
+fn runs(report: &Value) -> Vec<Half> {
+    let half = |name: &str, of: &Value| Half {
+        name: name.to_string(),
+        result: None,
+        as_expected: true,
+        values: OF_RUNS.iter().map(|(_, key)| of.get(key).and_then(Value::as_f64)).collect(),
+    };
+    let runs = report.get("runs").and_then(Value::as_array).into_iter().flatten();
+    let mut halves: Vec<Half> = runs.map(|r| half(name(r).unwrap_or_default(), r)).collect();
+    if report.get(TIMERS).is_some() {
+        halves.push(half("bare runtime", report));
+    }
+    halves
+}
+
+fn about(document: &Document) -> String {
+    match document {
+        Document::Experiment(r) => {
+            let [seed, cuts] = ["seed", "cuts"].map(|key| r.get(key).unwrap_or(&Value::Null));
+            let title = r.get("experiment").and_then(Value::as_str).unwrap_or_default();
+            format!("{title}; seed {seed}, {cuts} cuts")
+        }
+        Document::Bench(_) => "speed of the simulation".to_string(),
+    }
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

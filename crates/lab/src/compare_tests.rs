@@ -1,0 +1,114 @@
+use super::*;
+use serde_json::json;
+
+fn row(name: &str, rate: f64, lost: u64) -> Value {
+    json!({
+        "name": name, "verdict": "as-expected", "tx_per_s": rate, "load_s": 1.0,
+        "transactions": 10, "latency_us": {"p50": 100.0, "p99": 1000.0}, "cuts": 5,
+        "lost": lost, "corrupt": 0, "flash_bytes_per_user_byte": null,
+        "recovery_us": {"p50": 5000.0},
+    })
+}
+
+fn report(rows: &[Value]) -> Document {
+    let text = json!({"experiment": "x", "seed": 1, "cuts": 5, "rows": rows}).to_string();
+    read("x.json", &text).unwrap()
+}
+
+fn both(a: &[Value], b: &[Value]) -> Comparison {
+    compare(["a", "b"], &[report(a), report(b)]).unwrap()
+}
+
+#[test]
+fn rows_are_matched_by_name_whatever_their_order() {
+    let a = [row("one", 100.0, 0), row("two", 200.0, 3), row("gone", 1.0, 0)];
+    let b = [row("new", 1.0, 0), row("two", 100.0, 6), row("one", 150.0, 0)];
+    let c = both(&a, &b);
+    let names: Vec<_> = c.rows.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names, ["one", "two"]);
+    assert_eq!(
+        (c.a.alone.as_slice(), c.b.alone.as_slice()),
+        (&["gone".into()][..], &["new".into()][..])
+    );
+    assert_eq!(c.rows[0].pairs[0].ratio(), Some(1.5));
+    assert_eq!(c.rows[1].pairs[0].ratio(), Some(0.5));
+    assert_eq!(c.rows[1].pairs[3], Pair { a: Some(3.0), b: Some(6.0) });
+    // Nothing lost on both sides is no ratio, and no flash is no number.
+    assert_eq!(c.rows[0].pairs[3].ratio(), None);
+    assert_eq!(c.rows[0].pairs[5], Pair { a: None, b: None });
+    assert_eq!(c.rows[1].results, Some(["loses".into(), "loses".into()]));
+}
+
+#[test]
+fn what_was_not_measured_is_missing() {
+    let nothing = json!({
+        "name": "one", "verdict": "failed", "tx_per_s": 0.0, "load_s": 0.0, "transactions": 0,
+        "latency_us": {"p50": 0.0, "p99": 0.0}, "cuts": 0, "lost": 0, "corrupt": 0,
+        "recovery_us": {"p50": 0.0},
+    });
+    let c = both(&[nothing], &[row("one", 1.0, 0)]);
+    assert!(c.rows[0].pairs.iter().all(|p| p.a.is_none() && p.ratio().is_none()), "{c:?}");
+    let job = json!({"name": "one", "verdict": "as-expected", "iops": 5.0, "load_s": 1.0});
+    let c = both(std::slice::from_ref(&job), std::slice::from_ref(&job));
+    assert_eq!(c.rows[0].pairs[0].ratio(), Some(1.0));
+}
+
+#[test]
+fn worse_has_a_direction() {
+    let more = |a, b| Pair { a: Some(a), b: Some(b) }.worse_percent(Better::More);
+    let less = |a, b| Pair { a: Some(a), b: Some(b) }.worse_percent(Better::Less);
+    assert_eq!((more(100.0, 80.0), more(80.0, 100.0), more(0.0, 0.0)), (20.0, 0.0, 0.0));
+    assert_eq!((less(100.0, 80.0), less(80.0, 100.0), less(0.0, 0.0)), (0.0, 25.0, 0.0));
+    assert_eq!(less(0.0, 1.0), f64::INFINITY);
+    assert_eq!(Pair { a: None, b: Some(1.0) }.worse_percent(Better::Less), 0.0);
+}
+
+#[test]
+fn the_gate_names_what_is_worse() {
+    let c = both(&[row("one", 100.0, 0)], &[row("one", 90.0, 0)]);
+    assert!(c.worse_by(11.0).is_empty());
+    let words = c.worse_by(9.0);
+    assert_eq!(words, ["one: transactions/s from 100 to 90.0, worse by 10.0 %"]);
+    // One lost where none was, and a row that fails, are beyond any percentage.
+    let lost = both(&[row("one", 100.0, 0)], &[row("one", 100.0, 1)]).worse_by(1e9);
+    assert_eq!(lost, ["one: commits lost from 0 to 1"]);
+    let mut failed = row("one", 100.0, 0);
+    failed["verdict"] = "failed".into();
+    let failed = both(&[row("one", 100.0, 0)], &[failed]).worse_by(1e9);
+    assert_eq!(failed, ["one: the result was \"kept\", and is \"failed\""]);
+}
+
+#[test]
+fn reports_of_the_benchmark_compare_too() {
+    let bench = |rate: f64| {
+        let run = json!({"name": "w", "requests_per_cpu_second": rate, "peak_rss_mib": null});
+        read("x", &json!({"runs": [run], "timer_events_per_second": 5.0}).to_string()).unwrap()
+    };
+    let c = compare(["a", "b"], &[bench(1e6), bench(2e6)]).unwrap();
+    assert_eq!(c.rows[0].pairs[0].ratio(), Some(2.0));
+    assert_eq!(c.rows[0].pairs[2], Pair { a: None, b: None });
+    assert_eq!((c.rows[1].name.as_str(), c.rows[1].pairs[3].ratio()), ("bare runtime", Some(1.0)));
+}
+
+#[test]
+fn other_files_are_refused_with_their_names() {
+    let cases = [
+        ("", "f.json is not JSON"),
+        ("{\"rows\": [", "f.json is not JSON"),
+        ("[]", "f.json is neither"),
+        ("{\"rows\": []}", "f.json is neither"),
+        ("{\"experiment\": \"x\", \"rows\": 7}", "\"rows\" is not a list"),
+        ("{\"experiment\": \"x\", \"rows\": [{}]}", "\"rows\" is not a list of things with names"),
+        ("{\"runs\": [{\"nam\": 1}]}", "\"runs\" is not a list"),
+    ];
+    for (text, expected) in cases {
+        let error = read("f.json", text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    let bench = read("b", "{\"runs\": []}").unwrap();
+    let kinds = compare(["a", "b"], &[report(&[row("one", 1.0, 0)]), bench]).unwrap_err();
+    assert!(matches!(kinds, CompareError::Kinds { .. }));
+    let apart = [report(&[row("one", 1.0, 0)]), report(&[row("two", 1.0, 0)])];
+    let nothing = compare(["a", "b"], &apart).unwrap_err();
+    assert_eq!(nothing.to_string(), "a and b have no row of the same name");
+}

@@ -1,0 +1,55 @@
+//! Reports as pages: one HTML file each, that needs nothing else.
+//!
+//! # Invariants
+//!
+//! 1. A page loads nothing: style and plots are in it, it has no script, and its
+//!    content security policy allows none.
+//! 2. The same report gives the same bytes.
+//! 3. What was not measured is shown as a dash.
+//! 4. Nothing is told by colour alone: bars have their numbers, lines their marks and
+//!    dashes, results their words.
+
+mod axis;
+mod comparison;
+mod experiment;
+pub mod format;
+mod plot;
+
+pub use comparison::comparison;
+pub use experiment::{Command, experiment};
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+const STYLE: &str = include_str!("style.css");
+
+/// A whole page.
+fn page(title: &str, body: &Markup) -> String {
+    let whole = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy"
+                    content="default-src 'none'; style-src 'unsafe-inline'";
+                meta name="generator" content="tantalum";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { main { (body) } }
+        }
+    };
+    let mut text = whole.into_string();
+    text.push('\n');
+    text
+}
+
+/// A table in a box of its own, in which it scrolls if the page is narrow.
+fn scrolling(label: &str, table: &Markup) -> Markup {
+    html! { div.scroll role="region" aria-label=(label) tabindex="0" { (table) } }
+}
+
+/// A plot with its caption.
+fn figure(caption: &str, plot: &impl maud::Render) -> Markup {
+    html! { figure { figcaption { (caption) } (plot) } }
+}

@@ -1,0 +1,180 @@
+//! What is made of a real report: pages that need nothing else, and JSON of which every
+//! field is documented.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tantalum_lab::experiment::Experiment;
+use tantalum_lab::page::{self, Command};
+use tantalum_lab::report::Report;
+use tantalum_lab::{bench, compare, runner};
+
+const SMALL: &str = r#"
+title = "small <b>&\"'"
+cuts = 3
+[run]
+clients = 2
+run_ms = [20, 60]
+[ycsb]
+records = 100
+[job.writes]
+pattern = "random"
+block_size = 4096
+queue_depth = 4
+commands = 100000
+[drive.geometry]
+blocks = 96
+pages = 64
+[[row]]
+workload = "ycsb-a"
+design = ["volatile", "durassd"]
+[[row]]
+workload = "writes"
+design = "durassd"
+params = { "job.writes.fsync_every" = [0, 8] }
+"#;
+
+fn report(text: &str) -> Report {
+    let experiment = Experiment::parse("small.toml", text).unwrap();
+    let rows = experiment.rows().unwrap();
+    runner::check(&rows).unwrap();
+    runner::run(&experiment, &rows, 2, &(Arc::new(|_: runner::Progress<'_>| ()) as runner::Watch))
+}
+
+fn command() -> Command {
+    Command { base: "tantalum run small.toml".into(), rows: String::new() }
+}
+
+/// Loads nothing, runs nothing, shows no broken number, and is closed properly.
+fn is_sound(page: &str) {
+    assert!(page.starts_with("<!DOCTYPE html>"));
+    for never in ["http:", "https:", "<script", "<link", "src=", "href=", "url(", "@import"] {
+        assert!(!page.contains(never), "{never}");
+    }
+    let shown = page.split_once("</style>").unwrap().1;
+    for never in ["NaN", "inf ", "inf<", "inf\"", "-0<"] {
+        assert!(!shown.contains(never), "{never}");
+    }
+    for tag in ["svg", "table", "figure", "tr", "td", "text", "desc", "ul", "p", "div", "main"] {
+        let opened = shown.matches(&format!("<{tag} ")).count();
+        let opened = opened + shown.matches(&format!("<{tag}>")).count();
+        assert_eq!(
+            opened - usize::from(tag == "body"),
+            shown.matches(&format!("</{tag}>")).count(),
+            "{tag}"
+        );
+    }
+    let mut ids = BTreeSet::new();
+    for id in shown.split(" id=\"").skip(1).map(|s| s.split('"').next().unwrap()) {
+        assert!(ids.insert(id), "the id {id} is there twice");
+        assert!(!id.contains(' '));
+    }
+}
+
+#[test]
+fn the_page_is_the_same_bytes_and_needs_nothing_else() {
+    let report = report(SMALL);
+    let one = page::experiment(&report, &command());
+    is_sound(&one);
+    assert_eq!(one, page::experiment(&self::report(SMALL), &command()));
+    assert!(one.contains("<h1>small &lt;b&gt;&amp;&quot;'</h1>"), "{one}");
+    assert!(one.contains("tantalum run small.toml"));
+    for title in [
+        "Transactions per second",
+        "Latency",
+        "Commits lost",
+        "Flash bytes",
+        "Write amplification",
+        "Recovery",
+        "Throughput over time",
+        "YCSB-A",
+        "fsync_every=8",
+    ] {
+        assert!(one.contains(title), "{title}");
+    }
+    // Each kind of bars and each workload (a job has no user bytes), and the lines of
+    // each design.
+    assert_eq!(one.matches("<svg class=\"plot\"").count(), 5 + 4 + 3 + 2);
+    for row in &report.rows {
+        assert!(one.contains(&row.name), "{}", row.name);
+        let of_job = row.findings.series.is_none();
+        assert_eq!(row.is_job(), of_job);
+        if let Some(series) = &row.findings.series {
+            assert_eq!(series.transactions.iter().sum::<u64>(), row.findings.transactions);
+        }
+        let quantiles = &row.findings.latency_quantiles;
+        assert!(quantiles.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{quantiles:?}");
+        assert_eq!(quantiles.last().unwrap().1, row.findings.latency.max_ns);
+    }
+}
+
+#[test]
+fn a_row_that_found_nothing_shows_dashes_and_its_error() {
+    let mut report = report(SMALL);
+    for row in &mut report.rows {
+        row.findings = tantalum_lab::report::RowFindings::default();
+        row.findings.transactions_per_second = f64::NAN;
+        row.findings.flash_bytes_per_user_byte = Some(f64::INFINITY);
+        row.error = Some("the drive <broke>".into());
+        row.verdict = tantalum_lab::report::Verdict::Failed;
+    }
+    let page = page::experiment(&report, &command());
+    is_sound(&page);
+    assert!(page.contains("<td>–</td>") && page.contains("4 of 4 rows not as expected"));
+    assert!(page.contains("the drive &lt;broke&gt;"));
+    assert!(page.contains("tantalum run small.toml --row ycsb-a/durassd/wal/full"));
+    report.rows.clear();
+    is_sound(&page::experiment(&report, &command()));
+}
+
+#[test]
+fn a_comparison_has_a_page() {
+    let one = report(SMALL);
+    let two = report(&SMALL.replace("cuts = 3", "cuts = 3\nseed = 2"));
+    let read = |r: &Report| compare::read("r", &r.to_json()).unwrap();
+    let c = compare::compare(["<a>", "b"], &[read(&one), read(&two)]).unwrap();
+    assert_eq!(c.rows.len(), 4);
+    // All was measured: nothing is taken from the wrong place of the JSON.
+    for (measure, pair) in c.measures.iter().zip(&c.rows[1].pairs) {
+        assert!(pair.a.is_some() && pair.b.is_some(), "{measure:?}");
+    }
+    let page = page::comparison(&c);
+    is_sound(&page);
+    assert!(page.contains("&lt;a&gt; and b") && page.contains("ycsb-a/durassd/wal/full"));
+}
+
+/// The ways to all values, lists of objects as `[]`; what a row's parameters are called
+/// is the experiment's own affair.
+fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) if !path.ends_with(".params") => {
+            for (key, member) in members {
+                let way = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                fields(member, &way, found);
+            }
+        }
+        Value::Array(members) if members.iter().any(Value::is_object) => {
+            members.iter().for_each(|m| fields(m, &format!("{path}[]"), found));
+        }
+        _ => drop(found.insert(path.to_string())),
+    }
+}
+
+#[test]
+fn every_field_is_documented_and_every_documented_field_is_there() {
+    let text = include_str!("../../../docs/json.md");
+    let (of_run, of_bench) = text.split_once("## `tantalum bench drive --json`").unwrap();
+    let mut run = BTreeSet::new();
+    fields(&serde_json::from_str(&report(SMALL).to_json()).unwrap(), "", &mut run);
+    let mut speed = BTreeSet::new();
+    fields(&serde_json::to_value(bench::drive(1, |_| ())).unwrap(), "", &mut speed);
+    for (found, text) in [(run, of_run), (speed, of_bench)] {
+        assert!(found.len() > 4);
+        let documented = text.lines().filter_map(|l| l.strip_prefix("| `")?.split('`').next());
+        let documented: BTreeSet<String> = documented.map(String::from).collect();
+        let missing: Vec<_> = found.difference(&documented).collect();
+        assert!(missing.is_empty(), "docs/json.md does not say what these are: {missing:?}");
+        let stale: Vec<_> = documented.difference(&found).collect();
+        assert!(stale.is_empty(), "docs/json.md has what no report has: {stale:?}");
+    }
+}
