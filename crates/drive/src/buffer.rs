@@ -4,8 +4,9 @@
 //!    the emergency dump find.
 //! 2. A page written again while its older copy waits replaces it: the older copy
 //!    never reaches flash.
-//! 3. Of one logical page at most one copy is being programmed. A newer one is held
-//!    back until that is done, so no late program overrides a newer mapping.
+//! 3. Of one logical page at most one copy is being programmed that still counts: a newer
+//!    one is held back until that is done, and one that was discarded is void. So no
+//!    late program overrides a newer mapping.
 //! 4. A copy leaves the buffer only after its mapping was changed.
 //! 5. Epochs number the writes between flushes; an epoch is done when each of its
 //!    pages, or a newer copy of it, is on flash.

@@ -47,6 +47,8 @@ pub(crate) struct Firmware {
     pub room: Semaphore,
     pub work: WaitQueue,
     pub urgent: Cell<u32>,
+    /// A host waits for room (one at a time: it has the turn to be admitted).
+    pub starved: Cell<bool>,
     pub epochs: WaitQueue,
     pub log_work: WaitQueue,
     pub log_progress: WaitQueue,
@@ -124,6 +126,7 @@ impl Firmware {
             room: Semaphore::new(rt, "room in the buffer", design.buffer_slots().into()),
             work: WaitQueue::new(rt, "pages to write"),
             urgent: Cell::new(0),
+            starved: Cell::new(false),
             epochs: WaitQueue::new(rt, "buffered pages to be on flash"),
             log_work: WaitQueue::new(rt, "changes of the map to store"),
             log_progress: WaitQueue::new(rt, "the map log"),

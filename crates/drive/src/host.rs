@@ -79,6 +79,24 @@ impl Drop for Urgent<'_> {
     }
 }
 
+/// While it lives, a host waits for room: pages that do not fill a row must not keep it
+/// from that for ever.
+struct Starved<'a>(&'a Firmware);
+
+impl<'a> Starved<'a> {
+    fn new(fw: &'a Firmware) -> Starved<'a> {
+        fw.starved.set(true);
+        fw.announce_work();
+        Starved(fw)
+    }
+}
+
+impl Drop for Starved<'_> {
+    fn drop(&mut self) {
+        self.0.starved.set(false);
+    }
+}
+
 impl Firmware {
     fn healthy(&self) -> Result<(), IoError> {
         if self.poisoned.get() { Err(IoError::Poisoned) } else { Ok(()) }
@@ -103,7 +121,10 @@ impl Firmware {
         while first < blocks {
             let count = most.min(blocks - first);
             let asked = self.rt.now();
-            self.room.take(count).await;
+            {
+                let _starved = (self.room.free() < count).then(|| Starved::new(self));
+                self.room.take(count).await;
+            }
             self.stats.buffer_wait.add((self.rt.now() - asked).0);
             self.healthy()?;
             self.admit(

@@ -1,8 +1,9 @@
 //! Restart: an ordinary start on what is on flash.
 //!
-//! 1. Up to the moment the drive takes commands nothing on flash is changed but dump
-//!    areas that hold no valid dump, units without valid sectors are not touched: a
-//!    power loss during recovery leaves everything as it was, and recovery begins anew.
+//! 1. Up to the moment the drive takes commands nothing on flash is changed but units that
+//!    hold nothing valid, neither data nor log nor the dump that is replayed: they may be
+//!    erased. A power loss during recovery leaves everything that counts as it was, and
+//!    recovery begins anew.
 //! 2. The dump that was replayed stays valid until the next one is complete: only
 //!    afterwards, with the other area erased and ready, is its area erased.
 //! 3. The map is the log's newest records, then the dump's entries over them.

@@ -59,10 +59,13 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
 }
 
 impl Firmware {
-    /// Whether there is a row's worth of pages, or pages that somebody waits for.
+    /// Whether there is a row's worth of pages, or pages that somebody waits for: a flush,
+    /// or a host for their room, which nothing else will free.
     fn has_work(&self, row: u32) -> bool {
-        let waiting = self.buffer.borrow().waiting();
-        waiting >= row || (waiting > 0 && self.urgent.get() > 0) || self.poisoned.get()
+        let buffer = self.buffer.borrow();
+        let waiting = buffer.waiting();
+        let stuck = self.starved.get() && buffer.used() == waiting;
+        waiting >= row || (waiting > 0 && (self.urgent.get() > 0 || stuck)) || self.poisoned.get()
     }
 
     /// Pages were put into the buffer.

@@ -150,3 +150,32 @@ fn the_presets_share_one_parameter_set() {
         assert_eq!(design.cache.buffer_kib, presets[0].cache.buffer_kib);
     }
 }
+
+/// Pages that do not fill a row give way to a write that needs their room.
+#[test]
+fn a_write_as_large_as_the_buffer_finds_room() {
+    for preset in Design::presets() {
+        let mut runtime = Runtime::virtual_time(5);
+        let rt = runtime.handle();
+        let mut table: toml::Table = "[cache]\nbuffer_kib = 64".parse().unwrap();
+        if *preset == "durassd" {
+            let unit: toml::Table = "atomic_unit_kib = 64".parse().unwrap();
+            table["cache"].as_table_mut().unwrap().extend(unit);
+        }
+        let design = small(preset).with_overrides(&table).unwrap();
+        let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
+        let test = async move {
+            drive.power_on().await.unwrap();
+            let device = drive.device();
+            let large: Vec<u64> = (1..=16).collect();
+            for at in 0..20 {
+                device
+                    .write(Block(40 + at), Data::Stamps(&[99]), Durability::Normal)
+                    .await
+                    .unwrap();
+                device.write(Block(at), Data::Stamps(&large), Durability::Normal).await.unwrap();
+            }
+        };
+        runtime.block_on(test).unwrap_or_else(|e| panic!("{preset}: {e}"));
+    }
+}
