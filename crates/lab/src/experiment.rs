@@ -44,6 +44,10 @@ pub struct Experiment {
     /// Block jobs, by name: what a row's `workload` may name beside the benchmarks.
     #[serde(default)]
     pub job: BTreeMap<String, Job>,
+    /// Designs of the file's own, by name: `base` names a preset (or is left out: then the
+    /// table is a whole design), the rest changes it.
+    #[serde(default)]
+    pub design: BTreeMap<String, toml::Table>,
     /// Changes to the design of every row.
     #[serde(default)]
     pub drive: toml::Table,
@@ -72,6 +76,8 @@ pub struct Scene {
     pub ycsb: YcsbScale,
     /// Block jobs, by name.
     pub job: BTreeMap<String, Job>,
+    /// Designs of the file's own, by name.
+    pub design: BTreeMap<String, toml::Table>,
     /// Changes to the design.
     pub drive: toml::Table,
 }
@@ -330,7 +336,7 @@ impl Experiment {
         for (key, value) in params {
             parse::set(&mut table, key, value.clone()).map_err(|e| format!("params: {e}"))?;
         }
-        let known = ["run", "linkbench", "ycsb", "job", "drive"];
+        let known = ["run", "linkbench", "ycsb", "job", "design", "drive"];
         for key in params.keys() {
             let first = key.split('.').next().unwrap_or(key);
             if !known.contains(&first) {

@@ -65,8 +65,7 @@ pub fn check(experiment: &Experiment, rows: &[Row], threads: usize) -> Result<()
 /// That its design can not be built, in a line.
 pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let scene = &row.scene;
-    let preset = Design::preset(&row.design).map_err(|e| e.to_string())?;
-    let design = preset.with_overrides(&scene.drive).map_err(|e| e.to_string())?;
+    let design = crate::runner::design(row)?;
     let layout = design.check().map_err(|e| e.to_string())?;
     let books = books(&design, &layout);
     let capacity = u64::from(layout.logical) * SECTOR;

@@ -224,8 +224,10 @@ impl RowReport {
     pub fn new(row: &Row, seed: u64, findings: RowFindings, error: Option<String>) -> RowReport {
         let verdict = match row.expect {
             _ if error.is_some() || findings.ledger_ahead > 0 => Verdict::Failed,
-            // What was never written can not be lost: such a row shows nothing.
-            _ if findings.commits_acknowledged == 0 && findings.transactions == 0 => {
+            // Who did nothing, or wrote and had nothing acknowledged, shows nothing.
+            _ if findings.transactions == 0
+                || (findings.commits_acknowledged == 0 && findings.host_bytes > 0) =>
+            {
                 Verdict::Failed
             }
             _ if findings.violations > 0 => Verdict::Violated,
@@ -352,6 +354,7 @@ mod tests {
         let findings = RowFindings {
             cuts,
             transactions: 100,
+            commits_acknowledged: 100,
             commits_lost: lost,
             databases_corrupt: corrupt,
             ..RowFindings::default()

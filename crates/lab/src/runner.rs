@@ -5,6 +5,7 @@
 use crate::block;
 use crate::engine::Settings;
 use crate::experiment::{Experiment, Row};
+use crate::parse;
 use crate::report::{Report, RowFindings, RowReport};
 use crate::row::{self, RowError, RowPlan, Subject, Traffic};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,9 +39,29 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
     Ok(())
 }
 
-fn design(row: &Row) -> Result<Design, String> {
-    let preset = Design::preset(&row.design).map_err(|e| e.to_string())?;
-    preset.with_overrides(&row.scene.drive).map_err(|e| e.to_string())
+/// The design of a row: a preset or one of the file's own, with the row's changes.
+pub(crate) fn design(row: &Row) -> Result<Design, String> {
+    let own = row.scene.design.get(&row.design);
+    let design = match own {
+        None => Design::preset(&row.design).map_err(|_| {
+            let own = row.scene.design.keys().map(String::as_str);
+            let known = Design::presets().iter().copied().chain(own);
+            parse::unknown("unknown design", &row.design, known)
+        })?,
+        Some(table) => {
+            let mut table = table.clone();
+            table.entry("name").or_insert_with(|| row.design.clone().into());
+            match table.remove("base").as_ref().map(toml::Value::as_str) {
+                None => Design::from_toml(&table.to_string()).map_err(|e| e.to_string())?,
+                Some(base) => {
+                    let base =
+                        Design::preset(base.unwrap_or_default()).map_err(|e| e.to_string())?;
+                    base.with_overrides(&table).map_err(|e| e.to_string())?
+                }
+            }
+        }
+    };
+    design.with_overrides(&row.scene.drive).map_err(|e| e.to_string())
 }
 
 /// Runs these rows of the experiment, `threads` at a time. `progress` is told
@@ -137,5 +158,37 @@ impl Subject for Drive {
 impl Subject for Stats<RamDevice> {
     fn traffic(&self) -> Traffic {
         Traffic { host_bytes: self.snapshot().bytes_written(), flash_bytes: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(design: &str, table: &str) -> Result<(), String> {
+        let text = format!(
+            "title = \"t\"\ncuts = 1\n{table}\n[[row]]\nworkload = \"ycsb-a\"\ndesign = \"{design}\""
+        );
+        let rows = Experiment::parse("f.toml", &text).map_err(|e| e.to_string())?.rows()?;
+        check(&rows)
+    }
+
+    #[test]
+    fn a_file_may_have_designs_of_its_own() {
+        let mine = "[design.mine]\nbase = \"durassd\"\ncache = { buffer_kib = 8192 }";
+        assert_eq!(told("mine", mine), Ok(()));
+        let whole = Design::preset_text("volatile").unwrap().replace("\n[", "\n[design.all.");
+        let whole = format!("[design.all]\n{whole}");
+        assert_eq!(told("all", &whole), Ok(()));
+        for (design, table, expected) in [
+            ("mein", mine, "unknown design \"mein\"; did you mean \"mine\"?"),
+            ("mine", "[design.mine]\nbase = \"durasd\"", "there is no design \"durasd\""),
+            ("mine", "[design.mine]\nbase = \"durassd\"\ncache = { bufer_kib = 1 }", "bufer_kib"),
+            ("mine", "[design.mine]\nbase = \"durassd\"\ngeometry = { blocks = 0 }", "blocks"),
+        ] {
+            let error = told(design, table).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
     }
 }
