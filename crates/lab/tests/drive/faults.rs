@@ -162,22 +162,29 @@ async fn mixed(rt: Rt, device: DriveLink, which: u64) {
 /// and does not serve what its map said long ago.
 #[test]
 fn a_failed_dump_is_not_passed_over() {
-    on_drive(&tiny("durassd"), |rt, drive| async move {
-        for round in 0..2 {
+    for failing in 0..6 {
+        on_drive(&tiny("durassd"), move |rt, drive| async move {
             drive.power_on().await.unwrap();
+            // The first dump has one page beside its end; of later ones older ones exist.
+            let stamps = [1];
             let device = drive.device();
-            fill(&device, 1 + round * 1000).await.unwrap();
-            if round == 1 {
-                rt.sleep(Nanos::from_millis(100)).await;
-                drive.array().fail_program(1);
+            device.write(Block(0), Data::Stamps(&stamps), Durability::Normal).await.unwrap();
+            for round in 0..failing {
+                drive.cut();
+                drive.off().await;
+                drive.power_on().await.unwrap();
+                fill(&drive.device(), 1 + round * 1000).await.unwrap();
             }
+            // All that was under way has ended: the next program is one of the dump.
+            rt.sleep(Nanos::from_millis(100)).await;
+            drive.array().fail_program(failing % 2);
             drive.cut();
             drive.off().await;
-        }
-        assert!(matches!(drive.power_on().await, Err(IoError::Failed(_))));
-        let why = drive.last_failure().unwrap().to_string();
-        assert!(why.contains("dump"), "{why}");
-    });
+            assert!(matches!(drive.power_on().await, Err(IoError::Failed(_))), "{failing}");
+            let why = drive.last_failure().unwrap().to_string();
+            assert!(why.contains("dump"), "{why}");
+        });
+    }
 }
 
 /// Any one page goes bad while the power is off: the drive says so at its start, or
@@ -210,7 +217,7 @@ fn a_page_that_goes_bad_is_never_served_as_something_else() {
                     }
                 }
                 device.flush().await.unwrap();
-                let may_be_torn = is_last_row(&drive, at);
+                let may_be_torn = !drive.design().is_protected() && is_last_row(&drive, at);
                 drive.cut();
                 drive.off().await;
                 if !drive.array().corrupt(at) {

@@ -128,20 +128,60 @@ fn seven_per_cent_suffice_for_any_pattern() {
     }
 }
 
+/// A map of many pages, all of them changed before anything is stored, and then a bit of
+/// each for ever: the log always has room, however many units it writes side by side.
+#[test]
+fn the_map_log_has_room_for_all_of_the_map() {
+    for write_points in [1, 8] {
+        for preset in Design::presets() {
+            let mut design = seven_per_cent(preset);
+            design.geometry.blocks = 3000;
+            design.map.dirty_max = if preset == &"durassd" { 2048 } else { 65536 };
+            design.map.write_points = write_points;
+            let mut runtime = Runtime::virtual_time(5);
+            let rt = runtime.handle();
+            let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
+            let test = async move {
+                drive.power_on().await.unwrap();
+                let mut host = Host::new(drive.device());
+                let blocks = host.blocks();
+                // Each map page in turn, so that deltas never gather.
+                for i in 0..2 * blocks {
+                    host.write(i * 1031 % blocks, 1).await;
+                    if i > blocks && i % 200 == 0 {
+                        host.device.flush().await.unwrap();
+                    }
+                }
+                host.device.flush().await.unwrap();
+                drive.cut();
+                drive.off().await;
+                drive.power_on().await.unwrap();
+                host.device = drive.device();
+                host.check().await;
+            };
+            let label = format!("{preset}, {write_points} write points");
+            runtime.block_on(test).unwrap_or_else(|e| panic!("{label}: {e}"));
+        }
+    }
+}
+
 /// Cuts in the middle of collections, again and again, on a drive that is full and has the
 /// least spare space it can be built with: it loses none of its ability to go on.
 #[test]
 fn cuts_while_it_collects_never_wedge_a_full_drive() {
     for preset in Design::presets() {
-        for channels in [1, 3] {
+        for (channels, pages, within_us) in
+            [(1, 4, 60_000), (3, 4, 60_000), (1, 8, 10_000), (2, 8, 15_000), (4, 8, 25_000)]
+        {
             let mut design = seven_per_cent(preset);
             design.geometry.channels = channels;
+            design.geometry.pages = pages;
             design.geometry.blocks = 60;
             design.geometry.planes = 1;
             design.space.collect_below = 2;
             design.map.dump_units *= 2;
             while design.check().is_err() {
-                design.space.over_provisioning += 0.5;
+                design.space.over_provisioning += 0.1;
             }
             let mut runtime = Runtime::virtual_time(5);
             let rt = runtime.handle();
@@ -158,7 +198,7 @@ fn cuts_while_it_collects_never_wedge_a_full_drive() {
                     }
                     let host = rt.spawn("host", churn(rt.clone(), drive.device(), round));
                     let mut dice = rt.stream(&format!("cut {round}"));
-                    rt.sleep(Nanos::from_micros(dice.range(1, 60_000))).await;
+                    rt.sleep(Nanos::from_micros(dice.range(1, within_us))).await;
                     drive.cut();
                     host.await.unwrap();
                     drive.off().await;

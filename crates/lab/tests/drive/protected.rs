@@ -55,16 +55,17 @@ fn a_map_log_that_turns_over_all_the_time() {
     for write_points in [1, 3] {
         let mut design = tiny("durassd");
         design.cache.flush = FlushMode::Drain;
-        design.geometry.blocks = 32;
+        design.geometry.blocks = 160; // Two map pages.
         design.map.write_points = write_points;
         for seed in 0..150 {
             let plan = CrashPlan {
                 rounds: 5,
                 depth: 6,
-                commands: 300,
-                range: if seed % 2 == 0 { 24 } else { u64::MAX },
+                commands: 1500,
+                // All over the drive, in few places, or seldom in the second map page.
+                range: [u64::MAX, 24, 1040][seed as usize % 3],
                 mix: Mix { write: 40, fua: 0, group: 0, flush: 30, discard: 4, read: 4 },
-                cut: CutAt::Within(Nanos::from_millis(150)),
+                cut: CutAt::Within(Nanos::from_millis(400)),
                 restart_within: Nanos::from_millis(5),
                 ..CrashPlan::default()
             };
