@@ -86,9 +86,9 @@ fn mistakes_end_in_2_and_are_named() {
     let cases: [(&[&str], &str); 10] = [
         (&["run", "nowhere.toml"], "can not read the experiment file nowhere.toml"),
         (&["run", &key], "unknown key \"cutz\"; did you mean \"cuts\"?"),
-        (&["run", &design], "presets are: baseline, volatile, durassd"),
+        (&["run", &design], "unknown design \"durasdd\"; did you mean \"durassd\"?"),
         (&["run", &small], "raise space.over_provisioning or geometry.blocks"),
-        (&["run", &over], "geometry.page"),
+        (&["run", &over], "a design has no `geometry.page`; did you mean `geometry.pages`?"),
         (&["run", &fine, "--row", "nothing"], "ycsb-a/durassd/wal/full"),
         (&["run", &fine, "--set", "run.clinets=1"], "did you mean \"clients\"?"),
         (&["run", &fine, "--set", "ycsb.records=100000000"], "lower ycsb.records"),

@@ -317,8 +317,23 @@ fn merge(into: &mut toml::Table, from: &toml::Table, path: &str) -> Result<(), D
             }
             (Some(toml::Value::Float(f)), toml::Value::Integer(i)) => *f = *i as f64,
             (Some(old), new) => *old = new.clone(),
-            (None, _) => return Err(DesignError::Toml(format!("a design has no `{path}`"))),
+            (None, _) => {
+                let near = nearest_name(key, into.keys().map(String::as_str));
+                let near = near.map(|near| {
+                    let table = path.strip_suffix(key.as_str()).unwrap_or_default();
+                    format!("; did you mean `{table}{near}`?")
+                });
+                let near = near.unwrap_or_default();
+                return Err(DesignError::Toml(format!("a design has no `{path}`{near}")));
+            }
         }
     }
     Ok(())
+}
+
+/// The name nearest to a misspelt one, if any is near at all: for messages.
+pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.map(|k| (strsim::jaro_winkler(name, k), k));
+    let best = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.75).then_some(best.1)
 }

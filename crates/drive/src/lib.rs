@@ -44,7 +44,7 @@ mod write;
 
 pub use design::{
     CacheDesign, CacheMode, Design, DesignError, FirmwareDesign, FlushMode, LinkDesign, MapDesign,
-    SpaceDesign, WearDesign,
+    SpaceDesign, WearDesign, nearest_name,
 };
 pub use drive::Drive;
 pub use host::DriveLink;

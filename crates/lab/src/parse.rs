@@ -2,6 +2,7 @@
 //! nearest name that would be right.
 
 use serde::de::DeserializeOwned;
+use tantalum_drive::nearest_name;
 
 /// What is wrong with a text, and on which line if that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,17 +52,10 @@ fn one_line(message: &str) -> String {
 /// "unknown key "cutz"; did you mean "cuts"?", or all there are if none is near.
 pub fn unknown<'a>(told: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
-    match nearest(name, &known) {
+    match nearest_name(name, known.iter().copied()) {
         Some(near) => format!("{told} \"{name}\"; did you mean \"{near}\"?"),
         None => format!("{told} \"{name}\"; known are: {}", known.join(", ")),
     }
-}
-
-/// The name nearest to this one, if it is near at all.
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let near = known.iter().map(|k| (strsim::jaro_winkler(name, k), *k));
-    let best = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.75).then_some(best.1)
 }
 
 /// Puts a value at a dotted key of a table, making tables on the way.

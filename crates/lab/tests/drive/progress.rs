@@ -132,11 +132,11 @@ fn seven_per_cent_suffice_for_any_pattern() {
 /// each for ever: the log always has room, however many units it writes side by side.
 #[test]
 fn the_map_log_has_room_for_all_of_the_map() {
-    for write_points in [1, 8] {
+    for (blocks, write_points, passes) in [(2000, 1, 2), (9000, 16, 1)] {
         for preset in Design::presets() {
             let mut design = seven_per_cent(preset);
-            design.geometry.blocks = 3000;
-            design.map.dirty_max = if preset == &"durassd" { 2048 } else { 65536 };
+            design.geometry.blocks = blocks;
+            design.map.dirty_max = if preset == &"durassd" { 2048 } else { 40000 };
             design.map.write_points = write_points;
             let mut runtime = Runtime::virtual_time(5);
             let rt = runtime.handle();
@@ -146,9 +146,17 @@ fn the_map_log_has_room_for_all_of_the_map() {
                 let mut host = Host::new(drive.device());
                 let blocks = host.blocks();
                 // Each map page in turn, so that deltas never gather.
-                for i in 0..2 * blocks {
+                for _ in 0..passes {
+                    host.discard_all().await;
+                    host.device.flush().await.unwrap();
+                    for i in 0..blocks {
+                        host.write(i * 1031 % blocks, 1).await;
+                    }
+                    host.device.flush().await.unwrap();
+                }
+                for i in 0..20_000 {
                     host.write(i * 1031 % blocks, 1).await;
-                    if i > blocks && i % 200 == 0 {
+                    if i % 40 == 0 {
                         host.device.flush().await.unwrap();
                     }
                 }
@@ -170,9 +178,14 @@ fn the_map_log_has_room_for_all_of_the_map() {
 #[test]
 fn cuts_while_it_collects_never_wedge_a_full_drive() {
     for preset in Design::presets() {
-        for (channels, pages, within_us) in
-            [(1, 4, 60_000), (3, 4, 60_000), (1, 8, 10_000), (2, 8, 15_000), (4, 8, 25_000)]
-        {
+        for (channels, pages, within_us) in [
+            (1, 4, 60_000),
+            (3, 4, 60_000),
+            (1, 8, 10_000),
+            (2, 8, 15_000),
+            (4, 8, 25_000),
+            (8, 16, 12_000),
+        ] {
             let mut design = seven_per_cent(preset);
             design.geometry.channels = channels;
             design.geometry.pages = pages;
