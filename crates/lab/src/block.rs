@@ -2,12 +2,12 @@
 //! after each restart every block is compared with what the device promised.
 
 use crate::report::{Clocked, RowFindings, Times, quantiles_of};
-use crate::row::{RowError, RowPlan, Subject, draw};
+use crate::row::{RowError, RowPlan, Subject, draw, in_runtime};
 use crate::shadow::Witness;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{CommandKind, IoError, Latencies, Stats};
-use tantalum_rt::{Nanos, Rt, Runtime, Stream};
+use tantalum_rt::{Nanos, Rt, Stream};
 use tantalum_workload::jobs::{self, Job, JobError};
 
 /// Runs a row of `job` on what `subject` makes, in a runtime of its own. `cut` is called
@@ -19,32 +19,11 @@ pub fn run<S: Subject>(
     subject: impl FnOnce(&Rt) -> Result<S, RowError>,
     cut: impl Fn() + 'static,
 ) -> (RowFindings, Result<(), RowError>) {
-    let mut runtime = Runtime::virtual_time(seed);
-    let rt = runtime.handle();
-    let subject = match subject(&rt) {
-        Ok(subject) => subject,
-        Err(e) => return (RowFindings::default(), Err(e)),
-    };
-    let findings = Rc::new(RefCell::new(RowFindings::default()));
-    let run = Run {
-        dice: rt.stream("power cuts"),
-        rt: rt.clone(),
-        subject,
-        plan,
-        job,
-        findings: findings.clone(),
-        latency: Latencies::default(),
-    };
-    let result = match runtime.block_on(run.main(cut)) {
-        Ok(result) => result,
-        Err(e) => Err(e.into()),
-    };
-    let result = result.and_then(|()| runtime.drain().map_err(RowError::from));
-    drop(runtime);
-    let mut findings = findings.take();
-    findings.trace_hash = rt.trace_hash();
-    findings.finish();
-    (findings, result)
+    in_runtime(seed, subject, |rt, subject, findings| {
+        let dice = rt.stream("power cuts");
+        let latency = Latencies::default();
+        Run { dice, rt, subject, plan, job, findings, latency }.main(cut)
+    })
 }
 
 struct Run<S> {

@@ -112,6 +112,36 @@ pub fn run<S: Subject>(
     subject: impl FnOnce(&Rt) -> Result<S, RowError>,
     cut: impl Fn() + 'static,
 ) -> (RowFindings, Result<(), RowError>) {
+    let latency: Rc<RefCell<Clocked>> = Rc::default();
+    let shared = latency.clone();
+    let (mut findings, result) = in_runtime(seed, subject, |rt, subject, findings| {
+        let clients = (0..plan.clients).map(|id| Client::new(seed, id)).collect();
+        let run = Run {
+            subject,
+            dice: rt.stream("power cuts"),
+            latency: shared,
+            findings,
+            rt,
+            plan,
+            benchmark,
+            clients,
+            witness: None,
+            cut_at: Nanos::ZERO,
+        };
+        run.main(cut)
+    });
+    findings.latency = latency.borrow().times();
+    findings.latency_quantiles = latency.borrow().quantiles();
+    (findings, result)
+}
+
+/// Runs `main` on what `subject` makes, in a runtime of its own. The findings are those up
+/// to the error, if there is one.
+pub(crate) fn in_runtime<S, M: Future<Output = Result<(), RowError>> + 'static>(
+    seed: u64,
+    subject: impl FnOnce(&Rt) -> Result<S, RowError>,
+    main: impl FnOnce(Rt, S, Rc<RefCell<RowFindings>>) -> M,
+) -> (RowFindings, Result<(), RowError>) {
     let mut runtime = Runtime::virtual_time(seed);
     let rt = runtime.handle();
     let subject = match subject(&rt) {
@@ -119,30 +149,12 @@ pub fn run<S: Subject>(
         Err(e) => return (RowFindings::default(), Err(e)),
     };
     let findings = Rc::new(RefCell::new(RowFindings::default()));
-    let clients = (0..plan.clients).map(|id| Client::new(seed, id)).collect();
-    let run = Run {
-        subject,
-        dice: rt.stream("power cuts"),
-        latency: Rc::default(),
-        findings: findings.clone(),
-        rt: rt.clone(),
-        plan,
-        benchmark,
-        clients,
-        witness: None,
-        cut_at: Nanos::ZERO,
-    };
-    let latency = run.latency.clone();
-    let result = match runtime.block_on(run.main(cut)) {
-        Ok(result) => result,
-        Err(e) => Err(e.into()),
-    };
+    let main = main(rt.clone(), subject, findings.clone());
+    let result = runtime.block_on(main).map_err(RowError::from).and_then(|result| result);
     // What still runs in the drive must be able to end.
     let result = result.and_then(|()| runtime.drain().map_err(RowError::from));
     drop(runtime);
     let mut findings = findings.take();
-    findings.latency = latency.borrow().times();
-    findings.latency_quantiles = latency.borrow().quantiles();
     findings.trace_hash = rt.trace_hash();
     findings.finish();
     (findings, result)
