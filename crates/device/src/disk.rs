@@ -164,7 +164,6 @@ struct State {
     oldest: BTreeMap<u64, u64>,
     ticks: u64,
     arm: u64,
-    ended: u64,
     flushing: u32,
     /// The job the arm is at, with what it writes.
     at_work: Option<Job>,
@@ -373,7 +372,6 @@ impl Shared {
         let s = &mut *life.state.borrow_mut();
         s.arm = self.model.cylinder(job.at + job.count - 1);
         s.at_work = None;
-        s.ended += 1;
         let mut freed = 0;
         for i in 0..job.count {
             let block = job.at + i;

@@ -18,7 +18,7 @@ use crate::space::Streams;
 use crate::types::{Kind, LOST, Lpn, Ppa};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use tantalum_device::{Data, OwnedData};
+use tantalum_device::OwnedData;
 use tantalum_nand::{PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
 use tantalum_rt::sync::Permit;
 
@@ -240,8 +240,6 @@ fn shift(payload: &mut OwnedData, from: usize, count: usize) {
     if from == 0 || count == 0 {
         return;
     }
-    let rest: OwnedData = match payload.as_data().slice(from..from + count, SECTOR_BYTES) {
-        d @ (Data::Bytes(_) | Data::Stamps(_)) => d.into(),
-    };
+    let rest: OwnedData = payload.as_data().slice(from..from + count, SECTOR_BYTES).into();
     payload.as_mut().slice(0..count, SECTOR_BYTES).copy_from(rest.as_data());
 }

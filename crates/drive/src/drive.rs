@@ -20,7 +20,7 @@ use crate::types::PageHead;
 use crate::write::write_to;
 use crate::{Design, DesignError};
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use tantalum_device::{Caps, IoError, Link, Payload, PowerCycle};
 use tantalum_nand::NandArray;
 use tantalum_rt::sync::WaitQueue;
@@ -42,6 +42,8 @@ struct Shared {
     changed: WaitQueue,
     report: RefCell<Option<RecoveryReport>>,
     failure: RefCell<Option<RecoveryError>>,
+    /// Of all power cycles whose memory somebody still holds.
+    memories: RefCell<Vec<Weak<Firmware>>>,
     caps: Caps,
 }
 
@@ -93,6 +95,7 @@ impl Drive {
             changed: WaitQueue::new(rt, "the drive's power"),
             report: RefCell::default(),
             failure: RefCell::default(),
+            memories: RefCell::default(),
             caps,
         });
         Drive { shared }
@@ -144,6 +147,12 @@ impl Drive {
         }
     }
 
+    /// How many power cycles' memory is still held: that of the present one, and of those
+    /// whose links somebody keeps. For those who look for leaks.
+    pub fn memories(&self) -> usize {
+        self.shared.memories.borrow().iter().filter(|m| m.strong_count() > 0).count()
+    }
+
     /// Whether the drive has no power at all.
     pub fn is_off(&self) -> bool {
         matches!(*self.shared.power.borrow(), Power::Off)
@@ -191,6 +200,10 @@ impl Shared {
         match result {
             Ok((firmware, report)) => {
                 let firmware = Rc::new(firmware);
+                let mut memories = self.memories.borrow_mut();
+                memories.retain(|m| m.strong_count() > 0);
+                memories.push(Rc::downgrade(&firmware));
+                drop(memories);
                 *self.report.borrow_mut() = Some(report);
                 for die in 0..self.design.geometry.dies() {
                     domain.spawn_background("flusher", write_to(firmware.clone(), die));

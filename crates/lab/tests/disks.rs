@@ -1,11 +1,11 @@
 //! Magnetic disks and RAID-0 under the crash harness, and their mechanics.
 
 use tantalum_device::{
-    Ack, Block, BlockDevice, Caps, Data, Disk, DiskModel, Durability, Payload, PowerCycle, RaidBox,
-    RamDevice, RamOptions,
+    Ack, Caps, Disk, DiskModel, Payload, PowerCycle, RaidBox, RamDevice, RamOptions,
 };
 use tantalum_lab::crash::{CrashPlan, CutAt, crash_run};
 use tantalum_rt::{Nanos, Runtime};
+use tantalum_workload::jobs::{self, Job};
 
 fn model(blocks: u64, write_cache: bool) -> DiskModel {
     DiskModel {
@@ -87,21 +87,12 @@ fn iops(cache: bool, every: u64, count: u64) -> u64 {
     let mut runtime = Runtime::virtual_time(3);
     let rt = runtime.handle();
     let disk = Disk::new(&rt, &model(35_000_000, cache), Payload::Stamps).unwrap();
-    let took = runtime.block_on(async move {
+    let report = runtime.block_on(async move {
         disk.power_on().await.unwrap();
-        let device = disk.device();
-        let mut dice = rt.stream("writes");
-        let began = rt.now();
-        for i in 1..=count {
-            let at = Block(dice.below(device.caps().blocks));
-            device.write(at, Data::Stamps(&[i]), Durability::Normal).await.unwrap();
-            if every > 0 && i % every == 0 {
-                device.flush().await.unwrap();
-            }
-        }
-        rt.now() - began
+        let job = Job { fsync_every: every, commands: Some(count), ..Job::default() };
+        jobs::run(&rt, &disk.device(), &job, 3).await.unwrap()
     });
-    (count as f64 / took.unwrap().as_secs_f64()) as u64
+    report.unwrap().iops() as u64
 }
 
 #[test]

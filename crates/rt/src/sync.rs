@@ -9,10 +9,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Marker for state that must not be held across an await; the lints of the
-/// workspace deny it.
-pub struct Uncrossable;
-
 /// Tasks that wait to be told.
 ///
 /// A notification is not stored: who waits for a condition checks it, waits, and

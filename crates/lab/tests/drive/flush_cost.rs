@@ -1,10 +1,10 @@
 //! What a flush costs comes out of the mechanism: one parameter set for all designs,
 //! the published rows of the DuraSSD paper (SIGMOD 2014, table 2) as the yardstick.
 
-use std::time::Duration;
-use tantalum_device::{Block, BlockDevice, Data, Durability, Payload, PowerCycle};
+use tantalum_device::{Payload, PowerCycle};
 use tantalum_drive::{Design, Drive};
 use tantalum_rt::Runtime;
+use tantalum_workload::jobs::{self, Job};
 
 /// 4 KiB random writes per virtual second, one thread, a flush after every `every`.
 fn iops(preset: &str, every: u64, count: u64) -> u64 {
@@ -12,22 +12,12 @@ fn iops(preset: &str, every: u64, count: u64) -> u64 {
     let rt = runtime.handle();
     let design = Design::preset(preset).unwrap();
     let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
-    let took = runtime.block_on(async move {
+    let report = runtime.block_on(async move {
         drive.power_on().await.unwrap();
-        let device = drive.device();
-        let mut dice = rt.stream("writes");
-        let began = rt.now();
-        for i in 1..=count {
-            let at = Block(dice.below(device.caps().blocks));
-            device.write(at, Data::Stamps(&[i]), Durability::Normal).await.unwrap();
-            if every > 0 && i % every == 0 {
-                device.flush().await.unwrap();
-            }
-        }
-        rt.now() - began
+        let job = Job { fsync_every: every, commands: Some(count), ..Job::default() };
+        jobs::run(&rt, &drive.device(), &job, 3).await.unwrap()
     });
-    let took = Duration::from_nanos(took.unwrap().0);
-    (count as f64 / took.as_secs_f64()) as u64
+    report.unwrap().iops() as u64
 }
 
 #[test]

@@ -109,6 +109,7 @@ fn ten_thousand_cuts_leak_nothing() {
                 drive.cut();
                 drive.off().await;
                 let _ = host.await;
+                assert_eq!(drive.memories(), 0, "round {round}: memory outlived its power");
                 if round == 100 {
                     after_hundred = rt.footprint();
                 }
