@@ -27,6 +27,32 @@ pub enum Pattern {
     Zipf(f64),
 }
 
+/// What the file system of the host does for an fsync: a flush of the device, and a
+/// commit of its own journal if the file's time stamps have changed since the last one.
+/// They have the granularity of the kernel's clock, so that quick fsyncs often find
+/// nothing to commit.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fsync {
+    /// Whether flushes and forced unit access are sent to the device at all.
+    pub barriers: bool,
+    /// Granularity of a file's time stamps, ms: an fsync in another tick than the last
+    /// one writes a block of the journal, with forced unit access. 0: no journal.
+    pub tick_ms: u64,
+    /// Where on the device the journal lies, as a share of it, 0 to 1.
+    pub journal_at: f64,
+}
+
+/// The journal's length, in blocks: it is written round and round.
+const JOURNAL_BLOCKS: u64 = 8192;
+
+impl Default for Fsync {
+    /// A flush, and nothing else.
+    fn default() -> Fsync {
+        Fsync { barriers: true, tick_ms: 0, journal_at: 0.5 }
+    }
+}
+
 /// A synthetic block job. It ends with the first of `commands`, `passes` and
 /// `seconds` that is reached; at least one must be given.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -43,8 +69,10 @@ pub struct Job {
     /// The share of writes with forced unit access among the writes, 0 to 1.
     pub fua: f64,
     /// After so many writes of the job, the one that was the last of them is
-    /// followed by a flush; 0: never.
+    /// followed by an fsync; 0: never.
     pub fsync_every: u64,
+    /// What the file system of the host does for an fsync.
+    pub fsync: Fsync,
     /// Commands in flight.
     pub queue_depth: u32,
     /// The share of the device that is used, from its start on, above 0 to 1.
@@ -67,6 +95,7 @@ impl Default for Job {
             discards: 0.0,
             fua: 0.0,
             fsync_every: 0,
+            fsync: Fsync::default(),
             queue_depth: 1,
             range: 1.0,
             commands: None,
@@ -162,7 +191,12 @@ impl Job {
     }
 
     fn check(&self) -> Result<(), JobError> {
-        let shares = [("reads", self.reads), ("discards", self.discards), ("fua", self.fua)];
+        let shares = [
+            ("reads", self.reads),
+            ("discards", self.discards),
+            ("fua", self.fua),
+            ("fsync.journal_at", self.fsync.journal_at),
+        ];
         for (name, value) in shares.into_iter().chain([("range", self.range)]) {
             if !(0.0..=1.0).contains(&value) || (name == "range" && value == 0.0) {
                 return Err(JobError::Share { name, value, range: "between 0 and 1" });
@@ -199,6 +233,21 @@ pub async fn run<D: BlockDevice + Clone + 'static>(
     job: &Job,
     seed: u64,
 ) -> Result<JobReport, JobError> {
+    run_observed(rt, device, job, seed, |_, _| ()).await
+}
+
+/// The same; `done` hears of each command and fsync of the job that was completed, and
+/// how long it took.
+///
+/// # Errors
+/// [`JobError`], as for [`run`].
+pub async fn run_observed<D: BlockDevice + Clone + 'static>(
+    rt: &Rt,
+    device: &D,
+    job: &Job,
+    seed: u64,
+    done: impl Fn(CommandKind, Nanos) + 'static,
+) -> Result<JobReport, JobError> {
     job.check()?;
     let slots = job.slots(device.caps())?;
     let begin = rt.now();
@@ -206,10 +255,13 @@ pub async fn run<D: BlockDevice + Clone + 'static>(
     let commands = job.commands.unwrap_or(u64::MAX).min(passes.unwrap_or(u64::MAX));
     let until = job.seconds.map(|s| begin.saturating_add(Nanos((s * 1e9) as u64)));
     let caps = *device.caps();
-    let device = Stats::new(rt, device.clone());
+    let host = device.clone();
+    let device = Stats::new(rt, host.clone());
     let shared = Rc::new(Shared {
         rt: rt.clone(),
         device: device.clone(),
+        host,
+        done: Box::new(done),
         job: job.clone(),
         slots,
         blocks: job.block_size / u64::from(caps.block_size),
@@ -223,6 +275,8 @@ pub async fn run<D: BlockDevice + Clone + 'static>(
         left: Cell::new(commands),
         cursor: Cell::new(0),
         writes: Cell::new(0),
+        committed: Cell::new(0),
+        tick: Cell::new(0),
         failed: Cell::new(false),
     });
     let tasks: Vec<_> = (0..job.queue_depth)
@@ -240,6 +294,9 @@ pub async fn run<D: BlockDevice + Clone + 'static>(
 struct Shared<D> {
     rt: Rt,
     device: Stats<D>,
+    /// The same device, for what is not the job's: the journal of the file system.
+    host: D,
+    done: Box<dyn Fn(CommandKind, Nanos)>,
     job: Job,
     slots: u64,
     /// Device blocks in a command.
@@ -251,6 +308,9 @@ struct Shared<D> {
     left: Cell<u64>,
     cursor: Cell<u64>,
     writes: Cell<u64>,
+    /// Commits of the journal, and the tick of the last one.
+    committed: Cell<u64>,
+    tick: Cell<u64>,
     failed: Cell<bool>,
 }
 
@@ -258,7 +318,7 @@ struct Next {
     kind: CommandKind,
     range: Blocks,
     stamp: u64,
-    flush: bool,
+    fsync: bool,
 }
 
 impl<D: BlockDevice> Shared<D> {
@@ -277,6 +337,7 @@ impl<D: BlockDevice> Shared<D> {
 
     async fn command(&self, next: &Next, room: &mut OwnedData) -> Result<(), JobError> {
         let (kind, at) = (next.kind, next.range.start);
+        let start = self.rt.now();
         let result = match kind {
             CommandKind::Read => self.device.read(at, room.as_mut()).await,
             CommandKind::Discard => self.device.discard(next.range).await,
@@ -290,11 +351,34 @@ impl<D: BlockDevice> Shared<D> {
             }
         };
         result.map_err(|error| JobError::Io { kind, at, error })?;
-        if next.flush {
+        (self.done)(kind, self.rt.now().saturating_sub(start));
+        if next.fsync {
+            let start = self.rt.now();
             let kind = CommandKind::Flush;
-            self.device.flush().await.map_err(|error| JobError::Io { kind, at, error })?;
+            self.fsync(next.stamp).await.map_err(|error| JobError::Io { kind, at, error })?;
+            (self.done)(kind, self.rt.now().saturating_sub(start));
         }
         Ok(())
+    }
+
+    /// What the file system does for an fsync, see [`Fsync`].
+    async fn fsync(&self, stamp: u64) -> Result<(), IoError> {
+        let host = &self.job.fsync;
+        if host.barriers {
+            self.device.flush().await?;
+        }
+        let tick = self.rt.now().0 / (host.tick_ms.max(1) * 1_000_000);
+        if host.tick_ms == 0 || self.tick.replace(tick) == tick {
+            return Ok(());
+        }
+        let caps = self.host.caps();
+        let n = self.committed.replace(self.committed.get() + 1);
+        let first = (caps.blocks as f64 * host.journal_at) as u64;
+        let at = Block((first + n % JOURNAL_BLOCKS) % caps.blocks.max(1));
+        let mut block = OwnedData::zeros(caps.payload, 1, caps.block_size);
+        fill(&mut block, stamp ^ n);
+        let want = if host.barriers { Durability::Fua } else { Durability::Normal };
+        self.host.write(at, block.as_data(), want).await
     }
 
     /// The next command; `None` at the end.
@@ -327,8 +411,8 @@ impl<D: BlockDevice> Shared<D> {
         let writes = matches!(kind, CommandKind::Write | CommandKind::Fua);
         self.writes.set(self.writes.get() + u64::from(writes));
         let every = self.job.fsync_every;
-        let flush = writes && every > 0 && self.writes.get().is_multiple_of(every);
-        Some(Next { kind, range, stamp: dice.next_u64() | 1, flush })
+        let fsync = writes && every > 0 && self.writes.get().is_multiple_of(every);
+        Some(Next { kind, range, stamp: dice.next_u64() | 1, fsync })
     }
 }
 

@@ -5,7 +5,7 @@ use tantalum_device::{
     RamOptions,
 };
 use tantalum_rt::{Nanos, Rt, Runtime};
-use tantalum_workload::jobs::{Job, JobError, JobReport, Pattern, run};
+use tantalum_workload::jobs::{Fsync, Job, JobError, JobReport, Pattern, run};
 
 const BLOCKS: u64 = 1024;
 
@@ -199,4 +199,21 @@ fn jobs_are_written_in_toml() {
     let plain: Job = toml::from_str("pattern = \"sequential\"").unwrap();
     assert_eq!(plain.pattern, Pattern::Sequential);
     assert!(toml::from_str::<Job>("blocksize = 1").is_err());
+}
+
+#[test]
+fn an_fsync_commits_the_journal_of_the_file_system_once_a_tick() {
+    // A write takes 100 µs and a flush 1 ms; the commit is one more write.
+    for (tick_ms, barriers, iops) in
+        [(0, true, 909.09), (1, true, 833.33), (10, true, 900.0), (10, false, 9900.0)]
+    {
+        let fsync = Fsync { barriers, tick_ms, ..Fsync::default() };
+        let job = Job { fsync_every: 1, fsync, commands: Some(4000), ..Job::default() };
+        let report = on_ram(job, 1).0.unwrap();
+        assert!((report.iops() / iops - 1.0).abs() < 0.002, "{} for {iops}", report.iops());
+        // What the file system writes is not the job's.
+        assert_eq!(report.commands(), 4000);
+        let flushes = report.stats.of(CommandKind::Flush).commands;
+        assert_eq!(flushes, if barriers { 4000 } else { 0 });
+    }
 }
