@@ -1,17 +1,15 @@
 //! The array as its user sees it: issue an operation, await its end.
 
-use crate::flight::{Effect, Flights, Image, OpKind};
+use crate::flight::{Effect, Image, OpKind};
 use crate::geometry::{GeometryError, SECTOR_BYTES};
+use crate::schedule::{OpRecord, Planned, Schedule};
 use crate::store::{PageState, Store};
-use crate::timing::{Schedule, TransferEnd};
+use crate::wait::{Programmed, Reading};
 use crate::{Geometry, PageAddr, Timing, Unit};
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use tantalum_device::{Data, DataMut, Payload};
-use tantalum_rt::{Nanos, Rt, Sleep, Stream};
+use tantalum_rt::{Nanos, Rt, Stream};
 
 /// Why an operation was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,19 +49,6 @@ pub struct NandStats {
     pub die_busy: Nanos,
 }
 
-/// When an operation ran; see [`NandArray::record_ops`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpRecord {
-    /// What it was.
-    pub kind: OpKind,
-    /// When it was issued.
-    pub issued: Nanos,
-    /// When the die began.
-    pub start: Nanos,
-    /// When the die ended.
-    pub end: Nanos,
-}
-
 /// What to read: `count` pages of one row from `at` on.
 pub struct ReadRequest<'a> {
     /// The first page.
@@ -81,10 +66,9 @@ pub struct ReadRequest<'a> {
     pub states: &'a mut [PageState],
 }
 
-struct State {
-    schedule: Schedule,
+pub(crate) struct State {
+    pub schedule: Schedule,
     store: Store,
-    flights: Flights,
     stats: NandStats,
     dice: Stream,
     power: bool,
@@ -94,7 +78,6 @@ struct State {
     /// Operations until one fails, by kind of change.
     fail_program: Option<u64>,
     fail_erase: Option<u64>,
-    ops: Option<Vec<OpRecord>>,
 }
 
 /// A flash array. It survives every power loss; see the crate's documentation.
@@ -102,7 +85,7 @@ pub struct NandArray {
     rt: Rt,
     geometry: Geometry,
     timing: Timing,
-    state: RefCell<State>,
+    state: Rc<RefCell<State>>,
     issued: Cell<u64>,
     endurance: Cell<u32>,
 }
@@ -126,9 +109,8 @@ impl NandArray {
             return Err(GeometryError::Oob { need, have: geometry.oob_bytes });
         }
         let store = Store::new(geometry, payload, oob_words as usize);
-        let flights = Flights::new(geometry.dies());
         let schedule = Schedule::new(geometry);
-        Ok(NandArray::build(rt, geometry.clone(), timing.clone(), schedule, store, flights))
+        Ok(NandArray::build(rt, geometry.clone(), timing.clone(), schedule, store))
     }
 
     /// An array that goes on where `image` was taken, operations in flight included,
@@ -141,7 +123,6 @@ impl NandArray {
             image.timing.clone(),
             image.schedule.rebased(Nanos::ZERO, now),
             image.store.clone(),
-            image.flights.rebased(Nanos::ZERO, now),
         );
         array.power_on();
         array
@@ -153,21 +134,18 @@ impl NandArray {
         timing: Timing,
         schedule: Schedule,
         store: Store,
-        flights: Flights,
     ) -> NandArray {
         let state = State {
             schedule,
             store,
-            flights,
             stats: NandStats::default(),
             dice: rt.stream("nand: torn pages"),
             power: false,
             off_at: Rc::new(Cell::new(Nanos::ZERO)),
             fail_program: None,
             fail_erase: None,
-            ops: None,
         };
-        let state = RefCell::new(state);
+        let state = Rc::new(RefCell::new(state));
         let (issued, endurance) = (Cell::new(0), Cell::new(u32::MAX));
         NandArray { rt: rt.clone(), geometry, timing, state, issued, endurance }
     }
@@ -217,7 +195,7 @@ impl NandArray {
     /// # Panics
     /// If there is no such die.
     pub fn is_idle(&self, die: u32) -> bool {
-        self.state.borrow().schedule.is_idle(die, self.rt.now())
+        self.state.borrow_mut().schedule.is_idle(die, self.rt.now())
     }
 
     /// The array has power from now on.
@@ -239,8 +217,7 @@ impl NandArray {
         let now = self.rt.now();
         s.power = false;
         s.off_at.set(now);
-        let outcome = s.flights.power_off(now, &mut s.store, &mut s.dice);
-        s.schedule.reset();
+        let outcome = s.schedule.power_off(now, &mut s.store, &mut s.dice);
         self.rt.trace(outcome);
     }
 
@@ -248,25 +225,25 @@ impl NandArray {
     pub fn snapshot(&self) -> Image {
         let s = &mut *self.state.borrow_mut();
         let now = self.rt.now();
-        s.schedule.settle(now);
+        s.schedule.settle_all(now);
         Image {
             geometry: self.geometry.clone(),
             timing: self.timing.clone(),
             store: s.store.clone(),
             schedule: Rc::new(s.schedule.rebased(now, Nanos::ZERO)),
-            flights: s.flights.rebased(now, Nanos::ZERO),
         }
     }
 
     /// Keeps a record of every operation from now on, for those who look for
     /// points at which to cut the power.
     pub fn record_ops(&self) {
-        self.state.borrow_mut().ops = Some(Vec::new());
+        self.state.borrow_mut().schedule.record();
     }
 
-    /// The record so far.
+    /// The record so far, in order of issue. Of an operation that has not ended it says
+    /// what is known: a read may yet delay it.
     pub fn take_ops(&self) -> Vec<OpRecord> {
-        self.state.borrow_mut().ops.as_mut().map(std::mem::take).unwrap_or_default()
+        self.state.borrow_mut().schedule.take_records(self.rt.now())
     }
 
     /// The `n`-th program from now on (0: the next) fails in the medium.
@@ -316,12 +293,9 @@ impl NandArray {
         Ok(())
     }
 
-    fn note(&self, s: &mut State, kind: OpKind, at: PageAddr, span: (Nanos, Nanos)) {
+    fn note(&self, kind: OpKind, at: PageAddr) {
         self.issued.set(self.issued.get() + 1);
         self.rt.trace((kind as u64) << 62 ^ u64::from(at.unit.0) << 24 ^ u64::from(at.page));
-        if let Some(ops) = &mut s.ops {
-            ops.push(OpRecord { kind, issued: self.rt.now(), start: span.0, end: span.1 });
-        }
     }
 
     /// Programs pages of one row, from `at` on, one in each further plane: as many as
@@ -366,22 +340,21 @@ impl NandArray {
         let die = g.die(at.unit);
         let now = self.rt.now();
         let bytes = u64::from(count) * (u64::from(g.page_bytes) + u64::from(g.oob_bytes));
-        let moved = s.schedule.channel(g.channel(die), now, self.timing.transfer(bytes));
-        let tprog = Nanos::from_micros(self.timing.program_us);
-        let (start, end) = s.schedule.die(die, moved, tprog);
+        let spans = (self.timing.transfer(bytes), self.timing.program(at.page / g.planes));
         s.store.program(at, count, data, oob);
         let failed = countdown(&mut s.fail_program);
-        s.flights.push(die, now, start, end, Effect::Program { at, count, failed });
+        let effect = Effect::Program { at, count, failed };
+        let planned = s.schedule.program(die, now, spans, effect, &self.timing);
         s.stats.programs += 1;
         s.stats.pages_programmed += u64::from(count);
-        self.note(s, OpKind::Program, at, (start, end));
+        self.note(OpKind::Program, at);
         if failed {
             for page in at.page..at.page + count {
                 s.store.tear(PageAddr { unit: at.unit, page });
             }
         }
         let failed = failed.then_some(OpError::Failed { at });
-        Ok(Programmed::new(&self.rt, end, "a program", failed, &s.off_at))
+        Ok(self.programmed(die, planned, "a program", failed, &s.off_at))
     }
 
     /// Erases a unit. Issued now; the future observes its end.
@@ -399,8 +372,6 @@ impl NandArray {
         self.check(at, 1)?;
         let die = self.geometry.die(unit);
         let now = self.rt.now();
-        let terase = Nanos::from_micros(self.timing.erase_us) + Nanos(self.timing.command_ns);
-        let (start, end) = s.schedule.die(die, now, terase);
         let u = s.store.unit_mut(unit);
         let effect =
             Effect::Erase { unit, cells: u.cells.take(), next: u.next, half_erased: u.half_erased };
@@ -408,15 +379,27 @@ impl NandArray {
         u.half_erased = false;
         u.erase_count += 1;
         let worn = u.erase_count > self.endurance.get();
-        s.flights.push(die, now, start, end, effect);
+        let planned = s.schedule.erase(die, now, self.timing.erase(), effect, &self.timing);
         s.stats.erases += 1;
-        self.note(s, OpKind::Erase, at, (start, end));
+        self.note(OpKind::Erase, at);
         let failed = countdown(&mut s.fail_erase) || worn;
         if failed {
             s.store.unit_mut(unit).half_erased = true;
         }
         let failed = failed.then_some(OpError::Failed { at });
-        Ok(Programmed::new(&self.rt, end, "an erase", failed, &s.off_at))
+        Ok(self.programmed(die, planned, "an erase", failed, &s.off_at))
+    }
+
+    fn programmed(
+        &self,
+        die: u32,
+        planned: Planned,
+        why: &'static str,
+        failed: Option<OpError>,
+        off_at: &Rc<Cell<Nanos>>,
+    ) -> Programmed {
+        let moving = planned.ends.map(|ends| (self.state.clone(), die, ends));
+        Programmed::new(&self.rt, planned.end, moving, why, failed, off_at.clone())
     }
 
     /// Reads pages of one row. Issued now: what the request has room for is filled
@@ -479,19 +462,12 @@ impl NandArray {
         }
         let die = self.geometry.die(at.unit);
         let now = self.rt.now();
-        let tr = Nanos::from_micros(self.timing.read_us) + Nanos(self.timing.command_ns);
-        let span = s.schedule.die(die, now, tr);
-        let channel = self.geometry.channel(die);
-        let moved = s.schedule.transfer_at(channel, now, span.1, self.timing.transfer(bytes));
+        let row = at.page / self.geometry.planes;
+        let spans = (self.timing.read(row, count, sectors), self.timing.transfer(bytes));
+        let ends = s.schedule.read(die, now, (at, count), spans, &self.timing);
         s.stats.reads += 1;
-        self.note(s, OpKind::Read, at, span);
-        Ok(Reading {
-            array: self,
-            moved,
-            off_at: s.off_at.clone(),
-            sense: Some(self.rt.sleep_until_for(span.1, "a read")),
-            transfer: None,
-        })
+        self.note(OpKind::Read, at);
+        Ok(Reading::new(&self.rt, &self.state, die, ends, s.off_at.clone()))
     }
 }
 
@@ -506,78 +482,5 @@ fn countdown(n: &mut Option<u64>) -> bool {
             false
         }
         None => false,
-    }
-}
-
-/// The end of a program or an erase. Dropping it changes nothing.
-#[must_use = "the operation is under way; await its end"]
-pub struct Programmed {
-    sleep: Sleep,
-    end: Nanos,
-    failed: Option<OpError>,
-    off_at: Rc<Cell<Nanos>>,
-}
-
-impl Programmed {
-    fn new(
-        rt: &Rt,
-        end: Nanos,
-        why: &'static str,
-        failed: Option<OpError>,
-        off_at: &Rc<Cell<Nanos>>,
-    ) -> Programmed {
-        Programmed { sleep: rt.sleep_until_for(end, why), end, failed, off_at: off_at.clone() }
-    }
-}
-
-impl Future for Programmed {
-    type Output = Result<(), OpError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if Pin::new(&mut self.sleep).poll(cx).is_pending() {
-            return Poll::Pending;
-        }
-        if self.off_at.get() < self.end {
-            return Poll::Ready(Err(OpError::NoPower));
-        }
-        Poll::Ready(self.failed.map_or(Ok(()), Err))
-    }
-}
-
-/// The end of a read. Dropping it changes nothing.
-#[must_use = "the operation is under way; await its end"]
-pub struct Reading<'a> {
-    array: &'a NandArray,
-    moved: TransferEnd,
-    off_at: Rc<Cell<Nanos>>,
-    sense: Option<Sleep>,
-    transfer: Option<Sleep>,
-}
-
-impl Future for Reading<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        if let Some(sense) = &mut this.sense {
-            if Pin::new(sense).poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            this.sense = None;
-            let rt = &this.array.rt;
-            let end = this.moved.get().or_else(|| {
-                this.array.state.borrow_mut().schedule.settle(rt.now());
-                this.moved.get()
-            });
-            // No end: the power went before the transfer began.
-            this.transfer = end.map(|end| rt.sleep_until_for(end, "a transfer"));
-        }
-        if this.off_at.get() < Nanos::MAX {
-            return Poll::Ready(());
-        }
-        match &mut this.transfer {
-            Some(transfer) => Pin::new(transfer).poll(cx),
-            None => Poll::Ready(()),
-        }
     }
 }

@@ -1,10 +1,10 @@
-//! The table of operations in flight, and what a power loss makes of them
+//! An operation from its issue to its end, and what a power loss makes of it
 //! (invariant 5); snapshots of all that survives.
 
+use crate::channel::Ends;
+use crate::schedule::Schedule;
 use crate::store::{Cells, Store};
-use crate::timing::Schedule;
 use crate::{Geometry, PageAddr, Timing, Unit};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_rt::{Nanos, Stream};
 
@@ -21,52 +21,120 @@ pub enum OpKind {
 
 #[derive(Clone)]
 pub(crate) enum Effect {
+    Read,
     Program { at: PageAddr, count: u32, failed: bool },
     Erase { unit: Unit, cells: Option<Rc<Cells>>, next: u32, half_erased: bool },
 }
 
-/// An operation that changes cells, from its issue to its end.
-#[derive(Clone)]
-struct Flight {
-    start: Nanos,
-    end: Nanos,
-    /// It had begun when an image was taken: before the image's time zero.
-    begun: bool,
-    effect: Effect,
+/// An operation on its die.
+pub(crate) struct Flight {
+    pub op: u64,
+    pub effect: Effect,
+    /// Not before: then its data are there.
+    pub ready: Nanos,
+    /// How long its data will take on the channel, if they have not asked for it yet.
+    pub transfer: Option<Nanos>,
+    /// When the die works on it: on the rest of it, if it is suspended.
+    pub start: Nanos,
+    pub left: Nanos,
+    pub end: Nanos,
+    /// It had begun before `start`: it is suspended, or was, or an image was taken since.
+    pub begun: bool,
+    /// The die was at it when that image was taken.
+    pub going: bool,
+    pub overtaken: u32,
+    pub suspended: u32,
+    pub ends: Option<Rc<Ends>>,
+    pub record: Option<u64>,
 }
 
-/// Operations in flight, by die, in order of issue.
-#[derive(Clone)]
-pub(crate) struct Flights {
-    dies: Vec<VecDeque<Flight>>,
-}
-
-impl Flights {
-    pub fn new(dies: u32) -> Flights {
-        Flights { dies: vec![VecDeque::new(); dies as usize] }
-    }
-
-    /// An operation is issued at `now`; its die works on it from `start` to `end`.
-    pub fn push(&mut self, die: u32, now: Nanos, start: Nanos, end: Nanos, effect: Effect) {
-        let queue = &mut self.dies[die as usize];
-        while queue.front().is_some_and(|f| f.end <= now) {
-            queue.pop_front();
+impl Flight {
+    pub fn new(op: u64, effect: Effect, span: Nanos) -> Flight {
+        Flight {
+            op,
+            effect,
+            ready: Nanos::ZERO,
+            transfer: None,
+            start: Nanos::ZERO,
+            left: span,
+            end: Nanos::ZERO,
+            begun: false,
+            going: false,
+            overtaken: 0,
+            suspended: 0,
+            ends: None,
+            record: None,
         }
-        queue.push_back(Flight { start, end, begun: false, effect });
     }
 
+    pub fn kind(&self) -> OpKind {
+        match self.effect {
+            Effect::Read => OpKind::Read,
+            Effect::Program { .. } => OpKind::Program,
+            Effect::Erase { .. } => OpKind::Erase,
+        }
+    }
+
+    /// Whether the die is at it: at its very start it is not yet.
+    pub fn is_under_way(&self, now: Nanos) -> bool {
+        self.start < now || self.going
+    }
+
+    /// Whether a read of these pages may go ahead of it.
+    pub fn gives_way_to(&self, at: PageAddr, count: u32, timing: &Timing) -> bool {
+        let apart = match &self.effect {
+            Effect::Read => return true,
+            Effect::Program { at: own, count: pages, .. } => {
+                own.unit != at.unit || own.page + pages <= at.page || at.page + count <= own.page
+            }
+            Effect::Erase { unit, .. } => *unit != at.unit,
+        };
+        apart && self.overtaken < timing.read_priority
+    }
+
+    /// What it costs to suspend it now; `None` if that can not be, or gains nothing.
+    pub fn suspension(&self, now: Nanos, timing: &Timing) -> Option<Nanos> {
+        let us = match self.kind() {
+            OpKind::Read => 0,
+            OpKind::Program => timing.suspend_program_us,
+            OpKind::Erase => timing.suspend_erase_us,
+        };
+        let cost = Nanos::from_micros(us);
+        let possible = us > 0 && self.suspended < timing.suspend_limit && self.is_under_way(now);
+        (possible && now + cost < self.end).then_some(cost)
+    }
+
+    /// The same in a time where `from` has been shifted.
+    pub fn rebased(&self, from: Nanos, shift: impl Fn(Nanos) -> Nanos) -> Flight {
+        let mut f = Flight::new(self.op, self.effect.clone(), self.left);
+        f.ready = shift(self.ready);
+        f.transfer = self.transfer;
+        f.start = shift(self.start);
+        f.end = shift(self.end);
+        f.left = f.end - f.start;
+        f.going = self.is_under_way(from);
+        f.begun = self.begun || f.going;
+        f.overtaken = self.overtaken;
+        f.suspended = self.suspended;
+        f
+    }
+}
+
+impl Schedule {
     /// The power is gone at `now`. In reverse order of issue, so that what never
     /// began is undone first. Returns a word that stands for what became of all.
     pub fn power_off(&mut self, now: Nanos, store: &mut Store, dice: &mut Stream) -> u64 {
+        self.settle_all(now);
         let mut word = now.0;
         for queue in &mut self.dies {
             while let Some(f) = queue.pop_back() {
-                if f.end <= now {
+                if f.end <= now || f.kind() == OpKind::Read {
                     continue;
                 }
                 let begun = f.begun || f.start < now;
                 word = word.rotate_left(1) ^ u64::from(begun);
                 match f.effect {
+                    Effect::Read => {}
                     Effect::Program { at, count, .. } if begun => {
                         for page in at.page..at.page + count {
                             let torn = dice.chance(3, 4);
@@ -90,21 +158,8 @@ impl Flights {
                 }
             }
         }
+        self.reset();
         word
-    }
-
-    /// The operations that have not ended at `from`, in a time where that is `to`.
-    pub fn rebased(&self, from: Nanos, to: Nanos) -> Flights {
-        let mut copy = self.clone();
-        for queue in &mut copy.dies {
-            queue.retain(|f| f.end > from);
-            for f in queue {
-                f.begun |= f.start < from;
-                f.start = f.start.saturating_sub(from) + to;
-                f.end = f.end.saturating_sub(from) + to;
-            }
-        }
-        copy
     }
 }
 
@@ -115,7 +170,6 @@ pub struct Image {
     pub(crate) geometry: Geometry,
     pub(crate) timing: Timing,
     pub(crate) store: Store,
-    /// Its times, and those of the flights, count from that moment.
+    /// Its times count from that moment.
     pub(crate) schedule: Rc<Schedule>,
-    pub(crate) flights: Flights,
 }

@@ -11,14 +11,15 @@
 //!    [`OpError::Rule`] and changes nothing.
 //! 2. A read of an erased page gives [`PageState::Erased`], of a torn one
 //!    [`PageState::Uncorrectable`].
-//! 3. A die does one operation at a time, in order of issue; a channel moves one
-//!    transfer at a time. An operation on several planes is one operation.
+//! 3. A die does one operation at a time, in order of issue, except that reads may go
+//!    ahead ([`Timing::read_priority`]); a channel moves one transfer at a time. An
+//!    operation on several planes is one operation.
 //! 4. An operation belongs to the array from its issue: the future merely
 //!    observes, and dropping it changes nothing.
 //! 5. At [`NandArray::power_off`], an operation that has ended stays; one that has
-//!    not begun has never been; one in between is torn: each page of a program
-//!    uncorrectable or complete (seeded), the unit of an erase unusable until it is
-//!    erased again. Nothing else changes.
+//!    not begun has never been; one in between, suspended or not, is torn: each page of
+//!    a program uncorrectable or complete (seeded), the unit of an erase unusable until it
+//!    is erased again. Nothing else changes.
 //!    Who outlives the loss and waits for an operation that had not ended is told
 //!    [`OpError::NoPower`].
 //! 6. A read sees what operations issued before it leave behind, and nothing of a
@@ -28,13 +29,18 @@
 //! in one operation, and holds `planes × pages` pages, numbered row by row.
 
 mod array;
+mod channel;
 mod flight;
 mod geometry;
+mod schedule;
 mod store;
 mod timing;
+mod wait;
 
-pub use array::{NandArray, NandStats, OpError, OpRecord, Programmed, ReadRequest, Reading};
+pub use array::{NandArray, NandStats, OpError, ReadRequest};
 pub use flight::{Image, OpKind};
 pub use geometry::{Geometry, GeometryError, PageAddr, SECTOR_BYTES, Unit};
+pub use schedule::OpRecord;
 pub use store::PageState;
 pub use timing::Timing;
+pub use wait::{Programmed, Reading};

@@ -1,15 +1,10 @@
-//! When what happens: a die does one operation at a time, a channel moves one
-//! transfer at a time, both in order of issue.
+//! How long what takes.
 
-use crate::Geometry;
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
-use std::collections::VecDeque;
-use std::rc::Rc;
 use tantalum_rt::Nanos;
 
-/// How long the array takes for what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How long the array takes for what, and what of its queues may give way to a read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
     /// tR: a page from the cells into the register of its plane, µs.
@@ -22,6 +17,33 @@ pub struct Timing {
     pub command_ns: u64,
     /// Bandwidth of a channel, MB/s.
     pub channel_mb_s: u64,
+    /// tR by the place of a page in its wordline (row `i` of a block takes entry
+    /// `i` modulo their number), µs; empty: all take `read_us`.
+    #[serde(default)]
+    pub read_by_page_us: Vec<u64>,
+    /// tPROG in the same way, µs; empty: all take `program_us`.
+    #[serde(default)]
+    pub program_by_page_us: Vec<u64>,
+    /// tR of a read over several planes, µs; 0: that of one page.
+    #[serde(default)]
+    pub read_planes_us: u64,
+    /// tR of a read of one 4 KiB sector ("snap read"), µs; 0: that of the whole page.
+    #[serde(default)]
+    pub read_sector_us: u64,
+    /// How many reads may go ahead of an operation that waits for its die; 0: the die
+    /// works strictly in order of issue.
+    #[serde(default)]
+    pub read_priority: u32,
+    /// What it costs to suspend a program for a read and to resume it, µs (all of it
+    /// passes before the read begins); 0: not possible. Takes `read_priority`.
+    #[serde(default)]
+    pub suspend_program_us: u64,
+    /// The same of an erase.
+    #[serde(default)]
+    pub suspend_erase_us: u64,
+    /// How often one operation may be suspended.
+    #[serde(default)]
+    pub suspend_limit: u32,
 }
 
 impl Timing {
@@ -29,129 +51,32 @@ impl Timing {
     pub fn transfer(&self, bytes: u64) -> Nanos {
         Nanos(self.command_ns + bytes * 1_000 / self.channel_mb_s.max(1))
     }
-}
 
-/// When the transfer of a read ends: known from the moment at which it asks for
-/// the channel, if the power holds until then.
-pub(crate) type TransferEnd = Rc<Cell<Option<Nanos>>>;
-
-/// The transfer of a read that will ask for its channel at `ready`.
-struct Transfer {
-    ready: Nanos,
-    span: Nanos,
-    end: TransferEnd,
-}
-
-/// A bus, and the reads that will ask for it, in the order in which they will.
-#[derive(Default)]
-struct Channel {
-    free: Nanos,
-    waiting: VecDeque<Transfer>,
-}
-
-impl Channel {
-    /// Gives the channel to those that have asked for it up to `now`.
-    fn settle(&mut self, now: Nanos) {
-        while let Some(t) = self.waiting.pop_front_if(|t| t.ready <= now) {
-            self.free = self.free.max(t.ready) + t.span;
-            t.end.set(Some(self.free));
-        }
-    }
-}
-
-/// When each die and each channel is free again.
-pub(crate) struct Schedule {
-    die_free: Vec<Nanos>,
-    channels: Vec<Channel>,
-    die_busy: Nanos,
-}
-
-impl Schedule {
-    pub fn new(geometry: &Geometry) -> Schedule {
-        Schedule {
-            die_free: vec![Nanos::ZERO; geometry.dies() as usize],
-            channels: (0..geometry.channels).map(|_| Channel::default()).collect(),
-            die_busy: Nanos::ZERO,
-        }
-    }
-
-    /// The die works for `span`, not before `ready`; from when to when.
-    pub fn die(&mut self, die: u32, ready: Nanos, span: Nanos) -> (Nanos, Nanos) {
-        let free = &mut self.die_free[die as usize];
-        let start = ready.max(*free);
-        *free = start + span;
-        self.die_busy += span;
-        (start, start + span)
-    }
-
-    /// The channel moves something for `span`, asked for at `now`; until when.
-    pub fn channel(&mut self, channel: u32, now: Nanos, span: Nanos) -> Nanos {
-        let channel = &mut self.channels[channel as usize];
-        channel.settle(now);
-        channel.free = now.max(channel.free) + span;
-        channel.free
-    }
-
-    /// The channel will be asked at `ready` to move something for `span`: it can not
-    /// be kept for it, and whoever asks earlier goes first.
-    pub fn transfer_at(
-        &mut self,
-        channel: u32,
-        now: Nanos,
-        ready: Nanos,
-        span: Nanos,
-    ) -> TransferEnd {
-        let channel = &mut self.channels[channel as usize];
-        channel.settle(now);
-        let end = TransferEnd::default();
-        let behind = channel.waiting.partition_point(|t| t.ready <= ready);
-        channel.waiting.insert(behind, Transfer { ready, span, end: end.clone() });
-        end
-    }
-
-    /// Works out all transfers that were asked for up to `now`.
-    pub fn settle(&mut self, now: Nanos) {
-        for channel in &mut self.channels {
-            channel.settle(now);
-        }
-    }
-
-    /// The same as seen in a time where `from`, up to which all is settled, is `to`;
-    /// nothing has been done yet.
-    pub fn rebased(&self, from: Nanos, to: Nanos) -> Schedule {
-        let shift = |t: Nanos| t.saturating_sub(from) + to;
-        let transfer = |t: &Transfer| Transfer {
-            ready: shift(t.ready),
-            span: t.span,
-            end: TransferEnd::default(),
+    /// How long the die reads pages of `row`, in so many planes, of which so many sectors
+    /// are wanted; the command included.
+    pub fn read(&self, row: u32, planes: u32, sectors: u32) -> Nanos {
+        let us = match () {
+            () if planes > 1 && self.read_planes_us > 0 => self.read_planes_us,
+            () if planes == 1 && sectors <= 1 && self.read_sector_us > 0 => self.read_sector_us,
+            () => by_page(&self.read_by_page_us, row, self.read_us),
         };
-        Schedule {
-            die_free: self.die_free.iter().map(|t| shift(*t)).collect(),
-            channels: self
-                .channels
-                .iter()
-                .map(|c| Channel {
-                    free: shift(c.free),
-                    waiting: c.waiting.iter().map(transfer).collect(),
-                })
-                .collect(),
-            die_busy: Nanos::ZERO,
-        }
+        Nanos::from_micros(us) + Nanos(self.command_ns)
     }
 
-    /// Whether the die would begin an operation at once.
-    pub fn is_idle(&self, die: u32, now: Nanos) -> bool {
-        self.die_free[die as usize] <= now
+    /// How long the die programs pages of `row`.
+    pub fn program(&self, row: u32) -> Nanos {
+        Nanos::from_micros(by_page(&self.program_by_page_us, row, self.program_us))
     }
 
-    /// All that was to come is off.
-    pub fn reset(&mut self) {
-        self.die_free.fill(Nanos::ZERO);
-        self.channels.fill_with(Channel::default);
+    /// How long the die erases, the command included.
+    pub fn erase(&self) -> Nanos {
+        Nanos::from_micros(self.erase_us) + Nanos(self.command_ns)
     }
+}
 
-    /// Time that dies spent working, summed over dies.
-    pub fn busy(&self) -> Nanos {
-        self.die_busy
+fn by_page(list: &[u64], row: u32, otherwise: u64) -> u64 {
+    match list.len() {
+        0 => otherwise,
+        n => list[row as usize % n],
     }
 }

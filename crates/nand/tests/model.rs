@@ -1,12 +1,15 @@
 //! Random operations and cuts against a model that is too simple to be wrong: a
-//! list of what was issued, and when the array says it ran.
+//! list of what was issued, and a slow simulation of when it runs.
 
 mod common;
 
+use common::reference::Reference;
 use common::*;
 use proptest::prelude::*;
+use std::cell::RefCell;
+use std::rc::Rc;
 use tantalum_device::{Data, Payload};
-use tantalum_nand::{NandArray, OpError, OpKind, OpRecord, PageState, Unit};
+use tantalum_nand::{NandArray, OpError, OpKind, PageState, Timing, Unit};
 use tantalum_rt::Nanos;
 
 #[derive(Clone, Debug)]
@@ -21,6 +24,11 @@ enum Step {
         unit: u32,
     },
     Read {
+        unit: u32,
+        page: u32,
+    },
+    /// A read that somebody waits for.
+    Await {
         unit: u32,
         page: u32,
     },
@@ -39,11 +47,30 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(unit, off, pages)| Step::Program { unit, off, pages }),
         3 => unit().prop_map(|unit| Step::Erase { unit }),
         6 => (unit(), 0..8u32).prop_map(|(unit, page)| Step::Read { unit, page }),
-        4 => prop_oneof![0..200u64, 0..200_000u64, 0..4_000_000u64, Just(TPROG), Just(PAGE_MOVE)]
+        6 => (unit(), 0..8u32).prop_map(|(unit, page)| Step::Await { unit, page }),
+        6 => prop_oneof![0..200u64, Just(20_000), Just(50_000), Just(TR), 0..200_000u64, 0..4_000_000u64, Just(TPROG), Just(PAGE_MOVE)]
             .prop_map(|ns| Step::Wait { ns }),
         2 => Just(Step::Cut),
         1 => Just(Step::Fork),
     ]
+}
+
+/// What may go ahead of what, and pages of several kinds.
+fn rules() -> impl Strategy<Value = Timing> {
+    let list = |us: [u64; 3]| prop_oneof![Just(Vec::new()), Just(us.to_vec())];
+    let priority = prop::sample::select(vec![0, 1, 3, 100]);
+    let suspend = (prop::sample::select(vec![0, 20]), prop::sample::select(vec![0, 50]), 0..4u32);
+    (list([20, 50, 90]), list([300, 1000, 2000]), priority, suspend).prop_map(
+        |(read_by_page_us, program_by_page_us, read_priority, suspend)| Timing {
+            read_by_page_us,
+            program_by_page_us,
+            read_priority,
+            suspend_program_us: suspend.0,
+            suspend_erase_us: suspend.1,
+            suspend_limit: suspend.2,
+            ..timing()
+        },
+    )
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,10 +96,14 @@ enum Change {
     Erase { unit: usize },
 }
 
-/// What has certainly ended, and what was issued since.
+/// What has certainly ended, and what was issued since: each with its number in the
+/// reference.
 struct Model {
     settled: Vec<UnitModel>,
-    issued: Vec<(Change, OpRecord)>,
+    issued: Vec<(Change, usize)>,
+    times: Reference,
+    /// Operations before the first one of which the array keeps a record.
+    unrecorded: usize,
 }
 
 fn apply(units: &mut [UnitModel], change: Change, torn: bool) {
@@ -98,9 +129,40 @@ fn apply(units: &mut [UnitModel], change: Change, torn: bool) {
 }
 
 impl Model {
-    fn new() -> Model {
+    fn new(timing: &Timing) -> Model {
         let blank = UnitModel { pages: [Page::Erased; 8], next: 0, wear: 0, half_erased: false };
-        Model { settled: vec![blank; 12], issued: Vec::new() }
+        let times = Reference::new(timing);
+        Model { settled: vec![blank; 12], issued: Vec::new(), times, unrecorded: 0 }
+    }
+
+    /// Something was issued; its number.
+    fn issue(&mut self, kind: OpKind, unit: u32, pages: (u32, u32)) -> usize {
+        let (t, row) = (&self.times.timing, pages.0 / 2);
+        let (moved, work) = match kind {
+            OpKind::Read => (PAGE_MOVE, t.read(row, 1, 2)),
+            OpKind::Program if pages.1 == 1 => (PAGE_MOVE, t.program(row)),
+            OpKind::Program => (ROW_MOVE, t.program(row)),
+            OpKind::Erase => (0, t.erase()),
+        };
+        self.times.issue(kind, Unit(unit), pages, moved, work.0);
+        self.times.ops.len() - 1
+    }
+
+    /// The array's records are those of the reference.
+    fn compare(&mut self, a: &NandArray) {
+        let records = a.take_ops();
+        let ops = &self.times.ops[self.unrecorded..];
+        assert_eq!(records.len(), ops.len());
+        for (i, (record, op)) in records.iter().zip(ops).enumerate() {
+            assert_eq!(record.kind, op.kind);
+            if let Some(start) = op.start {
+                assert_eq!(record.start.0, start, "{i}: {record:?}, {op:?}");
+            }
+            if let Some(end) = op.end {
+                assert_eq!(record.end.0, end, "{i}: {record:?}, {op:?}");
+            }
+        }
+        self.unrecorded = self.times.ops.len();
     }
 
     /// As seen while there is power: everything that was issued.
@@ -112,18 +174,28 @@ impl Model {
         units
     }
 
-    fn cut(&mut self, now: Nanos) {
+    fn cut(&mut self) {
         for (change, op) in std::mem::take(&mut self.issued) {
-            if op.end <= now {
-                apply(&mut self.settled, change, false);
-            } else if op.start < now {
-                apply(&mut self.settled, change, true);
+            let op = &self.times.ops[op];
+            match (op.start, op.end) {
+                (_, Some(_)) => apply(&mut self.settled, change, false),
+                (Some(_), None) => apply(&mut self.settled, change, true),
+                (None, None) => {}
             }
         }
+        self.times.cut();
     }
 
     /// Compares one page, and learns what became of a torn one.
     fn check(&mut self, a: &NandArray, unit: usize, at: u32) {
+        let before = a.ops_issued();
+        self.check_content(a, unit, at);
+        for _ in before..a.ops_issued() {
+            self.issue(OpKind::Read, unit as u32, (at, 1));
+        }
+    }
+
+    fn check_content(&mut self, a: &NandArray, unit: usize, at: u32) {
         let (addr, want) = (page(Unit(unit as u32), at), self.seen()[unit].pages[at as usize]);
         match want {
             Page::Erased => assert_erased(a, addr),
@@ -154,25 +226,20 @@ impl Model {
     }
 }
 
-/// The record of the operation issued last: times are plausible, and kept apart by die.
-fn record(a: &NandArray, kind: OpKind, die_ends: &mut Nanos, now: Nanos) -> OpRecord {
-    let ops = a.take_ops();
-    assert_eq!(ops.len(), 1);
-    assert_eq!((ops[0].kind, ops[0].issued), (kind, now));
-    assert!(ops[0].start >= now && ops[0].start >= *die_ends, "two operations at a time");
-    *die_ends = ops[0].end;
-    ops[0]
-}
+/// Who waited for which operation, until when, and whether it was told that it ended well.
+type Ended = Rc<RefCell<Vec<(usize, u64, bool)>>>;
 
-fn play(seed: u64, steps: Vec<Step>) -> u64 {
+fn play(seed: u64, timing: Timing, steps: Vec<Step>) -> u64 {
     run(seed, move |rt| async move {
-        let g = geometry();
-        let mut a = array(&rt, Payload::Stamps);
+        let mut a = Rc::new(
+            NandArray::new(&rt, &geometry(), &timing, Payload::Stamps, WORDS as u32).unwrap(),
+        );
+        a.power_on();
         a.record_ops();
-        let mut model = Model::new();
-        let mut die_ends = [Nanos::ZERO; 4];
+        let mut model = Model::new(&timing);
+        let (ended, mut forked) = (Ended::default(), 0);
         for (tag, step) in steps.into_iter().enumerate() {
-            let (tag, now) = (tag as u64 + 1, rt.now());
+            let tag = tag as u64 + 1;
             match step {
                 Step::Program { unit, off, pages } => {
                     let u = &model.seen()[unit as usize];
@@ -181,44 +248,64 @@ fn play(seed: u64, steps: Vec<Step>) -> u64 {
                     let (data, words) = (stamps(tag, pages), oob(tag, pages));
                     let done = a.program(page(Unit(unit), at), Data::Stamps(&data), &words);
                     assert_eq!(done.is_ok(), allowed, "unit {unit} page {at}, {pages} pages");
-                    match done {
-                        Ok(end) => drop(end),
+                    let end = match done {
+                        Ok(end) => end,
                         Err(e) => {
                             assert!(matches!(e, OpError::Rule { .. }));
                             continue;
                         }
-                    }
-                    let die = g.die(Unit(unit)) as usize;
-                    let op = record(&a, OpKind::Program, &mut die_ends[die], now);
-                    assert_eq!(op.end - op.start, Nanos(TPROG));
+                    };
+                    let op = model.issue(OpKind::Program, unit, (at, pages));
+                    let (rt2, ended) = (rt.clone(), ended.clone());
+                    rt.spawn("a wait", async move {
+                        let well = end.await.is_ok();
+                        ended.borrow_mut().push((op, rt2.now().0, well));
+                    });
                     let unit = unit as usize;
                     model.issued.push((Change::Program { unit, at, pages, tag }, op));
                 }
                 Step::Erase { unit } => {
-                    wipe(&a, Unit(unit));
-                    let die = g.die(Unit(unit)) as usize;
-                    let op = record(&a, OpKind::Erase, &mut die_ends[die], now);
-                    assert_eq!(op.end - op.start, Nanos(TBERS));
+                    let end = a.erase(Unit(unit)).unwrap();
+                    let op = model.issue(OpKind::Erase, unit, (0, 8));
+                    let (rt2, ended) = (rt.clone(), ended.clone());
+                    rt.spawn("a wait", async move {
+                        let well = end.await.is_ok();
+                        ended.borrow_mut().push((op, rt2.now().0, well));
+                    });
                     model.issued.push((Change::Erase { unit: unit as usize }, op));
                 }
-                Step::Read { unit, page: at } => {
-                    model.check(&a, unit as usize, at);
-                    // A look at a torn page takes two reads.
-                    for op in a.take_ops() {
-                        let ends = &mut die_ends[g.die(Unit(unit)) as usize];
-                        assert!(op.start >= now && op.start >= *ends);
-                        assert_eq!(op.end - op.start, Nanos(TR));
-                        *ends = op.end;
-                    }
+                Step::Read { unit, page: at } => model.check(&a, unit as usize, at),
+                Step::Await { unit, page: at } => {
+                    let op = model.issue(OpKind::Read, unit, (at, 1));
+                    let (rt2, a2, ended) = (rt.clone(), a.clone(), ended.clone());
+                    rt.spawn("a wait", async move {
+                        let (mut data, mut words, mut states) =
+                            (vec![0; 2], vec![0; WORDS], [PageState::Erased]);
+                        let request = tantalum_nand::ReadRequest {
+                            at: page(Unit(unit), at),
+                            count: 1,
+                            first: 0,
+                            data: Some(tantalum_device::DataMut::Stamps(&mut data)),
+                            oob: Some(&mut words),
+                            states: &mut states,
+                        };
+                        a2.read(request).unwrap().await;
+                        ended.borrow_mut().push((op, rt2.now().0, true));
+                    });
+                    rt.yield_now().await;
                 }
-                Step::Wait { ns } => rt.sleep(Nanos(ns)).await,
+                Step::Wait { ns } => {
+                    rt.sleep(Nanos(ns)).await;
+                    model.times.advance(rt.now().0);
+                }
                 Step::Cut => {
+                    model.compare(&a);
                     a.power_off();
-                    model.cut(now);
+                    model.cut();
                     a.power_on();
-                    die_ends = [now; 4];
                 }
                 Step::Fork => {
+                    model.compare(&a);
                     let image = a.snapshot();
                     let old = std::mem::replace(&mut a, NandArray::from_image(&rt, &image).into());
                     a.record_ops();
@@ -227,16 +314,29 @@ fn play(seed: u64, steps: Vec<Step>) -> u64 {
                         wipe(&old, Unit(unit));
                     }
                     old.power_off();
+                    // Who waited for the original learns nothing of the copy.
+                    forked = model.times.ops.len();
                 }
             }
         }
         model.check_all(&a);
+        model.compare(&a);
         a.power_off();
-        model.cut(rt.now());
+        model.cut();
         a.power_on();
         model.check_all(&a);
         rt.sleep(Nanos::from_secs(1)).await;
+        model.times.advance(rt.now().0);
+        model.compare(&a);
         model.check_all(&a);
+        for (op, at, well) in ended.borrow().iter().filter(|e| e.0 >= forked) {
+            let op = &model.times.ops[*op];
+            let end = if op.kind == OpKind::Read { op.moved } else { op.end };
+            if let (true, Some(end)) = (*well, end) {
+                assert_eq!(*at, end, "{op:?}");
+            }
+            assert!(*well == end.is_some() || op.kind == OpKind::Read, "{op:?}");
+        }
         rt.trace_hash()
     })
 }
@@ -247,9 +347,10 @@ proptest! {
     #[test]
     fn the_array_does_what_the_model_says(
         seed in any::<u64>(),
+        timing in rules(),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let hash = play(seed, steps.clone());
-        prop_assert_eq!(hash, play(seed, steps), "the same seed, another run");
+        let hash = play(seed, timing.clone(), steps.clone());
+        prop_assert_eq!(hash, play(seed, timing, steps), "the same seed, another run");
     }
 }

@@ -1,6 +1,8 @@
 //! A small array and short ways to use it.
 #![allow(dead_code)] // Each test file uses some of it.
 
+pub mod reference;
+
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -26,7 +28,14 @@ pub fn geometry() -> Geometry {
 
 /// Ten nanoseconds a byte on the channel.
 pub fn timing() -> Timing {
-    Timing { read_us: 50, program_us: 1000, erase_us: 3000, command_ns: 100, channel_mb_s: 100 }
+    Timing {
+        read_us: 50,
+        program_us: 1000,
+        erase_us: 3000,
+        command_ns: 100,
+        channel_mb_s: 100,
+        ..Timing::default()
+    }
 }
 
 pub const WORDS: usize = 2;

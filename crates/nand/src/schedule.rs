@@ -1,0 +1,319 @@
+//! When what happens: the operations of each die, from their issue to their end.
+//!
+//! 1. A die does one operation at a time. Programs and erases run in order of issue.
+//! 2. A read goes ahead of operations that wait, at most [`Timing::read_priority`] times of
+//!    each, and never ahead of one that changes what it reads; reads that may go equally far
+//!    keep their order. It suspends the operation under way if that is possible, gains time,
+//!    and has not been done [`Timing::suspend_limit`] times.
+//! 3. A plane has one cache register: the data of a program move while the program before it
+//!    runs, not before that has begun. Reads have registers of their own.
+//! 4. Times of what is to come are never later than they will be: a die that gives way to
+//!    a read, or a channel that others use, only delays. When a time has come, and the channel
+//!    is settled up to it, it is exact.
+
+use crate::channel::{Channel, Ends};
+use crate::flight::{Effect, Flight, OpKind};
+use crate::{Geometry, PageAddr, Timing};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use tantalum_rt::Nanos;
+
+/// When an operation ran; see [`crate::NandArray::record_ops`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpRecord {
+    /// What it was.
+    pub kind: OpKind,
+    /// When it was issued.
+    pub issued: Nanos,
+    /// When the die began.
+    pub start: Nanos,
+    /// When the die ended, suspensions included.
+    pub end: Nanos,
+}
+
+/// Records of operations, numbered from the first one on.
+#[derive(Default)]
+struct Records {
+    taken: u64,
+    kept: Vec<OpRecord>,
+}
+
+/// Dies, channels, and what they do and will do.
+pub(crate) struct Schedule {
+    pub dies: Vec<VecDeque<Flight>>,
+    channels: Vec<Channel>,
+    busy: Nanos,
+    next_op: u64,
+    records: Option<Records>,
+}
+
+/// When an operation will end, as far as is known.
+pub(crate) struct Planned {
+    pub end: Nanos,
+    /// It may yet become later: look here, with the channel settled.
+    pub ends: Option<Rc<Ends>>,
+}
+
+impl Schedule {
+    pub fn new(geometry: &Geometry) -> Schedule {
+        Schedule {
+            dies: (0..geometry.dies()).map(|_| VecDeque::new()).collect(),
+            channels: (0..geometry.channels).map(|_| Channel::default()).collect(),
+            busy: Nanos::ZERO,
+            next_op: 0,
+            records: None,
+        }
+    }
+
+    fn channel(&self, die: u32) -> usize {
+        die as usize % self.channels.len()
+    }
+
+    /// Works out the transfers on the channel of `die` that were asked for up to `now`.
+    pub fn settle(&mut self, die: u32, now: Nanos) {
+        let channel = self.channel(die);
+        while let Some((turn, end)) = self.channels[channel].serve(now) {
+            let Some(die) = turn.die else { continue };
+            let queue = &mut self.dies[die as usize];
+            if let Some(i) = queue.iter().position(|f| f.op == turn.op) {
+                queue[i].ready = end;
+                queue[i].transfer = None;
+                self.replan(die, i);
+            }
+        }
+    }
+
+    /// The same for all channels.
+    pub fn settle_all(&mut self, now: Nanos) {
+        for channel in 0..self.channels.len() as u32 {
+            self.settle(channel, now);
+        }
+    }
+
+    /// Settles, and forgets what has ended.
+    fn enter(&mut self, die: u32, now: Nanos) {
+        self.settle(die, now);
+        let queue = &mut self.dies[die as usize];
+        while queue.front().is_some_and(|f| f.end <= now) {
+            queue.pop_front();
+        }
+    }
+
+    /// A program is issued: `transfer` on the channel, then `span` on the die.
+    pub fn program(
+        &mut self,
+        die: u32,
+        now: Nanos,
+        (transfer, span): (Nanos, Nanos),
+        effect: Effect,
+        timing: &Timing,
+    ) -> Planned {
+        self.enter(die, now);
+        let channel = self.channel(die);
+        let queue = &self.dies[die as usize];
+        let before = queue.iter().rev().find(|f| f.kind() == OpKind::Program);
+        let full = before.filter(|f| !f.begun && !f.is_under_way(now)).map(|f| f.start);
+        let mut flight = Flight::new(self.next_op, effect, span);
+        match full {
+            None => flight.ready = self.channels[channel].take(now, transfer),
+            Some(free) => {
+                flight.ready = free + transfer;
+                flight.transfer = Some(transfer);
+                self.channels[channel].program_at(flight.op, free, transfer, die);
+            }
+        }
+        self.push(die, now, flight, timing)
+    }
+
+    /// An erase is issued: it takes `span` on the die.
+    pub fn erase(
+        &mut self,
+        die: u32,
+        now: Nanos,
+        span: Nanos,
+        effect: Effect,
+        timing: &Timing,
+    ) -> Planned {
+        self.enter(die, now);
+        let mut flight = Flight::new(self.next_op, effect, span);
+        flight.ready = now;
+        self.push(die, now, flight, timing)
+    }
+
+    fn push(&mut self, die: u32, now: Nanos, mut flight: Flight, timing: &Timing) -> Planned {
+        let queue = &self.dies[die as usize];
+        let place = queue.len();
+        let unsure = flight.transfer.is_some() || queue.iter().any(|f| f.transfer.is_some());
+        let ends = (unsure || timing.read_priority > 0).then(Rc::<Ends>::default);
+        flight.ends = ends.clone();
+        self.insert(die, now, place, flight);
+        Planned { end: self.dies[die as usize][place].end, ends }
+    }
+
+    /// A read of `count` pages from `at` on is issued: `span` on the die, then `transfer`
+    /// on the channel.
+    pub fn read(
+        &mut self,
+        die: u32,
+        now: Nanos,
+        (at, count): (PageAddr, u32),
+        (span, transfer): (Nanos, Nanos),
+        timing: &Timing,
+    ) -> Rc<Ends> {
+        self.enter(die, now);
+        let mut flight = Flight::new(self.next_op, Effect::Read, span);
+        flight.ready = now;
+        let ends = Rc::<Ends>::default();
+        flight.ends = Some(ends.clone());
+        let op = flight.op;
+        let mut place = self.place_of_read(die, now, (at, count), timing);
+        let queue = &mut self.dies[die as usize];
+        if place == 1
+            && let Some(cost) = queue[0].suspension(now, timing)
+            && queue[0].gives_way_to(at, count, timing)
+        {
+            let f = &mut queue[0];
+            f.left = f.end - now;
+            (f.begun, f.going) = (true, false);
+            f.suspended += 1;
+            self.busy += cost;
+            flight.ready = now + cost;
+            place = 0;
+        }
+        for f in queue.iter_mut().skip(place) {
+            f.overtaken += 1;
+        }
+        self.insert(die, now, place, flight);
+        let channel = self.channel(die);
+        self.channels[channel].read_at(op, ends.die.get(), transfer, ends.clone());
+        ends
+    }
+
+    /// Where in the queue a read goes.
+    fn place_of_read(
+        &self,
+        die: u32,
+        now: Nanos,
+        (at, count): (PageAddr, u32),
+        timing: &Timing,
+    ) -> usize {
+        let queue = &self.dies[die as usize];
+        let mut place = queue.len();
+        if timing.read_priority == 0 {
+            return place;
+        }
+        while place > 0 {
+            let f = &queue[place - 1];
+            if f.is_under_way(now) || !f.gives_way_to(at, count, timing) {
+                break;
+            }
+            place -= 1;
+        }
+        while queue.get(place).is_some_and(|f| f.kind() == OpKind::Read) {
+            place += 1;
+        }
+        place
+    }
+
+    fn insert(&mut self, die: u32, now: Nanos, place: usize, mut flight: Flight) {
+        self.next_op += 1;
+        self.busy += flight.left;
+        if let Some(records) = &mut self.records {
+            flight.record = Some(records.taken + records.kept.len() as u64);
+            let (start, end) = (Nanos::ZERO, Nanos::ZERO);
+            records.kept.push(OpRecord { kind: flight.kind(), issued: now, start, end });
+        }
+        self.dies[die as usize].insert(place, flight);
+        self.replan(die, place);
+    }
+
+    /// The operation at `from` is new, or knows more: when it and those behind it run.
+    fn replan(&mut self, die: u32, from: usize) {
+        let channel = self.channel(die);
+        let channel = &mut self.channels[channel];
+        let queue = &mut self.dies[die as usize];
+        let mut free = from.checked_sub(1).map_or(Nanos::ZERO, |i| queue[i].end);
+        for i in from..queue.len() {
+            if let Some(transfer) = queue[i].transfer {
+                // The register is free when the program before this one begins.
+                let before = (0..i).rev().find(|j| queue[*j].kind() == OpKind::Program);
+                let before = before.map(|j| &queue[j]).filter(|f| !f.begun).map(|f| f.start);
+                if let Some(asks) = before
+                    && queue[i].ready != asks + transfer
+                {
+                    queue[i].ready = asks + transfer;
+                    channel.delay(queue[i].op, asks);
+                }
+            }
+            let f = &mut queue[i];
+            let start = f.ready.max(free);
+            let end = start + f.left;
+            if i > from && (f.start, f.end) == (start, end) {
+                return;
+            }
+            (f.start, f.end) = (start, end);
+            free = end;
+            if let Some(ends) = &f.ends {
+                ends.die.set(end);
+            }
+            if f.kind() == OpKind::Read {
+                channel.delay(f.op, end);
+            }
+            if let (Some(at), Some(records)) = (f.record, &mut self.records)
+                && let Some(record) =
+                    at.checked_sub(records.taken).and_then(|at| records.kept.get_mut(at as usize))
+            {
+                // What was suspended goes on where it had begun.
+                record.start = if f.begun { record.start } else { start };
+                record.end = end;
+            }
+        }
+    }
+
+    /// The same as seen in a time where `from`, up to which all is settled, is `to`;
+    /// nothing has been done yet.
+    pub fn rebased(&self, from: Nanos, to: Nanos) -> Schedule {
+        let shift = |t: Nanos| t.saturating_sub(from) + to;
+        let flights = |queue: &VecDeque<Flight>| {
+            let under_way = queue.iter().filter(|f| f.end > from);
+            under_way.map(|f| f.rebased(from, shift)).collect()
+        };
+        Schedule {
+            dies: self.dies.iter().map(flights).collect(),
+            channels: self.channels.iter().map(|c| c.rebased(shift)).collect(),
+            busy: Nanos::ZERO,
+            next_op: self.next_op,
+            records: None,
+        }
+    }
+
+    /// Whether the die would begin an operation at once.
+    pub fn is_idle(&mut self, die: u32, now: Nanos) -> bool {
+        self.enter(die, now);
+        self.dies[die as usize].is_empty()
+    }
+
+    /// All that was to come is off.
+    pub fn reset(&mut self) {
+        self.dies.fill_with(VecDeque::new);
+        self.channels.fill_with(Channel::default);
+    }
+
+    /// Time that dies spent working, summed over dies.
+    pub fn busy(&self) -> Nanos {
+        self.busy
+    }
+
+    /// Keeps records from now on.
+    pub fn record(&mut self) {
+        self.records = Some(Records::default());
+    }
+
+    /// The records so far; those of operations that have not ended say what is known.
+    pub fn take_records(&mut self, now: Nanos) -> Vec<OpRecord> {
+        self.settle_all(now);
+        let Some(records) = &mut self.records else { return Vec::new() };
+        records.taken += records.kept.len() as u64;
+        std::mem::take(&mut records.kept)
+    }
+}
