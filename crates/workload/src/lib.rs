@@ -4,6 +4,7 @@ pub mod content;
 pub mod database;
 pub mod jobs;
 pub mod linkbench;
+pub mod pages;
 pub mod sql;
 pub mod trace;
 pub mod ycsb;

@@ -53,8 +53,9 @@ const MIX: [(u64, Operation, &str); 10] = [
     (53, Operation::MultigetLink, "multiget link"),
 ];
 
+/// An operation of the mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
+pub(crate) enum Operation {
     GetLinkList,
     GetNode,
     AddLink,
@@ -158,6 +159,44 @@ impl LinkBench {
             node_updates: zipf(0.606),
             scale,
         }
+    }
+
+    /// An operation of the mix.
+    pub(crate) fn draw(stream: &mut Stream) -> Operation {
+        let mut draw = stream.below(MIX.iter().map(|m| m.0).sum());
+        let operation = MIX.iter().find(|(share, ..)| {
+            let hit = draw < *share;
+            draw = draw.saturating_sub(*share);
+            hit
+        });
+        operation.map_or(Operation::GetLinkList, |m| m.1)
+    }
+
+    /// A node that is read, counted from 0.
+    pub(crate) fn node_to_read(&self, stream: &mut Stream) -> u64 {
+        (self.hot(&self.node_reads, stream, NODES) - 1) as u64
+    }
+
+    /// A node that is updated, counted from 0.
+    pub(crate) fn node_to_update(&self, stream: &mut Stream) -> u64 {
+        (self.hot(&self.node_updates, stream, NODES) - 1) as u64
+    }
+
+    /// A list of links that is read: its node counted from 0, and which of the node's lists.
+    pub(crate) fn list_to_read(&self, stream: &mut Stream) -> (u64, u64) {
+        let id = self.hot(&self.link_reads, stream, LINKS);
+        ((id - 1) as u64, stream.below(LINK_TYPES))
+    }
+
+    /// The same for a list in which a link is changed.
+    pub(crate) fn list_to_change(&self, stream: &mut Stream) -> (u64, u64) {
+        let id = self.hot(&self.link_writes, stream, LINKS);
+        ((id - 1) as u64, stream.below(LINK_TYPES))
+    }
+
+    /// With how many links that list is loaded.
+    pub(crate) fn links_in(&self, (id, kind): (u64, u64)) -> u64 {
+        self.degree(id as i64 + 1, FIRST_LINK_TYPE + kind as i64)
     }
 
     fn node_len(&self, id: i64, version: i64) -> usize {
@@ -548,14 +587,8 @@ impl Benchmark for LinkBench {
     }
 
     fn operate(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
-        let mut draw = client.stream.below(MIX.iter().map(|m| m.0).sum());
-        let operation = MIX.iter().find(|(share, ..)| {
-            let hit = draw < *share;
-            draw = draw.saturating_sub(*share);
-            hit
-        });
         // Probabilities that a link exists: as in the public benchmark.
-        match operation.map_or(Operation::GetLinkList, |m| m.1) {
+        match LinkBench::draw(&mut client.stream) {
             Operation::GetLinkList => self.get_link_list(sql, client),
             Operation::GetNode => self.get_node(sql, client),
             Operation::AddLink => self.put_some_link(sql, client, ("add link", 5)),

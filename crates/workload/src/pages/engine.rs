@@ -1,0 +1,392 @@
+//! The update-in-place engine: clients that get pages into the pool, change them, and
+//! commit. How pages are written is in `flush`.
+//!
+//! 1. A change of one page is one mini-transaction: record and page change in one poll.
+//! 2. Nobody changes a page while it is being written, or before the log has room.
+//! 3. A page that is read from the drive is whole and is the one that was asked for, or the engine
+//!    stops.
+//! 4. All tasks of an engine are in one power domain, the host's: a cut drops them with
+//!    all their memory. What outlives it is on the drives, and in the [`Journal`] of who
+//!    judges.
+
+use super::doublewrite::DoubleWrite;
+use super::job::LSN_END;
+use super::{
+    EngineJob, FrameId, Journal, LOADED, Layout, Lsn, Mix, PageNo, Pool, Redo, Volume, whole,
+};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tantalum_device::{BlockDevice, IoError, Latencies};
+use tantalum_rt::sync::{Semaphore, WaitQueue};
+use tantalum_rt::{Domain, Nanos, Rt, Stream};
+
+/// A page must be touched again after so long to become young (`innodb_old_blocks_time`
+/// is a second; scaled like the pool).
+const OLD_TIME: Nanos = Nanos::from_millis(10);
+
+/// Frames at the tail in which a reader looks for a clean one at first
+/// (`BUF_LRU_SEARCH_SCAN_THRESHOLD`).
+const CLEAN_SEARCH: usize = 100;
+
+/// Queues for the frames' changes of state.
+const QUEUES: usize = 64;
+
+/// Why an engine stopped.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum EngineError {
+    /// A drive failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// What was read is not the page.
+    #[error("page {} is damaged: {what}", .page.0)]
+    Damaged {
+        /// Which page.
+        page: PageNo,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The run was too long for the stamps.
+    #[error("the log is longer than stamps can say (1 TiB): run fewer transactions")]
+    LogSpent,
+}
+
+/// What an engine has done since counting began.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Transactions completed.
+    pub transactions: u64,
+    /// Of those, the ones that changed something.
+    pub commits: u64,
+    /// How long transactions took.
+    pub latency: Latencies,
+    /// Bytes of row contents and headers in redo records.
+    pub redo_bytes: u64,
+    /// Pages used.
+    pub page_uses: u64,
+    /// Pages read from the drive.
+    pub page_reads: u64,
+    /// Of those, the ones that waited for a write, since there was no clean frame.
+    pub blocked_reads: u64,
+    /// How long they waited, in sum.
+    pub blocked: Nanos,
+    /// Changes that waited because their page was being written.
+    pub latched: u64,
+    /// Pages written by cleaners.
+    pub pages_cleaned: u64,
+    /// Batches in which they were.
+    pub batches: u64,
+    /// Pages written by readers in need of a frame.
+    pub single_flushes: u64,
+}
+
+/// An engine that runs.
+pub struct Engine<D: BlockDevice> {
+    pub(super) rt: Rt,
+    pub(super) domain: Domain,
+    pub(super) job: EngineJob,
+    pub(super) layout: Layout,
+    pub(super) data: Volume<D>,
+    pub(super) pool: RefCell<Pool>,
+    pub(super) redo: Redo<D>,
+    pub(super) journal: Journal,
+    pub(super) area: Option<DoubleWrite<D>>,
+    /// Oldest changes of writes that no barrier covers yet.
+    pub(super) unsynced: RefCell<BTreeMap<u64, Lsn>>,
+    pub(super) next_write: Cell<u64>,
+    /// A frame may have become free.
+    pub(super) freed: WaitQueue,
+    /// A cleaner is wanted; how often that was.
+    pub(super) call: WaitQueue,
+    pub(super) calls: Cell<u64>,
+    pub(super) counts: RefCell<Counts>,
+    states: Vec<WaitQueue>,
+    cores: Semaphore,
+    mix: RefCell<Mix>,
+    failure: RefCell<Option<EngineError>>,
+}
+
+impl<D: BlockDevice + 'static> Engine<D> {
+    /// An engine over loaded volumes, with an empty pool; nothing runs yet. All its tasks
+    /// will belong to `domain`.
+    #[allow(clippy::too_many_arguments, reason = "each is a part of its own")]
+    pub fn new(
+        rt: &Rt,
+        domain: Domain,
+        job: &EngineJob,
+        layout: Layout,
+        mix: Mix,
+        data: Volume<D>,
+        log: Volume<D>,
+        journal: &Journal,
+    ) -> Rc<Engine<D>> {
+        let area = job.double_write.then(|| DoubleWrite::new(rt, data.clone(), layout.area));
+        Rc::new(Engine {
+            rt: rt.clone(),
+            domain,
+            job: job.clone(),
+            layout,
+            pool: RefCell::new(Pool::new(job.frames(), layout.pages, OLD_TIME)),
+            redo: Redo::new(rt, log, layout.log, journal.clone()),
+            journal: journal.clone(),
+            data,
+            area,
+            unsynced: RefCell::default(),
+            next_write: Cell::new(0),
+            freed: WaitQueue::new(rt, "a free frame"),
+            call: WaitQueue::new(rt, "a call for the cleaner"),
+            calls: Cell::new(0),
+            counts: RefCell::default(),
+            states: (0..QUEUES).map(|_| WaitQueue::new(rt, "a frame's I/O")).collect(),
+            cores: Semaphore::new(rt, "a core", job.cores.into()),
+            mix: RefCell::new(mix),
+            failure: RefCell::default(),
+        })
+    }
+
+    /// Fills the pool as so many transactions would, without time or I/O: only for a
+    /// database that nobody has changed since it was loaded.
+    pub fn warm(&self, seed: u64, transactions: u64) {
+        let mut dice = Stream::new(seed, "warming the pool");
+        let mut uses = Vec::new();
+        let mut pool = self.pool.borrow_mut();
+        for _ in 0..transactions {
+            uses.clear();
+            self.mix.borrow_mut().next(&mut dice, &mut uses);
+            for access in &uses {
+                if let Some(f) = pool.find(access.page) {
+                    pool.touch(f, Nanos::MAX);
+                } else if let Some(f) = pool.borrow_free().or_else(|| pool.evict_clean(usize::MAX))
+                {
+                    pool.begin_read(f, access.page, Nanos::ZERO);
+                    pool.end_read(f, LOADED);
+                }
+            }
+        }
+    }
+
+    /// Writes the first checkpoint and starts cleaners and clients. They run until the
+    /// domain is killed or something fails ([`Engine::failure`]).
+    ///
+    /// # Errors
+    /// The log volume's.
+    pub async fn start(self: &Rc<Self>, seed: u64) -> Result<(), EngineError> {
+        self.redo.begin().await?;
+        for number in 0..self.job.cleaners {
+            let this = self.clone();
+            self.domain.spawn_background("a page cleaner", async move {
+                let ended = this.clean(number == 0).await;
+                this.fail(ended);
+            });
+        }
+        let this = self.clone();
+        self.domain.spawn_background("the cleaners' clock", async move {
+            let span = Nanos((this.job.cleaner_ms * 1e6) as u64);
+            loop {
+                this.rt.sleep(span).await;
+                this.call_cleaner();
+            }
+        });
+        for number in 0..self.job.clients {
+            let this = self.clone();
+            let dice = Stream::new(seed, &format!("client {number}"));
+            self.domain.spawn_background("a client", async move {
+                let ended = this.client(dice).await;
+                this.fail(ended);
+            });
+        }
+        Ok(())
+    }
+
+    /// Why it stopped, if it did.
+    pub fn failure(&self) -> Option<EngineError> {
+        self.failure.borrow().clone()
+    }
+
+    /// What it has done since the last reset.
+    pub fn counts(&self) -> Counts {
+        self.counts.borrow().clone()
+    }
+
+    /// Transactions completed since the last reset.
+    pub fn transactions(&self) -> u64 {
+        self.counts.borrow().transactions
+    }
+
+    /// Begins to count anew.
+    pub fn reset(&self) {
+        *self.counts.borrow_mut() = Counts::default();
+    }
+
+    /// Flushes that the drive with the pages has completed.
+    pub fn flushes(&self) -> u64 {
+        self.data.flushes()
+    }
+
+    /// Frames with changes that are not written.
+    pub fn dirty_frames(&self) -> usize {
+        self.pool.borrow().dirty_frames()
+    }
+
+    /// The pages in clean frames, with their last changes: what the drive holds, too.
+    pub fn clean_pages(&self) -> Vec<(PageNo, Lsn)> {
+        self.pool.borrow().clean_frames().collect()
+    }
+
+    fn fail(&self, ended: Result<(), EngineError>) {
+        if let Err(e) = ended {
+            self.failure.borrow_mut().get_or_insert(e);
+        }
+    }
+
+    async fn client(&self, mut dice: Stream) -> Result<(), EngineError> {
+        let mut uses = Vec::new();
+        while self.failure.borrow().is_none() {
+            uses.clear();
+            self.mix.borrow_mut().next(&mut dice, &mut uses);
+            let begin = self.rt.now();
+            let cpu = self.job.cpu_us + self.job.page_cpu_us * uses.len() as f64;
+            self.compute(Nanos((cpu * 1e3) as u64)).await;
+            let mut last = None;
+            let mut redo_bytes = 0;
+            for access in &uses {
+                if access.redo == 0 {
+                    self.get(access.page, false).await?;
+                } else {
+                    last = Some(self.change(access.page, access.redo).await?);
+                    redo_bytes += u64::from(access.redo);
+                }
+            }
+            if let Some(lsn) = last {
+                self.redo.commit(lsn).await?;
+            }
+            let mut counts = self.counts.borrow_mut();
+            counts.transactions += 1;
+            counts.commits += u64::from(last.is_some());
+            counts.redo_bytes += redo_bytes;
+            counts.page_uses += uses.len() as u64;
+            counts.latency.record(self.rt.now() - begin);
+        }
+        Ok(())
+    }
+
+    async fn compute(&self, time: Nanos) {
+        if time > Nanos::ZERO {
+            let _core = self.cores.acquire(1).await;
+            self.rt.sleep(time).await;
+        }
+    }
+
+    /// Changes a page by a record of so many bytes; where that ends.
+    async fn change(&self, page: PageNo, bytes: u32) -> Result<Lsn, EngineError> {
+        loop {
+            if self.redo.fullness() > super::flush::LOG_SCARCE {
+                self.call_cleaner();
+            }
+            self.redo.room().await;
+            let f = self.get(page, true).await?;
+            if !self.redo.has_room() {
+                continue;
+            }
+            let mut pool = self.pool.borrow_mut();
+            let (begin, end) = self.redo.append(page, pool.content(f).1, bytes);
+            if end >= LSN_END {
+                return Err(EngineError::LogSpent);
+            }
+            pool.change(f, begin, end);
+            return Ok(end);
+        }
+    }
+
+    /// The frame with the page, which can be used (or changed) until the next await.
+    async fn get(&self, page: PageNo, change: bool) -> Result<FrameId, EngineError> {
+        loop {
+            let found = self.pool.borrow().find(page);
+            let Some(f) = found else {
+                self.fetch(page).await?;
+                continue;
+            };
+            if self.use_frame(f, change) {
+                return Ok(f);
+            }
+            self.state_queue(f).wait().await;
+        }
+    }
+
+    /// Touches the frame if its page can be used (or changed) now.
+    fn use_frame(&self, f: FrameId, change: bool) -> bool {
+        let mut pool = self.pool.borrow_mut();
+        let usable = if change { pool.is_changeable(f) } else { pool.is_readable(f) };
+        if usable {
+            pool.touch(f, self.rt.now());
+        } else {
+            self.counts.borrow_mut().latched += u64::from(pool.is_readable(f));
+        }
+        usable
+    }
+
+    /// Reads a page into a frame, if nobody else does meanwhile.
+    async fn fetch(&self, page: PageNo) -> Result<(), EngineError> {
+        let f = self.free_frame().await?;
+        {
+            let mut pool = self.pool.borrow_mut();
+            if pool.find(page).is_some() {
+                pool.give_back(f);
+                self.freed.notify_one();
+                return Ok(());
+            }
+            pool.begin_read(f, page, self.rt.now());
+        }
+        self.counts.borrow_mut().page_reads += 1;
+        let mut room = [0; 16];
+        let blocks = &mut room[..self.layout.page_blocks as usize];
+        self.data.read(self.layout.place(page), blocks).await?;
+        let damaged = |what| EngineError::Damaged { page, what };
+        let (found, lsn) = whole(blocks).ok_or(damaged("its blocks are of different times"))?;
+        if found != page {
+            return Err(damaged("another page is in its place"));
+        }
+        self.pool.borrow_mut().end_read(f, lsn);
+        self.state_queue(f).notify_all();
+        Ok(())
+    }
+
+    /// A frame off the free list; else a clean one; else one that must be written first.
+    async fn free_frame(&self) -> Result<FrameId, EngineError> {
+        let mut depth = CLEAN_SEARCH;
+        let mut waited_since = None;
+        let f = loop {
+            let dirty = {
+                let mut pool = self.pool.borrow_mut();
+                let found = pool.borrow_free().or_else(|| pool.evict_clean(depth));
+                if let Some(f) = found {
+                    break f;
+                }
+                self.job.single_page_flush.then(|| pool.dirty_near_tail(usize::MAX)).flatten()
+            };
+            waited_since.get_or_insert(self.rt.now());
+            self.call_cleaner();
+            match dirty {
+                Some(f) => self.flush_single(f).await?,
+                None => self.freed.wait().await,
+            }
+            depth = usize::MAX;
+        };
+        if let Some(since) = waited_since {
+            let mut counts = self.counts.borrow_mut();
+            counts.blocked_reads += 1;
+            counts.blocked += self.rt.now() - since;
+        }
+        Ok(f)
+    }
+
+    pub(super) fn call_cleaner(&self) {
+        self.calls.set(self.calls.get() + 1);
+        self.call.notify_all();
+    }
+
+    /// Where those wait who need a frame in another state.
+    pub(super) fn state_queue(&self, f: FrameId) -> &WaitQueue {
+        &self.states[f.0 as usize % QUEUES]
+    }
+}

@@ -1,0 +1,258 @@
+//! What an engine runs, with which settings, and where things lie on its volumes.
+
+use super::doublewrite::{AreaPlace, BATCH_PAGES};
+use super::redo::LogPlace;
+use super::{BLOCK_BYTES, Lsn};
+use tantalum_device::{Block, Caps, Payload};
+
+/// Which benchmark's pages are read and changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Benchmark {
+    /// The social graph; see [`crate::linkbench`].
+    LinkBench,
+    /// Order entry, the standard mix, no think time.
+    Tpcc,
+}
+
+/// Where the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogDevice {
+    /// On a second drive of the same kind.
+    Own,
+    /// At the end of the drive with the pages.
+    Same,
+}
+
+/// An engine with a benchmark.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineJob {
+    /// Whose pages.
+    pub benchmark: Benchmark,
+    /// Size of the database, MiB.
+    pub database_mib: u64,
+    /// Size of the buffer pool, per cent of the database.
+    pub buffer_percent: f64,
+    /// Bytes in a page: 4096 to 65536, a power of two.
+    pub page_bytes: u32,
+    /// Whether pages go over the double-write area.
+    pub double_write: bool,
+    /// Whether the host sends flushes.
+    pub barriers: bool,
+    /// Whether each write of a page carries a barrier of its own (files opened with O_DSYNC).
+    pub o_dsync: bool,
+    /// Whether flushes go beside other commands; over ATA they do not.
+    pub queued_flush: bool,
+    /// Clients, without think time.
+    pub clients: u32,
+    /// Processor cores.
+    pub cores: u32,
+    /// Processor time of a transaction, µs.
+    pub cpu_us: f64,
+    /// Processor time for each page that it uses, µs.
+    pub page_cpu_us: f64,
+    /// Size of the log, MiB.
+    pub log_mib: u64,
+    /// Where it is.
+    pub log_device: LogDevice,
+    /// Page cleaners.
+    pub cleaners: u32,
+    /// Pages that a cleaner writes at the same time.
+    pub batch_pages: u32,
+    /// Pages at the tail of the LRU list that a cleaner looks at in a turn, and free frames
+    /// that it tries to keep.
+    pub lru_depth: u32,
+    /// Time between turns of a cleaner that nobody calls, ms.
+    pub cleaner_ms: f64,
+    /// Whether a reader that finds no clean frame writes one page itself (InnoDB), or waits
+    /// for a cleaner.
+    pub single_page_flush: bool,
+    /// Transactions before measuring begins.
+    pub warmup: u64,
+    /// Transactions measured.
+    pub transactions: u64,
+}
+
+impl Default for EngineJob {
+    /// MySQL's shape, with the settings of the published LinkBench runs.
+    fn default() -> EngineJob {
+        EngineJob {
+            benchmark: Benchmark::LinkBench,
+            database_mib: 800,
+            buffer_percent: 10.0,
+            page_bytes: 16384,
+            double_write: true,
+            barriers: true,
+            o_dsync: false,
+            queued_flush: false,
+            clients: 128,
+            cores: 32,
+            cpu_us: 300.0,
+            page_cpu_us: 20.0,
+            log_mib: 64,
+            log_device: LogDevice::Own,
+            cleaners: 1,
+            batch_pages: 100,
+            lru_depth: 1024,
+            cleaner_ms: 1000.0,
+            single_page_flush: true,
+            warmup: 40_000,
+            transactions: 40_000,
+        }
+    }
+}
+
+/// Why an engine can not run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum JobError {
+    /// A value that makes no sense.
+    #[error("{key} = {value}: must be {must}")]
+    Value {
+        /// Which.
+        key: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        must: String,
+    },
+    /// The drive is too small.
+    #[error("the {what} needs {need} blocks of 4 KiB, and the drive has {have}")]
+    Space {
+        /// What does not fit.
+        what: &'static str,
+        /// Blocks needed.
+        need: u64,
+        /// Blocks there are.
+        have: u64,
+    },
+    /// The drive carries real bytes.
+    #[error("the drive must have blocks of 4 KiB and carry stamps")]
+    Drive,
+}
+
+/// Where everything lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Blocks in a page.
+    pub page_blocks: u32,
+    /// Pages of the database.
+    pub pages: u32,
+    /// The double-write area.
+    pub area: AreaPlace,
+    /// The first block of the first page.
+    pub first: Block,
+    /// The log, on its volume.
+    pub log: LogPlace,
+}
+
+impl Layout {
+    /// Where the page is.
+    pub fn place(&self, page: super::PageNo) -> Block {
+        Block(self.first.0 + u64::from(page.0) * u64::from(self.page_blocks))
+    }
+
+    /// Blocks that the drive with the pages needs.
+    pub fn data_blocks(&self) -> u64 {
+        self.first.0 + u64::from(self.pages) * u64::from(self.page_blocks)
+    }
+}
+
+impl EngineJob {
+    /// Frames of the buffer pool.
+    pub fn frames(&self) -> u32 {
+        let bytes = self.database_mib as f64 * 1048576.0 * self.buffer_percent / 100.0;
+        (bytes / f64::from(self.page_bytes)) as u32
+    }
+
+    /// Whether the values make sense.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub fn check(&self) -> Result<(), JobError> {
+        let wrong =
+            |key, value: String, must: &str| JobError::Value { key, value, must: must.into() };
+        let page = self.page_bytes;
+        if !page.is_power_of_two() || !(BLOCK_BYTES..=65536).contains(&page) {
+            return Err(wrong("page_bytes", page.to_string(), "a power of two, 4096 to 65536"));
+        }
+        let numbers = [
+            ("database_mib", self.database_mib, 16, 65_536),
+            ("clients", self.clients.into(), 1, 4096),
+            ("cores", self.cores.into(), 1, 4096),
+            ("log_mib", self.log_mib, 4, 65_536),
+            ("cleaners", self.cleaners.into(), 1, 256),
+            ("batch_pages", self.batch_pages.into(), 1, BATCH_PAGES.into()),
+            ("lru_depth", self.lru_depth.into(), 1, 1 << 20),
+            ("transactions", self.transactions, 1, 1 << 40),
+        ];
+        for (key, value, least, most) in numbers {
+            if !(least..=most).contains(&value) {
+                return Err(wrong(key, value.to_string(), &format!("{least} to {most}")));
+            }
+        }
+        let times = [
+            ("cpu_us", self.cpu_us, 0.0, 1e6),
+            ("page_cpu_us", self.page_cpu_us, 0.0, 1e6),
+            ("cleaner_ms", self.cleaner_ms, 0.01, 1e6),
+            ("buffer_percent", self.buffer_percent, 0.1, 100.0),
+        ];
+        for (key, value, least, most) in times {
+            if !(least..=most).contains(&value) {
+                return Err(wrong(key, value.to_string(), &format!("{least} to {most}")));
+            }
+        }
+        // Each client may hold one frame; the cleaners must find others.
+        let least = self.clients + self.cleaners * self.batch_pages;
+        if self.frames() < least {
+            let must = format!(
+                "larger: {} frames are too few for {} clients and {} cleaners of {} pages",
+                self.frames(),
+                self.clients,
+                self.cleaners,
+                self.batch_pages
+            );
+            return Err(JobError::Value {
+                key: "buffer_percent",
+                value: self.buffer_percent.to_string(),
+                must,
+            });
+        }
+        Ok(())
+    }
+
+    /// Where everything lies for a database of so many pages, on drives like this one.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn layout(&self, pages: u32, caps: &Caps) -> Result<Layout, JobError> {
+        self.check()?;
+        if caps.payload != Payload::Stamps || caps.block_size != BLOCK_BYTES {
+            return Err(JobError::Drive);
+        }
+        let page_blocks = self.page_bytes / BLOCK_BYTES;
+        let area = AreaPlace { first: Block(0), page_blocks };
+        let log_blocks = (self.log_mib << 20) / u64::from(BLOCK_BYTES);
+        let mut layout = Layout {
+            page_blocks,
+            pages,
+            area,
+            first: Block(area.blocks()),
+            log: LogPlace { first: Block(0), blocks: log_blocks.max(LogPlace::LEAST) },
+        };
+        let mut data = layout.data_blocks();
+        if self.log_device == LogDevice::Same {
+            layout.log.first = Block(data);
+            data += layout.log.blocks;
+        }
+        let needs = [("database", data), ("log", layout.log.blocks)];
+        match needs.into_iter().find(|n| n.1 > caps.blocks) {
+            Some((what, need)) => Err(JobError::Space { what, need, have: caps.blocks }),
+            None => Ok(layout),
+        }
+    }
+}
+
+/// A log sequence number that no block can carry any more.
+pub(super) const LSN_END: Lsn = Lsn(1 << 40);

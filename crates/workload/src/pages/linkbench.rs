@@ -1,0 +1,116 @@
+//! LinkBench's pages: the operation mix and the access distributions of
+//! [`crate::linkbench`] over the trees of its MySQL schema.
+
+use super::mix::{Access, Tree};
+use crate::linkbench::{LinkBench, LinkBenchScale, Operation};
+use tantalum_rt::Stream;
+
+/// Bytes of rows with InnoDB's headers; the data are log-normal around 128 and 8 bytes.
+const NODE_ROW: u32 = 250;
+const LINK_ROW: u32 = 85;
+const COUNT_ROW: u32 = 50;
+
+/// Links of a node, as loaded, and lists that they are in.
+const LINKS: f64 = 4.4;
+const LISTS: f64 = 1.6;
+
+/// The share of rows by which tables can grow at their end.
+const HEADROOM: f64 = 1.05;
+
+/// See the module.
+pub struct LinkBenchPages {
+    graph: LinkBench,
+    nodes: u64,
+    /// Nodes added so far.
+    added: u64,
+    node_table: Tree,
+    link_table: Tree,
+    link_index: Tree,
+    count_table: Tree,
+    pages: u32,
+}
+
+impl LinkBenchPages {
+    /// A graph that fills about so many MiB.
+    pub fn new(database_mib: u64, page_bytes: u32) -> LinkBenchPages {
+        // A node with all that hangs on it, at a fill of 70 %; inner pages are 2 % more.
+        let each = f64::from(NODE_ROW) * HEADROOM
+            + 2.0 * LINKS * f64::from(LINK_ROW)
+            + LISTS * f64::from(COUNT_ROW);
+        let nodes = ((database_mib << 20) as f64 * 0.7 * 0.98 / each) as u64;
+        let scale = LinkBenchScale { nodes, links_per_node: LINKS, ..LinkBenchScale::default() };
+        let many = |n: f64| (nodes as f64 * n) as u64;
+        let mut pages = 0;
+        let mut tree = |rows, bytes| Tree::new(&mut pages, rows, bytes, page_bytes);
+        LinkBenchPages {
+            graph: LinkBench::new(scale),
+            nodes,
+            added: 0,
+            node_table: tree(many(HEADROOM), NODE_ROW),
+            link_table: tree(many(LINKS), LINK_ROW),
+            link_index: tree(many(LINKS), LINK_ROW),
+            count_table: tree(many(LISTS), COUNT_ROW),
+            pages,
+        }
+    }
+
+    /// Pages of the database.
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Where a list lies in the table (by type, then node).
+    fn in_table(&self, (id, kind): (u64, u64)) -> u64 {
+        ((kind * self.nodes + id) as f64 * LINKS / 2.0) as u64
+    }
+
+    /// Where it lies in the index (by node, then type).
+    fn in_index(&self, (id, kind): (u64, u64)) -> u64 {
+        ((id * 2 + kind) as f64 * LINKS / 2.0) as u64
+    }
+
+    /// Where its count lies.
+    fn in_counts(&self, (id, kind): (u64, u64)) -> u64 {
+        ((id * 2 + kind) as f64 * LISTS / 2.0) as u64
+    }
+
+    /// What the next operation does.
+    pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) {
+        let operation = LinkBench::draw(dice);
+        match operation {
+            Operation::GetNode => self.node_table.read(self.graph.node_to_read(dice), out),
+            Operation::UpdateNode => self.node_table.change(self.graph.node_to_update(dice), out),
+            Operation::AddNode => {
+                // The ids go up; at the end of the headroom they begin there anew.
+                let room = self.node_table.rows() - self.nodes;
+                self.node_table.change(self.nodes + self.added % room.max(1), out);
+                self.added += 1;
+            }
+            Operation::DeleteNode => self.node_table.change(dice.below(self.nodes), out),
+            Operation::GetLinkList => {
+                let list = self.graph.list_to_read(dice);
+                let links = self.graph.links_in(list);
+                self.link_index.scan(self.in_index(list), links, out);
+            }
+            Operation::CountLinks => {
+                let list = self.graph.list_to_read(dice);
+                self.count_table.read(self.in_counts(list), out);
+            }
+            Operation::MultigetLink => {
+                // The links of one list lie side by side.
+                let list = self.graph.list_to_read(dice);
+                self.link_table.scan(self.in_table(list), self.graph.links_in(list).min(3), out);
+            }
+            Operation::AddLink | Operation::UpdateLink | Operation::DeleteLink => {
+                let list = self.graph.list_to_change(dice);
+                let which = dice.below(self.graph.links_in(list).max(1));
+                self.link_table.change(self.in_table(list) + which, out);
+                // The index holds the time: the old entry goes, a new one comes beside it.
+                self.link_index.change(self.in_index(list) + which, out);
+                if operation != Operation::UpdateLink {
+                    self.count_table.change(self.in_counts(list), out);
+                }
+            }
+        }
+    }
+}

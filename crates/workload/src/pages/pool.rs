@@ -1,0 +1,435 @@
+//! The buffer pool: frames, the page each holds, and the lists that say which goes next.
+//! No I/O and no waiting: the engine does both.
+//!
+//! 1. A page is in one frame at most; a frame that holds one is in exactly one of the
+//!    two parts of the LRU list, any other is free or on loan to who reads into it.
+//! 2. The flush list holds exactly the dirty frames, by the first change since each was
+//!    written.
+//! 3. A frame that is being written can be read, but neither changed nor evicted; one
+//!    that is being read into can not be touched.
+//! 4. New pages enter at the midpoint: at the head of the old part, which is kept at
+//!    three eighths of the list. A page moves to the head of the young part when it is
+//!    touched again, not earlier than `old_time` after it came.
+
+use super::{Lsn, PageNo};
+use std::collections::BTreeSet;
+use tantalum_rt::Nanos;
+
+/// A frame of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FrameId(pub u32);
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// On the free list, or on loan.
+    Free,
+    /// Its page is being read.
+    Reading,
+    /// Its page can be used.
+    Ready,
+    /// Its page can be read, and is being written.
+    Writing,
+}
+
+#[derive(Clone, Copy)]
+struct Frame {
+    page: PageNo,
+    state: State,
+    lsn: Lsn,
+    /// Where the first change since it was written begins; zero if there is none.
+    oldest: Lsn,
+    came: Nanos,
+    young: bool,
+    prev: u32,
+    next: u32,
+}
+
+#[derive(Clone, Copy)]
+struct List {
+    head: u32,
+    tail: u32,
+    len: usize,
+}
+
+/// See the module.
+pub struct Pool {
+    frames: Vec<Frame>,
+    /// The frame of each page.
+    places: Vec<u32>,
+    free: Vec<u32>,
+    young: List,
+    old: List,
+    dirty: BTreeSet<(Lsn, u32)>,
+    old_time: Nanos,
+}
+
+impl Pool {
+    /// An empty pool of so many frames, for a database of so many pages.
+    pub fn new(frames: u32, pages: u32, old_time: Nanos) -> Pool {
+        let empty = Frame {
+            page: PageNo(0),
+            state: State::Free,
+            lsn: Lsn(0),
+            oldest: Lsn(0),
+            came: Nanos::ZERO,
+            young: false,
+            prev: NONE,
+            next: NONE,
+        };
+        let list = List { head: NONE, tail: NONE, len: 0 };
+        Pool {
+            frames: vec![empty; frames as usize],
+            places: vec![NONE; pages as usize],
+            free: (0..frames).rev().collect(),
+            young: list,
+            old: list,
+            dirty: BTreeSet::new(),
+            old_time,
+        }
+    }
+
+    /// The frame that holds the page, or is being read into for it.
+    pub fn find(&self, page: PageNo) -> Option<FrameId> {
+        let at = self.places[page.0 as usize];
+        (at != NONE).then_some(FrameId(at))
+    }
+
+    /// Whether the page in the frame can be read.
+    pub fn is_readable(&self, f: FrameId) -> bool {
+        matches!(self.frames[f.0 as usize].state, State::Ready | State::Writing)
+    }
+
+    /// Whether the page in the frame can be changed.
+    pub fn is_changeable(&self, f: FrameId) -> bool {
+        self.frames[f.0 as usize].state == State::Ready
+    }
+
+    /// Page and last change of a frame.
+    pub fn content(&self, f: FrameId) -> (PageNo, Lsn) {
+        let frame = &self.frames[f.0 as usize];
+        (frame.page, frame.lsn)
+    }
+
+    /// Frames that hold nothing and wait on the free list.
+    pub fn free_frames(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Frames that hold changes not yet written.
+    pub fn dirty_frames(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Where the oldest change that is not written begins.
+    pub fn oldest_change(&self) -> Option<Lsn> {
+        self.dirty.first().map(|d| d.0)
+    }
+
+    /// The page was used: it moves in the list.
+    pub fn touch(&mut self, f: FrameId, now: Nanos) {
+        let frame = &self.frames[f.0 as usize];
+        if frame.young || now.saturating_sub(frame.came) >= self.old_time {
+            self.unlink(f.0);
+            self.link(f.0, true);
+            self.balance();
+        }
+    }
+
+    /// A frame off the free list, on loan.
+    pub fn borrow_free(&mut self) -> Option<FrameId> {
+        self.free.pop().map(FrameId)
+    }
+
+    /// A frame on loan goes to the free list.
+    pub fn give_back(&mut self, f: FrameId) {
+        self.free.push(f.0);
+    }
+
+    /// A frame on loan is to hold this page, which is being read.
+    pub fn begin_read(&mut self, f: FrameId, page: PageNo, now: Nanos) {
+        let frame = &mut self.frames[f.0 as usize];
+        frame.page = page;
+        frame.state = State::Reading;
+        frame.oldest = Lsn(0);
+        frame.came = now;
+        self.places[page.0 as usize] = f.0;
+        self.link(f.0, false);
+        self.balance();
+    }
+
+    /// The page was read; its last change is `lsn`.
+    pub fn end_read(&mut self, f: FrameId, lsn: Lsn) {
+        let frame = &mut self.frames[f.0 as usize];
+        frame.lsn = lsn;
+        frame.state = State::Ready;
+    }
+
+    /// The page in the frame is changed by the record from `begin` to `end`. The caller
+    /// has asked whether it may ([`Pool::is_changeable`]).
+    pub fn change(&mut self, f: FrameId, begin: Lsn, end: Lsn) {
+        let frame = &mut self.frames[f.0 as usize];
+        assert_eq!(frame.state, State::Ready, "only a page that is ready can be changed");
+        frame.lsn = end;
+        if frame.oldest == Lsn(0) {
+            frame.oldest = begin;
+            self.dirty.insert((begin, f.0));
+        }
+    }
+
+    /// The clean frame nearest to the tail, of the last `depth` frames, emptied and on
+    /// loan.
+    pub fn evict_clean(&mut self, depth: usize) -> Option<FrameId> {
+        let clean = self.tail_first().take(depth).find(|&at| {
+            let f = &self.frames[at as usize];
+            f.state == State::Ready && f.oldest == Lsn(0)
+        })?;
+        self.empty(clean);
+        Some(FrameId(clean))
+    }
+
+    /// The dirty frame nearest to the tail, of the last `depth`, that nobody writes.
+    pub fn dirty_near_tail(&self, depth: usize) -> Option<FrameId> {
+        self.tail_first().take(depth).find(|&at| self.is_writable(at)).map(FrameId)
+    }
+
+    /// What a page cleaner finds among the last `depth` frames: clean ones go to the free
+    /// list until that has `spare`; of the dirty ones up to `most` are given.
+    pub fn clean_tail(&mut self, depth: usize, spare: usize, most: usize) -> Vec<FrameId> {
+        let mut found = Vec::new();
+        let mut at = self.tail();
+        for _ in 0..depth {
+            if at == NONE || found.len() >= most || self.free.len() + found.len() >= spare {
+                break;
+            }
+            let before = self.before(at);
+            let f = &self.frames[at as usize];
+            if f.state == State::Ready && f.oldest == Lsn(0) {
+                self.empty(at);
+                self.free.push(at);
+            } else if self.is_writable(at) {
+                found.push(FrameId(at));
+            }
+            at = before;
+        }
+        found
+    }
+
+    /// Up to `most` dirty frames that nobody writes, those with the oldest changes first.
+    pub fn oldest_dirty(&self, most: usize) -> Vec<FrameId> {
+        let each = self.dirty.iter().filter(|d| self.is_writable(d.1));
+        each.take(most).map(|d| FrameId(d.1)).collect()
+    }
+
+    /// The frame is being written from now on; what is written, and its oldest change.
+    pub fn begin_write(&mut self, f: FrameId) -> (PageNo, Lsn, Lsn) {
+        let frame = &mut self.frames[f.0 as usize];
+        assert_eq!(frame.state, State::Ready, "one write of a frame at a time");
+        frame.state = State::Writing;
+        (frame.page, frame.lsn, frame.oldest)
+    }
+
+    /// The frame was written: it is clean. With `evict` it goes to the free list.
+    pub fn end_write(&mut self, f: FrameId, evict: bool) {
+        let frame = &mut self.frames[f.0 as usize];
+        self.dirty.remove(&(frame.oldest, f.0));
+        frame.oldest = Lsn(0);
+        frame.state = State::Ready;
+        if evict {
+            self.empty(f.0);
+            self.free.push(f.0);
+        }
+    }
+
+    /// The clean frames, with their pages and last changes.
+    pub fn clean_frames(&self) -> impl Iterator<Item = (PageNo, Lsn)> {
+        let clean = |f: &&Frame| f.state == State::Ready && f.oldest == Lsn(0);
+        self.frames.iter().filter(clean).map(|f| (f.page, f.lsn))
+    }
+
+    fn is_writable(&self, at: u32) -> bool {
+        let f = &self.frames[at as usize];
+        f.state == State::Ready && f.oldest != Lsn(0)
+    }
+
+    fn empty(&mut self, at: u32) {
+        self.unlink(at);
+        let frame = &mut self.frames[at as usize];
+        frame.state = State::Free;
+        self.places[frame.page.0 as usize] = NONE;
+        self.balance();
+    }
+
+    fn tail(&self) -> u32 {
+        if self.old.tail == NONE { self.young.tail } else { self.old.tail }
+    }
+
+    /// The next one towards the head of the whole list.
+    fn before(&self, at: u32) -> u32 {
+        let f = &self.frames[at as usize];
+        if f.prev == NONE && !f.young { self.young.tail } else { f.prev }
+    }
+
+    fn tail_first(&self) -> impl Iterator<Item = u32> {
+        let some = |at: u32| (at != NONE).then_some(at);
+        std::iter::successors(some(self.tail()), move |&at| some(self.before(at)))
+    }
+
+    fn list(&mut self, young: bool) -> &mut List {
+        if young { &mut self.young } else { &mut self.old }
+    }
+
+    /// Puts a frame at the head of a part.
+    fn link(&mut self, at: u32, young: bool) {
+        let list = self.list(young);
+        let next = std::mem::replace(&mut list.head, at);
+        list.len += 1;
+        if next == NONE {
+            list.tail = at;
+        } else {
+            self.frames[next as usize].prev = at;
+        }
+        let frame = &mut self.frames[at as usize];
+        frame.young = young;
+        frame.prev = NONE;
+        frame.next = next;
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Frame { prev, next, young, .. } = self.frames[at as usize];
+        let list = self.list(young);
+        list.len -= 1;
+        if prev == NONE {
+            list.head = next;
+        }
+        if next == NONE {
+            list.tail = prev;
+        }
+        if prev != NONE {
+            self.frames[prev as usize].next = next;
+        }
+        if next != NONE {
+            self.frames[next as usize].prev = prev;
+        }
+    }
+
+    /// Young pages become old until that part has its three eighths.
+    fn balance(&mut self) {
+        while self.old.len * 8 < (self.young.len + self.old.len) * 3 && self.young.tail != NONE {
+            let at = self.young.tail;
+            self.unlink(at);
+            self.link(at, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// Reads `page` into a free or evicted frame; the page is ready.
+    fn load(pool: &mut Pool, page: u32, now: u64) -> Option<FrameId> {
+        let f = pool.borrow_free().or_else(|| pool.evict_clean(usize::MAX))?;
+        pool.begin_read(f, PageNo(page), Nanos(now));
+        pool.end_read(f, Lsn(1));
+        Some(f)
+    }
+
+    #[test]
+    fn a_page_that_is_touched_once_goes_before_one_that_is_used() {
+        let mut pool = Pool::new(8, 100, Nanos(10));
+        for page in 0..8 {
+            load(&mut pool, page, 0);
+        }
+        let used = pool.find(PageNo(0)).unwrap();
+        pool.touch(used, Nanos(5)); // Too early to count.
+        assert_eq!(pool.dirty_near_tail(8), None);
+        pool.touch(used, Nanos(10));
+        // A scan over many pages leaves it where it is.
+        for page in 10..60 {
+            load(&mut pool, page, 20);
+        }
+        assert_eq!(pool.find(PageNo(0)), Some(used));
+        assert_eq!(pool.find(PageNo(1)), None);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Load(u32),
+        Touch(u32),
+        Change(u32),
+        BeginWrite(u32),
+        EndWrite(u32, bool),
+        Clean(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let page = 0..40u32;
+        prop_oneof![
+            page.clone().prop_map(Step::Load),
+            page.clone().prop_map(Step::Touch),
+            page.clone().prop_map(Step::Change),
+            page.clone().prop_map(Step::BeginWrite),
+            (page, any::<bool>()).prop_map(|(p, e)| Step::EndWrite(p, e)),
+            (0..12usize).prop_map(Step::Clean),
+        ]
+    }
+
+    proptest! {
+        /// Against a map from page to (first, last) change.
+        #[test]
+        fn pages_and_changes_are_never_lost(steps in prop::collection::vec(step(), 1..300)) {
+            let mut pool = Pool::new(12, 40, Nanos(3));
+            // Dirty pages: oldest and last change, and whether being written.
+            let mut dirty = BTreeMap::<u32, (u64, u64, bool)>::new();
+            for (time, step) in (1u64..).zip(steps) {
+                let now = Nanos(time);
+                match step {
+                    Step::Load(p) if pool.find(PageNo(p)).is_none() => {
+                        if load(&mut pool, p, time).is_none() {
+                            prop_assert_eq!(dirty.len(), 12, "a clean frame was not found");
+                        }
+                    }
+                    Step::Touch(p) => {
+                        if let Some(f) = pool.find(PageNo(p)) { pool.touch(f, now) }
+                    }
+                    Step::Change(p) => if let Some(f) = pool.find(PageNo(p)) && pool.is_changeable(f) {
+                        pool.change(f, Lsn(time), Lsn(time + 1));
+                        let d = dirty.entry(p).or_insert((time, 0, false));
+                        d.1 = time + 1;
+                    },
+                    Step::BeginWrite(p) => if let Some(d) = dirty.get_mut(&p).filter(|d| !d.2) {
+                        let f = pool.find(PageNo(p)).expect("dirty pages stay");
+                        prop_assert_eq!(pool.begin_write(f), (PageNo(p), Lsn(d.1), Lsn(d.0)));
+                        prop_assert!(pool.is_readable(f) && !pool.is_changeable(f));
+                        d.2 = true;
+                    },
+                    Step::EndWrite(p, evict) => if dirty.get(&p).is_some_and(|d| d.2) {
+                        pool.end_write(pool.find(PageNo(p)).expect("dirty pages stay"), evict);
+                        prop_assert_eq!(pool.find(PageNo(p)).is_none(), evict);
+                        dirty.remove(&p);
+                    },
+                    Step::Clean(spare) => for f in pool.clean_tail(12, spare, 4) {
+                        let (page, lsn) = pool.content(f);
+                        let d = dirty.get(&page.0).expect("only dirty pages are to be written");
+                        prop_assert!(!d.2 && lsn == Lsn(d.1));
+                    },
+                    Step::Load(_) => {}
+                }
+                prop_assert_eq!(pool.dirty_frames(), dirty.len());
+                prop_assert_eq!(pool.oldest_change(), dirty.values().map(|d| Lsn(d.0)).min());
+                let listed = pool.tail_first().count();
+                prop_assert_eq!(listed + pool.free_frames(), 12);
+                prop_assert_eq!(listed, pool.young.len + pool.old.len);
+                for p in 0..40 {
+                    if let Some(f) = pool.find(PageNo(p)) {
+                        prop_assert_eq!(pool.content(f).0, PageNo(p));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The redo log: a ring of blocks on a volume, with group commit and checkpoints.
+//!
+//! 1. Records become durable in their order: what survives a cut is what lies before the
+//!    first block that did not.
+//! 2. One write of the log at a time. Who commits while it runs waits, and the next
+//!    write takes all of them with it.
+//! 3. The ring is never overrun: no record goes over what lies behind the checkpoint.
+//! 4. A checkpoint moves forward only, and only after the flush that makes it durable.
+//!
+//! Each block carries how far the log reaches in it. What the records say is kept beside
+//! the log, in the [`Journal`], which outlives a power cut: a record may be read there
+//! only if the blocks of the log vouch for it.
+
+use super::volume::Volume;
+use super::{BLOCK_BYTES, LOADED, Lsn, PageNo};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+use tantalum_device::{Block, BlockDevice, IoError};
+use tantalum_rt::Rt;
+use tantalum_rt::sync::WaitQueue;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Blocks before the ring: two, which take the checkpoints in turn.
+const HEAD_BLOCKS: u64 = 2;
+
+/// The largest record, bytes.
+pub const MAX_RECORD: u32 = 4096;
+
+/// Bytes of the ring that are kept free: the block that is being filled, and the records
+/// that clients have room for but not written yet.
+const MARGIN: u64 = 256 * BLOCK;
+
+/// What one record says: this page changed, and what its last change before was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where the record ends: the page's number after it.
+    pub end: Lsn,
+    /// Which page.
+    pub page: PageNo,
+    /// Its number before.
+    pub before: Lsn,
+}
+
+/// The records of a log, and what was promised: the memory of who judges it after a cut.
+/// Cheap to clone: a clone is the same journal.
+#[derive(Clone)]
+pub struct Journal {
+    inner: Rc<RefCell<Inner>>,
+}
+
+struct Inner {
+    /// Records not behind the checkpoint.
+    records: VecDeque<Record>,
+    /// Of each page the last change that is behind the checkpoint.
+    settled: Vec<Lsn>,
+    /// Acknowledged commits not behind the checkpoint.
+    acknowledged: Vec<Lsn>,
+    commits: u64,
+    next: Lsn,
+}
+
+impl Journal {
+    /// Of a database of so many pages, freshly loaded.
+    pub fn new(pages: u32) -> Journal {
+        let inner = Inner {
+            records: VecDeque::new(),
+            settled: vec![LOADED; pages as usize],
+            acknowledged: Vec::new(),
+            commits: 0,
+            next: Lsn(BLOCK),
+        };
+        Journal { inner: Rc::new(RefCell::new(inner)) }
+    }
+
+    /// Where the next record will begin.
+    pub fn next(&self) -> Lsn {
+        self.inner.borrow().next
+    }
+
+    /// Commits acknowledged, ever.
+    pub fn commits(&self) -> u64 {
+        self.inner.borrow().commits
+    }
+
+    /// Acknowledged commits that end after `end`.
+    pub fn acknowledged_after(&self, end: Lsn) -> u64 {
+        self.inner.borrow().acknowledged.iter().filter(|a| **a > end).count() as u64
+    }
+
+    /// Acknowledged commits that may still be looked for.
+    pub fn unsettled_commits(&self) -> u64 {
+        self.inner.borrow().acknowledged.len() as u64
+    }
+
+    /// Of each page the last change behind the checkpoint.
+    pub fn settled(&self) -> Vec<Lsn> {
+        self.inner.borrow().settled.clone()
+    }
+
+    /// The records in this range, in their order: of those that end in it.
+    pub fn records(&self, range: Range<Lsn>) -> Vec<Record> {
+        let inner = self.inner.borrow();
+        let each = inner.records.iter().filter(|r| r.end > range.start && r.end <= range.end);
+        each.copied().collect()
+    }
+
+    fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
+        let mut inner = self.inner.borrow_mut();
+        let begin = inner.next;
+        let end = Lsn(begin.0 + u64::from(bytes));
+        inner.next = end;
+        inner.records.push_back(Record { end, page, before });
+        (begin, end)
+    }
+
+    fn acknowledge(&self, lsn: Lsn) {
+        let mut inner = self.inner.borrow_mut();
+        inner.commits += 1;
+        inner.acknowledged.push(lsn);
+    }
+
+    fn settle(&self, checkpoint: Lsn) {
+        let mut inner = self.inner.borrow_mut();
+        while let Some(r) = inner.records.front().copied().filter(|r| r.end <= checkpoint) {
+            inner.records.pop_front();
+            inner.settled[r.page.0 as usize] = r.end;
+        }
+        inner.acknowledged.retain(|a| *a > checkpoint);
+    }
+
+    /// After a recovery: what each page is now, and where the log goes on.
+    pub fn restart(&self, pages: Vec<Lsn>, next: Lsn) {
+        let mut inner = self.inner.borrow_mut();
+        inner.records.clear();
+        inner.acknowledged.clear();
+        inner.settled = pages;
+        inner.next = next;
+    }
+}
+
+/// Where a log lies on its volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPlace {
+    /// Its first block.
+    pub first: Block,
+    /// Blocks, the two for checkpoints included.
+    pub blocks: u64,
+}
+
+impl LogPlace {
+    fn ring(&self) -> u64 {
+        self.blocks - HEAD_BLOCKS
+    }
+
+    /// Bytes of records that may lie between checkpoint and end.
+    pub fn capacity(&self) -> u64 {
+        (self.ring() * BLOCK).saturating_sub(MARGIN)
+    }
+
+    /// The fewest blocks with which a log can work.
+    pub const LEAST: u64 = HEAD_BLOCKS + 2 * MARGIN / BLOCK;
+
+    fn block(&self, number: u64) -> Block {
+        Block(self.first.0 + HEAD_BLOCKS + number % self.ring())
+    }
+}
+
+/// A log being written.
+pub struct Redo<D> {
+    volume: Volume<D>,
+    place: LogPlace,
+    journal: Journal,
+    durable: Cell<Lsn>,
+    checkpoint: Cell<Lsn>,
+    checkpoints: Cell<u64>,
+    writing: Cell<bool>,
+    written: WaitQueue,
+    room: WaitQueue,
+    writes: Cell<u64>,
+    written_bytes: Cell<u64>,
+}
+
+impl<D: BlockDevice> Redo<D> {
+    /// The log that goes on where the journal says, checkpoint and end there; see
+    /// [`Redo::begin`].
+    pub fn new(rt: &Rt, volume: Volume<D>, place: LogPlace, journal: Journal) -> Redo<D> {
+        let next = journal.next();
+        Redo {
+            volume,
+            place,
+            journal,
+            durable: Cell::new(next),
+            checkpoint: Cell::new(next),
+            checkpoints: Cell::new(0),
+            writing: Cell::new(false),
+            written: WaitQueue::new(rt, "the log"),
+            room: WaitQueue::new(rt, "room in the log"),
+            writes: Cell::new(0),
+            written_bytes: Cell::new(0),
+        }
+    }
+
+    /// Writes the first checkpoint, into both places.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub async fn begin(&self) -> Result<(), IoError> {
+        begin_at(&self.volume, self.place, self.checkpoint.get()).await
+    }
+
+    /// Appends a record of `bytes` (at most [`MAX_RECORD`]); where it begins and ends. Ask for room first
+    /// ([`Redo::room`]).
+    pub fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
+        self.journal.append(page, before, bytes.clamp(1, MAX_RECORD))
+    }
+
+    /// Bytes between checkpoint and end, for each byte there may be.
+    pub fn fullness(&self) -> f64 {
+        let age = self.journal.next().0 - self.checkpoint.get().0;
+        age as f64 / self.place.capacity() as f64
+    }
+
+    /// Whether a record may be appended.
+    pub fn has_room(&self) -> bool {
+        self.fullness() < 1.0
+    }
+
+    /// Waits until a record may be appended.
+    pub async fn room(&self) {
+        self.room.until(|| self.has_room()).await;
+    }
+
+    /// Writes the log until it is durable up to `lsn`.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub async fn make_durable(&self, lsn: Lsn) -> Result<(), IoError> {
+        while self.durable.get() < lsn {
+            if self.writing.get() {
+                self.written.wait().await;
+                continue;
+            }
+            self.writing.set(true);
+            let _writing = Writing(self);
+            let (from, end) = (self.durable.get().0, self.journal.next().0);
+            self.write_blocks(from / BLOCK..end.div_ceil(BLOCK), end).await?;
+            self.volume.flush().await?;
+            self.durable.set(Lsn(end));
+        }
+        Ok(())
+    }
+
+    /// Makes a commit durable and counts it as acknowledged.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub async fn commit(&self, lsn: Lsn) -> Result<(), IoError> {
+        self.make_durable(lsn).await?;
+        self.journal.acknowledge(lsn);
+        Ok(())
+    }
+
+    async fn write_blocks(&self, numbers: Range<u64>, end: u64) -> Result<(), IoError> {
+        let stamps: Vec<u64> = numbers.clone().map(|n| end.min((n + 1) * BLOCK)).collect();
+        self.writes.set(self.writes.get() + 1);
+        self.written_bytes.set(self.written_bytes.get() + stamps.len() as u64 * BLOCK);
+        let mut done = 0;
+        while done < stamps.len() {
+            let number = numbers.start + done as u64;
+            let before_wrap = self.place.ring() - number % self.place.ring();
+            let count = (stamps.len() - done).min(before_wrap as usize);
+            self.volume.write(self.place.block(number), &stamps[done..done + count]).await?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Where recovery would begin.
+    pub fn checkpoint(&self) -> Lsn {
+        self.checkpoint.get()
+    }
+
+    /// Writes a checkpoint: all changes before `lsn` are in their place, durable.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub async fn write_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
+        if lsn <= self.checkpoint.get() {
+            return Ok(());
+        }
+        self.make_durable(lsn).await?;
+        let turn = self.checkpoints.get();
+        self.checkpoints.set(turn + 1);
+        let at = Block(self.place.first.0 + turn % HEAD_BLOCKS);
+        self.volume.write(at, &[lsn.0]).await?;
+        self.volume.flush().await?;
+        self.checkpoint.set(lsn);
+        self.journal.settle(lsn);
+        self.room.notify_all();
+        Ok(())
+    }
+
+    /// Writes of the log so far, and their bytes.
+    pub fn written(&self) -> (u64, u64) {
+        (self.writes.get(), self.written_bytes.get())
+    }
+}
+
+/// While it lives, the log is being written.
+struct Writing<'a, D>(&'a Redo<D>);
+
+impl<D> Drop for Writing<'_, D> {
+    fn drop(&mut self) {
+        self.0.writing.set(false);
+        self.0.written.notify_all();
+    }
+}
+
+/// Writes a checkpoint into both places: the log begins here.
+///
+/// # Errors
+/// The volume's.
+pub async fn begin_at<D: BlockDevice>(
+    volume: &Volume<D>,
+    place: LogPlace,
+    at: Lsn,
+) -> Result<(), IoError> {
+    volume.write(place.first, &[at.0; HEAD_BLOCKS as usize]).await?;
+    volume.flush().await
+}
+
+/// What a log says after a cut: its newest checkpoint, and how far it reaches from there.
+///
+/// # Errors
+/// The volume's.
+pub async fn scan<D: BlockDevice>(
+    volume: &Volume<D>,
+    place: LogPlace,
+) -> Result<(Lsn, Lsn), IoError> {
+    let mut head = [0; HEAD_BLOCKS as usize];
+    volume.read(place.first, &mut head).await?;
+    let checkpoint = head.into_iter().max().unwrap_or(0);
+    let mut end = checkpoint;
+    let mut room = vec![0; 64];
+    let first = checkpoint / BLOCK;
+    let mut number = first;
+    'log: while number < first + place.ring() {
+        let count = (place.ring() - number % place.ring()).min(room.len() as u64) as usize;
+        volume.read(place.block(number), &mut room[..count]).await?;
+        for reach in room[..count].iter().copied() {
+            let (begin, full) = (number * BLOCK, (number + 1) * BLOCK);
+            if reach <= begin || reach > full {
+                break 'log; // Of another round: nothing was written here yet.
+            }
+            end = end.max(reach);
+            if reach < full {
+                break 'log;
+            }
+            number += 1;
+        }
+    }
+    Ok((Lsn(checkpoint), Lsn(end)))
+}

@@ -1,0 +1,208 @@
+//! The page-level engine on devices that break whatever they did not promise.
+
+use std::rc::Rc;
+use tantalum_device::{Ack, Caps, Payload, PowerCycle, RamDevice, RamOptions};
+use tantalum_rt::{Nanos, Runtime};
+use tantalum_workload::pages::{
+    Benchmark, Engine, EngineJob, Journal, LogDevice, Mix, Recovered, Volume, load, read_stamp,
+    recover,
+};
+
+/// What a device promises, apart from its size.
+#[derive(Clone, Copy)]
+struct Kind {
+    ack: Ack,
+    atomic_unit: u32,
+}
+
+const VOLATILE: Kind = Kind { ack: Ack::Volatile, atomic_unit: 4096 };
+const DURABLE: Kind = Kind { ack: Ack::PowerSafe, atomic_unit: 131_072 };
+const DURABLE_4K: Kind = Kind { ack: Ack::PowerSafe, atomic_unit: 4096 };
+
+fn device(rt: &tantalum_rt::Rt, kind: Kind, blocks: u64, stream: &str) -> RamDevice {
+    let caps = Caps {
+        block_size: 4096,
+        blocks,
+        ack: kind.ack,
+        ordered: kind.ack == Ack::PowerSafe,
+        atomic_unit: kind.atomic_unit,
+        atomic_group: None,
+        payload: Payload::Stamps,
+    };
+    RamDevice::new(
+        rt,
+        RamOptions {
+            command: Nanos::from_micros(50),
+            jitter: Nanos::from_micros(100),
+            flush: Nanos::from_millis(1),
+            stream: stream.to_string(),
+            ..RamOptions::new(caps)
+        },
+    )
+}
+
+/// A small job: a pool of 410 frames at 4 KiB, 102 at 16 KiB.
+fn small() -> EngineJob {
+    EngineJob {
+        database_mib: 16,
+        log_mib: 4,
+        clients: 16,
+        cores: 4,
+        cpu_us: 20.0,
+        page_cpu_us: 1.0,
+        batch_pages: 20,
+        lru_depth: 40,
+        cleaner_ms: 5.0,
+        ..EngineJob::default()
+    }
+}
+
+/// The sum over some cuts; the database goes on after each.
+fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
+    let mut runtime = Runtime::virtual_time(seed);
+    let rt = runtime.handle();
+    let all = runtime.block_on(async move {
+        let mut dice = rt.stream("cuts");
+        let pages = Mix::new(job.benchmark, job.database_mib, job.page_bytes).pages();
+        let data = device(&rt, kind, 40_000, "data");
+        let log = device(&rt, kind, 40_000, "log");
+        let layout =
+            job.layout(pages, &Caps::clone(tantalum_device::BlockDevice::caps(&data))).unwrap();
+        let journal = Journal::new(pages);
+        load(&Volume::new(&rt, data.device(), true, true), &layout).await.unwrap();
+        let mut sum = Recovered::default();
+        for round in 0..count {
+            let domain = rt.domain();
+            let way = |d: &RamDevice| Volume::new(&rt, d.device(), job.barriers, job.queued_flush);
+            let on_data = way(&data);
+            let on_log = match job.log_device {
+                LogDevice::Own => way(&log),
+                LogDevice::Same => on_data.clone(),
+            };
+            let mix = Mix::new(job.benchmark, job.database_mib, job.page_bytes);
+            let engine = Engine::new(
+                &rt,
+                domain.clone(),
+                &job,
+                layout,
+                mix,
+                on_data.clone(),
+                on_log,
+                &journal,
+            );
+            let before = journal.commits();
+            engine.start(seed + u64::from(round)).await.unwrap();
+            rt.sleep(Nanos(dice.range(20_000_000, 300_000_000))).await;
+            assert_eq!(engine.failure(), None);
+            assert!(journal.commits() > before, "nothing was committed");
+            check_clean_frames(&engine, &data, &layout).await;
+            domain.kill();
+            drop(engine);
+            for d in [&data, &log] {
+                d.cut();
+                d.off().await;
+                d.power_on().await.unwrap();
+            }
+            let on_data = Volume::new(&rt, data.device(), true, true);
+            let on_log = match job.log_device {
+                LogDevice::Own => Volume::new(&rt, log.device(), true, true),
+                LogDevice::Same => on_data.clone(),
+            };
+            let found = recover(&on_data, &on_log, &layout, &journal).await.unwrap();
+            sum.commits_lost += found.commits_lost;
+            sum.repaired += found.repaired;
+            sum.torn += found.torn;
+            sum.behind += found.behind;
+            sum.ahead += found.ahead;
+            sum.replayed += found.replayed;
+            // What was recovered is sound: nothing is found a second time.
+            let again = recover(&on_data, &on_log, &layout, &journal).await.unwrap();
+            assert!(!again.is_damaged() && again.replayed + again.repaired == 0, "{again:?}");
+        }
+        sum
+    });
+    all.unwrap()
+}
+
+/// Pages in clean frames are what the device holds, at this moment.
+async fn check_clean_frames(
+    engine: &Rc<Engine<RamDevice>>,
+    data: &RamDevice,
+    layout: &tantalum_workload::pages::Layout,
+) {
+    let clean = engine.clean_pages();
+    assert!(!clean.is_empty());
+    for (page, lsn) in clean.into_iter().take(50) {
+        let mut block = [0];
+        let at = layout.place(page);
+        let read = tantalum_device::DataMut::Stamps(&mut block);
+        tantalum_device::BlockDevice::read(&data.device(), at, read).await.unwrap();
+        let (found, newer) = read_stamp(block[0]).unwrap();
+        // Time passes while it is read: it may have been changed and written since.
+        assert!(found == page && newer >= lsn, "{page:?}: {lsn:?} in its frame, {newer:?} read");
+    }
+}
+
+fn is_sound(found: &Recovered) -> bool {
+    !found.is_damaged() && found.commits_lost == 0 && found.replayed > 0
+}
+
+#[test]
+fn with_barriers_and_double_write_nothing_is_lost_anywhere() {
+    for (i, kind) in [VOLATILE, DURABLE, DURABLE_4K].into_iter().enumerate() {
+        for page_bytes in [4096, 16384] {
+            for log_device in [LogDevice::Own, LogDevice::Same] {
+                let job = EngineJob { page_bytes, log_device, ..small() };
+                let job = EngineJob { buffer_percent: 20.0, ..job };
+                let found = cuts(7 + i as u64, job, kind, 4);
+                assert!(is_sound(&found), "{found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_double_write_area_repairs_what_tears() {
+    let job = EngineJob { buffer_percent: 20.0, ..small() };
+    let found = cuts(3, job, VOLATILE, 12);
+    assert!(is_sound(&found) && found.repaired > 0, "{found:?}");
+}
+
+#[test]
+fn without_it_large_pages_tear_unless_the_drive_writes_them_whole() {
+    let job = EngineJob { double_write: false, buffer_percent: 20.0, ..small() };
+    let found = cuts(3, job.clone(), VOLATILE, 12);
+    assert!(found.torn > 0 && found.behind + found.ahead + found.commits_lost == 0, "{found:?}");
+    // Pages of the unit that the drive writes whole do not.
+    let found = cuts(3, EngineJob { page_bytes: 4096, ..job.clone() }, VOLATILE, 6);
+    assert!(is_sound(&found), "{found:?}");
+    let found = cuts(3, job, DURABLE, 6);
+    assert!(is_sound(&found), "{found:?}");
+}
+
+#[test]
+fn without_barriers_only_a_durable_cache_keeps_commits() {
+    let job = EngineJob { barriers: false, page_bytes: 4096, double_write: false, ..small() };
+    let found = cuts(5, job.clone(), DURABLE, 6);
+    assert!(is_sound(&found), "{found:?}");
+    let found = cuts(5, job, VOLATILE, 6);
+    assert!(found.commits_lost > 0 && found.is_damaged(), "{found:?}");
+}
+
+#[test]
+fn o_dsync_and_a_waiting_reader_are_safe_too() {
+    let job = EngineJob {
+        benchmark: Benchmark::Tpcc,
+        database_mib: 16,
+        o_dsync: true,
+        double_write: false,
+        single_page_flush: false,
+        page_bytes: 4096,
+        buffer_percent: 20.0,
+        batch_pages: 8,
+        cleaners: 2,
+        ..small()
+    };
+    let found = cuts(9, job, VOLATILE, 4);
+    assert!(is_sound(&found), "{found:?}");
+}
