@@ -10,6 +10,7 @@ use tantalum_rt::Runtime;
 use tantalum_workload::database::{self, Benchmark, Client, Findings};
 use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};
 use tantalum_workload::sql::{Row, Sql, SqlError, SqlErrorKind, Value};
+use tantalum_workload::tpcc::{Tpcc, TpccScale};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
 
 fn linkbench() -> Rc<dyn Benchmark> {
@@ -18,6 +19,11 @@ fn linkbench() -> Rc<dyn Benchmark> {
 
 fn ycsb() -> Rc<dyn Benchmark> {
     Rc::new(Ycsb::new(YcsbScale { records: 200, field_bytes: 100 }))
+}
+
+fn tpcc() -> Rc<dyn Benchmark> {
+    let scale = TpccScale { items: 100, customers_per_district: 9, ..TpccScale::default() };
+    Rc::new(Tpcc::new(&scale))
 }
 
 /// Runs `body` on a loaded database.
@@ -102,8 +108,154 @@ fn ycsb_is_half_reads_half_updates_and_keeps_its_invariants() {
 }
 
 #[test]
+fn tpcc_keeps_its_mix_and_its_consistency_conditions() {
+    let (seen, findings) = operations(tpcc(), 8_000);
+    assert!(findings.is_clean(), "{findings:?}");
+    let shares = [
+        ("new order", 45.0),
+        ("payment", 43.0),
+        ("order status", 4.0),
+        ("delivery", 4.0),
+        ("stock level", 4.0),
+    ];
+    assert_eq!(seen.len(), shares.len(), "{seen:?}");
+    for (operation, share) in shares {
+        let found = f64::from(seen[operation]) / 80.0;
+        let bound = 5.0 * (share * (100.0 - share) / 8_000.0_f64).sqrt();
+        assert!((found - share).abs() < bound, "{operation}: {found} %, should be {share} %");
+    }
+}
+
+#[test]
+fn tpcc_is_loaded_as_the_standard_says() {
+    let benchmark = tpcc();
+    let judge = benchmark.clone();
+    with_database(benchmark, move |sql| {
+        assert_eq!(judge.verify(sql), Ok(Findings::default()));
+        let counts = [
+            ("SELECT count(*) FROM warehouse", 2),
+            ("SELECT count(*) FROM district", 20),
+            ("SELECT count(*) FROM customer", 20 * 9),
+            ("SELECT count(*) FROM history", 20 * 9),
+            ("SELECT count(*) FROM orders", 20 * 9),
+            ("SELECT count(DISTINCT o_c_id) FROM orders WHERE o_w_id = 1 AND o_d_id = 1", 9),
+            // Three tenths, rounded down; condition 11 of clause 3.3.2.
+            ("SELECT count(*) FROM new_order", 20 * 2),
+            ("SELECT count(*) FROM item", 100),
+            ("SELECT count(*) FROM stock", 200),
+            ("SELECT min(o_ol_cnt) FROM orders", 5),
+            ("SELECT max(o_ol_cnt) FROM orders", 15),
+            ("SELECT count(DISTINCT c_last) FROM customer", 3),
+            ("SELECT count(*) FROM order_line WHERE (ol_amount = 0) <> (ol_delivery_d = 0)", 0),
+        ];
+        for (query, expected) in counts {
+            let found = tantalum_workload::sql::query_int(sql, query, &[]);
+            assert_eq!(found, Ok(Some(expected)), "{query}");
+        }
+    });
+}
+
+/// All of a database, as text.
+fn dump(benchmark: Rc<dyn Benchmark>, operations: u32) -> String {
+    with_database(benchmark.clone(), move |sql| {
+        let mut clients = [Client::new(4, 0), Client::new(4, 1)];
+        for i in 0..operations {
+            let client = &mut clients[i as usize % 2];
+            benchmark.operate(sql, client).expect("an operation");
+        }
+        let mut all = String::new();
+        for table in ["SELECT * FROM customer", "SELECT * FROM stock", "SELECT * FROM ledger"] {
+            let each = &mut |row: &dyn Row| {
+                for column in 0..21 {
+                    all += &String::from_utf8_lossy(row.bytes(column));
+                    all += "|";
+                }
+            };
+            sql.query(table, &[], each).expect("it can be read");
+        }
+        all
+    })
+}
+
+#[test]
+fn tpccs_population_and_transactions_are_the_same_each_time() {
+    let loaded = dump(tpcc(), 0);
+    assert!(loaded.len() > 50_000 && loaded == dump(tpcc(), 0));
+    let run = dump(tpcc(), 300);
+    assert!(run != loaded && run == dump(tpcc(), 300));
+}
+
+#[test]
+fn some_new_orders_are_rolled_back_and_some_business_is_remote() {
+    let benchmark = tpcc();
+    with_database(benchmark.clone(), move |sql| {
+        let mut client = Client::new(8, 0);
+        let (mut new_orders, mut rolled_back) = (0, 0);
+        for _ in 0..6_000 {
+            let step = benchmark.operate(sql, &mut client).expect("an operation");
+            if step.operation == "new order" {
+                new_orders += 1;
+                rolled_back += i64::from(step.committed.is_none());
+            }
+        }
+        let mut ask = |query| {
+            tantalum_workload::sql::query_int(sql, query, &[]).expect("a query").expect("a row")
+        };
+        let of = |part: i64, whole: i64| part as f64 / whole as f64;
+        assert!((0.004..0.018).contains(&of(rolled_back, new_orders)), "{rolled_back}");
+        let entered = ask("SELECT count(*) FROM orders WHERE o_id > 9");
+        assert_eq!(entered, new_orders - rolled_back);
+        let lines = ask("SELECT count(*) FROM order_line WHERE ol_o_id > 9");
+        assert!((9.5..10.5).contains(&of(lines, entered)), "{lines} of {entered}");
+        let remote = ask("SELECT count(*) FROM order_line WHERE ol_supply_w_id <> ol_w_id");
+        assert!((0.006..0.014).contains(&of(remote, lines)), "{remote} of {lines}");
+        assert_eq!(ask("SELECT sum(s_remote_cnt) FROM stock"), remote);
+        assert_eq!(ask("SELECT sum(s_order_cnt) FROM stock"), lines);
+        let paid = ask("SELECT count(*) FROM history WHERE h_date > 0");
+        let away = ask("SELECT count(*) FROM history WHERE h_w_id <> h_c_w_id");
+        assert!((0.12..0.18).contains(&of(away, paid)), "{away} of {paid}");
+        let noted = ask("SELECT count(*) FROM customer WHERE c_data LIKE '%|%'");
+        let bad = ask("SELECT count(*) FROM customer WHERE c_credit = 'BC' AND c_payment_cnt > 1");
+        assert!(noted == bad && noted > 0, "{noted} {bad}");
+    });
+}
+
+#[test]
 fn damage_below_sqlites_notice_is_found() {
-    let cases: [(Rc<dyn Benchmark>, &'static str, &str); 7] = [
+    let cases: [(Rc<dyn Benchmark>, &'static str, &str); 24] = [
+        (tpcc(), "UPDATE warehouse SET w_ytd = w_ytd + 1 WHERE w_id = 1", "condition 1 "),
+        (tpcc(), "UPDATE district SET d_next_o_id = 7 WHERE d_id = 3", "condition 2 "),
+        (
+            tpcc(),
+            "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 1 AND no_o_id = 9",
+            "condition 2 ",
+        ),
+        (tpcc(), "INSERT INTO new_order VALUES(1, 1, 3)", "condition 3 "),
+        (tpcc(), "DELETE FROM order_line WHERE ol_o_id = 4 AND ol_number = 2", "condition 4 "),
+        (
+            tpcc(),
+            "UPDATE orders SET o_carrier_id = NULL WHERE o_w_id = 1 AND o_id = 2",
+            "condition 5 ",
+        ),
+        (
+            tpcc(),
+            "UPDATE orders SET o_ol_cnt = o_ol_cnt + 1 WHERE o_w_id = 1 AND o_d_id = 1 AND o_id = 2",
+            "condition 6 ",
+        ),
+        (
+            tpcc(),
+            "UPDATE order_line SET ol_delivery_d = NULL WHERE ol_w_id = 1 AND ol_d_id = 1 AND ol_o_id = 2",
+            "condition 7 ",
+        ),
+        (tpcc(), "DELETE FROM history WHERE rowid = 5", "condition 8 "),
+        (tpcc(), "UPDATE history SET h_d_id = h_d_id % 10 + 1 WHERE rowid = 5", "condition 9 "),
+        (tpcc(), "UPDATE customer SET c_balance = 0 WHERE c_id = 5", "condition 10 "),
+        (tpcc(), "UPDATE customer SET c_ytd_payment = 0 WHERE c_id = 5", "condition 12 "),
+        (tpcc(), "UPDATE customer SET c_city = 'Nowhere' WHERE c_id = 5", "loaded with"),
+        (tpcc(), "UPDATE item SET i_price = i_price + 1 WHERE i_id = 5", "item 5 is not what"),
+        (tpcc(), "UPDATE stock SET s_dist_07 = s_dist_08 WHERE s_i_id = 5", "loaded with"),
+        (tpcc(), "DELETE FROM stock WHERE s_w_id = 2 AND s_i_id = 5", "199 rows instead of 200"),
+        (tpcc(), "UPDATE orders SET o_c_id = 77 WHERE o_id = 1 AND o_d_id = 1", "not there"),
         (linkbench(), "UPDATE counttable SET count = count + 1 WHERE id = 5", "but counts"),
         (linkbench(), "DELETE FROM counttable WHERE id = 5", "but no count"),
         (linkbench(), "UPDATE linktable SET visibility = 0 WHERE id1 = 5", "but counts"),
@@ -253,6 +405,49 @@ fn a_record_of_ycsb_that_went_back_is_found() {
     must_be_found_by_the_digest(ycsb(), &YCSB_SNAPSHOT, 3_000, CASES);
 }
 
+const TPCC_SNAPSHOT: [&str; 5] = [
+    "CREATE TABLE old_stock AS SELECT * FROM stock",
+    "CREATE TABLE old_customer AS SELECT * FROM customer",
+    "CREATE TABLE old_orders AS SELECT * FROM orders",
+    "CREATE TABLE old_warehouse AS SELECT * FROM warehouse",
+    "CREATE TABLE old_ledger AS SELECT * FROM ledger",
+];
+
+#[test]
+fn a_row_of_tpcc_that_went_back_is_found() {
+    const CASES: &[&[&str]] = &[
+        // A level of stock, which no condition speaks of.
+        &["UPDATE stock SET (s_quantity, s_ytd, s_order_cnt, s_remote_cnt) = \
+           (SELECT s_quantity, s_ytd, s_order_cnt, s_remote_cnt FROM old_stock o \
+           WHERE (o.s_w_id, o.s_i_id) = (stock.s_w_id, stock.s_i_id)) \
+           WHERE (s_w_id, s_i_id) = (SELECT s_w_id, s_i_id FROM stock s \
+           JOIN old_stock o USING (s_w_id, s_i_id) WHERE s.s_ytd > o.s_ytd LIMIT 1)"],
+        // What was noted of a customer with bad credit.
+        &["UPDATE customer SET c_data = (SELECT c_data FROM old_customer o \
+           WHERE (o.c_w_id, o.c_d_id, o.c_id) = \
+           (customer.c_w_id, customer.c_d_id, customer.c_id)) \
+           WHERE (c_w_id, c_d_id, c_id) = (SELECT c_w_id, c_d_id, c_id FROM customer c \
+           JOIN old_customer o USING (c_w_id, c_d_id, c_id) \
+           WHERE c.c_data <> o.c_data LIMIT 1)"],
+        &["UPDATE customer SET c_payment_cnt = c_payment_cnt - 1 \
+           WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1"],
+        // Columns that nothing else depends on.
+        &["UPDATE orders SET o_carrier_id = o_carrier_id % 10 + 1 \
+           WHERE o_w_id = 1 AND o_d_id = 1 AND o_id = 1"],
+        &["UPDATE orders SET o_entry_d = o_entry_d + 1 \
+           WHERE o_w_id = 1 AND o_d_id = 1 AND o_id = 1"],
+        &["UPDATE order_line SET ol_delivery_d = ol_delivery_d + 1 \
+           WHERE ol_w_id = 1 AND ol_d_id = 1 AND ol_o_id = 1 AND ol_number = 1"],
+        &["UPDATE order_line SET ol_i_id = ol_i_id + 1 \
+           WHERE ol_w_id = 1 AND ol_d_id = 1 AND ol_o_id = 1 AND ol_number = 1"],
+        &["UPDATE history SET h_data = 'x' WHERE rowid = 3"],
+        // The ledger goes back while the tables stay.
+        &["UPDATE ledger SET (seq, digest) = (SELECT seq, digest FROM old_ledger o \
+           WHERE o.client = ledger.client) WHERE client = 1"],
+    ];
+    must_be_found_by_the_digest(tpcc(), &TPCC_SNAPSHOT, 500, CASES);
+}
+
 #[test]
 fn a_ledger_without_the_loader_or_with_nonsense_is_found() {
     for (damage, expected) in [
@@ -298,7 +493,7 @@ impl Sql for Reluctant<'_> {
 
 #[test]
 fn what_was_rolled_back_is_not_in_the_digest() {
-    for benchmark in [linkbench(), ycsb()] {
+    for benchmark in [linkbench(), ycsb(), tpcc()] {
         with_database(benchmark.clone(), move |sql| {
             let mut client = Client::new(5, 1);
             let mut reluctant = Reluctant { sql, commits: 0 };

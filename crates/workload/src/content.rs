@@ -97,6 +97,14 @@ fn word(seed: u64, index: usize, key: u64, version: u64, whole: bool) -> u64 {
     }
 }
 
+/// A text or other bytes as one number, for the state of a row in a [`Digest`].
+pub fn hash(data: &[u8]) -> i64 {
+    let words = data
+        .chunks(8)
+        .map(|chunk| chunk.iter().rev().fold(0, |word: u64, &byte| (word << 8) | u64::from(byte)));
+    words.fold(mix64(data.len() as u64), |h, word| mix64(h ^ word)) as i64
+}
+
 /// The contents of this version of a row, `len` bytes, into `out` (which is
 /// cleared first).
 pub fn fill(table: u64, key: u64, version: u64, len: usize, out: &mut Vec<u8>) {
@@ -210,6 +218,14 @@ mod tests {
             })
             .collect();
         assert_eq!(digests.len(), rows.len());
+    }
+
+    #[test]
+    fn texts_that_differ_have_different_hashes() {
+        let texts: [&[u8]; 8] =
+            [b"", b"\0", b"\0\0", b"a", b"b", b"abcdefgh", b"abcdefgh\0", b"abcdefgi"];
+        let hashes: std::collections::BTreeSet<i64> = texts.iter().map(|t| hash(t)).collect();
+        assert_eq!(hashes.len(), texts.len());
     }
 
     #[test]

@@ -249,8 +249,8 @@ pub(crate) fn read(
 }
 
 /// Runs a transaction that writes. `body` gives the bytes of row contents it wrote,
-/// or `None` if it found that there was nothing to write; what it changed it notes in
-/// [`Scratch::change`].
+/// or `None` if there is nothing to keep: then whatever it did is rolled back. What it
+/// changed it notes in [`Scratch::change`].
 pub(crate) fn write(
     sql: &mut dyn Sql,
     client: &mut Client,
@@ -282,7 +282,9 @@ fn transaction(
     sql.execute("BEGIN IMMEDIATE", &[])?;
     client.scratch.change = Digest::default();
     let done = body(sql, client).and_then(|bytes| {
-        if bytes.is_some() {
+        if bytes.is_none() {
+            sql.execute("ROLLBACK", &[])?;
+        } else {
             let seq = client.acknowledged as i64 + 1;
             // The mask is `Digest::MASK`.
             let set = "UPDATE ledger SET seq = ?2, \
@@ -296,8 +298,8 @@ fn transaction(
                     client.id
                 )));
             }
+            sql.execute("COMMIT", &[])?;
         }
-        sql.execute("COMMIT", &[])?;
         Ok(bytes)
     });
     if done.is_err() {
