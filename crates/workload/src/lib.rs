@@ -6,6 +6,7 @@ pub mod jobs;
 pub mod linkbench;
 pub mod pages;
 pub mod sql;
+pub mod tpcc;
 pub mod trace;
 pub mod ycsb;
 pub mod zipf;
