@@ -2,7 +2,7 @@
 
 use crate::out;
 use clap::Args;
-use tantalum_drive::Design;
+use tantalum_lab::model;
 
 /// Arguments of `tantalum designs`.
 #[derive(Args)]
@@ -19,7 +19,7 @@ pub struct DesignsArguments {
 /// Carries it out; gives the exit code.
 pub fn designs(arguments: &DesignsArguments) -> u8 {
     let text = match &arguments.name {
-        Some(name) => Design::preset_text(name).map(String::from),
+        Some(name) => model::preset_text(name).map(String::from),
         None => list(),
     };
     match text {
@@ -29,12 +29,12 @@ pub fn designs(arguments: &DesignsArguments) -> u8 {
 }
 
 /// Each preset's name with what its text says first.
-fn list() -> Result<String, tantalum_drive::DesignError> {
-    let names = Design::presets();
+fn list() -> Result<String, String> {
+    let names: Vec<_> = model::presets().collect();
     let width = names.iter().map(|n| n.len()).max().unwrap_or(0);
     let mut lines = String::new();
     for name in names {
-        let about = about(Design::preset_text(name)?);
+        let about = about(model::preset_text(name)?);
         lines.push_str(format!("{name:width$}  {about}").trim_end());
         lines.push('\n');
     }
@@ -59,8 +59,8 @@ mod tests {
     #[test]
     fn every_preset_says_in_a_line_what_it_is() {
         let list = list().unwrap();
-        assert_eq!(list.lines().count(), Design::presets().len());
-        for (line, name) in list.lines().zip(Design::presets()) {
+        assert_eq!(list.lines().count(), model::presets().count());
+        for (line, name) in list.lines().zip(model::presets()) {
             let about = line.strip_prefix(name).unwrap().trim_start();
             assert!(about.len() > 20 && about.ends_with('.'), "{line}");
         }

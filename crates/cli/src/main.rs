@@ -7,6 +7,7 @@ mod bench;
 mod compare;
 mod designs;
 mod out;
+mod published;
 mod repeat;
 mod run;
 mod table;

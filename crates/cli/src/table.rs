@@ -1,5 +1,6 @@
 //! The table of an experiment, for a terminal of any width and without colours.
 
+use crate::published;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_lab::experiment::WorkloadKind;
@@ -61,7 +62,7 @@ fn tables_within(report: &Report, width: usize) -> String {
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
     }
-    text
+    text + &published::tables(report, width)
 }
 
 /// The table with as many columns as fit; with the least, long cells are wrapped.
@@ -141,7 +142,14 @@ mod tests {
         };
         let rows = e.rows().unwrap();
         let row = |r| RowReport::new(r, 1, findings.clone(), None);
-        Report { title: "t".into(), seed: 1, cuts: 60, rows: rows.iter().map(row).collect() }
+        Report {
+            title: "t".into(),
+            seed: 1,
+            cuts: 60,
+            published: None,
+            ratios: Vec::new(),
+            rows: rows.iter().map(row).collect(),
+        }
     }
 
     fn widest(text: &str) -> usize {

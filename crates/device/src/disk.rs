@@ -142,6 +142,7 @@ struct Shared {
     starting: Cell<bool>,
     started: WaitQueue,
     dice: RefCell<Stream>,
+    written: Cell<u64>,
 }
 
 /// What a disk has while it has power.
@@ -211,8 +212,14 @@ impl Disk {
             starting: Cell::new(false),
             started: WaitQueue::new(rt, "the disk to spin up"),
             dice: RefCell::new(rt.stream("disk: torn runs")),
+            written: Cell::new(0),
         };
         Ok(Disk { shared: Rc::new(shared), life: None })
+    }
+
+    /// Bytes of writes that came over the interface, over all power cycles.
+    pub fn bytes_written(&self) -> u64 {
+        self.shared.written.get()
     }
 
     fn life(&self) -> Result<&Rc<Life>, IoError> {
@@ -232,6 +239,8 @@ impl Disk {
         let count = data.as_data().blocks(BLOCK_BYTES).unwrap_or(0);
         let _place = life.places.acquire(1).await;
         self.shared.pass_interface(life, count).await;
+        let bytes = count * u64::from(BLOCK_BYTES);
+        self.shared.written.set(self.shared.written.get() + bytes);
         if through || !self.shared.model.write_cache {
             return life.arm_command(at, count, Some(data)).await;
         }

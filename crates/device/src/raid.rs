@@ -151,6 +151,13 @@ pub struct RaidBox<B> {
     chunk: u64,
 }
 
+impl<B> RaidBox<B> {
+    /// The boxes.
+    pub fn members(&self) -> &[B] {
+        &self.members
+    }
+}
+
 impl<B: PowerCycle> RaidBox<B> {
     /// Over these boxes, in stripes of `chunk` blocks.
     ///

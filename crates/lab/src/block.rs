@@ -1,12 +1,15 @@
 //! A row of a block job: the job runs on the bare device, the power is cut under it, and
 //! after each restart every block is compared with what the device promised.
+//!
+//! 1. What a job did counts from the end of the warm-up to the cut: its own commands, not
+//!    what the file system of its host adds.
 
-use crate::report::{Clocked, RowFindings, Times, quantiles_of};
+use crate::report::{Clocked, RowFindings};
 use crate::row::{RowError, RowPlan, Subject, draw, in_runtime};
 use crate::shadow::Witness;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use tantalum_device::{CommandKind, IoError, Latencies, Stats};
+use tantalum_device::{CommandKind, IoError};
 use tantalum_rt::{Nanos, Rt, Stream};
 use tantalum_workload::jobs::{self, Job, JobError};
 
@@ -19,11 +22,15 @@ pub fn run<S: Subject>(
     subject: impl FnOnce(&Rt) -> Result<S, RowError>,
     cut: impl Fn() + 'static,
 ) -> (RowFindings, Result<(), RowError>) {
-    in_runtime(seed, subject, |rt, subject, findings| {
+    let clock: Rc<RefCell<Clocked>> = Rc::default();
+    let shared = clock.clone();
+    let (mut findings, result) = in_runtime(seed, subject, |rt, subject, findings| {
         let dice = rt.stream("power cuts");
-        let latency = Latencies::default();
-        Run { dice, rt, subject, plan, job, findings, latency }.main(cut)
-    })
+        Run { dice, rt, subject, plan, job, findings, clock: shared }.main(cut)
+    });
+    findings.latency = clock.borrow().times();
+    findings.latency_quantiles = clock.borrow().quantiles();
+    (findings, result)
 }
 
 struct Run<S> {
@@ -33,7 +40,7 @@ struct Run<S> {
     job: Job,
     dice: Stream,
     findings: Rc<RefCell<RowFindings>>,
-    latency: Latencies,
+    clock: Rc<RefCell<Clocked>>,
 }
 
 impl<S: Subject> Run<S> {
@@ -69,43 +76,51 @@ impl<S: Subject> Run<S> {
 
     /// Runs the job until the cut; when that was.
     async fn under_load(&mut self, witness: &Witness, number: u32) -> Result<Nanos, RowError> {
-        let device = Stats::new(&self.rt, witness.watch(self.subject.device()));
-        let (traffic, start) = (self.subject.traffic(), self.rt.now());
+        let device = witness.watch(self.subject.device());
         let before = witness.acknowledged();
-        let (rt, on, job) = (self.rt.clone(), device.clone(), self.job.clone());
+        let measured = Rc::new(Cell::new(None));
+        let (rt, job, on) = (self.rt.clone(), self.job.clone(), measured.clone());
+        let (findings, clock) = (self.findings.clone(), self.clock.clone());
         // A job that is over before the cut begins anew.
         let seed = self.rt.seed() ^ u64::from(number);
         let load = self.rt.spawn("a block job", async move {
             loop {
-                match jobs::run(&rt, &on, &job, seed).await {
+                let (findings, clock) = (findings.clone(), clock.clone());
+                let (now, on) = (rt.clone(), on.clone());
+                let done = move |kind, took| {
+                    let Some(after) = on.get() else { return };
+                    if kind != CommandKind::Flush {
+                        clock.borrow_mut().add(took);
+                        let f = &mut *findings.borrow_mut();
+                        f.transactions += 1;
+                        f.series.get_or_insert_default().add(now.now().saturating_sub(after));
+                    }
+                };
+                match jobs::run_observed(&rt, &device, &job, seed, done).await {
                     Ok(_) => {}
                     Err(JobError::Io { error: IoError::PowerLost, .. }) => return Ok(()),
                     Err(e) => return Err(e),
                 }
             }
         });
-        let span = draw(&mut self.dice, self.plan.run_time);
-        self.rt.sleep(span).await;
+        self.rt.sleep(self.plan.warm_up).await;
+        // (Load goes on where the last cut ended it.)
+        let (start, loaded) = (self.rt.now(), self.findings.borrow().load_ns);
+        measured.set(Some(Nanos(start.0.saturating_sub(loaded))));
+        let traffic = self.subject.traffic();
+        self.rt.sleep(draw(&mut self.dice, self.plan.run_time)).await;
         let after = self.subject.traffic();
+        measured.set(None);
         self.subject.cut();
         witness.cut();
         let cut_at = self.rt.now();
         let ended = load.await.map_err(|_| RowError::Dropped)?;
         ended.map_err(|e| RowError::Job(e.to_string()))?;
-        let stats = device.snapshot();
         let mut f = self.findings.borrow_mut();
         f.cuts += 1;
         f.load_ns += cut_at.saturating_sub(start).0;
         f.count_traffic(traffic, after);
         f.commits_acknowledged += witness.acknowledged() - before;
-        for kind in CommandKind::ALL {
-            if kind != CommandKind::Flush {
-                f.transactions += stats.of(kind).commands - stats.of(kind).failed;
-                self.latency.merge(&stats.of(kind).latency);
-            }
-        }
-        f.latency = Times::of(&self.latency);
-        f.latency_quantiles = quantiles_of(&self.latency);
         Ok(cut_at)
     }
 }

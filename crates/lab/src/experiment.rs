@@ -9,12 +9,13 @@
 //!    follows from the experiment's seed and its name alone, so that adding, leaving
 //!    out or reordering rows changes no other row.
 
+use crate::entry::Entry;
+pub use crate::kinds::{Expect, Journal, Synchronous, WorkloadKind};
+use crate::model::Model;
 use crate::parse::{self, Wrong};
-use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
-use serde::de::{DeserializeOwned, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use crate::published::{Ratio, Source};
+use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fmt;
 use tantalum_rt::mix64;
 use tantalum_workload::database::Benchmark;
 use tantalum_workload::jobs::Job;
@@ -48,9 +49,18 @@ pub struct Experiment {
     /// table is a whole design), the rest changes it.
     #[serde(default)]
     pub design: BTreeMap<String, toml::Table>,
-    /// Changes to the design of every row.
+    /// Changes to the SSD of every row.
     #[serde(default)]
     pub drive: toml::Table,
+    /// Changes to the magnetic disk of every row.
+    #[serde(default)]
+    pub disk: toml::Table,
+    /// Where the numbers that rows and ratios name as published come from.
+    #[serde(default)]
+    pub published: Option<Source>,
+    /// Quotients of rows, beside those that were published.
+    #[serde(default, rename = "ratio")]
+    pub ratios: Vec<Ratio>,
     /// How often each row runs, each time with a seed of its own.
     #[serde(default = "default_repetitions")]
     pub repetitions: u32,
@@ -78,8 +88,10 @@ pub struct Scene {
     pub job: BTreeMap<String, Job>,
     /// Designs of the file's own, by name.
     pub design: BTreeMap<String, toml::Table>,
-    /// Changes to the design.
+    /// Changes to SSDs.
     pub drive: toml::Table,
+    /// Changes to magnetic disks.
+    pub disk: toml::Table,
 }
 
 fn default_repetitions() -> u32 {
@@ -96,6 +108,9 @@ fn default_seed() -> u64 {
 pub struct RunParameters {
     /// Clients, each with its own connection, 1 to 64.
     pub clients: u32,
+    /// So many virtual milliseconds of load come before the measurement, after each start
+    /// (block jobs only).
+    pub warm_up_ms: u64,
     /// The power is cut after so many virtual milliseconds of load: at least, at most.
     pub run_ms: [u64; 2],
     /// The power stays off for so many virtual milliseconds: at least, at most.
@@ -112,6 +127,7 @@ impl Default for RunParameters {
     fn default() -> RunParameters {
         RunParameters {
             clients: 4,
+            warm_up_ms: 0,
             run_ms: [20, 200],
             outage_ms: [10, 2_000],
             page_bytes: 4096,
@@ -119,100 +135,6 @@ impl Default for RunParameters {
             recovery_cut_percent: 20,
         }
     }
-}
-
-/// A `[[row]]` of the file: where a list is given, one row for each of its members.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Entry {
-    workload: OneOrMany<WorkloadKind>,
-    design: OneOrMany<String>,
-    #[serde(default = "default_journal")]
-    journal: OneOrMany<Journal>,
-    #[serde(default = "default_synchronous")]
-    synchronous: OneOrMany<Synchronous>,
-    #[serde(default)]
-    expect: Expect,
-    #[serde(default)]
-    drive: toml::Table,
-    /// Dotted keys of the experiment (`run.clients`, `drive.cache.buffer_kib`,
-    /// `job.NAME.queue_depth`), each with a value or a list of them.
-    #[serde(default)]
-    params: BTreeMap<String, toml::Value>,
-}
-
-fn default_journal() -> OneOrMany<Journal> {
-    OneOrMany(vec![Journal::Wal])
-}
-
-fn default_synchronous() -> OneOrMany<Synchronous> {
-    OneOrMany(vec![Synchronous::Full])
-}
-
-/// Which benchmark, or which block job.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(from = "String")]
-pub enum WorkloadKind {
-    /// [`LinkBench`].
-    LinkBench,
-    /// [`Ycsb`], workload A.
-    YcsbA,
-    /// The block job of this name.
-    Job(String),
-}
-
-impl From<String> for WorkloadKind {
-    fn from(name: String) -> WorkloadKind {
-        match name.as_str() {
-            "linkbench" => WorkloadKind::LinkBench,
-            "ycsb-a" => WorkloadKind::YcsbA,
-            _ => WorkloadKind::Job(name),
-        }
-    }
-}
-
-impl Serialize for WorkloadKind {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// SQLite's journal mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Journal {
-    /// A write-ahead log.
-    Wal,
-    /// A rollback journal, deleted at commit.
-    Delete,
-}
-
-/// SQLite's `synchronous`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Synchronous {
-    /// Every commit is synced, the removal of a rollback journal too.
-    Extra,
-    /// Every commit is synced, but a removed rollback journal may come back.
-    Full,
-    /// Synced at checkpoints only (WAL), or less often (rollback journal).
-    Normal,
-    /// Never synced.
-    Off,
-}
-
-/// What a row must show for the run to succeed, beside keeping what drive and settings
-/// promise, which no file can waive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Expect {
-    /// Nothing more.
-    #[default]
-    Promised,
-    /// Nothing acknowledged is lost and no database is damaged, promised or not.
-    Lossless,
-    /// Something is lost: this row shows what the others are spared.
-    Lossy,
 }
 
 /// One row of the table: a workload on a design.
@@ -232,6 +154,9 @@ pub struct Row {
     pub expect: Expect,
     /// What it was told apart by in the file: parameters and their values.
     pub params: BTreeMap<String, toml::Value>,
+    /// The number that was published for it, if any: of transactions or commands in a
+    /// second.
+    pub published: Option<f64>,
     /// All it runs with.
     pub scene: Scene,
 }
@@ -296,6 +221,9 @@ impl Experiment {
         if rows.is_empty() {
             return Err("there is no [[row]]: nothing to run".into());
         }
+        for ratio in &self.ratios {
+            ratio.check(&rows)?;
+        }
         for (i, row) in rows.iter().enumerate() {
             row.scene.check()?;
             if rows[..i].iter().any(|r| r.name == row.name) {
@@ -331,12 +259,12 @@ impl Experiment {
     }
 
     /// What a row with these parameters runs with.
-    fn scene(&self, params: &BTreeMap<String, toml::Value>) -> Result<Scene, String> {
+    pub(crate) fn scene(&self, params: &BTreeMap<String, toml::Value>) -> Result<Scene, String> {
         let mut table = self.table.clone();
         for (key, value) in params {
             parse::set(&mut table, key, value.clone()).map_err(|e| format!("params: {e}"))?;
         }
-        let known = ["run", "linkbench", "ycsb", "job", "design", "drive"];
+        let known = ["run", "linkbench", "ycsb", "job", "design", "drive", "disk"];
         for key in params.keys() {
             let first = key.split('.').next().unwrap_or(key);
             if !known.contains(&first) {
@@ -346,6 +274,8 @@ impl Experiment {
         let mut scene: Scene =
             parse::read_table(table).map_err(|w| format!("params: {}", w.what))?;
         if self.quick {
+            scene.run.warm_up_ms = scene.run.warm_up_ms.min(1000);
+            scene.run.run_ms = scene.run.run_ms.map(|ms| ms.min(1000));
             scene.linkbench.nodes = scene.linkbench.nodes.min(500);
             scene.ycsb.records = scene.ycsb.records.min(400);
         }
@@ -363,6 +293,9 @@ impl Scene {
         let run = &self.run;
         if !(1..=64).contains(&run.clients) {
             return Err(format!("run.clients = {}: must be 1 to 64", run.clients));
+        }
+        if run.warm_up_ms > 3_600_000 {
+            return Err(format!("run.warm_up_ms = {}: at most an hour", run.warm_up_ms));
         }
         for (key, [low, high]) in [("run_ms", run.run_ms), ("outage_ms", run.outage_ms)] {
             if low > high || high > 3_600_000 {
@@ -397,66 +330,15 @@ impl Scene {
     }
 }
 
-impl Entry {
-    fn rows(&self, e: &Experiment, repetition: u32) -> Result<Vec<Row>, String> {
-        let mut rows = Vec::new();
-        for workload in &self.workload.0 {
-            let job = match workload {
-                WorkloadKind::Job(name) if e.job.contains_key(name) => true,
-                WorkloadKind::Job(name) => {
-                    let jobs = e.job.keys().map(String::as_str);
-                    let known = ["linkbench", "ycsb-a"].into_iter().chain(jobs);
-                    return Err(parse::unknown("unknown workload", name, known));
-                }
-                _ => false,
-            };
-            // A block job knows no journal: one row, not one for each.
-            let journals = if job {
-                &self.journal.0[..1.min(self.journal.0.len())]
-            } else {
-                &self.journal.0[..]
-            };
-            let syncs = if job {
-                &self.synchronous.0[..1.min(self.synchronous.0.len())]
-            } else {
-                &self.synchronous.0[..]
-            };
-            for design in &self.design.0 {
-                for &journal in journals {
-                    for &synchronous in syncs {
-                        for params in product(&self.params) {
-                            let mut scene = e.scene(&params)?;
-                            merge(&mut scene.drive, &self.drive);
-                            let mut name = format!("{workload}/{design}");
-                            if !job {
-                                name += &format!("/{journal}/{synchronous}");
-                            }
-                            for (key, value) in &params {
-                                name += &format!("/{key}={}", plain(value));
-                            }
-                            if repetition > 1 {
-                                name += &format!("/repetition={repetition}");
-                            }
-                            rows.push(Row {
-                                name,
-                                workload: workload.clone(),
-                                design: design.clone(),
-                                journal,
-                                synchronous,
-                                expect: self.expect,
-                                params,
-                                scene,
-                            });
-                        }
-                    }
-                }
-            }
-        }
-        Ok(rows)
-    }
-}
-
 impl Row {
+    /// What it runs on.
+    ///
+    /// # Errors
+    /// In a line: there is no such design, or it can not be built.
+    pub fn model(&self) -> Result<Model, String> {
+        Model::of(&self.design, &self.scene)
+    }
+
     /// The benchmark of the row at its scale; `None` for a block job.
     pub fn benchmark(&self) -> Option<Box<dyn Benchmark>> {
         match &self.workload {
@@ -472,99 +354,6 @@ impl Row {
             WorkloadKind::Job(name) => self.scene.job.get(name),
             _ => None,
         }
-    }
-}
-
-/// Every combination of the values: a list stands for each of its members.
-fn product(params: &BTreeMap<String, toml::Value>) -> Vec<BTreeMap<String, toml::Value>> {
-    let mut all = vec![BTreeMap::new()];
-    for (key, value) in params {
-        let values = match value {
-            toml::Value::Array(values) => values.clone(),
-            one => vec![one.clone()],
-        };
-        let with = |done: &BTreeMap<String, toml::Value>| {
-            let done = done.clone();
-            values.clone().into_iter().map(move |value| {
-                let mut more = done.clone();
-                more.insert(key.clone(), value);
-                more
-            })
-        };
-        all = all.iter().flat_map(with).collect();
-    }
-    all
-}
-
-/// A value in a row's name: without quotes.
-fn plain(value: &toml::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_string)
-}
-
-/// Puts the keys of `over` into `table`, going into tables that both have.
-fn merge(table: &mut toml::Table, over: &toml::Table) {
-    for (key, value) in over {
-        match (table.get_mut(key), value) {
-            (Some(toml::Value::Table(t)), toml::Value::Table(o)) => merge(t, o),
-            _ => drop(table.insert(key.clone(), value.clone())),
-        }
-    }
-}
-
-impl fmt::Display for WorkloadKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WorkloadKind::LinkBench => "linkbench",
-            WorkloadKind::YcsbA => "ycsb-a",
-            WorkloadKind::Job(name) => name,
-        })
-    }
-}
-
-impl fmt::Display for Journal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Journal::Wal => "wal",
-            Journal::Delete => "delete",
-        })
-    }
-}
-
-impl fmt::Display for Synchronous {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Synchronous::Extra => "extra",
-            Synchronous::Full => "full",
-            Synchronous::Normal => "normal",
-            Synchronous::Off => "off",
-        })
-    }
-}
-
-/// A value, or a list of them.
-#[derive(Clone, Debug)]
-struct OneOrMany<T>(Vec<T>);
-
-impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By hand, since an untagged enum would swallow what was wrong.
-        struct Either<T>(std::marker::PhantomData<T>);
-        impl<'de, T: DeserializeOwned> Visitor<'de> for Either<T> {
-            type Value = OneOrMany<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a name or a list of names")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<OneOrMany<T>, E> {
-                T::deserialize(StrDeserializer::new(text)).map(|one| OneOrMany(vec![one]))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<OneOrMany<T>, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(OneOrMany)
-            }
-        }
-        deserializer.deserialize_any(Either(std::marker::PhantomData))
     }
 }
 

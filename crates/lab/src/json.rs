@@ -5,6 +5,7 @@
 //! digits, since readers that know only floating-point numbers would round them.
 
 use crate::layout;
+use crate::published::Quotient;
 use crate::report::{Report, RowReport, Times};
 use serde_json::{Map, Value, json};
 
@@ -15,10 +16,27 @@ pub fn to_json(report: &Report) -> String {
         "experiment": report.title,
         "seed": report.seed,
         "cuts": report.cuts,
+        "published": report.published,
+        "nearness": report.nearness(),
+        "ratios": report.ratios.iter().map(ratio).collect::<Vec<_>>(),
         "rows": rows,
     });
     // Values and a writer in memory: this does not fail.
     layout::to_json(&document).unwrap_or_default()
+}
+
+fn ratio(q: &Quotient) -> Value {
+    json!({
+        "what": q.what,
+        "measure": q.measure,
+        "of": q.of,
+        "to": q.to,
+        "published": q.published,
+        "more_than": q.more_than,
+        "ours": q.ours,
+        "median": q.median(),
+        "agrees": q.agrees(),
+    })
 }
 
 fn row(row: &RowReport) -> Value {
@@ -43,6 +61,8 @@ fn row(row: &RowReport) -> Value {
         "verdict": row.verdict,
         "error": row.error,
         rate: f.transactions_per_second,
+        "published": row.published,
+        "deviation_percent": row.deviation_percent(),
         "transactions": f.transactions,
         "load_s": f.load_ns as f64 / 1e9,
         "latency_us": {

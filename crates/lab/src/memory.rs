@@ -18,7 +18,8 @@
 //! The constants were measured on the presets; the estimate is meant to be right within
 //! a factor of about two.
 
-use crate::experiment::{Experiment, Row, WorkloadKind};
+use crate::experiment::{Experiment, Row, Scene, WorkloadKind};
+use crate::model::Model;
 use std::fmt::Write;
 use tantalum_drive::{Design, Layout};
 use tantalum_workload::jobs::Job;
@@ -29,6 +30,8 @@ use tantalum_workload::ycsb::YcsbScale;
 pub const RUN_BYTES: u64 = 28 << 20;
 /// What a sector keeps where payload is a stamp: the stamp and the words beside it.
 pub const STAMP_BYTES: u64 = 32;
+/// What a block costs on a magnetic disk where payload is a stamp.
+pub const DISK_STAMP_BYTES: u64 = 64;
 /// What every row needs.
 pub const BASE_BYTES: u64 = 16 << 20;
 
@@ -65,16 +68,21 @@ pub fn check(experiment: &Experiment, rows: &[Row], threads: usize) -> Result<()
 /// That its design can not be built, in a line.
 pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let scene = &row.scene;
-    let design = crate::runner::design(row)?;
+    let millis = run_millis(scene, cuts);
+    let model = row.model()?;
+    let Some(design) = model.ssd() else { return Ok(on_disks(row, cuts, &model)) };
     let layout = design.check().map_err(|e| e.to_string())?;
-    let books = books(&design, &layout);
-    let capacity = u64::from(layout.logical) * SECTOR;
-    let raw = design.geometry.bytes();
+    let members = u64::from(model.members());
+    let books = books(design, &layout) * members;
+    let capacity = u64::from(layout.logical) * SECTOR * members;
+    let raw = design.geometry.bytes() * members;
     if let Some(job) = row.job() {
         let unit = u64::from(design.geometry.unit_sectors());
-        let open = u64::from(design.geometry.dies()) * unit;
-        let written = job_sectors(job, &design, &layout).saturating_mul(2).max(open);
-        let memory = written.min(layout.raw) * STAMP_BYTES + books + BASE_BYTES;
+        let open = u64::from(design.geometry.dies()) * unit * members;
+        let written = job_sectors(job, capacity / SECTOR, design.link.mb_s * members, millis)
+            .saturating_mul(2)
+            .max(open);
+        let memory = written.min(raw / SECTOR) * STAMP_BYTES + books + BASE_BYTES;
         return Ok(Need { memory, load: 0, database: 0, capacity });
     }
     let page = u64::from(scene.run.page_bytes);
@@ -82,7 +90,6 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
         WorkloadKind::YcsbA => ycsb(&scene.ycsb, page),
         _ => linkbench(&scene.linkbench),
     };
-    let millis = (scene.run.run_ms[0] + scene.run.run_ms[1]) / 2 * u64::from(cuts);
     let rate = RUN_BYTES * page.div_ceil(SECTOR);
     let run = (rate / 1000).saturating_mul(millis);
     let flash = load.saturating_add(run).min(raw);
@@ -90,6 +97,35 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let rest = books + caches + BASE_BYTES;
     let memory = flash.saturating_add(database).saturating_add(rest);
     Ok(Need { memory, load: load.min(raw).saturating_add(database), database, capacity })
+}
+
+/// Virtual milliseconds under load.
+fn run_millis(scene: &Scene, cuts: u32) -> u64 {
+    let run = &scene.run;
+    (run.warm_up_ms + (run.run_ms[0] + run.run_ms[1]) / 2).saturating_mul(cuts.into())
+}
+
+/// The same for magnetic disks: they keep what was written, and have no books.
+fn on_disks(row: &Row, cuts: u32, model: &Model) -> Need {
+    let disk = model.disk().map_or((0, 0), |d| (d.blocks, d.interface_mb_s));
+    let members = u64::from(model.members());
+    let capacity = disk.0 * SECTOR * members;
+    let scene = &row.scene;
+    let millis = run_millis(scene, cuts);
+    let page = u64::from(scene.run.page_bytes);
+    let (database, load) = match (&row.workload, row.job()) {
+        (_, Some(job)) => {
+            let written = job_sectors(job, capacity / SECTOR, disk.1 * members, millis);
+            let memory = written.min(capacity / SECTOR) * DISK_STAMP_BYTES + BASE_BYTES;
+            return Need { memory, load: 0, database: 0, capacity };
+        }
+        (WorkloadKind::YcsbA, _) => ycsb(&scene.ycsb, page),
+        _ => linkbench(&scene.linkbench),
+    };
+    // An arm is far slower than flash: a bound that is never reached.
+    let run = (RUN_BYTES / 1000).saturating_mul(millis);
+    let memory = load.saturating_add(run).min(capacity) + database + BASE_BYTES;
+    Need { memory, load: load.saturating_add(database), database, capacity }
 }
 
 /// The drive's map and books.
@@ -119,18 +155,13 @@ fn linkbench(scale: &LinkBenchScale) -> (u64, u64) {
     (database, database.saturating_mul(3))
 }
 
-/// The sectors that a job writes, at most.
-fn job_sectors(job: &Job, design: &Design, layout: &Layout) -> u64 {
+/// The sectors that a job writes, at most: it begins anew when it ends before the run does,
+/// and is as fast as the link.
+fn job_sectors(job: &Job, sectors: u64, mb_s: u64, millis: u64) -> u64 {
     // (A float that is too large becomes the largest integer.)
-    let command = job.block_size.div_ceil(SECTOR);
-    let range = (f64::from(layout.logical) * job.range) as u64;
-    let link = design.link.mb_s as f64 * 1e6 / SECTOR as f64;
-    let limits = [
-        job.commands.map(|n| n.saturating_mul(command)),
-        job.passes.map(|n| (n * range as f64) as u64),
-        job.seconds.map(|s| (s * link) as u64),
-    ];
-    limits.into_iter().flatten().min().unwrap_or(u64::MAX)
+    let range = (sectors as f64 * job.range) as u64;
+    let link = mb_s as f64 * 1e3 / SECTOR as f64;
+    range.min((millis as f64 * link) as u64)
 }
 
 /// Whether these rows fit, so many at a time.

@@ -29,6 +29,11 @@ pub fn read_table<T: DeserializeOwned>(table: toml::Table) -> Result<T, Wrong> {
     table.try_into().map_err(|e| wrong(&e, None))
 }
 
+/// An error of the reader, in one line.
+pub fn told(of: &str, error: &toml::de::Error) -> String {
+    format!("{of}: {}", one_line(error.message()))
+}
+
 fn wrong(error: &toml::de::Error, text: Option<&str>) -> Wrong {
     let line = error
         .span()

@@ -2,12 +2,12 @@
 //! seed, and whether each row kept to what was expected of it.
 
 use crate::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
+use crate::published::{Quotient, Source};
 use crate::row::Traffic;
 use crate::series::Series;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use tantalum_device::Latencies;
 use tantalum_rt::Nanos;
 
 /// With fewer cuts than this, that nothing was lost says nothing about a row which
@@ -26,14 +26,6 @@ const QUANTILES: [f64; 29] = [
 /// A distribution as a list of quantiles and nanoseconds, both rising.
 pub type Quantiles = Vec<(f64, u64)>;
 
-/// The distribution of latencies that a wrapper collected; empty if there are none.
-pub fn quantiles_of(latencies: &Latencies) -> Quantiles {
-    if latencies.count() == 0 {
-        return Vec::new();
-    }
-    QUANTILES.iter().map(|&q| (q, latencies.quantile(q).0)).collect()
-}
-
 /// The whole run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -43,6 +35,10 @@ pub struct Report {
     pub seed: u64,
     /// Power cuts asked for, for each row.
     pub cuts: u32,
+    /// Where published numbers come from, if there are any.
+    pub published: Option<Source>,
+    /// Quotients of its rows.
+    pub ratios: Vec<Quotient>,
     /// Its rows.
     pub rows: Vec<RowReport>,
 }
@@ -64,6 +60,8 @@ pub struct RowReport {
     pub expect: Expect,
     /// Its parameters, where the file gives any.
     pub params: BTreeMap<String, toml::Value>,
+    /// What was published for it, of transactions or commands in a second.
+    pub published: Option<f64>,
     /// The row's own seed.
     pub seed: u64,
     /// Whether it showed that.
@@ -103,19 +101,6 @@ pub struct Times {
     pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
-}
-
-impl Times {
-    /// Of latencies that a wrapper collected.
-    pub fn of(latencies: &Latencies) -> Times {
-        Times {
-            count: latencies.count(),
-            p50_ns: latencies.p50().0,
-            p99_ns: latencies.p99().0,
-            p999_ns: latencies.quantile(0.999).0,
-            max_ns: latencies.max().0,
-        }
-    }
 }
 
 /// What a row measured and found.
@@ -245,6 +230,7 @@ impl RowReport {
             synchronous: row.synchronous,
             expect: row.expect,
             params: row.params.clone(),
+            published: row.published,
             seed,
             verdict,
             findings,
@@ -346,6 +332,7 @@ mod tests {
             synchronous: Synchronous::Full,
             expect,
             params: BTreeMap::new(),
+            published: None,
             scene: Scene::default(),
         }
     }

@@ -49,6 +49,8 @@ pub struct RowPlan {
     pub cuts: u32,
     /// Clients.
     pub clients: u32,
+    /// Time under load before the measurement begins, after each start (block jobs).
+    pub warm_up: Nanos,
     /// Bounds of the time under load before a cut.
     pub run_time: [Nanos; 2],
     /// Bounds of the time without power.

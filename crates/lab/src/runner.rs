@@ -5,7 +5,6 @@
 use crate::block;
 use crate::engine::Settings;
 use crate::experiment::{Experiment, Row};
-use crate::parse;
 use crate::report::{Report, RowFindings, RowReport};
 use crate::row::{self, RowError, RowPlan, Subject, Traffic};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +12,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tantalum_device::{Payload, RamDevice, Stats};
-use tantalum_drive::{Design, Drive};
 use tantalum_rt::{Nanos, Rt};
 
 /// What has just happened in a run.
@@ -34,34 +32,9 @@ pub type Watch = Arc<dyn Fn(Progress<'_>) + Send + Sync>;
 /// Which row can not, and why.
 pub fn check(rows: &[Row]) -> Result<(), String> {
     for row in rows {
-        design(row).map_err(|e| format!("row \"{}\": {e}", row.name))?;
+        row.model().map_err(|e| format!("row \"{}\": {e}", row.name))?;
     }
     Ok(())
-}
-
-/// The design of a row: a preset or one of the file's own, with the row's changes.
-pub(crate) fn design(row: &Row) -> Result<Design, String> {
-    let own = row.scene.design.get(&row.design);
-    let design = match own {
-        None => Design::preset(&row.design).map_err(|_| {
-            let own = row.scene.design.keys().map(String::as_str);
-            let known = Design::presets().iter().copied().chain(own);
-            parse::unknown("unknown design", &row.design, known)
-        })?,
-        Some(table) => {
-            let mut table = table.clone();
-            table.entry("name").or_insert_with(|| row.design.clone().into());
-            match table.remove("base").as_ref().map(toml::Value::as_str) {
-                None => Design::from_toml(&table.to_string()).map_err(|e| e.to_string())?,
-                Some(base) => {
-                    let base =
-                        Design::preset(base.unwrap_or_default()).map_err(|e| e.to_string())?;
-                    base.with_overrides(&table).map_err(|e| e.to_string())?
-                }
-            }
-        }
-    };
-    design.with_overrides(&row.scene.drive).map_err(|e| e.to_string())
 }
 
 /// Runs these rows of the experiment, `threads` at a time. `progress` is told
@@ -88,12 +61,16 @@ pub fn run(experiment: &Experiment, rows: &[Row], threads: usize, progress: &Wat
     });
     let reports =
         done.into_iter().filter_map(|r| r.into_inner().unwrap_or_else(|e| e.into_inner()));
-    Report {
+    let mut report = Report {
         title: experiment.title.clone(),
         seed: experiment.seed,
         cuts: experiment.cuts,
+        published: experiment.published.clone(),
+        ratios: Vec::new(),
         rows: reports.collect(),
-    }
+    };
+    report.ratios = experiment.ratios.iter().filter_map(|r| r.quotient(&report.rows)).collect();
+    report
 }
 
 fn run_row(experiment: &Experiment, row: &Row, progress: &Watch) -> RowReport {
@@ -121,6 +98,7 @@ fn try_row(
     let plan = RowPlan {
         cuts: experiment.cuts,
         clients: run.clients,
+        warm_up: Nanos::from_millis(run.warm_up_ms),
         run_time: run.run_ms.map(Nanos::from_millis),
         outage: run.outage_ms.map(Nanos::from_millis),
         recovery_cut_percent: run.recovery_cut_percent,
@@ -133,24 +111,17 @@ fn try_row(
     };
     // A block job's content is nothing but its stamps.
     let payload = if row.job().is_some() { Payload::Stamps } else { Payload::Bytes };
-    let drive = |rt: &Rt| {
-        let design = design(row).map_err(RowError::Design)?;
-        let made = Drive::new(rt, &design, payload);
-        made.map_err(|e| RowError::Design(e.to_string()))
+    let model = match row.model() {
+        Ok(model) => model,
+        Err(e) => return (RowFindings::default(), Err(RowError::Design(e))),
     };
+    let made = |rt: &Rt| model.build(rt, payload).map_err(RowError::Design);
     let progress = progress.clone();
     let cut = move || progress(Progress::Cut);
     match (row.benchmark(), row.job()) {
-        (Some(benchmark), _) => row::run(seed, plan, Rc::from(benchmark), drive, cut),
-        (None, Some(job)) => block::run(seed, plan, job.clone(), drive, cut),
+        (Some(benchmark), _) => row::run(seed, plan, Rc::from(benchmark), made, cut),
+        (None, Some(job)) => block::run(seed, plan, job.clone(), made, cut),
         (None, None) => unreachable!("a row's workload was looked up when it was read"),
-    }
-}
-
-impl Subject for Drive {
-    fn traffic(&self) -> Traffic {
-        let stats = self.stats();
-        Traffic { host_bytes: stats.host_write_bytes, flash_bytes: Some(stats.flash_program_bytes) }
     }
 }
 
@@ -164,6 +135,7 @@ impl Subject for Stats<RamDevice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tantalum_drive::Design;
 
     fn told(design: &str, table: &str) -> Result<(), String> {
         let text = format!(

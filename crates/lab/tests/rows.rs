@@ -31,6 +31,7 @@ fn plan(journal: Journal, synchronous: Synchronous) -> RowPlan {
     RowPlan {
         cuts: 12,
         clients: 3,
+        warm_up: Nanos::ZERO,
         run_time: [Nanos::from_millis(2), Nanos::from_millis(40)],
         outage: [Nanos::ZERO, Nanos::from_millis(50)],
         recovery_cut_percent: 30,

@@ -1,0 +1,142 @@
+//! What was published beside what was found, for a terminal.
+
+use comfy_table::{CellAlignment, Table};
+use std::fmt::Write;
+use tantalum_lab::published::{Claim, Measure, Quotient};
+use tantalum_lab::report::{Report, RowReport};
+
+/// The tables; empty if nothing was published.
+pub fn tables(report: &Report, width: usize) -> String {
+    let mut text = String::new();
+    if let Some(near) = report.nearness() {
+        let source = report.published.as_ref();
+        let (what, from) = source.map_or(("", ""), |s| (s.what.as_str(), s.source.as_str()));
+        let _ = write!(text, "\nPublished and ours: {what}\n{from}\n{}\n", numbers(report, width));
+        let _ = write!(
+            text,
+            "{} numbers: off by {:.1} % on average, {:.1} % at most",
+            near.rows, near.mean_percent, near.worst_percent
+        );
+        let aims = source.and_then(|s| Some((s.mean_within?, s.each_within?)));
+        if let Some((mean, each)) = aims {
+            let _ = write!(text, " (aimed at: {mean} % and {each} %)");
+            let far = |r: &&RowReport| r.deviation_percent().is_some_and(|d| d.abs() > each);
+            for row in report.rows.iter().filter(far) {
+                let _ = write!(text, "\n  beyond: {}", row.name);
+            }
+        }
+        text.push('\n');
+    }
+    if !report.ratios.is_empty() {
+        let _ = write!(text, "\nRatios, published and ours\n{}\n", quotients(&report.ratios));
+    }
+    text
+}
+
+/// A line for each design and a column for each set of parameters, as many side by side
+/// as fit.
+fn numbers(report: &Report, width: usize) -> String {
+    let rows: Vec<&RowReport> = report.rows.iter().filter(|r| r.published.is_some()).collect();
+    let mut columns: Vec<String> = Vec::new();
+    let mut lines: Vec<(String, String)> = Vec::new();
+    for row in &rows {
+        let (column, line) = (row.parameters(), line_of(row));
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    // What all columns begin with is said once.
+    let key = columns.first().and_then(|c| c.split_once('=')).map(|(key, _)| format!("{key}="));
+    let key = key.filter(|k| columns.iter().all(|c| c.starts_with(k) && !c.contains(' ')));
+    let short = |c: &str| key.as_deref().and_then(|k| c.strip_prefix(k)).unwrap_or(c).to_string();
+    let wide = |n: usize| {
+        let some = &columns[..n.min(columns.len())];
+        some.iter().map(|c| short(c).len().max(6) + 1).sum::<usize>() + 30
+    };
+    let fit = (1..=columns.len()).rev().find(|n| wide(*n) <= width).unwrap_or(1).max(1);
+    let mut text = String::new();
+    for some in columns.chunks(fit) {
+        let mut table = Table::new();
+        table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+        table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+        let named = key.as_deref().map_or("", |k| k.trim_end_matches('='));
+        let mut header = vec!["design".to_string(), named.to_string()];
+        header.extend(some.iter().map(|c| short(c)));
+        table.set_header(header);
+        for line in &lines {
+            let cell = |column: &String| {
+                rows.iter().find(|r| line_of(r) == *line && r.parameters() == *column)
+            };
+            let mut add = |first: &str, what: &str, of: &dyn Fn(&RowReport) -> String| {
+                let mut cells = vec![first.to_string(), what.to_string()];
+                cells.extend(some.iter().map(|c| cell(c).map_or(String::new(), |r| of(r))));
+                table.add_row(cells);
+            };
+            add(&line.1, "published", &|r| figure(r.published));
+            add("", "ours", &|r| {
+                let found = (r.error.is_none()).then_some(r.findings.transactions_per_second);
+                figure(found)
+            });
+            add("", "", &|r| r.deviation_percent().map_or("-".into(), |d| format!("{d:+.0} %")));
+        }
+        for (i, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, 0));
+            if i > 1 {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let _ = write!(text, "{}{table}", if text.is_empty() { "" } else { "\n\n" });
+    }
+    text
+}
+
+fn line_of(row: &RowReport) -> (String, String) {
+    let settings =
+        if row.is_job() { String::new() } else { format!(" {} {}", row.journal, row.synchronous) };
+    (row.workload.to_string(), format!("{}{settings}", row.design))
+}
+
+fn figure(n: Option<f64>) -> String {
+    match n {
+        None => "-".into(),
+        Some(n) if n < 10.0 => format!("{n:.2}"),
+        Some(n) => format!("{n:.0}"),
+    }
+}
+
+fn quotients(all: &[Quotient]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+    table.set_header(["what", "of", "published", "ours", "spread", ""]);
+    for q in all {
+        let published = match (q.published, q.more_than) {
+            (Some(Claim::About(n)), _) => format!("{n} x"),
+            (Some(Claim::Between([low, high])), _) => format!("{low}-{high} x"),
+            (None, Some(n)) => format!("> {n} x"),
+            (None, None) => "-".into(),
+        };
+        let of = match q.measure {
+            Measure::Throughput => "throughput",
+            Measure::P99 => "p99",
+            Measure::FlashBytes => "flash bytes",
+        };
+        let spread = match (q.ours.first(), q.ours.last()) {
+            (Some(low), Some(high)) if q.ours.len() > 1 => format!("{low:.2}-{high:.2}"),
+            _ => String::new(),
+        };
+        let agrees = q.agrees().map_or("", |a| if a { "agrees" } else { "differs" });
+        let ours = q.median().map_or("-".into(), |m| format!("{m:.2} x"));
+        table.add_row([q.what.as_str(), of, &published, &ours, &spread, agrees]);
+    }
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 0));
+        if (2..5).contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}

@@ -1,0 +1,182 @@
+//! `[[row]]` of an experiment file: one entry may stand for many rows.
+//!
+//! 1. An entry stands for every combination of its lists, in the order workload, design,
+//!    journal, synchronous, parameters by key; the last varies fastest.
+//! 2. A block job has no journal: it is one row, not one for each.
+
+use crate::experiment::{Experiment, Row};
+use crate::kinds::{Expect, Journal, Synchronous, WorkloadKind};
+use crate::parse;
+use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A `[[row]]` of the file: where a list is given, one row for each of its members.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    workload: OneOrMany<WorkloadKind>,
+    design: OneOrMany<String>,
+    #[serde(default = "default_journal")]
+    journal: OneOrMany<Journal>,
+    #[serde(default = "default_synchronous")]
+    synchronous: OneOrMany<Synchronous>,
+    #[serde(default)]
+    expect: Expect,
+    #[serde(default)]
+    drive: toml::Table,
+    #[serde(default)]
+    disk: toml::Table,
+    /// The published number of each row that this stands for, in their order.
+    #[serde(default)]
+    published: Vec<f64>,
+    /// Dotted keys of the experiment (`run.clients`, `drive.cache.buffer_kib`,
+    /// `job.NAME.queue_depth`), each with a value or a list of them.
+    #[serde(default)]
+    params: BTreeMap<String, toml::Value>,
+}
+
+fn default_journal() -> OneOrMany<Journal> {
+    OneOrMany(vec![Journal::Wal])
+}
+
+fn default_synchronous() -> OneOrMany<Synchronous> {
+    OneOrMany(vec![Synchronous::Full])
+}
+
+impl Entry {
+    /// The rows that it stands for.
+    ///
+    /// # Errors
+    /// A workload or a parameter that there is not, or not a published number for each row.
+    pub(crate) fn rows(&self, e: &Experiment, repetition: u32) -> Result<Vec<Row>, String> {
+        let mut rows = Vec::new();
+        for workload in &self.workload.0 {
+            let job = match workload {
+                WorkloadKind::Job(name) if e.job.contains_key(name) => true,
+                WorkloadKind::Job(name) => {
+                    let jobs = e.job.keys().map(String::as_str);
+                    let known = ["linkbench", "ycsb-a"].into_iter().chain(jobs);
+                    return Err(parse::unknown("unknown workload", name, known));
+                }
+                _ => false,
+            };
+            // A block job knows no journal: one row, not one for each.
+            let journals = if job {
+                &self.journal.0[..1.min(self.journal.0.len())]
+            } else {
+                &self.journal.0[..]
+            };
+            let syncs = if job {
+                &self.synchronous.0[..1.min(self.synchronous.0.len())]
+            } else {
+                &self.synchronous.0[..]
+            };
+            for design in &self.design.0 {
+                for &journal in journals {
+                    for &synchronous in syncs {
+                        for params in product(&self.params) {
+                            let mut scene = e.scene(&params)?;
+                            merge(&mut scene.drive, &self.drive);
+                            merge(&mut scene.disk, &self.disk);
+                            let mut name = format!("{workload}/{design}");
+                            if !job {
+                                name += &format!("/{journal}/{synchronous}");
+                            }
+                            for (key, value) in &params {
+                                name += &format!("/{key}={}", plain(value));
+                            }
+                            if repetition > 1 {
+                                name += &format!("/repetition={repetition}");
+                            }
+                            rows.push(Row {
+                                name,
+                                workload: workload.clone(),
+                                design: design.clone(),
+                                journal,
+                                synchronous,
+                                expect: self.expect,
+                                params,
+                                published: self.published.get(rows.len()).copied(),
+                                scene,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        let (told, count) = (self.published.len(), rows.len());
+        if told != 0 && told != count {
+            return Err(format!(
+                "published has {told} numbers, but its [[row]] stands for {count} rows, the first of them {}",
+                rows.first().map_or("none", |r: &Row| r.name.as_str())
+            ));
+        }
+        Ok(rows)
+    }
+}
+
+/// Every combination of the values: a list stands for each of its members.
+fn product(params: &BTreeMap<String, toml::Value>) -> Vec<BTreeMap<String, toml::Value>> {
+    let mut all = vec![BTreeMap::new()];
+    for (key, value) in params {
+        let values = match value {
+            toml::Value::Array(values) => values.clone(),
+            one => vec![one.clone()],
+        };
+        let with = |done: &BTreeMap<String, toml::Value>| {
+            let done = done.clone();
+            values.clone().into_iter().map(move |value| {
+                let mut more = done.clone();
+                more.insert(key.clone(), value);
+                more
+            })
+        };
+        all = all.iter().flat_map(with).collect();
+    }
+    all
+}
+
+/// A value in a row's name: without quotes.
+fn plain(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
+/// Puts the keys of `over` into `table`, going into tables that both have.
+fn merge(table: &mut toml::Table, over: &toml::Table) {
+    for (key, value) in over {
+        match (table.get_mut(key), value) {
+            (Some(toml::Value::Table(t)), toml::Value::Table(o)) => merge(t, o),
+            _ => drop(table.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
+/// A value, or a list of them.
+#[derive(Clone, Debug)]
+struct OneOrMany<T>(Vec<T>);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // By hand, since an untagged enum would swallow what was wrong.
+        struct Either<T>(std::marker::PhantomData<T>);
+        impl<'de, T: DeserializeOwned> Visitor<'de> for Either<T> {
+            type Value = OneOrMany<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name or a list of names")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<OneOrMany<T>, E> {
+                T::deserialize(StrDeserializer::new(text)).map(|one| OneOrMany(vec![one]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<OneOrMany<T>, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(OneOrMany)
+            }
+        }
+        deserializer.deserialize_any(Either(std::marker::PhantomData))
+    }
+}

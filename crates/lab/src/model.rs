@@ -1,0 +1,330 @@
+//! What a row's `design` names: an SSD, a magnetic disk, or several of one kind striped
+//! as a RAID-0; and the box that is made of it.
+//!
+//! 1. A name is a preset's or one of the file's own; a file's own hides no preset
+//!    silently: it is what the file says.
+//! 2. `[drive]` changes SSDs and `[disk]` disks, also those that are members of an array.
+
+use crate::experiment::Scene;
+use crate::parse;
+use crate::row::{Subject, Traffic};
+use serde::Deserialize;
+use tantalum_device::{
+    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, DiskModel, Durability,
+    Extent, IoError, Payload, PowerCycle, Raid0, RaidBox,
+};
+use tantalum_drive::{Design, Drive, DriveLink};
+use tantalum_rt::Rt;
+
+const DISKS: [(&str, &str); 1] = [("disk-15k", include_str!("../../device/presets/disk-15k.toml"))];
+
+/// What a device consists of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Model {
+    /// A software SSD.
+    Ssd(Design),
+    /// A magnetic disk.
+    Disk(DiskModel),
+    /// Members of one kind, striped.
+    Raid0 {
+        /// What each of them is: no array.
+        member: Box<Model>,
+        /// The stripes.
+        stripes: Stripes,
+    },
+}
+
+/// How an array is striped.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stripes {
+    /// The design of its members.
+    pub of: String,
+    /// How many there are.
+    pub members: u32,
+    /// KiB of a chunk.
+    pub chunk_kib: u64,
+}
+
+/// The names of all presets, SSDs first.
+pub fn presets() -> impl Iterator<Item = &'static str> {
+    Design::presets().iter().copied().chain(DISKS.iter().map(|d| d.0))
+}
+
+/// The text of a preset, comments included.
+///
+/// # Errors
+/// In a line, with the nearest name there is.
+pub fn preset_text(name: &str) -> Result<&'static str, String> {
+    let disk = DISKS.iter().find(|d| d.0 == name).map(|d| d.1);
+    let text = disk.or_else(|| Design::preset_text(name).ok());
+    text.ok_or_else(|| parse::unknown("unknown design", name, presets()))
+}
+
+impl Model {
+    /// The model of this name in a scene, with the scene's changes.
+    ///
+    /// # Errors
+    /// In a line: there is none, or it can not be built.
+    pub fn of(name: &str, scene: &Scene) -> Result<Model, String> {
+        Model::named(name, scene, true)
+    }
+
+    fn named(name: &str, scene: &Scene, array: bool) -> Result<Model, String> {
+        let Some(own) = scene.design.get(name) else { return Model::preset(name, scene) };
+        let mut table = own.clone();
+        if let Some(stripes) = table.remove("raid0") {
+            if !array {
+                return Err(format!("design \"{name}\" is an array: arrays have no arrays"));
+            }
+            let stripes: Stripes =
+                stripes.try_into().map_err(|e| parse::told(&format!("design \"{name}\""), &e))?;
+            if !table.is_empty() {
+                let what = "an array has no keys of its own: change its members";
+                return Err(format!("design \"{name}\": {what}"));
+            }
+            if !(1..=64).contains(&stripes.members) || !(4..=65536).contains(&stripes.chunk_kib) {
+                let what = "raid0 has 1 to 64 members and chunks of 4 to 65536 KiB";
+                return Err(format!("design \"{name}\": {what}"));
+            }
+            let member = Box::new(Model::named(&stripes.of, scene, false)?);
+            return Ok(Model::Raid0 { member, stripes });
+        }
+        let base = table.remove("base");
+        let base = base.as_ref().map(|b| b.as_str().unwrap_or_default());
+        let is_disk = match base {
+            Some(base) => DISKS.iter().any(|d| d.0 == base),
+            None => table.contains_key("rpm"),
+        };
+        if is_disk {
+            let mut whole = match base {
+                Some(base) => parse::read(preset_text(base)?).map_err(|w| w.what)?,
+                None => toml::Table::new(),
+            };
+            whole.extend(table);
+            return disk(name, whole, scene);
+        }
+        table.entry("name").or_insert_with(|| name.into());
+        let design = match base {
+            None => Design::from_toml(&table.to_string()).map_err(|e| e.to_string())?,
+            Some(base) => {
+                let preset = Design::preset(base)
+                    .map_err(|_| format!("design \"{name}\": {}", none(base)))?;
+                preset.with_overrides(&table).map_err(|e| e.to_string())?
+            }
+        };
+        ssd(design, scene)
+    }
+
+    fn preset(name: &str, scene: &Scene) -> Result<Model, String> {
+        if let Some((_, text)) = DISKS.iter().find(|d| d.0 == name) {
+            return disk(name, parse::read(text).map_err(|w| w.what)?, scene);
+        }
+        let design = Design::preset(name).map_err(|_| {
+            let own = scene.design.keys().map(String::as_str);
+            let mut known: Vec<&str> = presets().collect();
+            known.extend(own);
+            parse::unknown("unknown design", name, known.into_iter())
+        })?;
+        ssd(design, scene)
+    }
+
+    /// The SSD that it is, or that its members are.
+    pub fn ssd(&self) -> Option<&Design> {
+        match self {
+            Model::Ssd(design) => Some(design),
+            Model::Disk(_) => None,
+            Model::Raid0 { member, .. } => member.ssd(),
+        }
+    }
+
+    /// The magnetic disk that it is, or that its members are.
+    pub fn disk(&self) -> Option<&DiskModel> {
+        match self {
+            Model::Ssd(_) => None,
+            Model::Disk(model) => Some(model),
+            Model::Raid0 { member, .. } => member.disk(),
+        }
+    }
+
+    /// How many of that there are.
+    pub fn members(&self) -> u32 {
+        match self {
+            Model::Raid0 { stripes, .. } => stripes.members,
+            _ => 1,
+        }
+    }
+
+    /// The box, blank and without power.
+    ///
+    /// # Errors
+    /// That it can not be built, in a line.
+    pub fn build(&self, rt: &Rt, payload: Payload) -> Result<AnyBox, String> {
+        Ok(match self {
+            Model::Ssd(design) => AnyBox::Ssd(drive(rt, design, payload)?),
+            Model::Disk(model) => AnyBox::Disk(Disk::new(rt, model, payload)?),
+            Model::Raid0 { member, stripes } => {
+                let (n, chunk) = (0..stripes.members, stripes.chunk_kib / 4);
+                match &**member {
+                    Model::Ssd(design) => {
+                        let members: Result<_, String> =
+                            n.map(|_| drive(rt, design, payload)).collect();
+                        AnyBox::Ssds(RaidBox::new(members?, chunk)?)
+                    }
+                    Model::Disk(model) => {
+                        let members: Result<_, String> =
+                            n.map(|_| Disk::new(rt, model, payload)).collect();
+                        AnyBox::Disks(RaidBox::new(members?, chunk)?)
+                    }
+                    Model::Raid0 { .. } => return Err("arrays have no arrays".into()),
+                }
+            }
+        })
+    }
+}
+
+fn none(base: &str) -> String {
+    parse::unknown("there is no design", base, presets())
+}
+
+fn drive(rt: &Rt, design: &Design, payload: Payload) -> Result<Drive, String> {
+    Drive::new(rt, design, payload).map_err(|e| e.to_string())
+}
+
+fn ssd(design: Design, scene: &Scene) -> Result<Model, String> {
+    let design = design.with_overrides(&scene.drive).map_err(|e| e.to_string())?;
+    Ok(Model::Ssd(design))
+}
+
+fn disk(name: &str, mut table: toml::Table, scene: &Scene) -> Result<Model, String> {
+    table.extend(scene.disk.clone());
+    let told = |what: String| format!("design \"{name}\": {what}");
+    let model: DiskModel = parse::read_table(table).map_err(|w| told(w.what))?;
+    model.check().map_err(told)?;
+    Ok(Model::Disk(model))
+}
+
+/// A box of any model. Cheap to clone.
+#[derive(Clone)]
+pub enum AnyBox {
+    /// A software SSD.
+    Ssd(Drive),
+    /// A magnetic disk.
+    Disk(Disk),
+    /// SSDs, striped.
+    Ssds(RaidBox<Drive>),
+    /// Disks, striped.
+    Disks(RaidBox<Disk>),
+}
+
+/// The host's end of its link. Cheap to clone.
+#[derive(Clone)]
+pub enum AnyLink {
+    /// To an SSD.
+    Ssd(DriveLink),
+    /// To a disk.
+    Disk(Disk),
+    /// To SSDs, striped.
+    Ssds(Raid0<DriveLink>),
+    /// To disks, striped.
+    Disks(Raid0<Disk>),
+}
+
+/// The same call for each kind.
+macro_rules! each {
+    ($on:expr, $of:ident, $it:ident => $call:expr) => {
+        match $on {
+            $of::Ssd($it) => $call,
+            $of::Disk($it) => $call,
+            $of::Ssds($it) => $call,
+            $of::Disks($it) => $call,
+        }
+    };
+}
+
+impl BlockDevice for AnyLink {
+    fn caps(&self) -> &Caps {
+        each!(self, AnyLink, d => d.caps())
+    }
+
+    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
+        each!(self, AnyLink, d => d.read(at, buf).await)
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        each!(self, AnyLink, d => d.write(at, data, want).await)
+    }
+
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        each!(self, AnyLink, d => d.write_atomic(group).await)
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        each!(self, AnyLink, d => d.flush().await)
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        each!(self, AnyLink, d => d.discard(range).await)
+    }
+}
+
+impl PowerCycle for AnyBox {
+    type Device = AnyLink;
+
+    fn device(&self) -> AnyLink {
+        match self {
+            AnyBox::Ssd(b) => AnyLink::Ssd(b.device()),
+            AnyBox::Disk(b) => AnyLink::Disk(b.device()),
+            AnyBox::Ssds(b) => AnyLink::Ssds(b.device()),
+            AnyBox::Disks(b) => AnyLink::Disks(b.device()),
+        }
+    }
+
+    fn cut(&self) {
+        each!(self, AnyBox, b => b.cut());
+    }
+
+    async fn off(&self) {
+        each!(self, AnyBox, b => b.off().await);
+    }
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        each!(self, AnyBox, b => b.power_on().await)
+    }
+}
+
+impl AnyBox {
+    /// The SSDs that it consists of.
+    pub fn drives(&self) -> &[Drive] {
+        match self {
+            AnyBox::Ssd(drive) => std::slice::from_ref(drive),
+            AnyBox::Ssds(array) => array.members(),
+            AnyBox::Disk(_) | AnyBox::Disks(_) => &[],
+        }
+    }
+
+    /// The magnetic disks that it consists of.
+    pub fn disks(&self) -> &[Disk] {
+        match self {
+            AnyBox::Disk(disk) => std::slice::from_ref(disk),
+            AnyBox::Disks(array) => array.members(),
+            AnyBox::Ssd(_) | AnyBox::Ssds(_) => &[],
+        }
+    }
+}
+
+impl Subject for AnyBox {
+    fn traffic(&self) -> Traffic {
+        let stats = self.drives().iter().map(Drive::stats);
+        let drives = stats.fold((0, 0), |(host, flash), s| {
+            (host + s.host_write_bytes, flash + s.flash_program_bytes)
+        });
+        match self.disks() {
+            [] => Traffic { host_bytes: drives.0, flash_bytes: Some(drives.1) },
+            disks => Traffic {
+                host_bytes: disks.iter().map(Disk::bytes_written).sum(),
+                flash_bytes: None,
+            },
+        }
+    }
+}
