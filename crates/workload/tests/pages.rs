@@ -4,8 +4,8 @@ use std::rc::Rc;
 use tantalum_device::{Ack, Caps, Payload, PowerCycle, RamDevice, RamOptions};
 use tantalum_rt::{Nanos, Runtime};
 use tantalum_workload::pages::{
-    Benchmark, Engine, EngineJob, Journal, LogDevice, Mix, Recovered, Volume, load, read_stamp,
-    recover,
+    AppendTree, AppendTreeJob, Benchmark, Engine, EngineJob, Journal, LogDevice, Mix, Recovered,
+    Volume, load, read_stamp, recover,
 };
 
 /// What a device promises, apart from its size.
@@ -205,4 +205,81 @@ fn o_dsync_and_a_waiting_reader_are_safe_too() {
     };
     let found = cuts(9, job, VOLATILE, 4);
     assert!(is_sound(&found), "{found:?}");
+}
+
+/// The sum over cuts of a run of the append-only tree: versions lost, nodes missing.
+fn tree_cuts(seed: u64, job: AppendTreeJob, kind: Kind, count: u32) -> (u64, u64) {
+    let mut runtime = Runtime::virtual_time(seed);
+    let rt = runtime.handle();
+    let sum = runtime.block_on(async move {
+        let disk = device(&rt, kind, 80_000, "file");
+        let caps = *tantalum_device::BlockDevice::caps(&disk);
+        let tree = AppendTree::new(&rt, &job, seed, &caps).unwrap();
+        let mut dice = rt.stream("cuts");
+        let (mut lost, mut missing) = (0, 0);
+        for round in 0..count {
+            let volume = Volume::new(&rt, disk.device(), job.barriers, false);
+            let (running, domain) = (tree.clone(), rt.domain());
+            let task = domain.spawn("the tree", async move {
+                running.run(&volume, u64::from(round)).await.unwrap();
+            });
+            let before = tree.acknowledged();
+            rt.sleep(Nanos(dice.range(20_000_000, 100_000_000))).await;
+            assert!(!task.is_finished() && tree.acknowledged() > before);
+            domain.kill();
+            disk.cut();
+            disk.off().await;
+            disk.power_on().await.unwrap();
+            let found = tree.recover(&Volume::new(&rt, disk.device(), true, true)).await.unwrap();
+            (lost, missing) = (lost + found.lost, missing + found.missing);
+        }
+        (lost, missing)
+    });
+    sum.unwrap()
+}
+
+#[test]
+fn the_append_only_tree_needs_barriers_or_a_durable_cache() {
+    for fsync_every in [1, 7] {
+        let job = AppendTreeJob {
+            fsync_every,
+            documents: 2000,
+            operations: 15_000,
+            ..AppendTreeJob::default()
+        };
+        assert_eq!(tree_cuts(1, job.clone(), VOLATILE, 5), (0, 0));
+        let job = AppendTreeJob { barriers: false, ..job };
+        assert_eq!(tree_cuts(1, job.clone(), DURABLE, 5), (0, 0));
+        let (lost, missing) = tree_cuts(1, job, VOLATILE, 5);
+        assert!(lost > 0 && missing > 0, "{lost} {missing}");
+    }
+}
+
+#[test]
+fn jobs_that_make_no_sense_are_refused() {
+    let caps = |blocks| Caps {
+        block_size: 4096,
+        blocks,
+        ack: Ack::Volatile,
+        ordered: false,
+        atomic_unit: 4096,
+        atomic_group: None,
+        payload: Payload::Stamps,
+    };
+    let told = |job: EngineJob| job.layout(4000, &caps(40_000)).unwrap_err().to_string();
+    for (job, expected) in [
+        (EngineJob { page_bytes: 5000, ..small() }, "page_bytes = 5000: must be a power of two"),
+        (EngineJob { clients: 0, ..small() }, "clients = 0: must be 1 to 4096"),
+        (EngineJob { buffer_percent: 1.0, ..small() }, "frames are too few"),
+        (EngineJob { log_mib: 400, ..small() }, "the log needs 102400 blocks"),
+    ] {
+        let error = told(job);
+        assert!(error.contains(expected), "{error}");
+    }
+    let bytes = Caps { payload: Payload::Bytes, ..caps(40_000) };
+    let job = EngineJob { buffer_percent: 20.0, page_bytes: 4096, ..small() };
+    assert!(job.layout(4000, &bytes).is_err() && job.layout(4000, &caps(40_000)).is_ok());
+    let tree = AppendTreeJob { operations: 10_000, ..AppendTreeJob::default() };
+    let error = tree.check(Some(&caps(40_000))).unwrap_err().to_string();
+    assert!(error.contains("the file needs 51024 blocks"), "{error}");
 }

@@ -1,0 +1,328 @@
+//! An append-only B+-tree in the shape of Couchbase's storage: every update appends the
+//! document and new versions of all nodes from its leaf up to the root.
+//!
+//! 1. Nothing is written over: what is at the end is the newest, and a root with all that
+//!    it points at is a version of the whole tree.
+//! 2. An update is acknowledged by the fsync behind it; one after every so many.
+//! 3. Between fsyncs appends stay in the host's page cache; an fsync writes them in their
+//!    order in large commands, a block of the file system's journal (the file has grown),
+//!    and then a barrier.
+//! 4. Each block says of which update it is: after a cut the newest update whose own
+//!    blocks are there is the version that is opened, and every node of that version
+//!    must be there.
+
+use super::{BLOCK_BYTES, JobError, Volume};
+use crate::zipf::Zipf;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tantalum_device::{Block, BlockDevice, Caps, IoError, Latencies, Payload};
+use tantalum_rt::{Nanos, Rt, Stream, mix64};
+
+/// Levels of the tree.
+const LEVELS: usize = 4;
+
+/// Blocks that an update appends: the document, with the header that makes the root
+/// known, and a node of each level. 20 KiB.
+const UPDATE_BLOCKS: u64 = 1 + LEVELS as u64;
+
+/// Blocks of one write command of an fsync, at most.
+const COMMAND_BLOCKS: usize = 128;
+
+/// Write commands of one fsync in flight, at most.
+const COMMANDS: usize = 8;
+
+/// Blocks of the file system's journal, which is written round and round.
+const JOURNAL_BLOCKS: u64 = 1024;
+
+/// A run over the tree: one thread.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AppendTreeJob {
+    /// Documents; the tree has four levels whatever they are.
+    pub documents: u64,
+    /// Zipfian exponent of their popularity.
+    pub theta: f64,
+    /// The share of updates among the operations, 0 to 1; the others read.
+    pub updates: f64,
+    /// Updates between fsyncs.
+    pub fsync_every: u64,
+    /// Operations measured.
+    pub operations: u64,
+    /// Whether the host sends flushes.
+    pub barriers: bool,
+    /// Processor time of a read, µs: documents are in memory.
+    pub read_us: f64,
+    /// Processor time of an update, µs.
+    pub update_us: f64,
+}
+
+impl Default for AppendTreeJob {
+    /// YCSB-A, an fsync for every update.
+    fn default() -> AppendTreeJob {
+        AppendTreeJob {
+            documents: 100_000,
+            theta: 0.99,
+            updates: 0.5,
+            fsync_every: 1,
+            operations: 20_000,
+            barriers: true,
+            read_us: 10.0,
+            update_us: 40.0,
+        }
+    }
+}
+
+impl AppendTreeJob {
+    /// Whether the values make sense, and the file fits a drive of these capabilities.
+    ///
+    /// # Errors
+    /// The first thing that does not.
+    pub fn check(&self, caps: Option<&Caps>) -> Result<(), JobError> {
+        let wrong =
+            |key, value: String, must: &str| JobError::Value { key, value, must: must.into() };
+        for (key, value, least, most) in [
+            ("documents", self.documents, 1, 1 << 24),
+            ("fsync_every", self.fsync_every, 1, 10_000),
+            ("operations", self.operations, 1, 1 << 24),
+        ] {
+            if !(least..=most).contains(&value) {
+                return Err(wrong(key, value.to_string(), &format!("{least} to {most}")));
+            }
+        }
+        for (key, value, most) in [
+            ("updates", self.updates, 1.0),
+            ("theta", self.theta, 10.0),
+            ("read_us", self.read_us, 1e6),
+            ("update_us", self.update_us, 1e6),
+        ] {
+            if !(0.0..=most).contains(&value) {
+                return Err(wrong(key, value.to_string(), &format!("0 to {most}")));
+            }
+        }
+        let Some(caps) = caps else { return Ok(()) };
+        if caps.payload != Payload::Stamps || caps.block_size != BLOCK_BYTES {
+            return Err(JobError::Drive);
+        }
+        let need = JOURNAL_BLOCKS + self.operations * UPDATE_BLOCKS;
+        match need > caps.blocks {
+            true => Err(JobError::Space { what: "file", need, have: caps.blocks }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What a run has done.
+#[derive(Clone, Debug, Default)]
+pub struct TreeCounts {
+    /// Operations completed. Updates count when their fsync has returned.
+    pub operations: u64,
+    /// Of those, updates.
+    pub updates: u64,
+    /// How long operations took: an update until its fsync returned.
+    pub latency: Latencies,
+}
+
+/// What a cut has left of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeCheck {
+    /// The update with which the newest version ends.
+    pub version: u64,
+    /// Acknowledged updates that are not in it.
+    pub lost: u64,
+    /// Nodes and documents of that version that are not there.
+    pub missing: u64,
+}
+
+/// The tree, and what was promised: the memory of who judges it, too. Cheap to clone: a
+/// clone is the same tree.
+#[derive(Clone)]
+pub struct AppendTree {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    rt: Rt,
+    job: AppendTreeJob,
+    seed: u64,
+    popular: Zipf,
+    /// Updates appended, and acknowledged.
+    appended: Cell<u64>,
+    acknowledged: Cell<u64>,
+    counts: RefCell<TreeCounts>,
+}
+
+/// What block `part` of update `number` carries.
+fn stamp(number: u64, part: u64) -> u64 {
+    number << 8 | part | 1 << 63
+}
+
+impl AppendTree {
+    /// An empty file.
+    ///
+    /// # Errors
+    /// That the job makes no sense, or does not fit.
+    pub fn new(
+        rt: &Rt,
+        job: &AppendTreeJob,
+        seed: u64,
+        caps: &Caps,
+    ) -> Result<AppendTree, JobError> {
+        job.check(Some(caps))?;
+        Ok(AppendTree {
+            inner: Rc::new(Inner {
+                rt: rt.clone(),
+                job: job.clone(),
+                seed,
+                popular: Zipf::new(job.documents, job.theta),
+                appended: Cell::new(0),
+                acknowledged: Cell::new(0),
+                counts: RefCell::default(),
+            }),
+        })
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> TreeCounts {
+        self.inner.counts.borrow().clone()
+    }
+
+    /// Updates acknowledged so far.
+    pub fn acknowledged(&self) -> u64 {
+        self.inner.acknowledged.get()
+    }
+
+    /// Whether all operations of the job are done, or there is no room for more.
+    pub fn is_done(&self) -> bool {
+        let this = &*self.inner;
+        this.counts.borrow().operations >= this.job.operations
+            || this.appended.get() >= this.job.operations
+    }
+
+    /// Runs until the operations are done; updates that wait for their fsync then get one.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub async fn run<D: BlockDevice>(&self, volume: &Volume<D>, round: u64) -> Result<(), IoError> {
+        let this = &*self.inner;
+        let mut dice = Stream::new(mix64(this.seed) ^ round, "operations");
+        let mut waiting = Vec::new();
+        let mut flushed = this.appended.get();
+        while !self.is_done() {
+            let begin = this.rt.now();
+            if dice.unit() >= this.job.updates {
+                this.rt.sleep(micros(this.job.read_us)).await;
+                this.count(&[begin], 0);
+                continue;
+            }
+            this.rt.sleep(micros(this.job.update_us)).await;
+            this.appended.set(this.appended.get() + 1);
+            waiting.push(begin);
+            let left = this.job.operations - this.counts.borrow().operations;
+            if waiting.len() as u64 >= this.job.fsync_every.min(left) {
+                this.fsync(volume, flushed).await?;
+                flushed = this.appended.get();
+                this.acknowledged.set(flushed);
+                this.count(&waiting, waiting.len() as u64);
+                waiting.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the file after a cut, judges it, and goes on behind the newest version.
+    ///
+    /// # Errors
+    /// The volume's, other than for blocks that can not be read.
+    pub async fn recover<D: BlockDevice>(&self, volume: &Volume<D>) -> Result<TreeCheck, IoError> {
+        let this = &*self.inner;
+        let mut blocks = Vec::with_capacity((this.appended.get() * UPDATE_BLOCKS) as usize);
+        let mut room = [0; UPDATE_BLOCKS as usize];
+        for number in 0..this.appended.get() {
+            match volume.read(place(number), &mut room).await {
+                Ok(()) => blocks.extend(room),
+                Err(IoError::Uncorrectable(_)) => blocks.extend([0; UPDATE_BLOCKS as usize]),
+                Err(e) => return Err(e),
+            }
+        }
+        let there = |number: u64, part: u64| {
+            blocks[(number * UPDATE_BLOCKS + part) as usize] == stamp(number, part)
+        };
+        let whole = |number: &u64| (0..UPDATE_BLOCKS).all(|part| there(*number, part));
+        let version = (0..this.appended.get()).rev().find(whole).map_or(0, |n| n + 1);
+        // The newest block of each document and node up to that version.
+        let mut newest = BTreeMap::new();
+        for number in 0..version {
+            for (part, node) in this.path(number).into_iter().enumerate() {
+                newest.insert((part as u64, node), number);
+            }
+        }
+        let missing = newest.iter().filter(|((part, _), number)| !there(**number, *part));
+        let found = TreeCheck {
+            version,
+            lost: this.acknowledged.get().saturating_sub(version),
+            missing: missing.count() as u64,
+        };
+        // What is missing is written anew, and what lies behind the version is cut off, so
+        // that the next cut is judged by itself.
+        let again = if found.missing > 0 { 0 } else { version };
+        for number in again..this.appended.get() {
+            let sound = |part| if number < version { stamp(number, part) } else { 0 };
+            let all: Vec<u64> = (0..UPDATE_BLOCKS).map(sound).collect();
+            volume.write(place(number), &all).await?;
+        }
+        volume.flush().await?;
+        this.appended.set(version);
+        this.acknowledged.set(version);
+        Ok(found)
+    }
+}
+
+impl Inner {
+    fn count(&self, begun: &[Nanos], updates: u64) {
+        let mut counts = self.counts.borrow_mut();
+        for begin in begun {
+            counts.latency.record(self.rt.now() - *begin);
+        }
+        counts.operations += begun.len() as u64;
+        counts.updates += updates;
+    }
+
+    /// The document of an update, and the nodes above it from the leaf to the root.
+    fn path(&self, number: u64) -> [u64; UPDATE_BLOCKS as usize] {
+        let mut dice = Stream::new(mix64(self.seed ^ number), "document");
+        let document = self.popular.sample_scrambled(&mut dice, self.seed);
+        let fanout = (libm::pow(self.job.documents as f64, 1.0 / LEVELS as f64) as u64).max(1) + 1;
+        let mut path = [document; UPDATE_BLOCKS as usize];
+        for level in 1..path.len() {
+            path[level] = path[level - 1] / fanout;
+        }
+        path
+    }
+
+    /// Writes what was appended since update `from`, and makes it durable.
+    async fn fsync<D: BlockDevice>(&self, volume: &Volume<D>, from: u64) -> Result<(), IoError> {
+        let stamps: Vec<u64> = (from..self.appended.get())
+            .flat_map(|number| (0..UPDATE_BLOCKS).map(move |part| stamp(number, part)))
+            .collect();
+        let commands: Vec<_> =
+            (place(from).0..).step_by(COMMAND_BLOCKS).zip(stamps.chunks(COMMAND_BLOCKS)).collect();
+        for some in commands.chunks(COMMANDS) {
+            let each = some.iter().map(|(at, stamps)| volume.write(Block(*at), stamps));
+            let done = tantalum_rt::join_all(each.collect()).await;
+            done.into_iter().collect::<Result<(), IoError>>()?;
+        }
+        let at = Block(from % JOURNAL_BLOCKS);
+        volume.write(at, &[stamp(from, u64::from(u8::MAX))]).await?;
+        volume.flush().await
+    }
+}
+
+/// Where an update lies in the file.
+fn place(number: u64) -> Block {
+    Block(JOURNAL_BLOCKS + number * UPDATE_BLOCKS)
+}
+
+fn micros(us: f64) -> Nanos {
+    Nanos((us * 1e3) as u64)
+}

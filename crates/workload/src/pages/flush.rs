@@ -62,12 +62,15 @@ impl<D: BlockDevice + 'static> Engine<D> {
         let mut left = depth;
         while left > 0 {
             let most = left.min(self.job.batch_pages as usize);
-            let found = self.pool.borrow_mut().clean_tail(depth, depth, most);
+            let (found, freed) = self.pool.borrow_mut().clean_tail(depth, depth, most);
             self.freed.notify_all();
-            if found.is_empty() {
+            if found.is_empty() && freed == 0 {
                 break;
             }
-            left -= found.len();
+            left -= found.len() + freed;
+            if found.is_empty() {
+                continue;
+            }
             self.flush_batch(found, true).await?;
         }
         Ok(())

@@ -59,7 +59,8 @@ pub struct EngineJob {
     pub log_device: LogDevice,
     /// Page cleaners.
     pub cleaners: u32,
-    /// Pages that a cleaner writes at the same time.
+    /// Pages that a cleaner takes off the tail at a time: clean ones are freed, the others
+    /// written together (the chunk of 100 in MySQL's `buf_flush_LRU_tail`).
     pub batch_pages: u32,
     /// Pages at the tail of the LRU list that a cleaner looks at in a turn, and free frames
     /// that it tries to keep.

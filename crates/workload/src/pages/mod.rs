@@ -25,6 +25,7 @@
 //! SSD for Relational and NoSQL Databases" (SIGMOD 2014), section 4; of the engine: the
 //! MySQL 5.7 reference manual and source (`buf0flu`, `buf0lru`, `buf0dblwr`, `log0log`).
 
+mod append_tree;
 mod doublewrite;
 mod engine;
 mod flush;
@@ -37,6 +38,7 @@ mod redo;
 mod tpcc;
 mod volume;
 
+pub use append_tree::{AppendTree, AppendTreeJob, TreeCheck, TreeCounts};
 pub use doublewrite::AreaPlace;
 pub use engine::{Counts, Engine, EngineError};
 pub use job::{Benchmark, EngineJob, JobError, Layout, LogDevice};

@@ -194,13 +194,15 @@ impl Pool {
         self.tail_first().take(depth).find(|&at| self.is_writable(at)).map(FrameId)
     }
 
-    /// What a page cleaner finds among the last `depth` frames: clean ones go to the free
-    /// list until that has `spare`; of the dirty ones up to `most` are given.
-    pub fn clean_tail(&mut self, depth: usize, spare: usize, most: usize) -> Vec<FrameId> {
-        let mut found = Vec::new();
+    /// What a page cleaner does with the tail, up to `depth` frames from it: clean frames
+    /// go to the free list, dirty ones that nobody writes are given, `most` of both in
+    /// all, until free and given ones are `spare`. How many went to the free list.
+    pub fn clean_tail(&mut self, depth: usize, spare: usize, most: usize) -> (Vec<FrameId>, usize) {
+        let (mut found, mut freed) = (Vec::new(), 0);
         let mut at = self.tail();
         for _ in 0..depth {
-            if at == NONE || found.len() >= most || self.free.len() + found.len() >= spare {
+            let enough = self.free.len() + found.len() >= spare;
+            if at == NONE || found.len() + freed >= most || enough {
                 break;
             }
             let before = self.before(at);
@@ -208,12 +210,13 @@ impl Pool {
             if f.state == State::Ready && f.oldest == Lsn(0) {
                 self.empty(at);
                 self.free.push(at);
+                freed += 1;
             } else if self.is_writable(at) {
                 found.push(FrameId(at));
             }
             at = before;
         }
-        found
+        (found, freed)
     }
 
     /// Up to `most` dirty frames that nobody writes, those with the oldest changes first.
@@ -412,7 +415,7 @@ mod tests {
                         prop_assert_eq!(pool.find(PageNo(p)).is_none(), evict);
                         dirty.remove(&p);
                     },
-                    Step::Clean(spare) => for f in pool.clean_tail(12, spare, 4) {
+                    Step::Clean(spare) => for f in pool.clean_tail(12, spare, 4).0 {
                         let (page, lsn) = pool.content(f);
                         let d = dirty.get(&page.0).expect("only dirty pages are to be written");
                         prop_assert!(!d.2 && lsn == Lsn(d.1));
