@@ -417,7 +417,7 @@ impl<D: BlockDevice> Shared<D> {
 }
 
 /// Data that differ from write to write and from block to block.
-fn fill(room: &mut OwnedData, stamp: u64) {
+pub(crate) fn fill(room: &mut OwnedData, stamp: u64) {
     match room {
         OwnedData::Stamps(stamps) => {
             for (i, s) in stamps.iter_mut().enumerate() {

@@ -5,6 +5,7 @@ pub mod database;
 pub mod jobs;
 pub mod linkbench;
 pub mod pages;
+pub mod replay;
 pub mod sql;
 pub mod tpcc;
 pub mod trace;

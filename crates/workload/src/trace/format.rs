@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A format of traces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Format {
     /// fio's I/O log, version 2.
     #[serde(rename = "fio-2")]
@@ -139,7 +139,8 @@ impl FromStr for Format {
 }
 
 /// Which of blkparse's events stand for the requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum BlkparseEvent {
     /// Q: as asked of the block layer.
     #[default]

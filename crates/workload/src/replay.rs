@@ -1,0 +1,561 @@
+//! Replay of a recorded block trace on a device.
+//!
+//! # Invariants
+//!
+//! 1. Requests are issued in the order of the trace, each once. What was not issued when
+//!    playing stopped comes first when it goes on.
+//! 2. No more requests are in flight than the queue depth.
+//! 3. With [`Mode::Timed`] a request is issued at its time (divided by the speed), counted
+//!    from the first one after playing started or went on; later only if as many requests
+//!    as the queue depth are in flight, and how late that was is kept. A request whose time
+//!    is before that of its predecessor is issued right after it.
+//! 4. A read or write becomes that of all blocks it touches, a discard that of the blocks
+//!    within it. A flush before a request completes before the request is issued; forced
+//!    unit access stays.
+//! 5. Every request lies within the device: how its address comes there is said by
+//!    [`Addresses`], and a request that would reach over the device's end is cut off there.
+//!    All of that is counted.
+//! 6. Memory is that of the requests in flight, in pieces of [`PIECE_BYTES`]: the trace is
+//!    read as it is played.
+
+use crate::jobs::fill;
+use crate::trace::{BlkparseEvent, Event, Format, Kind, Options, Trace, TraceError};
+use std::cell::{Cell, RefCell};
+use std::io::BufRead;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use tantalum_device::{
+    Block, BlockDevice, Blocks, Caps, CommandKind, Durability, IoError, OwnedData,
+};
+use tantalum_rt::sync::{Semaphore, WaitQueue};
+use tantalum_rt::{Nanos, Rt, Stream, mix64};
+
+/// A request that is longer is carried out in pieces of this size, one after the other.
+pub const PIECE_BYTES: u64 = 1 << 20;
+/// Addresses are scaled in units of this size, so that what lies together stays together.
+pub const CHUNK_BYTES: u64 = 1 << 20;
+
+/// When requests are issued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Whenever fewer than the queue depth are in flight.
+    #[default]
+    Fast,
+    /// At the trace's times.
+    Timed,
+}
+
+/// How addresses of the trace become such of the device. The requests of the trace's second
+/// and further devices are moved by distances that depend on the device's place in the
+/// trace, since they all go to one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Addresses {
+    /// Modulo the device's size.
+    #[default]
+    Wrap,
+    /// In proportion, in units of [`CHUNK_BYTES`], if the trace's device was larger than
+    /// this one; otherwise they stay.
+    Scale,
+}
+
+/// A trace and how it is played.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Playing {
+    /// Its file; a relative name counts from the experiment's file.
+    pub file: String,
+    /// Its format; `None`: found out from its contents.
+    #[serde(default)]
+    pub format: Option<Format>,
+    /// Which of blkparse's events are the requests.
+    #[serde(default)]
+    pub event: BlkparseEvent,
+    /// Bytes of a page in the format [`Format::Pages`].
+    #[serde(default = "default_page_size")]
+    pub page_size: u32,
+    /// Only the requests of this device of the trace.
+    #[serde(default)]
+    pub device: Option<String>,
+    /// When requests are issued.
+    #[serde(default)]
+    pub mode: Mode,
+    /// With [`Mode::Timed`]: so many times as fast as recorded, above 0 to a million.
+    #[serde(default = "default_speed")]
+    pub speed: f64,
+    /// Requests in flight, at most; 1 to 65,536. `None`: 1, and 1,024 with [`Mode::Timed`].
+    #[serde(default)]
+    pub queue_depth: Option<u32>,
+    /// How addresses become the device's.
+    #[serde(default)]
+    pub addresses: Addresses,
+    /// With [`Addresses::Scale`]: the size of the trace's device, in MiB. `None`: where its
+    /// last request ends, for which the whole trace is read once before.
+    #[serde(default)]
+    pub span_mib: Option<u64>,
+}
+
+fn default_page_size() -> u32 {
+    Options::default().page_size
+}
+
+fn default_speed() -> f64 {
+    1.0
+}
+
+impl Playing {
+    /// This file, as fast as the device takes it, one request at a time.
+    pub fn new(file: &str) -> Playing {
+        Playing {
+            file: file.into(),
+            format: None,
+            event: BlkparseEvent::default(),
+            page_size: default_page_size(),
+            device: None,
+            mode: Mode::default(),
+            speed: default_speed(),
+            queue_depth: None,
+            addresses: Addresses::default(),
+            span_mib: None,
+        }
+    }
+
+    /// How the file is to be read.
+    pub fn options(&self) -> Options {
+        Options { format: self.format, blkparse_event: self.event, page_size: self.page_size }
+    }
+
+    fn depth(&self) -> u32 {
+        self.queue_depth.unwrap_or(match self.mode {
+            Mode::Fast => 1,
+            Mode::Timed => 1024,
+        })
+    }
+
+    /// Whether the numbers make sense.
+    ///
+    /// # Errors
+    /// [`ReplayError::Value`].
+    pub fn check(&self) -> Result<(), ReplayError> {
+        let value = |name, value, range| Err(ReplayError::Value { name, value, range });
+        if !(self.speed > 0.0 && self.speed <= 1e6) {
+            return value("speed", self.speed, "above 0, and at most a million");
+        }
+        if !(1..=65_536).contains(&self.depth()) {
+            return value("queue_depth", self.depth().into(), "1 to 65536");
+        }
+        if self.page_size == 0 {
+            return value("page_size", 0.0, "at least 1");
+        }
+        match self.span_mib {
+            Some(mib) if !(1..=1 << 40).contains(&mib) => {
+                value("span_mib", mib as f64, "1 to 2^40")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why a trace was not played on.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The trace can not be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A parameter that makes no sense.
+    #[error("`{name}` is {value}, but must be {range}")]
+    Value {
+        /// Which.
+        name: &'static str,
+        /// What it is.
+        value: f64,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// Times are wanted and not there.
+    #[error("the trace {file} has no times: play it with mode = \"fast\"")]
+    NoTimes {
+        /// The trace.
+        file: String,
+    },
+    /// It would never do anything.
+    #[error("the trace {file} has no request{of} that could be played")]
+    Nothing {
+        /// The trace.
+        file: String,
+        /// Of which device, if one was chosen.
+        of: String,
+    },
+    /// The device failed a request.
+    #[error("a {kind} at {at} failed: {error}")]
+    Io {
+        /// Which kind.
+        kind: CommandKind,
+        /// Where.
+        at: Block,
+        /// What the device said.
+        error: IoError,
+    },
+}
+
+/// Why playing ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The trace is at its end; playing on begins anew.
+    Trace,
+    /// Somebody called [`Player::stop`].
+    Stopped,
+}
+
+/// What became of a trace so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Played {
+    /// Requests issued; one that is carried out in pieces is one.
+    pub requests: u64,
+    /// How often the trace came to its end.
+    pub passes: u64,
+    /// Requests whose addresses were not such of the device.
+    pub moved: u64,
+    /// Requests cut off at the device's end.
+    pub clipped: u64,
+    /// Requests that were not of whole blocks.
+    pub rounded: u64,
+    /// Events that were not played: marks, requests of no length or of another device,
+    /// discards of less than a block.
+    pub skipped: u64,
+    /// Requests issued later than their time, since too many were in flight.
+    pub late: u64,
+    /// The most that one was late.
+    pub latest_ns: u64,
+}
+
+/// Opens the trace from its beginning.
+pub type Open = Box<dyn FnMut() -> Result<Trace<Box<dyn BufRead>>, TraceError>>;
+
+/// One request, as the device gets it.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    kind: CommandKind,
+    range: Blocks,
+    preflush: bool,
+    /// By the trace's clock.
+    time: Option<Nanos>,
+}
+
+struct Tape {
+    open: Open,
+    trace: Option<Trace<Box<dyn BufRead>>>,
+    /// Read, and not issued.
+    next: Option<Request>,
+    /// Whether this pass has issued something.
+    used: bool,
+}
+
+/// A trace that is being played; it remembers how far it came. Cheap to clone: a clone is
+/// the same player.
+#[derive(Clone)]
+pub struct Player {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    rt: Rt,
+    how: Playing,
+    /// With [`Addresses::Scale`], the size of the trace's device.
+    span: u64,
+    tape: RefCell<Tape>,
+    dice: RefCell<Stream>,
+    played: Cell<Played>,
+    stopped: Cell<bool>,
+    failure: RefCell<Option<ReplayError>>,
+    /// Told of a stop and of a failure.
+    news: WaitQueue,
+}
+
+impl Player {
+    /// A player at the trace's beginning; the data that it writes follow from `seed`.
+    ///
+    /// # Errors
+    /// The trace can not be opened (or, to find its span, not be read), or a parameter
+    /// makes no sense.
+    pub fn new(rt: &Rt, how: &Playing, mut open: Open, seed: u64) -> Result<Player, ReplayError> {
+        how.check()?;
+        let trace = open()?;
+        let span = match (how.addresses, how.span_mib) {
+            (Addresses::Wrap, _) => 0,
+            (Addresses::Scale, Some(mib)) => mib << 20,
+            (Addresses::Scale, None) => span_of(open()?)?,
+        };
+        let tape = Tape { open, trace: Some(trace), next: None, used: false };
+        let shared = Shared {
+            rt: rt.clone(),
+            how: how.clone(),
+            span,
+            tape: RefCell::new(tape),
+            dice: RefCell::new(Stream::new(seed, "trace replay")),
+            played: Cell::default(),
+            stopped: Cell::new(false),
+            failure: RefCell::default(),
+            news: WaitQueue::new(rt, "a replayed trace"),
+        };
+        Ok(Player { shared: Rc::new(shared) })
+    }
+
+    /// What became of the trace so far.
+    pub fn played(&self) -> Played {
+        self.shared.played.get()
+    }
+
+    /// Ends [`Player::play`] soon: requests in flight are waited for.
+    pub fn stop(&self) {
+        self.shared.stopped.set(true);
+        self.shared.news.notify_all();
+    }
+
+    /// Plays on until the trace's end, a stop, or a failure. `done` hears of each request
+    /// that was completed, and how long it took.
+    ///
+    /// # Errors
+    /// [`ReplayError`]: the trace's, or the first request that failed; the others in flight
+    /// are waited for.
+    pub async fn play<D: BlockDevice + Clone + 'static>(
+        &self,
+        device: &D,
+        done: impl Fn(CommandKind, Nanos) + 'static,
+    ) -> Result<Ended, ReplayError> {
+        let shared = &self.shared;
+        shared.stopped.set(false);
+        let caps = *device.caps();
+        let depth = shared.how.depth().into();
+        let room = Rc::new(Semaphore::new(&shared.rt, "the depth of a replayed trace", depth));
+        let done: Rc<dyn Fn(CommandKind, Nanos)> = Rc::new(done);
+        let mut origin = None;
+        let ended = loop {
+            if shared.is_over() {
+                break Ok(Ended::Stopped);
+            }
+            let request = match shared.peek(&caps) {
+                Ok(Some(request)) => request,
+                Ok(None) => break Ok(Ended::Trace),
+                Err(e) => break Err(e),
+            };
+            let due = match shared.due(&request, &mut origin) {
+                Ok(due) => due,
+                Err(e) => break Err(e),
+            };
+            if let Some(due) = due {
+                shared.wait_until(due).await;
+            }
+            room.take(1).await;
+            if shared.is_over() {
+                room.release(1);
+                break Ok(Ended::Stopped);
+            }
+            shared.issued(due);
+            let stamp = shared.dice.borrow_mut().next_u64() | 1;
+            let (shared, device) = (shared.clone(), device.clone());
+            let (room, done) = (room.clone(), done.clone());
+            self.shared.rt.spawn("a request of a trace", async move {
+                let start = shared.rt.now();
+                match carry_out(&device, &request, stamp).await {
+                    Ok(()) => done(request.kind, shared.rt.now().saturating_sub(start)),
+                    Err(error) => shared.fail(&request, error),
+                }
+                room.release(1);
+            });
+        };
+        room.take(depth).await;
+        match shared.failure.take() {
+            Some(failure) => Err(failure),
+            None => ended,
+        }
+    }
+}
+
+/// Where the last request of a trace ends, in bytes.
+fn span_of(trace: Trace<Box<dyn BufRead>>) -> Result<u64, TraceError> {
+    let mut span = 0;
+    for event in trace {
+        let event = event?;
+        span = span.max(event.offset.saturating_add(event.length));
+    }
+    Ok(span)
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.stopped.get() || self.failure.borrow().is_some()
+    }
+
+    fn fail(&self, request: &Request, error: IoError) {
+        let (kind, at) = (request.kind, request.range.start);
+        self.failure.borrow_mut().get_or_insert(ReplayError::Io { kind, at, error });
+        self.news.notify_all();
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Played)) {
+        let mut played = self.played.get();
+        change(&mut played);
+        self.played.set(played);
+    }
+
+    /// Waits for a time, a stop or a failure.
+    async fn wait_until(&self, due: Nanos) {
+        let mut timer = pin!(self.rt.sleep_until(due));
+        let mut news = pin!(self.news.until(|| self.is_over()));
+        std::future::poll_fn(|cx| match timer.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => news.as_mut().poll(cx),
+        })
+        .await;
+    }
+
+    /// When a request is due; `origin` is the trace's time and the run's that belong
+    /// together.
+    fn due(
+        &self,
+        request: &Request,
+        origin: &mut Option<(Nanos, Nanos)>,
+    ) -> Result<Option<Nanos>, ReplayError> {
+        if self.how.mode == Mode::Fast {
+            return Ok(None);
+        }
+        let time =
+            request.time.ok_or_else(|| ReplayError::NoTimes { file: self.how.file.clone() })?;
+        let (from, now) = *origin.get_or_insert((time, self.rt.now()));
+        let after = time.saturating_sub(from).0 as f64 / self.how.speed;
+        Ok(Some(now.saturating_add(Nanos(after as u64))))
+    }
+
+    /// The request to be issued is issued now.
+    fn issued(&self, due: Option<Nanos>) {
+        let mut tape = self.tape.borrow_mut();
+        tape.next = None;
+        tape.used = true;
+        let late = due.map_or(0, |due| self.rt.now().saturating_sub(due).0);
+        self.count(|played| {
+            played.requests += 1;
+            played.late += u64::from(late > 0);
+            played.latest_ns = played.latest_ns.max(late);
+        });
+    }
+
+    /// The next request, which stays the next one; `None` at the trace's end, once.
+    fn peek(&self, caps: &Caps) -> Result<Option<Request>, ReplayError> {
+        let tape = &mut *self.tape.borrow_mut();
+        while tape.next.is_none() {
+            let trace = match &mut tape.trace {
+                Some(trace) => trace,
+                None => tape.trace.insert((tape.open)()?),
+            };
+            let Some(event) = trace.next() else {
+                tape.trace = None;
+                self.count(|played| played.passes += 1);
+                if !std::mem::take(&mut tape.used) {
+                    let of = self.how.device.as_ref().map(|name| format!(" of device {name}"));
+                    let file = self.how.file.clone();
+                    return Err(ReplayError::Nothing { file, of: of.unwrap_or_default() });
+                }
+                return Ok(None);
+            };
+            let event = event?;
+            // In fio's version 2 what comes before the first wait is at the beginning.
+            let early = (trace.format() == Format::Fio2).then_some(Nanos::ZERO);
+            let event = Event { time: event.time.or(early), ..event };
+            let device = event.device.unwrap_or(0);
+            let name = trace.devices().get(device as usize);
+            let wanted = self.how.device.is_none() || self.how.device.as_ref() == name;
+            tape.next = if wanted { self.request(&event, device, caps) } else { None };
+            if tape.next.is_none() {
+                self.count(|played| played.skipped += 1);
+            }
+        }
+        Ok(tape.next)
+    }
+
+    /// What an event asks of the device, if anything.
+    fn request(&self, event: &Event, device: u32, caps: &Caps) -> Option<Request> {
+        let size = u64::from(caps.block_size);
+        let end = event.offset.saturating_add(event.length);
+        let (first, last) = match event.kind {
+            Kind::Mark => return None,
+            Kind::Flush => {
+                let range = Blocks { start: Block(0), count: 0 };
+                let (kind, time) = (CommandKind::Flush, event.time);
+                return Some(Request { kind, range, preflush: false, time });
+            }
+            Kind::Discard => (event.offset.div_ceil(size), end / size),
+            Kind::Read | Kind::Write if event.length == 0 => return None,
+            Kind::Read | Kind::Write => (event.offset / size, end.div_ceil(size)),
+        };
+        if first >= last || caps.blocks == 0 {
+            return None;
+        }
+        let start = self.place(first, device, caps);
+        let count = (last - first).min(caps.blocks - start);
+        self.count(|played| {
+            played.moved += u64::from(start != first);
+            played.clipped += u64::from(count < last - first);
+            let whole = event.offset.is_multiple_of(size) && event.length.is_multiple_of(size);
+            played.rounded += u64::from(!whole);
+        });
+        let kind = match event.kind {
+            Kind::Read => CommandKind::Read,
+            Kind::Discard => CommandKind::Discard,
+            _ if event.flags.fua => CommandKind::Fua,
+            _ => CommandKind::Write,
+        };
+        let range = Blocks { start: Block(start), count };
+        Some(Request { kind, range, preflush: event.flags.preflush, time: event.time })
+    }
+
+    /// The block of the device for one of the trace's, see [`Addresses`].
+    fn place(&self, block: u64, device: u32, caps: &Caps) -> u64 {
+        let chunk = (CHUNK_BYTES / u64::from(caps.block_size)).max(1);
+        // At least one, of whole chunks if there are any.
+        let chunks = (caps.blocks / chunk).max(1);
+        let span = self.span.div_ceil(u64::from(caps.block_size)).div_ceil(chunk).max(1);
+        let block = match self.how.addresses {
+            Addresses::Scale if span > chunks => {
+                let scaled = u128::from(block / chunk) * u128::from(chunks) / u128::from(span);
+                (scaled as u64).saturating_mul(chunk).saturating_add(block % chunk)
+            }
+            _ => block,
+        };
+        let shift = if device == 0 { 0 } else { mix64(device.into()) % chunks * chunk };
+        block.wrapping_add(shift) % caps.blocks
+    }
+}
+
+async fn carry_out<D: BlockDevice>(
+    device: &D,
+    request: &Request,
+    stamp: u64,
+) -> Result<(), IoError> {
+    let Request { kind, range, preflush, .. } = *request;
+    if preflush || kind == CommandKind::Flush {
+        device.flush().await?;
+    }
+    let want = match kind {
+        CommandKind::Flush => return Ok(()),
+        CommandKind::Discard => return device.discard(range).await,
+        CommandKind::Fua => Durability::Fua,
+        CommandKind::Read | CommandKind::Write | CommandKind::Group => Durability::Normal,
+    };
+    let caps = *device.caps();
+    let most = (PIECE_BYTES / u64::from(caps.block_size)).max(1);
+    for from in (0..range.count).step_by(most as usize) {
+        let count = most.min(range.count - from);
+        let at = Block(range.start.0 + from);
+        let mut room = OwnedData::zeros(caps.payload, count as usize, caps.block_size);
+        if kind == CommandKind::Read {
+            device.read(at, room.as_mut()).await?;
+        } else {
+            fill(&mut room, stamp.wrapping_add(2 * from));
+            device.write(at, room.as_data(), want).await?;
+        }
+    }
+    Ok(())
+}
