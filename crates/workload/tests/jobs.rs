@@ -4,8 +4,8 @@ use tantalum_device::{
     Ack, Block, BlockDevice, Caps, CommandKind, DataMut, Faults, IoError, Payload, RamDevice,
     RamOptions,
 };
-use tantalum_rt::{Nanos, Rt, Runtime};
-use tantalum_workload::jobs::{Fsync, Job, JobError, JobReport, Pattern, run};
+use tantalum_rt::{Nanos, Rt, Runtime, Stream};
+use tantalum_workload::jobs::{Fsync, Job, JobError, JobReport, Pattern, Places, run};
 
 const BLOCKS: u64 = 1024;
 
@@ -65,7 +65,7 @@ fn the_rate_follows_from_latency_depth_and_flushes() {
 #[test]
 fn the_shares_are_what_the_job_says() {
     let job = Job {
-        reads: 0.5,
+        reads: Some(0.5),
         discards: 0.1,
         fua: 0.25,
         queue_depth: 8,
@@ -133,7 +133,7 @@ fn real_bytes_work_too() {
     let rt = runtime.handle();
     let main = async move {
         let device = ram(&rt, Payload::Bytes, Nanos(1));
-        let (reads, block_size) = (0.5, 8192);
+        let (reads, block_size) = (Some(0.5), 8192);
         let job = Job { reads, block_size, passes: Some(2.0), ..Job::default() };
         run(&rt, &device, &job, 1).await.unwrap().commands()
     };
@@ -167,12 +167,16 @@ fn jobs_that_make_no_sense_are_refused() {
         Job { block_size: 1000, ..some.clone() },
         Job { block_size: 0, ..some.clone() },
         Job { block_size: 4096 * BLOCKS * 2, ..some.clone() },
-        Job { reads: 1.5, ..some.clone() },
-        Job { reads: f64::NAN, ..some.clone() },
-        Job { reads: 0.7, discards: 0.7, ..some.clone() },
+        Job { reads: Some(1.5), ..some.clone() },
+        Job { reads: Some(f64::NAN), ..some.clone() },
+        Job { reads: Some(0.7), discards: 0.7, ..some.clone() },
         Job { range: 0.0, ..some.clone() },
         Job { range: 1e-9, ..some.clone() },
         Job { queue_depth: 0, ..some.clone() },
+        Job { sizes: vec![[0, 1]], ..some.clone() },
+        Job { sizes: vec![[4096, 0]], ..some.clone() },
+        Job { sizes: vec![[4096 * BLOCKS + 1, 1]], ..some.clone() },
+        Job { sizes: vec![[4096, 1]; 65], ..some.clone() },
         Job { seconds: Some(-1.0), ..some.clone() },
         Job { passes: Some(f64::INFINITY), ..some.clone() },
     ];
@@ -190,12 +194,14 @@ fn jobs_are_written_in_toml() {
     let expected = Job {
         pattern: Pattern::Zipf(0.99),
         block_size: 8192,
-        reads: 0.3,
+        reads: Some(0.3),
         seconds: Some(2.5),
         ..Job::default()
     };
     assert_eq!(job, expected);
     assert_eq!(toml::from_str::<Job>(&toml::to_string(&job).unwrap()).unwrap(), job);
+    let jesd: Job = toml::from_str("pattern = \"jesd219\"\nsizes = [[4096, 7]]").unwrap();
+    assert_eq!((jesd.pattern, jesd.sizes), (Pattern::Jesd219, vec![[4096, 7]]));
     let plain: Job = toml::from_str("pattern = \"sequential\"").unwrap();
     assert_eq!(plain.pattern, Pattern::Sequential);
     assert!(toml::from_str::<Job>("blocksize = 1").is_err());
@@ -216,4 +222,108 @@ fn an_fsync_commits_the_journal_of_the_file_system_once_a_tick() {
         let flushes = report.stats.of(CommandKind::Flush).commands;
         assert_eq!(flushes, if barriers { 4000 } else { 0 });
     }
+}
+
+/// Places of a job on a device with blocks of this size, by size and by start.
+fn drawn(job: &Job, block: u32, blocks: u64, draws: u32) -> Vec<(u64, u64)> {
+    let device = (u64::from(block) * blocks, block);
+    let places = Places::new(job.pattern, &job.size_mix(), job.block_size, device, 1);
+    let mut places = places.expect("it makes sense");
+    let mut dice = Stream::new(3, "places");
+    let next = |_| {
+        let range = places.next(&mut dice);
+        assert!(range.count > 0 && range.start.0 + range.count <= blocks, "{range:?}");
+        (range.start.0, range.count)
+    };
+    (0..draws).map(next).collect()
+}
+
+#[test]
+fn jesd219_has_the_standards_sizes_places_and_reads() {
+    const DRAWS: u32 = 200_000;
+    let job = Job { pattern: Pattern::Jesd219, ..Job::default() };
+    assert_eq!(job.read_share(), 0.4);
+    let share = |places: &[(u64, u64)], is: &dyn Fn(&(u64, u64)) -> bool| {
+        places.iter().filter(|p| is(p)).count() as f64 / f64::from(DRAWS)
+    };
+    // Where blocks are of 512 bytes all sizes can be told apart.
+    let places = drawn(&job, 512, 8_000_000, DRAWS);
+    let sizes = [
+        (1, 0.04),
+        (2, 0.01),
+        (3, 0.01),
+        (4, 0.01),
+        (5, 0.01),
+        (6, 0.01),
+        (7, 0.01),
+        (8, 0.67),
+        (16, 0.10),
+        (32, 0.07),
+        (64, 0.03),
+        (128, 0.03),
+    ];
+    for (blocks, expected) in sizes {
+        let found = share(&places, &|p| p.1 == blocks);
+        assert!((found - expected).abs() < 0.005, "{blocks} blocks: {found}, not {expected}");
+    }
+    assert!(places.iter().all(|p| p.0.is_multiple_of(8)));
+    // With blocks of 4 KiB what is less becomes one of them.
+    let places = drawn(&job, 4096, 1_000_000, DRAWS);
+    for (blocks, expected) in [(1, 0.77), (2, 0.10), (4, 0.07), (8, 0.03), (16, 0.03)] {
+        let found = share(&places, &|p| p.1 == blocks);
+        assert!((found - expected).abs() < 0.005, "{blocks} blocks: {found}, not {expected}");
+    }
+    for (from, to, expected) in
+        [(0, 50_000, 0.5), (50_000, 200_000, 0.3), (200_000, 1_000_000, 0.2)]
+    {
+        let found = share(&places, &|p| (from..to).contains(&p.0));
+        assert!((found - expected).abs() < 0.005, "{from}..{to}: {found}, not {expected}");
+        // Evenly within each.
+        let half = share(&places, &|p| (from..(from + to) / 2).contains(&p.0));
+        assert!((half - expected / 2.0).abs() < 0.005, "{from}..{to}: {half}");
+    }
+    let stats = on_ram(Job { commands: Some(20_000), queue_depth: 8, ..job }, 1).0.unwrap().stats;
+    let reads = stats.of(CommandKind::Read).commands;
+    assert!(reads.abs_diff(8_000) < 350, "{reads}");
+    let own = Job {
+        pattern: Pattern::Jesd219,
+        reads: Some(0.33),
+        sizes: vec![[8192, 1]],
+        ..Job::default()
+    };
+    assert_eq!((own.read_share(), own.size_mix()), (0.33, vec![[8192, 1]]));
+}
+
+#[test]
+fn mixed_sizes_stay_in_the_range_whatever_the_pattern() {
+    let patterns = [Pattern::Sequential, Pattern::Random, Pattern::Zipf(0.9), Pattern::Jesd219];
+    for pattern in patterns {
+        for blocks in [16, 17, 19, 40, 1000] {
+            let sizes = vec![[1, 1], [4096, 2], [65_536, 1]];
+            let job = Job { pattern, sizes, ..Job::default() };
+            let places = drawn(&job, 4096, blocks, 2_000);
+            let long = places.iter().filter(|p| p.1 == 16).count();
+            assert!((400..600).contains(&long), "{long}");
+            if pattern == Pattern::Sequential {
+                let joined = |w: &[(u64, u64)]| w[0].0 + w[0].1 == w[1].0 || w[1].0 == 0;
+                assert!(places.windows(2).all(joined));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_places_of_patterns_are_the_same_everywhere() {
+    let job = Job { pattern: Pattern::Jesd219, ..Job::default() };
+    assert_eq!(drawn(&job, 4096, 1_000_000, 6), GOLDEN);
+}
+
+const GOLDEN: [(u64, u64); 6] =
+    [(292442, 8), (189051, 1), (951839, 1), (133087, 2), (6559, 1), (167948, 1)];
+
+#[test]
+fn a_pass_of_mixed_sizes_covers_the_range_on_average() {
+    let sizes = vec![[4096, 3], [4096 * 5, 1]];
+    let job = Job { sizes, passes: Some(1.0), ..Job::default() };
+    assert_eq!(on_ram(job, 1).0.unwrap().commands(), BLOCKS / 2);
 }

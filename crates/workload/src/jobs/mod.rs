@@ -1,0 +1,237 @@
+//! Synthetic block jobs.
+//!
+//! 1. The sequence of commands follows from job and seed alone, not from how fast the
+//!    device is: two devices get the same work.
+//! 2. No more commands are in flight than the queue depth.
+//! 3. Only what was completed is counted.
+
+mod places;
+mod run;
+
+pub use places::{JESD219_READS, JESD219_SIZES, Pattern, Places};
+pub(crate) use run::fill;
+pub use run::{run, run_observed};
+
+use tantalum_device::{Block, Caps, CommandKind, DeviceStats, IoError};
+use tantalum_rt::Nanos;
+
+/// What the file system of the host does for an fsync: a flush of the device, and a
+/// commit of its own journal if the file's time stamps have changed since the last one.
+/// They have the granularity of the kernel's clock, so that quick fsyncs often find
+/// nothing to commit.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fsync {
+    /// Whether flushes and forced unit access are sent to the device at all.
+    pub barriers: bool,
+    /// Granularity of a file's time stamps, ms: an fsync in another tick than the last
+    /// one writes a block of the journal, with forced unit access. 0: no journal.
+    pub tick_ms: u64,
+    /// Where on the device the journal lies, as a share of it, 0 to 1.
+    pub journal_at: f64,
+}
+
+impl Default for Fsync {
+    /// A flush, and nothing else.
+    fn default() -> Fsync {
+        Fsync { barriers: true, tick_ms: 0, journal_at: 0.5 }
+    }
+}
+
+/// A synthetic block job. It ends with the first of `commands`, `passes` and
+/// `seconds` that is reached; at least one must be given.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Job {
+    /// Where the commands go.
+    pub pattern: Pattern,
+    /// Bytes of each command, a multiple of the device's block size. Where there are
+    /// `sizes`, commands begin at multiples of it (but sequential ones one after the other).
+    pub block_size: u64,
+    /// Sizes of commands in bytes, each with its weight, at most 64 of them; rounded up to
+    /// whole blocks. Empty: all have the block size, or, with the pattern of JESD219, that
+    /// standard's sizes.
+    pub sizes: Vec<[u64; 2]>,
+    /// The share of reads among all commands, 0 to 1. `None`: 0, or, with the pattern of
+    /// JESD219, that standard's share.
+    pub reads: Option<f64>,
+    /// The share of discards among all commands, 0 to 1.
+    pub discards: f64,
+    /// The share of writes with forced unit access among the writes, 0 to 1.
+    pub fua: f64,
+    /// After so many writes of the job, the one that was the last of them is
+    /// followed by an fsync; 0: never.
+    pub fsync_every: u64,
+    /// What the file system of the host does for an fsync.
+    pub fsync: Fsync,
+    /// Commands in flight.
+    pub queue_depth: u32,
+    /// The share of the device that is used, from its start on, above 0 to 1.
+    pub range: f64,
+    /// How many commands, flushes not counted.
+    pub commands: Option<u64>,
+    /// How many commands, as a multiple of what covers the range once.
+    pub passes: Option<f64>,
+    /// How long, in the runtime's time.
+    pub seconds: Option<f64>,
+}
+
+impl Default for Job {
+    /// Random writes of 4 KiB, one at a time, everywhere, without flush.
+    fn default() -> Job {
+        Job {
+            pattern: Pattern::Random,
+            block_size: 4096,
+            sizes: Vec::new(),
+            reads: None,
+            discards: 0.0,
+            fua: 0.0,
+            fsync_every: 0,
+            fsync: Fsync::default(),
+            queue_depth: 1,
+            range: 1.0,
+            commands: None,
+            passes: None,
+            seconds: None,
+        }
+    }
+}
+
+/// Why a job did not run to its end.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum JobError {
+    /// Blocks that the device does not have.
+    #[error(
+        "the job's block size is {block_size} bytes, which is no multiple of the device's {device}, or more than the job's range"
+    )]
+    BlockSize {
+        /// What the job asks for.
+        block_size: u64,
+        /// The device's own.
+        device: u32,
+    },
+    /// A mix of sizes that is none.
+    #[error(
+        "`sizes` must be a list of 1 to 64 pairs of bytes and weight, such as [[4096, 70], \
+         [8192, 30]], and none longer than the job's range"
+    )]
+    Sizes,
+    /// A share that is none.
+    #[error("`{name}` is {value}, but must be {range}")]
+    Share {
+        /// Which.
+        name: &'static str,
+        /// What it is.
+        value: f64,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// Nothing can ever happen.
+    #[error("the queue depth is 0, but must be at least 1")]
+    QueueDepth,
+    /// It would never end.
+    #[error("the job has no end: give `commands`, `passes` or `seconds`")]
+    Endless,
+    /// The device failed a command.
+    #[error("a {kind} at {at} failed: {error}")]
+    Io {
+        /// Which kind.
+        kind: CommandKind,
+        /// Where.
+        at: Block,
+        /// What the device said.
+        error: IoError,
+    },
+}
+
+/// What a job came to.
+#[derive(Clone, Debug)]
+pub struct JobReport {
+    /// From the first command to the last completion.
+    pub elapsed: Nanos,
+    /// Commands, bytes and latencies by kind.
+    pub stats: DeviceStats,
+}
+
+impl JobReport {
+    /// Reads, writes and discards.
+    pub fn commands(&self) -> u64 {
+        let counted = CommandKind::ALL.iter().filter(|k| **k != CommandKind::Flush);
+        counted.map(|k| self.stats.of(*k).commands).sum()
+    }
+
+    /// Reads, writes and discards in a second.
+    pub fn iops(&self) -> f64 {
+        per_second(self.commands() as f64, self.elapsed)
+    }
+
+    /// Bytes read and written in a second.
+    pub fn bytes_per_second(&self) -> f64 {
+        let bytes = self.stats.of(CommandKind::Read).bytes + self.stats.bytes_written();
+        per_second(bytes as f64, self.elapsed)
+    }
+}
+
+fn per_second(amount: f64, elapsed: Nanos) -> f64 {
+    if elapsed == Nanos::ZERO { 0.0 } else { amount / elapsed.as_secs_f64() }
+}
+
+impl Job {
+    /// The sizes of its commands in bytes, with their weights.
+    pub fn size_mix(&self) -> Vec<[u64; 2]> {
+        match self.pattern {
+            _ if !self.sizes.is_empty() => self.sizes.clone(),
+            Pattern::Jesd219 => JESD219_SIZES.to_vec(),
+            _ => vec![[self.block_size, 1]],
+        }
+    }
+
+    /// The share of its commands that read.
+    pub fn read_share(&self) -> f64 {
+        self.reads.unwrap_or(match self.pattern {
+            Pattern::Jesd219 => JESD219_READS,
+            _ => 0.0,
+        })
+    }
+
+    /// Where its commands go on a device.
+    ///
+    /// # Errors
+    /// [`JobError::BlockSize`] or [`JobError::Sizes`].
+    pub fn places(&self, caps: &Caps, seed: u64) -> Result<Places, JobError> {
+        let used = ((caps.bytes() as f64 * self.range) as u64).min(caps.bytes());
+        let device = (used, caps.block_size);
+        Places::new(self.pattern, &self.size_mix(), self.block_size, device, seed)
+    }
+
+    fn check(&self) -> Result<(), JobError> {
+        let shares = [
+            ("reads", self.read_share()),
+            ("discards", self.discards),
+            ("fua", self.fua),
+            ("fsync.journal_at", self.fsync.journal_at),
+        ];
+        for (name, value) in shares.into_iter().chain([("range", self.range)]) {
+            if !(0.0..=1.0).contains(&value) || (name == "range" && value == 0.0) {
+                return Err(JobError::Share { name, value, range: "between 0 and 1" });
+            }
+        }
+        let value = self.read_share() + self.discards;
+        if value > 1.0 {
+            return Err(JobError::Share { name: "reads + discards", value, range: "at most 1" });
+        }
+        for (name, limit) in [("passes", self.passes), ("seconds", self.seconds)] {
+            let value = limit.unwrap_or(0.0);
+            if !(0.0..1e9).contains(&value) {
+                return Err(JobError::Share { name, value, range: "between 0 and 1e9" });
+            }
+        }
+        if self.queue_depth == 0 {
+            return Err(JobError::QueueDepth);
+        }
+        if self.commands.is_none() && self.passes.is_none() && self.seconds.is_none() {
+            return Err(JobError::Endless);
+        }
+        Ok(())
+    }
+}

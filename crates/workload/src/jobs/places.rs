@@ -1,0 +1,180 @@
+//! Where the commands of a job go, and how long they are.
+//!
+//! 1. Every command lies within the range, and begins at a multiple of the unit (but for
+//!    sequential ones, each of which begins where the one before ended).
+//! 2. All that is random comes from the stream that the caller brings.
+
+use super::JobError;
+use crate::zipf::Zipf;
+use tantalum_device::{Block, Blocks};
+use tantalum_rt::Stream;
+
+/// Where the commands go.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// One after the other, from the start of the range, round and round.
+    Sequential,
+    /// Anywhere, with equal probability.
+    Random,
+    /// Anywhere, with zipfian popularity of this exponent; the popular places are
+    /// scattered.
+    Zipf(f64),
+    /// The enterprise workload of JEDEC's endurance standard (JESD219): half of the
+    /// commands go to the first 5 % of the range, 30 % to the next 15 %, the rest to the
+    /// remaining 80 %; unless the job says otherwise, their sizes are [`JESD219_SIZES`] and
+    /// 40 % of them read. (Flushes and discards are as the job says; fio's example of this
+    /// workload has none.)
+    Jesd219,
+}
+
+/// Sizes in bytes and how many of a hundred commands have them, by JESD219. Those below
+/// the device's block size become whole blocks: with blocks of 4 KiB 77 % are of 4 KiB.
+pub const JESD219_SIZES: [[u64; 2]; 12] = [
+    [512, 4],
+    [1024, 1],
+    [1536, 1],
+    [2048, 1],
+    [2560, 1],
+    [3072, 1],
+    [3584, 1],
+    [4096, 67],
+    [8192, 10],
+    [16_384, 7],
+    [32_768, 3],
+    [65_536, 3],
+];
+
+/// The share of reads by JESD219.
+pub const JESD219_READS: f64 = 0.4;
+
+/// Shares of the range and of the commands, in hundredths, by JESD219.
+const JESD219_ZONES: [[u64; 2]; 3] = [[5, 50], [15, 30], [80, 20]];
+
+/// The most sizes in a mix.
+const MAX_SIZES: usize = 64;
+
+/// Chooses places.
+#[derive(Clone, Debug)]
+pub struct Places {
+    choice: Choice,
+    /// Blocks between two places where a command may begin.
+    unit: u64,
+    /// Of these there are so many.
+    slots: u64,
+    /// Blocks of a command and their weights.
+    sizes: Vec<[u64; 2]>,
+    weights: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Choice {
+    /// The next block.
+    Sequential(u64),
+    Random,
+    Zipf(Zipf, u64),
+    Zones,
+}
+
+impl Places {
+    /// Places in the first `range` bytes of a device with blocks of `block` bytes, for
+    /// commands of these sizes and weights (rounded up to whole blocks), at multiples of
+    /// `unit` bytes. `salt` scatters the popular places of a zipfian pattern.
+    ///
+    /// # Errors
+    /// [`JobError::BlockSize`] or [`JobError::Sizes`].
+    pub fn new(
+        pattern: Pattern,
+        sizes: &[[u64; 2]],
+        unit: u64,
+        (range, block): (u64, u32),
+        salt: u64,
+    ) -> Result<Places, JobError> {
+        let size = u64::from(block);
+        let slots = range.checked_div(unit).unwrap_or(0);
+        if slots == 0 || !unit.is_multiple_of(size) {
+            return Err(JobError::BlockSize { block_size: unit, device: block });
+        }
+        let unit = unit / size;
+        let sizes: Vec<[u64; 2]> =
+            sizes.iter().map(|[bytes, weight]| [bytes.div_ceil(size), *weight]).collect();
+        let fit = |[blocks, weight]: &[u64; 2]| {
+            (1..=slots * unit).contains(blocks) && (1..=1_000_000_000).contains(weight)
+        };
+        if sizes.is_empty() || sizes.len() > MAX_SIZES || !sizes.iter().all(fit) {
+            return Err(JobError::Sizes);
+        }
+        let weights = sizes.iter().map(|s| s[1]).sum();
+        let choice = match pattern {
+            Pattern::Sequential => Choice::Sequential(0),
+            Pattern::Random => Choice::Random,
+            Pattern::Zipf(theta) => Choice::Zipf(Zipf::new(slots, theta), salt),
+            Pattern::Jesd219 => Choice::Zones,
+        };
+        Ok(Places { choice, unit, slots, sizes, weights })
+    }
+
+    /// How many commands it takes to cover the range once, on average.
+    pub fn commands(&self) -> u64 {
+        let sum: u128 = self.sizes.iter().map(|[n, w]| u128::from(*n) * u128::from(*w)).sum();
+        let all = u128::from(self.slots * self.unit) * u128::from(self.weights);
+        (all / sum.max(1)) as u64
+    }
+
+    /// Blocks of the longest command.
+    pub fn longest(&self) -> u64 {
+        self.sizes.iter().map(|s| s[0]).max().unwrap_or(0)
+    }
+
+    /// Where the next command goes.
+    pub fn next(&mut self, dice: &mut Stream) -> Blocks {
+        let slots = self.slots;
+        let slot = match &self.choice {
+            Choice::Sequential(_) => 0,
+            Choice::Random => dice.below(slots),
+            Choice::Zipf(zipf, salt) => zipf.sample_scrambled(dice, *salt),
+            Choice::Zones => in_zones(slots, dice),
+        };
+        let count = self.size(dice);
+        let end = slots * self.unit;
+        let start = match &mut self.choice {
+            Choice::Sequential(next) => {
+                let start = if *next + count > end { 0 } else { *next };
+                *next = start + count;
+                start
+            }
+            // A long command near the end begins earlier.
+            _ => slot.min((end - count) / self.unit) * self.unit,
+        };
+        Blocks { start: Block(start), count }
+    }
+
+    fn size(&self, dice: &mut Stream) -> u64 {
+        // With one size only there is nothing to draw.
+        if let [[blocks, _]] = self.sizes[..] {
+            return blocks;
+        }
+        let mut draw = dice.below(self.weights);
+        let drawn = self.sizes.iter().find(|[_, weight]| {
+            let hit = draw < *weight;
+            draw = draw.saturating_sub(*weight);
+            hit
+        });
+        drawn.map_or(1, |s| s[0])
+    }
+}
+
+fn in_zones(slots: u64, dice: &mut Stream) -> u64 {
+    let mut draw = dice.below(100);
+    let mut from = 0;
+    for [space, share] in JESD219_ZONES {
+        let to = from + space;
+        if draw < share {
+            let edge = |percent: u64| (u128::from(slots) * u128::from(percent) / 100) as u64;
+            let (low, high) = (edge(from), edge(to));
+            return if low < high { dice.range(low, high) } else { low.min(slots - 1) };
+        }
+        (draw, from) = (draw - share, to);
+    }
+    slots - 1
+}

@@ -1,0 +1,207 @@
+//! A job as it runs.
+
+use super::{Job, JobError, JobReport, Places};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use tantalum_device::{
+    Block, BlockDevice, Blocks, CommandKind, Durability, IoError, OwnedData, Stats,
+};
+use tantalum_rt::{Nanos, Rt, Stream};
+
+/// The journal's length, in blocks: it is written round and round.
+const JOURNAL_BLOCKS: u64 = 8192;
+
+/// Runs `job` on `device`.
+///
+/// # Errors
+/// [`JobError`]: a job that makes no sense, or the first command that failed; the
+/// others in flight are waited for.
+pub async fn run<D: BlockDevice + Clone + 'static>(
+    rt: &Rt,
+    device: &D,
+    job: &Job,
+    seed: u64,
+) -> Result<JobReport, JobError> {
+    run_observed(rt, device, job, seed, |_, _| ()).await
+}
+
+/// The same; `done` hears of each command and fsync of the job that was completed, and
+/// how long it took.
+///
+/// # Errors
+/// [`JobError`], as for [`run`].
+pub async fn run_observed<D: BlockDevice + Clone + 'static>(
+    rt: &Rt,
+    device: &D,
+    job: &Job,
+    seed: u64,
+    done: impl Fn(CommandKind, Nanos) + 'static,
+) -> Result<JobReport, JobError> {
+    job.check()?;
+    let places = job.places(device.caps(), seed)?;
+    let begin = rt.now();
+    let passes = job.passes.map(|p| libm::ceil(p * places.commands() as f64) as u64);
+    let commands = job.commands.unwrap_or(u64::MAX).min(passes.unwrap_or(u64::MAX));
+    let until = job.seconds.map(|s| begin.saturating_add(Nanos((s * 1e9) as u64)));
+    let host = device.clone();
+    let device = Stats::new(rt, host.clone());
+    let shared = Rc::new(Shared {
+        rt: rt.clone(),
+        device: device.clone(),
+        host,
+        done: Box::new(done),
+        job: job.clone(),
+        reads: job.read_share(),
+        longest: places.longest(),
+        until: until.unwrap_or(Nanos::MAX),
+        places: RefCell::new(places),
+        dice: RefCell::new(Stream::new(seed, "block job")),
+        left: Cell::new(commands),
+        writes: Cell::new(0),
+        committed: Cell::new(0),
+        tick: Cell::new(0),
+        failed: Cell::new(false),
+    });
+    let tasks: Vec<_> = (0..job.queue_depth)
+        .map(|_| rt.spawn("a block job", Shared::work(shared.clone())))
+        .collect();
+    let mut result = Ok(());
+    for task in tasks {
+        // Never cancelled: it belongs to no power domain.
+        result = result.and(task.await.unwrap_or(Ok(())));
+    }
+    result?;
+    Ok(JobReport { elapsed: rt.now().saturating_sub(begin), stats: device.snapshot() })
+}
+
+struct Shared<D> {
+    rt: Rt,
+    device: Stats<D>,
+    /// The same device, for what is not the job's: the journal of the file system.
+    host: D,
+    done: Box<dyn Fn(CommandKind, Nanos)>,
+    job: Job,
+    reads: f64,
+    /// Device blocks in the longest command.
+    longest: u64,
+    until: Nanos,
+    places: RefCell<Places>,
+    dice: RefCell<Stream>,
+    left: Cell<u64>,
+    writes: Cell<u64>,
+    /// Commits of the journal, and the tick of the last one.
+    committed: Cell<u64>,
+    tick: Cell<u64>,
+    failed: Cell<bool>,
+}
+
+struct Next {
+    kind: CommandKind,
+    range: Blocks,
+    stamp: u64,
+    fsync: bool,
+}
+
+impl<D: BlockDevice> Shared<D> {
+    async fn work(shared: Rc<Shared<D>>) -> Result<(), JobError> {
+        let caps = *shared.device.caps();
+        let mut room = OwnedData::zeros(caps.payload, shared.longest as usize, caps.block_size);
+        while let Some(next) = shared.next() {
+            let result = shared.command(&next, &mut room).await;
+            if result.is_err() {
+                shared.failed.set(true);
+                return result;
+            }
+        }
+        Ok(())
+    }
+
+    async fn command(&self, next: &Next, room: &mut OwnedData) -> Result<(), JobError> {
+        let (kind, at) = (next.kind, next.range.start);
+        let start = self.rt.now();
+        let (all, size) = (0..next.range.count as usize, self.device.caps().block_size);
+        let result = match kind {
+            CommandKind::Read => self.device.read(at, room.as_mut().slice(all, size)).await,
+            CommandKind::Discard => self.device.discard(next.range).await,
+            _ => {
+                fill(room, next.stamp);
+                let want = match kind {
+                    CommandKind::Fua => Durability::Fua,
+                    _ => Durability::Normal,
+                };
+                self.device.write(at, room.as_data().slice(all, size), want).await
+            }
+        };
+        result.map_err(|error| JobError::Io { kind, at, error })?;
+        (self.done)(kind, self.rt.now().saturating_sub(start));
+        if next.fsync {
+            let start = self.rt.now();
+            let kind = CommandKind::Flush;
+            self.fsync(next.stamp).await.map_err(|error| JobError::Io { kind, at, error })?;
+            (self.done)(kind, self.rt.now().saturating_sub(start));
+        }
+        Ok(())
+    }
+
+    /// What the file system does for an fsync, see [`Fsync`].
+    async fn fsync(&self, stamp: u64) -> Result<(), IoError> {
+        let host = &self.job.fsync;
+        if host.barriers {
+            self.device.flush().await?;
+        }
+        let tick = self.rt.now().0 / (host.tick_ms.max(1) * 1_000_000);
+        if host.tick_ms == 0 || self.tick.replace(tick) == tick {
+            return Ok(());
+        }
+        let caps = self.host.caps();
+        let n = self.committed.replace(self.committed.get() + 1);
+        let first = (caps.blocks as f64 * host.journal_at) as u64;
+        let at = Block((first + n % JOURNAL_BLOCKS) % caps.blocks.max(1));
+        let mut block = OwnedData::zeros(caps.payload, 1, caps.block_size);
+        fill(&mut block, stamp ^ n);
+        let want = if host.barriers { Durability::Fua } else { Durability::Normal };
+        self.host.write(at, block.as_data(), want).await
+    }
+
+    /// The next command; `None` at the end.
+    fn next(&self) -> Option<Next> {
+        if self.left.get() == 0 || self.failed.get() || self.rt.now() >= self.until {
+            return None;
+        }
+        self.left.set(self.left.get() - 1);
+        let mut dice = self.dice.borrow_mut();
+        let range = self.places.borrow_mut().next(&mut dice);
+        let roll = dice.unit();
+        let kind = if roll < self.reads {
+            CommandKind::Read
+        } else if roll < self.reads + self.job.discards {
+            CommandKind::Discard
+        } else if dice.unit() < self.job.fua {
+            CommandKind::Fua
+        } else {
+            CommandKind::Write
+        };
+        let writes = matches!(kind, CommandKind::Write | CommandKind::Fua);
+        self.writes.set(self.writes.get() + u64::from(writes));
+        let every = self.job.fsync_every;
+        let fsync = writes && every > 0 && self.writes.get().is_multiple_of(every);
+        Some(Next { kind, range, stamp: dice.next_u64() | 1, fsync })
+    }
+}
+
+/// Data that differ from write to write and from block to block.
+pub(crate) fn fill(room: &mut OwnedData, stamp: u64) {
+    match room {
+        OwnedData::Stamps(stamps) => {
+            for (i, s) in stamps.iter_mut().enumerate() {
+                *s = stamp.wrapping_add(2 * i as u64);
+            }
+        }
+        OwnedData::Bytes(bytes) => {
+            for (i, word) in bytes.chunks_mut(8).enumerate() {
+                let v = stamp.wrapping_mul(2 * i as u64 + 1).to_le_bytes();
+                word.copy_from_slice(&v[..word.len()]);
+            }
+        }
+    }
+}
