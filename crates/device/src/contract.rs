@@ -169,6 +169,10 @@ pub enum IoError {
     /// There is no space left for new data; what is there stays readable.
     #[error("no space left on the device")]
     NoSpace,
+    /// The device is at the end of its life and takes no more writes, ever; what is there
+    /// stays readable.
+    #[error("the device is worn out and can only be read: copy what it holds to another one")]
+    ReadOnly,
 }
 
 /// Why an atomic group was not written. Nothing of it was, nor ever will be,

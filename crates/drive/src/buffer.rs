@@ -7,7 +7,8 @@
 //! 3. Of one logical page at most one copy is being programmed that still counts: a newer
 //!    one is held back until that is done, and one that was discarded is void. So no
 //!    late program overrides a newer mapping.
-//! 4. A copy leaves the buffer only after its mapping was changed.
+//! 4. A copy leaves the buffer only after its mapping was changed. One that failed to be
+//!    programmed waits again, before all others.
 //! 5. Epochs number the writes between flushes; an epoch is done when each of its
 //!    pages, or a newer copy of it, is on flash.
 
@@ -151,14 +152,22 @@ impl Buffer {
                 1
             }
             State::Held => {
-                // Its older copy, which is being programmed, is void too.
+                // Its older copy, which is being programmed, or is to be once more, is void
+                // too.
                 let older = self.entries.iter().position(|e| e.successor == at);
+                let mut freed = 1;
                 if let Some(older) = older {
                     self.entries[older].successor = NONE;
-                    self.entries[older].state = State::Void;
+                    if self.entries[older].state == State::Waiting {
+                        self.unlink(older as u32);
+                        self.release(older as u32);
+                        freed += 1;
+                    } else {
+                        self.entries[older].state = State::Void;
+                    }
                 }
                 self.release(at);
-                1
+                freed
             }
             State::Flying => {
                 self.entries[at as usize].state = State::Void;
@@ -201,6 +210,28 @@ impl Buffer {
             self.enqueue(successor);
         }
         self.release(at);
+    }
+
+    /// The program failed: the page waits again, before all others. Whether its slot is
+    /// free instead, since it was discarded.
+    pub fn requeue(&mut self, slot: Slot) -> bool {
+        let at = slot.0;
+        if self.entries[at as usize].state == State::Void {
+            self.finish(slot);
+            return true;
+        }
+        let head = self.head;
+        let e = &mut self.entries[at as usize];
+        debug_assert_eq!(e.state, State::Flying);
+        e.state = State::Waiting;
+        (e.prev, e.next) = (NONE, head);
+        match head {
+            NONE => self.tail = at,
+            head => self.entries[head as usize].prev = at,
+        }
+        self.head = at;
+        self.waiting += 1;
+        false
     }
 
     /// Ends the present epoch; its number. One without pages is done at once.

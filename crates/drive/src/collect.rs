@@ -10,7 +10,8 @@
 //!    leaves a free unit.
 //! 4. On the last free unit of a die each program is made durable before the next: a power
 //!    loss spoils one row of it, not all.
-//! 5. What can not be read is moved as such ([`LOST`]): reads go on to say so, and the unit
+//! 5. A bad unit is emptied when there is room to spare, and not erased.
+//! 6. What can not be read, or is not what the map says, is moved as such ([`LOST`]): reads go on to say so, and the unit
 //!    is free.
 
 use crate::firmware::Firmware;
@@ -49,11 +50,18 @@ impl Firmware {
     /// While the host has free units, only what is well worth it; then whatever gains
     /// anything.
     fn pick_victim(&self, die: u32) -> Option<Unit> {
-        if !self.is_short(die) {
-            return None;
-        }
+        let short = self.is_short(die);
         let unit = self.places.unit_sectors;
         let mut space = self.space.borrow_mut();
+        // A bad unit gives nothing back: it is emptied when there is room to spare.
+        if space.has_spare(die)
+            && let Some(unit) = space.take_condemned(die)
+        {
+            return Some(unit);
+        }
+        if !short {
+            return None;
+        }
         let below = if space.has_spare(die) { unit - unit / 8 } else { unit };
         space.take_victim(die, below)
     }
@@ -105,7 +113,7 @@ impl<'a> Move<'a> {
                 return;
             }
         }
-        self.erase().await;
+        self.free().await;
     }
 
     /// The die to write to, with a write point. `None` if the drive is poisoned.
@@ -163,8 +171,10 @@ impl<'a> Move<'a> {
             if !fw.space.borrow().is_valid(old) {
                 continue;
             }
-            let word = match states[page] {
-                PageState::Programmed => oob[page * words + 2 + (i % ps) as usize],
+            let word = oob[page * words + 2 + (i % ps) as usize];
+            let whole = states[page] == PageState::Programmed;
+            let word = match fw.map.borrow().get(Lpn(word as u32)) {
+                Some(at) if whole && at == old => word,
                 _ => match fw.map.borrow().mapped().find(|m| m.1 == old) {
                     Some((lpn, _)) => u64::from(lpn.0) | LOST,
                     None => continue,
@@ -201,8 +211,11 @@ impl<'a> Move<'a> {
         let Some(op) = fw.must(fw.nand.program(at, data, &self.words)) else { return false };
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         fw.stats.gc_copied_bytes.add(used as u64 * u64::from(SECTOR_BYTES));
-        if fw.must(op.await).is_none() {
-            return false;
+        let Some(good) = fw.outcome(at.unit, op.await) else { return false };
+        if !good {
+            fw.landed(at.unit);
+            fw.end_changes(count);
+            return !fw.poisoned.get();
         }
         for i in 0..used {
             let (word, old) = self.packed[i];
@@ -223,15 +236,17 @@ impl<'a> Move<'a> {
         true
     }
 
-    async fn erase(self) {
+    async fn free(self) {
         let fw = self.fw;
         debug_assert_eq!(fw.space.borrow().valid_in(self.victim), 0);
-        let version = fw.space.borrow().superseded(self.victim);
-        if !fw.make_durable(version).await || !fw.erase(self.victim).await {
+        if fw.space.borrow().is_bad(self.victim) {
+            fw.space.borrow_mut().retire(self.victim);
             return;
         }
-        fw.space.borrow_mut().give_free(self.victim, false);
-        fw.notify_dies();
+        let version = fw.space.borrow().superseded(self.victim);
+        if fw.make_durable(version).await && fw.erase(self.victim).await {
+            fw.give_free(self.victim, false);
+        }
     }
 }
 

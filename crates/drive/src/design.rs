@@ -34,6 +34,10 @@ pub struct Design {
 pub struct WearDesign {
     /// Erase cycles that a unit lasts; then it can not be erased any more.
     pub endurance: u32,
+    /// Erase counts of the units of a die that differ by so many are too far apart: cold
+    /// data are moved then, so that their units wear too (static wear levelling). 0: off.
+    #[serde(default)]
+    pub spread_max: u32,
 }
 
 /// Spare space and collection.
@@ -44,6 +48,31 @@ pub struct SpaceDesign {
     pub over_provisioning: f64,
     /// Free erase units of a die below which it collects.
     pub collect_below: u32,
+    /// How it chooses what to collect.
+    #[serde(default)]
+    pub collector: Collector,
+    /// Free erase units of a die up to which it goes on to collect while the host is idle.
+    /// 0: it does nothing then.
+    #[serde(default)]
+    pub background_below: u32,
+    /// The host is idle when it has sent no command for so long, µs, and waits for none.
+    #[serde(default = "default_idle_us")]
+    pub idle_us: u64,
+}
+
+fn default_idle_us() -> u64 {
+    10_000
+}
+
+/// How a unit to collect is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Collector {
+    /// The fewest valid sectors.
+    #[default]
+    Greedy,
+    /// The most free space for its cost, weighed with its age (Rosenblum and Ousterhout).
+    CostBenefit,
 }
 
 /// The link to the host (spec of a SATA or NVMe drive).
@@ -241,6 +270,18 @@ impl Design {
         if self.space.collect_below < 2 {
             return Err(value("space.collect_below must be at least 2".into()));
         }
+        let background = self.space.background_below;
+        if background != 0
+            && !(self.space.collect_below..self.geometry.blocks).contains(&background)
+        {
+            return Err(value(format!(
+                "space.background_below is {background}; it must be 0 (off), or at least \
+                 space.collect_below and less than geometry.blocks"
+            )));
+        }
+        if self.wear.spread_max != 0 && self.wear.spread_max < 4 {
+            return Err(value("wear.spread_max must be 0 (off), or at least 4".into()));
+        }
         if self.link.mb_s == 0 || self.link.queue_depth == 0 || self.timing.channel_mb_s == 0 {
             return Err(value(
                 "link.mb_s, link.queue_depth and timing.channel_mb_s must be at least 1".into(),
@@ -288,6 +329,7 @@ impl Design {
             ("link.occupancy_ns", self.link.occupancy_ns.div_ceil(1000), 0),
             ("link.latency_ns", self.link.latency_ns.div_ceil(1000), 0),
             ("firmware.sync_step_us", self.firmware.sync_step_us, 0),
+            ("space.idle_us", self.space.idle_us, 1),
         ] {
             if us < least || us > MAX_US {
                 return Err(format!("{name} must be at least {least}, and at most one minute"));

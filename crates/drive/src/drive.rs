@@ -15,6 +15,7 @@ use crate::host::DriveLink;
 use crate::keeper::keep_log;
 use crate::layout::Layout;
 use crate::recover::{RecoveryError, RecoveryReport, recover};
+use crate::space::Role;
 use crate::stats::{DriveStats, Stats};
 use crate::types::PageHead;
 use crate::write::write_to;
@@ -123,7 +124,13 @@ impl Drive {
 
     /// What was done so far, over all power cycles.
     pub fn stats(&self) -> DriveStats {
-        self.shared.stats.snapshot()
+        let mut stats = self.shared.stats.snapshot();
+        if let Power::On { firmware, .. } = &*self.shared.power.borrow() {
+            let space = firmware.space.borrow();
+            stats.free_units = space.free().into();
+            stats.free_units_min = space.free_min().into();
+        }
+        stats
     }
 
     /// What the last restart took and found.
@@ -144,6 +151,14 @@ impl Drive {
                 (firmware.buffer.borrow().used(), firmware.log.borrow().backlog())
             }
             _ => (0, 0),
+        }
+    }
+
+    /// Erase units that are bad now; 0 without power.
+    pub fn bad_units(&self) -> u32 {
+        match &*self.shared.power.borrow() {
+            Power::On { firmware, .. } => firmware.space.borrow().bad(),
+            _ => 0,
         }
     }
 
@@ -205,12 +220,15 @@ impl Shared {
                 memories.push(Rc::downgrade(&firmware));
                 drop(memories);
                 *self.report.borrow_mut() = Some(report);
-                for die in 0..self.design.geometry.dies() {
+                let dies = self.design.geometry.dies();
+                for die in (0..dies).take_while(|_| !firmware.read_only.get()) {
                     domain.spawn_background("flusher", write_to(firmware.clone(), die));
                     domain.spawn_background("collector", collect_on(firmware.clone(), die));
                 }
-                domain.spawn_background("map keeper", keep_log(firmware.clone()));
-                domain.spawn_background("dump cleaner", clear_old_dump(firmware.clone()));
+                if !firmware.read_only.get() {
+                    domain.spawn_background("map keeper", keep_log(firmware.clone()));
+                    domain.spawn_background("dump cleaner", clear_old_dump(firmware.clone()));
+                }
                 let link = Link::new(&self.rt);
                 *self.power.borrow_mut() = Power::On { domain, link, firmware };
             }
@@ -234,8 +252,21 @@ impl Shared {
 async fn clear_old_dump(fw: Rc<Firmware>) {
     let units = fw.dump.borrow().other.clone();
     for unit in units {
-        if !fw.erase(unit).await {
+        if fw.erase(unit).await {
+            continue;
+        }
+        if fw.poisoned.get() {
             return;
+        }
+        // Another one in its place, for the dump after the next.
+        let (mut space, mut areas) = (fw.space.borrow_mut(), fw.dump.borrow_mut());
+        areas.other.retain(|u| *u != unit);
+        let die = space.freest_die();
+        if space.has_spare_somewhere()
+            && let Some(free) = space.take_any(die)
+        {
+            space.set_role(free.unit, Role::Dump);
+            areas.other.push(free.unit);
         }
     }
 }

@@ -10,9 +10,14 @@
 //!    dropped, and changes none of it.
 //! 2. The area written to was erased before; the other area may still hold the dump
 //!    before this one.
+//! 3. What fails to program is programmed again, further on in the area: rows of at least
+//!    [`DUMP_SLACK_ROWS`] programs may fail, wherever they are, and as many more as there is
+//!    room for.
 
 use crate::firmware::Firmware;
 use crate::layout::DELTA_ENTRIES;
+#[cfg(doc)]
+use crate::layout::DUMP_SLACK_ROWS;
 use crate::maplog::encode_entry;
 use crate::types::{Kind, Lpn};
 use std::rc::Rc;
@@ -54,6 +59,9 @@ impl DumpEnd {
 
 /// Writes the dump. It is complete when this returns `Ok`.
 pub(crate) async fn emergency_dump(fw: Rc<Firmware>) -> Result<(), OpError> {
+    if fw.began_read_only.get() {
+        return Ok(()); // Nothing has changed since the dump that was replayed.
+    }
     let areas = fw.dump.borrow().clone();
     let mut writer = Writer::new(&fw, areas.ready, areas.next);
     let (map_sectors, data_sectors) = (writer.map_entries()?, writer.buffered_pages()?);
@@ -72,8 +80,16 @@ struct Writer<'a> {
     number: u64,
     units: Vec<(Unit, u32)>,
     turn: usize,
-    ops: Vec<Programmed>,
+    ops: Vec<Part>,
     words: Vec<u64>,
+}
+
+/// A program under way, and what to do if it fails.
+struct Part {
+    op: Programmed,
+    kind: Kind,
+    indices: Vec<u32>,
+    payload: OwnedData,
 }
 
 impl<'a> Writer<'a> {
@@ -153,24 +169,34 @@ impl<'a> Writer<'a> {
         let fw = self.fw;
         let (ps, planes) = (fw.places.page_sectors as usize, fw.places.planes);
         let mut done = 0;
+        let count = self.units.len();
+        let mut full = 0;
         while done < indices.len() {
-            let unit = self.turn % self.units.len();
+            let unit = self.turn % count;
             self.turn += 1;
             let (unit, next) = &mut self.units[unit];
             let want = (indices.len() - done).div_ceil(ps) as u32;
             let pages = want.min(planes - *next % planes).min(fw.places.unit_pages - *next);
             if pages == 0 {
-                continue; // Full; the layout has made sure that others are not.
+                full += 1;
+                if full > count {
+                    // More failed than the layout has room for.
+                    return Err(OpError::Failed { at: PageAddr { unit: *unit, page: 0 } });
+                }
+                continue;
             }
+            full = 0;
             let at = PageAddr { unit: *unit, page: *next };
             *next += pages;
             let used = (pages as usize * ps).min(indices.len() - done);
             let mut payload = OwnedData::zeros(data.kind(), pages as usize * ps, SECTOR_BYTES);
             let some = data.slice(done..done + used, SECTOR_BYTES);
             payload.as_mut().slice(0..used, SECTOR_BYTES).copy_from(some);
-            let some = indices[done..done + used].iter().map(|i| u64::from(*i));
-            fw.page_words(kind, self.number, pages, some, &mut self.words);
-            self.ops.push(fw.nand.program(at, payload.as_data(), &self.words)?);
+            let indices = indices[done..done + used].to_vec();
+            let words = indices.iter().map(|i| u64::from(*i));
+            fw.page_words(kind, self.number, pages, words, &mut self.words);
+            let op = fw.nand.program(at, payload.as_data(), &self.words)?;
+            self.ops.push(Part { op, kind, indices, payload });
             fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
             fw.stats.dump_bytes.add(fw.page_bytes(pages));
             done += used;
@@ -178,9 +204,18 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Waits until all is on flash, and programs again what failed.
     async fn finish(&mut self) -> Result<(), OpError> {
-        for op in self.ops.drain(..) {
-            op.await?;
+        while !self.ops.is_empty() {
+            for part in std::mem::take(&mut self.ops) {
+                match part.op.await {
+                    Ok(()) => {}
+                    Err(OpError::Failed { .. }) => {
+                        self.write(part.kind, &part.indices, part.payload.as_data())?;
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
         }
         Ok(())
     }

@@ -58,7 +58,12 @@ pub(crate) struct Firmware {
     pub log_reserved: Cell<u32>,
     pub dies: Vec<DieEvents>,
     pub borrowing: Mutex,
+    /// Nothing is programmed any more; nobody waits for that.
     pub poisoned: Cell<bool>,
+    /// The end of the drive's life is why (see `retire`).
+    pub read_only: Cell<bool>,
+    /// It was so at the start already: what was dumped then still holds.
+    pub began_read_only: Cell<bool>,
 }
 
 /// Where the tasks of one die wait for space.
@@ -97,7 +102,7 @@ impl Firmware {
         let protected = design.is_protected();
         let log = MapLog::new(
             places,
-            layout.logical,
+            layout.map_pages,
             protected,
             design.map.write_points,
             layout.map_live_units + design.map.write_points,
@@ -110,11 +115,11 @@ impl Firmware {
             places,
             nand: nand.clone(),
             stats: stats.clone(),
-            map: RefCell::new(Map::new(layout.logical)),
+            map: RefCell::new(Map::new(layout.logical, g.units())),
             buffer: RefCell::new(Buffer::new(design.buffer_slots(), payload)),
             log: RefCell::new(log),
             dump: RefCell::default(),
-            space: RefCell::new(Space::new(g)),
+            space: RefCell::new(Space::new(g, design.space.collector, design.wear.spread_max > 0)),
             sequence: Cell::new(1),
             link: LinkTime { free: Cell::new(Nanos::ZERO) },
             queue: Semaphore::new(
@@ -142,6 +147,8 @@ impl Firmware {
                 .collect(),
             borrowing: Mutex::new(rt, "its turn to move to another die"),
             poisoned: Cell::new(false),
+            read_only: Cell::new(false),
+            began_read_only: Cell::new(false),
         }
     }
 
@@ -245,13 +252,6 @@ impl Firmware {
         }
     }
 
-    /// Erases a unit; whether that went well.
-    pub async fn erase(&self, unit: Unit) -> bool {
-        self.stats.erases.add(1);
-        let Some(op) = self.must(self.nand.erase(unit)) else { return false };
-        self.must(op.await).is_some()
-    }
-
     /// Makes sure that the stream has a write point on the die, waiting for a free unit
     /// if it must. False if the drive is poisoned.
     pub async fn ensure_point(&self, die: u32, stream: Streams) -> bool {
@@ -260,7 +260,9 @@ impl Firmware {
                 return true;
             }
             if !self.poisoned.get() {
+                let asked = self.rt.now();
                 self.dies[die as usize].changed.wait().await;
+                self.stats.space_wait.add((self.rt.now() - asked).0);
             }
         }
         false
@@ -269,26 +271,28 @@ impl Firmware {
     /// Makes sure of the same if there is a free unit. False if not, or if the drive is
     /// poisoned.
     pub async fn try_point(&self, die: u32, stream: Streams) -> bool {
-        if self.space.borrow().has_point(die, stream) {
+        while !self.poisoned.get() {
+            if self.space.borrow().has_point(die, stream) {
+                return true;
+            }
+            let free = self.space.borrow_mut().take_free(die, stream);
+            let Some(free) = free else { return false };
+            // One unit less: time to collect?
+            self.dies[die as usize].changed.notify_all();
+            if !self.space.borrow().has_spare_somewhere() {
+                self.notify_dies();
+            }
+            if free.erase_first && !self.erase(free.unit).await {
+                continue;
+            }
+            if self.space.borrow().has_point(die, stream) {
+                self.give_free(free.unit, false);
+            } else {
+                self.space.borrow_mut().open(stream, free.unit, 0);
+            }
             return true;
         }
-        let free = self.space.borrow_mut().take_free(die, stream);
-        let Some(free) = free else { return false };
-        // One unit less: time to collect?
-        self.dies[die as usize].changed.notify_all();
-        if !self.space.borrow().has_spare_somewhere() {
-            self.notify_dies();
-        }
-        if free.erase_first && !self.erase(free.unit).await {
-            return false;
-        }
-        let mut space = self.space.borrow_mut();
-        if space.has_point(die, stream) {
-            space.give_free(free.unit, false);
-        } else {
-            space.open(stream, free.unit, 0);
-        }
-        true
+        false
     }
 
     /// A program into a unit has ended and its mappings are changed: the unit may have
@@ -296,7 +300,7 @@ impl Firmware {
     pub fn landed(&self, unit: Unit) {
         self.space.borrow_mut().landed(unit);
         let die = &self.dies[self.nand.geometry().die(unit) as usize];
-        if die.hungry.get() {
+        if die.hungry.get() || self.space.borrow().is_bad(unit) {
             die.changed.notify_all();
         }
     }

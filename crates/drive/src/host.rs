@@ -99,7 +99,27 @@ impl Drop for Starved<'_> {
 
 impl Firmware {
     fn healthy(&self) -> Result<(), IoError> {
-        if self.poisoned.get() { Err(IoError::Poisoned) } else { Ok(()) }
+        match self.poisoned.get() {
+            true if self.read_only.get() => Err(IoError::ReadOnly),
+            true => Err(IoError::Poisoned),
+            false => Ok(()),
+        }
+    }
+
+    /// The same for a command that was carried out in part: it may leave a trace.
+    fn still_healthy(&self) -> Result<(), IoError> {
+        match self.healthy() {
+            Err(IoError::ReadOnly) => Err(IoError::Failed("the drive's life ended meanwhile")),
+            health => health,
+        }
+    }
+
+    /// Whether there is nothing that a power loss would take of a drive that takes no more
+    /// writes.
+    fn is_settled(&self) -> bool {
+        let stored = || self.log.borrow().durable() >= self.map.borrow().version();
+        let empty = || self.buffer.borrow().used() == 0;
+        self.design.is_protected() || self.began_read_only.get() || empty() && stored()
     }
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
@@ -126,7 +146,7 @@ impl Firmware {
                 self.room.take(count).await;
             }
             self.stats.buffer_wait.add((self.rt.now() - asked).0);
-            self.healthy()?;
+            if first == 0 { self.healthy() } else { self.still_healthy() }?;
             self.admit(
                 at.0 + first,
                 data.slice(first as usize..(first + count) as usize, SECTOR_BYTES),
@@ -172,7 +192,7 @@ impl Firmware {
         let _urgent = Urgent::new(self);
         let done = || self.buffer.borrow().epoch_done(epoch) || self.poisoned.get();
         self.epochs.until(done).await;
-        self.healthy()
+        self.still_healthy()
     }
 
     /// Waits until all changes of the map so far are on flash; a synchronous step.
@@ -182,14 +202,19 @@ impl Firmware {
             self.sync_step().await;
             self.drain_map().await;
         }
-        self.healthy()
+        self.still_healthy()
     }
 
     async fn flush(&self) -> Result<(), IoError> {
         let _place = self.queue.acquire(1).await;
         self.pass_link(0).await;
-        self.healthy()?;
-        if self.flush_drains() {
+        match self.healthy() {
+            Err(IoError::ReadOnly) if self.is_settled() => {}
+            health => health?,
+        }
+        if self.read_only.get() {
+            // Nothing is left to do.
+        } else if self.flush_drains() {
             if self.buffer.borrow().used() > 0 {
                 self.sync_step().await;
                 self.program_so_far().await?;
@@ -216,7 +241,7 @@ impl Firmware {
             let step = DISCARD_STEP.min(self.changes_at_once().into());
             let count = step.min(range.count - done);
             self.begin_changes(count as u32).await;
-            self.healthy()?;
+            if done == 0 { self.healthy() } else { self.still_healthy() }?;
             for i in 0..count {
                 let lpn = Lpn((range.start.0 + done + i) as u32);
                 let freed = self.buffer.borrow_mut().discard(lpn);

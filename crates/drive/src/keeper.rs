@@ -8,11 +8,11 @@ use crate::firmware::Firmware;
 use crate::layout::DELTA_ENTRIES;
 use crate::map::map_page;
 use crate::maplog::{LogPlace, encode_entry};
-use crate::space::Role;
-use crate::types::{Kind, Version};
+use crate::space::{FreeUnit, Role};
+use crate::types::{Kind, LOG_VERSION_BITS, Version};
 use std::rc::Rc;
 use tantalum_device::Data;
-use tantalum_nand::SECTOR_BYTES;
+use tantalum_nand::{Programmed, SECTOR_BYTES, Unit};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
@@ -21,6 +21,9 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
     loop {
         fw.log_work.until(|| fw.log_is_due() || fw.poisoned.get()).await;
         if fw.poisoned.get() {
+            if fw.read_only.get() && !fw.design.is_protected() {
+                let _ = commit(&fw).await; // Which units are bad; as far as it goes.
+            }
             return;
         }
         let done = match fw.design.is_protected() {
@@ -29,7 +32,6 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
         };
         if done.is_none() {
             fw.poison();
-            return;
         }
     }
 }
@@ -173,11 +175,16 @@ async fn clean(fw: &Firmware) -> Option<()> {
             }
             store_images(fw, some).await?;
         }
-        fw.log.borrow_mut().drop_oldest();
-        if !fw.erase(unit).await {
-            return None;
+        if !fw.log.borrow_mut().drop_oldest() {
+            fw.space.borrow_mut().retire(unit);
+            continue;
         }
-        fw.log.borrow_mut().give(crate::space::FreeUnit { unit, erase_first: false });
+        if fw.erase(unit).await {
+            fw.log.borrow_mut().give(FreeUnit { unit, erase_first: false });
+        } else {
+            fw.log.borrow_mut().owe();
+            fw.supply_log();
+        }
     }
     Some(())
 }
@@ -191,45 +198,90 @@ async fn append(
     indices: &[u32],
     bytes: &[u8],
 ) -> Option<Vec<u32>> {
+    fw.log.borrow_mut().begin_batch();
+    let mut serials = vec![0; indices.len()];
+    let mut left: Vec<usize> = (0..indices.len()).collect();
+    while !left.is_empty() {
+        let ops = issue(fw, kind, version, indices, bytes, &left, &mut serials).await?;
+        left.clear();
+        let mut failed: Vec<Unit> = Vec::new();
+        let mut ended = Vec::with_capacity(ops.len());
+        for Append { unit, sectors, op } in ops {
+            if !fw.outcome(unit, op.await)? {
+                fw.log.borrow_mut().spoil(unit);
+                failed.push(unit);
+            }
+            ended.push((unit, sectors));
+        }
+        // All that the batch brought there: it is whole in a unit, or not needed there.
+        for (_, sectors) in ended.into_iter().filter(|e| failed.contains(&e.0)) {
+            left.extend(sectors);
+        }
+        fw.supply_log();
+    }
+    Some(serials)
+}
+
+/// Programs under way.
+struct Append {
+    unit: Unit,
+    sectors: Vec<usize>,
+    op: Programmed,
+}
+
+/// Issues the programs of some sectors of a batch.
+async fn issue(
+    fw: &Firmware,
+    kind: Kind,
+    version: Version,
+    indices: &[u32],
+    bytes: &[u8],
+    sectors: &[usize],
+    serials: &mut [u32],
+) -> Option<Vec<Append>> {
     let ps = fw.places.page_sectors as usize;
-    let mut ops = Vec::new();
-    let mut serials = Vec::with_capacity(indices.len());
-    let mut words = Vec::new();
+    let (mut ops, mut words) = (Vec::new(), Vec::new());
     let mut done = 0;
-    while done < indices.len() {
-        let pages = (indices.len() - done).div_ceil(ps).min(fw.places.planes as usize);
+    while done < sectors.len() {
+        let pages = (sectors.len() - done).div_ceil(ps).min(fw.places.planes as usize);
         let place = fw.log.borrow_mut().place(pages as u32);
-        let LogPlace { at, pages, serial, since } = match place {
+        let LogPlace { at, pages, serial, since, batch } = match place {
             Ok(place) => place,
             Err(Some(free)) => {
                 if free.erase_first && !fw.erase(free.unit).await {
-                    return None;
+                    fw.log.borrow_mut().owe();
+                    fw.supply_log();
+                } else {
+                    fw.space.borrow_mut().set_role(free.unit, Role::Map);
+                    fw.log.borrow_mut().open(free.unit);
                 }
-                fw.space.borrow_mut().set_role(free.unit, Role::Map);
-                fw.log.borrow_mut().open(free.unit);
                 continue;
             }
+            // So many units failed that the log has none left.
+            Err(None) if fw.rescue_log() => continue,
             Err(None) => {
-                debug_assert!(false, "the map log has no unit left: it was not cleaned");
+                fw.end_life();
                 return None;
             }
         };
-        let used = (indices.len() - done).min(pages as usize * ps);
-        let mut page = bytes[done * SECTOR..(done + used) * SECTOR].to_vec();
+        let some = &sectors[done..sectors.len().min(done + pages as usize * ps)];
+        let mut page = Vec::with_capacity(pages as usize * ps * SECTOR);
+        for &sector in some {
+            serials[sector] = serial;
+            page.extend_from_slice(&bytes[sector * SECTOR..(sector + 1) * SECTOR]);
+        }
         page.resize(pages as usize * ps * SECTOR, 0);
-        let some = indices[done..done + used].iter().map(|i| u64::from(*i));
-        fw.page_words(kind, version.0, pages, some, &mut words);
-        for page in words.chunks_exact_mut(2 + ps) {
+        let words_of = some.iter().map(|s| indices[*s].into());
+        fw.page_words(kind, version.0, pages, words_of, &mut words);
+        for (page, before) in words.chunks_exact_mut(2 + ps).zip(at.page - batch..) {
+            page[1] |= u64::from(before.min(u16::MAX.into())) << LOG_VERSION_BITS;
             page[2] |= u64::from(since) << 32;
         }
-        ops.push(fw.must(fw.nand.program(at, Data::Bytes(&page), &words))?);
+        let op = fw.must(fw.nand.program(at, Data::Bytes(&page), &words))?;
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         fw.stats.meta_bytes.add(fw.page_bytes(pages));
-        serials.resize(done + used, serial);
-        done += used;
+        ops.push(Append { unit: at.unit, sectors: some.to_vec(), op });
+        done += some.len();
     }
-    for op in ops {
-        fw.must(op.await)?;
-    }
-    Some(serials)
+    Some(ops)
 }

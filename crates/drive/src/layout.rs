@@ -3,13 +3,23 @@
 
 use crate::Design;
 use crate::space::SHARED_RESERVE;
-use tantalum_nand::SECTOR_BYTES;
+use crate::types::Lpn;
+use tantalum_nand::{SECTOR_BYTES, Unit};
 
 /// Map entries in one map page (a sector of 4-byte entries).
 pub const MAP_PAGE_ENTRIES: u32 = SECTOR_BYTES / 4;
 
 /// Entries (logical page number, address) in one sector of a delta or a dump.
 pub const DELTA_ENTRIES: u32 = SECTOR_BYTES / 8;
+
+/// Rows of a dump area that may fail to program, wherever they are: what was to be there
+/// is written elsewhere in the area.
+pub const DUMP_SLACK_ROWS: u32 = 2;
+
+/// The entry of an erase unit in the map, behind those of `logical` pages.
+pub fn unit_entry(logical: u32, unit: Unit) -> Lpn {
+    Lpn(logical.next_multiple_of(MAP_PAGE_ENTRIES) + unit.0)
+}
 
 /// How the raw flash is divided. All but `logical` and `raw` in erase units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +28,7 @@ pub struct Layout {
     pub raw: u64,
     /// Sectors promised to the host.
     pub logical: u32,
-    /// Map pages.
+    /// Map pages, those that say which erase units are bad included.
     pub map_pages: u32,
     /// Units that the map log owns.
     pub map_units: u32,
@@ -31,6 +41,8 @@ pub struct Layout {
     /// Of these, needed beside the logical capacity: open units of both streams and the
     /// collector's reserve, for every die, and the reserve that the dies share.
     pub working_units: u32,
+    /// Units beyond all needs: so many may go bad before the drive takes no more writes.
+    pub spare_units: u32,
 }
 
 /// The spare space does not suffice.
@@ -65,7 +77,7 @@ pub enum LayoutError {
     /// The dump area can not hold what may have to be dumped.
     #[error(
         "a dump area of {units} units has {have} pages; the buffer takes {buffer}, {dirty_max} changed map \
-         entries take {map}, the end 1: raise map.dump_units or lower map.dirty_max or cache.buffer_kib"
+         entries take {map}, the end 1, rows that fail {slack}: raise map.dump_units or lower map.dirty_max or cache.buffer_kib"
     )]
     Dump {
         /// Units of a dump area.
@@ -78,6 +90,8 @@ pub enum LayoutError {
         dirty_max: u32,
         /// Pages for them.
         map: u64,
+        /// Pages that may fail.
+        slack: u64,
     },
 }
 
@@ -90,9 +104,11 @@ impl Layout {
         let g = &design.geometry;
         let raw = g.sectors();
         let logical = (raw as f64 / (1.0 + design.space.over_provisioning / 100.0)) as u64;
-        let logical = (logical.min(u64::from(u32::MAX - 1))) as u32;
+        // The entries of units behind them have numbers, too.
+        let most = u64::from(u32::MAX - MAP_PAGE_ENTRIES) - u64::from(g.units());
+        let logical = logical.min(most) as u32;
         let unit = g.unit_sectors();
-        let map_pages = logical.div_ceil(MAP_PAGE_ENTRIES);
+        let map_pages = unit_entry(logical, Unit(g.units())).0.div_ceil(MAP_PAGE_ENTRIES);
         // Cleaning packs the images of one old unit tightly, but for its last page.
         let map_live_units = map_pages.div_ceil(unit - (g.page_sectors() - 1));
         // Twice the map and the open units: one is kept free to write the other anew. With
@@ -102,13 +118,16 @@ impl Layout {
         if design.is_protected() {
             let ps = u64::from(g.page_sectors());
             let buffer = u64::from(design.buffer_slots()).div_ceil(ps);
-            let sectors = u64::from(design.map.dirty_max.div_ceil(DELTA_ENTRIES));
+            // One more: units that went bad are dirty beside those.
+            let sectors = u64::from(design.map.dirty_max.div_ceil(DELTA_ENTRIES)) + 1;
             let map = sectors.div_ceil(ps);
+            let slack = u64::from(DUMP_SLACK_ROWS * g.planes);
             // Each unit may end with a row that is not full.
             let have = u64::from(dump_units) * u64::from(g.unit_pages() - g.planes);
-            if have < buffer + map + 1 {
+            if have < buffer + map + 1 + slack {
                 let dirty_max = design.map.dirty_max;
-                return Err(LayoutError::Dump { units: dump_units, have, buffer, dirty_max, map });
+                let units = dump_units;
+                return Err(LayoutError::Dump { units, have, buffer, dirty_max, map, slack });
             }
         }
         let logical_units = u64::from(logical.div_ceil(unit));
@@ -138,6 +157,7 @@ impl Layout {
             dump_units,
             data_units: (units - map_units - dump) as u32,
             working_units: working as u32,
+            spare_units: (units - need) as u32,
         })
     }
 }

@@ -36,15 +36,17 @@ mod maplog;
 #[cfg(test)]
 mod models;
 mod recover;
+mod retire;
 mod scan;
 mod space;
 mod stats;
 mod types;
+mod victims;
 mod write;
 
 pub use design::{
-    CacheDesign, CacheMode, Design, DesignError, FirmwareDesign, FlushMode, LinkDesign, MapDesign,
-    SpaceDesign, WearDesign, nearest_name,
+    CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign, FlushMode, LinkDesign,
+    MapDesign, SpaceDesign, WearDesign, nearest_name,
 };
 pub use drive::Drive;
 pub use host::DriveLink;

@@ -3,14 +3,18 @@
 //! 1. An entry names a sector that has been programmed, or none.
 //! 2. Each change has a version; versions only grow.
 //! 3. Map pages never touched are all empty: nothing need be read or stored of them.
+//! 4. Behind the logical pages each erase unit has an entry, in map pages of their own:
+//!    whether it is bad. So what becomes durable, and how, is one mechanism for both.
 
-use crate::layout::MAP_PAGE_ENTRIES;
+use crate::layout::{MAP_PAGE_ENTRIES, unit_entry};
 use crate::types::{Lpn, Ppa, Version};
+use tantalum_nand::Unit;
 
 /// The table, one 4-byte entry a logical page, whole in memory.
 pub struct Map {
     /// Address + 1; 0 is none, so that a fresh table is untouched memory.
     entries: Vec<u32>,
+    logical: u32,
     version: Version,
     touched: Vec<bool>,
 }
@@ -21,19 +25,21 @@ pub fn map_page(lpn: Lpn) -> u32 {
 }
 
 impl Map {
-    /// All empty.
-    pub fn new(logical: u32) -> Map {
-        let pages = logical.div_ceil(MAP_PAGE_ENTRIES);
+    /// All empty: of `logical` pages and `units` erase units.
+    pub fn new(logical: u32, units: u32) -> Map {
+        let entries = unit_entry(logical, Unit(units)).0;
+        let pages = entries.div_ceil(MAP_PAGE_ENTRIES);
         Map {
-            entries: vec![0; logical as usize],
+            entries: vec![0; entries as usize],
+            logical,
             version: Version(0),
             touched: vec![false; pages as usize],
         }
     }
 
-    /// Where a logical page is.
+    /// Where a logical page is; nowhere, if there is no such page.
     pub fn get(&self, lpn: Lpn) -> Option<Ppa> {
-        self.entries[lpn.0 as usize].checked_sub(1).map(Ppa)
+        self.entries.get(lpn.0 as usize)?.checked_sub(1).map(Ppa)
     }
 
     /// The version of the newest change.
@@ -87,6 +93,17 @@ impl Map {
 
     /// All mapped logical pages.
     pub fn mapped(&self) -> impl Iterator<Item = (Lpn, Ppa)> {
+        self.entries().take_while(|(lpn, _)| lpn.0 < self.logical)
+    }
+
+    /// The erase units that are bad.
+    pub fn bad_units(&self) -> impl Iterator<Item = Unit> {
+        let first = unit_entry(self.logical, Unit(0)).0;
+        self.entries().filter(move |e| e.0.0 >= first).map(move |e| Unit(e.0.0 - first))
+    }
+
+    /// All entries that are not empty.
+    fn entries(&self) -> impl Iterator<Item = (Lpn, Ppa)> {
         let touched = self.touched.iter().enumerate().filter(|t| *t.1);
         touched.flat_map(|(page, _)| {
             let (start, end) = self.page_range(page as u32);

@@ -11,7 +11,11 @@
 //! 3. `durable` only grows; every change up to it can be recovered. With a protected
 //!    cache every change can, since the emergency dump stores those that the log
 //!    does not have ([`Dirty`]).
-//! 4. There are always enough free units of the log to write every map page anew.
+//! 4. There are always enough free units of the log to write every map page anew; while
+//!    units that failed wait to be replaced, fewer by those (`owed`).
+//! 5. What is written side by side is a batch, and complete before the next begins. A row
+//!    that fails is written again in the same batch elsewhere, with all that the batch
+//!    brought to that unit; the unit takes no more.
 
 use crate::layout::MAP_PAGE_ENTRIES;
 use crate::map::{Map, map_page};
@@ -36,9 +40,9 @@ pub struct Dirty {
 }
 
 impl Dirty {
-    /// Nothing is dirty.
-    pub fn new(logical: u32) -> Dirty {
-        let pages = logical.div_ceil(MAP_PAGE_ENTRIES) as usize;
+    /// Nothing is dirty, of `pages` map pages.
+    pub fn new(pages: u32) -> Dirty {
+        let pages = pages as usize;
         Dirty {
             bits: vec![0; pages * (MAP_PAGE_ENTRIES / 64) as usize],
             counts: vec![0; pages],
@@ -135,6 +139,8 @@ pub enum Persistence {
 struct LogUnit {
     unit: Unit,
     serial: u32,
+    /// Not to be written or erased any more.
+    bad: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -144,6 +150,8 @@ struct WritePoint {
     page: u32,
     /// From which page on it is written since the last restart.
     since: u32,
+    /// The first page of the present batch.
+    batch: u32,
 }
 
 /// A place to write pages of one row.
@@ -156,6 +164,8 @@ pub struct LogPlace {
     pub serial: u32,
     /// The page of the unit from which on it is written since the last restart.
     pub since: u32,
+    /// The page of the unit with which the batch began in it.
+    pub batch: u32,
 }
 
 const NEVER: u32 = u32::MAX;
@@ -177,23 +187,25 @@ pub struct MapLog {
     image_at: Vec<u32>,
     delta_at: Vec<u32>,
     keep_free: usize,
+    /// Units that the log should own beside those it has.
+    owed: u32,
 }
 
 impl MapLog {
-    /// An empty log of a drive with `logical` pages; `keep_free` units are kept free
-    /// for writing everything anew.
+    /// An empty log of a map of so many pages; `keep_free` units are kept free for
+    /// writing everything anew.
     pub fn new(
         places: Places,
-        logical: u32,
+        map_pages: u32,
         protected: bool,
         write_points: u32,
         keep_free: u32,
     ) -> MapLog {
-        let pages = logical.div_ceil(MAP_PAGE_ENTRIES) as usize;
+        let pages = map_pages as usize;
         MapLog {
             places,
             persistence: match protected {
-                true => Persistence::Protected(Dirty::new(logical)),
+                true => Persistence::Protected(Dirty::new(map_pages)),
                 false => Persistence::Journal(Vec::new()),
             },
             durable: Version(0),
@@ -205,6 +217,7 @@ impl MapLog {
             image_at: vec![NEVER; pages],
             delta_at: vec![NEVER; pages],
             keep_free: keep_free as usize,
+            owed: 0,
         }
     }
 
@@ -267,28 +280,81 @@ impl MapLog {
         self.pool.push_back(free);
     }
 
+    /// The log gets one of the units that it lacks.
+    pub fn supply(&mut self, free: FreeUnit) {
+        self.give(free);
+        self.owed = self.owed.saturating_sub(1);
+    }
+
+    /// The log has a unit less than it should have.
+    pub fn owe(&mut self) {
+        self.owed += 1;
+    }
+
+    /// Units that the log should own beside those it has.
+    pub fn owed(&self) -> u32 {
+        self.owed
+    }
+
+    /// A unit of the log must not be written any more, nor erased: it goes when what is
+    /// in it has been written anew, as if it were the oldest.
+    pub fn spoil(&mut self, unit: Unit) {
+        for point in &mut self.points {
+            if point.is_some_and(|p| p.unit == unit) {
+                *point = None;
+            }
+        }
+        if let Some(u) = self.units.iter_mut().find(|u| u.unit == unit && !u.bad) {
+            u.bad = true;
+            self.owed += 1;
+        }
+    }
+
+    /// At recovery: so many units are missing.
+    pub fn set_owed(&mut self, owed: u32) {
+        self.owed = owed;
+    }
+
+    /// At recovery: units that are bad and hold nothing that counts leave the log.
+    pub fn drop_void(&mut self) -> Vec<Unit> {
+        let used: std::collections::BTreeSet<u32> =
+            self.image_at.iter().chain(&self.delta_at).copied().collect();
+        let void = |u: &LogUnit| u.bad && !used.contains(&u.serial);
+        let dropped = self.units.iter().filter(|u| void(u)).map(|u| u.unit).collect();
+        self.units.retain(|u| !void(u));
+        dropped
+    }
+
+    /// A batch begins: what is written side by side, and complete before anything else is
+    /// written to the log.
+    pub fn begin_batch(&mut self) {
+        for point in self.points.iter_mut().flatten() {
+            point.batch = point.page;
+        }
+    }
+
     /// At recovery: a unit with content belongs to the log; in order of age. From
     /// page `next` on it can be written (if it is not full).
     pub fn adopt(&mut self, unit: Unit, next: u32) -> u32 {
         let serial = self.next_serial;
         self.next_serial += 1;
-        self.units.push_back(LogUnit { unit, serial });
+        self.units.push_back(LogUnit { unit, serial, bad: false });
         if next < self.places.unit_pages
             && let Some(point) = self.points.iter_mut().find(|p| p.is_none())
         {
-            *point = Some(WritePoint { unit, serial, page: next, since: next });
+            *point = Some(WritePoint { unit, serial, page: next, since: next, batch: next });
         }
         serial
     }
 
-    /// Units that the log owns.
+    /// Units that the log owns and can write.
     pub fn owned(&self) -> usize {
-        self.units.len() + self.pool.len()
+        self.units.iter().filter(|u| !u.bad).count() + self.pool.len()
     }
 
     /// Whether old units should be cleaned before more is written.
     pub fn is_tight(&self) -> bool {
-        self.pool.len() < self.keep_free && self.units.len() > 1
+        self.pool.len() + (self.owed as usize) < self.keep_free && self.units.len() > 1
     }
 
     /// The oldest unit and the map pages that must be written anew before it can go.
@@ -308,9 +374,10 @@ impl MapLog {
         Some(oldest.unit)
     }
 
-    /// The oldest unit leaves the log's content; once erased it is given back.
-    pub fn drop_oldest(&mut self) {
-        self.units.pop_front();
+    /// The oldest unit leaves the log's content; once erased it is given back. Whether
+    /// it can be.
+    pub fn drop_oldest(&mut self) -> bool {
+        self.units.pop_front().is_some_and(|u| !u.bad)
     }
 
     /// The next place to write up to `pages` pages of one row, or a free unit to be
@@ -325,6 +392,7 @@ impl MapLog {
             pages: pages.min(self.places.planes - point.page % self.places.planes),
             serial: point.serial,
             since: point.since,
+            batch: point.batch,
         };
         point.page += place.pages;
         if point.page == self.places.unit_pages {
@@ -337,8 +405,9 @@ impl MapLog {
     pub fn open(&mut self, unit: Unit) {
         let serial = self.next_serial;
         self.next_serial += 1;
-        self.units.push_back(LogUnit { unit, serial });
-        self.points[self.next_point] = Some(WritePoint { unit, serial, page: 0, since: 0 });
+        self.units.push_back(LogUnit { unit, serial, bad: false });
+        self.points[self.next_point] =
+            Some(WritePoint { unit, serial, page: 0, since: 0, batch: 0 });
     }
 
     /// An image of a map page is on flash, and covers all deltas of the page so far.

@@ -9,18 +9,22 @@
 //! 3. The map is the log's newest records, then the dump's entries over them.
 //! 4. Without all of these the map is of another time, and would name sectors that now hold
 //!    something else: the drive does not start then. A page of the log may be unreadable
-//!    only where a power loss can have torn it: in the last row that was written to its
-//!    unit before a restart. (If one goes bad later that was whole, that can not be told.)
+//!    only where a power loss or a failed program can have torn it: in the last batch that
+//!    was written to its unit before a restart. (If one goes bad later that was whole, that
+//!    can not be told.)
+//! 5. A unit that the map says is bad is neither written nor erased. If more are bad than
+//!    the layout has to spare, or there are no units for the next dump, nothing on flash is
+//!    changed at all, and the drive only reads: the dump that was replayed goes on to hold.
 
 use crate::Design;
 use crate::dump::DumpEnd;
 use crate::firmware::Firmware;
-use crate::layout::Layout;
+use crate::layout::{DUMP_SLACK_ROWS, Layout, unit_entry};
 use crate::maplog::decode_entry;
 use crate::scan::{Head, read_heads, read_pages, used, write_pointers};
-use crate::space::{Role, Streams};
+use crate::space::{FreeUnit, Role, Streams};
 use crate::stats::Stats;
-use crate::types::{Kind, Lpn, Ppa, Version};
+use crate::types::{Kind, LOG_VERSION_BITS, Lpn, Ppa, Version};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::Data;
@@ -78,11 +82,11 @@ pub(crate) async fn recover(
     let mut mark = began;
     let mut lap = |rt: &Rt| rt.now() - std::mem::replace(&mut mark, rt.now());
 
-    let units = Units::scan(&fw).await?;
+    let mut units = Units::scan(&fw).await?;
     report.scan = lap(rt);
     load_map(&fw, &units, &mut report).await?;
     report.map_load = lap(rt);
-    let dump = find_dump(&fw, &units).await?;
+    let dump = find_dump(&fw, &mut units).await?;
     match &dump {
         Some(dump) => replay_dump(&fw, dump, &mut report).await?,
         None if design.is_protected() && !units.blank => {
@@ -93,7 +97,12 @@ pub(crate) async fn recover(
     }
     report.dump_replay = lap(rt);
     count_valid(&fw, &units)?;
-    settle_units(&fw, &units, dump.as_ref()).await?;
+    know_bad_units(&fw, &units);
+    let lives = !fw.read_only.get() && settle_units(&fw, &units, dump.as_ref()).await?;
+    if !lives || fw.read_only.get() {
+        fw.began_read_only.set(true);
+        fw.end_life();
+    }
     report.space = lap(rt);
     report.total = rt.now() - began;
     Ok((fw, report))
@@ -102,11 +111,13 @@ pub(crate) async fn recover(
 /// What the first page of each unit tells.
 struct Units {
     erased: Vec<Unit>,
-    data: Vec<(Unit, Streams)>,
-    /// With the sequence number of their first page.
+    /// These two with the sequence number of their first page.
+    data: Vec<(u64, Unit, Streams)>,
     log: Vec<(u64, Unit)>,
     dump: Vec<Unit>,
     unknown: Vec<Unit>,
+    /// Of a dump, with pages that failed to program.
+    failed: Vec<Unit>,
     blank: bool,
 }
 
@@ -122,6 +133,7 @@ impl Units {
             log: Vec::new(),
             dump: Vec::new(),
             unknown: Vec::new(),
+            failed: Vec::new(),
             blank: heads.iter().all(|h| *h == Head::Erased),
         };
         for (at, head) in all.into_iter().zip(heads) {
@@ -132,29 +144,44 @@ impl Units {
                 Head::Written(head, ..) => {
                     fw.saw_sequence(head.sequence);
                     match head.kind {
-                        Kind::Host => units.data.push((unit, Streams::Host)),
-                        Kind::Moved => units.data.push((unit, Streams::Moved)),
+                        Kind::Host => units.data.push((head.sequence, unit, Streams::Host)),
+                        Kind::Moved => units.data.push((head.sequence, unit, Streams::Moved)),
                         Kind::MapImage | Kind::MapDelta => units.log.push((head.sequence, unit)),
                         Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => units.dump.push(unit),
                     }
                 }
             }
         }
-        // A unit of the log whose first page went bad is still one: its second row tells.
-        let row = fw.places.planes;
-        let behind = |unit: &Unit| PageAddr { unit: *unit, page: row };
-        if row < fw.places.unit_pages {
-            let seconds: Vec<PageAddr> = units.unknown.iter().map(behind).collect();
-            for (at, head) in seconds.iter().zip(read_heads(fw, &seconds).await?) {
-                if let Head::Written(head, ..) = head
-                    && matches!(head.kind, Kind::MapImage | Kind::MapDelta)
-                {
-                    units.unknown.retain(|u| *u != at.unit);
-                    units.log.push((head.sequence, at.unit));
+        // A unit of the log or of a dump whose first rows went bad is still one: the next
+        // one tells.
+        let mut asked = units.unknown.clone();
+        for row in (1..=DUMP_SLACK_ROWS).map(|row| row * fw.places.planes) {
+            let in_row = |unit: &Unit| PageAddr { unit: *unit, page: row };
+            let pages: Vec<PageAddr> = asked.iter().map(in_row).collect();
+            if row >= fw.places.unit_pages {
+                break;
+            }
+            asked.clear();
+            for (at, head) in pages.iter().zip(read_heads(fw, &pages).await?) {
+                let head = match head {
+                    Head::Written(head, ..) => head,
+                    Head::Unreadable => {
+                        asked.push(at.unit);
+                        continue;
+                    }
+                    Head::Erased => continue,
+                };
+                match head.kind {
+                    Kind::Host | Kind::Moved => continue,
+                    Kind::MapImage | Kind::MapDelta => units.log.push((head.sequence, at.unit)),
+                    Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => units.dump.push(at.unit),
                 }
+                units.unknown.retain(|u| *u != at.unit);
             }
         }
         units.log.sort_unstable();
+        // In the order in which they were filled, nearly: that is their age.
+        units.data.sort_unstable_by_key(|u| u.0);
         Ok(units)
     }
 }
@@ -190,9 +217,10 @@ async fn load_map(
         fw.space.borrow_mut().set_role(unit, Role::Map);
         let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
         let heads = read_heads(fw, &pages).await?;
-        check_torn(fw, &pages, &heads)?;
+        check_torn(&pages, &heads)?;
         for (at, head) in pages.into_iter().zip(heads) {
-            let Head::Written(head, indices, _) = head else { continue };
+            let Head::Written(mut head, indices, _) = head else { continue };
+            head.version &= (1 << LOG_VERSION_BITS) - 1;
             fw.saw_sequence(head.sequence);
             fw.map.borrow_mut().advance(Version(head.version));
             for (sector, index) in used(&indices) {
@@ -238,28 +266,25 @@ async fn load_map(
 }
 
 /// Invariant 4, for the written pages of one unit of the log.
-fn check_torn(fw: &Firmware, pages: &[PageAddr], heads: &[Head]) -> Result<(), RecoveryError> {
-    let planes = fw.places.planes as usize;
-    let mut may_be_torn = vec![false; heads.len().div_ceil(planes)];
+fn check_torn(pages: &[PageAddr], heads: &[Head]) -> Result<(), RecoveryError> {
+    let mut may_be_torn = vec![false; heads.len()];
     let restarts = heads.iter().filter_map(|head| match head {
         Head::Written(.., since) => Some(*since as usize),
         _ => None,
     });
     for restart in restarts.chain([heads.len()]) {
-        // The row before it; and if nothing before it in that row can be read, that may be
-        // all that was written since another restart.
-        let mut end = restart.min(heads.len());
-        while let Some(last) = end.checked_sub(1) {
-            let row = last / planes;
-            may_be_torn[row] = true;
-            if heads[row * planes..end].iter().any(|head| matches!(head, Head::Written(..))) {
-                break;
+        // From the beginning of the batch of the last page that can be read.
+        let end = restart.min(heads.len());
+        let from = heads[..end].iter().enumerate().rev().find_map(|(i, head)| match head {
+            Head::Written(head, ..) => {
+                Some(i.saturating_sub((head.version >> LOG_VERSION_BITS) as usize))
             }
-            end = row * planes;
-        }
+            _ => None,
+        });
+        may_be_torn[from.unwrap_or(0)..end].fill(true);
     }
-    for (i, (at, head)) in pages.iter().zip(heads).enumerate() {
-        if !matches!(head, Head::Written(..)) && !may_be_torn[i / planes] {
+    for ((at, head), may_be_torn) in pages.iter().zip(heads).zip(may_be_torn) {
+        if !matches!(head, Head::Written(..)) && !may_be_torn {
             let what = format!("a page of the map log can not be read at {at:?}");
             return Err(RecoveryError::Damaged(what));
         }
@@ -287,8 +312,10 @@ async fn read_records(
 }
 
 fn check_entry(fw: &Firmware, lpn: Lpn, to: Option<Ppa>) -> Result<(), RecoveryError> {
-    let sectors = fw.design.geometry.sectors();
-    if lpn.0 < fw.layout.logical && to.is_none_or(|p| u64::from(p.0) < sectors) {
+    let g = &fw.design.geometry;
+    let (logical, unit) = (fw.layout.logical, |n| unit_entry(fw.layout.logical, Unit(n)).0);
+    let is_unit = (unit(0)..unit(g.units())).contains(&lpn.0);
+    if (lpn.0 < logical || is_unit) && to.is_none_or(|p| u64::from(p.0) < g.sectors()) {
         return Ok(());
     }
     Err(RecoveryError::Damaged(format!("a map entry says {lpn:?} is at {to:?}")))
@@ -304,15 +331,20 @@ struct Dump {
 
 /// The dump with the highest number. It must be complete: an older one is of a time that
 /// the map log and the units have left behind.
-async fn find_dump(fw: &Firmware, units: &Units) -> Result<Option<Dump>, RecoveryError> {
+async fn find_dump(fw: &Firmware, units: &mut Units) -> Result<Option<Dump>, RecoveryError> {
     let ends = write_pointers(fw, &units.dump).await?;
+    let mut failed = Vec::new();
     let mut found: BTreeMap<u64, Dump> = BTreeMap::new();
     let mut last = BTreeMap::new();
     for (&unit, &end) in units.dump.iter().zip(&ends) {
         let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
         let heads = read_heads(fw, &pages).await?;
         for (at, head) in pages.into_iter().zip(heads) {
-            let Head::Written(head, indices, _) = head else { continue };
+            let Head::Written(head, indices, _) = head else {
+                // No power loss tears a page of a dump: it failed.
+                failed.push(unit);
+                continue;
+            };
             fw.saw_sequence(head.sequence);
             let number = head.version;
             let end = DumpEnd { map_sectors: 0, data_sectors: 0, version: 0 };
@@ -332,6 +364,7 @@ async fn find_dump(fw: &Firmware, units: &Units) -> Result<Option<Dump>, Recover
             }
         }
     }
+    units.failed = failed;
     let Some((number, mut dump)) = found.pop_last() else { return Ok(None) };
     fw.dump.borrow_mut().next = number + 1;
     let lost = || {
@@ -417,20 +450,42 @@ fn count_valid(fw: &Firmware, units: &Units) -> Result<(), RecoveryError> {
     }
 }
 
+/// Invariant 5: the units that the map says are bad, and those that turned out to be.
+fn know_bad_units(fw: &Firmware, units: &Units) {
+    {
+        let (map, mut space) = (fw.map.borrow(), fw.space.borrow_mut());
+        let mut log = fw.log.borrow_mut();
+        for unit in map.bad_units() {
+            space.condemn(unit);
+            log.spoil(unit);
+        }
+        for unit in log.drop_void() {
+            space.retire(unit);
+        }
+    }
+    for unit in &units.failed {
+        fw.condemn(*unit);
+    }
+    for unit in units.dump.iter().filter(|u| fw.space.borrow().is_bad(**u)) {
+        fw.space.borrow_mut().retire(*unit);
+    }
+    fw.check_life();
+}
+
 /// Every unit goes where it belongs: write points, full units, free units, the map log's
-/// and the dump's.
+/// and the dump's. False if there are no units for the next dump.
 async fn settle_units(
     fw: &Firmware,
     units: &Units,
     dump: Option<&Dump>,
-) -> Result<(), RecoveryError> {
-    let data: Vec<Unit> = units.data.iter().map(|u| u.0).collect();
+) -> Result<bool, RecoveryError> {
+    let data: Vec<Unit> = units.data.iter().map(|u| u.1).collect();
     let ends = write_pointers(fw, &data).await?;
     let pages = fw.places.unit_pages;
     let mut void = units.unknown.clone();
     {
         let mut space = fw.space.borrow_mut();
-        for ((unit, stream), end) in units.data.iter().copied().zip(ends) {
+        for (&(_, unit, stream), end) in units.data.iter().zip(ends) {
             let die = fw.design.geometry.die(unit);
             if space.next_valid(unit, end * fw.places.page_sectors).is_some() {
                 let what = format!("the map names sectors of {unit:?} that are erased");
@@ -438,7 +493,7 @@ async fn settle_units(
             }
             if space.valid_in(unit) == 0 {
                 void.push(unit);
-            } else if end < pages && !space.has_point(die, stream) {
+            } else if end < pages && !space.has_point(die, stream) && !space.is_bad(unit) {
                 space.open(stream, unit, end);
             } else {
                 space.file(unit);
@@ -446,85 +501,100 @@ async fn settle_units(
         }
         // A unit whose first page can not be read may still have valid sectors.
         void.retain(|&unit| {
-            let empty = space.valid_in(unit) == 0;
-            if !empty {
+            let void = space.valid_in(unit) == 0 && !space.is_bad(unit);
+            if !void {
                 space.file(unit);
             }
-            empty
+            void
         });
-        for &unit in &units.erased {
-            space.give_free(unit, false);
+    }
+    for &unit in &units.erased {
+        let bad = fw.space.borrow().is_bad(unit);
+        match bad {
+            true => fw.space.borrow_mut().file(unit),
+            false => fw.free_unit(unit, false),
         }
     }
-    settle_dump(fw, units, dump, &mut void).await?;
-    let mut space = fw.space.borrow_mut();
+    if !settle_dump(fw, units, dump, &mut void).await? {
+        return Ok(false);
+    }
     for &unit in &void {
-        space.give_free(unit, true);
+        fw.free_unit(unit, true);
     }
-    let mut log = fw.log.borrow_mut();
-    while log.owned() < fw.layout.map_units as usize {
-        let die = space.freest_die();
-        let Some(free) = space.take_any(die) else {
-            return Err(RecoveryError::Damaged("no free erase unit for the map log".into()));
-        };
-        space.set_role(free.unit, Role::Map);
-        log.give(free);
+    let lacking = fw.layout.map_units.saturating_sub(fw.log.borrow().owned() as u32);
+    fw.log.borrow_mut().set_owed(lacking);
+    for _ in 0..lacking {
+        fw.rescue_log();
     }
-    Ok(())
+    fw.space.borrow_mut().count_from_here();
+    Ok(true)
 }
 
 /// Makes the area for the next dump ready: erased units, none of them of the dump that
-/// was replayed.
+/// was replayed. Whether there were enough units.
 async fn settle_dump(
     fw: &Firmware,
     units: &Units,
     dump: Option<&Dump>,
     void: &mut Vec<Unit>,
-) -> Result<(), RecoveryError> {
+) -> Result<bool, RecoveryError> {
     let area = fw.layout.dump_units as usize;
-    let mut ready: Vec<Unit> = Vec::new();
-    let mut other: Vec<Unit> = dump.map(|d| d.units.clone()).unwrap_or_default();
-    let stale: Vec<Unit> = units.dump.iter().copied().filter(|u| !other.contains(u)).collect();
-    {
-        let mut space = fw.space.borrow_mut();
-        while ready.len() < area {
-            let die = space.freest_die();
-            let Some(free) = space.take_any(die) else { break };
-            ready.push(free.unit);
-        }
-    }
+    let good = |units: &[Unit]| -> Vec<Unit> {
+        units.iter().copied().filter(|u| !fw.space.borrow().is_bad(*u)).collect()
+    };
+    let mut other: Vec<Unit> = dump.map(|d| good(&d.units)).unwrap_or_default();
     // What is left of an older dump, or of one that was not completed, is void.
-    let mut spare = stale;
-    if ready.len() < area {
+    let mut spare: Vec<Unit> = good(&units.dump);
+    spare.retain(|u| !other.contains(u));
+    let mut ready: Vec<Unit> = fw.take_units(area);
+    while ready.len() < area {
         let mut ops = Vec::new();
-        while ready.len() < area {
-            let Some(unit) = spare.pop().or_else(|| void.pop()) else {
-                return Err(RecoveryError::Damaged("no free erase unit for the next dump".into()));
-            };
+        while ready.len() + ops.len() < area {
+            let Some(unit) = spare.pop().or_else(|| void.pop()) else { break };
             fw.stats.erases.add(1);
-            ops.push(fw.nand.erase(unit)?);
-            ready.push(unit);
+            ops.push((unit, fw.nand.erase(unit)?));
         }
-        for op in ops {
-            op.await?;
+        if ops.is_empty() {
+            return Ok(false);
+        }
+        for (unit, op) in ops {
+            match op.await {
+                Ok(()) => ready.push(unit),
+                Err(OpError::Failed { .. }) => {
+                    fw.condemn(unit);
+                    fw.space.borrow_mut().retire(unit);
+                }
+                Err(e) => return Err(e.into()),
+            }
         }
     }
     void.extend(spare);
-    {
-        let mut space = fw.space.borrow_mut();
-        // The other area: the units of the replayed dump, and free ones up to its size.
-        while other.len() < area {
-            let die = space.freest_die();
-            let Some(free) = space.take_any(die) else { break };
-            other.push(free.unit);
-        }
-        for &unit in ready.iter().chain(&other) {
-            space.set_role(unit, Role::Dump);
-        }
+    // The other area: the units of the replayed dump, and free ones up to its size.
+    other.extend(fw.take_units(area.saturating_sub(other.len())));
+    let mut space = fw.space.borrow_mut();
+    for &unit in ready.iter().chain(&other) {
+        space.set_role(unit, Role::Dump);
     }
     let mut areas = fw.dump.borrow_mut();
     areas.ready = ready;
     areas.other = other;
     areas.next = areas.next.max(1);
-    Ok(())
+    Ok(true)
+}
+
+impl Firmware {
+    fn free_unit(&self, unit: Unit, erase_first: bool) {
+        let free = FreeUnit { unit, erase_first };
+        self.space.borrow_mut().give_free(free, self.nand.erase_count(unit));
+    }
+
+    /// So many free units of whichever dies have most, or all there are.
+    fn take_units(&self, count: usize) -> Vec<Unit> {
+        let mut space = self.space.borrow_mut();
+        let mut next = || {
+            let die = space.freest_die();
+            space.take_any(die).map(|free| free.unit)
+        };
+        std::iter::from_fn(&mut next).take(count).collect()
+    }
 }

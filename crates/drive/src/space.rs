@@ -11,15 +11,18 @@
 //!    invalid: until that is durable the unit is not erased.
 //! 5. A unit becomes full, and may be collected, only when all programs under way in it
 //!    have ended: until then what they bring is not counted.
-//! 6. Full units of a die are in buckets by valid count; the victim comes from the
-//!    lowest one that is not empty, in constant amortised time (greedy).
+//! 6. The victim among the full units of a die is chosen as `victims` says.
+//! 7. Of the free units of a die the one erased least often is taken first; with levelling
+//!    moved data, which are colder, go to the one erased most often (dynamic wear
+//!    levelling).
+//! 8. A bad unit is never open or free again. While it holds valid sectors it is condemned:
+//!    they are readable, and the collector moves them when there is room to spare.
 
+use crate::Collector;
 use crate::types::{Places, Ppa, Version};
-use std::collections::VecDeque;
+use crate::victims::{Candidate, Victims};
+use std::collections::BTreeSet;
 use tantalum_nand::{Geometry, PageAddr, Unit};
-
-const NONE: u32 = u32::MAX;
-const BUCKETS: u32 = 64;
 
 /// Free units that only collectors take, beside one for each die.
 pub const SHARED_RESERVE: u32 = 2;
@@ -41,7 +44,7 @@ pub enum Role {
     Free,
     /// A write point.
     Open,
-    /// Written, in a bucket.
+    /// Written; a victim to choose.
     Full,
     /// In no list: full with programs under way, being collected, or being erased.
     Leaving,
@@ -49,6 +52,10 @@ pub enum Role {
     Map,
     /// Of a dump area.
     Dump,
+    /// Bad, and yet with valid sectors.
+    Condemned,
+    /// Bad, and never used again.
+    Bad,
 }
 
 /// A free unit.
@@ -62,13 +69,20 @@ pub struct FreeUnit {
 
 #[derive(Clone)]
 struct UnitInfo {
-    role: Role,
-    valid: u32,
-    /// Programs under way.
-    flying: u32,
     superseded: Version,
-    prev: u32,
-    next: u32,
+    valid: u32,
+    /// How many units had been filled when this one was; 0 while it is not full.
+    filled: u32,
+    /// Programs under way.
+    flying: u16,
+    role: Role,
+    bad: bool,
+}
+
+impl UnitInfo {
+    fn candidate(&self) -> Candidate {
+        Candidate { valid: self.valid, filled: self.filled }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -79,11 +93,10 @@ struct WritePoint {
 
 #[derive(Clone)]
 struct DieInfo {
-    free: VecDeque<FreeUnit>,
+    /// Erased ones first; then by how often they were erased.
+    free: BTreeSet<(bool, u32, u32)>,
     points: [Option<WritePoint>; 2],
-    heads: Vec<u32>,
-    tails: Vec<u32>,
-    lowest: u32,
+    victims: Victims,
 }
 
 /// All units of the array.
@@ -91,40 +104,48 @@ struct DieInfo {
 pub struct Space {
     places: Places,
     blocks: u32,
-    width: u32,
     units: Vec<UnitInfo>,
     dies: Vec<DieInfo>,
-    /// Free units of all dies.
+    /// Free units of all dies, and the fewest there were.
     free: u32,
+    free_min: u32,
     valid: Vec<u64>,
+    /// Units filled so far.
+    filled: u32,
+    /// Moved data go to units that were erased often.
+    levelling: bool,
+    bad: u32,
+    condemned: BTreeSet<u32>,
 }
 
 impl Space {
     /// Every unit [`Role::Leaving`]: in nobody's hands yet.
-    pub fn new(g: &Geometry) -> Space {
+    pub fn new(g: &Geometry, collector: Collector, levelling: bool) -> Space {
         let info = UnitInfo {
-            role: Role::Leaving,
-            valid: 0,
-            flying: 0,
             superseded: Version(0),
-            prev: NONE,
-            next: NONE,
+            valid: 0,
+            filled: 0,
+            flying: 0,
+            role: Role::Leaving,
+            bad: false,
         };
-        let die = DieInfo {
-            free: VecDeque::new(),
+        let die = |die| DieInfo {
+            free: BTreeSet::new(),
             points: [None; 2],
-            heads: vec![NONE; BUCKETS as usize],
-            tails: vec![NONE; BUCKETS as usize],
-            lowest: BUCKETS,
+            victims: Victims::new(collector, Unit(die * g.blocks), g.blocks, g.unit_sectors()),
         };
         Space {
             places: Places::of(g),
             blocks: g.blocks,
-            width: (g.unit_sectors() + 1).div_ceil(BUCKETS),
             units: vec![info; g.units() as usize],
-            dies: vec![die; g.dies() as usize],
+            dies: (0..g.dies()).map(die).collect(),
             free: 0,
+            free_min: u32::MAX,
             valid: vec![0; g.sectors().div_ceil(64) as usize],
+            filled: 0,
+            levelling,
+            bad: 0,
+            condemned: BTreeSet::new(),
         }
     }
 
@@ -134,7 +155,7 @@ impl Space {
 
     /// Gives a unit a role in which it is in no list.
     pub fn set_role(&mut self, unit: Unit, role: Role) {
-        debug_assert!(!matches!(role, Role::Free | Role::Full));
+        debug_assert!(matches!(role, Role::Map | Role::Dump));
         self.units[unit.0 as usize].role = role;
     }
 
@@ -151,6 +172,21 @@ impl Space {
     /// Free units of a die.
     pub fn free_units(&self, die: u32) -> u32 {
         self.dies[die as usize].free.len() as u32
+    }
+
+    /// Free units of all dies.
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// The fewest free units there were since [`Space::count_from_here`].
+    pub fn free_min(&self) -> u32 {
+        self.free_min.min(self.free)
+    }
+
+    /// The lowest number of free units is looked for from now on.
+    pub fn count_from_here(&mut self) {
+        self.free_min = self.free;
     }
 
     /// The die with the most free units.
@@ -199,15 +235,31 @@ impl Space {
         if !self.may_open(die, stream) {
             return None;
         }
-        self.take_any(die)
+        match stream {
+            Streams::Moved if self.levelling => self.take_worn(die),
+            _ => self.take_any(die),
+        }
     }
 
-    /// Takes a free unit, whatever it is needed for.
+    /// Takes a free unit, whatever it is needed for: the one erased least often.
     pub fn take_any(&mut self, die: u32) -> Option<FreeUnit> {
-        let free = self.dies[die as usize].free.pop_front()?;
+        let taken = self.dies[die as usize].free.pop_first()?;
+        Some(self.taken(taken))
+    }
+
+    /// Takes the free unit that was erased most often, of those that are erased.
+    pub fn take_worn(&mut self, die: u32) -> Option<FreeUnit> {
+        let free = &mut self.dies[die as usize].free;
+        let worn = *free.range(..(true, 0, 0)).next_back().or_else(|| free.last())?;
+        free.remove(&worn);
+        Some(self.taken(worn))
+    }
+
+    fn taken(&mut self, (erase_first, _, unit): (bool, u32, u32)) -> FreeUnit {
         self.free -= 1;
-        self.units[free.unit.0 as usize].role = Role::Leaving;
-        Some(free)
+        self.free_min = self.free_min.min(self.free);
+        self.units[unit as usize].role = Role::Leaving;
+        FreeUnit { unit: Unit(unit), erase_first }
     }
 
     /// A unit becomes the write point of a stream, from page `page` on.
@@ -252,20 +304,97 @@ impl Space {
 
     /// A unit is full, or will not be written further: it may be collected.
     pub fn file(&mut self, unit: Unit) {
-        self.units[unit.0 as usize].role = Role::Full;
-        let bucket = self.bucket(unit);
-        self.link(unit, bucket);
-    }
-
-    /// A unit is free.
-    pub fn give_free(&mut self, unit: Unit, erase_first: bool) {
         let die = self.die_of(unit);
         let info = &mut self.units[unit.0 as usize];
-        debug_assert_eq!(info.valid, 0);
+        debug_assert_eq!(info.role, Role::Leaving);
+        if info.bad {
+            if info.valid == 0 {
+                info.role = Role::Bad;
+            } else {
+                info.role = Role::Condemned;
+                self.condemned.insert(unit.0);
+            }
+            return;
+        }
+        if info.filled == 0 {
+            self.filled = self.filled.saturating_add(1);
+            info.filled = self.filled;
+        }
+        info.role = Role::Full;
+        self.dies[die].victims.add(unit, info.candidate());
+    }
+
+    /// A unit is free. It was erased so often.
+    pub fn give_free(&mut self, free: FreeUnit, erases: u32) {
+        let FreeUnit { unit, erase_first } = free;
+        let die = self.die_of(unit);
+        let info = &mut self.units[unit.0 as usize];
+        debug_assert!(info.valid == 0 && !info.bad);
         info.role = Role::Free;
         info.superseded = Version(0);
-        self.dies[die].free.push_back(FreeUnit { unit, erase_first });
+        info.filled = 0;
+        self.dies[die].free.insert((erase_first, erases, unit.0));
         self.free += 1;
+    }
+
+    /// A unit failed to program or to erase: it is neither written nor erased any more.
+    /// Whether that is new. One without valid sectors is [`Role::Bad`] when it is in no
+    /// list, else when what is under way in it has ended and its sectors were moved.
+    pub fn condemn(&mut self, unit: Unit) -> bool {
+        let die = self.die_of(unit);
+        let info = &mut self.units[unit.0 as usize];
+        if std::mem::replace(&mut info.bad, true) {
+            return false;
+        }
+        self.bad += 1;
+        match info.role {
+            Role::Open => {
+                for point in &mut self.dies[die].points {
+                    if point.is_some_and(|p| p.unit == unit) {
+                        *point = None;
+                    }
+                }
+                info.role = Role::Leaving;
+                if info.flying == 0 {
+                    self.file(unit);
+                }
+            }
+            Role::Full => {
+                self.dies[die].victims.remove(unit, info.candidate());
+                info.role = Role::Leaving;
+                self.file(unit);
+            }
+            // Whoever has it in hand files or retires it.
+            _ => {}
+        }
+        true
+    }
+
+    /// Whether a unit is bad.
+    pub fn is_bad(&self, unit: Unit) -> bool {
+        self.units[unit.0 as usize].bad
+    }
+
+    /// Bad units, condemned ones included.
+    pub fn bad(&self) -> u32 {
+        self.bad
+    }
+
+    /// Nothing in a bad unit is needed any more.
+    pub fn retire(&mut self, unit: Unit) {
+        let info = &mut self.units[unit.0 as usize];
+        debug_assert!(info.bad && info.valid == 0);
+        info.role = Role::Bad;
+    }
+
+    /// A condemned unit of a die: what is valid in it is to be moved, and it is to be
+    /// retired or filed then.
+    pub fn take_condemned(&mut self, die: u32) -> Option<Unit> {
+        let (first, end) = (die * self.blocks, (die + 1) * self.blocks);
+        let unit = Unit(*self.condemned.range(first..end).next()?);
+        self.condemned.remove(&unit.0);
+        self.units[unit.0 as usize].role = Role::Leaving;
+        Some(unit)
     }
 
     /// Whether the map names this sector.
@@ -278,9 +407,10 @@ impl Space {
         debug_assert!(!self.is_valid(ppa));
         self.valid[(ppa.0 / 64) as usize] |= 1 << (ppa.0 % 64);
         let unit = self.places.unit(ppa);
-        let before = self.bucket(unit);
-        self.units[unit.0 as usize].valid += 1;
-        self.rebucket(unit, before);
+        let info = &mut self.units[unit.0 as usize];
+        let before = info.candidate();
+        info.valid += 1;
+        self.recount(unit, before);
     }
 
     /// The map does not name this sector any more, since the change `version`.
@@ -288,89 +418,43 @@ impl Space {
         debug_assert!(self.is_valid(ppa));
         self.valid[(ppa.0 / 64) as usize] &= !(1 << (ppa.0 % 64));
         let unit = self.places.unit(ppa);
-        let before = self.bucket(unit);
         let info = &mut self.units[unit.0 as usize];
+        let before = info.candidate();
         info.valid -= 1;
         info.superseded = version;
-        self.rebucket(unit, before);
+        self.recount(unit, before);
     }
 
-    /// The full unit of a die with the fewest valid sectors (within a bucket's width),
-    /// if that is fewer than `below`; it leaves its bucket.
+    fn recount(&mut self, unit: Unit, before: Candidate) {
+        let info = &self.units[unit.0 as usize];
+        if info.role == Role::Full {
+            let (die, after) = (self.die_of(unit), info.candidate());
+            self.dies[die].victims.changed(unit, before, after);
+        }
+    }
+
+    /// The full unit of a die to collect next, if it has fewer valid sectors than `below`;
+    /// it leaves its list.
     pub fn take_victim(&mut self, die: u32, below: u32) -> Option<Unit> {
-        let d = &mut self.dies[die as usize];
-        while d.lowest < BUCKETS && d.heads[d.lowest as usize] == NONE {
-            d.lowest += 1;
-        }
-        if d.lowest == BUCKETS {
-            return None;
-        }
-        // The best of the first few of the bucket.
-        let mut best = d.heads[d.lowest as usize];
-        let mut at = best;
-        for _ in 0..8 {
-            if at == NONE {
-                break;
-            }
-            if self.units[at as usize].valid < self.units[best as usize].valid {
-                best = at;
-            }
-            at = self.units[at as usize].next;
-        }
-        if self.units[best as usize].valid >= below {
-            return None;
-        }
-        let unit = Unit(best);
-        let bucket = self.bucket(unit);
-        self.unlink(unit, bucket);
-        self.units[best as usize].role = Role::Leaving;
-        Some(unit)
+        let units = &self.units;
+        let victims = &mut self.dies[die as usize].victims;
+        let unit = victims.best(below, self.filled, |u| units[u.0 as usize].valid)?;
+        Some(self.take_full(unit))
+    }
+
+    /// Takes a full unit out of its list, to be collected.
+    pub fn take_full(&mut self, unit: Unit) -> Unit {
+        let die = self.die_of(unit);
+        let info = &mut self.units[unit.0 as usize];
+        debug_assert_eq!(info.role, Role::Full);
+        self.dies[die].victims.remove(unit, info.candidate());
+        info.role = Role::Leaving;
+        unit
     }
 
     /// The next valid sector of a unit at or after sector `from` of it.
     pub fn next_valid(&self, unit: Unit, from: u32) -> Option<u32> {
         let start = self.places.unit_start(unit);
         (from..self.places.unit_sectors).find(|&s| self.is_valid(Ppa(start + s)))
-    }
-
-    fn bucket(&self, unit: Unit) -> u32 {
-        self.units[unit.0 as usize].valid / self.width
-    }
-
-    fn rebucket(&mut self, unit: Unit, before: u32) {
-        let after = self.bucket(unit);
-        if after != before && self.units[unit.0 as usize].role == Role::Full {
-            self.unlink(unit, before);
-            self.link(unit, after);
-        }
-    }
-
-    fn link(&mut self, unit: Unit, bucket: u32) {
-        let die = self.die_of(unit);
-        let d = &mut self.dies[die];
-        let tail = d.tails[bucket as usize];
-        let info = &mut self.units[unit.0 as usize];
-        info.prev = tail;
-        info.next = NONE;
-        match tail {
-            NONE => d.heads[bucket as usize] = unit.0,
-            tail => self.units[tail as usize].next = unit.0,
-        }
-        d.tails[bucket as usize] = unit.0;
-        d.lowest = d.lowest.min(bucket);
-    }
-
-    fn unlink(&mut self, unit: Unit, bucket: u32) {
-        let die = self.die_of(unit);
-        let (prev, next) = (self.units[unit.0 as usize].prev, self.units[unit.0 as usize].next);
-        let d = &mut self.dies[die];
-        match prev {
-            NONE => d.heads[bucket as usize] = next,
-            prev => self.units[prev as usize].next = next,
-        }
-        match next {
-            NONE => d.tails[bucket as usize] = prev,
-            next => self.units[next as usize].prev = prev,
-        }
     }
 }

@@ -11,15 +11,32 @@ macro_rules! counters {
         pub struct DriveStats { $($(#[$doc])* pub $name: u64,)*
             /// Time that commands waited for room in the buffer, summed over commands.
             pub buffer_wait: Nanos,
+            /// Time that flushers waited for a free erase unit, summed over dies: while all
+            /// of them do, writes wait for collection.
+            pub space_wait: Nanos,
+            /// Free erase units now; 0 without power.
+            pub free_units: u64,
+            /// The fewest there were since the drive last started.
+            pub free_units_min: u64,
         }
 
         /// The counters while they count.
         #[derive(Default)]
-        pub(crate) struct Stats { $(pub $name: Counter,)* pub buffer_wait: Counter }
+        pub(crate) struct Stats {
+            $(pub $name: Counter,)*
+            pub buffer_wait: Counter,
+            pub space_wait: Counter,
+        }
 
         impl Stats {
             pub fn snapshot(&self) -> DriveStats {
-                DriveStats { $($name: self.$name.get(),)* buffer_wait: Nanos(self.buffer_wait.get()) }
+                DriveStats {
+                    $($name: self.$name.get(),)*
+                    buffer_wait: Nanos(self.buffer_wait.get()),
+                    space_wait: Nanos(self.space_wait.get()),
+                    free_units: 0,
+                    free_units_min: 0,
+                }
             }
         }
     };
@@ -54,6 +71,8 @@ counters! {
     flash_reads,
     /// Erase operations.
     erases,
+    /// Erase units that went bad.
+    retired_units,
     /// Emergency dumps completed.
     dumps,
     /// Power cuts.

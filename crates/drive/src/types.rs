@@ -88,12 +88,16 @@ pub enum Kind {
 /// The index of a sector of a page that holds nothing.
 pub const NO_INDEX: u32 = u32::MAX;
 
+/// Bits of the version in the second word of a page of the map log. Above them is how many
+/// pages of the unit its batch had written before it.
+pub const LOG_VERSION_BITS: u32 = 48;
+
 /// Beside the logical page number of a sector: what was there could not be read when it
 /// was moved. It is kept as something that can not be read.
 pub const LOST: u64 = 1 << 32;
 
 /// Out-of-band words beside each page: 0: kind (8 bits) and sequence number (56);
-/// 1: version of the map, or number of the dump; then one a sector: its logical
+/// 1: version of the map (see [`LOG_VERSION_BITS`]), or number of the dump; then one a sector: its logical
 /// page number, number of the map page, or count of entries (32 bits; above them
 /// [`LOST`], or in the map log the page since which its unit is written).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

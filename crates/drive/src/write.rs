@@ -39,18 +39,25 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         let Some(op) = fw.must(op) else { return };
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         fw.stats.host_program_bytes.add(fw.page_bytes(pages));
-        if fw.must(op.await).is_none() {
-            return;
-        }
+        let Some(good) = fw.outcome(at.unit, op.await) else { return };
+        let mut freed = 0;
         for (i, (slot, lpn)) in batch.iter().enumerate() {
-            if fw.buffer.borrow().is_valid(*slot) {
+            if good && fw.buffer.borrow().is_valid(*slot) {
                 fw.remap(*lpn, Some(fw.places.ppa(at, i as u32)));
             }
-            fw.buffer.borrow_mut().finish(*slot);
+            if good {
+                fw.buffer.borrow_mut().finish(*slot);
+                freed += 1;
+            }
+        }
+        if !good {
+            // In their old order, before all others.
+            let slots = batch.iter().rev().map(|b| b.0);
+            freed = slots.filter(|slot| fw.buffer.borrow_mut().requeue(*slot)).count() as u64;
         }
         fw.landed(at.unit);
         fw.end_changes(most);
-        fw.room.release(batch.len() as u64);
+        fw.room.release(freed);
         fw.epochs.notify_all();
         if fw.has_work(row) {
             fw.work.notify_one();

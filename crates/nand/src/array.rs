@@ -78,6 +78,9 @@ pub(crate) struct State {
     /// Operations until one fails, by kind of change.
     fail_program: Option<u64>,
     fail_erase: Option<u64>,
+    /// Programs and erases of a million that fail.
+    fail_rates: (u64, u64),
+    mishaps: Stream,
 }
 
 /// A flash array. It survives every power loss; see the crate's documentation.
@@ -144,6 +147,8 @@ impl NandArray {
             off_at: Rc::new(Cell::new(Nanos::ZERO)),
             fail_program: None,
             fail_erase: None,
+            fail_rates: (0, 0),
+            mishaps: rt.stream("nand: failures"),
         };
         let state = Rc::new(RefCell::new(state));
         let (issued, endurance) = (Cell::new(0), Cell::new(u32::MAX));
@@ -256,6 +261,12 @@ impl NandArray {
         self.state.borrow_mut().fail_erase = Some(n);
     }
 
+    /// From now on so many programs, and so many erases, of a million fail in the medium;
+    /// which ones, the seed decides.
+    pub fn set_failure_rates(&self, programs: u64, erases: u64) {
+        self.state.borrow_mut().fail_rates = (programs, erases);
+    }
+
     /// Units fail to erase once they were erased so often, and are bad from then on: what
     /// was in them is gone, and nothing can be programmed there. Without a call they
     /// last for ever.
@@ -342,7 +353,7 @@ impl NandArray {
         let bytes = u64::from(count) * (u64::from(g.page_bytes) + u64::from(g.oob_bytes));
         let spans = (self.timing.transfer(bytes), self.timing.program(at.page / g.planes));
         s.store.program(at, count, data, oob);
-        let failed = countdown(&mut s.fail_program);
+        let failed = countdown(&mut s.fail_program) || mishap(s.fail_rates.0, &mut s.mishaps);
         let effect = Effect::Program { at, count, failed };
         let planned = s.schedule.program(die, now, spans, effect, &self.timing);
         s.stats.programs += 1;
@@ -382,7 +393,8 @@ impl NandArray {
         let planned = s.schedule.erase(die, now, self.timing.erase(), effect, &self.timing);
         s.stats.erases += 1;
         self.note(OpKind::Erase, at);
-        let failed = countdown(&mut s.fail_erase) || worn;
+        let mishap = mishap(s.fail_rates.1, &mut s.mishaps);
+        let failed = countdown(&mut s.fail_erase) || worn || mishap;
         if failed {
             s.store.unit_mut(unit).half_erased = true;
         }
@@ -469,6 +481,10 @@ impl NandArray {
         self.note(OpKind::Read, at);
         Ok(Reading::new(&self.rt, &self.state, die, ends, s.off_at.clone()))
     }
+}
+
+fn mishap(of_a_million: u64, dice: &mut Stream) -> bool {
+    of_a_million > 0 && dice.chance(of_a_million, 1_000_000)
 }
 
 fn countdown(n: &mut Option<u64>) -> bool {

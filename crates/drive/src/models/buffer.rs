@@ -16,6 +16,8 @@ enum Step {
     Take(u32),
     /// Which of the programs under way ends.
     Finish(usize),
+    /// Which of them fails.
+    Fail(usize),
     CloseEpoch,
 }
 
@@ -25,6 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..LPNS).prop_map(Step::Discard),
         2 => (1..4u32).prop_map(Step::Take),
         4 => any::<usize>().prop_map(Step::Finish),
+        1 => any::<usize>().prop_map(Step::Fail),
         1 => Just(Step::CloseEpoch),
     ]
 }
@@ -80,7 +83,13 @@ impl World {
                     self.flying.push((slot, lpn, stamp));
                 }
             }
-            Step::Finish(_) if self.flying.is_empty() => {}
+            Step::Finish(_) | Step::Fail(_) if self.flying.is_empty() => {}
+            Step::Fail(which) => {
+                let (slot, ..) = self.flying.remove(which % self.flying.len());
+                let before = self.buffer.used();
+                let freed = self.buffer.requeue(slot);
+                assert_eq!(before - self.buffer.used(), u32::from(freed));
+            }
             Step::Finish(which) => {
                 let (slot, lpn, stamp) = self.flying.remove(which % self.flying.len());
                 if self.buffer.is_valid(slot) {

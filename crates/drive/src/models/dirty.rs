@@ -35,8 +35,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn stored_pages_and_dirty_entries_make_the_map(steps in prop::collection::vec(step(), 1..80)) {
-        let mut map = Map::new(LOGICAL);
-        let mut dirty = Dirty::new(LOGICAL);
+        let mut map = Map::new(LOGICAL, 8);
+        let mut dirty = Dirty::new(PAGES);
         let mut stored = vec![vec![0; 4096]; PAGES as usize];
         let mut storing: Vec<(u32, Vec<u8>)> = Vec::new();
         for step in steps {
@@ -76,7 +76,7 @@ proptest! {
                 }
             }
             // What a dump at this moment and the stored pages give is the map.
-            let mut recovered = Map::new(LOGICAL);
+            let mut recovered = Map::new(LOGICAL, 8);
             for (page, bytes) in stored.iter().enumerate() {
                 recovered.decode_page(page as u32, bytes);
             }

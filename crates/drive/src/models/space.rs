@@ -1,6 +1,7 @@
 //! Erase units against a plain list of what each holds.
 
-use crate::space::{SHARED_RESERVE, Space, Streams};
+use crate::Collector;
+use crate::space::{FreeUnit, SHARED_RESERVE, Space, Streams};
 use crate::types::{Places, Ppa, Version};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,10 +74,10 @@ proptest! {
     #[test]
     fn units_are_where_they_belong(steps in prop::collection::vec(step(), 1..200)) {
         let places = Places::of(&GEOMETRY);
-        let mut space = Space::new(&GEOMETRY);
+        let mut space = Space::new(&GEOMETRY, Collector::Greedy, false);
         let mut world = World::default();
         for unit in 0..GEOMETRY.units() {
-            space.give_free(Unit(unit), false);
+            space.give_free(FreeUnit { unit: Unit(unit), erase_first: false }, 0);
             world.free.insert(unit);
         }
         for step in steps {
@@ -143,7 +144,7 @@ proptest! {
                     prop_assert_eq!(space.superseded(unit), Version(superseded));
                     world.written.remove(&unit.0);
                     world.free.insert(unit.0);
-                    space.give_free(unit, false);
+                    space.give_free(FreeUnit { unit, erase_first: false }, 0);
                 }
             }
             for unit in 0..GEOMETRY.units() {

@@ -42,7 +42,7 @@ impl From<&IoError> for Failure {
     fn from(e: &IoError) -> Failure {
         match e {
             IoError::PowerLost => Failure::PowerLost,
-            IoError::Invalid(_) | IoError::Poisoned => Failure::Refused,
+            IoError::Invalid(_) | IoError::Poisoned | IoError::ReadOnly => Failure::Refused,
             IoError::Failed(_) => Failure::Failed,
             IoError::NoSpace | IoError::Uncorrectable(_) => Failure::Unknown,
         }

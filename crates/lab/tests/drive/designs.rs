@@ -102,3 +102,9 @@ pub fn tiny(preset: &str) -> Design {
     .expect("valid TOML");
     Design::preset(preset).unwrap().with_overrides(&table).unwrap()
 }
+
+/// The same with units to spare: some may go bad.
+pub fn with_spare(preset: &str) -> Design {
+    let table = "geometry.blocks = 40".parse().expect("valid TOML");
+    tiny(preset).with_overrides(&table).unwrap()
+}

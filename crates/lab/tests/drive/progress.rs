@@ -138,6 +138,7 @@ fn the_map_log_has_room_for_all_of_the_map() {
             design.geometry.blocks = blocks;
             design.map.dirty_max = if preset == &"durassd" { 2048 } else { 40000 };
             design.map.write_points = write_points;
+            design.map.dump_units += 1;
             let mut runtime = Runtime::virtual_time(5);
             let rt = runtime.handle();
             let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();

@@ -1,0 +1,108 @@
+//! Erase units that fail, and the end of a drive's life.
+//!
+//! 1. A unit in which a program failed, or that failed to erase, is bad from that moment:
+//!    it is not programmed or erased again. Its entry in the map says so, which becomes
+//!    durable like any change of the map, and is asked for at once. What a power loss takes
+//!    of such marks costs nothing: the unit is as good as it then proves.
+//! 2. What a failed program was to store stays where it was (in the buffer, in the unit
+//!    that is collected, in the keeper's hands) until it is programmed elsewhere.
+//! 3. Sectors that are valid in a bad unit stay readable, and are moved when there is room
+//!    to spare.
+//! 4. The map log and the dump areas get other units for theirs: of the log, when free
+//!    units are not scarce.
+//! 5. When more units are bad than the layout has to spare, the drive takes no more writes
+//!    and changes no flash but for the emergency dump and what says so. Reads go on, now
+//!    and after every restart.
+
+use crate::firmware::Firmware;
+use crate::layout::unit_entry;
+use crate::space::{FreeUnit, Role};
+use crate::types::Ppa;
+use tantalum_nand::{OpError, Unit};
+
+impl Firmware {
+    /// A unit failed.
+    pub fn condemn(&self, unit: Unit) {
+        if !self.space.borrow_mut().condemn(unit) {
+            return;
+        }
+        self.stats.retired_units.add(1);
+        let entry = unit_entry(self.layout.logical, unit);
+        let (version, _) = self.map.borrow_mut().set(entry, Some(Ppa(0)));
+        self.log.borrow_mut().changed(entry);
+        if !self.design.is_protected() {
+            self.log_wanted.set(self.log_wanted.get().max(version));
+        }
+        self.log_work.notify_all();
+        self.notify_dies();
+        self.check_life();
+    }
+
+    /// Ends the drive's life if too many units are bad.
+    pub fn check_life(&self) {
+        if self.space.borrow().bad() > self.layout.spare_units {
+            self.end_life();
+        }
+    }
+
+    /// No more writes from now on (5).
+    pub fn end_life(&self) {
+        self.read_only.set(true);
+        self.poison();
+    }
+
+    /// What came of a program into a unit: whether it went well, else the unit is bad.
+    /// `None`: the drive is poisoned.
+    pub fn outcome(&self, unit: Unit, result: Result<(), OpError>) -> Option<bool> {
+        match result {
+            Err(OpError::Failed { .. }) => {
+                self.condemn(unit);
+                Some(false)
+            }
+            result => self.must(result).map(|()| true),
+        }
+    }
+
+    /// Erases a unit in which nothing is valid. False if it is bad and retired now, or if
+    /// the drive is poisoned.
+    pub async fn erase(&self, unit: Unit) -> bool {
+        self.stats.erases.add(1);
+        let Some(op) = self.must(self.nand.erase(unit)) else { return false };
+        match self.outcome(unit, op.await) {
+            Some(false) => {
+                self.space.borrow_mut().retire(unit);
+                false
+            }
+            done => done.is_some(),
+        }
+    }
+
+    /// A unit is free for whoever needs one.
+    pub fn give_free(&self, unit: Unit, erase_first: bool) {
+        let erases = self.nand.erase_count(unit);
+        self.space.borrow_mut().give_free(FreeUnit { unit, erase_first }, erases);
+        self.supply_log();
+        self.notify_dies();
+    }
+
+    /// The map log gets the units that it lacks, if there are any to spare.
+    pub fn supply_log(&self) {
+        let (mut space, mut log) = (self.space.borrow_mut(), self.log.borrow_mut());
+        while log.owed() > 0 && space.has_spare_somewhere() {
+            let die = space.freest_die();
+            let Some(free) = space.take_any(die) else { return };
+            space.set_role(free.unit, Role::Map);
+            log.supply(free);
+        }
+    }
+
+    /// The map log has no unit left to write: it gets one whoever else needs it.
+    pub fn rescue_log(&self) -> bool {
+        let (mut space, mut log) = (self.space.borrow_mut(), self.log.borrow_mut());
+        let die = space.freest_die();
+        let Some(free) = space.take_any(die) else { return false };
+        space.set_role(free.unit, Role::Map);
+        log.supply(free);
+        true
+    }
+}
