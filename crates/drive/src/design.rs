@@ -81,6 +81,10 @@ pub enum Collector {
 pub struct LinkDesign {
     /// Bandwidth, MB/s.
     pub mb_s: u64,
+    /// Bandwidth at which data of the host get into the buffer, MB/s, if that is less:
+    /// the way from the link through the controller. 0: it is not.
+    #[serde(default)]
+    pub write_mb_s: u64,
     /// Time a command occupies the link beside its data, ns.
     pub occupancy_ns: u64,
     /// Time a command takes beside that, which overlaps with others, ns.
@@ -145,8 +149,13 @@ pub struct MapDesign {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FirmwareDesign {
-    /// Firmware time of one synchronous step (a program that the host waits for), µs.
-    pub sync_step_us: u64,
+    /// Firmware time of a write that the host waits for to be programmed (the cache is off,
+    /// or it forces unit access), µs.
+    pub through_us: u64,
+    /// Firmware time of a flush that finds something to program, µs.
+    pub flush_us: u64,
+    /// Firmware time of storing the map because the host waits for it, µs.
+    pub map_us: u64,
 }
 
 /// A design that can not be built.
@@ -193,16 +202,26 @@ const MAX_BUFFER_KIB: u32 = 1 << 20;
 /// 2 GiB of deltas.
 const MAX_DIRTY: u64 = 1 << 28;
 
-const PRESETS: [(&str, &str); 3] = [
+const PRESETS: [(&str, &str); 5] = [
     ("baseline", include_str!("../presets/baseline.toml")),
     ("volatile", include_str!("../presets/volatile.toml")),
     ("durassd", include_str!("../presets/durassd.toml")),
+    ("ssd-a", include_str!("../presets/ssd-a.toml")),
+    ("ssd-b", include_str!("../presets/ssd-b.toml")),
 ];
 
 impl Design {
     /// The names of the presets.
     pub fn presets() -> &'static [&'static str] {
-        const NAMES: [&str; 3] = [PRESETS[0].0, PRESETS[1].0, PRESETS[2].0];
+        static NAMES: [&str; PRESETS.len()] = {
+            let mut names = [""; PRESETS.len()];
+            let mut i = 0;
+            while i < names.len() {
+                names[i] = PRESETS[i].0;
+                i += 1;
+            }
+            names
+        };
         &NAMES
     }
 
@@ -328,7 +347,9 @@ impl Design {
             ("timing.command_ns", t.command_ns.div_ceil(1000), 0),
             ("link.occupancy_ns", self.link.occupancy_ns.div_ceil(1000), 0),
             ("link.latency_ns", self.link.latency_ns.div_ceil(1000), 0),
-            ("firmware.sync_step_us", self.firmware.sync_step_us, 0),
+            ("firmware.through_us", self.firmware.through_us, 0),
+            ("firmware.flush_us", self.firmware.flush_us, 0),
+            ("firmware.map_us", self.firmware.map_us, 0),
             ("space.idle_us", self.space.idle_us, 1),
         ] {
             if us < least || us > MAX_US {

@@ -331,15 +331,26 @@ impl Firmware {
         u64::from(pages) * u64::from(self.design.geometry.page_bytes)
     }
 
-    /// The firmware's own time for one synchronous step.
-    pub async fn sync_step(&self) {
-        self.rt.sleep(Nanos::from_micros(self.design.firmware.sync_step_us)).await;
+    /// The firmware works for the host, who waits.
+    pub async fn work_for(&self, us: u64) {
+        self.rt.sleep(Nanos::from_micros(us)).await;
     }
 
-    /// A command and `bytes` of its data pass the link to the drive.
-    pub async fn pass_link(&self, bytes: u64) {
+    /// A write and its `bytes` of data pass the link to the drive.
+    pub async fn take_data(&self, bytes: u64) {
         let link = &self.design.link;
-        let end = self.occupy_link(link.occupancy_ns + bytes * 1_000 / link.mb_s);
+        let rate = if link.write_mb_s == 0 { link.mb_s } else { link.write_mb_s.min(link.mb_s) };
+        self.pass_command(link.occupancy_ns + bytes * 1_000 / rate).await;
+    }
+
+    /// A command without data passes the link to the drive.
+    pub async fn pass_link(&self) {
+        self.pass_command(self.design.link.occupancy_ns).await;
+    }
+
+    async fn pass_command(&self, ns: u64) {
+        let link = &self.design.link;
+        let end = self.occupy_link(ns);
         self.rt.sleep_until_for(end + Nanos(link.latency_ns), "the link").await;
     }
 

@@ -127,10 +127,11 @@ impl Firmware {
         self.healthy()?;
         let bytes = blocks * u64::from(SECTOR_BYTES);
         let _place = self.queue.acquire(1).await;
-        self.pass_link(bytes).await;
-        let through = self.design.cache.mode == CacheMode::Off;
+        self.take_data(bytes).await;
+        let fua = want == Durability::Fua && self.flush_drains();
+        let through = fua || self.design.cache.mode == CacheMode::Off;
         if through {
-            self.sync_step().await;
+            self.work_for(self.design.firmware.through_us).await;
         }
         let turn = self.arrival.lock().await;
         let most = match self.design.is_protected() {
@@ -156,8 +157,7 @@ impl Firmware {
         drop(turn);
         self.stats.host_writes.add(1);
         self.stats.host_write_bytes.add(bytes);
-        let fua = want == Durability::Fua && !self.design.is_protected();
-        if through || fua {
+        if through {
             self.program_so_far().await?;
         }
         if fua {
@@ -195,11 +195,11 @@ impl Firmware {
         self.still_healthy()
     }
 
-    /// Waits until all changes of the map so far are on flash; a synchronous step.
+    /// Waits until all changes of the map so far are on flash.
     async fn store_map_so_far(&self) -> Result<(), IoError> {
         let version = self.map.borrow().version();
         if self.log.borrow().durable() < version || self.design.is_protected() {
-            self.sync_step().await;
+            self.work_for(self.design.firmware.map_us).await;
             self.drain_map().await;
         }
         self.still_healthy()
@@ -207,7 +207,7 @@ impl Firmware {
 
     async fn flush(&self) -> Result<(), IoError> {
         let _place = self.queue.acquire(1).await;
-        self.pass_link(0).await;
+        self.pass_link().await;
         match self.healthy() {
             Err(IoError::ReadOnly) if self.is_settled() => {}
             health => health?,
@@ -216,7 +216,7 @@ impl Firmware {
             // Nothing is left to do.
         } else if self.flush_drains() {
             if self.buffer.borrow().used() > 0 {
-                self.sync_step().await;
+                self.work_for(self.design.firmware.flush_us).await;
                 self.program_so_far().await?;
             }
             self.store_map_so_far().await?;
@@ -234,7 +234,7 @@ impl Firmware {
         self.caps.check_range(range)?;
         self.healthy()?;
         let _place = self.queue.acquire(1).await;
-        self.pass_link(0).await;
+        self.pass_link().await;
         let _turn = self.arrival.lock().await;
         let mut done = 0;
         while done < range.count {
@@ -263,7 +263,7 @@ impl Firmware {
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
         let blocks = self.caps.check(at, buf.kind(), buf.blocks(SECTOR_BYTES))?;
         let _place = self.queue.acquire(1).await;
-        self.pass_link(0).await;
+        self.pass_link().await;
         let mut ops = Vec::new();
         let mut words = vec![0; self.nand.oob_words()];
         let mut i = 0;

@@ -18,7 +18,7 @@ fn absurd_values_are_refused_by_name() {
         "timing.command_ns",
         "link.occupancy_ns",
         "link.latency_ns",
-        "firmware.sync_step_us",
+        "firmware.through_us",
         "cache.buffer_kib",
         "cache.atomic_unit_kib",
         "map.dirty_max",

@@ -25,7 +25,8 @@ pub struct Fsync {
     /// Whether flushes and forced unit access are sent to the device at all.
     pub barriers: bool,
     /// Granularity of a file's time stamps, ms: an fsync in another tick than the last
-    /// one writes a block of the journal, with forced unit access. 0: no journal.
+    /// one writes the journal, a block of changes and one that commits them, sent
+    /// together with forced unit access. 0: no journal.
     pub tick_ms: u64,
     /// Where on the device the journal lies, as a share of it, 0 to 1.
     pub journal_at: f64,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tantalum_device::{
     Block, BlockDevice, Blocks, CommandKind, Durability, IoError, OwnedData, Stats,
 };
-use tantalum_rt::{Nanos, Rt, Stream};
+use tantalum_rt::{Nanos, Rt, Stream, join_all};
 
 /// The journal's length, in blocks: it is written round and round.
 const JOURNAL_BLOCKS: u64 = 8192;
@@ -154,13 +154,16 @@ impl<D: BlockDevice> Shared<D> {
             return Ok(());
         }
         let caps = self.host.caps();
-        let n = self.committed.replace(self.committed.get() + 1);
+        let n = self.committed.replace(self.committed.get() + 2);
         let first = (caps.blocks as f64 * host.journal_at) as u64;
-        let at = Block((first + n % JOURNAL_BLOCKS) % caps.blocks.max(1));
-        let mut block = OwnedData::zeros(caps.payload, 1, caps.block_size);
-        fill(&mut block, stamp ^ n);
         let want = if host.barriers { Durability::Fua } else { Durability::Normal };
-        self.host.write(at, block.as_data(), want).await
+        let write = |n: u64| async move {
+            let at = Block((first + n % JOURNAL_BLOCKS) % caps.blocks.max(1));
+            let mut block = OwnedData::zeros(caps.payload, 1, caps.block_size);
+            fill(&mut block, stamp ^ n);
+            self.host.write(at, block.as_data(), want).await
+        };
+        join_all(vec![write(n), write(n + 1)]).await.into_iter().collect()
     }
 
     /// The next command; `None` at the end.
