@@ -1,0 +1,32 @@
+//! The presets beside what was published of the devices after which they are named.
+
+use std::sync::Arc;
+use tantalum_lab::experiment::Experiment;
+use tantalum_lab::runner::{self, Progress, Watch};
+
+/// The whole table, in shorter runs: a device that is changed by accident is far from it.
+#[test]
+fn the_cost_of_an_fsync_is_near_what_was_published() {
+    let text = include_str!("../../../experiments/fsync-frequency.toml");
+    let shorter = [
+        ("run.warm_up_ms".to_string(), toml::Value::Integer(1000)),
+        ("run.run_ms".to_string(), toml::Value::Array(vec![toml::Value::Integer(3000); 2])),
+    ];
+    let e = Experiment::parse_with("fsync-frequency.toml", text, &shorter).unwrap();
+    let rows = e.rows().unwrap();
+    runner::check(&rows).unwrap();
+    let watch: Watch = Arc::new(|_: Progress<'_>| ());
+    let report = runner::run(&e, &rows, 2, &watch);
+    let failed: Vec<_> = report.unexpected().map(|r| (&r.name, &r.error)).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    let near = report.nearness().unwrap();
+    let far: Vec<_> = report
+        .rows
+        .iter()
+        .filter(|r| r.deviation_percent().is_none_or(|d| d.abs() > 30.0))
+        .map(|r| (&r.name, r.deviation_percent()))
+        .collect();
+    println!("{near:?}");
+    assert_eq!(near.rows, 81);
+    assert_eq!(near.near_enough, Some(true), "{near:?}: {far:?}");
+}
