@@ -2,7 +2,9 @@
 
 use crate::out;
 use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
+use tantalum_drive::Design;
 use tantalum_lab::bench::{self, BenchReport};
 
 /// What to measure.
@@ -19,6 +21,7 @@ pub enum BenchCommand {
 Examples:
   tantalum bench drive
   tantalum bench drive --json
+  tantalum bench drive --design durassd --fill 1 --overwrite 0.5
 
 Rates are per second of processor time, so that a busy machine disturbs less. Compare
 them as ratios, on one machine.")]
@@ -31,12 +34,27 @@ pub struct DriveArguments {
     #[arg(long, value_name = "N", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     thousandths: u64,
+    /// A drive of this design at its full size instead: fill it, then overwrite it
+    #[arg(long, value_name = "DESIGN")]
+    design: Option<String>,
+    /// The share of the capacity that is filled
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, requires = "design")]
+    fill: f64,
+    /// Random overwrites of 4 KiB after it, as a multiple of the capacity
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0, requires = "design")]
+    overwrite: f64,
 }
 
 /// Carries it out; gives the exit code.
 pub fn bench(command: &BenchCommand) -> u8 {
     let BenchCommand::Drive(arguments) = command;
-    let report = bench::drive(arguments.thousandths, |what| out::note(format_args!("{what} ...")));
+    let report = match &arguments.design {
+        None => bench::drive(arguments.thousandths, |what| out::note(format_args!("{what} ..."))),
+        Some(name) => match full(name, arguments) {
+            Ok(report) => report,
+            Err(message) => return out::error(message, out::FAILED),
+        },
+    };
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&report).map(|json| json + "\n"),
         false => Ok(lines(&report)),
@@ -45,6 +63,29 @@ pub fn bench(command: &BenchCommand) -> u8 {
         Ok(text) => out::bytes(text.as_bytes()),
         Err(e) => out::error(e, out::FAILED),
     }
+}
+
+/// Length of the progress bar.
+const WHOLE: u64 = 1000;
+
+fn full(name: &str, arguments: &DriveArguments) -> Result<BenchReport, String> {
+    let design = Design::preset(name).map_err(|e| e.to_string())?;
+    let bar = ProgressBar::new(WHOLE);
+    let bar = match ProgressStyle::with_template("{bar:20} {percent} %, {eta} left  {wide_msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    };
+    let shown = bar.clone();
+    let tell = move |what: &str, done: f64| {
+        if shown.message() != what {
+            shown.set_message(what.to_string());
+            shown.reset();
+        }
+        shown.set_position((done * WHOLE as f64) as u64);
+    };
+    let report = bench::full(&design, arguments.fill, arguments.overwrite, tell);
+    bar.finish_and_clear();
+    report.map_err(|e| e.to_string())
 }
 
 fn lines(report: &BenchReport) -> String {
@@ -58,7 +99,8 @@ fn lines(report: &BenchReport) -> String {
             run.name, run.write_amplification, run.peak_rss_mib
         );
     }
-    let rate = report.timer_events_per_second / 1e6;
-    let _ = writeln!(text, "bare runtime: {rate:.1} M timer events per CPU-second");
+    if let Some(rate) = report.timer_events_per_second {
+        let _ = writeln!(text, "bare runtime: {:.1} M timer events per CPU-second", rate / 1e6);
+    }
     text
 }

@@ -1,8 +1,9 @@
-//! The speed of the simulation itself: the comparison runs.
+//! The speed of the simulation itself, and its memory.
 //!
-//! 4 KiB random writes at queue depth 32 on a geometry on which other simulators were
-//! measured: once over the whole range, once over 70 per cent of it. Requests per
-//! second of processor time, so that a busy machine disturbs less.
+//! The comparison runs: 4 KiB random writes at queue depth 32 on a geometry on which other
+//! simulators were measured, once over the whole range, once over 70 per cent of it. And a
+//! drive of any design, written whole and then overwritten. Requests per second of
+//! processor time, so that a busy machine disturbs less.
 
 // The one place that measures real time: nothing simulated depends on it.
 #![allow(
@@ -11,19 +12,25 @@
     reason = "benchmarks read the processor's clock"
 )]
 
+use crate::model::AnyBox;
+use crate::precondition::{self, Precondition, PreconditionError};
 use serde::Serialize;
 use std::cell::Cell;
 use std::rc::Rc;
-use tantalum_device::{Block, BlockDevice, Data, Durability, Payload, PowerCycle};
-use tantalum_drive::{Design, Drive};
-use tantalum_rt::{Nanos, Runtime};
+use tantalum_device::{Block, BlockDevice, Data, Durability, IoError, Payload, PowerCycle};
+use tantalum_drive::{Design, DesignError, Drive};
+use tantalum_rt::{Nanos, RunError, Runtime};
 
-/// One comparison run.
+/// One run.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchRun {
     /// What was run.
     pub name: String,
-    /// Write requests of 4 KiB per second of processor time.
+    /// Blocks of 4 KiB written. In the comparison runs each is a request.
+    pub requests: u64,
+    /// Processor time, s.
+    pub cpu_seconds: f64,
+    /// The quotient.
     pub requests_per_cpu_second: f64,
     /// Bytes programmed for each byte written.
     pub write_amplification: f64,
@@ -37,7 +44,25 @@ pub struct BenchReport {
     /// The comparison runs.
     pub runs: Vec<BenchRun>,
     /// Timers set and fired by the bare runtime, per second of processor time.
-    pub timer_events_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timer_events_per_second: Option<f64>,
+}
+
+/// Why a design could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// It can not be built.
+    #[error(transparent)]
+    Design(#[from] DesignError),
+    /// Its drive does not start.
+    #[error("the drive did not start: {0}")]
+    Start(#[from] IoError),
+    /// Its drive failed a write.
+    #[error(transparent)]
+    Write(#[from] PreconditionError),
+    /// It came to a standstill.
+    #[error(transparent)]
+    Run(#[from] RunError),
 }
 
 /// The drive of the comparison runs.
@@ -87,7 +112,68 @@ pub fn drive(thousandths: u64, mut progress: impl FnMut(&str)) -> BenchReport {
         })
         .collect();
     progress("timers of the bare runtime");
-    BenchReport { runs, timer_events_per_second: timers(10_000_000 * thousandths / 1000) }
+    let timers = timers(10_000_000 * thousandths / 1000);
+    BenchReport { runs, timer_events_per_second: Some(timers) }
+}
+
+/// A drive of this design: `fill` of it written in sequence, then `overwrite` times its
+/// capacity in random writes of 4 KiB; `progress` is told which of the two, and how much of
+/// it is done.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn full(
+    design: &Design,
+    fill: f64,
+    overwrite: f64,
+    progress: impl Fn(&str, f64) + Clone + 'static,
+) -> Result<BenchReport, BenchError> {
+    let began = cpu_seconds();
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let drive = Drive::new(&rt, design, Payload::Stamps)?;
+    let d = drive.clone();
+    runtime.block_on(async move { d.power_on().await })??;
+    let start = BenchRun {
+        name: format!("{}: start", design.name),
+        requests: 0,
+        cpu_seconds: cpu_seconds() - began,
+        requests_per_cpu_second: 0.0,
+        write_amplification: 0.0,
+        peak_rss_mib: peak_rss_mib(),
+    };
+    let mut runs = vec![start];
+    // No window is ever compared: both parts end with their bounds.
+    let filled = Precondition { fill, passes_max: 0.0, ..Precondition::default() };
+    let all = u32::MAX;
+    let over = Precondition { fill: 0.0, passes_max: overwrite, windows: all, ..filled.clone() };
+    let parts = [("fill, in sequence", filled, fill), ("random overwrites", over, overwrite)];
+    for (name, how, share) in parts {
+        if share == 0.0 {
+            continue;
+        }
+        let name = format!("{}: {name}, {share} of the capacity", design.name);
+        let (rt, progress, told) = (rt.clone(), progress.clone(), name.clone());
+        let (began, before) = (cpu_seconds(), drive.stats());
+        let d = AnyBox::Ssd(drive.clone());
+        let work = async move {
+            precondition::run(&rt, &d, &how, None, 1, move |done| progress(&told, done)).await
+        };
+        runtime.block_on(work)??;
+        let (seconds, after) = (cpu_seconds() - began, drive.stats());
+        let written = after.host_write_bytes - before.host_write_bytes;
+        let programmed = after.flash_program_bytes - before.flash_program_bytes;
+        let requests = written / 4096;
+        runs.push(BenchRun {
+            name,
+            requests,
+            cpu_seconds: seconds,
+            requests_per_cpu_second: requests as f64 / seconds,
+            write_amplification: programmed as f64 / written.max(1) as f64,
+            peak_rss_mib: peak_rss_mib(),
+        });
+    }
+    Ok(BenchReport { runs, timer_events_per_second: None })
 }
 
 fn random_writes(name: &str, requests: u64, per_cent: u64) -> BenchRun {
@@ -117,6 +203,8 @@ fn random_writes(name: &str, requests: u64, per_cent: u64) -> BenchRun {
     let seconds = cpu_seconds() - began;
     BenchRun {
         name: name.to_string(),
+        requests,
+        cpu_seconds: seconds,
         requests_per_cpu_second: requests as f64 / seconds,
         write_amplification: drive.stats().write_amplification(),
         peak_rss_mib: peak_rss_mib(),
@@ -168,6 +256,16 @@ mod tests {
             assert!(run.write_amplification >= 0.5, "{run:?}");
             assert!(run.peak_rss_mib > 1.0);
         }
-        assert!(report.timer_events_per_second > 0.0);
+        assert!(report.timer_events_per_second.is_some_and(|rate| rate > 0.0));
+    }
+
+    #[test]
+    fn a_whole_drive_is_filled_and_overwritten() {
+        let report = full(&comparison_design(), 0.2, 0.1, |_, _| {}).expect("a healthy drive");
+        let blocks = comparison_design().check().expect("a valid design").logical;
+        let expected = [0, u64::from(blocks) / 5, u64::from(blocks) / 10];
+        for (run, expected) in report.runs.iter().zip(expected) {
+            assert_eq!(run.requests, expected, "{run:?}");
+        }
     }
 }

@@ -16,6 +16,7 @@ pub mod model;
 pub mod oracle;
 pub mod page;
 pub mod parse;
+pub mod precondition;
 pub mod promise;
 pub mod published;
 pub mod report;

@@ -1,5 +1,9 @@
 //! What is in the cells: payload, out-of-band words and page states, by unit,
 //! shared with snapshots until written (copy on write).
+//!
+//! Memory follows what is programmed: an erased unit has none, and a drive of 480 GB that
+//! is full of stamps fits into a few GB. So of a page's out-of-band words only the low
+//! halves are kept for each page, and a page of zeros is not kept at all.
 
 use crate::geometry::SECTOR_BYTES;
 use crate::{Geometry, PageAddr, Unit};
@@ -22,15 +26,70 @@ pub enum PageState {
 /// The pages of one unit. Absent while the unit is erased.
 #[derive(Clone)]
 pub(crate) struct Cells {
-    oob: Vec<u64>,
+    oob: Oob,
     payload: PageStore,
     /// Pages with real bytes in an array of stamps (the drive's own metadata).
     aside: BTreeMap<u32, Rc<[u8]>>,
     torn: Vec<u32>,
 }
 
+/// The out-of-band words of a unit. The first page has the high half of each word; the
+/// words of other pages have the same one, or are kept aside.
+#[derive(Clone)]
+struct Oob {
+    high: Vec<u32>,
+    low: Vec<u32>,
+    aside: BTreeMap<u32, u64>,
+}
+
+impl Oob {
+    fn new(words: usize, pages: usize) -> Oob {
+        Oob { high: vec![0; words], low: vec![0; words * pages], aside: BTreeMap::new() }
+    }
+
+    /// The words of whole pages from page `first` on, which have none.
+    fn put(&mut self, first: usize, words: &[u64]) {
+        let width = self.high.len();
+        if first == 0 {
+            for (high, word) in self.high.iter_mut().zip(words) {
+                *high = (word >> 32) as u32;
+            }
+        }
+        let mut at = first * width;
+        for page in words.chunks_exact(width.max(1)) {
+            for (word, high) in page.iter().zip(&self.high) {
+                self.low[at] = *word as u32;
+                if (word >> 32) as u32 != *high {
+                    self.aside.insert(at as u32, *word);
+                }
+                at += 1;
+            }
+        }
+    }
+
+    fn get(&self, page: usize, out: &mut [u64]) {
+        let start = page * self.high.len();
+        for ((word, low), high) in out.iter_mut().zip(&self.low[start..]).zip(&self.high) {
+            *word = u64::from(*high) << 32 | u64::from(*low);
+        }
+        if !self.aside.is_empty() {
+            for (at, word) in self.aside.range(start as u32..(start + out.len()) as u32) {
+                out[*at as usize - start] = *word;
+            }
+        }
+    }
+
+    /// Pages `first..end`, the last that have any, have no words.
+    fn clear(&mut self, first: usize, end: usize) {
+        let width = self.high.len();
+        self.low[first * width..end * width].fill(0);
+        self.aside.split_off(&((first * width) as u32));
+    }
+}
+
 #[derive(Clone)]
 enum PageStore {
+    /// A page of zeros takes no room.
     Bytes(Vec<Option<Rc<[u8]>>>),
     Stamps(Vec<u64>),
 }
@@ -78,7 +137,7 @@ impl Store {
 
     fn blank(&self) -> Cells {
         Cells {
-            oob: vec![0; self.unit_pages * self.words],
+            oob: Oob::new(self.words, self.unit_pages),
             payload: match self.kind {
                 Payload::Bytes => PageStore::Bytes(vec![None; self.unit_pages]),
                 Payload::Stamps => PageStore::Stamps(vec![0; self.unit_pages * self.page_sectors]),
@@ -99,7 +158,7 @@ impl Store {
 
     /// Puts pages in place; the rules have been checked.
     pub fn program(&mut self, at: PageAddr, count: u32, data: Data<'_>, oob: &[u64]) {
-        let (words, ps) = (self.words, self.page_sectors);
+        let ps = self.page_sectors;
         if self.unit(at.unit).cells.is_none() {
             let blank = Rc::new(self.blank());
             self.unit_mut(at.unit).cells = Some(blank);
@@ -108,14 +167,14 @@ impl Store {
         unit.next = at.page + count;
         let cells = Rc::make_mut(unit.cells.as_mut().expect("just put there"));
         let first = at.page as usize;
-        cells.oob[first * words..first * words + oob.len()].copy_from_slice(oob);
+        cells.oob.put(first, oob);
         match (&mut cells.payload, data) {
             (PageStore::Stamps(to), Data::Stamps(from)) => {
                 to[first * ps..first * ps + from.len()].copy_from_slice(from);
             }
             (PageStore::Bytes(to), Data::Bytes(from)) => {
                 for (i, page) in from.chunks(ps * SECTOR_BYTES as usize).enumerate() {
-                    to[first + i] = Some(Rc::from(page));
+                    to[first + i] = page.iter().any(|b| *b != 0).then(|| Rc::from(page));
                 }
             }
             (PageStore::Stamps(_), Data::Bytes(from)) => {
@@ -130,13 +189,13 @@ impl Store {
     /// The program of these pages, the last of their unit, has never been; `failed`:
     /// what it tore neither.
     pub fn undo(&mut self, at: PageAddr, count: u32, failed: bool) {
-        let (words, ps) = (self.words, self.page_sectors);
+        let ps = self.page_sectors;
         let unit = self.unit_mut(at.unit);
         unit.next = at.page;
         let Some(cells) = &mut unit.cells else { return };
         let cells = Rc::make_mut(cells);
         let (first, end) = (at.page as usize, (at.page + count) as usize);
-        cells.oob[first * words..end * words].fill(0);
+        cells.oob.clear(first, end);
         match &mut cells.payload {
             PageStore::Bytes(pages) => pages[first..end].fill(None),
             PageStore::Stamps(stamps) => stamps[first * ps..end * ps].fill(0),
@@ -194,10 +253,7 @@ impl Store {
     /// Copies the out-of-band words of a page; zeros if it is not programmed.
     pub fn copy_oob(&self, at: PageAddr, out: &mut [u64]) {
         match self.readable(at) {
-            Some(cells) => {
-                let from = at.page as usize * self.words;
-                out.copy_from_slice(&cells.oob[from..from + out.len()]);
-            }
+            Some(cells) => cells.oob.get(at.page as usize, out),
             None => out.fill(0),
         }
     }
