@@ -58,6 +58,7 @@ fn tables_within(report: &Report, width: usize) -> String {
         let title = match &first.workload {
             WorkloadKind::LinkBench => "LinkBench",
             WorkloadKind::YcsbA => "YCSB-A",
+            WorkloadKind::Tpcc => "TPC-C",
             WorkloadKind::Job(name) => name,
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));

@@ -1,17 +1,25 @@
-//! A row of a block job: the job runs on the bare device, the power is cut under it, and
-//! after each restart every block is compared with what the device promised.
+//! A row of a block job or a recorded trace: it runs on the bare device, the power is cut
+//! under it, and after each restart every block is compared with what the device promised.
 //!
 //! 1. What a job did counts from the end of the warm-up to the cut: its own commands, not
 //!    what the file system of its host adds.
+//! 2. After a cut a job begins anew; a trace goes on behind the requests that were issued.
 
 use crate::report::{Clocked, RowFindings};
 use crate::row::{RowError, RowPlan, Subject, draw, in_runtime};
 use crate::shadow::Witness;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use tantalum_device::{CommandKind, IoError};
-use tantalum_rt::{Nanos, Rt, Stream};
+use tantalum_device::{BlockDevice, CommandKind, IoError};
+use tantalum_rt::{Join, Nanos, Rt, Stream};
 use tantalum_workload::jobs::{self, Job, JobError};
+use tantalum_workload::replay::{Ended, Open, Player, Playing, ReplayError};
+
+/// What runs on the device.
+enum Load {
+    Job(Job),
+    Trace(Player),
+}
 
 /// Runs a row of `job` on what `subject` makes, in a runtime of its own. `cut` is called
 /// after each cut and check. The findings are those up to the error, if there is one.
@@ -22,22 +30,51 @@ pub fn run<S: Subject>(
     subject: impl FnOnce(&Rt) -> Result<S, RowError>,
     cut: impl Fn() + 'static,
 ) -> (RowFindings, Result<(), RowError>) {
+    run_load(seed, plan, |_| Ok(Load::Job(job)), subject, cut)
+}
+
+/// The same for a trace that `open` opens.
+pub fn replay<S: Subject>(
+    seed: u64,
+    plan: RowPlan,
+    (how, open): (&Playing, Open),
+    subject: impl FnOnce(&Rt) -> Result<S, RowError>,
+    cut: impl Fn() + 'static,
+) -> (RowFindings, Result<(), RowError>) {
+    let player = |rt: &Rt| {
+        let player = Player::new(rt, how, open, seed);
+        player.map(Load::Trace).map_err(|e| RowError::Job(e.to_string()))
+    };
+    run_load(seed, plan, player, subject, cut)
+}
+
+fn run_load<S: Subject>(
+    seed: u64,
+    plan: RowPlan,
+    load: impl FnOnce(&Rt) -> Result<Load, RowError>,
+    subject: impl FnOnce(&Rt) -> Result<S, RowError>,
+    cut: impl Fn() + 'static,
+) -> (RowFindings, Result<(), RowError>) {
     let clock: Rc<RefCell<Clocked>> = Rc::default();
     let shared = clock.clone();
-    let (mut findings, result) = in_runtime(seed, subject, |rt, subject, findings| {
+    let made = |rt: &Rt| Ok((subject(rt)?, load(rt)?));
+    let (mut findings, result) = in_runtime(seed, made, |rt, (subject, load), findings| {
         let dice = rt.stream("power cuts");
-        Run { dice, rt, subject, plan, job, findings, clock: shared }.main(cut)
+        Run { dice, rt, subject, plan, load, findings, clock: shared }.main(cut)
     });
     findings.latency = clock.borrow().times();
     findings.latency_quantiles = clock.borrow().quantiles();
     (findings, result)
 }
 
+/// While something is measured: when it began, less the load before.
+type Measured = Rc<Cell<Option<Nanos>>>;
+
 struct Run<S> {
     rt: Rt,
     subject: S,
     plan: RowPlan,
-    job: Job,
+    load: Load,
     dice: Stream,
     findings: Rc<RefCell<RowFindings>>,
     clock: Rc<RefCell<Clocked>>,
@@ -78,31 +115,11 @@ impl<S: Subject> Run<S> {
     async fn under_load(&mut self, witness: &Witness, number: u32) -> Result<Nanos, RowError> {
         let device = witness.watch(self.subject.device());
         let before = witness.acknowledged();
-        let measured = Rc::new(Cell::new(None));
-        let (rt, job, on) = (self.rt.clone(), self.job.clone(), measured.clone());
-        let (findings, clock) = (self.findings.clone(), self.clock.clone());
-        // A job that is over before the cut begins anew.
-        let seed = self.rt.seed() ^ u64::from(number);
-        let load = self.rt.spawn("a block job", async move {
-            loop {
-                let (findings, clock) = (findings.clone(), clock.clone());
-                let (now, on) = (rt.clone(), on.clone());
-                let done = move |kind, took| {
-                    let Some(after) = on.get() else { return };
-                    if kind != CommandKind::Flush {
-                        clock.borrow_mut().add(took);
-                        let f = &mut *findings.borrow_mut();
-                        f.transactions += 1;
-                        f.series.get_or_insert_default().add(now.now().saturating_sub(after));
-                    }
-                };
-                match jobs::run_observed(&rt, &device, &job, seed, done).await {
-                    Ok(_) => {}
-                    Err(JobError::Io { error: IoError::PowerLost, .. }) => return Ok(()),
-                    Err(e) => return Err(e),
-                }
-            }
-        });
+        let measured: Measured = Rc::default();
+        let load = match &self.load {
+            Load::Job(job) => self.run_job(device, job.clone(), number, &measured),
+            Load::Trace(player) => self.play(device, player.clone(), &measured),
+        };
         self.rt.sleep(self.plan.warm_up).await;
         // (Load goes on where the last cut ended it.)
         let (start, loaded) = (self.rt.now(), self.findings.borrow().load_ns);
@@ -114,13 +131,79 @@ impl<S: Subject> Run<S> {
         self.subject.cut();
         witness.cut();
         let cut_at = self.rt.now();
-        let ended = load.await.map_err(|_| RowError::Dropped)?;
-        ended.map_err(|e| RowError::Job(e.to_string()))?;
+        if let Load::Trace(player) = &self.load {
+            player.stop();
+        }
+        load.await.map_err(|_| RowError::Dropped)?.map_err(RowError::Job)?;
         let mut f = self.findings.borrow_mut();
+        if let Load::Trace(player) = &self.load {
+            f.replay = Some(player.played());
+        }
         f.cuts += 1;
         f.load_ns += cut_at.saturating_sub(start).0;
         f.count_traffic(traffic, after);
         f.commits_acknowledged += witness.acknowledged() - before;
         Ok(cut_at)
+    }
+    /// Who counts the commands that end while something is measured: since then, less the
+    /// load before.
+    fn observer(&self, measured: &Measured) -> impl Fn(CommandKind, Nanos) + 'static {
+        let (rt, measured) = (self.rt.clone(), measured.clone());
+        let (findings, clock) = (self.findings.clone(), self.clock.clone());
+        move |kind, took| {
+            let Some(after) = measured.get() else { return };
+            if kind != CommandKind::Flush {
+                clock.borrow_mut().add(took);
+                let f = &mut *findings.borrow_mut();
+                f.transactions += 1;
+                f.series.get_or_insert_default().add(rt.now().saturating_sub(after));
+            }
+        }
+    }
+
+    /// Runs a job until the power goes; what failed before, in words. A job that is over
+    /// before that begins anew.
+    fn run_job<D: BlockDevice + Clone + 'static>(
+        &self,
+        device: D,
+        job: Job,
+        number: u32,
+        measured: &Measured,
+    ) -> Join<Result<(), String>> {
+        let (rt, seed) = (self.rt.clone(), self.rt.seed() ^ u64::from(number));
+        let done = Rc::new(self.observer(measured));
+        self.rt.spawn("a block job", async move {
+            loop {
+                let done = done.clone();
+                let done = move |kind, took| done(kind, took);
+                match jobs::run_observed(&rt, &device, &job, seed, done).await {
+                    Ok(_) => {}
+                    Err(JobError::Io { error: IoError::PowerLost, .. }) => return Ok(()),
+                    Err(e) => return Err(e.to_string()),
+                }
+            }
+        })
+    }
+
+    /// Plays a trace, round and round, until the power goes.
+    fn play<D: BlockDevice + Clone + 'static>(
+        &self,
+        device: D,
+        player: Player,
+        measured: &Measured,
+    ) -> Join<Result<(), String>> {
+        let done = Rc::new(self.observer(measured));
+        self.rt.spawn("a replayed trace", async move {
+            loop {
+                let done = done.clone();
+                let done = move |kind, took| done(kind, took);
+                match player.play(&device, done).await {
+                    Ok(Ended::Trace) => {}
+                    Ok(Ended::Stopped) => return Ok(()),
+                    Err(ReplayError::Io { error: IoError::PowerLost, .. }) => return Ok(()),
+                    Err(e) => return Err(e.to_string()),
+                }
+            }
+        })
     }
 }

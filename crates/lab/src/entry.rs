@@ -55,10 +55,14 @@ impl Entry {
         let mut rows = Vec::new();
         for workload in &self.workload.0 {
             let job = match workload {
-                WorkloadKind::Job(name) if e.job.contains_key(name) => true,
+                WorkloadKind::Job(name)
+                    if e.job.contains_key(name) || e.trace.contains_key(name) =>
+                {
+                    true
+                }
                 WorkloadKind::Job(name) => {
-                    let jobs = e.job.keys().map(String::as_str);
-                    let known = ["linkbench", "ycsb-a"].into_iter().chain(jobs);
+                    let jobs = e.job.keys().chain(e.trace.keys()).map(String::as_str);
+                    let known = ["linkbench", "ycsb-a", "tpcc"].into_iter().chain(jobs);
                     return Err(parse::unknown("unknown workload", name, known));
                 }
                 _ => false,

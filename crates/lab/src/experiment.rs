@@ -14,12 +14,15 @@ pub use crate::kinds::{Expect, Journal, Synchronous, WorkloadKind};
 use crate::model::Model;
 use crate::parse::{self, Wrong};
 use crate::published::{Ratio, Source};
+use crate::source;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_rt::mix64;
 use tantalum_workload::database::Benchmark;
 use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};
+use tantalum_workload::replay::Playing;
+use tantalum_workload::tpcc::{Tpcc, TpccScale};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
 
 /// An experiment, as its file says.
@@ -42,9 +45,15 @@ pub struct Experiment {
     /// The size of YCSB's table.
     #[serde(default)]
     pub ycsb: YcsbScale,
+    /// The size of TPC-C's database.
+    #[serde(default)]
+    pub tpcc: TpccScale,
     /// Block jobs, by name: what a row's `workload` may name beside the benchmarks.
     #[serde(default)]
     pub job: BTreeMap<String, Job>,
+    /// Recorded block traces and how they are played, by name: the same.
+    #[serde(default)]
+    pub trace: BTreeMap<String, Playing>,
     /// Designs of the file's own, by name: `base` names a preset (or is left out: then the
     /// table is a whole design), the rest changes it.
     #[serde(default)]
@@ -70,6 +79,9 @@ pub struct Experiment {
     /// The file as a table, with what was set from outside: rows change it further.
     #[serde(skip)]
     table: toml::Table,
+    /// Its own name, from which the files of traces are looked for.
+    #[serde(skip)]
+    file: String,
     #[serde(skip)]
     quick: bool,
 }
@@ -84,8 +96,12 @@ pub struct Scene {
     pub linkbench: LinkBenchScale,
     /// The size of YCSB's table.
     pub ycsb: YcsbScale,
+    /// The size of TPC-C's database.
+    pub tpcc: TpccScale,
     /// Block jobs, by name.
     pub job: BTreeMap<String, Job>,
+    /// Recorded block traces, by name; their files as seen from the program.
+    pub trace: BTreeMap<String, Playing>,
     /// Designs of the file's own, by name.
     pub design: BTreeMap<String, toml::Table>,
     /// Changes to SSDs.
@@ -206,6 +222,7 @@ impl Experiment {
         }
         table.remove("row");
         e.table = table;
+        e.file = file.to_string();
         e.check().map_err(told)?;
         Ok(e)
     }
@@ -264,7 +281,7 @@ impl Experiment {
         for (key, value) in params {
             parse::set(&mut table, key, value.clone()).map_err(|e| format!("params: {e}"))?;
         }
-        let known = ["run", "linkbench", "ycsb", "job", "design", "drive", "disk"];
+        let known = ["run", "linkbench", "ycsb", "tpcc", "job", "trace", "design", "drive", "disk"];
         for key in params.keys() {
             let first = key.split('.').next().unwrap_or(key);
             if !known.contains(&first) {
@@ -278,6 +295,14 @@ impl Experiment {
             scene.run.run_ms = scene.run.run_ms.map(|ms| ms.min(1000));
             scene.linkbench.nodes = scene.linkbench.nodes.min(500);
             scene.ycsb.records = scene.ycsb.records.min(400);
+            let tpcc = &mut scene.tpcc;
+            tpcc.warehouses = tpcc.warehouses.min(2);
+            tpcc.items = tpcc.items.min(200);
+            tpcc.customers_per_district = tpcc.customers_per_district.min(9);
+            tpcc.orders_per_district = tpcc.orders_per_district.map(|n| n.min(9));
+        }
+        for how in scene.trace.values_mut() {
+            how.file = source::beside(&self.file, &how.file);
         }
         Ok(scene)
     }
@@ -322,6 +347,13 @@ impl Scene {
                 return Err(format!("{key} = {n}: must be 1 to 100000000"));
             }
         }
+        self.tpcc.check().map_err(|e| format!("tpcc.{e}"))?;
+        if let Some(name) = self.trace.keys().find(|name| self.job.contains_key(*name)) {
+            return Err(format!("\"{name}\" is a [job] and a [trace]: give one another name"));
+        }
+        for (name, how) in &self.trace {
+            how.check().map_err(|e| format!("trace.{name}: {e}"))?;
+        }
         let per_node = self.linkbench.links_per_node;
         if !(0.0..=100.0).contains(&per_node) {
             return Err(format!("linkbench.links_per_node = {per_node}: must be 0 to 100"));
@@ -344,6 +376,7 @@ impl Row {
         match &self.workload {
             WorkloadKind::LinkBench => Some(Box::new(LinkBench::new(self.scene.linkbench.clone()))),
             WorkloadKind::YcsbA => Some(Box::new(Ycsb::new(self.scene.ycsb.clone()))),
+            WorkloadKind::Tpcc => Some(Box::new(Tpcc::new(&self.scene.tpcc))),
             WorkloadKind::Job(_) => None,
         }
     }
@@ -352,6 +385,14 @@ impl Row {
     pub fn job(&self) -> Option<&Job> {
         match &self.workload {
             WorkloadKind::Job(name) => self.scene.job.get(name),
+            _ => None,
+        }
+    }
+
+    /// The recorded trace of the row, if it plays one.
+    pub fn trace(&self) -> Option<&Playing> {
+        match &self.workload {
+            WorkloadKind::Job(name) => self.scene.trace.get(name),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::layout;
 use crate::published::Quotient;
-use crate::report::{Report, RowReport, Times};
+use crate::report::{Report, RowFindings, RowReport, Times};
 use serde_json::{Map, Value, json};
 
 /// The report as JSON, with a line break at its end.
@@ -76,6 +76,8 @@ fn row(row: &RowReport) -> Value {
             "slice_ms": s.slice_ns as f64 / 1e6,
             "transactions": s.transactions,
         })),
+        "operations": operations(f),
+        "replay": f.replay,
         "user_bytes_written": f.user_bytes,
         "host_bytes_written": f.host_bytes,
         "flash_bytes_written": f.flash_bytes,
@@ -95,6 +97,17 @@ fn row(row: &RowReport) -> Value {
         "problems_total": f.problems_total,
         "trace_hash": format!("{:016x}", f.trace_hash),
     })
+}
+
+/// Of each operation name, count, count in a minute, and latencies: median, 99 of 100, the
+/// longest.
+fn operations(f: &RowFindings) -> Vec<Value> {
+    let minutes = f.load_ns as f64 / 60e9;
+    let each = f.operations.iter().map(|(name, times)| {
+        let rate = (minutes > 0.0).then(|| times.count as f64 / minutes);
+        json!([name, times.count, rate, us(times.p50_ns), us(times.p99_ns), us(times.max_ns)])
+    });
+    each.collect()
 }
 
 fn us(ns: u64) -> f64 {

@@ -11,7 +11,9 @@ pub enum WorkloadKind {
     LinkBench,
     /// YCSB, workload A.
     YcsbA,
-    /// The block job of this name.
+    /// TPC-C.
+    Tpcc,
+    /// The block job or the recorded trace of this name.
     Job(String),
 }
 
@@ -20,6 +22,7 @@ impl From<String> for WorkloadKind {
         match name.as_str() {
             "linkbench" => WorkloadKind::LinkBench,
             "ycsb-a" => WorkloadKind::YcsbA,
+            "tpcc" => WorkloadKind::Tpcc,
             _ => WorkloadKind::Job(name),
         }
     }
@@ -74,6 +77,7 @@ impl fmt::Display for WorkloadKind {
         f.write_str(match self {
             WorkloadKind::LinkBench => "linkbench",
             WorkloadKind::YcsbA => "ycsb-a",
+            WorkloadKind::Tpcc => "tpcc",
             WorkloadKind::Job(name) => name,
         })
     }

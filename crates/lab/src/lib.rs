@@ -24,3 +24,4 @@ pub mod row;
 pub mod runner;
 pub mod series;
 pub mod shadow;
+mod source;

@@ -22,8 +22,8 @@ use crate::experiment::{Experiment, Row, Scene, WorkloadKind};
 use crate::model::Model;
 use std::fmt::Write;
 use tantalum_drive::{Design, Layout};
-use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::LinkBenchScale;
+use tantalum_workload::tpcc::TpccScale;
 use tantalum_workload::ycsb::YcsbScale;
 
 /// What SQLite's writers program per virtual second, with pages of 4 KiB.
@@ -76,10 +76,10 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let books = books(design, &layout) * members;
     let capacity = u64::from(layout.logical) * SECTOR * members;
     let raw = design.geometry.bytes() * members;
-    if let Some(job) = row.job() {
+    if let Some(range) = block_range(row) {
         let unit = u64::from(design.geometry.unit_sectors());
         let open = u64::from(design.geometry.dies()) * unit * members;
-        let written = job_sectors(job, capacity / SECTOR, design.link.mb_s * members, millis)
+        let written = job_sectors(range, capacity / SECTOR, design.link.mb_s * members, millis)
             .saturating_mul(2)
             .max(open);
         let memory = written.min(raw / SECTOR) * STAMP_BYTES + books + BASE_BYTES;
@@ -88,6 +88,7 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let page = u64::from(scene.run.page_bytes);
     let (database, load) = match &row.workload {
         WorkloadKind::YcsbA => ycsb(&scene.ycsb, page),
+        WorkloadKind::Tpcc => tpcc(&scene.tpcc),
         _ => linkbench(&scene.linkbench),
     };
     let rate = RUN_BYTES * page.div_ceil(SECTOR);
@@ -113,13 +114,14 @@ fn on_disks(row: &Row, cuts: u32, model: &Model) -> Need {
     let scene = &row.scene;
     let millis = run_millis(scene, cuts);
     let page = u64::from(scene.run.page_bytes);
-    let (database, load) = match (&row.workload, row.job()) {
-        (_, Some(job)) => {
-            let written = job_sectors(job, capacity / SECTOR, disk.1 * members, millis);
+    let (database, load) = match (&row.workload, block_range(row)) {
+        (_, Some(range)) => {
+            let written = job_sectors(range, capacity / SECTOR, disk.1 * members, millis);
             let memory = written.min(capacity / SECTOR) * DISK_STAMP_BYTES + BASE_BYTES;
             return Need { memory, load: 0, database: 0, capacity };
         }
         (WorkloadKind::YcsbA, _) => ycsb(&scene.ycsb, page),
+        (WorkloadKind::Tpcc, _) => tpcc(&scene.tpcc),
         _ => linkbench(&scene.linkbench),
     };
     // An arm is far slower than flash: a bound that is never reached.
@@ -155,11 +157,23 @@ fn linkbench(scale: &LinkBenchScale) -> (u64, u64) {
     (database, database.saturating_mul(3))
 }
 
+/// The database, and what loading it programs.
+fn tpcc(scale: &TpccScale) -> (u64, u64) {
+    let data = scale.bytes();
+    let database = data.saturating_add(data / 3);
+    (database, database.saturating_mul(3))
+}
+
+/// The share of the drive that a block job or a trace may write; `None` for a database.
+fn block_range(row: &Row) -> Option<f64> {
+    row.job().map(|job| job.range).or(row.trace().map(|_| 1.0))
+}
+
 /// The sectors that a job writes, at most: it begins anew when it ends before the run does,
 /// and is as fast as the link.
-fn job_sectors(job: &Job, sectors: u64, mb_s: u64, millis: u64) -> u64 {
+fn job_sectors(range: f64, sectors: u64, mb_s: u64, millis: u64) -> u64 {
     // (A float that is too large becomes the largest integer.)
-    let range = (sectors as f64 * job.range) as u64;
+    let range = (sectors as f64 * range) as u64;
     let link = mb_s as f64 * 1e3 / SECTOR as f64;
     range.min((millis as f64 * link) as u64)
 }
@@ -211,6 +225,7 @@ fn fits(needs: &[(&Row, Need)], threads: usize, available: Option<u64>) -> Resul
 fn scale_key(row: &Row) -> &'static str {
     match row.workload {
         WorkloadKind::YcsbA => "ycsb.records",
+        WorkloadKind::Tpcc => "tpcc.warehouses",
         _ => "linkbench.nodes",
     }
 }

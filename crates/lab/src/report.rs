@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tantalum_rt::Nanos;
+use tantalum_workload::replay::Played;
 
 /// With fewer cuts than this, that nothing was lost says nothing about a row which
 /// is expected to lose.
@@ -120,6 +121,10 @@ pub struct RowFindings {
     pub latency: Times,
     /// Their distribution; empty if there were none.
     pub latency_quantiles: Quantiles,
+    /// Operations by their names: how many, and how long they took; of SQL benchmarks only.
+    pub operations: BTreeMap<&'static str, Times>,
+    /// What became of a recorded trace; `None` for other rows.
+    pub replay: Option<Played>,
     /// Operations over the time under load; `None` for a block job.
     pub series: Option<Series>,
     /// Transactions that wrote and whose COMMIT was acknowledged.

@@ -20,6 +20,7 @@ use crate::promise::Promise;
 use crate::report::{Clocked, RowFindings};
 use crate::shadow::{Comparison, Shadow, Witness};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError, PowerCycle};
 use tantalum_files::FilesError;
@@ -114,7 +115,7 @@ pub fn run<S: Subject>(
     subject: impl FnOnce(&Rt) -> Result<S, RowError>,
     cut: impl Fn() + 'static,
 ) -> (RowFindings, Result<(), RowError>) {
-    let latency: Rc<RefCell<Clocked>> = Rc::default();
+    let latency: Rc<RefCell<Clocks>> = Rc::default();
     let shared = latency.clone();
     let (mut findings, result) = in_runtime(seed, subject, |rt, subject, findings| {
         let clients = (0..plan.clients).map(|id| Client::new(seed, id)).collect();
@@ -132,8 +133,10 @@ pub fn run<S: Subject>(
         };
         run.main(cut)
     });
-    findings.latency = latency.borrow().times();
-    findings.latency_quantiles = latency.borrow().quantiles();
+    let clocks = latency.take();
+    findings.latency = clocks.all.times();
+    findings.latency_quantiles = clocks.all.quantiles();
+    findings.operations = clocks.each.iter().map(|(name, clock)| (*name, clock.times())).collect();
     (findings, result)
 }
 
@@ -162,6 +165,20 @@ pub(crate) fn in_runtime<S, M: Future<Output = Result<(), RowError>> + 'static>(
     (findings, result)
 }
 
+/// How long operations took: all, and those of each name.
+#[derive(Default)]
+struct Clocks {
+    all: Clocked,
+    each: BTreeMap<&'static str, Clocked>,
+}
+
+impl Clocks {
+    fn add(&mut self, operation: &'static str, took: Nanos) {
+        self.all.add(took);
+        self.each.entry(operation).or_default().add(took);
+    }
+}
+
 struct Run<S: Subject> {
     rt: Rt,
     subject: S,
@@ -170,7 +187,7 @@ struct Run<S: Subject> {
     dice: Stream,
     clients: Vec<Client>,
     findings: Rc<RefCell<RowFindings>>,
-    latency: Rc<RefCell<Clocked>>,
+    latency: Rc<RefCell<Clocks>>,
     /// Since the first start.
     witness: Option<Witness>,
     /// When the last cut under load was.
@@ -474,7 +491,7 @@ impl<S: Subject> Run<S> {
                         if !stop.get() {
                             end.operations += 1;
                             let now = rt.now();
-                            latency.borrow_mut().add(now.saturating_sub(start));
+                            latency.borrow_mut().add(step.operation, now.saturating_sub(start));
                             let after = Nanos(loaded + now.saturating_sub(began).0);
                             let mut f = findings.borrow_mut();
                             f.series.get_or_insert_default().add(after);

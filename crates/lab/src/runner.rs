@@ -7,6 +7,7 @@ use crate::engine::Settings;
 use crate::experiment::{Experiment, Row};
 use crate::report::{Report, RowFindings, RowReport};
 use crate::row::{self, RowError, RowPlan, Subject, Traffic};
+use crate::source;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,13 +27,16 @@ pub enum Progress<'a> {
 /// Who wants to know how a run gets on; called from several threads.
 pub type Watch = Arc<dyn Fn(Progress<'_>) + Send + Sync>;
 
-/// Whether all rows can be run: their designs exist and can be built.
+/// Whether all rows can be run: their designs exist and can be built, and so do the traces
+/// that they play.
 ///
 /// # Errors
 /// Which row can not, and why.
 pub fn check(rows: &[Row]) -> Result<(), String> {
     for row in rows {
-        row.model().map_err(|e| format!("row \"{}\": {e}", row.name))?;
+        let told = |e| format!("row \"{}\": {e}", row.name);
+        row.model().map_err(told)?;
+        source::check(row).map_err(told)?;
     }
     Ok(())
 }
@@ -110,7 +114,8 @@ fn try_row(
         },
     };
     // A block job's content is nothing but its stamps.
-    let payload = if row.job().is_some() { Payload::Stamps } else { Payload::Bytes };
+    let payload =
+        if row.job().is_some() || row.trace().is_some() { Payload::Stamps } else { Payload::Bytes };
     let model = match row.model() {
         Ok(model) => model,
         Err(e) => return (RowFindings::default(), Err(RowError::Design(e))),
@@ -118,6 +123,9 @@ fn try_row(
     let made = |rt: &Rt| model.build(rt, payload).map_err(RowError::Design);
     let progress = progress.clone();
     let cut = move || progress(Progress::Cut);
+    if let Some(how) = row.trace() {
+        return block::replay(seed, plan, (how, source::open(how)), made, cut);
+    }
     match (row.benchmark(), row.job()) {
         (Some(benchmark), _) => row::run(seed, plan, Rc::from(benchmark), made, cut),
         (None, Some(job)) => block::run(seed, plan, job.clone(), made, cut),

@@ -45,6 +45,15 @@ to = "writes/durassd/job.writes.fsync_every=8"
 published = 1.5
 "#;
 
+/// A row with what only a recorded trace has.
+const TRACE: &str = r#"
+[trace.recorded]
+file = "../workload/tests/samples/fio3.log"
+[[row]]
+workload = "recorded"
+design = "durassd"
+"#;
+
 fn report(text: &str) -> Report {
     let experiment = Experiment::parse("small.toml", text).unwrap();
     let rows = experiment.rows().unwrap();
@@ -174,7 +183,8 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     let text = include_str!("../../../docs/json.md");
     let (of_run, of_bench) = text.split_once("## `tantalum bench drive --json`").unwrap();
     let mut run = BTreeSet::new();
-    fields(&serde_json::from_str(&report(SMALL).to_json()).unwrap(), "", &mut run);
+    let json = report(&format!("{SMALL}{TRACE}")).to_json();
+    fields(&serde_json::from_str(&json).unwrap(), "", &mut run);
     let mut speed = BTreeSet::new();
     fields(&serde_json::to_value(bench::drive(1, |_| ())).unwrap(), "", &mut speed);
     for (found, text) in [(run, of_run), (speed, of_bench)] {

@@ -15,6 +15,7 @@ use tantalum_rt::{Nanos, Rt};
 use tantalum_workload::database::Benchmark;
 use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};
+use tantalum_workload::tpcc::{Tpcc, TpccScale};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
 
 const JOURNALS: [Journal; 2] = [Journal::Wal, Journal::Delete];
@@ -25,6 +26,11 @@ fn linkbench() -> Rc<dyn Benchmark> {
 
 fn ycsb() -> Rc<dyn Benchmark> {
     Rc::new(Ycsb::new(YcsbScale { records: 150, field_bytes: 100 }))
+}
+
+fn tpcc() -> Rc<dyn Benchmark> {
+    let scale = TpccScale { items: 60, customers_per_district: 6, ..TpccScale::default() };
+    Rc::new(Tpcc::new(&scale))
 }
 
 fn plan(journal: Journal, synchronous: Synchronous) -> RowPlan {
@@ -78,12 +84,12 @@ fn run<S: Subject>(
 fn with_syncs_a_volatile_cache_loses_nothing() {
     // A deleted journal may come back unless the directory is synced: EXTRA.
     for (seed, journal) in (1..).zip(JOURNALS) {
-        for benchmark in [linkbench(), ycsb()] {
+        for benchmark in [linkbench(), ycsb(), tpcc()] {
             let plan = plan(journal, Synchronous::Extra);
             let f = run(seed, benchmark, plan, |rt| ram(rt, Ack::Volatile));
             assert!(!f.lost_anything() && f.violations == 0, "seed {seed}: {f:#?}");
             assert_eq!(f.cuts, 12);
-            assert!(f.commits_acknowledged > 50, "{f:#?}");
+            assert!(f.commits_acknowledged > 20, "{f:#?}");
             assert!(f.recovery.count == 12 && f.recovery.p50_ns > 1_000_000, "{f:#?}");
         }
     }
@@ -111,7 +117,7 @@ fn without_syncs_a_volatile_cache_loses() {
 fn without_syncs_a_durable_cache_loses_nothing() {
     let mut cuts_in_recovery = 0;
     for (seed, journal) in (1..).zip(JOURNALS) {
-        for benchmark in [linkbench(), ycsb()] {
+        for benchmark in [linkbench(), ycsb(), tpcc()] {
             let plan = plan(journal, Synchronous::Off);
             let f = run(seed, benchmark, plan, |rt| ram(rt, Ack::PowerSafe));
             assert!(!f.lost_anything() && f.violations == 0, "seed {seed}: {f:#?}");

@@ -61,6 +61,7 @@ fn title(workload: &str) -> String {
     match workload {
         "linkbench" => "LinkBench".into(),
         "ycsb-a" => "YCSB-A".into(),
+        "tpcc" => "TPC-C".into(),
         job => job.into(),
     }
 }

@@ -1,0 +1,156 @@
+//! Recorded traces as workloads of an experiment: found beside its file, played under
+//! power cuts, judged block by block, and told of when they can not be read.
+
+use std::io::{BufRead, Cursor};
+use std::sync::Arc;
+use tantalum_lab::experiment::{Expect, Experiment};
+use tantalum_lab::report::{Report, Verdict};
+use tantalum_lab::runner;
+
+const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/tests/samples/");
+
+fn text(file: &str, more: &str) -> String {
+    format!(
+        "title = \"t\"\ncuts = 8\n[run]\nrun_ms = [5, 40]\n[drive.geometry]\nblocks = 64\n\
+         pages = 64\n[trace.some]\nfile = \"{file}\"\naddresses = \"scale\"\n{more}\n\
+         [[row]]\nworkload = \"some\"\ndesign = \"durassd\"\nexpect = \"lossless\"\n\
+         [[row]]\nworkload = \"some\"\ndesign = \"volatile\"\n"
+    )
+}
+
+fn run(name: &str, text: &str) -> Result<Report, String> {
+    let experiment = Experiment::parse(name, text).map_err(|e| e.to_string())?;
+    let rows = experiment.rows()?;
+    runner::check(&rows)?;
+    let watch: runner::Watch = Arc::new(|_: runner::Progress<'_>| ());
+    Ok(runner::run(&experiment, &rows, 1, &watch))
+}
+
+#[test]
+fn a_trace_is_played_under_power_cuts_and_nothing_promised_is_lost() {
+    // The file's name counts from the experiment's.
+    let name = format!("{SAMPLES}an-experiment.toml");
+    let fast = run(&name, &text("fio3.log", "queue_depth = 4")).expect("it runs");
+    let timed = run(&name, &text("fio3.log", "mode = \"timed\"")).expect("it runs");
+    for report in [&fast, &timed] {
+        for row in &report.rows {
+            assert_eq!(row.verdict, Verdict::AsExpected, "{row:#?}");
+            let f = &row.findings;
+            let replay = f.replay.expect("a trace was played");
+            assert!(replay.passes > 1 && replay.moved > 0, "{replay:?}");
+            assert!(f.transactions > 100 && replay.requests >= f.transactions, "{replay:?}");
+            assert!(f.blocks_compared > 100, "{f:#?}");
+            assert!(f.operations.is_empty());
+        }
+        assert_eq!(report.rows[0].expect, Expect::Lossless);
+        assert!(report.rows.iter().any(|r| r.findings.lost_anything()), "volatile loses");
+    }
+    // As recorded it is slower than a drive can be; and the same each time.
+    let rate = |r: &Report| r.rows[0].findings.transactions_per_second;
+    assert!(rate(&timed) < 0.7 * rate(&fast), "{} {}", rate(&timed), rate(&fast));
+    let again = run(&name, &text("fio3.log", "queue_depth = 4")).expect("it runs");
+    assert_eq!(again.to_json(), fast.to_json());
+}
+
+#[test]
+fn what_can_not_be_played_is_told_before_the_run() {
+    let name = format!("{SAMPLES}an-experiment.toml");
+    let told = |file: &str, more: &str| run(&name, &text(file, more)).expect_err("it is refused");
+    let error = told("nothing.log", "");
+    assert!(error.starts_with("row \"some/durassd\": can not read the trace"), "{error}");
+    assert!(error.contains("nothing.log"), "{error}");
+    let error = told("README.md", "");
+    assert!(error.contains("README.md is not recognised"), "{error}");
+    let error = told("fio3.log", "format = \"msr\"");
+    assert!(error.contains("fio3.log, line 1: expected"), "{error}");
+    let error = told("fio3.log", "format = \"fio3\"");
+    assert!(error.contains("fio3"), "{error}");
+    let error = told("fio3.log", "speed = 0.0");
+    assert!(error.contains("trace.some: `speed` is 0"), "{error}");
+    let error = told("fio3.log", "spead = 2.0");
+    assert!(error.contains("unknown key \"spead\"; did you mean \"speed\"?"), "{error}");
+    let error = told("fio3.log", "[job.some]\ncommands = 1");
+    assert!(error.contains("\"some\" is a [job] and a [trace]"), "{error}");
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a trace is a file")]
+fn a_malformed_line_ends_its_row_with_file_and_line() {
+    let sample = std::fs::read_to_string(format!("{SAMPLES}spc.csv")).expect("a sample");
+    let lines = sample.lines().count();
+    let file = format!("{}/broken.csv", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&file, sample + "0,1,512,x,9.0\n").expect("it is written");
+    let report = run("here.toml", &text(&file, "")).expect("its beginning is sound");
+    for row in &report.rows {
+        assert_eq!(row.verdict, Verdict::Failed);
+        let error = row.error.as_deref().expect("an error");
+        let place = format!("broken.csv, line {}: expected", lines + 1);
+        assert!(error.contains(&place), "{error}");
+    }
+}
+
+#[test]
+fn a_volatile_device_loses_what_a_trace_did_not_flush_and_no_more() {
+    use tantalum_device::{Ack, Caps, Payload, RamDevice, RamOptions, Stats};
+    use tantalum_lab::block;
+    use tantalum_lab::engine::Settings;
+    use tantalum_lab::experiment::{Journal, Synchronous};
+    use tantalum_lab::row::RowPlan;
+    use tantalum_rt::{Nanos, Rt};
+    use tantalum_workload::replay::{Open, Playing};
+    use tantalum_workload::trace::Trace;
+
+    let how = Playing::new("a trace");
+    let lines: String = (0..40)
+        .map(|i| match i % 4 {
+            3 => format!("{} /d datasync 0 0\n", i * 50),
+            _ => format!("{} /d write {} 8192\n", i * 50, i * 8192),
+        })
+        .collect();
+    let text = format!("fio version 3 iolog\n{lines}");
+    let run = |ack: Ack, seed: u64| {
+        let (text, options) = (text.clone(), how.options());
+        let open: Open = Box::new(move || {
+            let input: Box<dyn BufRead> = Box::new(Cursor::new(text.clone().into_bytes()));
+            Trace::open("a trace", input, &options)
+        });
+        let settings = Settings {
+            page_bytes: 4096,
+            cache_pages: 1,
+            journal: Journal::Wal,
+            synchronous: Synchronous::Full,
+        };
+        let plan = RowPlan {
+            cuts: 20,
+            clients: 1,
+            warm_up: Nanos::ZERO,
+            run_time: [Nanos::from_millis(1), Nanos::from_millis(9)],
+            outage: [Nanos::ZERO, Nanos::from_millis(1)],
+            recovery_cut_percent: 0,
+            settings,
+        };
+        let subject = |rt: &Rt| {
+            let caps = Caps {
+                block_size: 4096,
+                blocks: 4096,
+                ack,
+                ordered: ack.survives(),
+                atomic_unit: 4096,
+                atomic_group: None,
+                payload: Payload::Stamps,
+            };
+            let command = Nanos::from_micros(60);
+            let options = RamOptions { command, ..RamOptions::new(caps) };
+            Ok(Stats::new(rt, RamDevice::new(rt, options)))
+        };
+        let (findings, result) = block::replay(seed, plan, (&how, open), subject, || ());
+        result.expect("it runs");
+        findings
+    };
+    let volatile = run(Ack::Volatile, 1);
+    assert!(volatile.commits_lost > 0 && volatile.violations == 0, "{volatile:#?}");
+    let safe = run(Ack::PowerSafe, 1);
+    assert!(safe.commits_lost == 0 && safe.violations == 0, "{safe:#?}");
+    let replay = safe.replay.expect("a trace was played");
+    assert!(replay.passes > 10 && replay.clipped == 0, "{replay:?}");
+}
