@@ -22,7 +22,7 @@ const DISKS: [(&str, &str); 1] = [("disk-15k", include_str!("../../device/preset
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
     /// A software SSD.
-    Ssd(Design),
+    Ssd(Box<Design>),
     /// A magnetic disk.
     Disk(DiskModel),
     /// Members of one kind, striped.
@@ -193,7 +193,7 @@ fn drive(rt: &Rt, design: &Design, payload: Payload) -> Result<Drive, String> {
 
 fn ssd(design: Design, scene: &Scene) -> Result<Model, String> {
     let design = design.with_overrides(&scene.drive).map_err(|e| e.to_string())?;
-    Ok(Model::Ssd(design))
+    Ok(Model::Ssd(Box::new(design)))
 }
 
 fn disk(name: &str, mut table: toml::Table, scene: &Scene) -> Result<Model, String> {
