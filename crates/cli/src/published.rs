@@ -94,8 +94,11 @@ fn numbers(report: &Report, width: usize) -> String {
 }
 
 fn line_of(row: &RowReport) -> (String, String) {
-    let settings =
-        if row.is_job() { String::new() } else { format!(" {} {}", row.journal, row.synchronous) };
+    let settings = if row.has_journal() {
+        format!(" {} {}", row.journal, row.synchronous)
+    } else {
+        String::new()
+    };
     (row.workload.to_string(), format!("{}{settings}", row.design))
 }
 

@@ -16,8 +16,8 @@ type Column = (&'static str, u8, fn(&RowReport) -> String);
 
 const COLUMNS: &[Column] = &[
     ("design", 0, |r| r.design.clone()),
-    ("journal", 0, |r| if r.is_job() { String::new() } else { r.journal.to_string() }),
-    ("sync", 0, |r| if r.is_job() { String::new() } else { r.synchronous.to_string() }),
+    ("journal", 0, |r| if r.has_journal() { r.journal.to_string() } else { String::new() }),
+    ("sync", 0, |r| if r.has_journal() { r.synchronous.to_string() } else { String::new() }),
     ("params", 0, RowReport::parameters),
     ("tx/s", 0, |r| format!("{:.0}", r.findings.transactions_per_second)),
     ("p50", 5, |r| time(r.findings.latency.p50_ns)),
@@ -59,7 +59,7 @@ fn tables_within(report: &Report, width: usize) -> String {
             WorkloadKind::LinkBench => "LinkBench",
             WorkloadKind::YcsbA => "YCSB-A",
             WorkloadKind::Tpcc => "TPC-C",
-            WorkloadKind::Job(name) => name,
+            WorkloadKind::Pages(name) | WorkloadKind::Job(name) => name,
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
     }

@@ -6,7 +6,6 @@
 
 use crate::experiment::{Experiment, Row};
 use crate::kinds::{Expect, Journal, Synchronous, WorkloadKind};
-use crate::parse;
 use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -54,20 +53,9 @@ impl Entry {
     pub(crate) fn rows(&self, e: &Experiment, repetition: u32) -> Result<Vec<Row>, String> {
         let mut rows = Vec::new();
         for workload in &self.workload.0 {
-            let job = match workload {
-                WorkloadKind::Job(name)
-                    if e.job.contains_key(name) || e.trace.contains_key(name) =>
-                {
-                    true
-                }
-                WorkloadKind::Job(name) => {
-                    let jobs = e.job.keys().chain(e.trace.keys()).map(String::as_str);
-                    let known = ["linkbench", "ycsb-a", "tpcc"].into_iter().chain(jobs);
-                    return Err(parse::unknown("unknown workload", name, known));
-                }
-                _ => false,
-            };
-            // A block job knows no journal: one row, not one for each.
+            let workload = &e.kind(workload)?;
+            // What is not SQLite knows no journal: one row, not one for each.
+            let job = !workload.has_journal();
             let journals = if job {
                 &self.journal.0[..1.min(self.journal.0.len())]
             } else {
@@ -105,6 +93,7 @@ impl Entry {
                                 params,
                                 published: self.published.get(rows.len()).copied(),
                                 scene,
+                                quick: e.is_quick(),
                             });
                         }
                     }

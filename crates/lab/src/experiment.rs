@@ -12,6 +12,7 @@
 use crate::entry::Entry;
 pub use crate::kinds::{Expect, Journal, Synchronous, WorkloadKind};
 use crate::model::Model;
+use crate::pages::PageModel;
 use crate::parse::{self, Wrong};
 use crate::published::{Ratio, Source};
 use crate::source;
@@ -21,6 +22,7 @@ use tantalum_rt::mix64;
 use tantalum_workload::database::Benchmark;
 use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};
+use tantalum_workload::pages::{AppendTreeJob, EngineJob};
 use tantalum_workload::replay::Playing;
 use tantalum_workload::tpcc::{Tpcc, TpccScale};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
@@ -54,6 +56,12 @@ pub struct Experiment {
     /// Recorded block traces and how they are played, by name: the same.
     #[serde(default)]
     pub trace: BTreeMap<String, Playing>,
+    /// Database engines as models, by name: a row's `workload` may name them, too.
+    #[serde(default)]
+    pub engine: BTreeMap<String, EngineJob>,
+    /// Append-only trees as models, by name: the same.
+    #[serde(default)]
+    pub tree: BTreeMap<String, AppendTreeJob>,
     /// Designs of the file's own, by name: `base` names a preset (or is left out: then the
     /// table is a whole design), the rest changes it.
     #[serde(default)]
@@ -102,6 +110,10 @@ pub struct Scene {
     pub job: BTreeMap<String, Job>,
     /// Recorded block traces, by name; their files as seen from the program.
     pub trace: BTreeMap<String, Playing>,
+    /// Database engines as models, by name.
+    pub engine: BTreeMap<String, EngineJob>,
+    /// Append-only trees as models, by name.
+    pub tree: BTreeMap<String, AppendTreeJob>,
     /// Designs of the file's own, by name.
     pub design: BTreeMap<String, toml::Table>,
     /// Changes to SSDs.
@@ -175,6 +187,8 @@ pub struct Row {
     pub published: Option<f64>,
     /// All it runs with.
     pub scene: Scene,
+    /// Whether it is to be small.
+    pub quick: bool,
 }
 
 /// Why an experiment can not be run.
@@ -281,7 +295,19 @@ impl Experiment {
         for (key, value) in params {
             parse::set(&mut table, key, value.clone()).map_err(|e| format!("params: {e}"))?;
         }
-        let known = ["run", "linkbench", "ycsb", "tpcc", "job", "trace", "design", "drive", "disk"];
+        let known = [
+            "run",
+            "linkbench",
+            "ycsb",
+            "tpcc",
+            "job",
+            "trace",
+            "engine",
+            "tree",
+            "design",
+            "drive",
+            "disk",
+        ];
         for key in params.keys() {
             let first = key.split('.').next().unwrap_or(key);
             if !known.contains(&first) {
@@ -305,6 +331,29 @@ impl Experiment {
             how.file = source::beside(&self.file, &how.file);
         }
         Ok(scene)
+    }
+
+    /// Whether its rows are to be small.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.quick
+    }
+
+    /// The kind of this workload: a name is that of an engine, a tree or a block job of the file.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub(crate) fn kind(&self, workload: &WorkloadKind) -> Result<WorkloadKind, String> {
+        let WorkloadKind::Job(name) = workload else { return Ok(workload.clone()) };
+        if self.engine.contains_key(name) || self.tree.contains_key(name) {
+            return Ok(WorkloadKind::Pages(name.clone()));
+        }
+        if self.job.contains_key(name) || self.trace.contains_key(name) {
+            return Ok(workload.clone());
+        }
+        let own = self.job.keys().chain(self.trace.keys());
+        let own = own.chain(self.engine.keys()).chain(self.tree.keys());
+        let known = ["linkbench", "ycsb-a", "tpcc"].into_iter().chain(own.map(String::as_str));
+        Err(parse::unknown("unknown workload", name, known))
     }
 
     /// The seed of the row with this name (invariant 2).
@@ -377,8 +426,20 @@ impl Row {
             WorkloadKind::LinkBench => Some(Box::new(LinkBench::new(self.scene.linkbench.clone()))),
             WorkloadKind::YcsbA => Some(Box::new(Ycsb::new(self.scene.ycsb.clone()))),
             WorkloadKind::Tpcc => Some(Box::new(Tpcc::new(&self.scene.tpcc))),
-            WorkloadKind::Job(_) => None,
+            WorkloadKind::Pages(_) | WorkloadKind::Job(_) => None,
         }
+    }
+
+    /// The row's database, if it is a model at the level of pages.
+    pub fn pages(&self) -> Option<PageModel> {
+        let WorkloadKind::Pages(name) = &self.workload else { return None };
+        let engine = self.scene.engine.get(name).map(|job| PageModel::Engine(job.clone()));
+        let tree = || self.scene.tree.get(name).map(|job| PageModel::Tree(job.clone()));
+        let mut model = engine.or_else(tree)?;
+        if self.quick {
+            model.make_quick();
+        }
+        Some(model)
     }
 
     /// The block job of the row; `None` for a benchmark.

@@ -43,7 +43,7 @@ fn row(row: &RowReport) -> Value {
     let f = &row.findings;
     let is_job = row.is_job();
     let mut params = Map::new();
-    if !is_job {
+    if row.has_journal() {
         params.insert("journal".into(), row.journal.to_string().into());
         params.insert("synchronous".into(), row.synchronous.to_string().into());
     }
@@ -93,6 +93,7 @@ fn row(row: &RowReport) -> Value {
         "blocks_compared": f.blocks_compared,
         "recovery_us": times(&f.recovery),
         "drive_recovery_us": times(&f.drive_recovery),
+        "measures": (!f.measures.is_empty()).then_some(&f.measures),
         "problems": f.problems,
         "problems_total": f.problems_total,
         "trace_hash": format!("{:016x}", f.trace_hash),

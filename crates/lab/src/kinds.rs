@@ -13,8 +13,17 @@ pub enum WorkloadKind {
     YcsbA,
     /// TPC-C.
     Tpcc,
+    /// The database of this name, as a model at the level of pages.
+    Pages(String),
     /// The block job or the recorded trace of this name.
     Job(String),
+}
+
+impl WorkloadKind {
+    /// Whether it runs on SQLite, whose journal is a setting of the row.
+    pub fn has_journal(&self) -> bool {
+        matches!(self, WorkloadKind::LinkBench | WorkloadKind::YcsbA | WorkloadKind::Tpcc)
+    }
 }
 
 impl From<String> for WorkloadKind {
@@ -78,7 +87,7 @@ impl fmt::Display for WorkloadKind {
             WorkloadKind::LinkBench => "linkbench",
             WorkloadKind::YcsbA => "ycsb-a",
             WorkloadKind::Tpcc => "tpcc",
-            WorkloadKind::Job(name) => name,
+            WorkloadKind::Pages(name) | WorkloadKind::Job(name) => name,
         })
     }
 }

@@ -15,6 +15,7 @@ pub mod memory;
 pub mod model;
 pub mod oracle;
 pub mod page;
+pub mod pages;
 pub mod parse;
 pub mod precondition;
 pub mod promise;

@@ -85,6 +85,11 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
         let memory = written.min(raw / SECTOR) * STAMP_BYTES + books + BASE_BYTES;
         return Ok(Need { memory, load: 0, database: 0, capacity });
     }
+    if let Some(model) = row.pages() {
+        // A long run has programmed everything once.
+        let memory = (raw / SECTOR * STAMP_BYTES + books) * model.drives() + BASE_BYTES;
+        return Ok(Need { memory, load: 0, database: 0, capacity });
+    }
     let page = u64::from(scene.run.page_bytes);
     let (database, load) = match &row.workload {
         WorkloadKind::YcsbA => ycsb(&scene.ycsb, page),
@@ -113,6 +118,10 @@ fn on_disks(row: &Row, cuts: u32, model: &Model) -> Need {
     let capacity = disk.0 * SECTOR * members;
     let scene = &row.scene;
     let millis = run_millis(scene, cuts);
+    if let Some(model) = row.pages() {
+        let memory = model.blocks() * DISK_STAMP_BYTES + BASE_BYTES;
+        return Need { memory, load: 0, database: 0, capacity };
+    }
     let page = u64::from(scene.run.page_bytes);
     let (database, load) = match (&row.workload, block_range(row)) {
         (_, Some(range)) => {
@@ -204,10 +213,11 @@ fn fits(needs: &[(&Row, Need)], threads: usize, available: Option<u64>) -> Resul
     }
     let mut message = format!("too little memory: {} row", largest.len());
     let (plural, at_once) = if largest.len() > 1 { ("s", " at the same time") } else { ("", "") };
-    let what = match row.job() {
-        Some(_) => "the job's passes or drive.geometry.blocks",
-        None if need.load > need.memory / 2 => scale_key(row),
-        None => "cuts, run.run_ms or drive.geometry.blocks",
+    let what = match row.workload {
+        WorkloadKind::Pages(_) => "drive.geometry.blocks",
+        WorkloadKind::Job(_) => "the job's passes or drive.geometry.blocks",
+        _ if need.load > need.memory / 2 => scale_key(row),
+        _ => "cuts, run.run_ms or drive.geometry.blocks",
     };
     // Writing to a string does not fail.
     let _ = write!(

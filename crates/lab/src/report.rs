@@ -8,6 +8,7 @@ use crate::series::Series;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use tantalum_device::Latencies;
 use tantalum_rt::Nanos;
 use tantalum_workload::replay::Played;
 
@@ -26,6 +27,14 @@ const QUANTILES: [f64; 29] = [
 
 /// A distribution as a list of quantiles and nanoseconds, both rising.
 pub type Quantiles = Vec<(f64, u64)>;
+
+/// The distribution of latencies that were collected elsewhere; empty if there are none.
+pub(crate) fn quantiles_of(latencies: &Latencies) -> Quantiles {
+    if latencies.count() == 0 {
+        return Vec::new();
+    }
+    QUANTILES.iter().map(|&q| (q, latencies.quantile(q).0)).collect()
+}
 
 /// The whole run.
 #[derive(Clone, Debug, Serialize)]
@@ -104,6 +113,19 @@ pub struct Times {
     pub max_ns: u64,
 }
 
+impl Times {
+    /// Of latencies that were collected elsewhere.
+    pub(crate) fn of(latencies: &Latencies) -> Times {
+        Times {
+            count: latencies.count(),
+            p50_ns: latencies.p50().0,
+            p99_ns: latencies.p99().0,
+            p999_ns: latencies.quantile(0.999).0,
+            max_ns: latencies.max().0,
+        }
+    }
+}
+
 /// What a row measured and found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RowFindings {
@@ -157,6 +179,8 @@ pub struct RowFindings {
     pub drive_recovery: Times,
     /// From the return of the power to an answer from the database.
     pub recovery: Times,
+    /// What else was measured of a database as a model, by name; empty for other rows.
+    pub measures: BTreeMap<&'static str, f64>,
     /// What was wrong, in words, the first few.
     pub problems: Vec<String>,
     /// How many problems there were in all.
@@ -249,6 +273,11 @@ impl RowReport {
         matches!(self.workload, WorkloadKind::Job(_))
     }
 
+    /// Whether it ran on SQLite, so that journal and `synchronous` say something.
+    pub fn has_journal(&self) -> bool {
+        self.workload.has_journal()
+    }
+
     /// Its parameters with their values; of a dotted key the last part.
     pub fn parameters(&self) -> String {
         let each = self
@@ -339,6 +368,7 @@ mod tests {
             params: BTreeMap::new(),
             published: None,
             scene: Scene::default(),
+            quick: false,
         }
     }
 

@@ -5,6 +5,7 @@
 use crate::block;
 use crate::engine::Settings;
 use crate::experiment::{Experiment, Row};
+use crate::pages;
 use crate::report::{Report, RowFindings, RowReport};
 use crate::row::{self, RowError, RowPlan, Subject, Traffic};
 use crate::source;
@@ -113,9 +114,8 @@ fn try_row(
             synchronous: row.synchronous,
         },
     };
-    // A block job's content is nothing but its stamps.
-    let payload =
-        if row.job().is_some() || row.trace().is_some() { Payload::Stamps } else { Payload::Bytes };
+    // What is not SQLite has no content but its stamps.
+    let payload = if row.workload.has_journal() { Payload::Bytes } else { Payload::Stamps };
     let model = match row.model() {
         Ok(model) => model,
         Err(e) => return (RowFindings::default(), Err(RowError::Design(e))),
@@ -125,6 +125,9 @@ fn try_row(
     let cut = move || progress(Progress::Cut);
     if let Some(how) = row.trace() {
         return block::replay(seed, plan, (how, source::open(how)), made, cut);
+    }
+    if let Some(model) = row.pages() {
+        return pages::run(seed, plan, model, made, cut);
     }
     match (row.benchmark(), row.job()) {
         (Some(benchmark), _) => row::run(seed, plan, Rc::from(benchmark), made, cut),

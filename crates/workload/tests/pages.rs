@@ -4,8 +4,8 @@ use std::rc::Rc;
 use tantalum_device::{Ack, Caps, Payload, PowerCycle, RamDevice, RamOptions};
 use tantalum_rt::{Nanos, Runtime};
 use tantalum_workload::pages::{
-    AppendTree, AppendTreeJob, Benchmark, Engine, EngineJob, Journal, LogDevice, Mix, Recovered,
-    Volume, load, read_stamp, recover,
+    AppendTree, AppendTreeJob, Benchmark, Engine, EngineJob, Host, Journal, LogDevice, Mix,
+    Recovered, Volume, load, read_stamp, recover,
 };
 
 /// What a device promises, apart from its size.
@@ -69,11 +69,11 @@ fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
         let layout =
             job.layout(pages, &Caps::clone(tantalum_device::BlockDevice::caps(&data))).unwrap();
         let journal = Journal::new(pages);
-        load(&Volume::new(&rt, data.device(), true, true), &layout).await.unwrap();
+        load(&Volume::new(&rt, data.device(), Host::PLAIN), &layout).await.unwrap();
         let mut sum = Recovered::default();
         for round in 0..count {
             let domain = rt.domain();
-            let way = |d: &RamDevice| Volume::new(&rt, d.device(), job.barriers, job.queued_flush);
+            let way = |d: &RamDevice| Volume::new(&rt, d.device(), job.host());
             let on_data = way(&data);
             let on_log = match job.log_device {
                 LogDevice::Own => way(&log),
@@ -103,9 +103,9 @@ fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
                 d.off().await;
                 d.power_on().await.unwrap();
             }
-            let on_data = Volume::new(&rt, data.device(), true, true);
+            let on_data = Volume::new(&rt, data.device(), Host::PLAIN);
             let on_log = match job.log_device {
-                LogDevice::Own => Volume::new(&rt, log.device(), true, true),
+                LogDevice::Own => Volume::new(&rt, log.device(), Host::PLAIN),
                 LogDevice::Same => on_data.clone(),
             };
             let found = recover(&on_data, &on_log, &layout, &journal).await.unwrap();
@@ -218,7 +218,7 @@ fn tree_cuts(seed: u64, job: AppendTreeJob, kind: Kind, count: u32) -> (u64, u64
         let mut dice = rt.stream("cuts");
         let (mut lost, mut missing) = (0, 0);
         for round in 0..count {
-            let volume = Volume::new(&rt, disk.device(), job.barriers, false);
+            let volume = Volume::new(&rt, disk.device(), job.host());
             let (running, domain) = (tree.clone(), rt.domain());
             let task = domain.spawn("the tree", async move {
                 running.run(&volume, u64::from(round)).await.unwrap();
@@ -230,7 +230,7 @@ fn tree_cuts(seed: u64, job: AppendTreeJob, kind: Kind, count: u32) -> (u64, u64
             disk.cut();
             disk.off().await;
             disk.power_on().await.unwrap();
-            let found = tree.recover(&Volume::new(&rt, disk.device(), true, true)).await.unwrap();
+            let found = tree.recover(&Volume::new(&rt, disk.device(), Host::PLAIN)).await.unwrap();
             (lost, missing) = (lost + found.lost, missing + found.missing);
         }
         (lost, missing)
@@ -244,7 +244,7 @@ fn the_append_only_tree_needs_barriers_or_a_durable_cache() {
         let job = AppendTreeJob {
             fsync_every,
             documents: 2000,
-            operations: 15_000,
+            operations: 7500,
             ..AppendTreeJob::default()
         };
         assert_eq!(tree_cuts(1, job.clone(), VOLATILE, 5), (0, 0));
@@ -271,7 +271,7 @@ fn jobs_that_make_no_sense_are_refused() {
         (EngineJob { page_bytes: 5000, ..small() }, "page_bytes = 5000: must be a power of two"),
         (EngineJob { clients: 0, ..small() }, "clients = 0: must be 1 to 4096"),
         (EngineJob { buffer_percent: 1.0, ..small() }, "frames are too few"),
-        (EngineJob { log_mib: 400, ..small() }, "the log needs 102400 blocks"),
+        (EngineJob { log_mib: 400, ..small() }, "the log needs 103424 blocks"),
     ] {
         let error = told(job);
         assert!(error.contains(expected), "{error}");
@@ -279,7 +279,7 @@ fn jobs_that_make_no_sense_are_refused() {
     let bytes = Caps { payload: Payload::Bytes, ..caps(40_000) };
     let job = EngineJob { buffer_percent: 20.0, page_bytes: 4096, ..small() };
     assert!(job.layout(4000, &bytes).is_err() && job.layout(4000, &caps(40_000)).is_ok());
-    let tree = AppendTreeJob { operations: 10_000, ..AppendTreeJob::default() };
+    let tree = AppendTreeJob { operations: 5_000, ..AppendTreeJob::default() };
     let error = tree.check(Some(&caps(40_000))).unwrap_err().to_string();
     assert!(error.contains("the file needs 51024 blocks"), "{error}");
 }

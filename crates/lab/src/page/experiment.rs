@@ -92,7 +92,7 @@ const LOST: &str = "commits lost";
 /// What tells the rows of a design apart.
 fn settings(row: &RowReport) -> String {
     let parameters = row.parameters();
-    match (row.is_job(), parameters.is_empty()) {
+    match (!row.has_journal(), parameters.is_empty()) {
         (true, true) => format::MISSING.to_string(),
         (true, false) => parameters,
         (false, true) => format!("{} {}", row.journal, row.synchronous),
@@ -292,7 +292,7 @@ fn designs<'r>(group: &Group<'r>) -> Vec<(&'r str, Vec<&'r RowReport>)> {
 /// where these do not tell rows apart, its place does.
 fn line(row: &RowReport, place: usize, points: Vec<(f64, f64)>) -> Line {
     let (style, dashed) = match row.synchronous {
-        _ if row.is_job() || !row.params.is_empty() => (place % 4, place / 4 % 2 == 1),
+        _ if !row.has_journal() || !row.params.is_empty() => (place % 4, place / 4 % 2 == 1),
         Synchronous::Off => (0, row.journal == Journal::Delete),
         Synchronous::Normal => (1, row.journal == Journal::Delete),
         Synchronous::Full => (2, row.journal == Journal::Delete),

@@ -5,13 +5,14 @@
 //!    it points at is a version of the whole tree.
 //! 2. An update is acknowledged by the fsync behind it; one after every so many.
 //! 3. Between fsyncs appends stay in the host's page cache; an fsync writes them in their
-//!    order in large commands, a block of the file system's journal (the file has grown),
-//!    and then a barrier.
+//!    order in large commands, then a barrier and a commit of the file system's journal (the
+//!    file has grown).
 //! 4. Each block says of which update it is: after a cut the newest update whose own
 //!    blocks are there is the version that is opened, and every node of that version
 //!    must be there.
 
-use super::{BLOCK_BYTES, JobError, Volume};
+use super::volume::JOURNAL_BLOCKS;
+use super::{BLOCK_BYTES, Host, JobError, Volume};
 use crate::zipf::Zipf;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -32,9 +33,6 @@ const COMMAND_BLOCKS: usize = 128;
 /// Write commands of one fsync in flight, at most.
 const COMMANDS: usize = 8;
 
-/// Blocks of the file system's journal, which is written round and round.
-const JOURNAL_BLOCKS: u64 = 1024;
-
 /// A run over the tree: one thread.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -47,7 +45,7 @@ pub struct AppendTreeJob {
     pub updates: f64,
     /// Updates between fsyncs.
     pub fsync_every: u64,
-    /// Operations measured.
+    /// Operations measured; the file has room for twice as many updates.
     pub operations: u64,
     /// Whether the host sends flushes.
     pub barriers: bool,
@@ -104,11 +102,23 @@ impl AppendTreeJob {
         if caps.payload != Payload::Stamps || caps.block_size != BLOCK_BYTES {
             return Err(JobError::Drive);
         }
-        let need = JOURNAL_BLOCKS + self.operations * UPDATE_BLOCKS;
+        let need = JOURNAL_BLOCKS + self.room() * UPDATE_BLOCKS;
         match need > caps.blocks {
             true => Err(JobError::Space { what: "file", need, have: caps.blocks }),
             false => Ok(()),
         }
+    }
+}
+
+impl AppendTreeJob {
+    /// The host on which it runs.
+    pub fn host(&self) -> Host {
+        Host { barriers: self.barriers, queued_flush: false, tick_ms: 0 }
+    }
+
+    /// Updates that the file has room for.
+    fn room(&self) -> u64 {
+        2 * self.operations
     }
 }
 
@@ -192,14 +202,12 @@ impl AppendTree {
         self.inner.acknowledged.get()
     }
 
-    /// Whether all operations of the job are done, or there is no room for more.
-    pub fn is_done(&self) -> bool {
-        let this = &*self.inner;
-        this.counts.borrow().operations >= this.job.operations
-            || this.appended.get() >= this.job.operations
+    /// Begins to count operations anew.
+    pub fn reset(&self) {
+        *self.inner.counts.borrow_mut() = TreeCounts::default();
     }
 
-    /// Runs until the operations are done; updates that wait for their fsync then get one.
+    /// Runs until the file is full.
     ///
     /// # Errors
     /// The volume's.
@@ -208,7 +216,8 @@ impl AppendTree {
         let mut dice = Stream::new(mix64(this.seed) ^ round, "operations");
         let mut waiting = Vec::new();
         let mut flushed = this.appended.get();
-        while !self.is_done() {
+        let room = this.job.room();
+        while this.appended.get() < room {
             let begin = this.rt.now();
             if dice.unit() >= this.job.updates {
                 this.rt.sleep(micros(this.job.read_us)).await;
@@ -218,8 +227,8 @@ impl AppendTree {
             this.rt.sleep(micros(this.job.update_us)).await;
             this.appended.set(this.appended.get() + 1);
             waiting.push(begin);
-            let left = this.job.operations - this.counts.borrow().operations;
-            if waiting.len() as u64 >= this.job.fsync_every.min(left) {
+            let full = this.appended.get() == room;
+            if waiting.len() as u64 >= this.job.fsync_every || full {
                 this.fsync(volume, flushed).await?;
                 flushed = this.appended.get();
                 this.acknowledged.set(flushed);
@@ -312,15 +321,13 @@ impl Inner {
             let done = tantalum_rt::join_all(each.collect()).await;
             done.into_iter().collect::<Result<(), IoError>>()?;
         }
-        let at = Block(from % JOURNAL_BLOCKS);
-        volume.write(at, &[stamp(from, u64::from(u8::MAX))]).await?;
-        volume.flush().await
+        volume.fsync(true).await
     }
 }
 
 /// Where an update lies in the file.
 fn place(number: u64) -> Block {
-    Block(JOURNAL_BLOCKS + number * UPDATE_BLOCKS)
+    Block(number * UPDATE_BLOCKS)
 }
 
 fn micros(us: f64) -> Nanos {

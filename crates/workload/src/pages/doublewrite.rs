@@ -70,7 +70,7 @@ impl<D: BlockDevice> DoubleWrite<D> {
             std::iter::repeat_n(stamp(*page, *lsn), self.place.page_blocks as usize)
         });
         self.volume.write(self.place.slot(0), &copies.collect::<Vec<_>>()).await?;
-        self.volume.flush().await?;
+        self.volume.fsync(false).await?;
         Ok(turn)
     }
 
@@ -85,7 +85,7 @@ impl<D: BlockDevice> DoubleWrite<D> {
         let slot = Slot { area: self, slot: taken.expect("one for each permit") };
         let copy = vec![stamp(page, lsn); self.place.page_blocks as usize];
         self.volume.write(self.place.slot(slot.slot), &copy).await?;
-        self.volume.flush().await?;
+        self.volume.fsync(false).await?;
         Ok(slot)
     }
 }

@@ -11,6 +11,7 @@
 
 use super::doublewrite::DoubleWrite;
 use super::job::LSN_END;
+use super::mix::REDO_OVERHEAD;
 use super::{
     EngineJob, FrameId, Journal, LOADED, Layout, Lsn, Mix, PageNo, Pool, Redo, Volume, whole,
 };
@@ -60,8 +61,8 @@ pub struct Counts {
     pub commits: u64,
     /// How long transactions took.
     pub latency: Latencies,
-    /// Bytes of row contents and headers in redo records.
-    pub redo_bytes: u64,
+    /// Bytes of the rows changed.
+    pub row_bytes: u64,
     /// Pages used.
     pub page_uses: u64,
     /// Pages read from the drive.
@@ -248,13 +249,13 @@ impl<D: BlockDevice + 'static> Engine<D> {
             let cpu = self.job.cpu_us + self.job.page_cpu_us * uses.len() as f64;
             self.compute(Nanos((cpu * 1e3) as u64)).await;
             let mut last = None;
-            let mut redo_bytes = 0;
+            let mut row_bytes = 0;
             for access in &uses {
                 if access.redo == 0 {
                     self.get(access.page, false).await?;
                 } else {
                     last = Some(self.change(access.page, access.redo).await?);
-                    redo_bytes += u64::from(access.redo);
+                    row_bytes += u64::from(access.redo - REDO_OVERHEAD.min(access.redo));
                 }
             }
             if let Some(lsn) = last {
@@ -263,7 +264,7 @@ impl<D: BlockDevice + 'static> Engine<D> {
             let mut counts = self.counts.borrow_mut();
             counts.transactions += 1;
             counts.commits += u64::from(last.is_some());
-            counts.redo_bytes += redo_bytes;
+            counts.row_bytes += row_bytes;
             counts.page_uses += uses.len() as u64;
             counts.latency.record(self.rt.now() - begin);
         }

@@ -116,7 +116,7 @@ impl<D: BlockDevice + 'static> Engine<D> {
         }
         result?;
         if !self.job.o_dsync {
-            self.data.flush().await?;
+            self.data.fsync(false).await?;
         }
         drop(copies);
         self.unsynced.borrow_mut().remove(&number);
@@ -138,7 +138,7 @@ impl<D: BlockDevice + 'static> Engine<D> {
         // The frame is free only when all is done: who wrote it wants it.
         self.put(w).await?;
         if !self.job.o_dsync {
-            self.data.flush().await?;
+            self.data.fsync(false).await?;
         }
         drop(copy);
         self.unsynced.borrow_mut().remove(&number);

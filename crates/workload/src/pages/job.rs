@@ -2,6 +2,7 @@
 
 use super::doublewrite::{AreaPlace, BATCH_PAGES};
 use super::redo::LogPlace;
+use super::volume::{Host, JOURNAL_BLOCKS};
 use super::{BLOCK_BYTES, Lsn};
 use tantalum_device::{Block, Caps, Payload};
 
@@ -45,6 +46,9 @@ pub struct EngineJob {
     pub o_dsync: bool,
     /// Whether flushes go beside other commands; over ATA they do not.
     pub queued_flush: bool,
+    /// Granularity of a file's time stamps, ms: an fsync in another tick than the last one
+    /// commits the file system's journal. 0: the files are synced without (fdatasync).
+    pub tick_ms: u64,
     /// Clients, without think time.
     pub clients: u32,
     /// Processor cores.
@@ -88,6 +92,7 @@ impl Default for EngineJob {
             barriers: true,
             o_dsync: false,
             queued_flush: false,
+            tick_ms: 10,
             clients: 128,
             cores: 32,
             cpu_us: 300.0,
@@ -161,6 +166,12 @@ impl Layout {
 }
 
 impl EngineJob {
+    /// The host on which it runs.
+    pub fn host(&self) -> Host {
+        let EngineJob { barriers, queued_flush, tick_ms, .. } = *self;
+        Host { barriers, queued_flush, tick_ms }
+    }
+
     /// Frames of the buffer pool.
     pub fn frames(&self) -> u32 {
         let bytes = self.database_mib as f64 * 1048576.0 * self.buffer_percent / 100.0;
@@ -247,7 +258,8 @@ impl EngineJob {
             layout.log.first = Block(data);
             data += layout.log.blocks;
         }
-        let needs = [("database", data), ("log", layout.log.blocks)];
+        let needs =
+            [("database", data + JOURNAL_BLOCKS), ("log", layout.log.blocks + JOURNAL_BLOCKS)];
         match needs.into_iter().find(|n| n.1 > caps.blocks) {
             Some((what, need)) => Err(JobError::Space { what, need, have: caps.blocks }),
             None => Ok(layout),

@@ -27,7 +27,7 @@ const FILL: f64 = 0.7;
 const ENTRY_BYTES: f64 = 32.0;
 
 /// Bytes of redo log beside the row itself: headers, and the undo record's own record.
-const REDO_OVERHEAD: u32 = 120;
+pub(super) const REDO_OVERHEAD: u32 = 120;
 
 /// A clustered tree of pages.
 #[derive(Clone, Debug)]

@@ -46,7 +46,7 @@ pub use mix::{Access, Mix, Tree};
 pub use pool::{FrameId, Pool};
 pub use recover::{Recovered, load, recover};
 pub use redo::{Journal, LogPlace, Record, Redo};
-pub use volume::Volume;
+pub use volume::{Host, Volume};
 
 /// Bytes of the blocks that carry a stamp each: those of every drive here.
 pub const BLOCK_BYTES: u32 = 4096;

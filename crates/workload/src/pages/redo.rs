@@ -211,7 +211,7 @@ impl<D: BlockDevice> Redo<D> {
         begin_at(&self.volume, self.place, self.checkpoint.get()).await
     }
 
-    /// Appends a record of `bytes` (at most [`MAX_RECORD`]); where it begins and ends. Ask for room first
+    /// Appends a record of `bytes` (at most a page of 4 KiB); where it begins and ends. Ask for room first
     /// ([`Redo::room`]).
     pub fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
         self.journal.append(page, before, bytes.clamp(1, MAX_RECORD))
@@ -247,7 +247,7 @@ impl<D: BlockDevice> Redo<D> {
             let _writing = Writing(self);
             let (from, end) = (self.durable.get().0, self.journal.next().0);
             self.write_blocks(from / BLOCK..end.div_ceil(BLOCK), end).await?;
-            self.volume.flush().await?;
+            self.volume.fsync(false).await?;
             self.durable.set(Lsn(end));
         }
         Ok(())
@@ -296,7 +296,7 @@ impl<D: BlockDevice> Redo<D> {
         self.checkpoints.set(turn + 1);
         let at = Block(self.place.first.0 + turn % HEAD_BLOCKS);
         self.volume.write(at, &[lsn.0]).await?;
-        self.volume.flush().await?;
+        self.volume.fsync(false).await?;
         self.checkpoint.set(lsn);
         self.journal.settle(lsn);
         self.room.notify_all();

@@ -1,10 +1,13 @@
-//! A drive as the host's block layer gives it to a database.
+//! A drive as a host's file system and block layer give it to a database.
 //!
 //! 1. With barriers off no flush is ever sent. With barriers on, a flush that returns
 //!    was begun by the drive after it was asked for.
 //! 2. One flush at a time: those who ask while one runs share the next one (as Linux
 //!    does).
-//! 3. If flushes are not queued (the rule of ATA: FLUSH CACHE can not be outstanding
+//! 3. An fsync is a flush, and a commit of the file system's journal if the file has grown
+//!    or its time stamps have changed (see [`crate::jobs::Fsync`]): a block, with forced unit
+//!    access if barriers are on.
+//! 4. If flushes are not queued (the rule of ATA: FLUSH CACHE can not be outstanding
 //!    together with queued commands), a flush waits for the commands in flight,
 //!    and commands that come after it wait for it.
 
@@ -12,7 +15,27 @@ use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{Block, BlockDevice, Caps, Data, DataMut, Durability, IoError};
 use tantalum_rt::Rt;
-use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::sync::{Mutex, WaitQueue};
+
+/// Blocks at the end of the drive in which the journal lies, written round and round.
+pub(super) const JOURNAL_BLOCKS: u64 = 1024;
+
+/// What the host does on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Whether flushes and forced unit access are sent to the drive at all.
+    pub barriers: bool,
+    /// Whether flushes go beside other commands; over ATA they do not.
+    pub queued_flush: bool,
+    /// Granularity of a file's time stamps, ms: an fsync in another tick than the last one
+    /// commits the journal. 0: only files that grow do.
+    pub tick_ms: u64,
+}
+
+impl Host {
+    /// Barriers, and nothing else: for who looks at what a cut has left.
+    pub const PLAIN: Host = Host { barriers: true, queued_flush: true, tick_ms: 0 };
+}
 
 /// The host's way to a drive. Cheap to clone: a clone is the same way.
 pub struct Volume<D> {
@@ -26,9 +49,9 @@ impl<D> Clone for Volume<D> {
 }
 
 struct Shared<D> {
+    rt: Rt,
     device: D,
-    barriers: bool,
-    queued_flush: bool,
+    host: Host,
     /// Reads and writes on their way.
     in_flight: Cell<u32>,
     /// A flush waits for those, or is on its way.
@@ -37,22 +60,28 @@ struct Shared<D> {
     done: Cell<u64>,
     changed: WaitQueue,
     idle: WaitQueue,
+    /// The tick of the last commit of the journal; commits so far.
+    tick: Cell<u64>,
+    commits: Cell<u64>,
+    journal: Mutex,
 }
 
 impl<D: BlockDevice> Volume<D> {
-    /// The way to `device`; `barriers`: whether flushes are sent; `queued_flush`: whether
-    /// they go beside other commands.
-    pub fn new(rt: &Rt, device: D, barriers: bool, queued_flush: bool) -> Volume<D> {
+    /// The way of `host` to `device`.
+    pub fn new(rt: &Rt, device: D, host: Host) -> Volume<D> {
         let shared = Shared {
+            rt: rt.clone(),
             device,
-            barriers,
-            queued_flush,
+            host,
             in_flight: Cell::new(0),
             flushing: Cell::new(false),
             begun: Cell::new(0),
             done: Cell::new(0),
             changed: WaitQueue::new(rt, "the end of a flush"),
             idle: WaitQueue::new(rt, "commands before a flush"),
+            tick: Cell::new(0),
+            commits: Cell::new(0),
+            journal: Mutex::new(rt, "a commit of the journal"),
         };
         Volume { shared: Rc::new(shared) }
     }
@@ -91,7 +120,7 @@ impl<D: BlockDevice> Volume<D> {
     /// The drive's.
     pub async fn flush(&self) -> Result<(), IoError> {
         let s = &*self.shared;
-        if !s.barriers {
+        if !s.host.barriers {
             return Ok(());
         }
         let wanted = s.begun.get() + 1;
@@ -102,7 +131,7 @@ impl<D: BlockDevice> Volume<D> {
             }
             s.flushing.set(true);
             let _running = Running(s);
-            if !s.queued_flush {
+            if !s.host.queued_flush {
                 s.idle.until(|| s.in_flight.get() == 0).await;
             }
             let this = s.begun.get() + 1;
@@ -113,9 +142,35 @@ impl<D: BlockDevice> Volume<D> {
         Ok(())
     }
 
+    /// An fsync of a file: [`Volume::flush`], and a commit of the journal if it has `grown`
+    /// or its time stamps have changed.
+    ///
+    /// # Errors
+    /// The drive's.
+    pub async fn fsync(&self, grown: bool) -> Result<(), IoError> {
+        let s = &*self.shared;
+        self.flush().await?;
+        let tick = |s: &Shared<D>| s.rt.now().0 / (s.host.tick_ms.max(1) * 1_000_000);
+        let stale = || s.host.tick_ms > 0 && s.tick.get() != tick(s);
+        if !grown && !stale() {
+            return Ok(());
+        }
+        // One commit at a time; it speaks for all that waited for it.
+        let _turn = s.journal.lock().await;
+        if !grown && !stale() {
+            return Ok(());
+        }
+        s.tick.set(tick(s));
+        let n = s.commits.replace(s.commits.get() + 1);
+        let at = Block(self.caps().blocks.saturating_sub(JOURNAL_BLOCKS) + n % JOURNAL_BLOCKS);
+        let want = if s.host.barriers { Durability::Fua } else { Durability::Normal };
+        let _command = self.turn().await;
+        s.device.write(at, Data::Stamps(&[n + 1]), want).await
+    }
+
     async fn turn(&self) -> Turn<'_, D> {
         let s = &*self.shared;
-        if !s.queued_flush {
+        if !s.host.queued_flush {
             s.changed.until(|| !s.flushing.get()).await;
         }
         s.in_flight.set(s.in_flight.get() + 1);

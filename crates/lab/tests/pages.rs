@@ -1,0 +1,83 @@
+//! The experiments with databases as models at the level of pages, small: nothing is lost
+//! that must not be, and the effects point the way that was published.
+
+use std::sync::Arc;
+use tantalum_lab::experiment::Experiment;
+use tantalum_lab::report::{Report, Verdict};
+use tantalum_lab::runner;
+
+/// Runs the rows of an experiment file whose names contain all of `words`.
+fn run(text: &str, words: &[&str]) -> Report {
+    let experiment = Experiment::parse("x.toml", text).unwrap().quick();
+    let mut rows = experiment.rows().unwrap();
+    rows.retain(|r| words.iter().all(|w| r.name.contains(w)));
+    assert!(!rows.is_empty());
+    let progress: runner::Watch = Arc::new(|_| ());
+    let report = runner::run(&experiment, &rows, 1, &progress);
+    for row in &report.rows {
+        assert_eq!(row.verdict, Verdict::AsExpected, "{}: {:?}", row.name, row.error);
+        assert!(row.findings.transactions > 0 && row.findings.cuts == 3, "{}", row.name);
+    }
+    report
+}
+
+fn rate(report: &Report, words: &[&str]) -> f64 {
+    let of = |name: &str| words.iter().all(|w| name.contains(w));
+    let row = report.rows.iter().find(|r| of(&r.name)).expect("it ran");
+    row.findings.transactions_per_second
+}
+
+#[test]
+fn barriers_and_double_writes_cost_an_engine_what_was_published() {
+    let text = include_str!("../../../experiments/linkbench.toml");
+    let report = run(text, &["innodb-linkbench/durassd", "page_bytes=4096"]);
+    assert_eq!(report.rows.len(), 4);
+    let [on, off] = ["barriers=true", "barriers=false"];
+    let [copies, none] = ["double_write=true", "double_write=false"];
+    let worst = rate(&report, &[on, copies]);
+    assert!(rate(&report, &[off, copies]) > 1.5 * worst);
+    assert!(rate(&report, &[on, none]) > 1.2 * worst);
+    assert!(rate(&report, &[off, none]) > 2.0 * worst);
+    let bytes = |words: &[&str]| {
+        let of = |name: &str| words.iter().all(|w| name.contains(w));
+        let row = report.rows.iter().find(|r| of(&r.name)).expect("it ran");
+        let f = &row.findings;
+        assert!(f.measures["page_reads_per_transaction"] > 0.0);
+        f.flash_bytes.expect("a drive with flash") as f64 / f.transactions as f64
+    };
+    assert!(bytes(&[on, copies]) > 1.5 * bytes(&[off, none]));
+}
+
+#[test]
+fn without_barriers_a_volatile_cache_loses_an_engines_commits() {
+    let text = include_str!("../../../experiments/linkbench.toml");
+    let report = run(text, &["innodb-linkbench/volatile"]);
+    let f = &report.rows[0].findings;
+    assert!(f.commits_lost > 0 && f.databases_corrupt > 0 && f.violations == 0, "{f:?}");
+}
+
+#[test]
+fn a_barrier_behind_each_page_costs_more_than_one_behind_a_batch() {
+    let text = include_str!("../../../experiments/tpcc.toml");
+    let report = run(text, &["engine-tpcc/durassd", "page_bytes=4096"]);
+    let [on, off] = ["barriers=true", "barriers=false"].map(|w| rate(&report, &[w]));
+    assert!(off > 5.0 * on, "{off} {on}");
+}
+
+#[test]
+fn updates_that_share_an_fsync_share_its_cost() {
+    let text = include_str!("../../../experiments/ycsb.toml");
+    let report = run(text, &["append-tree/durassd", "updates=1.0"]);
+    let many = |barriers| rate(&report, &[barriers, "fsync_every=100/"]);
+    let one = |barriers| rate(&report, &[barriers, "fsync_every=1/"]);
+    assert!(many("barriers=true") > 10.0 * one("barriers=true"));
+    let off = many("barriers=false") / one("barriers=false");
+    assert!((1.2..4.0).contains(&off), "{off}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let text = include_str!("../../../experiments/tpcc.toml");
+    let once = || run(text, &["engine-tpcc/durassd", "page_bytes=16384", "barriers=false"]);
+    assert_eq!(once().to_json(), once().to_json());
+}
