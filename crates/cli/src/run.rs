@@ -2,9 +2,10 @@
 
 use crate::{out, repeat, table};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_lab::experiment::{Expect, Experiment, Row};
 use tantalum_lab::memory;
 use tantalum_lab::page;
@@ -102,8 +103,8 @@ pub fn run(arguments: &RunArguments) -> u8 {
         return out::error(message, out::USAGE);
     }
     let passes = if arguments.check_determinism { 2 } else { 1 };
-    let bar = progress_bar(passes * rows.len() as u64 * u64::from(experiment.cuts));
-    end_at_interrupt(&bar);
+    let bars = Bars::new(passes * rows.len() as u64 * u64::from(experiment.cuts));
+    end_at_interrupt(&bars);
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
     let open = |file: Option<&Path>| file.map(out::Sink::open).transpose();
     let (json, html) = match (open(json), open(arguments.html.as_deref())) {
@@ -116,15 +117,12 @@ pub fn run(arguments: &RunArguments) -> u8 {
             experiment.cuts
         ));
     }
-    let shown = bar.clone();
-    let watch: runner::Watch = Arc::new(move |progress| match progress {
-        Progress::Cut => shown.inc(1),
-        Progress::RowDone(name) => shown.set_message(name.to_string()),
-    });
+    let shown = bars.clone();
+    let watch: runner::Watch = Arc::new(move |progress| shown.show(progress));
     let report = runner::run(&experiment, &rows, threads, &watch);
     let again =
         arguments.check_determinism.then(|| runner::run(&experiment, &rows, threads, &watch));
-    bar.finish_and_clear();
+    bars.clear();
     let mut code = print(&report, arguments);
     if let Some(json) = json {
         code = code.max(json.put(&report.to_json()));
@@ -140,11 +138,11 @@ pub fn run(arguments: &RunArguments) -> u8 {
 }
 
 /// Ctrl-C ends the program at once, and leaves no progress bar behind.
-fn end_at_interrupt(bar: &ProgressBar) {
-    let bar = bar.clone();
+fn end_at_interrupt(bars: &Bars) {
+    let bars = bars.clone();
     // Without the handler the system ends it, and the bar stays where it is.
     let _ = ctrlc::set_handler(move || {
-        bar.finish_and_clear();
+        bars.clear();
         std::process::exit(out::INTERRUPTED);
     });
 }
@@ -204,10 +202,60 @@ fn choose(experiment: &Experiment, words: &[String]) -> Result<Vec<Row>, String>
     Ok(rows)
 }
 
-/// Drawn on standard error, and only if that is a terminal.
-fn progress_bar(cuts: u64) -> ProgressBar {
-    let style = "{bar:20} {pos}/{len} power cuts, {eta} left  {wide_msg}";
-    let bar = ProgressBar::new(cuts);
+/// A bar for the power cuts, and one for each drive that is being preconditioned. Drawn on
+/// standard error, and only if that is a terminal.
+#[derive(Clone)]
+struct Bars {
+    all: MultiProgress,
+    cuts: ProgressBar,
+    drives: Arc<Mutex<BTreeMap<String, ProgressBar>>>,
+}
+
+/// Length of the bar of a drive.
+const WHOLE: u64 = 1000;
+
+impl Bars {
+    fn new(cuts: u64) -> Bars {
+        let all = MultiProgress::new();
+        let cuts = ProgressBar::new(cuts);
+        let cuts = all.add(styled(cuts, "{bar:20} {pos}/{len} power cuts, {eta} left  {wide_msg}"));
+        Bars { all, cuts, drives: Arc::default() }
+    }
+
+    fn show(&self, progress: Progress<'_>) {
+        let mut drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Progress::Preconditioning(name, share) if share < 1.0 => {
+                let bar = drives.entry(name.to_string()).or_insert_with(|| {
+                    let style = "{bar:20} {percent} % preconditioned, {eta} left  {wide_msg}";
+                    let bar = self.all.insert_before(&self.cuts, ProgressBar::new(WHOLE));
+                    styled(bar, style).with_message(name.to_string())
+                });
+                bar.set_position((share * WHOLE as f64) as u64);
+            }
+            Progress::Preconditioning(name, _) => {
+                if let Some(bar) = drives.remove(name) {
+                    bar.finish_and_clear();
+                }
+                self.cuts.reset_eta();
+            }
+            Progress::Cut => self.cuts.inc(1),
+            Progress::RowDone(name) => {
+                if let Some(bar) = drives.remove(name) {
+                    bar.finish_and_clear();
+                }
+                self.cuts.set_message(name.to_string());
+            }
+        }
+    }
+
+    fn clear(&self) {
+        // Nothing is left to draw on if the terminal is gone.
+        let _ = self.all.clear();
+    }
+}
+
+fn styled(bar: ProgressBar, style: &str) -> ProgressBar {
     match ProgressStyle::with_template(style) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,

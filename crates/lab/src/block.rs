@@ -6,7 +6,7 @@
 //! 2. After a cut a job begins anew; a trace goes on behind the requests that were issued.
 
 use crate::report::{Clocked, RowFindings};
-use crate::row::{RowError, RowPlan, Subject, draw, in_runtime};
+use crate::row::{RowError, RowPlan, Subject, draw, in_runtime, prepare};
 use crate::shadow::Witness;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -84,6 +84,7 @@ impl<S: Subject> Run<S> {
     async fn main(mut self, cut: impl Fn()) -> Result<(), RowError> {
         let drive = |error| RowError::Drive { doing: "starting for the first time", error };
         self.subject.power_on().await.map_err(drive)?;
+        prepare(&self.rt, &self.subject, &self.plan, &self.findings).await?;
         let witness = Witness::new(tantalum_device::BlockDevice::caps(&self.subject.device()));
         let mut recovery = Clocked::default();
         for number in 1..=self.plan.cuts {

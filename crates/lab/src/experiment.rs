@@ -14,6 +14,7 @@ pub use crate::kinds::{Expect, Journal, Synchronous, WorkloadKind};
 use crate::model::Model;
 use crate::pages::PageModel;
 use crate::parse::{self, Wrong};
+use crate::precondition::{Overwrites, Precondition, PreconditionError};
 use crate::published::{Ratio, Source};
 use crate::source;
 use serde::Deserialize;
@@ -72,6 +73,9 @@ pub struct Experiment {
     /// Changes to the magnetic disk of every row.
     #[serde(default)]
     pub disk: toml::Table,
+    /// How the drive of each row is preconditioned; not at all without it.
+    #[serde(default)]
+    pub precondition: Option<Precondition>,
     /// Where the numbers that rows and ratios name as published come from.
     #[serde(default)]
     pub published: Option<Source>,
@@ -120,6 +124,8 @@ pub struct Scene {
     pub drive: toml::Table,
     /// Changes to magnetic disks.
     pub disk: toml::Table,
+    /// How the drive is preconditioned, if it is.
+    pub precondition: Option<Precondition>,
 }
 
 fn default_repetitions() -> u32 {
@@ -257,6 +263,10 @@ impl Experiment {
         }
         for (i, row) in rows.iter().enumerate() {
             row.scene.check()?;
+            let how = row.scene.precondition.as_ref();
+            if row.job().is_none() && how.is_some_and(|p| p.pattern == Overwrites::Job) {
+                return Err(format!("row \"{}\": {}", row.name, PreconditionError::NoJob));
+            }
             if rows[..i].iter().any(|r| r.name == row.name) {
                 return Err(format!(
                     "there are two rows \"{}\": give each combination once",
@@ -307,6 +317,7 @@ impl Experiment {
             "design",
             "drive",
             "disk",
+            "precondition",
         ];
         for key in params.keys() {
             let first = key.split('.').next().unwrap_or(key);
@@ -319,6 +330,9 @@ impl Experiment {
         if self.quick {
             scene.run.warm_up_ms = scene.run.warm_up_ms.min(1000);
             scene.run.run_ms = scene.run.run_ms.map(|ms| ms.min(1000));
+            if let Some(how) = &mut scene.precondition {
+                how.passes_max = how.passes_max.min(0.1);
+            }
             scene.linkbench.nodes = scene.linkbench.nodes.min(500);
             scene.ycsb.records = scene.ycsb.records.min(400);
             let tpcc = &mut scene.tpcc;
@@ -402,6 +416,9 @@ impl Scene {
         }
         for (name, how) in &self.trace {
             how.check().map_err(|e| format!("trace.{name}: {e}"))?;
+        }
+        if let Some(how) = &self.precondition {
+            how.check().map_err(|e| e.to_string())?;
         }
         let per_node = self.linkbench.links_per_node;
         if !(0.0..=100.0).contains(&per_node) {

@@ -60,6 +60,12 @@ fn row(row: &RowReport) -> Value {
         "expect": row.expect,
         "verdict": row.verdict,
         "error": row.error,
+        "precondition": f.preconditioned.as_ref().map(|p| json!({
+            "ended": p.ended,
+            "drive_writes": p.drive_writes,
+            "write_amplification": p.write_amplification,
+            "time_s": p.time_ns as f64 / 1e9,
+        })),
         rate: f.transactions_per_second,
         "published": row.published,
         "deviation_percent": row.deviation_percent(),

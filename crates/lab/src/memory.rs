@@ -4,14 +4,18 @@
 //! What a row needs is the sum of
 //!
 //! - the drive's map (4 bytes for each logical 4 KiB page) and its books of the flash
-//!   (a bit for each sector, and some words for each erase unit);
+//!   (two bits for each sector, and some words for each erase unit);
 //! - what has been programmed into flash, since a simulated cell keeps what it got until
 //!   it is erased: the load of the database and the writes of the run, but never more than
 //!   the raw flash. LinkBench loads in the order of its keys and programs about three
 //!   times the database; YCSB's keys are scattered, so that each record costs about four
 //!   pages of the database. A run programs about [`RUN_BYTES`] per virtual second under
 //!   load (SQLite has one writer), more with larger pages. Block jobs leave stamps
-//!   instead of data, about [`STAMP_BYTES`] a sector, in whole erase units;
+//!   instead of data: 8 bytes for each sector, and 4 for each word beside it. What
+//!   preconditioning writes are zeros, which take no more than stamps;
+//! - the map log, real bytes everywhere: a page of it for each change, up to all its units;
+//! - the memory of the block-level oracle: [`WITNESS_BYTES`] for each block that a job has
+//!   written;
 //! - a copy of the loaded database, to put in the place of damaged ones;
 //! - the connections' page caches, and [`BASE_BYTES`] for the rest.
 //!
@@ -28,8 +32,8 @@ use tantalum_workload::ycsb::YcsbScale;
 
 /// What SQLite's writers program per virtual second, with pages of 4 KiB.
 pub const RUN_BYTES: u64 = 28 << 20;
-/// What a sector keeps where payload is a stamp: the stamp and the words beside it.
-pub const STAMP_BYTES: u64 = 32;
+/// What the oracle keeps of a block that was written.
+pub const WITNESS_BYTES: u64 = 256;
 /// What a block costs on a magnetic disk where payload is a stamp.
 pub const DISK_STAMP_BYTES: u64 = 64;
 /// What every row needs.
@@ -76,20 +80,21 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let books = books(design, &layout) * members;
     let capacity = u64::from(layout.logical) * SECTOR * members;
     let raw = design.geometry.bytes() * members;
+    let prepared = prepared(scene, capacity / SECTOR);
     if let Some(range) = block_range(row) {
-        let unit = u64::from(design.geometry.unit_sectors());
-        let open = u64::from(design.geometry.dies()) * unit * members;
-        let written = job_sectors(range, capacity / SECTOR, design.link.mb_s * members, millis)
-            .saturating_mul(2)
-            .max(open);
-        let memory = written.min(raw / SECTOR) * STAMP_BYTES + books + BASE_BYTES;
+        let blocks = job_sectors(range, capacity / SECTOR, design.link.mb_s * members, millis);
+        let written = blocks.saturating_mul(2).saturating_add(prepared);
+        let flash = stamps(design, &layout, members, written);
+        let memory = flash + blocks * WITNESS_BYTES + books + BASE_BYTES;
         return Ok(Need { memory, load: 0, database: 0, capacity });
     }
     if let Some(model) = row.pages() {
         // A long run has programmed everything once.
-        let memory = (raw / SECTOR * STAMP_BYTES + books) * model.drives() + BASE_BYTES;
+        let flash = stamps(design, &layout, members, u64::MAX);
+        let memory = (flash + books) * model.drives() + BASE_BYTES;
         return Ok(Need { memory, load: 0, database: 0, capacity });
     }
+    let zeros = if prepared > 0 { stamps(design, &layout, members, prepared) } else { 0 };
     let page = u64::from(scene.run.page_bytes);
     let (database, load) = match &row.workload {
         WorkloadKind::YcsbA => ycsb(&scene.ycsb, page),
@@ -100,9 +105,27 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let run = (rate / 1000).saturating_mul(millis);
     let flash = load.saturating_add(run).min(raw);
     let caches = u64::from(scene.run.clients + 1) * u64::from(scene.run.cache_pages) * page;
-    let rest = books + caches + BASE_BYTES;
+    let rest = books + caches + zeros + BASE_BYTES;
     let memory = flash.saturating_add(database).saturating_add(rest);
     Ok(Need { memory, load: load.min(raw).saturating_add(database), database, capacity })
+}
+
+/// The sectors that preconditioning writes.
+fn prepared(scene: &Scene, sectors: u64) -> u64 {
+    let passes = scene.precondition.as_ref().map_or(0.0, |p| p.fill + p.passes_max);
+    (sectors as f64 * passes) as u64
+}
+
+/// What flash of stamps keeps after so many sectors were written, and what its map log does:
+/// an erase unit has its memory as a whole, from its first page on.
+fn stamps(design: &Design, layout: &Layout, members: u64, written: u64) -> u64 {
+    let g = &design.geometry;
+    let page = 8 * u64::from(g.page_sectors()) + 4 * u64::from(2 + g.page_sectors());
+    let unit = u64::from(g.unit_sectors());
+    let open = 2 * u64::from(g.dies());
+    let units = (written.div_ceil(unit * members).saturating_add(open)).min(g.units().into());
+    let log = (u64::from(layout.map_units) * unit).min(written / members) * SECTOR;
+    members * (units * u64::from(g.unit_pages()) * page + log)
 }
 
 /// Virtual milliseconds under load.
@@ -142,7 +165,7 @@ fn on_disks(row: &Row, cuts: u32, model: &Model) -> Need {
 /// The drive's map and books.
 fn books(design: &Design, layout: &Layout) -> u64 {
     let units = u64::from(design.geometry.units());
-    4 * u64::from(layout.logical) + layout.raw / 8 + 128 * units
+    4 * u64::from(layout.logical) + 2 * (layout.raw / 8) + 128 * units
 }
 
 /// The database, and what loading it programs.
@@ -215,7 +238,7 @@ fn fits(needs: &[(&Row, Need)], threads: usize, available: Option<u64>) -> Resul
     let (plural, at_once) = if largest.len() > 1 { ("s", " at the same time") } else { ("", "") };
     let what = match row.workload {
         WorkloadKind::Pages(_) => "drive.geometry.blocks",
-        WorkloadKind::Job(_) => "the job's passes or drive.geometry.blocks",
+        WorkloadKind::Job(_) => "run.run_ms, the job's range or drive.geometry.blocks",
         _ if need.load > need.memory / 2 => scale_key(row),
         _ => "cuts, run.run_ms or drive.geometry.blocks",
     };

@@ -11,7 +11,7 @@
 //! 4. The power of both drives goes at the same instant, and the host's with it.
 
 use crate::report::{Clocked, RowFindings, Times, quantiles_of};
-use crate::row::{RowError, RowPlan, Subject, Traffic, draw, in_runtime};
+use crate::row::{RowError, RowPlan, Subject, Traffic, draw, in_runtime, prepare};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Caps, IoError, PowerCycle};
@@ -157,6 +157,7 @@ fn told(error: impl std::fmt::Display) -> RowError {
 impl<S: Subject> Run<S> {
     async fn engine(mut self, job: EngineJob, cut: impl Fn()) -> Result<(), RowError> {
         self.drives.power_on().await.map_err(drive("starting for the first time"))?;
+        prepare(&self.rt, &self.drives.data, &self.plan, &self.findings).await?;
         let caps = *self.drives.data.device().caps();
         let mix = || Mix::new(job.benchmark, job.database_mib, job.page_bytes);
         let pages = mix().pages();
@@ -278,6 +279,7 @@ impl<S: Subject> Run<S> {
 
     async fn tree(mut self, job: AppendTreeJob, cut: impl Fn()) -> Result<(), RowError> {
         self.drives.power_on().await.map_err(drive("starting for the first time"))?;
+        prepare(&self.rt, &self.drives.data, &self.plan, &self.findings).await?;
         let caps = *self.drives.data.device().caps();
         let tree = AppendTree::new(&self.rt, &job, self.seed, &caps).map_err(told)?;
         let mut acknowledged = 0;

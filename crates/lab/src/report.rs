@@ -2,6 +2,7 @@
 //! seed, and whether each row kept to what was expected of it.
 
 use crate::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
+use crate::precondition::Preconditioned;
 use crate::published::{Quotient, Source};
 use crate::row::Traffic;
 use crate::series::Series;
@@ -129,6 +130,8 @@ impl Times {
 /// What a row measured and found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RowFindings {
+    /// How the drive was preconditioned, if it was.
+    pub preconditioned: Option<Preconditioned>,
     /// Power cuts made under load.
     pub cuts: u32,
     /// Further power cuts made while drive or database recovered.

@@ -16,6 +16,7 @@
 
 use crate::engine::{Engine, Settings};
 use crate::judge::{self, Balance, Verdict};
+use crate::precondition::{PreconditionError, Preparation};
 use crate::promise::Promise;
 use crate::report::{Clocked, RowFindings};
 use crate::shadow::{Comparison, Shadow, Witness};
@@ -60,6 +61,8 @@ pub struct RowPlan {
     pub recovery_cut_percent: u32,
     /// The database's settings.
     pub settings: Settings,
+    /// What comes before anything else.
+    pub preparation: Option<Preparation>,
 }
 
 /// Why a row ended early.
@@ -73,6 +76,9 @@ pub enum RowError {
         /// What it said.
         error: IoError,
     },
+    /// The drive could not be preconditioned.
+    #[error(transparent)]
+    Precondition(#[from] PreconditionError),
     /// The file layer failed with the power on.
     #[error("the files failed while {doing}: {error}")]
     Files {
@@ -179,6 +185,20 @@ impl Clocks {
     }
 }
 
+/// Preconditions a drive that is on, if that is planned.
+pub(crate) async fn prepare<S: Subject>(
+    rt: &Rt,
+    subject: &S,
+    plan: &RowPlan,
+    findings: &RefCell<RowFindings>,
+) -> Result<(), RowError> {
+    if let Some(preparation) = &plan.preparation {
+        let done = preparation.carry_out(rt, subject).await?;
+        findings.borrow_mut().preconditioned = Some(done);
+    }
+    Ok(())
+}
+
 struct Run<S: Subject> {
     rt: Rt,
     subject: S,
@@ -253,6 +273,7 @@ impl<S: Subject> Run<S> {
         let drive = |error| RowError::Drive { doing: "starting for the first time", error };
         let files = |error| RowError::Files { doing: "loading the database", error };
         self.subject.power_on().await.map_err(drive)?;
+        prepare(&self.rt, &self.subject, &self.plan, &self.findings).await?;
         self.witness = Some(Witness::new(self.subject.device().caps()));
         let device = self.device();
         let engine = Engine::format(&self.rt, device, &self.plan.settings).await.map_err(files)?;

@@ -6,6 +6,7 @@ use crate::block;
 use crate::engine::Settings;
 use crate::experiment::{Experiment, Row};
 use crate::pages;
+use crate::precondition::Preparation;
 use crate::report::{Report, RowFindings, RowReport};
 use crate::row::{self, RowError, RowPlan, Subject, Traffic};
 use crate::source;
@@ -19,6 +20,8 @@ use tantalum_rt::{Nanos, Rt};
 /// What has just happened in a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
+    /// So much, 0 to 1, of the preconditioning of a row's drive is done.
+    Preconditioning(&'a str, f64),
     /// A power cut, with recovery and check, in some row.
     Cut,
     /// A row has ended.
@@ -100,6 +103,14 @@ fn try_row(
     progress: &Watch,
 ) -> (RowFindings, Result<(), RowError>) {
     let run = &row.scene.run;
+    let preparation = row.scene.precondition.as_ref().map(|how| Preparation {
+        how: how.clone(),
+        job: row.job().cloned(),
+        tell: {
+            let (progress, name) = (progress.clone(), row.name.clone());
+            Rc::new(move |share| progress(Progress::Preconditioning(&name, share)))
+        },
+    });
     let plan = RowPlan {
         cuts: experiment.cuts,
         clients: run.clients,
@@ -113,6 +124,7 @@ fn try_row(
             journal: row.journal,
             synchronous: row.synchronous,
         },
+        preparation,
     };
     // What is not SQLite has no content but its stamps.
     let payload = if row.workload.has_journal() { Payload::Bytes } else { Payload::Stamps };

@@ -183,7 +183,8 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     let text = include_str!("../../../docs/json.md");
     let (of_run, of_bench) = text.split_once("## `tantalum bench drive --json`").unwrap();
     let mut run = BTreeSet::new();
-    let json = report(&format!("{SMALL}{TRACE}")).to_json();
+    let filled = "[precondition]\nfill = 0.01\npasses_max = 0.0";
+    let json = report(&format!("{SMALL}{TRACE}\n{filled}")).to_json();
     fields(&serde_json::from_str(&json).unwrap(), "", &mut run);
     let mut speed = BTreeSet::new();
     fields(&serde_json::to_value(bench::drive(1, |_| ())).unwrap(), "", &mut speed);

@@ -42,6 +42,7 @@ fn plan(journal: Journal, synchronous: Synchronous) -> RowPlan {
         outage: [Nanos::ZERO, Nanos::from_millis(50)],
         recovery_cut_percent: 30,
         settings: Settings { page_bytes: 4096, cache_pages: 20, journal, synchronous },
+        preparation: None,
     }
 }
 

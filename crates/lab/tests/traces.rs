@@ -128,6 +128,7 @@ fn a_volatile_device_loses_what_a_trace_did_not_flush_and_no_more() {
             outage: [Nanos::ZERO, Nanos::from_millis(1)],
             recovery_cut_percent: 0,
             settings,
+            preparation: None,
         };
         let subject = |rt: &Rt| {
             let caps = Caps {
