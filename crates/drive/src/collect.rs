@@ -11,7 +11,9 @@
 //! 4. On the last free unit of a die each program is made durable before the next: a power
 //!    loss spoils one row of it, not all.
 //! 5. A bad unit is emptied when there is room to spare, and not erased.
-//! 6. What can not be read, or is not what the map says, is moved as such ([`LOST`]): reads go on to say so, and the unit
+//! 6. What is collected because the host is idle is left as it is when the host is back:
+//!    after the operation that is under way.
+//! 7. What can not be read, or is not what the map says, is moved as such ([`LOST`]): reads go on to say so, and the unit
 //!    is free.
 
 use crate::firmware::Firmware;
@@ -21,6 +23,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_device::OwnedData;
 use tantalum_nand::{PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
+use tantalum_rt::Nanos;
 use tantalum_rt::sync::Permit;
 
 /// Collects on one die, for ever.
@@ -29,9 +32,9 @@ pub(crate) async fn collect_on(fw: Rc<Firmware>, die: u32) {
     while !fw.poisoned.get() {
         let victim = fw.pick_victim(die);
         match victim {
-            Some(unit) => {
+            Some((unit, why)) => {
                 events.hungry.set(false);
-                Move::new(&fw, die, unit).run().await;
+                Move::new(&fw, die, unit, why).run().await;
             }
             None => {
                 events.hungry.set(fw.is_short(die));
@@ -41,29 +44,79 @@ pub(crate) async fn collect_on(fw: Rc<Firmware>, die: u32) {
     }
 }
 
+/// Tells the collectors when the host has become idle, for ever.
+pub(crate) async fn watch_host(fw: Rc<Firmware>) {
+    if fw.design.space.background_below == 0 {
+        return;
+    }
+    loop {
+        // The end of a command is no event here, so it is asked for; a command that never
+        // ends is not asked for for ever.
+        let mut patience = 0;
+        while !fw.is_idle() && patience < 1000 {
+            let last = fw.last_command.get();
+            let quiet = last + fw.idle_time();
+            let then = if quiet > fw.rt.now() { quiet } else { fw.rt.now() + fw.idle_time() };
+            fw.rt.sleep_until_for(then, "an idle host").await;
+            patience = if last == fw.last_command.get() { patience + 1 } else { 0 };
+        }
+        fw.notify_dies();
+        fw.activity.wait().await;
+        if fw.poisoned.get() {
+            return;
+        }
+    }
+}
+
+/// Why a unit is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Space is short, or the unit is bad.
+    Space,
+    /// It wears less than others.
+    Wear,
+    /// The host is idle.
+    Idle,
+}
+
 impl Firmware {
     fn is_short(&self, die: u32) -> bool {
         let space = self.space.borrow();
         !space.has_spare(die) || space.free_units(die) < self.design.space.collect_below
     }
 
-    /// While the host has free units, only what is well worth it; then whatever gains
-    /// anything.
-    fn pick_victim(&self, die: u32) -> Option<Unit> {
-        let short = self.is_short(die);
-        let unit = self.places.unit_sectors;
-        let mut space = self.space.borrow_mut();
+    fn idle_time(&self) -> Nanos {
+        Nanos::from_micros(self.design.space.idle_us)
+    }
+
+    /// Whether the host has sent nothing for a while, and waits for nothing.
+    fn is_idle(&self) -> bool {
+        self.queue.free() == u64::from(self.design.link.queue_depth)
+            && self.rt.now() >= self.last_command.get() + self.idle_time()
+    }
+
+    fn pick_victim(&self, die: u32) -> Option<(Unit, Why)> {
         // A bad unit gives nothing back: it is emptied when there is room to spare.
-        if space.has_spare(die)
-            && let Some(unit) = space.take_condemned(die)
-        {
-            return Some(unit);
+        let spare = self.space.borrow().has_spare(die);
+        if spare && let Some(unit) = self.space.borrow_mut().take_condemned(die) {
+            return Some((unit, Why::Space));
         }
-        if !short {
-            return None;
+        if let Some(unit) = self.level_victim(die) {
+            return Some((unit, Why::Wear));
         }
+        let short = self.is_short(die);
+        let background = self.design.space.background_below;
+        let mut space = self.space.borrow_mut();
+        let why = match short {
+            true => Why::Space,
+            false if space.free_units(die) < background && self.is_idle() => Why::Idle,
+            false => return None,
+        };
+        let unit = self.places.unit_sectors;
+        // While the host has free units, only what is well worth it; then whatever gains
+        // anything.
         let below = if space.has_spare(die) { unit - unit / 8 } else { unit };
-        space.take_victim(die, below)
+        space.take_victim(die, below).map(|unit| (unit, why))
     }
 }
 
@@ -72,6 +125,8 @@ struct Move<'a> {
     fw: &'a Firmware,
     die: u32,
     victim: Unit,
+    why: Why,
+    stream: Streams,
     /// Sectors read and not yet programmed, in order: their out-of-band words, and where
     /// they were.
     packed: VecDeque<(u64, Ppa)>,
@@ -82,12 +137,14 @@ struct Move<'a> {
 }
 
 impl<'a> Move<'a> {
-    fn new(fw: &'a Firmware, die: u32, victim: Unit) -> Move<'a> {
+    fn new(fw: &'a Firmware, die: u32, victim: Unit, why: Why) -> Move<'a> {
         let row = fw.design.geometry.row_sectors() as usize;
         Move {
             fw,
             die,
             victim,
+            why,
+            stream: if why == Why::Wear { Streams::Cold } else { Streams::Moved },
             packed: VecDeque::new(),
             payload: OwnedData::zeros(fw.nand.payload(), 2 * row, SECTOR_BYTES),
             words: Vec::new(),
@@ -100,11 +157,15 @@ impl<'a> Move<'a> {
         let mut cursor = 0;
         loop {
             let Some(target) = self.target().await else { return };
-            let most = fw.space.borrow().row_left(target, Streams::Moved) * fw.places.page_sectors;
-            while (self.packed.len() as u32) < most {
+            let most = fw.space.borrow().row_left(target, self.stream) * fw.places.page_sectors;
+            while (self.packed.len() as u32) < most && !self.gives_way() {
                 let next = fw.space.borrow().next_valid(self.victim, cursor);
                 let Some(sector) = next else { break };
                 cursor = self.read_row(sector).await;
+            }
+            if self.gives_way() {
+                fw.space.borrow_mut().file(self.victim);
+                return;
             }
             if self.packed.is_empty() {
                 break;
@@ -116,9 +177,21 @@ impl<'a> Move<'a> {
         self.free().await;
     }
 
+    /// Whether this was begun because the host was idle, and the host is back.
+    fn gives_way(&self) -> bool {
+        self.why == Why::Idle && !self.fw.is_idle() && !self.fw.is_short(self.die)
+    }
+
     /// The die to write to, with a write point. `None` if the drive is poisoned.
     async fn target(&mut self) -> Option<u32> {
         let fw = self.fw;
+        if self.why == Why::Wear {
+            self.stream = Streams::Cold;
+            if fw.try_point(self.die, Streams::Cold).await {
+                return Some(self.die);
+            }
+            self.stream = Streams::Moved;
+        }
         while !fw.poisoned.get() {
             let own = fw.space.borrow().can_move(self.die);
             if !own && self.borrowing.is_none() {
@@ -198,7 +271,7 @@ impl<'a> Move<'a> {
             return false;
         }
         let pages = count.div_ceil(ps);
-        let place = fw.space.borrow_mut().place(target, Streams::Moved, pages);
+        let place = fw.space.borrow_mut().place(target, self.stream, pages);
         // Another die's collector may have used up the row meanwhile.
         let Some((at, pages)) = place else {
             fw.end_changes(count);
@@ -206,11 +279,18 @@ impl<'a> Move<'a> {
         };
         let used = count.min(pages * ps) as usize;
         let lpns = self.packed.iter().take(used).map(|p| p.0);
-        fw.page_words(Kind::Moved, 0, pages, lpns, &mut self.words);
+        let kind = if self.stream == Streams::Cold { Kind::Cold } else { Kind::Moved };
+        fw.page_words(kind, 0, pages, lpns, &mut self.words);
         let data = self.payload.as_data().slice(0..(pages * ps) as usize, SECTOR_BYTES);
         let Some(op) = fw.must(fw.nand.program(at, data, &self.words)) else { return false };
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
-        fw.stats.gc_copied_bytes.add(used as u64 * u64::from(SECTOR_BYTES));
+        let bytes = used as u64 * u64::from(SECTOR_BYTES);
+        fw.stats.gc_copied_bytes.add(bytes);
+        match self.why {
+            Why::Space => {}
+            Why::Wear => fw.stats.levelled_bytes.add(bytes),
+            Why::Idle => fw.stats.background_bytes.add(bytes),
+        }
         let Some(good) = fw.outcome(at.unit, op.await) else { return false };
         if !good {
             fw.landed(at.unit);
@@ -245,6 +325,7 @@ impl<'a> Move<'a> {
         }
         let version = fw.space.borrow().superseded(self.victim);
         if fw.make_durable(version).await && fw.erase(self.victim).await {
+            fw.wore(self.die);
             fw.give_free(self.victim, false);
         }
     }

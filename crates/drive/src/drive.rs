@@ -8,7 +8,7 @@
 //! 3. A cut during recovery takes the medium off at once: what recovery reads is still
 //!    on flash.
 
-use crate::collect::collect_on;
+use crate::collect::{collect_on, watch_host};
 use crate::dump::emergency_dump;
 use crate::firmware::Firmware;
 use crate::host::DriveLink;
@@ -18,12 +18,13 @@ use crate::recover::{RecoveryError, RecoveryReport, recover};
 use crate::space::Role;
 use crate::stats::{DriveStats, Stats};
 use crate::types::PageHead;
+use crate::wear::WearReport;
 use crate::write::write_to;
 use crate::{Design, DesignError};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use tantalum_device::{Caps, IoError, Link, Payload, PowerCycle};
-use tantalum_nand::NandArray;
+use tantalum_nand::{NandArray, Unit};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Domain, Rt};
 
@@ -162,6 +163,15 @@ impl Drive {
         }
     }
 
+    /// How worn the erase units are; `None` without power, or if all are bad.
+    pub fn wear(&self) -> Option<WearReport> {
+        let Power::On { firmware, .. } = &*self.shared.power.borrow() else { return None };
+        let space = firmware.space.borrow();
+        let g = &self.shared.design.geometry;
+        let unit = |n| (self.shared.nand.erase_count(Unit(n)), space.role(Unit(n)));
+        WearReport::of(&(0..g.units()).map(unit).collect::<Vec<_>>(), g.blocks)
+    }
+
     /// How many power cycles' memory is still held: that of the present one, and of those
     /// whose links somebody keeps. For those who look for leaks.
     pub fn memories(&self) -> usize {
@@ -228,6 +238,7 @@ impl Shared {
                 if !firmware.read_only.get() {
                     domain.spawn_background("map keeper", keep_log(firmware.clone()));
                     domain.spawn_background("dump cleaner", clear_old_dump(firmware.clone()));
+                    domain.spawn_background("idle watch", watch_host(firmware.clone()));
                 }
                 let link = Link::new(&self.rt);
                 *self.power.borrow_mut() = Power::On { domain, link, firmware };
@@ -269,6 +280,7 @@ async fn clear_old_dump(fw: Rc<Firmware>) {
             areas.other.push(free.unit);
         }
     }
+    fw.dump.borrow_mut().cleared = true;
 }
 
 impl PowerCycle for Drive {

@@ -56,8 +56,13 @@ pub(crate) struct Firmware {
     pub drain_wanted: Cell<Version>,
     pub drained: Cell<Version>,
     pub log_reserved: Cell<u32>,
+    /// The log's oldest unit is to be cleaned, though there is no need for room.
+    pub turn_log: Cell<bool>,
     pub dies: Vec<DieEvents>,
     pub borrowing: Mutex,
+    /// When the last command came, for those who wait for idle times.
+    pub last_command: Cell<Nanos>,
+    pub activity: WaitQueue,
     /// Nothing is programmed any more; nobody waits for that.
     pub poisoned: Cell<bool>,
     /// The end of the drive's life is why (see `retire`).
@@ -71,6 +76,10 @@ pub(crate) struct DieEvents {
     pub changed: WaitQueue,
     /// The collector found nothing worth collecting and wants to hear of more.
     pub hungry: Cell<bool>,
+    /// Erases since something was moved to level wear.
+    pub worn: Cell<u32>,
+    /// The highest erase count that levelling has seen.
+    pub most: Cell<u32>,
 }
 
 /// The two dump areas of a protected drive: the one that is erased, ready for the
@@ -79,6 +88,8 @@ pub(crate) struct DieEvents {
 pub(crate) struct DumpAreas {
     pub ready: Vec<Unit>,
     pub other: Vec<Unit>,
+    /// The other area is erased, too.
+    pub cleared: bool,
     /// The number of the next dump.
     pub next: u64,
 }
@@ -139,13 +150,18 @@ impl Firmware {
             drain_wanted: Cell::new(Version(0)),
             drained: Cell::new(Version(0)),
             log_reserved: Cell::new(0),
+            turn_log: Cell::new(false),
             dies: (0..g.dies())
                 .map(|_| DieEvents {
                     changed: WaitQueue::new(rt, "a free erase unit"),
                     hungry: Cell::new(false),
+                    worn: Cell::new(0),
+                    most: Cell::new(0),
                 })
                 .collect(),
             borrowing: Mutex::new(rt, "its turn to move to another die"),
+            last_command: Cell::new(Nanos::ZERO),
+            activity: WaitQueue::new(rt, "the host"),
             poisoned: Cell::new(false),
             read_only: Cell::new(false),
             began_read_only: Cell::new(false),
@@ -222,7 +238,8 @@ impl Firmware {
         }
         // Nobody frees slots any more: those who wait for room come in and are refused.
         self.room.release(u32::MAX.into());
-        for queue in [&self.work, &self.epochs, &self.log_work, &self.log_progress] {
+        for queue in [&self.work, &self.epochs, &self.log_work, &self.log_progress, &self.activity]
+        {
             queue.notify_all();
         }
         self.notify_dies();
@@ -349,9 +366,13 @@ impl Firmware {
     }
 
     async fn pass_command(&self, ns: u64) {
-        let link = &self.design.link;
+        if self.design.space.background_below > 0 {
+            self.last_command.set(self.rt.now());
+            self.activity.notify_all();
+        }
         let end = self.occupy_link(ns);
-        self.rt.sleep_until_for(end + Nanos(link.latency_ns), "the link").await;
+        let latency = Nanos(self.design.link.latency_ns);
+        self.rt.sleep_until_for(end + latency, "the link").await;
     }
 
     /// `bytes` of data pass the link to the host.

@@ -130,7 +130,8 @@ impl Firmware {
         self.take_data(bytes).await;
         let fua = want == Durability::Fua && self.flush_drains();
         let through = fua || self.design.cache.mode == CacheMode::Off;
-        if through {
+        // Where commands are taken in order, none may fall behind on its way.
+        if through && !self.caps.ordered {
             self.work_for(self.design.firmware.through_us).await;
         }
         let turn = self.arrival.lock().await;
@@ -158,6 +159,9 @@ impl Firmware {
         self.stats.host_writes.add(1);
         self.stats.host_write_bytes.add(bytes);
         if through {
+            if self.caps.ordered {
+                self.work_for(self.design.firmware.through_us).await;
+            }
             self.program_so_far().await?;
         }
         if fua {

@@ -42,6 +42,7 @@ impl Firmware {
         (log.backlog() > 0 && log.backlog() + self.log_reserved.get() > self.log_high())
             || self.log_wanted.get() > log.durable()
             || self.drain_wanted.get() > self.drained.get()
+            || self.turn_log.get()
     }
 
     /// Waits until all changes up to `version` survive a power loss. False if the drive
@@ -166,7 +167,7 @@ async fn store_images(fw: &Firmware, pages: &[u32]) -> Option<()> {
 
 /// Frees the oldest units of the log until there is room (maplog, 2 and 4).
 async fn clean(fw: &Firmware) -> Option<()> {
-    while fw.log.borrow().is_tight() {
+    while fw.log.borrow().is_tight() || fw.turn_log.take() && fw.log.borrow().can_turn() {
         let mut pages = Vec::new();
         let Some(unit) = fw.log.borrow_mut().oldest(&mut pages) else { return Some(()) };
         for some in pages.chunks(batch(fw)) {
@@ -180,7 +181,9 @@ async fn clean(fw: &Firmware) -> Option<()> {
             continue;
         }
         if fw.erase(unit).await {
-            fw.log.borrow_mut().give(FreeUnit { unit, erase_first: false });
+            if !fw.exchange_log_unit(unit) {
+                fw.log.borrow_mut().give(FreeUnit { unit, erase_first: false });
+            }
         } else {
             fw.log.borrow_mut().owe();
             fw.supply_log();

@@ -131,7 +131,9 @@ impl Layout {
             }
         }
         let logical_units = u64::from(logical.div_ceil(unit));
-        let working = u64::from(WORKING_PER_DIE) * u64::from(g.dies()) + u64::from(SHARED_RESERVE);
+        // Levelling has an open unit of its own.
+        let per_die = WORKING_PER_DIE + u32::from(design.wear.spread_max > 0);
+        let working = u64::from(per_die) * u64::from(g.dies()) + u64::from(SHARED_RESERVE);
         let dump = 2 * u64::from(dump_units);
         let need = logical_units + working + map_units + dump;
         let units = u64::from(g.units());
@@ -141,7 +143,7 @@ impl Layout {
                 logical: logical_units,
                 working,
                 dies: g.dies().into(),
-                per_die: WORKING_PER_DIE.into(),
+                per_die: per_die.into(),
                 shared: SHARED_RESERVE.into(),
                 map: map_units,
                 dump,

@@ -31,17 +31,20 @@ mod firmware;
 mod host;
 mod keeper;
 mod layout;
+mod level;
 mod map;
 mod maplog;
 #[cfg(test)]
 mod models;
 mod recover;
+mod replay;
 mod retire;
 mod scan;
 mod space;
 mod stats;
 mod types;
 mod victims;
+mod wear;
 mod write;
 
 pub use design::{
@@ -53,3 +56,4 @@ pub use host::DriveLink;
 pub use layout::{Layout, LayoutError};
 pub use recover::{RecoveryError, RecoveryReport};
 pub use stats::DriveStats;
+pub use wear::{Wear, WearReport};

@@ -352,9 +352,28 @@ impl MapLog {
         self.units.iter().filter(|u| !u.bad).count() + self.pool.len()
     }
 
+    /// Whether the unit is one of the free ones.
+    pub fn has_free(&self, unit: Unit) -> bool {
+        self.pool.iter().any(|free| free.unit == unit)
+    }
+
+    /// An erased unit takes the place of a free one; whether that had to be erased.
+    pub fn exchange(&mut self, unit: Unit, erased: Unit) -> bool {
+        let place = self.pool.iter_mut().find(|free| free.unit == unit);
+        place.is_some_and(|place| {
+            let new = FreeUnit { unit: erased, erase_first: false };
+            std::mem::replace(place, new).erase_first
+        })
+    }
+
+    /// Whether there is an old unit that can be cleaned.
+    pub fn can_turn(&self) -> bool {
+        self.units.len() > 1
+    }
+
     /// Whether old units should be cleaned before more is written.
     pub fn is_tight(&self) -> bool {
-        self.pool.len() + (self.owed as usize) < self.keep_free && self.units.len() > 1
+        self.pool.len() + (self.owed as usize) < self.keep_free && self.can_turn()
     }
 
     /// The oldest unit and the map pages that must be written anew before it can go.

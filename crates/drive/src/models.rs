@@ -3,3 +3,4 @@
 mod buffer;
 mod dirty;
 mod space;
+mod victims;

@@ -17,10 +17,10 @@
 //!    changed at all, and the drive only reads: the dump that was replayed goes on to hold.
 
 use crate::Design;
-use crate::dump::DumpEnd;
 use crate::firmware::Firmware;
 use crate::layout::{DUMP_SLACK_ROWS, Layout, unit_entry};
 use crate::maplog::decode_entry;
+use crate::replay::{Dump, find_dump, replay_dump};
 use crate::scan::{Head, read_heads, read_pages, used, write_pointers};
 use crate::space::{FreeUnit, Role, Streams};
 use crate::stats::Stats;
@@ -86,7 +86,7 @@ pub(crate) async fn recover(
     report.scan = lap(rt);
     load_map(&fw, &units, &mut report).await?;
     report.map_load = lap(rt);
-    let dump = find_dump(&fw, &mut units).await?;
+    let dump = find_dump(&fw, &units.dump, &mut units.failed).await?;
     match &dump {
         Some(dump) => replay_dump(&fw, dump, &mut report).await?,
         None if design.is_protected() && !units.blank => {
@@ -146,6 +146,7 @@ impl Units {
                     match head.kind {
                         Kind::Host => units.data.push((head.sequence, unit, Streams::Host)),
                         Kind::Moved => units.data.push((head.sequence, unit, Streams::Moved)),
+                        Kind::Cold => units.data.push((head.sequence, unit, Streams::Cold)),
                         Kind::MapImage | Kind::MapDelta => units.log.push((head.sequence, unit)),
                         Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => units.dump.push(unit),
                     }
@@ -172,7 +173,7 @@ impl Units {
                     Head::Erased => continue,
                 };
                 match head.kind {
-                    Kind::Host | Kind::Moved => continue,
+                    Kind::Host | Kind::Moved | Kind::Cold => continue,
                     Kind::MapImage | Kind::MapDelta => units.log.push((head.sequence, at.unit)),
                     Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => units.dump.push(at.unit),
                 }
@@ -187,7 +188,7 @@ impl Units {
 }
 
 impl Firmware {
-    fn saw_sequence(&self, sequence: u64) {
+    pub fn saw_sequence(&self, sequence: u64) {
         self.sequence.set(self.sequence.get().max(sequence + 1));
     }
 }
@@ -311,7 +312,7 @@ async fn read_records(
     Ok(out)
 }
 
-fn check_entry(fw: &Firmware, lpn: Lpn, to: Option<Ppa>) -> Result<(), RecoveryError> {
+pub(crate) fn check_entry(fw: &Firmware, lpn: Lpn, to: Option<Ppa>) -> Result<(), RecoveryError> {
     let g = &fw.design.geometry;
     let (logical, unit) = (fw.layout.logical, |n| unit_entry(fw.layout.logical, Unit(n)).0);
     let is_unit = (unit(0)..unit(g.units())).contains(&lpn.0);
@@ -319,112 +320,6 @@ fn check_entry(fw: &Firmware, lpn: Lpn, to: Option<Ppa>) -> Result<(), RecoveryE
         return Ok(());
     }
     Err(RecoveryError::Damaged(format!("a map entry says {lpn:?} is at {to:?}")))
-}
-
-/// The pages of a complete dump.
-struct Dump {
-    number: u64,
-    units: Vec<Unit>,
-    pages: Vec<(PageAddr, Kind, Vec<u32>)>,
-    end: DumpEnd,
-}
-
-/// The dump with the highest number. It must be complete: an older one is of a time that
-/// the map log and the units have left behind.
-async fn find_dump(fw: &Firmware, units: &mut Units) -> Result<Option<Dump>, RecoveryError> {
-    let ends = write_pointers(fw, &units.dump).await?;
-    let mut failed = Vec::new();
-    let mut found: BTreeMap<u64, Dump> = BTreeMap::new();
-    let mut last = BTreeMap::new();
-    for (&unit, &end) in units.dump.iter().zip(&ends) {
-        let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
-        let heads = read_heads(fw, &pages).await?;
-        for (at, head) in pages.into_iter().zip(heads) {
-            let Head::Written(head, indices, _) = head else {
-                // No power loss tears a page of a dump: it failed.
-                failed.push(unit);
-                continue;
-            };
-            fw.saw_sequence(head.sequence);
-            let number = head.version;
-            let end = DumpEnd { map_sectors: 0, data_sectors: 0, version: 0 };
-            let dump = found.entry(number).or_insert_with(|| Dump {
-                number,
-                units: Vec::new(),
-                pages: Vec::new(),
-                end,
-            });
-            if !dump.units.contains(&unit) {
-                dump.units.push(unit);
-            }
-            if head.kind == Kind::DumpEnd {
-                last.insert(number, at);
-            } else {
-                dump.pages.push((at, head.kind, indices));
-            }
-        }
-    }
-    units.failed = failed;
-    let Some((number, mut dump)) = found.pop_last() else { return Ok(None) };
-    fw.dump.borrow_mut().next = number + 1;
-    let lost = || {
-        let what = format!("the emergency dump {number} is not complete; what only it had is lost");
-        RecoveryError::Damaged(what)
-    };
-    let at = last.get(&number).ok_or_else(lost)?;
-    let page = read_pages(fw, &[*at], true).await?.pop().flatten().ok_or_else(lost)?;
-    let Data::Bytes(bytes) = page.as_data() else { unreachable!("asked for bytes") };
-    dump.end = DumpEnd::decode(bytes);
-    let count = |kind: Kind| {
-        let pages = dump.pages.iter().filter(|p| p.1 == kind);
-        pages.map(|p| used(&p.2).count() as u64).sum::<u64>()
-    };
-    let complete = count(Kind::DumpMap) == dump.end.map_sectors
-        && count(Kind::DumpData) == dump.end.data_sectors
-        && dump.end.data_sectors <= u64::from(fw.design.buffer_slots());
-    if complete { Ok(Some(dump)) } else { Err(lost()) }
-}
-
-async fn replay_dump(
-    fw: &Firmware,
-    dump: &Dump,
-    report: &mut RecoveryReport,
-) -> Result<(), RecoveryError> {
-    let of = |kind: Kind| dump.pages.iter().filter(move |p| p.1 == kind);
-    let damaged = |at: &PageAddr| {
-        RecoveryError::Damaged(format!("dump {}: page {at:?} can not be read", dump.number))
-    };
-    let map_pages: Vec<PageAddr> = of(Kind::DumpMap).map(|p| p.0).collect();
-    let read = read_pages(fw, &map_pages, true).await?;
-    for ((at, _, indices), page) in of(Kind::DumpMap).zip(read) {
-        let page = page.ok_or_else(|| damaged(at))?;
-        let Data::Bytes(bytes) = page.as_data() else { unreachable!("asked for bytes") };
-        for (sector, count) in used(indices) {
-            let entries = bytes[sector * SECTOR..(sector + 1) * SECTOR].chunks_exact(8);
-            for entry in entries.take(count as usize) {
-                let (lpn, to) = decode_entry(entry);
-                check_entry(fw, lpn, to)?;
-                fw.map.borrow_mut().put(lpn, to);
-                fw.log.borrow_mut().changed(lpn);
-                report.dump_entries += 1;
-            }
-        }
-    }
-    let data_pages: Vec<PageAddr> = of(Kind::DumpData).map(|p| p.0).collect();
-    let read = read_pages(fw, &data_pages, false).await?;
-    for ((at, _, indices), page) in of(Kind::DumpData).zip(read) {
-        let page = page.ok_or_else(|| damaged(at))?;
-        for (sector, lpn) in used(indices) {
-            let data = page.as_data().slice(sector..sector + 1, SECTOR_BYTES);
-            check_entry(fw, Lpn(lpn), None)?;
-            // As many as there were slots when they were dumped.
-            fw.room.take(1).await;
-            fw.buffer.borrow_mut().insert(Lpn(lpn), data);
-            report.dump_pages += 1;
-        }
-    }
-    fw.map.borrow_mut().advance(Version(dump.end.version));
-    Ok(())
 }
 
 /// Valid sectors follow from the map.

@@ -27,14 +27,17 @@ use tantalum_nand::{Geometry, PageAddr, Unit};
 /// Free units that only collectors take, beside one for each die.
 pub const SHARED_RESERVE: u32 = 2;
 
-/// What is written where: data of the host and data moved by the collector live
-/// apart, since the latter are colder.
+/// What is written where: data of the host, data moved by the collector, and data moved
+/// to level wear live apart, since each is colder than the one before. (Cold data among
+/// what collectors move would be collected with it, again and again.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
     /// As the host wrote them.
     Host = 0,
     /// Moved by the collector.
     Moved = 1,
+    /// Moved to level wear.
+    Cold = 2,
 }
 
 /// What a unit is there for.
@@ -93,9 +96,9 @@ struct WritePoint {
 
 #[derive(Clone)]
 struct DieInfo {
-    /// Erased ones first; then by how often they were erased.
-    free: BTreeSet<(bool, u32, u32)>,
-    points: [Option<WritePoint>; 2],
+    /// By how often they were erased, and of these first those that are erased.
+    free: BTreeSet<(u32, bool, u32)>,
+    points: [Option<WritePoint>; 3],
     victims: Victims,
 }
 
@@ -131,7 +134,7 @@ impl Space {
         };
         let die = |die| DieInfo {
             free: BTreeSet::new(),
-            points: [None; 2],
+            points: [None; 3],
             victims: Victims::new(collector, Unit(die * g.blocks), g.blocks, g.unit_sectors()),
         };
         Space {
@@ -174,6 +177,21 @@ impl Space {
         self.dies[die as usize].free.len() as u32
     }
 
+    /// What a unit is there for.
+    pub fn role(&self, unit: Unit) -> Role {
+        self.units[unit.0 as usize].role
+    }
+
+    /// How often the free unit that [`Space::take_worn`] would take was erased.
+    pub fn most_worn_free(&self, die: u32) -> Option<u32> {
+        self.dies[die as usize].free.last().map(|f| f.0)
+    }
+
+    /// How often the free unit that [`Space::take_any`] would take was erased.
+    pub fn least_worn_free(&self, die: u32) -> Option<u32> {
+        self.dies[die as usize].free.first().map(|f| f.0)
+    }
+
     /// Free units of all dies.
     pub fn free(&self) -> u32 {
         self.free
@@ -208,7 +226,7 @@ impl Space {
     /// Whether a unit can be opened for the stream.
     fn may_open(&self, die: u32, stream: Streams) -> bool {
         match stream {
-            Streams::Host => self.has_spare(die),
+            Streams::Host | Streams::Cold => self.has_spare(die),
             Streams::Moved => self.free_units(die) > 0,
         }
     }
@@ -236,7 +254,7 @@ impl Space {
             return None;
         }
         match stream {
-            Streams::Moved if self.levelling => self.take_worn(die),
+            Streams::Moved | Streams::Cold if self.levelling => self.take_worn(die),
             _ => self.take_any(die),
         }
     }
@@ -247,15 +265,13 @@ impl Space {
         Some(self.taken(taken))
     }
 
-    /// Takes the free unit that was erased most often, of those that are erased.
+    /// Takes the free unit that was erased most often.
     pub fn take_worn(&mut self, die: u32) -> Option<FreeUnit> {
-        let free = &mut self.dies[die as usize].free;
-        let worn = *free.range(..(true, 0, 0)).next_back().or_else(|| free.last())?;
-        free.remove(&worn);
-        Some(self.taken(worn))
+        let taken = self.dies[die as usize].free.pop_last()?;
+        Some(self.taken(taken))
     }
 
-    fn taken(&mut self, (erase_first, _, unit): (bool, u32, u32)) -> FreeUnit {
+    fn taken(&mut self, (_, erase_first, unit): (u32, bool, u32)) -> FreeUnit {
         self.free -= 1;
         self.free_min = self.free_min.min(self.free);
         self.units[unit as usize].role = Role::Leaving;
@@ -333,7 +349,7 @@ impl Space {
         info.role = Role::Free;
         info.superseded = Version(0);
         info.filled = 0;
-        self.dies[die].free.insert((erase_first, erases, unit.0));
+        self.dies[die].free.insert((erases, erase_first, unit.0));
         self.free += 1;
     }
 

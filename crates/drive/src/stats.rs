@@ -61,8 +61,12 @@ counters! {
     flash_program_bytes,
     /// Bytes of pages programmed with data of the host.
     host_program_bytes,
-    /// Bytes of sectors moved by the collector.
+    /// Bytes of sectors moved by the collector, for whatever reason.
     gc_copied_bytes,
+    /// Of these, moved while the host was idle.
+    background_bytes,
+    /// Of these, moved to level wear.
+    levelled_bytes,
     /// Bytes of pages programmed with the map.
     meta_bytes,
     /// Bytes of pages programmed in emergency dumps.

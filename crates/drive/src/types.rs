@@ -73,6 +73,8 @@ pub enum Kind {
     Host = 1,
     /// Data moved by the collector.
     Moved = 2,
+    /// Data moved to level wear.
+    Cold = 8,
     /// Images of map pages.
     MapImage = 3,
     /// Changes to the map.
@@ -126,6 +128,7 @@ impl PageHead {
         let kind = match words[0] >> 56 {
             1 => Kind::Host,
             2 => Kind::Moved,
+            8 => Kind::Cold,
             3 => Kind::MapImage,
             4 => Kind::MapDelta,
             5 => Kind::DumpMap,

@@ -24,6 +24,8 @@ fn absurd_values_are_refused_by_name() {
         "map.dirty_max",
         "map.write_points",
         "space.over_provisioning",
+        "space.background_below",
+        "space.idle_us",
         "geometry.blocks",
         "geometry.planes",
         "geometry.page_bytes",
@@ -41,6 +43,7 @@ fn absurd_values_are_refused_by_name() {
         "map.write_points",
         "space.over_provisioning",
         "space.collect_below",
+        "space.idle_us",
         "geometry.channels",
     ];
     let cases = huge.iter().flat_map(|key| {

@@ -30,7 +30,7 @@ fn clean_with(
 }
 
 fn design_line(d: &Design) -> String {
-    format!("{} {:?} {:?} {:?} {:?}", d.name, d.geometry, d.space, d.cache, d.map)
+    format!("{} {:?} {:?} {:?} {:?} {:?}", d.name, d.geometry, d.space, d.wear, d.cache, d.map)
 }
 
 #[test]

@@ -58,6 +58,20 @@ pub fn random(seed: u64) -> Design {
         table["cache"].as_table_mut().unwrap().insert("flush".into(), "drain".into());
     }
     let base = Design::preset(preset).unwrap();
+    // What the space management may do beside the least that it must.
+    let mut dice = Stream::new(seed, "a random collector");
+    let space = table["space"].as_table_mut().unwrap();
+    if dice.chance(1, 2) {
+        space.insert("collector".into(), "cost-benefit".into());
+    }
+    if dice.chance(1, 3) {
+        space.insert("background_below".into(), toml::Value::Integer(dice.range(6, 12) as i64));
+        space.insert("idle_us".into(), toml::Value::Integer(dice.range(100, 20_000) as i64));
+    }
+    if dice.chance(1, 3) {
+        let spread = toml::Value::Integer(dice.range(4, 12) as i64);
+        table.insert("wear".into(), toml::Table::from_iter([("spread_max".into(), spread)]).into());
+    }
     // The least over-provisioning that can be built, and up to half as much more.
     let extra = pick(0, 50);
     let mut last = None;

@@ -5,6 +5,8 @@ mod designs;
 mod exhaustive;
 mod faults;
 mod flush_cost;
+mod idle;
 mod progress;
 mod protected;
 mod rules;
+mod wear;

@@ -141,7 +141,7 @@ fn stamps_and_bytes_give_the_same_run() {
 #[test]
 fn the_presets_share_one_parameter_set() {
     let presets: Vec<Design> =
-        Design::presets().iter().map(|p| Design::preset(p).unwrap()).collect();
+        ["baseline", "volatile", "durassd"].iter().map(|p| Design::preset(p).unwrap()).collect();
     for design in &presets {
         assert_eq!(design.geometry, presets[0].geometry);
         assert_eq!(design.timing, presets[0].timing);

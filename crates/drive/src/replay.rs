@@ -1,0 +1,126 @@
+//! The emergency dump at a restart: found, and put back.
+//!
+//! 1. A dump counts if its end page and all that this counts can be read; of several the
+//!    one with the highest number. If that one is not complete, none counts.
+//! 2. Nothing here changes flash: a dump can be put back as often as need be.
+
+use crate::dump::DumpEnd;
+use crate::firmware::Firmware;
+use crate::maplog::decode_entry;
+use crate::recover::{RecoveryError, RecoveryReport, check_entry};
+use crate::scan::{Head, read_heads, read_pages, used, write_pointers};
+use crate::types::{Kind, Lpn, Version};
+use std::collections::BTreeMap;
+use tantalum_device::Data;
+use tantalum_nand::{PageAddr, SECTOR_BYTES, Unit};
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// The pages of a complete dump.
+pub(crate) struct Dump {
+    number: u64,
+    pub units: Vec<Unit>,
+    pages: Vec<(PageAddr, Kind, Vec<u32>)>,
+    end: DumpEnd,
+}
+
+/// The dump with the highest number. It must be complete: an older one is of a time that
+/// the map log and the units have left behind.
+pub(crate) async fn find_dump(
+    fw: &Firmware,
+    units: &[Unit],
+    failed: &mut Vec<Unit>,
+) -> Result<Option<Dump>, RecoveryError> {
+    let ends = write_pointers(fw, units).await?;
+    let mut found: BTreeMap<u64, Dump> = BTreeMap::new();
+    let mut last = BTreeMap::new();
+    for (&unit, &end) in units.iter().zip(&ends) {
+        let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
+        let heads = read_heads(fw, &pages).await?;
+        for (at, head) in pages.into_iter().zip(heads) {
+            let Head::Written(head, indices, _) = head else {
+                // No power loss tears a page of a dump: it failed.
+                failed.push(unit);
+                continue;
+            };
+            fw.saw_sequence(head.sequence);
+            let number = head.version;
+            let end = DumpEnd { map_sectors: 0, data_sectors: 0, version: 0 };
+            let dump = found.entry(number).or_insert_with(|| Dump {
+                number,
+                units: Vec::new(),
+                pages: Vec::new(),
+                end,
+            });
+            if !dump.units.contains(&unit) {
+                dump.units.push(unit);
+            }
+            if head.kind == Kind::DumpEnd {
+                last.insert(number, at);
+            } else {
+                dump.pages.push((at, head.kind, indices));
+            }
+        }
+    }
+    let Some((number, mut dump)) = found.pop_last() else { return Ok(None) };
+    fw.dump.borrow_mut().next = number + 1;
+    let lost = || {
+        let what = format!("the emergency dump {number} is not complete; what only it had is lost");
+        RecoveryError::Damaged(what)
+    };
+    let at = last.get(&number).ok_or_else(lost)?;
+    let page = read_pages(fw, &[*at], true).await?.pop().flatten().ok_or_else(lost)?;
+    let Data::Bytes(bytes) = page.as_data() else { unreachable!("asked for bytes") };
+    dump.end = DumpEnd::decode(bytes);
+    let count = |kind: Kind| {
+        let pages = dump.pages.iter().filter(|p| p.1 == kind);
+        pages.map(|p| used(&p.2).count() as u64).sum::<u64>()
+    };
+    let complete = count(Kind::DumpMap) == dump.end.map_sectors
+        && count(Kind::DumpData) == dump.end.data_sectors
+        && dump.end.data_sectors <= u64::from(fw.design.buffer_slots());
+    if complete { Ok(Some(dump)) } else { Err(lost()) }
+}
+
+/// Puts a dump's entries over the map, and its pages into the buffer.
+pub(crate) async fn replay_dump(
+    fw: &Firmware,
+    dump: &Dump,
+    report: &mut RecoveryReport,
+) -> Result<(), RecoveryError> {
+    let of = |kind: Kind| dump.pages.iter().filter(move |p| p.1 == kind);
+    let damaged = |at: &PageAddr| {
+        RecoveryError::Damaged(format!("dump {}: page {at:?} can not be read", dump.number))
+    };
+    let map_pages: Vec<PageAddr> = of(Kind::DumpMap).map(|p| p.0).collect();
+    let read = read_pages(fw, &map_pages, true).await?;
+    for ((at, _, indices), page) in of(Kind::DumpMap).zip(read) {
+        let page = page.ok_or_else(|| damaged(at))?;
+        let Data::Bytes(bytes) = page.as_data() else { unreachable!("asked for bytes") };
+        for (sector, count) in used(indices) {
+            let entries = bytes[sector * SECTOR..(sector + 1) * SECTOR].chunks_exact(8);
+            for entry in entries.take(count as usize) {
+                let (lpn, to) = decode_entry(entry);
+                check_entry(fw, lpn, to)?;
+                fw.map.borrow_mut().put(lpn, to);
+                fw.log.borrow_mut().changed(lpn);
+                report.dump_entries += 1;
+            }
+        }
+    }
+    let data_pages: Vec<PageAddr> = of(Kind::DumpData).map(|p| p.0).collect();
+    let read = read_pages(fw, &data_pages, false).await?;
+    for ((at, _, indices), page) in of(Kind::DumpData).zip(read) {
+        let page = page.ok_or_else(|| damaged(at))?;
+        for (sector, lpn) in used(indices) {
+            let data = page.as_data().slice(sector..sector + 1, SECTOR_BYTES);
+            check_entry(fw, Lpn(lpn), None)?;
+            // As many as there were slots when they were dumped.
+            fw.room.take(1).await;
+            fw.buffer.borrow_mut().insert(Lpn(lpn), data);
+            report.dump_pages += 1;
+        }
+    }
+    fw.map.borrow_mut().advance(Version(dump.end.version));
+    Ok(())
+}

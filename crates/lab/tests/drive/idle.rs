@@ -1,0 +1,117 @@
+//! Collection while the host is idle.
+
+use crate::designs::small;
+use std::cell::Cell;
+use std::rc::Rc;
+use tantalum_device::{Block, BlockDevice, Data, DataMut, Durability, Payload, PowerCycle};
+use tantalum_drive::{Design, Drive, DriveLink};
+use tantalum_rt::{Nanos, Rt, Runtime};
+
+fn design(preset: &str, background: u32) -> Design {
+    let table = format!(
+        "space.background_below = {background}\nspace.idle_us = 5000\nspace.over_provisioning = 80"
+    );
+    small(preset).with_overrides(&table.parse().unwrap()).unwrap()
+}
+
+/// Many random writes at a time; how long they took.
+async fn burst(rt: &Rt, device: &DriveLink, writes: u64, seed: u64) -> Nanos {
+    let began = rt.now();
+    let left = Rc::new(Cell::new(writes));
+    let tasks: Vec<_> = (0..16)
+        .map(|i| {
+            let (device, left) = (device.clone(), left.clone());
+            let mut dice = rt.stream(&format!("burst {seed} {i}"));
+            rt.spawn("writer", async move {
+                while left.get() > 0 {
+                    left.set(left.get() - 1);
+                    let at = Block(dice.below(device.caps().blocks));
+                    let stamp = [left.get()];
+                    device.write(at, Data::Stamps(&stamp), Durability::Normal).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    rt.now() - began
+}
+
+/// Fills the drive and writes it over, rests, and writes a burst: free units before and
+/// after the rest, and the burst's time.
+async fn rest_and_burst(rt: Rt, drive: Drive) -> (u64, u64, Nanos) {
+    drive.power_on().await.unwrap();
+    let device = drive.device();
+    let blocks = device.caps().blocks;
+    for at in 0..blocks {
+        device.write(Block(at), Data::Stamps(&[at]), Durability::Normal).await.unwrap();
+    }
+    burst(&rt, &device, 2 * blocks, 1).await;
+    rt.sleep(Nanos::from_millis(1)).await;
+    let before = drive.stats().free_units;
+    rt.sleep(Nanos::from_secs(5)).await;
+    let after = drive.stats().free_units;
+    (before, after, burst(&rt, &device, 600, 2).await)
+}
+
+/// After an idle time there are more free units, and the next burst is through sooner.
+#[test]
+fn idle_times_are_used() {
+    for preset in Design::presets() {
+        let run = |background| {
+            let mut runtime = Runtime::virtual_time(5);
+            let rt = runtime.handle();
+            let drive = Drive::new(&rt, &design(preset, background), Payload::Stamps).unwrap();
+            let d = drive.clone();
+            let out = runtime.block_on(rest_and_burst(rt, drive)).unwrap();
+            (out, d.stats())
+        };
+        let ((before, rested, slow), stats) = run(0);
+        assert_eq!(stats.background_bytes, 0);
+        assert!(rested <= 16, "{preset}: {before} to {rested} by itself");
+        let ((before, after, quick), stats) = run(8);
+        println!("{preset}: {before} to {after} free units; {slow:?} and {quick:?}; {stats:?}");
+        assert!(after > rested + 6, "{preset}: {before} to {after}");
+        assert!(stats.background_bytes > 0 && quick < slow, "{preset}: {slow:?} to {quick:?}");
+    }
+}
+
+/// A read that comes in the middle of it waits for one operation of the collector, at most,
+/// and perhaps one of the map log.
+#[test]
+fn a_read_waits_for_one_operation() {
+    for preset in Design::presets() {
+        let mut runtime = Runtime::virtual_time(5);
+        let rt = runtime.handle();
+        let design = design(preset, 8);
+        let t = design.timing.clone();
+        let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
+        let test = async move {
+            drive.power_on().await.unwrap();
+            let device = drive.device();
+            let blocks = device.caps().blocks;
+            let mut dice = rt.stream("reads");
+            let mut in_the_middle = 0;
+            for round in 0..100 {
+                burst(&rt, &device, blocks / 2, round).await;
+                device.flush().await.unwrap();
+                // What had to be collected is; then the host is idle.
+                rt.sleep(Nanos::from_micros(5000 + dice.below(60_000))).await;
+                let moved = drive.stats().background_bytes;
+                rt.sleep(Nanos::from_micros(1000)).await;
+                in_the_middle += u64::from(drive.stats().background_bytes > moved);
+                let began = rt.now();
+                let mut room = [0];
+                device.read(Block(dice.below(blocks)), DataMut::Stamps(&mut room)).await.unwrap();
+                let took = (rt.now() - began).0 / 1000;
+                // The link, an erase that is under way, a page of the map log behind it, and
+                // the read itself.
+                let most = t.read_us + t.program_us + t.erase_us + 300;
+                assert!(took <= most, "{preset}, round {round}: {took} µs");
+            }
+            assert!(in_the_middle > 5, "{preset}: {in_the_middle}");
+        };
+        runtime.block_on(test).unwrap();
+    }
+}
