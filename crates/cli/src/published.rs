@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
+use tantalum_lab::panels::{Panels, Point};
 use tantalum_lab::published::{Claim, Measure, Quotient};
 use tantalum_lab::report::{Report, RowReport};
 
@@ -33,28 +34,14 @@ pub fn tables(report: &Report, width: usize) -> String {
     text
 }
 
-/// A line for each design and a column for each set of parameters, as many side by side
+/// A line for each device and a column for each set of parameters, as many side by side
 /// as fit.
 fn numbers(report: &Report, width: usize) -> String {
-    let rows: Vec<&RowReport> = report.rows.iter().filter(|r| r.published.is_some()).collect();
-    let mut columns: Vec<String> = Vec::new();
-    let mut lines: Vec<(String, String)> = Vec::new();
-    for row in &rows {
-        let (column, line) = (row.parameters(), line_of(row));
-        if !columns.contains(&column) {
-            columns.push(column);
-        }
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    // What all columns begin with is said once.
-    let key = columns.first().and_then(|c| c.split_once('=')).map(|(key, _)| format!("{key}="));
-    let key = key.filter(|k| columns.iter().all(|c| c.starts_with(k) && !c.contains(' ')));
-    let short = |c: &str| key.as_deref().and_then(|k| c.strip_prefix(k)).unwrap_or(c).to_string();
+    let Panels { key, panels } = Panels::of(report);
+    let columns = Panels::places(&panels);
     let wide = |n: usize| {
         let some = &columns[..n.min(columns.len())];
-        some.iter().map(|c| short(c).len().max(6) + 1).sum::<usize>() + 30
+        some.iter().map(|c| c.chars().count().max(6) + 1).sum::<usize>() + 30
     };
     let fit = (1..=columns.len()).rev().find(|n| wide(*n) <= width).unwrap_or(1).max(1);
     let mut text = String::new();
@@ -62,25 +49,18 @@ fn numbers(report: &Report, width: usize) -> String {
         let mut table = Table::new();
         table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
         table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
-        let named = key.as_deref().map_or("", |k| k.trim_end_matches('='));
-        let mut header = vec!["design".to_string(), named.to_string()];
-        header.extend(some.iter().map(|c| short(c)));
+        let mut header = vec!["design".to_string(), key.clone()];
+        header.extend(some.iter().cloned());
         table.set_header(header);
-        for line in &lines {
-            let cell = |column: &String| {
-                rows.iter().find(|r| line_of(r) == *line && r.parameters() == *column)
-            };
-            let mut add = |first: &str, what: &str, of: &dyn Fn(&RowReport) -> String| {
+        for panel in &panels {
+            let mut add = |first: &str, what: &str, of: &dyn Fn(&Point) -> String| {
                 let mut cells = vec![first.to_string(), what.to_string()];
-                cells.extend(some.iter().map(|c| cell(c).map_or(String::new(), |r| of(r))));
+                cells.extend(some.iter().map(|c| panel.at(c).map_or(String::new(), of)));
                 table.add_row(cells);
             };
-            add(&line.1, "published", &|r| figure(r.published));
-            add("", "ours", &|r| {
-                let found = (r.error.is_none()).then_some(r.findings.transactions_per_second);
-                figure(found)
-            });
-            add("", "", &|r| r.deviation_percent().map_or("-".into(), |d| format!("{d:+.0} %")));
+            add(&panel.name, "published", &|p| figure(Some(p.published)));
+            add("", "ours", &|p| figure(p.median()));
+            add("", "", &|p| p.deviation_percent().map_or("-".into(), |d| format!("{d:+.0} %")));
         }
         for (i, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, 0));
@@ -91,15 +71,6 @@ fn numbers(report: &Report, width: usize) -> String {
         let _ = write!(text, "{}{table}", if text.is_empty() { "" } else { "\n\n" });
     }
     text
-}
-
-fn line_of(row: &RowReport) -> (String, String) {
-    let settings = if row.has_journal() {
-        format!(" {} {}", row.journal, row.synchronous)
-    } else {
-        String::new()
-    };
-    (row.workload.to_string(), format!("{}{settings}", row.design))
 }
 
 fn figure(n: Option<f64>) -> String {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_lab::experiment::{Expect, Experiment, Row};
 use tantalum_lab::memory;
-use tantalum_lab::page;
+use tantalum_lab::page::{self, Picture, UnknownPicture};
 use tantalum_lab::report::{CUTS_TO_SHOW_LOSS, Report, RowReport, Verdict};
 use tantalum_lab::runner::{self, Progress};
 
@@ -18,6 +18,7 @@ use tantalum_lab::runner::{self, Progress};
 Examples:
   tantalum run experiments/first.toml
   tantalum run experiments/first.toml --html first.html
+  tantalum run experiments/first.toml --svg throughput=first.svg
   tantalum run experiments/first.toml --cuts 500 --json first.json
   tantalum run experiments/first.toml --row linkbench/durassd --seed 7
   tantalum run experiments/first.toml --set run.clients=8 --set drive.cache.buffer_kib=4096
@@ -39,6 +40,10 @@ pub struct RunArguments {
     /// network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Draw one kind of plot to this file, as an SVG that stands alone; WHAT is throughput,
+    /// losses, flash, amplification, recovery or published; may be given several times
+    #[arg(long, value_name = "WHAT=FILE", value_parser = drawing)]
+    svg: Vec<Drawing>,
     /// Another seed than the file's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -85,6 +90,23 @@ fn setting(argument: &str) -> Result<Setting, String> {
     Ok(Setting { key: key.to_string(), text: text.to_string(), value })
 }
 
+/// `WHAT=FILE` of the command line.
+#[derive(Clone, Debug, PartialEq)]
+struct Drawing {
+    what: Picture,
+    file: PathBuf,
+}
+
+fn drawing(argument: &str) -> Result<Drawing, String> {
+    match argument.split_once('=') {
+        Some((what, file)) if !file.is_empty() => {
+            let what = what.trim().parse().map_err(|e: UnknownPicture| e.to_string())?;
+            Ok(Drawing { what, file: file.into() })
+        }
+        _ => Err("what to draw and a file are wanted, as in --svg throughput=plot.svg".into()),
+    }
+}
+
 /// Carries it out; gives the exit code.
 pub fn run(arguments: &RunArguments) -> u8 {
     let experiment = match load(arguments) {
@@ -111,6 +133,11 @@ pub fn run(arguments: &RunArguments) -> u8 {
         (Ok(json), Ok(html)) => (json, html),
         (Err(message), _) | (_, Err(message)) => return out::error(message, out::USAGE),
     };
+    let sinks = arguments.svg.iter().map(|d| Ok::<_, String>((d.what, out::Sink::open(&d.file)?)));
+    let pictures: Vec<(Picture, out::Sink)> = match sinks.collect() {
+        Ok(pictures) => pictures,
+        Err(message) => return out::error(message, out::USAGE),
+    };
     if experiment.cuts < CUTS_TO_SHOW_LOSS && rows.iter().any(|r| r.expect == Expect::Lossy) {
         out::note(format_args!(
             "note: with {} power cuts, rows that are expected to lose something are not held to it",
@@ -130,6 +157,9 @@ pub fn run(arguments: &RunArguments) -> u8 {
     if let Some(html) = html {
         let page = page::experiment(&report, &repeat::of_page(&report, arguments));
         code = code.max(html.put(&page));
+    }
+    for (what, sink) in pictures {
+        code = code.max(sink.put(&what.draw(&report)));
     }
     if let Some(again) = again {
         code = code.max(compare(&report, &again, arguments));
@@ -323,5 +353,14 @@ mod tests {
         assert_eq!(value("a=b=c"), is("a", string("b=c")));
         assert_eq!(value("a=1\ny=2"), is("a", string("1\ny=2")));
         assert!(value("cuts").is_err() && value("=3").is_err());
+    }
+
+    #[test]
+    fn pictures_have_names() {
+        let drawn = drawing("losses=a=b.svg");
+        assert_eq!(drawn, Ok(Drawing { what: Picture::Losses, file: "a=b.svg".into() }));
+        assert!(drawing("losses").is_err() && drawing("losses=").is_err());
+        let names = drawing("loss=x").unwrap_err();
+        assert!(Picture::names().iter().all(|n| names.contains(n)), "{names}");
     }
 }

@@ -4,6 +4,7 @@ use crate::published;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_lab::experiment::WorkloadKind;
+use tantalum_lab::figures::DriveFigures;
 use tantalum_lab::report::{Report, RowReport};
 use tantalum_rt::Nanos;
 
@@ -63,7 +64,76 @@ fn tables_within(report: &Report, width: usize) -> String {
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
     }
-    text + &published::tables(report, width)
+    text + &drives(report, width) + &published::tables(report, width)
+}
+
+/// A line for each design with flash: what its spare space did, from the least to the most
+/// of its rows. Empty if there is none.
+fn drives(report: &Report, width: usize) -> String {
+    let mut designs: Vec<(&str, Vec<(&RowReport, &DriveFigures)>)> = Vec::new();
+    for row in &report.rows {
+        let Some(figures) = &row.findings.drives else { continue };
+        match designs.iter_mut().find(|d| d.0 == row.design) {
+            Some((_, rows)) => rows.push((row, figures)),
+            None => designs.push((&row.design, vec![(row, figures)])),
+        }
+    }
+    if designs.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(
+        ["design".to_string()].into_iter().chain(SPREADS.iter().map(|s| s.0.to_string())),
+    );
+    for (design, rows) in designs {
+        let cell = |&(_, digits, of): &(&str, usize, Spread)| {
+            spread(rows.iter().filter_map(|(r, d)| of(r, d)), digits)
+        };
+        let cells = SPREADS.iter().map(cell);
+        table.add_row([design.to_string()].into_iter().chain(cells));
+    }
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 0));
+        if i > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    if table.lines().any(|line| line.chars().count() > width) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    }
+    format!("\nDrives, from the least to the most of their rows\n{table}\n")
+}
+
+/// A figure of a row's drives.
+type Spread = fn(&RowReport, &DriveFigures) -> Option<f64>;
+
+/// Title, digits after the point, the figure.
+const SPREADS: &[(&str, usize, Spread)] = &[
+    ("over-\nprov. %", 1, |_, d| Some(d.over_provisioning_percent())),
+    ("flash B/\ndrive B", 2, |r, _| r.findings.write_amplification()),
+    ("of it\nmoved", 2, |r, _| r.findings.amplification_parts().map(|parts| parts[1])),
+    ("of it\nmap", 2, |r, _| r.findings.amplification_parts().map(|parts| parts[2])),
+    ("waited for\nbuffer, s", 2, |_, d| Some(d.under_load.buffer_wait_ns as f64 / 1e9)),
+    ("for free\nunits, s", 2, |_, d| Some(d.under_load.space_wait_ns as f64 / 1e9)),
+    ("fewest\nfree", 0, |_, d| d.free_units_least.map(|n| n as f64)),
+    ("erases", 0, |_, d| Some(d.under_load.erases as f64)),
+    ("most worn\nerased", 0, |_, d| Some(d.wear.max.into())),
+    ("wear\nspread", 0, |_, d| Some(d.wear.spread().into())),
+];
+
+/// From the least to the most of these.
+fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+    let [least, most] = [low, high].map(|v| format!("{v:.digits$}"));
+    match low <= high {
+        false => "-".into(),
+        true if least == most => least,
+        true => format!("{least}-{most}"),
+    }
 }
 
 /// The table with as many columns as fit; with the least, long cells are wrapped.
@@ -120,6 +190,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use tantalum_lab::experiment::Experiment;
+    use tantalum_lab::figures::{Counts, Wear};
     use tantalum_lab::report::{RowFindings, Times};
 
     fn report(params: &str) -> Report {
@@ -129,6 +200,15 @@ mod tests {
         let e = Experiment::parse("x.toml", &file).unwrap();
         let times = Times { count: 9, p50_ns: 187_800, p99_ns: 20_300_000, ..Times::default() };
         let recovery = Times { p50_ns: 184_940_000, max_ns: 244_970_000, ..times };
+        let under_load = Counts { map_bytes: 1 << 20, erases: 1234, ..Counts::default() };
+        let wear = Wear::of([3, 9].into_iter());
+        let figures = DriveFigures {
+            raw_bytes: 5 << 30,
+            capacity_bytes: 4 << 30,
+            under_load,
+            wear,
+            ..DriveFigures::default()
+        };
         let findings = RowFindings {
             cuts: 60,
             transactions: 9,
@@ -139,6 +219,7 @@ mod tests {
             host_bytes: 1 << 20,
             flash_bytes: Some(3 << 20),
             flash_bytes_per_user_byte: Some(1552.7),
+            drives: Some(figures),
             ..RowFindings::default()
         };
         let rows = e.rows().unwrap();
@@ -168,7 +249,14 @@ mod tests {
             for title in ["design", "journal", "sync", "tx/s", "lost", "corrupt", "result"] {
                 assert!(text.contains(title), "{width}:\n{text}");
             }
-            let line = text.lines().last().unwrap_or_default();
+            let (first, drives) = text.split_once("\nDrives").unwrap();
+            let line = first.lines().last().unwrap_or_default();
+            // What over-provisioning there is, and what it does, is there at any width.
+            let line_of_drives = drives.replace([' ', '\n'], "");
+            assert!(
+                line_of_drives.contains("25.0|3.00|0.00|1.00|0.00|0.00|-|1234|9|6"),
+                "{width}:\n{text}"
+            );
             columns.insert(width, line.matches('|').count());
         }
         assert!(columns.values().is_sorted() && columns[&60] < columns[&80], "{columns:?}");

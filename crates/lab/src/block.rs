@@ -90,6 +90,7 @@ impl<S: Subject> Run<S> {
         for number in 1..=self.plan.cuts {
             let cut_at = self.under_load(&witness, number).await?;
             self.subject.off().await;
+            self.findings.borrow_mut().look_at(self.subject.drives());
             self.rt.sleep(draw(&mut self.dice, self.plan.outage)).await;
             let start = self.rt.now();
             let drive = |error| RowError::Drive { doing: "recovering", error };

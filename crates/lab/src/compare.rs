@@ -34,14 +34,27 @@ const fn less(name: &'static str, unit: Unit) -> Measure {
 
 /// What is compared of an experiment's rows, with the ways to it in the JSON, of which
 /// the first one that is there counts.
-const OF_ROWS: [(Measure, &[&str]); 7] = [
+const OF_ROWS: [(Measure, &[&str]); 20] = [
     (more("transactions/s", Unit::Number), &["/tx_per_s", "/iops"]),
     (less("latency p50", Unit::Microseconds), &["/latency_us/p50"]),
     (less("latency p99", Unit::Microseconds), &["/latency_us/p99"]),
     (less("commits lost", Unit::Count), &["/lost"]),
     (less("databases corrupt", Unit::Count), &["/corrupt"]),
     (less("flash bytes per user byte", Unit::Ratio), &["/flash_bytes_per_user_byte"]),
+    (less("write amplification", Unit::Ratio), &["/write_amplification"]),
+    (less("… of the host's data", Unit::Ratio), &["/drive/amplification/host"]),
+    (less("… of the collection", Unit::Ratio), &["/drive/amplification/collection"]),
+    (less("… of the map", Unit::Ratio), &["/drive/amplification/map"]),
+    (less("bytes dumped", Unit::Count), &["/drive/programmed_bytes/dump"]),
+    (less("wait for the buffer, s", Unit::Ratio), &["/drive/buffer_wait_s"]),
+    (less("wait for free units, s", Unit::Ratio), &["/drive/space_wait_s"]),
+    (more("free units, fewest", Unit::Count), &["/drive/units/free_least"]),
+    (less("units gone bad", Unit::Count), &["/drive/units/retired"]),
+    (less("erases", Unit::Count), &["/drive/erases"]),
+    (less("wear, mean", Unit::Ratio), &["/drive/wear/mean"]),
+    (less("wear, spread", Unit::Count), &["/drive/wear/spread"]),
     (less("recovery, median", Unit::Microseconds), &["/recovery_us/p50"]),
+    (less("off what was published, %", Unit::Number), &["/deviation_percent"]),
 ];
 
 /// What is compared of the benchmark's runs, with the JSON's key.
@@ -282,7 +295,8 @@ fn rows(report: &Value) -> Vec<Half> {
                 "/recovery_us/p50" => some(path),
                 _ => true,
             };
-            number(path).filter(|_| there)
+            // (More is as far off as less.)
+            number(path).filter(|_| there).map(f64::abs)
         };
         let verdict = row.get("verdict").and_then(Value::as_str).unwrap_or("unknown");
         let as_expected = verdict == "as-expected";

@@ -4,6 +4,7 @@
 //! same seed gives the same bytes. 64-bit seeds and hashes are strings of hexadecimal
 //! digits, since readers that know only floating-point numbers would round them.
 
+use crate::figures::DriveFigures;
 use crate::layout;
 use crate::published::Quotient;
 use crate::report::{Report, RowFindings, RowReport, Times};
@@ -54,6 +55,7 @@ fn row(row: &RowReport) -> Value {
     json!({
         "name": row.name,
         "design": row.design,
+        "model": row.model,
         "workload": row.workload.to_string(),
         "params": params,
         "seed": format!("{:016x}", row.seed),
@@ -89,6 +91,7 @@ fn row(row: &RowReport) -> Value {
         "flash_bytes_written": f.flash_bytes,
         "write_amplification": f.write_amplification(),
         "flash_bytes_per_user_byte": f.flash_bytes_per_user_byte,
+        "drive": f.drives.as_ref().map(|d| drive(f, d)),
         "cuts": f.cuts,
         "cuts_in_recovery": f.cuts_in_recovery,
         "cuts_with_loss": f.cuts_with_loss,
@@ -115,6 +118,42 @@ fn operations(f: &RowFindings) -> Vec<Value> {
         json!([name, times.count, rate, us(times.p50_ns), us(times.p99_ns), us(times.max_ns)])
     });
     each.collect()
+}
+
+fn drive(f: &RowFindings, d: &DriveFigures) -> Value {
+    let part = |i: usize| f.amplification_parts().map(|parts| parts[i]);
+    let load = &d.under_load;
+    json!({
+        "drives": d.drives,
+        "raw_bytes": d.raw_bytes,
+        "capacity_bytes": d.capacity_bytes,
+        "over_provisioning_percent": d.over_provisioning_percent(),
+        "amplification": { "host": part(0), "collection": part(1), "map": part(2) },
+        "programmed_bytes": {
+            "host": load.host_bytes,
+            "collection": load.collection_bytes,
+            "map": load.map_bytes,
+            "dump": d.dump_bytes,
+        },
+        "dumps": d.dumps,
+        "buffer_wait_s": load.buffer_wait_ns as f64 / 1e9,
+        "space_wait_s": load.space_wait_ns as f64 / 1e9,
+        "units": {
+            "data": d.data_units,
+            "free": d.free_units,
+            "free_least": d.free_units_least,
+            "retired": load.retired_units,
+        },
+        "erases": load.erases,
+        "wear": {
+            "min": d.wear.min,
+            "mean": d.wear.mean,
+            "max": d.wear.max,
+            "spread": d.wear.spread(),
+            "bucket": d.wear.bucket,
+            "histogram": d.wear.histogram,
+        },
+    })
 }
 
 fn us(ns: u64) -> f64 {

@@ -6,9 +6,10 @@
 //! 2. `[drive]` changes SSDs and `[disk]` disks, also those that are members of an array.
 
 use crate::experiment::Scene;
+use crate::figures::Counts;
 use crate::parse;
 use crate::row::{Subject, Traffic};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, DiskModel, Durability,
     Extent, IoError, Payload, PowerCycle, Raid0, RaidBox,
@@ -19,7 +20,8 @@ use tantalum_rt::Rt;
 const DISKS: [(&str, &str); 1] = [("disk-15k", include_str!("../../device/presets/disk-15k.toml"))];
 
 /// What a device consists of.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Model {
     /// A software SSD.
     Ssd(Box<Design>),
@@ -35,7 +37,7 @@ pub enum Model {
 }
 
 /// How an array is striped.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stripes {
     /// The design of its members.
@@ -294,15 +296,6 @@ impl PowerCycle for AnyBox {
 }
 
 impl AnyBox {
-    /// The SSDs that it consists of.
-    pub fn drives(&self) -> &[Drive] {
-        match self {
-            AnyBox::Ssd(drive) => std::slice::from_ref(drive),
-            AnyBox::Ssds(array) => array.members(),
-            AnyBox::Disk(_) | AnyBox::Disks(_) => &[],
-        }
-    }
-
     /// The magnetic disks that it consists of.
     pub fn disks(&self) -> &[Disk] {
         match self {
@@ -314,16 +307,28 @@ impl AnyBox {
 }
 
 impl Subject for AnyBox {
+    fn drives(&self) -> &[Drive] {
+        match self {
+            AnyBox::Ssd(drive) => std::slice::from_ref(drive),
+            AnyBox::Ssds(array) => array.members(),
+            AnyBox::Disk(_) | AnyBox::Disks(_) => &[],
+        }
+    }
+
     fn traffic(&self) -> Traffic {
         let stats = self.drives().iter().map(Drive::stats);
         let drives = stats.fold((0, 0), |(host, flash), s| {
             (host + s.host_write_bytes, flash + s.flash_program_bytes)
         });
         match self.disks() {
-            [] => Traffic { host_bytes: drives.0, flash_bytes: Some(drives.1) },
+            [] => Traffic {
+                host_bytes: drives.0,
+                flash_bytes: Some(drives.1),
+                counts: Counts::of(self.drives()),
+            },
             disks => Traffic {
                 host_bytes: disks.iter().map(Disk::bytes_written).sum(),
-                flash_bytes: None,
+                ..Traffic::default()
             },
         }
     }

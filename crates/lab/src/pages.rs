@@ -334,6 +334,7 @@ impl<S: Subject> Run<S> {
         self.drives.cut();
         host.kill();
         self.drives.off().await;
+        self.findings.borrow_mut().look_at(self.drives.data.drives());
         let outage = draw(&mut self.dice, self.plan.outage);
         self.rt.sleep(outage).await;
         let start = self.rt.now();

@@ -155,7 +155,7 @@ impl Measure {
 impl Quotient {
     /// The median of ours.
     pub fn median(&self) -> Option<f64> {
-        self.ours.get(self.ours.len() / 2).copied()
+        median(&self.ours)
     }
 
     /// Whether ours is what was published: above the bound, in the range, or within a
@@ -169,6 +169,11 @@ impl Quotient {
             (None, None) => None,
         }
     }
+}
+
+/// The median of rising numbers: the upper one of two in the middle.
+pub(crate) fn median(rising: &[f64]) -> Option<f64> {
+    rising.get(rising.len() / 2).copied()
 }
 
 /// How near the rows are to what was published for them.

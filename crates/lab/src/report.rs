@@ -2,6 +2,8 @@
 //! seed, and whether each row kept to what was expected of it.
 
 use crate::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
+use crate::figures::DriveFigures;
+use crate::model::Model;
 use crate::precondition::Preconditioned;
 use crate::published::{Quotient, Source};
 use crate::row::Traffic;
@@ -10,6 +12,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tantalum_device::Latencies;
+use tantalum_drive::Drive;
 use tantalum_rt::Nanos;
 use tantalum_workload::replay::Played;
 
@@ -61,8 +64,10 @@ pub struct RowReport {
     pub name: String,
     /// Which benchmark.
     pub workload: WorkloadKind,
-    /// Which preset.
+    /// Which preset, or which design of the file.
     pub design: String,
+    /// All that the device consists of; `None` if there is no such design.
+    pub model: Option<Model>,
     /// SQLite's journal mode.
     pub journal: Journal,
     /// SQLite's `synchronous`.
@@ -150,7 +155,7 @@ pub struct RowFindings {
     pub operations: BTreeMap<&'static str, Times>,
     /// What became of a recorded trace; `None` for other rows.
     pub replay: Option<Played>,
-    /// Operations over the time under load; `None` for a block job.
+    /// Operations over the time under load; `None` if there were none.
     pub series: Option<Series>,
     /// Transactions that wrote and whose COMMIT was acknowledged.
     pub commits_acknowledged: u64,
@@ -178,6 +183,8 @@ pub struct RowFindings {
     pub flash_bytes: Option<u64>,
     /// Flash bytes for each user byte.
     pub flash_bytes_per_user_byte: Option<f64>,
+    /// What the row's SSDs did, and how they are after the last cut; `None` without flash.
+    pub drives: Option<DriveFigures>,
     /// From the return of the power to a drive that takes commands.
     pub drive_recovery: Times,
     /// From the return of the power to an answer from the database.
@@ -193,12 +200,28 @@ pub struct RowFindings {
 }
 
 impl RowFindings {
-    /// Adds what went to the drive between two looks at it.
+    /// Adds what went to the drive between two looks at it, both while its power is on.
     pub fn count_traffic(&mut self, from: Traffic, to: Traffic) {
         self.host_bytes += to.host_bytes - from.host_bytes;
+        let counts = (from.counts, to.counts);
         if let (Some(to), Some(from)) = (to.flash_bytes, from.flash_bytes) {
             self.flash_bytes = Some(self.flash_bytes.unwrap_or(0) + to - from);
+            self.drives.get_or_insert_default().count_load(counts.0, counts.1);
         }
+    }
+
+    /// Looks at the SSDs after a cut, when their dumps are done.
+    pub fn look_at(&mut self, drives: &[Drive]) {
+        if !drives.is_empty() {
+            self.drives.get_or_insert_default().look_at(drives);
+        }
+    }
+
+    /// The parts of the write amplification: programmed with data of the host, by the
+    /// collection, with the map.
+    pub fn amplification_parts(&self) -> Option<[f64; 3]> {
+        let drives = self.drives.as_ref().filter(|_| self.host_bytes > 0)?;
+        Some(drives.under_load.programmed().map(|b| b as f64 / self.host_bytes as f64))
     }
 
     /// Bytes programmed for each byte that the host wrote to the drive.
@@ -258,6 +281,7 @@ impl RowReport {
             name: row.name.clone(),
             workload: row.workload.clone(),
             design: row.design.clone(),
+            model: row.model().ok(),
             journal: row.journal,
             synchronous: row.synchronous,
             expect: row.expect,

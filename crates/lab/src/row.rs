@@ -15,6 +15,7 @@
 //!    block that holds what the drive must not hold; what was not promised may be lost.
 
 use crate::engine::{Engine, Settings};
+use crate::figures::Counts;
 use crate::judge::{self, Balance, Verdict};
 use crate::precondition::{PreconditionError, Preparation};
 use crate::promise::Promise;
@@ -24,6 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError, PowerCycle};
+use tantalum_drive::Drive;
 use tantalum_files::FilesError;
 use tantalum_rt::{Nanos, Rt, RunError, Runtime, Stream};
 use tantalum_workload::database::{self, Benchmark, Client, StepError};
@@ -36,12 +38,19 @@ pub struct Traffic {
     pub host_bytes: u64,
     /// Bytes programmed into flash, if the device has any.
     pub flash_bytes: Option<u64>,
+    /// What its SSDs count beside that.
+    pub counts: Counts,
 }
 
 /// A drive that an experiment can run on.
 pub trait Subject: PowerCycle + Clone + 'static {
     /// What has been written so far.
     fn traffic(&self) -> Traffic;
+
+    /// The software SSDs that it consists of.
+    fn drives(&self) -> &[Drive] {
+        &[]
+    }
 }
 
 /// How a row runs.
@@ -321,6 +330,7 @@ impl<S: Subject> Run<S> {
         }
         drop(engine);
         self.subject.off().await;
+        self.findings.borrow_mut().look_at(self.subject.drives());
         self.rt.sleep(draw(&mut self.dice, self.plan.outage)).await;
         match failure {
             Some(StepError::Damaged(what)) => Ok(Some(format!("under load: {what}"))),

@@ -151,7 +151,7 @@ fn try_row(
 /// For tests and for a look at what a device without flash would do.
 impl Subject for Stats<RamDevice> {
     fn traffic(&self) -> Traffic {
-        Traffic { host_bytes: self.snapshot().bytes_written(), flash_bytes: None }
+        Traffic { host_bytes: self.snapshot().bytes_written(), ..Traffic::default() }
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tantalum_lab::experiment::Experiment;
-use tantalum_lab::page::{self, Command};
+use tantalum_lab::page::{self, Command, Picture};
 use tantalum_lab::report::Report;
 use tantalum_lab::{bench, compare, runner};
 
@@ -112,9 +112,13 @@ fn the_page_is_the_same_bytes_and_needs_nothing_else() {
     ] {
         assert!(one.contains(title), "{title}");
     }
-    // Each kind of bars and each workload (a job has no user bytes), and the lines of
-    // each design.
-    assert_eq!(one.matches("<svg class=\"plot\"").count(), 5 + 4 + 3 + 3);
+    // Each kind of bars and each workload (a job has no user bytes), the lines of each
+    // design: latency, throughput, wear; what was published, and the ratios.
+    assert_eq!(one.matches("<svg class=\"plot\"").count(), 5 + 4 + 3 + 3 + 3 + 2);
+    for words in ["Published and ours", "nobody", "what flushes cost", "over-prov.", "times erased"]
+    {
+        assert!(one.contains(words), "{words}");
+    }
     for row in &report.rows {
         assert!(one.contains(&row.name), "{}", row.name);
         let series = row.findings.series.as_ref().unwrap();
@@ -122,7 +126,98 @@ fn the_page_is_the_same_bytes_and_needs_nothing_else() {
         let quantiles = &row.findings.latency_quantiles;
         assert!(quantiles.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{quantiles:?}");
         assert_eq!(quantiles.last().unwrap().1, row.findings.latency.max_ns);
+        let drives = row.findings.drives.as_ref().unwrap();
+        let parts = row.findings.amplification_parts().unwrap();
+        let whole = row.findings.write_amplification().unwrap();
+        // Nothing is programmed under load for another reason.
+        assert!((parts.iter().sum::<f64>() - whole).abs() < 1e-9, "{parts:?}, {whole}");
+        assert!(parts[0] > 0.0 && drives.over_provisioning_percent() > 5.0);
+        assert!(drives.wear.units() > 0 && drives.wear.min <= drives.wear.max);
+        assert_eq!(drives.dumps > 0, row.design == "durassd", "{}", row.name);
     }
+}
+
+/// Nine designs with nine values each, as the published table of a paper has them.
+const MANY: &str = r#"
+title = "many"
+cuts = 1
+[run]
+run_ms = [5, 5]
+[published]
+source = "nobody"
+[job.writes]
+pattern = "random"
+block_size = 4096
+queue_depth = 1
+commands = 100000
+[drive.geometry]
+blocks = 64
+pages = 64
+"#;
+
+#[test]
+fn a_page_of_many_rows_has_small_plots() {
+    let mut text = MANY.to_string();
+    for i in 0..9 {
+        text += &format!(
+            "[design.mine-{i}]\nbase = \"volatile\"\nspace.over_provisioning = {}\n",
+            20 + i
+        );
+        text += &format!(
+            "[[row]]\nworkload = \"writes\"\ndesign = \"mine-{i}\"\n\
+             params = {{ \"job.writes.fsync_every\" = [1, 4, 8, 16, 32, 64, 128, 256, 0] }}\n\
+             published = [100, 200, 300, 400, 500, 600, 700, 800, 9000]\n"
+        );
+    }
+    let report = report(&text);
+    let page = page::experiment(&report, &command());
+    is_sound(&page);
+    assert_eq!(report.rows.len(), 81);
+    // No plot has more lines than can be told apart, or more bars than fit on a screen.
+    for plot in page.split("<figure>").skip(1).map(|f| f.split("</figure>").next().unwrap()) {
+        assert!(plot.matches("<li>").count() <= 8, "{plot}");
+        assert!(plot.matches("<rect").count() <= 24, "{plot}");
+    }
+    // Published and ours: one for each design.
+    assert_eq!(page.matches("id=\"published-0-").count(), 2 * 9);
+    let one = Picture::Published.draw(&report);
+    stands_alone(&one);
+    assert_eq!(one.matches("<polyline").count(), 2 * 9 + 2);
+}
+
+/// A whole SVG that loads nothing and has its own colours.
+fn stands_alone(svg: &str) {
+    assert!(
+        svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>\n")
+    );
+    let rest = svg.replacen("http://www.w3.org/2000/svg", "", 1);
+    for never in ["http", "<script", "href=", "url(", "@import", "NaN", "inf\""] {
+        assert!(!rest.contains(never), "{never}");
+    }
+    assert!(svg.contains("prefers-color-scheme: dark") && svg.contains("font-family"));
+    for tag in ["svg", "text", "rect", "line", "polyline", "style"] {
+        let opened =
+            svg.matches(&format!("<{tag} ")).count() + svg.matches(&format!("<{tag}>")).count();
+        assert_eq!(opened, svg.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}
+
+#[test]
+fn pictures_stand_alone_and_are_the_same_bytes() {
+    let (one, two) = (report(SMALL), report(SMALL));
+    for name in Picture::names() {
+        let picture: Picture = name.parse().unwrap();
+        let drawn = picture.draw(&one);
+        stands_alone(&drawn);
+        assert_eq!(drawn, picture.draw(&two), "{name}");
+        assert!(drawn.contains("small &lt;b&gt;&amp;"), "{name}");
+    }
+    let throughput = Picture::Throughput.draw(&one);
+    for row in &one.rows {
+        assert!(throughput.contains(&format!("{:.0}", row.findings.transactions_per_second)));
+    }
+    let losing = one.rows.iter().filter(|r| r.findings.lost_anything()).count();
+    assert_eq!(throughput.matches("class=\"bar hollow\"").count(), losing);
 }
 
 #[test]
@@ -153,9 +248,26 @@ fn a_comparison_has_a_page() {
     let c = compare::compare(["<a>", "b"], &[read(&one), read(&two)]).unwrap();
     assert_eq!(c.rows.len(), 4);
     // All was measured: nothing is taken from the wrong place of the JSON.
-    for (measure, pair) in c.measures.iter().zip(&c.rows[1].pairs) {
-        assert!(pair.a.is_some() && pair.b.is_some(), "{measure:?}");
+    for (i, measure) in c.measures.iter().enumerate() {
+        let both = |r: &compare::RowPair| r.pairs[i].a.is_some() && r.pairs[i].b.is_some();
+        assert!(c.rows.iter().any(both), "{measure:?}");
     }
+    // A report of before there were drive figures is compared in what it has.
+    let mut older: Value = serde_json::from_str(&one.to_json()).unwrap();
+    for row in older["rows"].as_array_mut().unwrap() {
+        let row = row.as_object_mut().unwrap();
+        row.retain(|key, _| {
+            !["drive", "model", "published", "deviation_percent"].contains(&key.as_str())
+        });
+    }
+    let older = compare::read("old", &older.to_string()).unwrap();
+    let against = compare::compare(["old", "r"], &[older, read(&one)]).unwrap();
+    let known = |name: &str| {
+        let place = against.measures.iter().position(|m| m.name == name).unwrap();
+        against.rows[1].pairs[place].a.is_some()
+    };
+    assert!(known("transactions/s") && known("write amplification"));
+    assert!(!known("wear, spread") && !known("erases"));
     let page = page::comparison(&c);
     is_sound(&page);
     assert!(page.contains("&lt;a&gt; and b") && page.contains("ycsb-a/durassd/wal/full"));
@@ -165,7 +277,7 @@ fn a_comparison_has_a_page() {
 /// is the experiment's own affair.
 fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
-        Value::Object(members) if !path.ends_with(".params") => {
+        Value::Object(members) if !path.ends_with(".params") && !path.ends_with(".model") => {
             for (key, member) in members {
                 let way = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 fields(member, &way, found);

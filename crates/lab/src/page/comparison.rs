@@ -17,7 +17,7 @@ pub fn comparison(c: &Comparison) -> String {
         }
         (alone("A", &c.a)) (alone("B", &c.b))
         p { "B/A is the second value divided by the first. ▲ is better, ▼ is worse, by a hundredth or more." }
-        (scrolling("Both reports, row by row", &table(c)))
+        (scrolling("Both reports, row by row", 0, &table(c)))
         @for (i, measure) in c.measures.iter().enumerate() {
             h2 { (measure.name) }
             div.plots.wide { @for (n, (caption, rows)) in parts(c, i).into_iter().enumerate() {
@@ -27,6 +27,8 @@ pub fn comparison(c: &Comparison) -> String {
                     title: format!("{}, {caption}", measure.name),
                     description: bars.iter().map(|b| format!("{} {}: {}", b.group, b.label, b.text))
                         .collect::<Vec<_>>().join("; "),
+                    parts: &[],
+                    most: 0.0,
                     bars,
                 }))
             } }
@@ -115,6 +117,7 @@ fn bars(rows: &[&RowPair], measure: &Measure, index: usize) -> Vec<Bar> {
                 stroke: None,
                 text: format::value(value, measure.unit),
                 hollow,
+                parts: Vec::new(),
             });
         }
     }

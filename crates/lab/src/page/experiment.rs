@@ -1,9 +1,9 @@
 //! The page of an experiment.
 
 use super::format::{self, Unit};
-use super::plot::{Bar, Bars, Line, Lines, Range};
-use super::{figure, page, scrolling};
-use crate::experiment::{Expect, Journal, Synchronous};
+use super::sections::{MANY_ROWS, flash, latency, losses, over_time, recovery, throughput};
+use super::{drives, page, published, scrolling};
+use crate::experiment::Expect;
 use crate::report::{Report, RowReport, Verdict};
 use maud::{Markup, html};
 use tantalum_rt::Nanos;
@@ -22,30 +22,36 @@ pub fn experiment(report: &Report, command: &Command) -> String {
     let body = html! {
         h1 { (report.title) }
         (summary(report, command))
+        (published::published(report))
         @for group in groups(report) {
             h2 { (group.title) }
-            (scrolling(&format!("Results, {}", group.title), &table(&group.rows)))
+            (scrolling(&format!("Results, {}", group.title), group.rows.len(), &table(&group.rows)))
         }
         (wrong(report, command))
         (throughput(report))
         (latency(report))
         (losses(report))
         (flash(report))
+        (drives::drives(report))
         (recovery(report))
-        (over_time(report))
+        @if report.rows.len() > MANY_ROWS {
+            details { summary { "Throughput over time" } (over_time(report)) }
+        } @else { (over_time(report)) }
         (details(report))
     };
     page(&report.title, &body)
 }
 
 /// The rows of one workload.
-struct Group<'r> {
-    title: String,
+pub(super) struct Group<'r> {
+    /// The workload's name.
+    pub title: String,
     key: String,
-    rows: Vec<&'r RowReport>,
+    /// The rows, in the order of the report.
+    pub rows: Vec<&'r RowReport>,
 }
 
-fn groups(report: &Report) -> Vec<Group<'_>> {
+pub(super) fn groups(report: &Report) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for row in &report.rows {
         let key = row.workload.to_string();
@@ -90,7 +96,7 @@ const ACKED: &str = "commits acked";
 const LOST: &str = "commits lost";
 
 /// What tells the rows of a design apart.
-fn settings(row: &RowReport) -> String {
+pub(super) fn settings(row: &RowReport) -> String {
     let parameters = row.parameters();
     match (!row.has_journal(), parameters.is_empty()) {
         (true, true) => format::MISSING.to_string(),
@@ -128,12 +134,15 @@ fn expected(row: &RowReport) -> &'static str {
 
 fn table(rows: &[&RowReport]) -> Markup {
     let jobs = rows.iter().all(|r| r.is_job());
+    // A column in which no row has anything is left out.
+    let said = |c: &&Column| rows.iter().any(|r| (c.2)(r) != format::MISSING);
+    let columns: Vec<&Column> = COLUMNS.iter().filter(said).collect();
     html! {
         table {
             thead { tr {
                 th.first scope="col" { "design" }
                 th.word scope="col" { "result" }
-                @for (title, words, _) in COLUMNS {
+                @for (title, words, _) in &columns {
                     th.wrap.word[*words] scope="col" { @match *title {
                         RATE if jobs => "IOPS",
                         ACKED if jobs => "blocks acked",
@@ -145,7 +154,7 @@ fn table(rows: &[&RowReport]) -> Markup {
             tbody { @for row in rows { tr {
                 th.first scope="row" { (row.design) }
                 td.word { (result(row)) }
-                @for (_, words, text) in COLUMNS { td.word[*words] { (text(row)) } }
+                @for (_, words, text) in &columns { td.word[*words] { (text(row)) } }
             } } }
         }
     }
@@ -181,218 +190,6 @@ fn wrong(report: &Report, command: &Command) -> Markup {
     }
 }
 
-/// What a section's plots show: the value of a row's bar, a further one, and the text.
-type Shown = fn(&RowReport) -> (Option<f64>, Option<f64>, String);
-
-fn bars(report: &Report, what: &str, id: &str, shown: Shown) -> Markup {
-    html! {
-        div.plots.wide { @for (i, group) in groups(report).into_iter().enumerate() {
-            @let bars: Vec<Bar> = group.rows.iter().map(|row| bar(row, shown)).collect();
-            @if bars.iter().any(|b| b.value.is_some_and(f64::is_finite)) {
-                (figure(&format!("{what}: {}", group.title), &Bars {
-                    id: format!("{id}-{i}"),
-                    title: format!("{what}, {}", group.title),
-                    description: in_words(&group.rows, &bars),
-                    bars,
-                }))
-            } @else { p { (group.title) ": " (format::MISSING) } }
-        } }
-    }
-}
-
-fn bar(row: &RowReport, shown: Shown) -> Bar {
-    let (value, stroke, text) = shown(row);
-    Bar {
-        group: row.design.clone(),
-        label: settings(row),
-        value,
-        stroke,
-        text,
-        hollow: row.findings.lost_anything(),
-    }
-}
-
-fn in_words(rows: &[&RowReport], bars: &[Bar]) -> String {
-    let words = rows.iter().zip(bars).map(|(r, b)| format!("{} {}: {}", r.design, b.label, b.text));
-    words.collect::<Vec<_>>().join("; ")
-}
-
-fn throughput(report: &Report) -> Markup {
-    html! {
-        h2 { "Transactions per second" }
-        p { "Of virtual time under load; for a block job, its requests. An outlined bar is a row that lost commits or damaged its database." }
-        (bars(report, "Transactions per second", "rate", |r| {
-            let loses = if r.findings.lost_anything() { ", loses" } else { "" };
-            (rate(r), None, format!("{}{loses}", number(rate(r), Unit::Number)))
-        }))
-    }
-}
-
-fn losses(report: &Report) -> Markup {
-    html! {
-        h2 { "Commits lost" }
-        p { "Acknowledged commits that a power cut undid, and how many were acknowledged in all; for a block job, acknowledged blocks." }
-        (bars(report, "Commits lost", "lost", |r| {
-            let f = &r.findings;
-            let text = format!("{} of {}", f.commits_lost, f.commits_acknowledged);
-            ((f.cuts > 0).then_some(f.commits_lost as f64), None, text)
-        }))
-    }
-}
-
-fn flash(report: &Report) -> Markup {
-    html! {
-        h2 { "Flash bytes" }
-        p { "Bytes programmed into flash for each byte of row contents that was committed." }
-        (bars(report, "Flash bytes per user byte", "flash", |r| {
-            let x = r.findings.flash_bytes_per_user_byte;
-            (x, None, number(x, Unit::Ratio))
-        }))
-        p { "Write amplification: bytes programmed into flash for each byte that the host wrote." }
-        (bars(report, "Write amplification", "amplification", |r| {
-            let x = r.findings.write_amplification();
-            (x, None, number(x, Unit::Ratio))
-        }))
-    }
-}
-
-fn recovery(report: &Report) -> Markup {
-    html! {
-        h2 { "Recovery" }
-        p { "From the return of the power to the first answer of the database: the bar is the median, the stroke the longest." }
-        (bars(report, "Recovery time", "recovery", |r| {
-            let t = &r.findings.recovery;
-            let some = |ns: u64| (t.count > 0).then_some(ns as f64);
-            let text = match t.count {
-                0 => format::MISSING.into(),
-                _ => format!("{} / {}", Nanos(t.p50_ns), Nanos(t.max_ns)),
-            };
-            (some(t.p50_ns), some(t.max_ns), text)
-        }))
-    }
-}
-
-/// Lines in a plot: so many can be told apart.
-const MOST_LINES: usize = 8;
-
-/// The rows of a group, by design; a design with many rows comes several times.
-fn designs<'r>(group: &Group<'r>) -> Vec<(&'r str, Vec<&'r RowReport>)> {
-    let mut designs: Vec<(&str, Vec<&RowReport>)> = Vec::new();
-    for row in &group.rows {
-        let open = |d: &&mut (&str, Vec<&RowReport>)| d.0 == row.design && d.1.len() < MOST_LINES;
-        match designs.iter_mut().find(open) {
-            Some((_, rows)) => rows.push(row),
-            None => designs.push((&row.design, vec![row])),
-        }
-    }
-    designs
-}
-
-/// A row's line: its style says the settings, so that they look alike in all plots;
-/// where these do not tell rows apart, its place does.
-fn line(row: &RowReport, place: usize, points: Vec<(f64, f64)>) -> Line {
-    let (style, dashed) = match row.synchronous {
-        _ if !row.has_journal() || !row.params.is_empty() => (place % 4, place / 4 % 2 == 1),
-        Synchronous::Off => (0, row.journal == Journal::Delete),
-        Synchronous::Normal => (1, row.journal == Journal::Delete),
-        Synchronous::Full => (2, row.journal == Journal::Delete),
-        Synchronous::Extra => (3, row.journal == Journal::Delete),
-    };
-    Line { label: settings(row), style, dashed, points }
-}
-
-fn latency(report: &Report) -> Markup {
-    html! {
-        h2 { "Latency" }
-        p { "The share of operations, reads too, that took at most so long. Plots of one workload have the same axes." }
-        @for (g, group) in groups(report).into_iter().enumerate() {
-            @let all = || group.rows.iter().flat_map(|r| &r.findings.latency_quantiles);
-            @if let (Some(least), Some(most)) = (all().map(|q| q.1).min(), all().map(|q| q.1).max()) {
-                h3 { (group.title) }
-                div.plots { @for (i, (design, rows)) in designs(&group).into_iter().enumerate() {
-                    @let lines: Vec<Line> = rows.iter().enumerate().map(|(n, r)| line(r, n, cdf(r))).collect();
-                    (figure(design, &Lines {
-                        id: format!("latency-{g}-{i}"),
-                        title: format!("Latency, {}, {design}", group.title),
-                        description: medians(&rows),
-                        x: ("latency", Range::Decades([least as f64, most as f64]), format::short_time),
-                        y: ("share of operations", Range::To(1.0), percent),
-                        lines,
-                    }))
-                } }
-            } @else { p { (group.title) ": " (format::MISSING) } }
-        }
-    }
-}
-
-fn cdf(row: &RowReport) -> Vec<(f64, f64)> {
-    row.findings.latency_quantiles.iter().map(|&(q, ns)| (ns as f64, q)).collect()
-}
-
-fn percent(share: f64) -> String {
-    format!("{} %", format::short(share * 100.0))
-}
-
-fn medians(rows: &[&RowReport]) -> String {
-    let words = rows.iter().map(|r| {
-        let t = &r.findings.latency;
-        let [p50, p99] = [t.p50_ns, t.p99_ns].map(|ns| time(t.count, ns));
-        format!("{}: half within {p50}, 99 % within {p99}", settings(r))
-    });
-    words.collect::<Vec<_>>().join("; ")
-}
-
-fn over_time(report: &Report) -> Markup {
-    html! {
-        h2 { "Throughput over time" }
-        p { "Over the virtual time under load; the outages and recoveries between are left out. Plots of one workload have the same axes." }
-        @for (g, group) in groups(report).into_iter().enumerate() {
-            @let rates: Vec<_> = group.rows.iter().map(|r| rates_of(r)).collect();
-            @let most = |of: fn(&(f64, f64)) -> f64| rates.iter().flatten().map(of).fold(0.0, f64::max);
-            @if rates.iter().any(|r| !r.is_empty()) {
-                h3 { (group.title) }
-                div.plots { @for (i, (design, rows)) in designs(&group).into_iter().enumerate() {
-                    @let lines: Vec<Line> = rows.iter().enumerate()
-                        .map(|(n, r)| line(r, n, rates_of(r))).collect();
-                    (figure(design, &Lines {
-                        id: format!("series-{g}-{i}"),
-                        title: format!("Throughput over time, {}, {design}", group.title),
-                        description: means(&rows),
-                        x: ("time under load", Range::To(most(|p| p.0)), format::short_time),
-                        y: ("transactions per second", Range::To(most(|p| p.1)), format::short),
-                        lines,
-                    }))
-                } }
-            } @else { p { (group.title) ": " (format::MISSING) } }
-        }
-    }
-}
-
-fn rates_of(row: &RowReport) -> Vec<(f64, f64)> {
-    let series = row.findings.series.as_ref();
-    thinned(series.map_or(Vec::new(), |s| s.rates(row.findings.load_ns)))
-}
-
-/// Not more points than the eye can tell apart in a small plot: means of neighbours.
-fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    const MOST: usize = 50;
-    let together = points.len().div_ceil(MOST).max(1);
-    let mean = |some: &[(f64, f64)]| {
-        let n = some.len() as f64;
-        (some.iter().map(|p| p.0).sum::<f64>() / n, some.iter().map(|p| p.1).sum::<f64>() / n)
-    };
-    points.chunks(together).map(mean).collect()
-}
-
-fn means(rows: &[&RowReport]) -> String {
-    let words = rows.iter().map(|r| {
-        let load = Nanos(r.findings.load_ns);
-        let mean = number(rate(r), Unit::Number);
-        format!("{}: {mean} per second on average over {load}", settings(r))
-    });
-    words.collect::<Vec<_>>().join("; ")
-}
-
 fn details(report: &Report) -> Markup {
     let table = html! {
         table {
@@ -419,17 +216,17 @@ fn details(report: &Report) -> Markup {
             } }
         }
     };
-    html! { details { summary { "Every row's counts" } (scrolling("Counts of the rows", &table)) } }
+    html! { details { summary { "Every row's counts" } (scrolling("Counts of the rows", report.rows.len(), &table)) } }
 }
 
-fn rate(row: &RowReport) -> Option<f64> {
+pub(super) fn rate(row: &RowReport) -> Option<f64> {
     (row.findings.load_ns > 0).then_some(row.findings.transactions_per_second)
 }
 
-fn number(value: Option<f64>, unit: Unit) -> String {
+pub(super) fn number(value: Option<f64>, unit: Unit) -> String {
     format::value(value, unit)
 }
 
-fn time(count: u64, ns: u64) -> String {
+pub(super) fn time(count: u64, ns: u64) -> String {
     format::value((count > 0).then_some(ns as f64), Unit::Nanoseconds)
 }

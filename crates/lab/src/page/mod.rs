@@ -11,16 +11,25 @@
 
 mod axis;
 mod comparison;
+mod drives;
 mod experiment;
 pub mod format;
+mod lines;
+mod picture;
 mod plot;
+mod published;
+mod sections;
 
 pub use comparison::comparison;
 pub use experiment::{Command, experiment};
+pub use picture::{Picture, UnknownPicture};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = concat!(include_str!("plot.css"), include_str!("style.css"));
+
+/// What plots need of it.
+const PLOT_STYLE: &str = include_str!("plot.css");
 
 /// A whole page.
 fn page(title: &str, body: &Markup) -> String {
@@ -44,9 +53,15 @@ fn page(title: &str, body: &Markup) -> String {
     text
 }
 
-/// A table in a box of its own, in which it scrolls if the page is narrow.
-fn scrolling(label: &str, table: &Markup) -> Markup {
-    html! { div.scroll role="region" aria-label=(label) tabindex="0" { (table) } }
+/// Rows of a table that has its own height.
+const TALL: usize = 30;
+
+/// A table of so many rows in a box of its own, in which it scrolls if the page is narrow;
+/// up and down too if the rows are many.
+fn scrolling(label: &str, rows: usize, table: &Markup) -> Markup {
+    html! {
+        div.scroll.tall[rows > TALL] role="region" aria-label=(label) tabindex="0" { (table) }
+    }
 }
 
 /// A plot with its caption.

@@ -1,0 +1,251 @@
+//! What the SSDs of a row did with what was written to them, and what it left of them.
+//!
+//! 1. Counters are those of the time under load, up to the cut; only dumps, which a cut
+//!    begins, are counted over the whole row.
+//! 2. Of several drives, counters and erase units are summed, and wear is that of all
+//!    units together.
+
+use serde::Serialize;
+use tantalum_drive::{Drive, DriveStats};
+use tantalum_nand::{SECTOR_BYTES, Unit};
+
+/// Bars of a histogram of wear, at most.
+pub const MOST_BUCKETS: usize = 32;
+
+/// The figures of a row's SSDs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DriveFigures {
+    /// How many there are.
+    pub drives: u32,
+    /// Bytes of their flash.
+    pub raw_bytes: u64,
+    /// Bytes that they promise.
+    pub capacity_bytes: u64,
+    /// What they did under load.
+    pub under_load: Counts,
+    /// Erase units that may hold data of the host or are free for them.
+    pub data_units: u64,
+    /// Free erase units at the last look under load.
+    pub free_units: u64,
+    /// The fewest there were at any time with power before a look under load; `None` if
+    /// there was none.
+    pub free_units_least: Option<u64>,
+    /// Emergency dumps that were completed.
+    pub dumps: u64,
+    /// Bytes programmed in emergency dumps.
+    pub dump_bytes: u64,
+    /// How worn the erase units are.
+    pub wear: Wear,
+}
+
+/// What drives count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Bytes programmed with what the host wrote.
+    pub host_bytes: u64,
+    /// Bytes programmed with what was moved out of the way.
+    pub collection_bytes: u64,
+    /// Bytes programmed with the map.
+    pub map_bytes: u64,
+    /// Nanoseconds that commands waited for room in the buffer, summed over commands.
+    pub buffer_wait_ns: u64,
+    /// Nanoseconds that flushers waited for a free erase unit, summed over dies.
+    pub space_wait_ns: u64,
+    /// Erase operations.
+    pub erases: u64,
+    /// Erase units that went bad.
+    pub retired_units: u64,
+    /// Free erase units now: a state, which is left out of sums and differences.
+    pub free_units: u64,
+    /// The fewest there were since the drives last started: another state.
+    pub free_units_least: u64,
+}
+
+/// How often units were erased.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Wear {
+    /// The least worn unit.
+    pub min: u32,
+    /// The mean.
+    pub mean: f64,
+    /// The most worn unit.
+    pub max: u32,
+    /// Erase counts that one bar of the histogram covers.
+    pub bucket: u32,
+    /// The least erase count of each bar, and its units; at most [`MOST_BUCKETS`].
+    pub histogram: Vec<(u32, u64)>,
+}
+
+impl Counts {
+    /// Of drives, since they were made.
+    pub fn of(drives: &[Drive]) -> Counts {
+        drives.iter().map(Drive::stats).fold(Counts::default(), |sum, s| sum.plus(Counts::one(&s)))
+    }
+
+    fn one(s: &DriveStats) -> Counts {
+        let others = s.host_program_bytes + s.meta_bytes + s.dump_bytes;
+        Counts {
+            host_bytes: s.host_program_bytes,
+            collection_bytes: s.flash_program_bytes.saturating_sub(others),
+            map_bytes: s.meta_bytes,
+            buffer_wait_ns: s.buffer_wait.0,
+            space_wait_ns: s.space_wait.0,
+            erases: s.erases,
+            retired_units: s.retired_units,
+            free_units: s.free_units,
+            free_units_least: s.free_units_min,
+        }
+    }
+
+    fn each(self, other: Counts, f: impl Fn(u64, u64) -> u64) -> Counts {
+        Counts {
+            host_bytes: f(self.host_bytes, other.host_bytes),
+            collection_bytes: f(self.collection_bytes, other.collection_bytes),
+            map_bytes: f(self.map_bytes, other.map_bytes),
+            buffer_wait_ns: f(self.buffer_wait_ns, other.buffer_wait_ns),
+            space_wait_ns: f(self.space_wait_ns, other.space_wait_ns),
+            erases: f(self.erases, other.erases),
+            retired_units: f(self.retired_units, other.retired_units),
+            ..Counts::default()
+        }
+    }
+
+    fn plus(self, other: Counts) -> Counts {
+        self.each(other, u64::saturating_add)
+    }
+
+    fn since(self, before: Counts) -> Counts {
+        self.each(before, u64::saturating_sub)
+    }
+
+    /// Bytes programmed by host, collection and map.
+    pub fn programmed(&self) -> [u64; 3] {
+        [self.host_bytes, self.collection_bytes, self.map_bytes]
+    }
+}
+
+impl DriveFigures {
+    /// Counts what was done between two looks while the power was on.
+    pub fn count_load(&mut self, before: Counts, after: Counts) {
+        self.under_load = self.under_load.plus(after.since(before));
+        self.free_units = after.free_units;
+        let least = self.free_units_least.map_or(u64::MAX, |least| least);
+        self.free_units_least = Some(least.min(after.free_units_least));
+    }
+
+    /// Looks at the drives, which need no power; the last look counts.
+    pub fn look_at(&mut self, drives: &[Drive]) {
+        self.drives = drives.len() as u32;
+        let layouts = || drives.iter().map(Drive::layout);
+        let bytes = |sectors: u64| sectors * u64::from(SECTOR_BYTES);
+        self.raw_bytes = bytes(layouts().map(|l| l.raw).sum());
+        self.capacity_bytes = bytes(layouts().map(|l| u64::from(l.logical)).sum());
+        self.data_units = layouts().map(|l| u64::from(l.data_units)).sum();
+        self.dumps = drives.iter().map(|d| d.stats().dumps).sum();
+        self.dump_bytes = drives.iter().map(|d| d.stats().dump_bytes).sum();
+        self.wear = Wear::of(drives.iter().flat_map(|d| {
+            let units = d.design().geometry.units();
+            (0..units).map(|u| d.array().erase_count(Unit(u)))
+        }));
+    }
+
+    /// (raw − promised) / promised, in per cent, everything included.
+    pub fn over_provisioning_percent(&self) -> f64 {
+        let spare = self.raw_bytes.saturating_sub(self.capacity_bytes);
+        100.0 * spare as f64 / self.capacity_bytes.max(1) as f64
+    }
+}
+
+impl Wear {
+    /// Of units with these erase counts.
+    pub fn of(counts: impl Iterator<Item = u32> + Clone) -> Wear {
+        let (mut units, mut sum) = (0_u64, 0_u64);
+        let (mut min, mut max) = (u32::MAX, 0);
+        for count in counts.clone() {
+            units += 1;
+            sum += u64::from(count);
+            min = min.min(count);
+            max = max.max(count);
+        }
+        if units == 0 {
+            return Wear::default();
+        }
+        let values = u64::from(max - min) + 1;
+        let bucket = values.div_ceil(MOST_BUCKETS as u64) as u32;
+        let bars = values.div_ceil(u64::from(bucket)) as u32;
+        let mut histogram: Vec<(u32, u64)> = (0..bars).map(|i| (min + i * bucket, 0)).collect();
+        for count in counts {
+            histogram[((count - min) / bucket) as usize].1 += 1;
+        }
+        Wear { min, mean: sum as f64 / units as f64, max, bucket, histogram }
+    }
+
+    /// How much more the most worn unit was erased than the least worn.
+    pub fn spread(&self) -> u32 {
+        self.max - self.min
+    }
+
+    /// All units.
+    pub fn units(&self) -> u64 {
+        self.histogram.iter().map(|b| b.1).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn counters_are_differences_and_add_up() {
+        let one = |n: u64| {
+            let flash_program_bytes = 10 * n;
+            let (host_program_bytes, meta_bytes, dump_bytes) = (3 * n, 2 * n, n);
+            let counted = DriveStats { flash_program_bytes, host_program_bytes, ..<_>::default() };
+            Counts::one(&DriveStats { meta_bytes, dump_bytes, erases: n, ..counted })
+        };
+        assert_eq!(one(5).programmed(), [15, 20, 10]);
+        assert_eq!(one(5).since(one(2)), one(3));
+        assert_eq!(one(5).plus(one(2)), one(7));
+        // Of free units the last look counts, and the least of all looks.
+        let look = |free_units, free_units_least| Counts {
+            free_units,
+            free_units_least,
+            ..one(free_units)
+        };
+        let mut figures = DriveFigures::default();
+        for (before, after) in [(look(9, 8), look(10, 3)), (look(20, 20), look(21, 5))] {
+            figures.count_load(before, after);
+        }
+        assert_eq!((figures.free_units, figures.free_units_least), (21, Some(3)));
+        assert_eq!(figures.under_load.host_bytes, 2 * 3);
+    }
+
+    #[test]
+    fn over_provisioning_is_what_is_spare_of_what_is_promised() {
+        let f = DriveFigures { raw_bytes: 125, capacity_bytes: 100, ..DriveFigures::default() };
+        assert_eq!(f.over_provisioning_percent(), 25.0);
+        assert_eq!(DriveFigures::default().over_provisioning_percent(), 0.0);
+        assert_eq!(Wear::of(std::iter::empty()), Wear::default());
+    }
+
+    proptest! {
+        /// Each unit is in the bar of its count, bars follow each other, and are few.
+        #[test]
+        fn a_histogram_has_every_unit(
+            counts in prop::collection::vec(prop_oneof![0_u32..9, 0_u32..5000, Just(u32::MAX)], 1..300)
+        ) {
+            let wear = Wear::of(counts.iter().copied());
+            prop_assert!(wear.histogram.len() <= MOST_BUCKETS);
+            prop_assert_eq!(wear.min, *counts.iter().min().unwrap());
+            prop_assert_eq!(wear.max, *counts.iter().max().unwrap());
+            prop_assert_eq!(wear.units(), counts.len() as u64);
+            prop_assert_eq!(wear.histogram[0].0, wear.min);
+            for &(from, units) in &wear.histogram {
+                let end = u64::from(from) + u64::from(wear.bucket);
+                let inside = |c: &&u32| **c >= from && u64::from(**c) < end;
+                prop_assert_eq!(counts.iter().filter(inside).count() as u64, units);
+            }
+        }
+    }
+}

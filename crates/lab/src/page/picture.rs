@@ -1,0 +1,178 @@
+//! One kind of plot of a report as a file of its own: an SVG with its colours, fonts and
+//! words in it, which follows light and dark by itself and has a ground of its own, so that
+//! it can stand on any page.
+
+use super::PLOT_STYLE;
+use super::drives::AMPLIFICATION;
+use super::experiment::groups;
+use super::plot::{Sample, at};
+use super::published;
+use super::sections::{FLASH, LOSSES, RECOVERY, Shown, THROUGHPUT};
+use crate::panels::{Panel, Panels};
+use crate::report::Report;
+use maud::{Markup, PreEscaped, html};
+use std::str::FromStr;
+
+/// What there can be a picture of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Picture {
+    /// Transactions per second, and which rows lose any.
+    Throughput,
+    /// Commits lost.
+    Losses,
+    /// Flash bytes for each user byte.
+    Flash,
+    /// Write amplification in its parts.
+    Amplification,
+    /// The time of recoveries.
+    Recovery,
+    /// Published numbers and ours.
+    Published,
+}
+
+/// No picture has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no picture \"{name}\"; there are: {}", Picture::names().join(", "))]
+pub struct UnknownPicture {
+    /// What was asked for.
+    pub name: String,
+}
+
+const PICTURES: [(&str, Picture); 6] = [
+    ("throughput", Picture::Throughput),
+    ("losses", Picture::Losses),
+    ("flash", Picture::Flash),
+    ("amplification", Picture::Amplification),
+    ("recovery", Picture::Recovery),
+    ("published", Picture::Published),
+];
+
+impl FromStr for Picture {
+    type Err = UnknownPicture;
+
+    fn from_str(name: &str) -> Result<Picture, UnknownPicture> {
+        let found = PICTURES.iter().find(|p| p.0 == name).map(|p| p.1);
+        found.ok_or_else(|| UnknownPicture { name: name.to_string() })
+    }
+}
+
+/// Space around everything, and between panels.
+const MARGIN: f64 = 20.0;
+const GAP: f64 = 32.0;
+/// Height of a panel's caption.
+const CAPTION: f64 = 24.0;
+
+/// A plot with its caption.
+struct Drawn {
+    caption: String,
+    drawing: Markup,
+    size: [f64; 2],
+}
+
+impl Picture {
+    /// The names of all pictures.
+    pub fn names() -> Vec<&'static str> {
+        PICTURES.iter().map(|p| p.0).collect()
+    }
+
+    fn shown(self) -> Option<&'static Shown> {
+        match self {
+            Picture::Throughput => Some(&THROUGHPUT),
+            Picture::Losses => Some(&LOSSES),
+            Picture::Flash => Some(&FLASH),
+            Picture::Amplification => Some(&AMPLIFICATION),
+            Picture::Recovery => Some(&RECOVERY),
+            Picture::Published => None,
+        }
+    }
+
+    fn note(self) -> &'static str {
+        match self {
+            Picture::Throughput => "outlined: acknowledged commits were lost",
+            Picture::Losses => "of all that were acknowledged",
+            Picture::Flash => "programmed into flash for each byte of row contents",
+            Picture::Amplification => "programmed into flash for each byte that the host wrote",
+            Picture::Recovery => "median, and the stroke: the longest",
+            Picture::Published => "published numbers and ours",
+        }
+    }
+
+    /// The picture of a report: an SVG that needs nothing else. The same report gives the
+    /// same bytes.
+    pub fn draw(self, report: &Report) -> String {
+        let mut panels = Vec::new();
+        let mut samples: Vec<Sample> = Vec::new();
+        let what = match self.shown() {
+            Some(shown) => {
+                for (g, group) in groups(report).iter().enumerate() {
+                    for (caption, bars) in shown.of(g, group) {
+                        let (drawing, size) = bars.drawing();
+                        samples = bars.key();
+                        panels.push(Drawn { caption, drawing, size });
+                    }
+                }
+                shown.what
+            }
+            None => {
+                let Panels { key, panels: all } = Panels::of(report);
+                let all: Vec<&Panel> = all.iter().collect();
+                for (caption, lines) in published::plots(0, &key, &all) {
+                    let (drawing, size) = lines.drawing();
+                    samples = lines.key();
+                    panels.push(Drawn { caption, drawing, size });
+                }
+                "Commands per second"
+            }
+        };
+        let plain = report.cuts == 1;
+        let cuts = if plain { "one power cut" } else { &format!("{} power cuts", report.cuts) };
+        let under = format!("{what}; {}. {cuts} for each row, virtual time.", self.note());
+        picture(&report.title, &under, &panels, &samples)
+    }
+}
+
+/// Panels in rows of two (of three, if they are narrow), under a title.
+fn picture(title: &str, under: &str, panels: &[Drawn], samples: &[Sample]) -> String {
+    let widest = panels.iter().map(|p| p.size[0]).fold(340.0, f64::max);
+    let columns = panels.len().clamp(1, if widest > 340.0 { 2 } else { 3 });
+    let width = 2.0 * MARGIN + columns as f64 * (widest + GAP) - GAP;
+    let mut y = MARGIN + 52.0;
+    let mut drawn = Vec::new();
+    for row in panels.chunks(columns) {
+        for (i, panel) in row.iter().enumerate() {
+            let x = MARGIN + i as f64 * (widest + GAP);
+            let [w, h] = panel.size;
+            drawn.push(html! {
+                text.group x=(at(x)) y=(at(y + 14.0)) { (panel.caption) }
+                svg x=(at(x)) y=(at(y + CAPTION)) width=(at(w)) height=(at(h))
+                    viewBox=(format!("0 0 {} {}", at(w), at(h))) { (panel.drawing) }
+            });
+        }
+        y += CAPTION + row.iter().map(|p| p.size[1]).fold(0.0, f64::max) + 12.0;
+    }
+    let mut x = MARGIN;
+    for sample in samples {
+        let after = x + sample.width + 6.0;
+        drawn.push(html! {
+            svg x=(at(x)) y=(at(y)) width=(at(sample.width)) height="12" { (sample.drawn) }
+            text x=(at(after)) y=(at(y + 10.0)) { (sample.label) }
+        });
+        x = after + 8.0 * sample.label.chars().count() as f64 + 16.0;
+    }
+    let height = y + if samples.is_empty() { 4.0 } else { 16.0 + MARGIN };
+    let whole = html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {} {}", at(width), at(height)))
+            width=(at(width)) height=(at(height)) role="img" aria-labelledby="title"
+            font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" {
+            title id="title" { (title) ": " (under) }
+            style { (PreEscaped(PLOT_STYLE)) }
+            rect.ground x="0.5" y="0.5" width=(at(width - 1.0)) height=(at(height - 1.0)) rx="8" {}
+            text.title x=(at(MARGIN)) y=(at(MARGIN + 14.0)) { (title) }
+            text.name x=(at(MARGIN)) y=(at(MARGIN + 34.0)) { (under) }
+            @for d in &drawn { (d) }
+        }
+    };
+    let mut text = whole.into_string();
+    text.push('\n');
+    text
+}

@@ -1,0 +1,115 @@
+//! Published numbers and ours in an order to be shown in: a panel for each device and
+//! workload, and in it a point for each value of the parameters.
+
+use crate::published::median;
+use crate::report::{Report, RowReport};
+
+/// The points of one device under one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// The workload.
+    pub workload: String,
+    /// The design, and the database's settings if there are any.
+    pub name: String,
+    /// Its points, in the order of the file.
+    pub points: Vec<Point>,
+}
+
+/// A published number and ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The values of the row's parameters.
+    pub at: String,
+    /// What was published.
+    pub published: f64,
+    /// Ours, of each repetition, rising; empty if the row failed.
+    pub ours: Vec<f64>,
+}
+
+/// All panels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panels {
+    /// The parameter that tells points apart; empty if it takes more than one.
+    pub key: String,
+    /// Not empty only if something was published.
+    pub panels: Vec<Panel>,
+}
+
+impl Point {
+    /// The median of ours.
+    pub fn median(&self) -> Option<f64> {
+        median(&self.ours)
+    }
+
+    /// How much more that is than what was published, in per cent.
+    pub fn deviation_percent(&self) -> Option<f64> {
+        let median = self.median().filter(|_| self.published > 0.0)?;
+        Some((median / self.published - 1.0) * 100.0)
+    }
+}
+
+impl Panels {
+    /// Those of a report.
+    pub fn of(report: &Report) -> Panels {
+        let mut panels: Vec<Panel> = Vec::new();
+        for row in &report.rows {
+            let Some(published) = row.published else { continue };
+            let (workload, name) = (row.workload.to_string(), device(row));
+            let found = panels.iter().position(|p| p.workload == workload && p.name == name);
+            let place = found.unwrap_or_else(|| {
+                panels.push(Panel { workload, name, points: Vec::new() });
+                panels.len() - 1
+            });
+            let points = &mut panels[place].points;
+            let at = row.parameters();
+            let found = points.iter().position(|p| p.at == at);
+            let place = found.unwrap_or_else(|| {
+                points.push(Point { at, published, ours: Vec::new() });
+                points.len() - 1
+            });
+            if row.error.is_none() && row.findings.transactions > 0 {
+                points[place].ours.push(row.findings.transactions_per_second);
+                points[place].ours.sort_by(f64::total_cmp);
+            }
+        }
+        // What all begin with is said once.
+        let mut all = panels.iter().flat_map(|p| &p.points).map(|p| p.at.split_once('='));
+        let first = panels.first().and_then(|p| p.points.first());
+        let key = first.and_then(|p| p.at.split_once('=')).map_or("", |(key, _)| key).to_string();
+        let one = |at: Option<(&str, &str)>| {
+            at.is_some_and(|(k, value)| k == key && !value.contains('='))
+        };
+        if key.is_empty() || !all.all(one) {
+            return Panels { key: String::new(), panels };
+        }
+        for point in panels.iter_mut().flat_map(|p| &mut p.points) {
+            point.at = point.at.split_once('=').map_or("", |at| at.1).to_string();
+        }
+        Panels { key, panels }
+    }
+
+    /// All values of the parameters that there are points at, in the order of the file.
+    pub fn places<'p>(panels: impl IntoIterator<Item = &'p Panel>) -> Vec<String> {
+        let mut places: Vec<String> = Vec::new();
+        for point in panels.into_iter().flat_map(|p| &p.points) {
+            if !places.contains(&point.at) {
+                places.push(point.at.clone());
+            }
+        }
+        places
+    }
+}
+
+impl Panel {
+    /// The point at these values, if there is one.
+    pub fn at(&self, place: &str) -> Option<&Point> {
+        self.points.iter().find(|p| p.at == place)
+    }
+}
+
+fn device(row: &RowReport) -> String {
+    match row.has_journal() {
+        true => format!("{} {} {}", row.design, row.journal, row.synchronous),
+        false => row.design.clone(),
+    }
+}
