@@ -58,6 +58,10 @@ pub struct Caps {
     pub blocks: u64,
     /// What a completed write means.
     pub ack: Ack,
+    /// Whether a flush means anything. A device that completes it and does nothing says so
+    /// here: what it loses then is lost, but no promise is broken. Forced unit access means
+    /// what it says all the same.
+    pub flush: bool,
     /// Whether what survives is a prefix of what arrived.
     pub ordered: bool,
     /// One write of up to so many bytes is all or nothing. May be less than a block
@@ -215,7 +219,7 @@ pub trait BlockDevice {
     /// Writes all extents of the group, or none.
     async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError>;
 
-    /// Makes everything durable that completed before.
+    /// Makes everything durable that completed before, if [`Caps::flush`] says so.
     async fn flush(&self) -> Result<(), IoError>;
 
     /// Gives blocks back: they read as zeros from now on, durable with the next flush

@@ -198,6 +198,7 @@ impl Disk {
             block_size: BLOCK_BYTES,
             blocks: model.blocks,
             ack: if model.write_cache { Ack::Volatile } else { Ack::OnMedia },
+            flush: true,
             ordered: false,
             atomic_unit: BLOCK_BYTES,
             atomic_group: None,

@@ -8,7 +8,8 @@
 //!
 //! 1. **Ack.** What a completed write means: [`Ack`].
 //! 2. **Flush.** Everything completed before the flush was submitted survives once
-//!    it returns. A write with [`Durability::Fua`] survives once it returns.
+//!    it returns, unless the device declares that its flushes do nothing
+//!    ([`Caps::flush`]). A write with [`Durability::Fua`] survives once it returns.
 //! 3. **Atomic.** One write up to [`Caps::atomic_unit`], and one group up to
 //!    [`Caps::atomic_group`], is all or nothing. A larger group is refused, never
 //!    split; a larger plain write is atomic per aligned-to-its-start

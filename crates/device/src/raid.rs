@@ -48,6 +48,7 @@ impl<D> Raid0<D> {
         let caps = Caps {
             blocks: blocks * members.len() as u64,
             ack: caps.iter().map(|c| c.ack).min().unwrap_or(first.ack),
+            flush: caps.iter().all(|c| c.flush),
             ordered: members.len() == 1 && first.ordered,
             atomic_unit: match members.len() {
                 1 => unit,

@@ -17,6 +17,7 @@ fn caps() -> Caps {
         block_size: 4096,
         blocks: 64,
         ack: Ack::Volatile,
+        flush: true,
         ordered: false,
         atomic_unit: 4096,
         atomic_group: Some(GroupLimit { extents: 4, bytes: 8 * 4096 }),

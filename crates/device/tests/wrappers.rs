@@ -13,6 +13,7 @@ fn ram(rt: &Rt) -> RamDevice {
         block_size: 512,
         blocks: 64,
         ack: Ack::PowerSafe,
+        flush: true,
         ordered: false,
         atomic_unit: 512,
         atomic_group: Some(GroupLimit { extents: 8, bytes: 65536 }),

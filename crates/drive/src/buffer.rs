@@ -9,6 +9,8 @@
 //!    late program overrides a newer mapping.
 //! 4. A copy leaves the buffer only after its mapping was changed. One that failed to be
 //!    programmed waits again, before all others.
+//!    The order in which they leave it is that of their arrival, unless it is to be another
+//!    ([`Buffer::in_disorder`]).
 //! 5. Epochs number the writes between flushes; an epoch is done when each of its
 //!    pages, or a newer copy of it, is on flash.
 
@@ -17,6 +19,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use tantalum_device::{Data, DataMut, OwnedData, Payload};
 use tantalum_nand::SECTOR_BYTES;
+use tantalum_rt::Stream;
 
 const NONE: u32 = u32::MAX;
 
@@ -63,6 +66,9 @@ pub struct Buffer {
     /// Pages not yet on flash, for each epoch from `first_epoch` on.
     open: VecDeque<u32>,
     first_epoch: u64,
+    /// From how many of the pages that have waited longest the flusher picks.
+    window: u32,
+    dice: Option<Stream>,
 }
 
 impl Buffer {
@@ -87,7 +93,22 @@ impl Buffer {
             epoch: 0,
             open: VecDeque::from([0]),
             first_epoch: 0,
+            window: 1,
+            dice: None,
         }
+    }
+
+    /// The same, from which pages are taken at random out of the `window` that have waited
+    /// longest.
+    pub fn in_disorder(mut self, window: u32, dice: Stream) -> Buffer {
+        self.window = window.max(1);
+        self.dice = Some(dice);
+        self
+    }
+
+    /// A random number below `n`; 0 without disorder.
+    pub fn roll(&mut self, n: u64) -> u64 {
+        self.dice.as_mut().map_or(0, |dice| dice.below(n))
     }
 
     /// Pages that wait for the flusher.
@@ -182,7 +203,7 @@ impl Buffer {
     pub fn take(&mut self, most: u32, batch: &mut Vec<(Slot, Lpn)>, mut data: DataMut<'_>) {
         batch.clear();
         while (batch.len() as u32) < most && self.head != NONE {
-            let at = self.head;
+            let at = self.next();
             self.unlink(at);
             let e = &mut self.entries[at as usize];
             e.state = State::Flying;
@@ -191,6 +212,17 @@ impl Buffer {
             data.slice(i..i + 1, SECTOR_BYTES).copy_from(self.slot_data(at));
             batch.push((Slot(at), lpn));
         }
+    }
+
+    /// The page to be taken next; there is one.
+    fn next(&mut self) -> u32 {
+        let mut at = self.head;
+        if self.window > 1 {
+            for _ in 0..self.roll(self.window.min(self.waiting).into()) {
+                at = self.entries[at as usize].next;
+            }
+        }
+        at
     }
 
     /// Whether what was taken has not been discarded since.

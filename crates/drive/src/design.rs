@@ -2,7 +2,7 @@
 
 use crate::layout::{Layout, LayoutError};
 use serde::{Deserialize, Serialize};
-use tantalum_nand::{Geometry, GeometryError, Timing};
+use tantalum_nand::{Geometry, GeometryError, SECTOR_BYTES, Timing};
 
 /// All that makes one drive differ from another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,14 +105,18 @@ pub enum CacheMode {
     Off,
 }
 
-/// What a flush does on a drive whose cache is protected (DuraSSD, section 3.3).
+/// What a flush does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlushMode {
     /// Programs everything and stores the map, as a conventional drive does.
     Drain,
-    /// Completes once everything that arrived before is in the cache.
+    /// Completes once everything that arrived before is in the cache, if that is protected
+    /// (DuraSSD, section 3.3); a cache that is not has to be drained all the same.
     Order,
+    /// Completes at once and does nothing. A drive without protection declares then that
+    /// its flushes mean nothing; forced unit access still does.
+    Ignore,
 }
 
 /// The write buffer.
@@ -128,6 +132,21 @@ pub struct CacheDesign {
     pub atomic_unit_kib: u32,
     /// What a flush does.
     pub flush: FlushMode,
+    /// Pages that the flusher keeps back and picks from at random: what a power loss leaves
+    /// of unflushed writes is then any part of them. Commands are taken in piece by piece, and
+    /// overtake each other. 0: in order of arrival. Not with a protected cache, whose order
+    /// is a promise.
+    #[serde(default)]
+    pub reorder: u32,
+    /// Pieces in which a page arrives, bytes: less than 4096, and a page of which only a part
+    /// has arrived may be programmed so, the rest as it was before ("shorn write"). 512 to
+    /// 4096, not with a protected cache. A stamp stands for a whole page and is never shorn.
+    #[serde(default = "whole_pages")]
+    pub shear_bytes: u32,
+}
+
+fn whole_pages() -> u32 {
+    SECTOR_BYTES
 }
 
 /// How the map is made persistent.
@@ -149,8 +168,7 @@ pub struct MapDesign {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FirmwareDesign {
-    /// Firmware time of a write that the host waits for to be programmed (the cache is off,
-    /// or it forces unit access), µs.
+    /// Firmware time of a write with the cache off, µs.
     pub through_us: u64,
     /// Firmware time of a flush that finds something to program, µs.
     pub flush_us: u64,
@@ -202,27 +220,32 @@ const MAX_BUFFER_KIB: u32 = 1 << 20;
 /// 2 GiB of deltas.
 const MAX_DIRTY: u64 = 1 << 28;
 
-const PRESETS: [(&str, &str); 5] = [
+const PRESETS: [(&str, &str); 9] = [
     ("baseline", include_str!("../presets/baseline.toml")),
     ("volatile", include_str!("../presets/volatile.toml")),
     ("durassd", include_str!("../presets/durassd.toml")),
     ("ssd-a", include_str!("../presets/ssd-a.toml")),
     ("ssd-b", include_str!("../presets/ssd-b.toml")),
+    ("full-protection", include_str!("../presets/full-protection.toml")),
+    ("slc", include_str!("../presets/slc.toml")),
+    ("tlc-modern", include_str!("../presets/tlc-modern.toml")),
+    ("qlc", include_str!("../presets/qlc.toml")),
 ];
+
+const PRESET_NAMES: [&str; PRESETS.len()] = {
+    let mut names = [""; PRESETS.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = PRESETS[i].0;
+        i += 1;
+    }
+    names
+};
 
 impl Design {
     /// The names of the presets.
     pub fn presets() -> &'static [&'static str] {
-        static NAMES: [&str; PRESETS.len()] = {
-            let mut names = [""; PRESETS.len()];
-            let mut i = 0;
-            while i < names.len() {
-                names[i] = PRESETS[i].0;
-                i += 1;
-            }
-            names
-        };
-        &NAMES
+        &PRESET_NAMES
     }
 
     /// A preset by name.
@@ -243,6 +266,13 @@ impl Design {
     pub fn preset_text(name: &str) -> Result<&'static str, DesignError> {
         let found = PRESETS.iter().find(|p| p.0 == name);
         found.map(|p| p.1).ok_or_else(|| DesignError::UnknownPreset { name: name.to_string() })
+    }
+
+    /// The design as TOML with every key, also those that its text leaves to their
+    /// defaults.
+    pub fn to_toml(&self) -> String {
+        // Whatever was read from TOML can be written as TOML.
+        toml::to_string(self).unwrap_or_default()
     }
 
     /// A design from TOML.
@@ -307,6 +337,7 @@ impl Design {
             ));
         }
         self.check_times().map_err(value)?;
+        self.check_priorities().map_err(value)?;
         let slots = u64::from(self.buffer_slots());
         let row = u64::from(self.geometry.row_sectors());
         if slots < 2 * row || self.cache.buffer_kib > MAX_BUFFER_KIB {
@@ -323,6 +354,7 @@ impl Design {
                 self.cache.buffer_kib
             )));
         }
+        self.check_disorder().map_err(value)?;
         // A quarter of the changes must hold a row: see `Firmware::begin_changes`.
         let least = (4 * row).max(1024);
         let dirty = u64::from(self.map.dirty_max);
@@ -351,6 +383,10 @@ impl Design {
             ("firmware.flush_us", self.firmware.flush_us, 0),
             ("firmware.map_us", self.firmware.map_us, 0),
             ("space.idle_us", self.space.idle_us, 1),
+            ("timing.read_planes_us", t.read_planes_us, 0),
+            ("timing.read_sector_us", t.read_sector_us, 0),
+            ("timing.suspend_program_us", t.suspend_program_us, 0),
+            ("timing.suspend_erase_us", t.suspend_erase_us, 0),
         ] {
             if us < least || us > MAX_US {
                 return Err(format!("{name} must be at least {least}, and at most one minute"));
@@ -359,9 +395,70 @@ impl Design {
         Ok(())
     }
 
+    /// Reads that go ahead: bounded, and only where something can give way.
+    fn check_priorities(&self) -> Result<(), String> {
+        const MOST: u32 = 1 << 16;
+        let t = &self.timing;
+        for (name, list) in [
+            ("timing.read_by_page_us", &t.read_by_page_us),
+            ("timing.program_by_page_us", &t.program_by_page_us),
+        ] {
+            if list.len() > 64 || list.iter().any(|us| !(1..=60_000_000).contains(us)) {
+                return Err(format!(
+                    "{name} has at most 64 times, each at least 1 and at most one minute"
+                ));
+            }
+        }
+        for (name, n) in
+            [("timing.read_priority", t.read_priority), ("timing.suspend_limit", t.suspend_limit)]
+        {
+            if n > MOST {
+                return Err(format!("{name} is {n}; it may be at most {MOST}"));
+            }
+        }
+        let suspends = t.suspend_program_us > 0 || t.suspend_erase_us > 0;
+        if suspends && (t.read_priority == 0 || t.suspend_limit == 0) {
+            return Err("timing.suspend_program_us and timing.suspend_erase_us do nothing unless \
+                        timing.read_priority and timing.suspend_limit are at least 1"
+                .into());
+        }
+        Ok(())
+    }
+
+    /// What a drive without protection may do to order and pages.
+    fn check_disorder(&self) -> Result<(), String> {
+        let c = &self.cache;
+        if c.reorder > self.buffer_slots() / 2 {
+            return Err(format!(
+                "cache.reorder is {}; at most half of the buffer's {} pages can be kept back",
+                c.reorder,
+                self.buffer_slots()
+            ));
+        }
+        if !c.shear_bytes.is_power_of_two() || !(512..=SECTOR_BYTES).contains(&c.shear_bytes) {
+            return Err(format!(
+                "cache.shear_bytes is {}; it must be 512, 1024, 2048 or {SECTOR_BYTES} (whole pages)",
+                c.shear_bytes
+            ));
+        }
+        if self.is_protected() && (c.reorder > 0 || c.shear_bytes < SECTOR_BYTES) {
+            return Err(format!(
+                "cache.reorder and cache.shear_bytes are for drives without protection: a protected \
+                 cache keeps order and pages; leave them at 0 and {SECTOR_BYTES}"
+            ));
+        }
+        Ok(())
+    }
+
     /// 4 KiB pages that the buffer holds.
     pub fn buffer_slots(&self) -> u32 {
         self.cache.buffer_kib / 4
+    }
+
+    /// Whether the drive may take commands in, and pages out, in another order than they
+    /// came, or in parts.
+    pub fn is_disorderly(&self) -> bool {
+        self.cache.reorder > 0 || self.cache.shear_bytes < SECTOR_BYTES
     }
 
     /// Whether capacitors keep the buffer and the map.

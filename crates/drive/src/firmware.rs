@@ -118,6 +118,12 @@ impl Firmware {
             design.map.write_points,
             layout.map_live_units + design.map.write_points,
         );
+        let mut buffer = Buffer::new(design.buffer_slots(), payload);
+        if design.is_disorderly() {
+            // Another order in each power cycle.
+            let dice = rt.stream(&format!("disorder in the buffer since {}", rt.now().0));
+            buffer = buffer.in_disorder(design.cache.reorder, dice);
+        }
         Firmware {
             rt: rt.clone(),
             design: design.clone(),
@@ -127,7 +133,7 @@ impl Firmware {
             nand: nand.clone(),
             stats: stats.clone(),
             map: RefCell::new(Map::new(layout.logical, g.units())),
-            buffer: RefCell::new(Buffer::new(design.buffer_slots(), payload)),
+            buffer: RefCell::new(buffer),
             log: RefCell::new(log),
             dump: RefCell::default(),
             space: RefCell::new(Space::new(g, design.space.collector, design.wear.spread_max > 0)),
@@ -398,8 +404,15 @@ impl Firmware {
             // With the cache off a completed write is on flash, but not yet findable there:
             // the map becomes durable with the flush.
             ack: if protected { Ack::PowerSafe } else { Ack::Volatile },
+            // What is protected needs no flush to survive.
+            flush: protected || design.cache.flush != FlushMode::Ignore,
             ordered: protected,
-            atomic_unit: if protected { design.cache.atomic_unit_kib * 1024 } else { SECTOR_BYTES },
+            atomic_unit: match payload {
+                _ if protected => design.cache.atomic_unit_kib * 1024,
+                Payload::Bytes => design.cache.shear_bytes,
+                // A stamp is all or nothing.
+                Payload::Stamps => SECTOR_BYTES,
+            },
             atomic_group: None,
             payload,
         }

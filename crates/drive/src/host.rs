@@ -1,22 +1,28 @@
 //! The host's side: commands as they come over the link.
 //!
 //! 1. Admission, copy and acknowledgement of a write happen in one poll: a command that
-//!    was not fully received changes nothing.
+//!    was not fully received changes nothing. (Up to the atomic unit of a protected drive; of
+//!    others up to one page, or a part of it if they shear.)
 //! 2. Commands are admitted in the order in which they arrived; a large one that waits
-//!    for room is not overtaken.
+//!    for room is not overtaken, unless the drive is disorderly: then others go between its
+//!    pieces.
 //! 3. Nothing that outlives a command is in its future: dropping it stops only the waiting.
 
-use crate::CacheMode;
 use crate::firmware::Firmware;
 use crate::types::Lpn;
+use crate::{CacheMode, FlushMode};
 use std::rc::Rc;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError, Link,
 };
 use tantalum_nand::{PageState, ReadRequest, SECTOR_BYTES};
+use tantalum_rt::Nanos;
 
 /// Entries discarded in one step, at most.
 const DISCARD_STEP: u64 = 512;
+
+/// Pages that a disorderly drive admits of one command before others may go between.
+const DISORDERLY_PIECE: u64 = 8;
 
 /// The host's end of a drive's link. Dead after a cut; cheap to clone.
 #[derive(Clone)]
@@ -129,45 +135,97 @@ impl Firmware {
         let _place = self.queue.acquire(1).await;
         self.take_data(bytes).await;
         let fua = want == Durability::Fua && self.flush_drains();
-        let through = fua || self.design.cache.mode == CacheMode::Off;
-        // Where commands are taken in order, none may fall behind on its way.
-        if through && !self.caps.ordered {
+        let through = self.design.cache.mode == CacheMode::Off;
+        if through {
             self.work_for(self.design.firmware.through_us).await;
         }
-        let turn = self.arrival.lock().await;
-        let most = match self.design.is_protected() {
-            true => u64::from(self.caps.atomic_unit / SECTOR_BYTES),
-            false => u64::from(self.design.buffer_slots() / 2),
+        let half = u64::from(self.design.buffer_slots() / 2);
+        let disorder = self.design.is_disorderly();
+        let shears = self.caps.atomic_unit < SECTOR_BYTES;
+        let most = match () {
+            () if self.design.is_protected() => u64::from(self.caps.atomic_unit / SECTOR_BYTES),
+            () if shears => 1,
+            () if disorder => DISORDERLY_PIECE.min(half),
+            () => half,
         };
+        let mut turn = Some(self.arrival.lock().await);
         let mut first = 0;
         while first < blocks {
             let count = most.min(blocks - first);
-            let asked = self.rt.now();
-            {
-                let _starved = (self.room.free() < count).then(|| Starved::new(self));
-                self.room.take(count).await;
+            let piece = data.slice(first as usize..(first + count) as usize, SECTOR_BYTES);
+            if disorder && turn.is_none() {
+                turn = Some(self.arrival.lock().await);
             }
-            self.stats.buffer_wait.add((self.rt.now() - asked).0);
-            if first == 0 { self.healthy() } else { self.still_healthy() }?;
-            self.admit(
-                at.0 + first,
-                data.slice(first as usize..(first + count) as usize, SECTOR_BYTES),
-            );
+            if shears && let Data::Bytes(page) = piece {
+                let rest = self.admit_part(Lpn((at.0 + first) as u32), page).await?;
+                drop(turn.take());
+                self.rt.sleep(rest).await;
+                turn = Some(self.arrival.lock().await);
+            }
+            self.take_room(count).await;
+            if first == 0 && !shears { self.healthy() } else { self.still_healthy() }?;
+            self.admit(at.0 + first, piece);
             first += count;
+            if disorder {
+                drop(turn.take());
+            }
         }
         drop(turn);
         self.stats.host_writes.add(1);
         self.stats.host_write_bytes.add(bytes);
-        if through {
-            if self.caps.ordered {
-                self.work_for(self.design.firmware.through_us).await;
-            }
+        if through || fua {
             self.program_so_far().await?;
         }
         if fua {
             self.store_map_so_far().await?;
         }
         Ok(())
+    }
+
+    /// Waits for room in the buffer. Whoever does so has the turn to be admitted.
+    async fn take_room(&self, count: u64) {
+        let asked = self.rt.now();
+        {
+            let _starved = (self.room.free() < count).then(|| Starved::new(self));
+            self.room.take(count).await;
+        }
+        self.stats.buffer_wait.add((self.rt.now() - asked).0);
+    }
+
+    /// Takes in the first part of a page, as much of it as the dice say has arrived; the rest
+    /// is what the page held before. How long the rest takes on the link. Whoever calls
+    /// has the turn to be admitted, so that the page does not change meanwhile.
+    async fn admit_part(&self, lpn: Lpn, page: &[u8]) -> Result<Nanos, IoError> {
+        self.take_room(1).await;
+        let pieces = u64::from(SECTOR_BYTES / self.caps.atomic_unit);
+        let arrived = (1 + self.buffer.borrow_mut().roll(pieces - 1)) as usize;
+        let arrived = arrived * self.caps.atomic_unit as usize;
+        let mut mixed = vec![0; page.len()];
+        let mut room = DataMut::Bytes(&mut mixed);
+        let mut readable = true;
+        if !self.buffer.borrow().read(lpn, room.reborrow()) {
+            let ppa = self.map.borrow().get(lpn);
+            if let Some(ppa) = ppa {
+                let (at, first) = self.places.page(ppa);
+                let (mut states, mut words) = ([PageState::Erased], vec![0; self.nand.oob_words()]);
+                let (data, oob) = (Some(room), Some(&mut words[..]));
+                let request = ReadRequest { at, count: 1, first, data, oob, states: &mut states };
+                self.stats.flash_reads.add(1);
+                let op = self.must(self.nand.read(request));
+                op.ok_or(IoError::Failed("the flash array took no read"))?.await;
+                let own = words[2 + first as usize] == u64::from(lpn.0);
+                readable = states[0] == PageState::Programmed && own;
+            }
+        }
+        if self.poisoned.get() || !readable {
+            // Nothing to mix with: the page comes whole.
+            self.room.release(1);
+            self.still_healthy()?;
+            return Ok(Nanos::ZERO);
+        }
+        mixed[..arrived].copy_from_slice(&page[..arrived]);
+        self.admit(lpn.0.into(), Data::Bytes(&mixed));
+        Ok(Nanos((page.len() - arrived) as u64 * 1_000 / self.design.link.mb_s))
     }
 
     /// Takes pages into the buffer, for which there is room. In one go: after this they
@@ -216,8 +274,8 @@ impl Firmware {
             Err(IoError::ReadOnly) if self.is_settled() => {}
             health => health?,
         }
-        if self.read_only.get() {
-            // Nothing is left to do.
+        if self.read_only.get() || self.design.cache.flush == FlushMode::Ignore {
+            // Nothing is left to do, or nothing is to be done.
         } else if self.flush_drains() {
             if self.buffer.borrow().used() > 0 {
                 self.work_for(self.design.firmware.flush_us).await;

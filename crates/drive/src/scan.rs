@@ -17,34 +17,47 @@ pub(crate) enum Head {
     Written(PageHead, Vec<u32>, u32),
 }
 
+/// Reads on each die that are asked for at a time: enough to keep it busy, and few enough
+/// that a large drive does not queue a hundred thousand.
+const READS_PER_DIE: usize = 16;
+
+/// These pages in turns over the dies, in batches to be read side by side; as indices.
+fn batches(fw: &Firmware, pages: &[PageAddr]) -> Vec<Vec<usize>> {
+    let g = &fw.design.geometry;
+    let mut order: Vec<usize> = (0..pages.len()).collect();
+    order.sort_by_key(|&i| (pages[i].unit.0 % g.blocks, pages[i].unit.0));
+    order.chunks(READS_PER_DIE * g.dies() as usize).map(<[usize]>::to_vec).collect()
+}
+
 /// Reads the heads of these pages, all dies side by side.
 pub(crate) async fn read_heads(fw: &Firmware, pages: &[PageAddr]) -> Result<Vec<Head>, OpError> {
-    let words = fw.nand.oob_words();
-    let mut heads = Vec::with_capacity(pages.len());
-    let mut ops = Vec::with_capacity(pages.len());
-    let mut oob = vec![0; words];
-    for at in pages {
-        let mut states = [PageState::Erased];
-        ops.push(fw.nand.read(ReadRequest {
-            at: *at,
-            count: 1,
-            first: 0,
-            data: None,
-            oob: Some(&mut oob),
-            states: &mut states,
-        })?);
-        fw.stats.flash_reads.add(1);
-        heads.push(match (states[0], PageHead::decode(&oob)) {
-            (PageState::Erased, _) => Head::Erased,
-            (PageState::Programmed, Some(head)) => {
-                let indices = oob[2..].iter().map(|w| *w as u32).collect();
-                Head::Written(head, indices, (oob[2] >> 32) as u32)
-            }
-            _ => Head::Unreadable,
-        });
-    }
-    for op in ops {
-        op.await;
+    let mut heads = vec![Head::Erased; pages.len()];
+    let mut oob = vec![0; fw.nand.oob_words()];
+    for batch in batches(fw, pages) {
+        let mut ops = Vec::with_capacity(batch.len());
+        for i in batch {
+            let mut states = [PageState::Erased];
+            ops.push(fw.nand.read(ReadRequest {
+                at: pages[i],
+                count: 1,
+                first: 0,
+                data: None,
+                oob: Some(&mut oob),
+                states: &mut states,
+            })?);
+            fw.stats.flash_reads.add(1);
+            heads[i] = match (states[0], PageHead::decode(&oob)) {
+                (PageState::Erased, _) => Head::Erased,
+                (PageState::Programmed, Some(head)) => {
+                    let indices = oob[2..].iter().map(|w| *w as u32).collect();
+                    Head::Written(head, indices, (oob[2] >> 32) as u32)
+                }
+                _ => Head::Unreadable,
+            };
+        }
+        for op in ops {
+            op.await;
+        }
     }
     Ok(heads)
 }
@@ -58,25 +71,27 @@ pub(crate) async fn read_pages(
 ) -> Result<Vec<Option<OwnedData>>, OpError> {
     let ps = fw.places.page_sectors as usize;
     let kind = if own { tantalum_device::Payload::Bytes } else { fw.nand.payload() };
-    let mut out = Vec::with_capacity(pages.len());
-    let mut ops = Vec::with_capacity(pages.len());
-    for at in pages {
-        let mut data = OwnedData::zeros(kind, ps, SECTOR_BYTES);
-        let mut states = [PageState::Erased];
-        let room: DataMut<'_> = data.as_mut();
-        ops.push(fw.nand.read(ReadRequest {
-            at: *at,
-            count: 1,
-            first: 0,
-            data: Some(room),
-            oob: None,
-            states: &mut states,
-        })?);
-        fw.stats.flash_reads.add(1);
-        out.push((states[0] == PageState::Programmed).then_some(data));
-    }
-    for op in ops {
-        op.await;
+    let mut out: Vec<Option<OwnedData>> = vec![None; pages.len()];
+    for batch in batches(fw, pages) {
+        let mut ops = Vec::with_capacity(batch.len());
+        for i in batch {
+            let mut data = OwnedData::zeros(kind, ps, SECTOR_BYTES);
+            let mut states = [PageState::Erased];
+            let room: DataMut<'_> = data.as_mut();
+            ops.push(fw.nand.read(ReadRequest {
+                at: pages[i],
+                count: 1,
+                first: 0,
+                data: Some(room),
+                oob: None,
+                states: &mut states,
+            })?);
+            fw.stats.flash_reads.add(1);
+            out[i] = (states[0] == PageState::Programmed).then_some(data);
+        }
+        for op in ops {
+            op.await;
+        }
     }
     Ok(out)
 }

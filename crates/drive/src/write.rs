@@ -72,7 +72,9 @@ impl Firmware {
         let buffer = self.buffer.borrow();
         let waiting = buffer.waiting();
         let stuck = self.starved.get() && buffer.used() == waiting;
-        waiting >= row || (waiting > 0 && (self.urgent.get() > 0 || stuck)) || self.poisoned.get()
+        waiting >= row + self.design.cache.reorder
+            || (waiting > 0 && (self.urgent.get() > 0 || stuck))
+            || self.poisoned.get()
     }
 
     /// Pages were put into the buffer.

@@ -16,6 +16,14 @@ fn absurd_values_are_refused_by_name() {
         "timing.program_us",
         "timing.erase_us",
         "timing.command_ns",
+        "timing.read_planes_us",
+        "timing.read_sector_us",
+        "timing.suspend_program_us",
+        "timing.suspend_erase_us",
+        "timing.read_priority",
+        "timing.suspend_limit",
+        "cache.reorder",
+        "cache.shear_bytes",
         "link.occupancy_ns",
         "link.latency_ns",
         "firmware.through_us",
@@ -77,4 +85,52 @@ fn a_row_of_pages_fits_a_quarter_of_the_changes() {
     let why = with("durassd", &format!("{wide}2048")).unwrap_err();
     assert!(why.contains("4096"), "{why}");
     with("durassd", &format!("{wide}4096")).unwrap();
+}
+
+/// What may go ahead, and what a drive without protection may do to order and pages.
+#[test]
+fn priorities_and_disorder_are_checked() {
+    for (preset, overrides, word) in [
+        ("volatile", "timing.suspend_program_us = 20", "read_priority"),
+        ("volatile", "timing.suspend_erase_us = 20\ntiming.read_priority = 4", "suspend_limit"),
+        ("volatile", "timing.read_by_page_us = [50, 0]", "read_by_page_us"),
+        ("volatile", "timing.program_by_page_us = [60000001]", "program_by_page_us"),
+        ("volatile", "cache.reorder = 513", "cache.reorder"),
+        ("volatile", "cache.shear_bytes = 3000", "cache.shear_bytes"),
+        ("volatile", "cache.shear_bytes = 256", "cache.shear_bytes"),
+        ("durassd", "cache.reorder = 1", "protect"),
+        ("durassd", "cache.shear_bytes = 512", "protect"),
+        ("volatile", "cache.flush = \"never\"", "never"),
+    ] {
+        let why = with(preset, overrides).unwrap_err();
+        assert!(why.contains(word), "{overrides}: {why}");
+    }
+    let all = "timing.suspend_program_us = 20\ntiming.read_priority = 4\ntiming.suspend_limit = 2\n\
+               timing.read_by_page_us = [50, 90]\ncache.reorder = 512\ncache.shear_bytes = 512\n\
+               cache.flush = \"ignore\"";
+    with("volatile", all).unwrap();
+}
+
+/// Every preset says itself what it is called, and every key of it can be seen and given.
+#[test]
+fn presets_are_whole() {
+    for name in Design::presets() {
+        let design = Design::preset(name).unwrap();
+        assert_eq!(design.name, *name);
+        let all = design.to_toml();
+        assert_eq!(Design::from_toml(&all).unwrap(), design);
+        for key in ["read_priority", "program_by_page_us", "shear_bytes", "reorder", "flush"] {
+            assert!(all.contains(key), "{name}: no {key} in\n{all}");
+        }
+        let layout = design.check().unwrap();
+        assert!(layout.logical > 0 && u64::from(layout.logical) < layout.raw);
+    }
+    // The presets that are one drive with several caches promise no more than they did.
+    for name in ["baseline", "volatile", "durassd"] {
+        let d = Design::preset(name).unwrap();
+        assert_eq!((d.timing.read_priority, d.cache.reorder, d.cache.shear_bytes), (0, 0, 4096));
+    }
+    let full = Design::preset("full-protection").unwrap();
+    let logical = full.check().unwrap().logical;
+    assert!(full.map.dirty_max / 4 * 3 >= logical, "the whole map may be dumped");
 }

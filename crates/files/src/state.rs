@@ -270,6 +270,7 @@ mod tests {
             block_size: 512,
             blocks: 4096,
             ack: Ack::Volatile,
+            flush: true,
             ordered: false,
             atomic_unit: 512,
             atomic_group: None,

@@ -237,6 +237,7 @@ fn caps(ack: Ack, ordered: bool, block_size: u32, atomic_unit: u32) -> Caps {
         block_size,
         blocks,
         ack,
+        flush: true,
         ordered,
         atomic_unit,
         atomic_group: None,

@@ -18,6 +18,7 @@ fn caps(block_size: u32, blocks: u64) -> Caps {
         block_size,
         blocks,
         ack: Ack::PowerSafe,
+        flush: true,
         ordered: true,
         atomic_unit: 4096,
         atomic_group: None,

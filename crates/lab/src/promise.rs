@@ -16,7 +16,8 @@ pub struct Promise {
 impl Promise {
     /// Of a database with these settings on a device with these capabilities.
     ///
-    /// Where completed writes survive, everything does. Elsewhere it takes syncs
+    /// Where completed writes survive, everything does; on a device whose flushes do
+    /// nothing, nothing need be there. Elsewhere it takes syncs
     /// (SQLite's documentation of `PRAGMA synchronous`): with a write-ahead log `FULL` keeps
     /// every commit, and `NORMAL` the database sound; with a rollback journal that is
     /// deleted it takes `EXTRA` for the former, since `FULL` does not sync the directory
@@ -24,6 +25,10 @@ impl Promise {
     pub fn of(caps: &Caps, journal: Journal, synchronous: Synchronous) -> Promise {
         if caps.ack.survives() {
             return Promise { commits: true, sound: true };
+        }
+        if !caps.flush {
+            // Whatever SQLite syncs, nothing comes of it.
+            return Promise { commits: false, sound: false };
         }
         let (commits, sound) = match (journal, synchronous) {
             (_, Synchronous::Off) => (false, false),

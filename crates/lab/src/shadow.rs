@@ -351,7 +351,9 @@ impl<D: BlockDevice> BlockDevice for Shadow<D> {
     async fn flush(&self) -> Result<(), IoError> {
         let submitted = self.book.borrow_mut().tick();
         self.inner.flush().await?;
-        self.book.borrow_mut().flushed(submitted);
+        if self.inner.caps().flush {
+            self.book.borrow_mut().flushed(submitted);
+        }
         Ok(())
     }
 

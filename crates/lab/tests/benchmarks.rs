@@ -38,6 +38,7 @@ fn with_database<T: 'static>(
             block_size: 4096,
             blocks: 16_384,
             ack: Ack::PowerSafe,
+            flush: true,
             ordered: true,
             atomic_unit: 4096,
             atomic_group: None,

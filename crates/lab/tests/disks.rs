@@ -64,6 +64,7 @@ fn arrays_keep_their_promises() {
                     block_size: 4096,
                     blocks: 500,
                     ack: if seed % 3 == 0 { Ack::PowerSafe } else { Ack::Volatile },
+                    flush: true,
                     ordered: true,
                     atomic_unit: 16384,
                     atomic_group: None,

@@ -16,6 +16,7 @@ fn weak() -> Caps {
         block_size: 4096,
         blocks: 48,
         ack: Ack::Volatile,
+        flush: true,
         ordered: false,
         atomic_unit: 512,
         atomic_group: Some(GROUPS),
@@ -36,9 +37,11 @@ fn all_caps() -> Vec<Caps> {
                 for block_size in [512, 4096] {
                     for atomic_group in [None, Some(GROUPS)] {
                         for payload in [Payload::Bytes, Payload::Stamps] {
+                            let few = block_size == 512 && atomic_unit == 4096;
                             all.push(Caps {
                                 block_size,
                                 ack,
+                                flush: !few,
                                 ordered,
                                 atomic_unit,
                                 atomic_group,
@@ -212,6 +215,25 @@ fn a_device_that_forgets_a_flush() {
         let caps = Caps { ordered, atomic_unit: 4096, ..weak() };
         let fits = |v: &Violation| came_back(v) || out_of_order(v);
         caught_with(&plan, caps, caps, Lie::FlushDoesNothing, fits);
+    }
+}
+
+#[test]
+fn a_device_that_says_that_its_flushes_do_nothing_is_not_accused() {
+    let mix = Mix { flush: 30, fua: 5, ..Mix::default() };
+    let plan = CrashPlan { mix, ..plan() };
+    for ordered in [false, true] {
+        let real = Caps { ordered, atomic_unit: 4096, ..weak() };
+        let says = Caps { flush: false, ..real };
+        for seed in 0..10 {
+            let make = |rt: &Rt| Liar::new(rt, real, says, Lie::FlushDoesNothing);
+            let report = crash_run(seed, &plan, make).unwrap();
+            assert!(report.is_clean(), "{report}");
+        }
+        // What it still promises it is held to.
+        let came_back = |v: &Violation| came_back(v) || out_of_order(v);
+        let plan = CrashPlan { mix: Mix { fua: 40, ..mix }, ..plan };
+        caught_with(&plan, says, says, Lie::FuaDoesNothing, came_back);
     }
 }
 

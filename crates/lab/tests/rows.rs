@@ -47,10 +47,15 @@ fn plan(journal: Journal, synchronous: Synchronous) -> RowPlan {
 }
 
 fn ram(rt: &Rt, ack: Ack) -> Stats<RamDevice> {
+    ram_that(rt, ack, true)
+}
+
+fn ram_that(rt: &Rt, ack: Ack, flush: bool) -> Stats<RamDevice> {
     let caps = Caps {
         block_size: 4096,
         blocks: 16_384,
         ack,
+        flush,
         ordered: ack.survives(),
         atomic_unit: 4096,
         atomic_group: None,
@@ -112,6 +117,21 @@ fn without_syncs_a_volatile_cache_loses() {
         assert!(f.lost_anything(), "seed {seed}: {f:#?}");
         assert_eq!(f.violations, 0, "nothing was promised: {f:#?}");
     }
+}
+
+/// A device that declares that its flushes do nothing loses what SQLite has synced, and
+/// breaks no promise.
+#[test]
+fn a_device_that_ignores_flushes_loses_and_breaks_no_promise() {
+    let mut corrupt = 0;
+    for (seed, journal) in (1..).zip(JOURNALS) {
+        let plan = RowPlan { cuts: 20, ..plan(journal, Synchronous::Extra) };
+        let f = run(seed, ycsb(), plan, |rt| ram_that(rt, Ack::Volatile, false));
+        assert!(f.lost_anything(), "seed {seed}: {f:#?}");
+        assert_eq!(f.violations, 0, "nothing was promised: {f:#?}");
+        corrupt += f.databases_corrupt;
+    }
+    assert!(corrupt > 0, "without order a database does not only lose its newest commits");
 }
 
 #[test]

@@ -136,6 +136,7 @@ fn a_volatile_device_loses_what_a_trace_did_not_flush_and_no_more() {
                 blocks: 4096,
                 ack,
                 ordered: ack.survives(),
+                flush: true,
                 atomic_unit: 4096,
                 atomic_group: None,
                 payload: Payload::Stamps,

@@ -19,6 +19,7 @@
 //!         block_size: 4096,
 //!         blocks: 4096,
 //!         ack: Ack::PowerSafe,
+//!         flush: true,
 //!         ordered: true,
 //!         atomic_unit: 4096,
 //!         atomic_group: None,

@@ -221,6 +221,7 @@ mod tests {
             block_size: 4096,
             blocks: 1 << 20,
             ack: Ack::Volatile,
+            flush: true,
             ordered: true,
             atomic_unit: 512,
             atomic_group: None,

@@ -14,6 +14,7 @@ fn ram(rt: &Rt, payload: Payload, command: Nanos) -> RamDevice {
         block_size: 4096,
         blocks: BLOCKS,
         ack: Ack::PowerSafe,
+        flush: true,
         ordered: false,
         atomic_unit: 4096,
         atomic_group: None,

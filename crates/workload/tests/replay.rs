@@ -35,6 +35,7 @@ impl Recorder {
             block_size: 4096,
             blocks,
             ack: Ack::PowerSafe,
+            flush: true,
             ordered: false,
             atomic_unit: 4096,
             atomic_group: None,

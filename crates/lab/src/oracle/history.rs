@@ -224,6 +224,9 @@ impl History {
                 if self.failed.is_some_and(|at| at < submitted) {
                     self.report(Violation::Pretended { command: 0 });
                 }
+                if !self.caps.flush {
+                    return; // It says so: nothing is promised by it.
+                }
                 let commands = &mut self.commands;
                 self.volatile.retain(|id| {
                     let Some(c) = commands.get_mut(id) else { return false };
@@ -372,6 +375,7 @@ mod tests {
             block_size: 512,
             blocks: 4,
             ack: Ack::PowerSafe,
+            flush: true,
             ordered: false,
             atomic_unit: 512,
             atomic_group: None,

@@ -59,11 +59,13 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 fn capabilities() -> impl Strategy<Value = Caps> {
     let ack = prop_oneof![2 => Just(Ack::Volatile), 1 => Just(Ack::PowerSafe)];
-    (ack, any::<bool>(), prop::sample::select(vec![8u32, 16, 32])).prop_map(
-        |(ack, ordered, atomic_unit)| Caps {
+    let flush = prop_oneof![4 => Just(true), 1 => Just(false)];
+    (ack, flush, any::<bool>(), prop::sample::select(vec![8u32, 16, 32])).prop_map(
+        |(ack, flush, ordered, atomic_unit)| Caps {
             block_size: 8 * PIECES,
             blocks: BLOCKS,
             ack,
+            flush,
             ordered,
             atomic_unit,
             atomic_group: Some(GroupLimit { extents: 2, bytes: 1024 }),
@@ -110,7 +112,7 @@ fn play(caps: Caps, events: &[Event]) -> (History, Vec<Known>) {
             Event::Flush => {
                 let submitted = history.tick();
                 history.flushed(submitted, &Ok::<(), IoError>(()));
-                known.iter_mut().for_each(|k| k.must |= k.completed.is_some());
+                known.iter_mut().for_each(|k| k.must |= caps.flush && k.completed.is_some());
             }
             _ => {}
         }

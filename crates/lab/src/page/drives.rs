@@ -103,7 +103,7 @@ fn wear(report: &Report) -> Markup {
                 h4 { (group.title) }
                 @let ends = all().map(|w| f64::from(w.max) + f64::from(w.bucket));
                 @let least = all().map(|w| w.min).min().unwrap_or(0);
-                @let top = most(all().flat_map(|w| outline(w)).map(|p| p.1));
+                @let top = most(all().flat_map(outline).map(|p| p.1));
                 @let range = Range::Between([f64::from(least), most(ends)]);
                 div.plots { @for (i, (design, rows)) in designs(&group).into_iter().enumerate() {
                     @if worn(&rows) { (figure(&design, &Lines {

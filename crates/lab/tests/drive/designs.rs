@@ -23,21 +23,30 @@ pub fn small(preset: &str) -> Design {
         write_points = 2
     "#;
     let mut table: toml::Table = overrides.parse().expect("valid TOML");
-    if preset == "durassd" {
+    let base = Design::preset(preset).unwrap();
+    if base.cache.reorder > 0 {
+        table["cache"].as_table_mut().unwrap().insert("reorder".into(), 8.into());
+    }
+    if base.is_protected() {
         let dump: toml::Table =
             "[map]\ndump_units = 2\n[cache]\natomic_unit_kib = 32".parse().unwrap();
         for (k, v) in dump {
             table[&k].as_table_mut().unwrap().extend(v.as_table().unwrap().clone());
         }
     }
-    Design::preset(preset).unwrap().with_overrides(&table).unwrap()
+    if preset == "full-protection" {
+        // More than the map has.
+        table["map"].as_table_mut().unwrap().insert("dirty_max".into(), 3072.into());
+    }
+    base.with_overrides(&table).unwrap()
 }
 
 /// A random design: any preset on a random small geometry, with as little spare space
 /// as it can be built with, or a little more.
 pub fn random(seed: u64) -> Design {
     let mut dice = Stream::new(seed, "a random design");
-    let preset = Design::presets()[dice.below(3) as usize];
+    let preset = Design::presets()[dice.below(Design::presets().len() as u64) as usize];
+    let base = Design::preset(preset).unwrap();
     let mut pick = |low: u64, high: u64| dice.range(low, high + 1);
     let mut table: toml::Table = format!(
         "[geometry]\nchannels = {}\npackages = {}\nchips = {}\nplanes = {}\nblocks = {}\npages = {}\npage_bytes = {}\noob_bytes = 448\n\
@@ -52,12 +61,15 @@ pub fn random(seed: u64) -> Design {
     )
     .parse()
     .expect("valid TOML");
-    if preset != "durassd" {
+    if base.cache.reorder > 0 {
+        let reorder = pick(0, 40) as i64;
+        table["cache"].as_table_mut().unwrap().insert("reorder".into(), reorder.into());
+    }
+    if !base.is_protected() {
         table["cache"]["atomic_unit_kib"] = toml::Value::Integer(4);
     } else if pick(0, 1) == 1 {
         table["cache"].as_table_mut().unwrap().insert("flush".into(), "drain".into());
     }
-    let base = Design::preset(preset).unwrap();
     // What the space management may do beside the least that it must.
     let mut dice = Stream::new(seed, "a random collector");
     let space = table["space"].as_table_mut().unwrap();
@@ -78,7 +90,7 @@ pub fn random(seed: u64) -> Design {
     for step in 0..60 {
         let op = 7.0 * 1.12f64.powi(step);
         let op = op * (1.0 + (extra as f64) / 100.0);
-        if op > 1000.0 {
+        if op > 600.0 {
             return random(seed + 1_000_000); // Too small for such a drive: another one.
         }
         table["space"].as_table_mut().unwrap().insert("over_provisioning".into(), op.into());
@@ -103,8 +115,9 @@ pub fn random(seed: u64) -> Design {
 /// A preset on a geometry so small that a short run fills it several times: 2 dies,
 /// erase units of 8 sectors.
 pub fn tiny(preset: &str) -> Design {
-    let protected = preset == "durassd";
-    let table: toml::Table = format!(
+    let base = Design::preset(preset).unwrap();
+    let protected = base.is_protected();
+    let mut table: toml::Table = format!(
         "[geometry]\nchannels = 2\npackages = 1\nchips = 1\nplanes = 2\nblocks = 24\npages = 4\npage_bytes = 4096\n\
          [wear]\nendurance = 1000000\n[space]\nover_provisioning = 95\ncollect_below = 3\n\
          [cache]\nbuffer_kib = 64\natomic_unit_kib = {}\n\
@@ -114,7 +127,10 @@ pub fn tiny(preset: &str) -> Design {
     )
     .parse()
     .expect("valid TOML");
-    Design::preset(preset).unwrap().with_overrides(&table).unwrap()
+    if base.cache.reorder > 0 {
+        table["cache"].as_table_mut().unwrap().insert("reorder".into(), 4.into());
+    }
+    base.with_overrides(&table).unwrap()
 }
 
 /// The same with units to spare: some may go bad.

@@ -2,9 +2,11 @@
 
 mod crash;
 mod designs;
+mod disorder;
 mod exhaustive;
 mod faults;
 mod flush_cost;
+mod flush_modes;
 mod idle;
 mod progress;
 mod protected;

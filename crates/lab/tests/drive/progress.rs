@@ -10,18 +10,20 @@ use tantalum_workload::zipf::Zipf;
 
 /// A preset with exactly 7 % over-provisioning, everything included, on small units.
 fn seven_per_cent(preset: &str) -> Design {
-    let protected = preset == "durassd";
+    let base = Design::preset(preset).unwrap();
+    let protected = base.is_protected();
     let table: toml::Table = format!(
         "[geometry]\nchannels = 2\npackages = 1\nchips = 1\nplanes = 2\nblocks = 250\npages = 4\npage_bytes = 4096\n\
          [space]\nover_provisioning = 7\ncollect_below = 3\n\
-         [cache]\nbuffer_kib = 64\natomic_unit_kib = {}\n\
+         [cache]\nbuffer_kib = 64\natomic_unit_kib = {}\nreorder = {}\n\
          [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = {}",
         if protected { 16 } else { 4 },
+        base.cache.reorder.min(4),
         if protected { 4 } else { 0 },
     )
     .parse()
     .expect("valid TOML");
-    Design::preset(preset).unwrap().with_overrides(&table).unwrap()
+    base.with_overrides(&table).unwrap()
 }
 
 /// What is written where, and how it comes back.
@@ -233,10 +235,11 @@ fn streams_are_kept_over_restarts() {
 #[test]
 fn the_map_log_has_room_for_all_of_the_map() {
     for (blocks, write_points, passes) in [(2000, 1, 2), (9000, 16, 1)] {
-        for preset in Design::presets() {
+        // (The presets after these three keep their maps in the same ways.)
+        for preset in &Design::presets()[..3] {
             let mut design = seven_per_cent(preset);
             design.geometry.blocks = blocks;
-            design.map.dirty_max = if preset == &"durassd" { 2048 } else { 40000 };
+            design.map.dirty_max = if design.is_protected() { 2048 } else { 40000 };
             design.map.write_points = write_points;
             design.map.dump_units += 1;
             let mut runtime = Runtime::virtual_time(5);
@@ -294,6 +297,8 @@ fn cuts_while_it_collects_never_wedge_a_full_drive() {
             design.geometry.planes = 1;
             design.space.collect_below = 2;
             design.map.dump_units *= 2;
+            // As many operations before a cut, however slow the part is.
+            let within_us = within_us * design.timing.erase_us.max(3800) / 3800;
             while design.check().is_err() {
                 design.space.over_provisioning += 0.1;
             }

@@ -136,12 +136,12 @@ fn stamps_and_bytes_give_the_same_run() {
     }
 }
 
-/// The three presets are one drive with three caches: what differs is what each says
-/// it does with a write.
+/// The presets of the paper are one drive with several caches: what differs is what each
+/// says it does with a write.
 #[test]
 fn the_presets_share_one_parameter_set() {
-    let presets: Vec<Design> =
-        ["baseline", "volatile", "durassd"].iter().map(|p| Design::preset(p).unwrap()).collect();
+    let names = ["baseline", "volatile", "durassd", "full-protection"];
+    let presets = names.map(|p| Design::preset(p).unwrap());
     for design in &presets {
         assert_eq!(design.geometry, presets[0].geometry);
         assert_eq!(design.timing, presets[0].timing);
@@ -159,7 +159,7 @@ fn a_write_as_large_as_the_buffer_finds_room() {
         let mut runtime = Runtime::virtual_time(5);
         let rt = runtime.handle();
         let mut table: toml::Table = "[cache]\nbuffer_kib = 64".parse().unwrap();
-        if *preset == "durassd" {
+        if Design::preset(preset).unwrap().is_protected() {
             let unit: toml::Table = "atomic_unit_kib = 64".parse().unwrap();
             table["cache"].as_table_mut().unwrap().extend(unit);
         }

@@ -11,6 +11,7 @@ pub fn caps(ack: Ack, ordered: bool, atomic_unit: u32, mib: u64) -> Caps {
         block_size: 4096,
         blocks: mib * 256,
         ack,
+        flush: true,
         ordered,
         atomic_unit,
         atomic_group: None,
