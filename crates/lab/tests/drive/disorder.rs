@@ -214,6 +214,7 @@ fn sqlite(journal: Journal, synchronous: Synchronous, keys: &str) -> RowFindings
         outage: [Nanos::ZERO, Nanos::from_millis(50)],
         recovery_cut_percent: 0,
         settings: Settings { page_bytes: 4096, cache_pages: 20, journal, synchronous },
+        preparation: None,
     };
     let benchmark = Rc::new(Ycsb::new(YcsbScale { records: 2000, field_bytes: 100 }));
     let drive = |rt: &Rt| Ok(Model::Ssd(Box::new(design)).build(rt, Payload::Bytes).unwrap());
