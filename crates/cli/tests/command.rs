@@ -93,7 +93,7 @@ fn mistakes_end_in_2_and_are_named() {
         (&["run", &fine, "--set", "run.clinets=1"], "did you mean \"clients\"?"),
         (&["run", &fine, "--set", "ycsb.records=100000000"], "lower ycsb.records"),
         (&["run", &fine, "--json", "/nowhere/x.json"], "can not write /nowhere/x.json"),
-        (&["designs", "x"], "presets are"),
+        (&["designs", "x"], "unknown design"),
     ];
     for (arguments, expected) in cases {
         let (_, err) = ends(&tantalum(arguments), 2);
