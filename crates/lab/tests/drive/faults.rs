@@ -127,6 +127,8 @@ fn a_failed_program_or_erase_is_overcome() {
                 assert_eq!(drive.stats().retired_units, 1, "erase: {erase}, {after}");
                 assert_eq!(drive.bad_units(), 1);
                 for round in 2..4 {
+                    // What says that the life is over needs its time to get to flash.
+                    rt.sleep(Nanos::from_secs(1)).await;
                     drive.cut();
                     drive.off().await;
                     start(&drive).await;
@@ -198,7 +200,11 @@ fn at_the_end_of_its_life_a_drive_can_be_read() {
                     start(&drive).await;
                     let found = oracle.check(&drive.device()).await.unwrap();
                     assert!(found.is_empty(), "restart {restart}: {found:?}");
-                    assert!(drive.bad_units() > spare);
+                    if drive.bad_units() <= spare {
+                        // The cut took the last mark (retire.rs, 1): the drive takes
+                        // writes again, until the unit fails once more.
+                        break;
+                    }
                 }
             });
         }
@@ -289,8 +295,8 @@ fn a_failed_dump_is_not_passed_over() {
 
 /// Any one page goes bad while the power is off: the drive says so at its start, or
 /// serves everything else as it should be; nothing wrong, no panic. Only the last batch
-/// written to a unit of the map log looks as if the power loss had torn it: what it told
-/// may be missing.
+/// and the last row written to a unit of the map log look as if the power loss had torn them:
+/// what they told may be missing.
 #[test]
 fn a_page_that_goes_bad_is_never_served_as_something_else() {
     for preset in Design::presets() {
@@ -319,7 +325,8 @@ fn a_page_that_goes_bad_is_never_served_as_something_else() {
                 device.flush().await.unwrap();
                 drive.cut();
                 drive.off().await;
-                let may_be_torn = !drive.design().is_protected() && is_last_batch(&drive, at);
+                let may_be_torn = !drive.design().is_protected()
+                    && (is_last_batch(&drive, at) || is_last_row(&drive, at));
                 if !drive.array().corrupt(at) {
                     return (0, 0);
                 }
@@ -332,7 +339,9 @@ fn a_page_that_goes_bad_is_never_served_as_something_else() {
                 for (block, stamp) in newest.iter().enumerate() {
                     match read(&device, block as u64).await {
                         Ok(found) if may_be_torn && found < *stamp => {}
-                        Ok(found) => assert_eq!(found, *stamp, "block {block}, bad: {at:?}"),
+                        Ok(found) => {
+                            assert_eq!(found, *stamp, "{preset}: block {block}, bad: {at:?}")
+                        }
                         Err(IoError::Uncorrectable(b)) => {
                             assert_eq!(b, Block(block as u64));
                             unread += 1;
@@ -354,6 +363,23 @@ fn a_page_that_goes_bad_is_never_served_as_something_else() {
         println!("{preset}: {refused} pages stop it, {unread} blocks are lost over all");
         assert!(unread > 0);
     }
+}
+
+/// Whether nothing is written in the unit behind the row of this page.
+fn is_last_row(drive: &Drive, at: PageAddr) -> bool {
+    let g = drive.array().geometry();
+    let behind = (at.page / g.planes + 1) * g.planes;
+    drive.array().power_on();
+    let erased = (behind..g.unit_pages()).all(|page| {
+        let mut states = [PageState::Erased];
+        let at = PageAddr { unit: at.unit, page };
+        let oob = None;
+        let op = ReadRequest { at, count: 1, first: 0, data: None, oob, states: &mut states };
+        assert!(drive.array().read(op).is_ok());
+        states[0] == PageState::Erased
+    });
+    drive.array().power_off();
+    erased
 }
 
 /// Whether this page is of the last batch that was written to its unit: each page of the
