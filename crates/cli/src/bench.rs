@@ -26,8 +26,8 @@ Examples:
 Rates are per second of processor time, so that a busy machine disturbs less. Compare
 them as ratios, on one machine.")]
 pub struct DriveArguments {
-    /// Print JSON: {\"runs\": [{\"name\", \"requests_per_cpu_second\", \"write_amplification\",
-    /// \"peak_rss_mib\"}], \"timer_events_per_second\"}
+    /// Print JSON: {"runs": [{"name", "requests_per_cpu_second", "write_amplification",
+    /// "peak_rss_mib"}], "timer_events_per_second"}
     #[arg(long)]
     json: bool,
     /// Only so many thousandths of the requests
