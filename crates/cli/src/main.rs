@@ -6,6 +6,7 @@
 mod bench;
 mod compare;
 mod designs;
+mod energy;
 mod out;
 mod published;
 mod repeat;
@@ -38,6 +39,8 @@ enum Command {
     Compare(compare::CompareArguments),
     /// List the designs of drives that come with the program, or print one
     Designs(designs::DesignsArguments),
+    /// What it takes to survive a power loss: joules, farads, capacitors
+    Energy(energy::EnergyArguments),
     /// Look at recorded block traces
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Designs(arguments) => designs::designs(&arguments),
+        Command::Energy(arguments) => energy::energy(&arguments),
         Command::Trace(command) => trace::trace(&command),
         Command::Bench(command) => bench::bench(&command),
         Command::Completions { shell } => completions(shell),

@@ -23,10 +23,12 @@
 //! Relational and NoSQL Databases" (SIGMOD 2014).
 
 mod buffer;
+mod capacitor;
 mod collect;
 mod design;
 mod drive;
 mod dump;
+mod energy;
 mod firmware;
 mod host;
 mod keeper;
@@ -47,11 +49,13 @@ mod victims;
 mod wear;
 mod write;
 
+pub use capacitor::{CapacitorType, Parts, Service, VoltageError, Voltages};
 pub use design::{
     CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign, FlushMode, LinkDesign,
     MapDesign, SpaceDesign, WearDesign, nearest_name,
 };
 pub use drive::Drive;
+pub use energy::{Budget, ChipPower, Component, EnergyModel, InFlight};
 pub use host::DriveLink;
 pub use layout::{Layout, LayoutError};
 pub use recover::{RecoveryError, RecoveryReport};

@@ -1,0 +1,187 @@
+//! `tantalum energy`: what it takes to survive a power loss, and the capacitors for it.
+
+use crate::out;
+use clap::Args;
+use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
+use std::fmt::Write;
+use tantalum_drive::{
+    Budget, CapacitorType, Component, Design, EnergyModel, Parts, Service, Voltages,
+};
+
+/// Arguments of `tantalum energy`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum energy                     the published drive, under three protections
+  tantalum energy --design durassd    a preset
+  tantalum energy --json --volts 12 --least-volts 6
+
+Two counts stand side by side: \"paper\" has the mapping table and the metadata of
+collection only, as the published figures have; \"full\" has everything that is protected.
+What is told of capacitors is for the full count.")]
+pub struct EnergyArguments {
+    /// A preset; else the 512 GB drive of the publication
+    #[arg(long, value_name = "NAME")]
+    design: Option<String>,
+    /// Print JSON: {"paper": {"durability_j", "consistency_j"}, "full": {...},
+    /// "capacitors": [...]}, without --design in a list "drives"
+    #[arg(long)]
+    json: bool,
+    /// Volts to which the capacitors are charged
+    #[arg(long, value_name = "V", default_value_t = 5.0)]
+    volts: f64,
+    /// The least volts at which the drive still works
+    #[arg(long, value_name = "V", default_value_t = 2.7)]
+    least_volts: f64,
+    /// Years for which the capacitors must suffice
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=50))]
+    years: u32,
+    /// Degrees Celsius at which they must
+    #[arg(long, value_name = "C", default_value_t = 70, value_parser = clap::value_parser!(u32).range(0..=150))]
+    celsius: u32,
+}
+
+#[derive(Serialize)]
+struct Report {
+    name: String,
+    chips: u32,
+    components: Vec<Need>,
+    paper: Budget,
+    full: Budget,
+    total_j: f64,
+    volts: Voltages,
+    service: Service,
+    farads: f64,
+    capacitors: Vec<Parts>,
+}
+
+#[derive(Serialize)]
+struct Need {
+    #[serde(flatten)]
+    component: Component,
+    energy_j: f64,
+}
+
+/// Carries it out; gives the exit code.
+pub fn energy(arguments: &EnergyArguments) -> u8 {
+    let volts = match Voltages::new(arguments.volts, arguments.least_volts) {
+        Ok(volts) => volts,
+        Err(e) => return out::error(e, out::USAGE),
+    };
+    let service = Service { years: arguments.years.into(), celsius: arguments.celsius.into() };
+    let models = match &arguments.design {
+        None => Ok(EnergyModel::all_published()),
+        Some(name) => Design::preset(name)
+            .and_then(|design| Ok(vec![EnergyModel::of(&design, &design.check()?)])),
+    };
+    let models = match models {
+        Ok(models) => models,
+        Err(e) => return out::error(e, out::USAGE),
+    };
+    let reports: Vec<_> = models.iter().map(|m| report(m, volts, service)).collect();
+    if !arguments.json {
+        return out::bytes(text(&reports).as_bytes());
+    }
+    #[derive(Serialize)]
+    struct Drives<'a> {
+        drives: &'a [Report],
+    }
+    let json = match (&arguments.design, reports.as_slice()) {
+        (Some(_), [one]) => serde_json::to_string_pretty(one),
+        _ => serde_json::to_string_pretty(&Drives { drives: &reports }),
+    };
+    match json {
+        Ok(json) => out::bytes((json + "\n").as_bytes()),
+        Err(e) => out::error(e, out::FAILED),
+    }
+}
+
+fn report(model: &EnergyModel, volts: Voltages, service: Service) -> Report {
+    let full = model.full();
+    let total_j = full.total_j();
+    let parts = CapacitorType::all();
+    let components = model.memory.iter().map(|c| Need {
+        component: c.clone(),
+        energy_j: if c.protected { model.programs_j(c.bytes) } else { 0.0 },
+    });
+    Report {
+        name: model.name.clone(),
+        chips: model.chips,
+        components: components.collect(),
+        paper: model.paper(),
+        full,
+        total_j,
+        volts,
+        service,
+        farads: volts.farads(total_j),
+        capacitors: parts.iter().filter_map(|t| t.parts(total_j, volts, service)).collect(),
+    }
+}
+
+fn text(reports: &[Report]) -> String {
+    let mut text = String::new();
+    for (i, r) in reports.iter().enumerate() {
+        if i > 0 {
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{} ({} chips)", r.name, r.chips);
+        let mut memory = table(["memory", "bytes", "protected", "paper counts", "joules"]);
+        for c in &r.components {
+            let of = |yes| if yes { "yes" } else { "-" }.to_string();
+            memory.add_row([
+                c.component.name.to_string(),
+                c.component.bytes.to_string(),
+                of(c.component.protected),
+                of(c.component.published),
+                format!("{:.4}", c.energy_j),
+            ]);
+        }
+        let mut budget = table(["budget", "durability J", "consistency J", "total J"]);
+        for (name, b) in [("paper's count", r.paper), ("full count", r.full)] {
+            let [d, c, t] =
+                [b.durability_j, b.consistency_j, b.total_j()].map(|j| format!("{j:.4}"));
+            budget.add_row([name.to_string(), d, c, t]);
+        }
+        let _ = writeln!(text, "{memory}\n{budget}");
+        if r.total_j <= 0.0 {
+            let _ = writeln!(text, "no capacitors: what a power cut takes was not promised");
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "{:.2} mF from {} V down to {} V; after {} years at {} °C:",
+            r.farads * 1e3,
+            r.volts.charged,
+            r.volts.least,
+            r.service.years,
+            r.service.celsius
+        );
+        let mut parts = table(["capacitors", "parts", "mm³", "US$", "left %", "J/cm³"]);
+        for p in &r.capacitors {
+            parts.add_row([
+                p.name.clone(),
+                p.parts.to_string(),
+                format!("{:.0}", p.volume_mm3),
+                format!("{:.2}", p.cost_usd),
+                format!("{:.0}", p.derating * 100.0),
+                format!("{:.2}", p.j_per_cm3),
+            ]);
+        }
+        match r.capacitors.is_empty() {
+            true => text.push_str("no type of capacitor bears that voltage\n"),
+            false => _ = writeln!(text, "{parts}"),
+        }
+    }
+    text
+}
+
+fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_header(header);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

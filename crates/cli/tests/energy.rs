@@ -1,0 +1,56 @@
+//! `tantalum energy` as a user meets it.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn energy(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    command.arg("energy").args(arguments).output().expect("the command starts")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = energy(&[arguments, &["--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
+}
+
+#[test]
+fn the_published_drive_needs_what_was_published() {
+    let report = json(&[]);
+    let drives = report["drives"].as_array().unwrap();
+    let terms = |i: usize| {
+        let paper = &drives[i]["paper"];
+        let [d, c] = ["durability_j", "consistency_j"].map(|t| paper[t].as_f64().unwrap());
+        (format!("{d:.4}"), format!("{c:.4}"))
+    };
+    assert_eq!(terms(0), ("3.5761".into(), "0.0201".into()));
+    assert_eq!(terms(1), ("0.0618".into(), "0.0201".into()));
+    assert_eq!(terms(2), ("0.0618".into(), "0.0069".into()));
+    assert!(drives.iter().all(|d| d["capacitors"].as_array().unwrap().len() == 3));
+}
+
+#[test]
+fn a_preset_has_a_budget_of_its_own_and_higher_volts_need_fewer_farads() {
+    let farads = |arguments: &[&str]| {
+        let report = json(&[&["--design", "durassd"], arguments].concat());
+        assert_eq!(report["name"], "durassd");
+        report["farads"].as_f64().unwrap()
+    };
+    assert!(farads(&["--volts", "10"]) < farads(&[]));
+    assert_eq!(json(&["--design", "volatile"])["farads"], 0.0);
+}
+
+#[test]
+fn what_can_not_be_is_refused() {
+    for (arguments, says) in [
+        (["--design", "durasd"], "presets are"),
+        (["--volts", "2"], "2.7 V"),
+        (["--least-volts", "0"], "above 0"),
+        (["--years", "900"], "900"),
+    ] {
+        let output = energy(&arguments);
+        assert_eq!(output.status.code(), Some(2));
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains(says), "{message}");
+    }
+}

@@ -1,0 +1,248 @@
+//! What it takes to survive a power loss, in joules (Lee et al., "SpartanSSD: a Reliable
+//! SSD under Capacitance Constraints", the energy model).
+//!
+//! 1. Durability: what is protected is programmed, a row of all planes at a time; each
+//!    such program takes the power of a chip for the time of a program.
+//! 2. Consistency: what is in flight is finished; at worst each chip has begun its longest
+//!    operation.
+//! 3. Two counts stand side by side and are never mixed: the published one has only the
+//!    mapping table and the metadata of collection, the full one has every component.
+
+use crate::layout::MAP_PAGE_ENTRIES;
+use crate::{Design, Layout};
+use serde::Serialize;
+
+/// What a chip draws while it works, mW (SpartanSSD: 82.5 for both).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ChipPower {
+    /// While it programs.
+    pub program_mw: f64,
+    /// While it erases.
+    pub erase_mw: f64,
+}
+
+impl Default for ChipPower {
+    fn default() -> ChipPower {
+        ChipPower { program_mw: 82.5, erase_mw: 82.5 }
+    }
+}
+
+/// A part of the drive's memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Component {
+    /// What it is.
+    pub name: &'static str,
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// Whether capacitors keep it.
+    pub protected: bool,
+    /// Whether the published count has it in.
+    pub published: bool,
+}
+
+/// The two terms of a budget, joules.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Budget {
+    /// To program what is protected.
+    pub durability_j: f64,
+    /// To finish what is in flight on every chip.
+    pub consistency_j: f64,
+}
+
+impl Budget {
+    /// Both terms.
+    pub fn total_j(&self) -> f64 {
+        self.durability_j + self.consistency_j
+    }
+}
+
+/// What can be in flight on a chip, at worst, and has to be finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InFlight {
+    /// Nothing needs to be: what is torn was not promised.
+    Nothing,
+    /// A program; an erase may be aborted, and is done again at the restart.
+    Program,
+    /// An erase.
+    Erase,
+}
+
+/// A drive as its energy model sees it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EnergyModel {
+    /// What it is called.
+    pub name: String,
+    /// Power of a chip.
+    pub power: ChipPower,
+    /// Time of a program, µs.
+    pub program_us: u64,
+    /// Time of an erase, µs.
+    pub erase_us: u64,
+    /// Chips (dies).
+    pub chips: u32,
+    /// Bytes that one program moves: a page on each plane.
+    pub program_bytes: u64,
+    /// The memory.
+    pub memory: Vec<Component>,
+    /// What must be finished.
+    pub in_flight: InFlight,
+}
+
+/// Metadata of collection for each block: a bit for each of 256 pages and a count. With it
+/// the published sizes come out: 9 MiB for 512 GiB.
+const COLLECTION_BYTES: u64 = 36;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+impl EnergyModel {
+    /// The drive of the publication: 512 GB, 64 chips, pages of 8 KiB, a program of two
+    /// planes. Its sizes are those that are printed.
+    fn published(name: &str, journaling: bool, in_flight: InFlight) -> EnergyModel {
+        let part =
+            |name, bytes, protected, published| Component { name, bytes, protected, published };
+        let mut memory = vec![
+            part("write buffer", 128 * KIB, true, false),
+            part("mapping table", 512 * MIB, !journaling, !journaling),
+            part("map directory", MIB, true, false),
+            part("allocation metadata", MIB, true, false),
+            part("collection metadata", 9 * MIB, true, true),
+        ];
+        if journaling {
+            memory.push(part("journal area", 16 * KIB, true, false));
+        }
+        EnergyModel {
+            name: name.into(),
+            power: ChipPower::default(),
+            program_us: 1300,
+            erase_us: 3800,
+            chips: 64,
+            program_bytes: 16 * KIB,
+            memory,
+            in_flight,
+        }
+    }
+
+    /// The published drive under the three protections that the publication compares.
+    pub fn all_published() -> Vec<EnergyModel> {
+        vec![
+            EnergyModel::published("full protection", false, InFlight::Erase),
+            EnergyModel::published("journaling", true, InFlight::Erase),
+            EnergyModel::published("journaling, erase abort", true, InFlight::Program),
+        ]
+    }
+
+    /// A drive of this design. What its dump holds is protected, at its bound: the write buffer
+    /// and the entries that may have changed. Directory, allocation and collection metadata
+    /// are found again at a restart, and need no energy; the published count, which has
+    /// the metadata of collection in it, is made as published.
+    pub fn of(design: &Design, layout: &Layout) -> EnergyModel {
+        let g = &design.geometry;
+        let kept = design.is_protected();
+        let entries = u64::from(layout.map_pages) * u64::from(MAP_PAGE_ENTRIES);
+        let changed = u64::from(design.map.dirty_max).min(entries);
+        let blocks = u64::from(g.units()) * u64::from(g.planes);
+        let part =
+            |name, bytes, protected, published| Component { name, bytes, protected, published };
+        let memory = vec![
+            part("write buffer", u64::from(design.cache.buffer_kib) * KIB, kept, false),
+            part("changed map entries", changed * 8, kept, kept),
+            part("mapping table", entries * 4, false, false),
+            part("map directory", u64::from(layout.map_pages) * 8, false, false),
+            part("allocation metadata", blocks * 4, false, false),
+            part("collection metadata", blocks * COLLECTION_BYTES, false, kept),
+        ];
+        EnergyModel {
+            name: design.name.clone(),
+            power: ChipPower::default(),
+            program_us: design.timing.program_us,
+            erase_us: design.timing.erase_us,
+            chips: g.dies(),
+            program_bytes: u64::from(g.page_bytes) * u64::from(g.planes),
+            memory,
+            in_flight: if kept { InFlight::Erase } else { InFlight::Nothing },
+        }
+    }
+
+    /// Joules to program so many bytes.
+    pub fn programs_j(&self, bytes: u64) -> f64 {
+        let programs = bytes.div_ceil(self.program_bytes);
+        programs as f64 * self.power.program_mw / 1e3 * self.program_us as f64 / 1e6
+    }
+
+    fn consistency_j(&self) -> f64 {
+        let (mw, us) = match self.in_flight {
+            InFlight::Nothing => return 0.0,
+            InFlight::Program => (self.power.program_mw, self.program_us),
+            InFlight::Erase => (self.power.erase_mw, self.erase_us),
+        };
+        f64::from(self.chips) * mw / 1e3 * us as f64 / 1e6
+    }
+
+    /// As published: mapping table and metadata of collection only.
+    pub fn paper(&self) -> Budget {
+        let bytes = self.memory.iter().filter(|c| c.published).map(|c| c.bytes).sum();
+        Budget { durability_j: self.programs_j(bytes), consistency_j: self.consistency_j() }
+    }
+
+    /// Everything that is protected, each component in programs of its own.
+    pub fn full(&self) -> Budget {
+        let parts = self.memory.iter().filter(|c| c.protected);
+        let durability_j = parts.fold(0.0, |sum, c| sum + self.programs_j(c.bytes));
+        Budget { durability_j, consistency_j: self.consistency_j() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: f64, b: f64, digits: i32) -> bool {
+        (a - b).abs() < 0.5 * 10f64.powi(-digits)
+    }
+
+    #[test]
+    fn the_published_energies_come_out_of_the_parameters() {
+        let [full, journaling, abort] =
+            EnergyModel::all_published().try_into().expect("three protections");
+        assert!(close(full.paper().durability_j, 3.576, 3));
+        assert!(close(full.paper().consistency_j, 0.020, 3));
+        assert!(close(journaling.paper().durability_j, 0.0618, 4));
+        assert!(close(journaling.paper().consistency_j, 0.020, 3));
+        assert!(close(abort.paper().consistency_j, 64.0 * 0.0825 * 0.0013, 9));
+        let less = |m: &EnergyModel| 100.0 * (1.0 - m.paper().total_j() / full.paper().total_j());
+        // (From the printed, rounded energies 97.73.)
+        assert!(close(less(&journaling), 97.724, 3), "{}", less(&journaling));
+        assert!(close(less(&abort), 98.1, 1), "{}", less(&abort));
+    }
+
+    #[test]
+    fn the_full_count_has_every_protected_component() {
+        for model in EnergyModel::all_published() {
+            let (paper, full) = (model.paper(), model.full());
+            assert!(full.durability_j > paper.durability_j);
+            let kept: u64 = model.memory.iter().filter(|c| c.protected).map(|c| c.bytes).sum();
+            // Each component may end with a program that is not full.
+            let least = model.programs_j(kept);
+            let most = least + model.memory.len() as f64 * model.programs_j(1);
+            assert!((least..=most).contains(&full.durability_j));
+        }
+    }
+
+    #[test]
+    fn presets_without_capacitors_need_no_energy_and_others_what_their_dump_holds() {
+        for name in Design::presets() {
+            let design = Design::preset(name).unwrap();
+            let model = EnergyModel::of(&design, &design.check().unwrap());
+            let (paper, full) = (model.paper(), model.full());
+            if !design.is_protected() {
+                assert_eq!((paper.total_j(), full.total_j()), (0.0, 0.0), "{name}");
+                continue;
+            }
+            let buffer = u64::from(design.cache.buffer_kib) * 1024;
+            assert!(full.durability_j > model.programs_j(buffer), "{name}");
+            assert!(full.consistency_j > 0.0, "{name}");
+        }
+    }
+}
