@@ -1,5 +1,7 @@
 //! `tantalum energy` as a user meets it.
 
+#![allow(clippy::disallowed_methods, reason = "tests start the command")]
+
 use serde_json::Value;
 use std::process::{Command, Output};
 

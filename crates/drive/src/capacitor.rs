@@ -19,7 +19,8 @@ pub struct Voltages {
 /// Voltages that can not be.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "capacitors are charged to {charged} V and used down to {least} V: it must be more than 0 V, and the first above the second, at most {MOST_VOLTS} V"
+    "capacitors can not be charged to {charged} V and used down to {least} V: the least must be \
+     above 0, and the charge above the least and at most {MOST_VOLTS} V"
 )]
 pub struct VoltageError {
     charged: f64,
