@@ -4,13 +4,20 @@ use crate::{out, repeat, table};
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_lab::experiment::{Expect, Experiment, Row};
 use tantalum_lab::memory;
 use tantalum_lab::page::{self, Picture, UnknownPicture};
+use tantalum_lab::record::Log;
 use tantalum_lab::report::{CUTS_TO_SHOW_LOSS, Report, RowReport, Verdict};
 use tantalum_lab::runner::{self, Progress};
+use tantalum_workload::trace::{LogOutput, LogWriter};
+
+/// Bytes in a block of every device there is.
+const BLOCK_BYTES: u32 = 4096;
 
 /// Arguments of `tantalum run`.
 #[derive(Args)]
@@ -23,6 +30,7 @@ Examples:
   tantalum run experiments/first.toml --row linkbench/durassd --seed 7
   tantalum run experiments/first.toml --set run.clients=8 --set drive.cache.buffer_kib=4096
   tantalum run experiments/first.toml --quick --check-determinism
+  tantalum run experiments/first.toml --row ycsb-a/durassd/wal/full --log-writes w.log
 
 The same seed gives the same table, and the same JSON and page to the last byte.
 Exit codes: 0, every row is as expected; 1, one is not; 2, the file can not be meant.")]
@@ -44,6 +52,10 @@ pub struct RunArguments {
     /// losses, flash, amplification, recovery or published; may be given several times
     #[arg(long, value_name = "WHAT=FILE", value_parser = drawing)]
     svg: Vec<Drawing>,
+    /// Record what a row does to its drive in this file, in the format of dm-log-writes, with a
+    /// mark at each power cut; for one row, see --row
+    #[arg(long, value_name = "FILE")]
+    log_writes: Option<PathBuf>,
     /// Another seed than the file's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -124,6 +136,13 @@ pub fn run(arguments: &RunArguments) -> u8 {
         let message = format!("{}: {e}", arguments.experiment.display());
         return out::error(message, out::USAGE);
     }
+    if arguments.log_writes.is_some() && rows.len() > 1 {
+        let names = rows.iter().map(|r| r.name.as_str()).collect::<Vec<_>>().join(", ");
+        return out::error(
+            format_args!("--log-writes records one row; choose it with --row: {names}"),
+            out::USAGE,
+        );
+    }
     let passes = if arguments.check_determinism { 2 } else { 1 };
     let bars = Bars::new(passes * rows.len() as u64 * u64::from(experiment.cuts));
     end_at_interrupt(&bars);
@@ -146,11 +165,18 @@ pub fn run(arguments: &RunArguments) -> u8 {
     }
     let shown = bars.clone();
     let watch: runner::Watch = Arc::new(move |progress| shown.show(progress));
-    let report = runner::run(&experiment, &rows, threads, &watch);
+    let log = match arguments.log_writes.as_deref().map(create_log).transpose() {
+        Ok(log) => log,
+        Err(message) => return out::error(message, out::USAGE),
+    };
+    let report = runner::run_recorded(&experiment, &rows, threads, &watch, log.as_ref());
     let again =
         arguments.check_determinism.then(|| runner::run(&experiment, &rows, threads, &watch));
     bars.clear();
     let mut code = print(&report, arguments);
+    if let (Some(log), Some(path)) = (log, &arguments.log_writes) {
+        code = code.max(end_log(log, path));
+    }
     if let Some(json) = json {
         code = code.max(json.put(&report.to_json()));
     }
@@ -165,6 +191,28 @@ pub fn run(arguments: &RunArguments) -> u8 {
         code = code.max(compare(&report, &again, arguments));
     }
     code
+}
+
+/// A log of writes into this file.
+fn create_log(path: &Path) -> Result<Log, String> {
+    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+    let file = File::create(path).map_err(|e| format!("can not write {}: {e}", path.display()))?;
+    let out: Box<dyn LogOutput> = Box::new(BufWriter::new(file));
+    Ok(Arc::new(Mutex::new(LogWriter::new(out, BLOCK_BYTES))))
+}
+
+fn end_log(log: Log, path: &Path) -> u8 {
+    let Some(log) = Arc::into_inner(log) else {
+        return out::error(
+            format_args!("{} is not complete: the run still writes to it", path.display()),
+            out::FAILED,
+        );
+    };
+    let log = log.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match log.finish() {
+        Ok(_) => out::OK,
+        Err(e) => out::error(format_args!("can not write {}: {e}", path.display()), out::FAILED),
+    }
 }
 
 /// Ctrl-C ends the program at once, and leaves no progress bar behind.

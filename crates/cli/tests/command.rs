@@ -209,3 +209,24 @@ fn a_run_has_a_page_and_two_runs_compare() {
     let (_, err) = ends(&tantalum(&["run", experiment, "--html", "/nowhere/x.html"]), 2);
     assert!(err.contains("can not write /nowhere/x.html"), "{err}");
 }
+
+#[test]
+fn a_recorded_run_is_the_run_itself_and_its_log_can_be_read() {
+    let experiment = file("recorded.toml", SMALL);
+    let log = file("recorded.log", "");
+    let (experiment, log) = (experiment.to_str().unwrap(), log.to_str().unwrap());
+    let one_row = ["run", experiment, "--row", "durassd", "--json", "-"];
+    let plain = ends(&tantalum(&one_row), 0).0;
+    let recorded = ends(&tantalum(&[&one_row[..], &["--log-writes", log]].concat()), 0).0;
+    assert_eq!(plain, recorded);
+    let (info, _) = ends(&tantalum(&["trace", "info", log]), 0);
+    let count = |what: &str| {
+        let line = info.lines().find(|l| l.starts_with(what)).expect("the line is there");
+        line.split_whitespace().nth(1).unwrap().trim_end_matches(',').parse::<u64>().unwrap()
+    };
+    assert!(count("writes") > 100 && count("flushes") > 10, "{info}");
+    assert!(count("marks") >= 3, "a mark at each cut: {info}");
+    // All rows into one log would mean nothing.
+    let (_, error) = ends(&tantalum(&["run", experiment, "--log-writes", log]), 2);
+    assert!(error.contains("--row"), "{error}");
+}

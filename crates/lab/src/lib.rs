@@ -22,6 +22,7 @@ pub mod parse;
 pub mod precondition;
 pub mod promise;
 pub mod published;
+pub mod record;
 pub mod report;
 pub mod row;
 pub mod runner;

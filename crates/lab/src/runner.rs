@@ -7,6 +7,7 @@ use crate::engine::Settings;
 use crate::experiment::{Experiment, Row};
 use crate::pages;
 use crate::precondition::Preparation;
+use crate::record::{Log, Recorded};
 use crate::report::{Report, RowFindings, RowReport};
 use crate::row::{self, RowError, RowPlan, Subject, Traffic};
 use crate::source;
@@ -48,6 +49,18 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
 /// Runs these rows of the experiment, `threads` at a time. `progress` is told
 /// how it gets on.
 pub fn run(experiment: &Experiment, rows: &[Row], threads: usize, progress: &Watch) -> Report {
+    run_recorded(experiment, rows, threads, progress, None)
+}
+
+/// The same; what the rows do to their drives goes into `log`, one after the other if there is
+/// one thread. The drives carry bytes then.
+pub fn run_recorded(
+    experiment: &Experiment,
+    rows: &[Row],
+    threads: usize,
+    progress: &Watch,
+    log: Option<&Log>,
+) -> Report {
     let next = AtomicUsize::new(0);
     let done: Vec<Mutex<Option<RowReport>>> = rows.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
@@ -55,7 +68,7 @@ pub fn run(experiment: &Experiment, rows: &[Row], threads: usize, progress: &Wat
             let i = next.fetch_add(1, Ordering::Relaxed);
             rows.get(i).zip(done.get(i))
         } {
-            let report = run_row(experiment, row, progress);
+            let report = run_row(experiment, row, progress, log);
             progress(Progress::RowDone(&row.name));
             *place.lock().unwrap_or_else(|e| e.into_inner()) = Some(report);
         }
@@ -81,9 +94,9 @@ pub fn run(experiment: &Experiment, rows: &[Row], threads: usize, progress: &Wat
     report
 }
 
-fn run_row(experiment: &Experiment, row: &Row, progress: &Watch) -> RowReport {
+fn run_row(experiment: &Experiment, row: &Row, progress: &Watch, log: Option<&Log>) -> RowReport {
     let seed = experiment.row_seed(&row.name);
-    let ran = catch_unwind(AssertUnwindSafe(|| try_row(experiment, row, seed, progress)));
+    let ran = catch_unwind(AssertUnwindSafe(|| try_row(experiment, row, seed, progress, log)));
     let (findings, error) = match ran {
         Ok((findings, result)) => (findings, result.err()),
         Err(panic) => {
@@ -101,6 +114,7 @@ fn try_row(
     row: &Row,
     seed: u64,
     progress: &Watch,
+    log: Option<&Log>,
 ) -> (RowFindings, Result<(), RowError>) {
     let run = &row.scene.run;
     let preparation = row.scene.precondition.as_ref().map(|how| Preparation {
@@ -127,12 +141,16 @@ fn try_row(
         preparation,
     };
     // What is not SQLite has no content but its stamps.
-    let payload = if row.workload.has_journal() { Payload::Bytes } else { Payload::Stamps };
+    let bytes = row.workload.has_journal() || log.is_some();
+    let payload = if bytes { Payload::Bytes } else { Payload::Stamps };
     let model = match row.model() {
         Ok(model) => model,
         Err(e) => return (RowFindings::default(), Err(RowError::Design(e))),
     };
-    let made = |rt: &Rt| model.build(rt, payload).map_err(RowError::Design);
+    let made = |rt: &Rt| {
+        let built = model.build(rt, payload).map_err(RowError::Design)?;
+        Ok(Recorded::new(built, log.cloned()))
+    };
     let progress = progress.clone();
     let cut = move || progress(Progress::Cut);
     if let Some(how) = row.trace() {

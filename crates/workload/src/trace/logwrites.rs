@@ -15,15 +15,15 @@ use super::{Event, Flags, Kind};
 use std::io::{self, Read};
 
 pub(super) const MAGIC: u64 = 0x006a_7366_7773_6872;
-const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 1;
 const SUPER_BYTES: usize = 28;
 const ENTRY_BYTES: usize = 32;
 const SECTORS: std::ops::RangeInclusive<u32> = 512..=65_536;
 
-const FLUSH: u64 = 1;
-const FUA: u64 = 2;
-const DISCARD: u64 = 4;
-const MARK: u64 = 8;
+pub(super) const FLUSH: u64 = 1;
+pub(super) const FUA: u64 = 2;
+pub(super) const DISCARD: u64 = 4;
+pub(super) const MARK: u64 = 8;
 const METADATA: u64 = 16;
 
 /// Why the next entry can not be had.

@@ -23,6 +23,7 @@ mod fields;
 mod fio;
 mod format;
 mod lines;
+mod logwriter;
 mod logwrites;
 mod pages;
 mod reader;
@@ -31,6 +32,7 @@ mod summary;
 pub use error::{Place, TraceError};
 pub use fields::MAX_DEVICES;
 pub use format::{BlkparseEvent, Format, Options};
+pub use logwriter::{LogOutput, LogWriter, Submitted};
 pub use reader::Trace;
 pub use summary::{FOOTPRINT_BLOCK, Report, Requests, Summary};
 
