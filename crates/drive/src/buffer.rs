@@ -14,6 +14,8 @@
 //! 5. Epochs number the writes between flushes; an epoch is done when each of its
 //!    pages, or a newer copy of it, is on flash.
 
+mod audit;
+
 use crate::types::Lpn;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;

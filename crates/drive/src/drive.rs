@@ -8,6 +8,7 @@
 //! 3. A cut during recovery takes the medium off at once: what recovery reads is still
 //!    on flash.
 
+use crate::audit::audit;
 use crate::collect::{collect_on, watch_host};
 use crate::dump::emergency_dump;
 use crate::firmware::Firmware;
@@ -210,6 +211,50 @@ impl Drive {
                 Err(IoError::Failed("the drive does not start: its content is damaged"))
             }
             _ => Err(IoError::PowerLost),
+        }
+    }
+
+    /// A copy of this drive in another runtime, as if its power were cut at this moment: on
+    /// the way to being off, or off, with all that the dump needs and nothing else. This
+    /// drive goes on and notices nothing. `None` while it is dying itself: it has been cut
+    /// already.
+    ///
+    /// So one run can be cut at each of its moments, without beginning anew for each. Only
+    /// what survives is copied (cells are shared until either side writes): protected
+    /// memory, the flash array with its operations in flight. Counters begin at zero; failures
+    /// that were ordered from the array are not copied.
+    pub fn cut_copy(&self, rt: &Rt) -> Option<Drive> {
+        let this = &*self.shared;
+        let nand = Rc::new(NandArray::from_image(rt, &this.nand.snapshot()));
+        let copy = Drive::over(rt, &this.design, this.layout.clone(), nand);
+        let power = match &*this.power.borrow() {
+            Power::Off => {
+                copy.shared.nand.power_off();
+                Power::Off
+            }
+            Power::Starting(_) => Power::Starting(rt.domain()),
+            Power::On { firmware, .. } => {
+                let firmware = firmware.protected_copy(rt, &copy.shared.nand, &copy.shared.stats);
+                let (domain, link) = (rt.domain(), Link::new(rt));
+                Power::On { domain, link, firmware: Rc::new(firmware) }
+            }
+            Power::Dying => return None,
+        };
+        *copy.shared.power.borrow_mut() = power;
+        copy.cut();
+        Some(copy)
+    }
+
+    /// Holds what the firmware believes against itself and against the flash array; what
+    /// does not fit, in a line. It changes nothing, and no time passes. Without power there
+    /// is nothing to hold.
+    ///
+    /// # Errors
+    /// The first invariant found broken, and where.
+    pub fn audit(&self) -> Result<(), String> {
+        match &*self.shared.power.borrow() {
+            Power::On { firmware, .. } => audit(firmware),
+            _ => Ok(()),
         }
     }
 

@@ -174,6 +174,24 @@ impl Firmware {
         }
     }
 
+    /// What is left of this memory when the power is cut now, over an array in another
+    /// runtime: the protected parts, and what the dump says beside them.
+    pub fn protected_copy(&self, rt: &Rt, nand: &Rc<NandArray>, stats: &Rc<Stats>) -> Firmware {
+        let copy = Firmware::new(rt, &self.design, &self.layout, nand, stats);
+        Firmware {
+            map: self.map.clone(),
+            buffer: self.buffer.clone(),
+            log: self.log.clone(),
+            dump: self.dump.clone(),
+            space: self.space.clone(),
+            sequence: self.sequence.clone(),
+            poisoned: self.poisoned.clone(),
+            read_only: self.read_only.clone(),
+            began_read_only: self.began_read_only.clone(),
+            ..copy
+        }
+    }
+
     /// Changes a map entry, and all that hangs on it.
     pub fn remap(&self, lpn: Lpn, to: Option<Ppa>) {
         let (version, old) = self.map.borrow_mut().set(lpn, to);

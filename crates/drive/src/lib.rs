@@ -22,6 +22,7 @@
 //! Sources: Kang, Lee, Moon, Kee, Oh, "Durable Write Cache in Flash Memory SSD for
 //! Relational and NoSQL Databases" (SIGMOD 2014).
 
+mod audit;
 mod buffer;
 mod capacitor;
 mod collect;

@@ -11,6 +11,7 @@ use crate::types::{Lpn, Ppa, Version};
 use tantalum_nand::Unit;
 
 /// The table, one 4-byte entry a logical page, whole in memory.
+#[derive(Clone)]
 pub struct Map {
     /// Address + 1; 0 is none, so that a fresh table is untouched memory.
     entries: Vec<u32>,
@@ -102,8 +103,8 @@ impl Map {
         self.entries().filter(move |e| e.0.0 >= first).map(move |e| Unit(e.0.0 - first))
     }
 
-    /// All entries that are not empty.
-    fn entries(&self) -> impl Iterator<Item = (Lpn, Ppa)> {
+    /// All entries that are not empty, those of erase units included.
+    pub fn entries(&self) -> impl Iterator<Item = (Lpn, Ppa)> {
         let touched = self.touched.iter().enumerate().filter(|t| *t.1);
         touched.flat_map(|(page, _)| {
             let (start, end) = self.page_range(page as u32);

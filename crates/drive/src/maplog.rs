@@ -17,6 +17,8 @@
 //!    that fails is written again in the same batch elsewhere, with all that the batch
 //!    brought to that unit; the unit takes no more.
 
+mod audit;
+
 use crate::layout::MAP_PAGE_ENTRIES;
 use crate::map::{Map, map_page};
 use crate::space::FreeUnit;

@@ -18,6 +18,8 @@
 //! 8. A bad unit is never open or free again. While it holds valid sectors it is condemned:
 //!    they are readable, and the collector moves them when there is room to spare.
 
+mod audit;
+
 use crate::Collector;
 use crate::types::{Places, Ppa, Version};
 use crate::victims::{Candidate, Victims};

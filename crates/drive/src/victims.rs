@@ -79,8 +79,37 @@ impl Victims {
         (sectors + 1).div_ceil(BUCKETS)
     }
 
-    fn bucket(&self, valid: u32) -> u32 {
+    /// The bucket of a valid count.
+    pub fn bucket(&self, valid: u32) -> u32 {
         if valid == self.sectors { BUCKETS } else { valid / self.width }
+    }
+
+    /// All of them, with the bucket that each is in.
+    ///
+    /// # Errors
+    /// If the lists contradict themselves.
+    pub fn members(&self) -> Result<Vec<(u32, Unit)>, String> {
+        match &self.order {
+            Order::Greedy { links, heads, tails, lowest } => {
+                let mut all = Vec::new();
+                for (bucket, (&head, &tail)) in (0u32..).zip(heads.iter().zip(tails)) {
+                    let (mut at, mut last) = (head, NONE);
+                    while at != NONE {
+                        let sound = links[at as usize].0 == last && all.len() < links.len();
+                        if !sound || bucket < *lowest {
+                            return Err(format!("bucket {bucket} of full units is no list"));
+                        }
+                        all.push((bucket, Unit(self.first + at)));
+                        (last, at) = (at, links[at as usize].1);
+                    }
+                    if head != NONE && tail != last {
+                        return Err(format!("bucket {bucket} of full units has another end"));
+                    }
+                }
+                Ok(all)
+            }
+            Order::CostBenefit(set) => Ok(set.iter().map(|u| (u.0, Unit(u.2))).collect()),
+        }
     }
 
     /// A unit is full.

@@ -6,6 +6,7 @@
 //! 3. A box that keeps the contract is never accused.
 
 use crate::oracle::{Host, Oracle, Violation};
+use serde::Deserialize;
 use std::cell::RefCell;
 use std::fmt;
 use std::pin::pin;
@@ -28,13 +29,15 @@ pub enum CutAt {
 }
 
 /// How often a kind of command comes, relative to the others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Mix {
     /// Plain writes.
     pub write: u64,
     /// Writes with forced unit access.
     pub fua: u64,
     /// Atomic groups, if the device has them.
+    #[serde(default)]
     pub group: u64,
     /// Flushes.
     pub flush: u64,

@@ -7,6 +7,7 @@ pub mod crash;
 pub mod engine;
 pub mod entry;
 pub mod experiment;
+pub mod explore;
 pub mod figures;
 pub mod json;
 pub mod judge;

@@ -261,6 +261,13 @@ impl NandArray {
         self.state.borrow_mut().fail_erase = Some(n);
     }
 
+    /// Failures that [`NandArray::fail_program`] and [`NandArray::fail_erase`] ordered, and
+    /// that have not come yet, will not come; whether there were any.
+    pub fn fail_nothing(&self) -> bool {
+        let s = &mut *self.state.borrow_mut();
+        s.fail_program.take().is_some() | s.fail_erase.take().is_some()
+    }
+
     /// From now on so many programs, and so many erases, of a million fail in the medium;
     /// which ones, the seed decides.
     pub fn set_failure_rates(&self, programs: u64, erases: u64) {
@@ -287,6 +294,40 @@ impl NandArray {
             store.tear(at);
         }
         written
+    }
+
+    /// What is in the cells of a page: its state, and its out-of-band words (zeros, if it is
+    /// not [`PageState::Programmed`]). No operation, and no time passes: for those who check
+    /// the work of a drive. What is on its way to the cells counts as there.
+    ///
+    /// # Panics
+    /// If there is no such page, or `oob` has not the length of [`NandArray::oob_words`].
+    pub fn inspect(&self, at: PageAddr, oob: &mut [u64]) -> PageState {
+        assert!(self.check(at, 1).is_ok(), "no page {} in unit {}", at.page, at.unit.0);
+        let store = &self.state.borrow().store;
+        assert_eq!(oob.len(), store.words(), "the room is not that of the words of a page");
+        store.copy_oob(at, oob);
+        store.state(at)
+    }
+
+    /// The payload of a page in the same way: zeros, if it is not programmed.
+    ///
+    /// # Panics
+    /// If there is no such page, or the room is not that of a page or not of its kind.
+    pub fn inspect_payload(&self, at: PageAddr, out: DataMut<'_>) {
+        assert!(self.check(at, 1).is_ok(), "no page {} in unit {}", at.page, at.unit.0);
+        self.state.borrow().store.copy_out(at, 0, out);
+    }
+
+    /// Whether a unit is erased, the whole of it, and can be programmed.
+    ///
+    /// # Panics
+    /// If there is no such unit.
+    pub fn is_erased(&self, unit: Unit) -> bool {
+        let store = &self.state.borrow().store;
+        // (The first page tells: pages are programmed in order.)
+        let state = store.state(PageAddr { unit, page: 0 });
+        store.unit(unit).next == 0 && state == PageState::Erased
     }
 
     fn broken(at: PageAddr, rule: &'static str) -> OpError {

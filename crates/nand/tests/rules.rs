@@ -8,6 +8,7 @@ use tantalum_device::{Data, DataMut, Payload};
 use tantalum_nand::{
     Geometry, GeometryError, NandArray, OpError, PageAddr, PageState, ReadRequest, Unit,
 };
+use tantalum_rt::Nanos;
 
 fn refused<T>(result: Result<T, OpError>) -> PageAddr {
     match result {
@@ -374,5 +375,55 @@ fn a_worn_out_unit_can_not_be_erased_and_is_bad_from_then_on() {
             refused(try_put(&a, page(worn, 0), 1));
         }
         a.erase(other).unwrap().await.unwrap();
+    });
+}
+
+#[test]
+fn looking_into_the_cells_takes_no_operation_and_no_time() {
+    run(1, |rt| async move {
+        let a = array(&rt, Payload::Stamps);
+        let look = |at| {
+            let mut words = [7; WORDS];
+            let state = a.inspect(at, &mut words);
+            let mut stamps = vec![7; 2];
+            a.inspect_payload(at, DataMut::Stamps(&mut stamps));
+            (state, stamps, words.to_vec())
+        };
+        assert!(a.is_erased(Unit(0)));
+        put(&a, page(Unit(0), 0), 2, 1);
+        assert!(!a.is_erased(Unit(0)) && a.is_erased(Unit(1)));
+        assert_eq!(look(page(Unit(0), 1)), common::look(&a, page(Unit(0), 1)));
+        assert_eq!(look(page(Unit(0), 2)).0, PageState::Erased);
+        rt.sleep(Nanos::from_secs(1)).await;
+        a.corrupt(page(Unit(0), 0));
+        assert_eq!(look(page(Unit(0), 0)).0, PageState::Uncorrectable);
+        let (now, issued) = (rt.now(), a.ops_issued());
+        look(page(Unit(0), 1));
+        assert_eq!((rt.now(), a.ops_issued()), (now, issued));
+        // A program that never began leaves the unit erased; a torn erase does not.
+        put(&a, page(Unit(1), 0), 1, 2);
+        wipe(&a, unit_of(1));
+        rt.sleep(Nanos(1)).await;
+        a.power_off();
+        assert!(a.is_erased(Unit(1)) && !a.is_erased(unit_of(1)));
+        a.power_on();
+        wipe(&a, unit_of(1));
+        assert!(a.is_erased(unit_of(1)));
+    });
+}
+
+#[test]
+fn a_failure_that_was_ordered_can_be_cancelled() {
+    run(1, |rt| async move {
+        let a = array(&rt, Payload::Stamps);
+        assert!(!a.fail_nothing());
+        a.fail_program(1);
+        a.fail_erase(0);
+        assert!(a.fail_nothing() && !a.fail_nothing());
+        for at in [page(Unit(0), 0), page(Unit(0), 2)] {
+            let op = a.program(at, Data::Stamps(&stamps(1, 2)), &oob(1, 2)).unwrap();
+            op.await.unwrap();
+        }
+        a.erase(Unit(0)).unwrap().await.unwrap();
     });
 }

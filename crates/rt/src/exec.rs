@@ -160,7 +160,7 @@ impl Runtime {
         main: impl Future<Output = T> + 'static,
     ) -> Result<T, RunError> {
         let join = self.rt.spawn("main", main);
-        self.run(|_| join.is_finished())?;
+        self.run(|_| join.is_finished(), None)?;
         join.take().ok_or(RunError::Cancelled { at: self.rt.now() })
     }
 
@@ -169,12 +169,22 @@ impl Runtime {
     /// # Errors
     /// [`RunError`], if that can never be.
     pub fn drain(&mut self) -> Result<(), RunError> {
-        self.run(|rt| {
+        let done = |rt: &Rt| {
             rt.inner.foreground.get() == 0 && rt.inner.commands.borrow().iter().next().is_none()
-        })
+        };
+        self.run(done, None)
     }
 
-    fn run(&mut self, done: impl Fn(&Rt) -> bool) -> Result<(), RunError> {
+    /// Runs until the time is `at`, and no further: what is due before has happened, what
+    /// timers bring at that very time has not. At once, if that is past.
+    ///
+    /// # Errors
+    /// [`RunError::Livelock`]. Nothing to do is no error here.
+    pub fn run_until(&mut self, at: Nanos) -> Result<(), RunError> {
+        self.run(|rt| rt.now() >= at, Some(at))
+    }
+
+    fn run(&mut self, done: impl Fn(&Rt) -> bool, until: Option<Nanos>) -> Result<(), RunError> {
         let inner = &*self.rt.inner;
         let mut polls = 0u64;
         loop {
@@ -200,7 +210,8 @@ impl Runtime {
                 self.rt.wake(task);
                 continue;
             }
-            let deadline = inner.timers.borrow_mut().next();
+            let next = inner.timers.borrow_mut().next();
+            let deadline = next.into_iter().chain(until).min();
             match self.clock.idle(deadline) {
                 Idle::Nothing => return Err(self.rt.stalled()),
                 Idle::Reached | Idle::Woken => {

@@ -386,3 +386,35 @@ fn the_same_code_runs_on_a_clock_that_overshoots() {
     assert_eq!(*log.borrow(), ["x", "y", "z"]);
     assert_eq!(rt.now(), Nanos(5137));
 }
+
+/// What is due before the time has happened, what is due at it has not; so a run can be
+/// looked at between any two moments, and goes on as if nobody had looked.
+#[test]
+fn a_run_can_be_stopped_right_before_a_time() {
+    let hash = |stops: &[u64]| {
+        let mut runtime = Runtime::virtual_time(1);
+        let rt = runtime.handle();
+        let log: Log = Rc::default();
+        for ms in [1, 2, 2, 3] {
+            let (rt2, log) = (rt.clone(), log.clone());
+            rt.spawn("a task", async move {
+                rt2.sleep(Nanos::from_millis(ms)).await;
+                note(&log, ms.to_string());
+            });
+        }
+        for ms in stops {
+            let at = Nanos::from_millis(*ms);
+            runtime.run_until(at).unwrap();
+            assert_eq!(rt.now(), at);
+            let before =
+                ["1", "2", "2", "3"].iter().filter(|due| due.parse::<u64>().unwrap() < *ms);
+            assert!(log.borrow().iter().eq(before), "{ms}: {:?}", log.borrow());
+        }
+        runtime.drain().unwrap();
+        assert_eq!(log.borrow().len(), 4);
+        rt.trace_hash()
+    };
+    assert_eq!(hash(&[]), hash(&[1, 2, 3]));
+    // Beyond all that happens only the time passes.
+    hash(&[0, 7, 100]);
+}

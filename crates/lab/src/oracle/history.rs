@@ -58,7 +58,7 @@ impl From<&AtomicError> for Failure {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Command {
     pub action: Action,
     /// First block and count of each extent.
@@ -83,6 +83,7 @@ impl Command {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct History {
     pub caps: Caps,
     /// Bytes of the largest pieces that no tear divides.
@@ -214,6 +215,11 @@ impl History {
                 self.commands.remove(&id);
             }
         }
+    }
+
+    /// What is known if the power is cut now: reads in flight will see nothing.
+    pub fn at_a_cut(&self) -> History {
+        History { reading: BTreeSet::new(), ..self.clone() }
     }
 
     /// A flush that was submitted at `submitted` ended.

@@ -63,6 +63,14 @@ impl Oracle {
         Host::new(device, self.clone())
     }
 
+    /// An oracle for a copy of the device that is cut at this moment, while the device
+    /// itself goes on: it knows what this one knows, and neither learns from the other.
+    #[must_use]
+    pub fn fork(&self) -> Oracle {
+        let history = self.history.borrow().at_a_cut();
+        Oracle { caps: self.caps.clone(), history: Rc::new(RefCell::new(history)) }
+    }
+
     /// Reads every block of `device`, which has recovered from a cut, and gives all
     /// violations since the last check, those of reads included. What it saw
     /// is durable from now on.

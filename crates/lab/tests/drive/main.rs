@@ -3,7 +3,7 @@
 mod crash;
 mod designs;
 mod disorder;
-mod exhaustive;
+mod explore;
 mod faults;
 mod flush_cost;
 mod flush_modes;

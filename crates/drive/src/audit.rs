@@ -1,0 +1,118 @@
+//! The firmware held against itself and against the flash array, without disturbing
+//! either: for those who cut the power everywhere and look at what came of it.
+//!
+//! 1. Map and space agree: what the map names is valid, and nothing else; no two logical
+//!    pages are in one place; a unit is bad in both or in neither.
+//! 2. What the map names is on flash, can be read, and says whose it is.
+//! 3. Every erase unit has one role and is in the one list of that role; what is free is
+//!    erased, or marked to be erased first; the next dump's area is erased.
+//! 4. What the map log tells, with the entries that only memory has, is the map.
+//! 5. The buffer is consistent in itself (see `buffer/audit.rs`), and slots are neither
+//!    lost nor promised twice.
+
+use crate::firmware::Firmware;
+use crate::layout::unit_entry;
+use crate::space::Role;
+use crate::types::{Kind, LOST, Lpn, PageHead};
+use std::collections::BTreeSet;
+use tantalum_nand::{NandArray, PageAddr, PageState, SECTOR_BYTES, Unit};
+
+/// Fails with `what` unless `holds`.
+pub(crate) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// All that can be held at any moment between two polls.
+pub(crate) fn audit(fw: &Firmware) -> Result<(), String> {
+    map_and_space(fw)?;
+    map_and_flash(fw)?;
+    fw.space.borrow().audit(&fw.nand)?;
+    dump_areas(fw)?;
+    fw.buffer.borrow().audit()?;
+    room(fw)?;
+    let (map, log, space) = (fw.map.borrow(), fw.log.borrow(), fw.space.borrow());
+    log.audit(&fw.nand, &space)?;
+    log.audit_content(&fw.nand, &map)
+}
+
+fn map_and_space(fw: &Firmware) -> Result<(), String> {
+    let (map, space, g) = (fw.map.borrow(), fw.space.borrow(), &fw.design.geometry);
+    let mut named = BTreeSet::new();
+    for (lpn, ppa) in map.mapped() {
+        ensure(u64::from(ppa.0) < g.sectors(), || format!("the map says {lpn:?} is at {ppa:?}"))?;
+        ensure(named.insert(ppa), || format!("two logical pages are at {ppa:?}, one is {lpn:?}"))?;
+        ensure(space.is_valid(ppa), || format!("{ppa:?} of {lpn:?} is not counted as valid"))?;
+    }
+    let valid: u32 = (0..g.units()).map(|unit| space.valid_in(Unit(unit))).sum();
+    ensure(named.len() == valid as usize, || {
+        format!("the map names {} sectors, but {valid} are counted as valid", named.len())
+    })?;
+    for unit in (0..g.units()).map(Unit) {
+        let marked = map.get(unit_entry(fw.layout.logical, unit)).is_some();
+        let bad = space.is_bad(unit);
+        ensure(marked == bad, || format!("{unit:?} is bad: {bad}; in the map: {marked}"))?;
+    }
+    Ok(())
+}
+
+fn map_and_flash(fw: &Firmware) -> Result<(), String> {
+    let map = fw.map.borrow();
+    let mut words = vec![0; fw.nand.oob_words()];
+    let mut page = None;
+    for (lpn, ppa) in map.mapped() {
+        let (at, sector) = fw.places.page(ppa);
+        if page != Some(at) {
+            page = Some(at);
+            let state = fw.nand.inspect(at, &mut words);
+            ensure(state == PageState::Programmed, || format!("{lpn:?} is at {at:?}: {state:?}"))?;
+        }
+        let kind = PageHead::decode(&words).map(|head| head.kind);
+        let of_host = matches!(kind, Some(Kind::Host | Kind::Moved | Kind::Cold));
+        ensure(of_host, || format!("{lpn:?} is at {at:?}, a page of kind {kind:?}"))?;
+        let word = words[2 + sector as usize] & !LOST;
+        ensure(word == u64::from(lpn.0), || {
+            format!("{lpn:?} is at {ppa:?}, which says it is {:?}", Lpn(word as u32))
+        })?;
+    }
+    Ok(())
+}
+
+fn dump_areas(fw: &Firmware) -> Result<(), String> {
+    if !fw.design.is_protected() || fw.began_read_only.get() {
+        return Ok(());
+    }
+    let (areas, space) = (fw.dump.borrow(), fw.space.borrow());
+    let need = fw.layout.dump_units as usize;
+    ensure(areas.ready.len() >= need, || {
+        format!("the next dump has {} units, and may need {need}", areas.ready.len())
+    })?;
+    let all: Vec<Unit> = areas.ready.iter().chain(&areas.other).copied().collect();
+    for (i, unit) in all.iter().enumerate() {
+        ensure(!all[..i].contains(unit), || format!("{unit:?} is twice in the dump areas"))?;
+        let role = space.role(*unit);
+        ensure(role == Role::Dump, || format!("{unit:?} of a dump area has the role {role:?}"))?;
+    }
+    let cleared = areas.other.iter().filter(|_| areas.cleared);
+    match areas.ready.iter().chain(cleared).find(|u| !fw.nand.is_erased(**u)) {
+        Some(unit) => Err(format!("{unit:?}, into which the next dump may go, is not erased")),
+        None => Ok(()),
+    }
+}
+
+/// Slots that are free, and those in use, are all there are; while somebody is on the way
+/// between taking room and using it, they may be fewer.
+fn room(fw: &Firmware) -> Result<(), String> {
+    if fw.poisoned.get() {
+        return Ok(());
+    }
+    let (free, used) = (fw.room.free(), u64::from(fw.buffer.borrow().used()));
+    let all = u64::from(fw.design.buffer_slots());
+    let on_the_way = fw.room.contended() || fw.caps.atomic_unit < SECTOR_BYTES;
+    let fits = if on_the_way { free + used <= all } else { free + used == all };
+    ensure(fits, || format!("{used} slots of the buffer are used, {free} of {all} are free"))
+}
+
+/// The state and the head of a page of the drive's own.
+pub(crate) fn head(nand: &NandArray, at: PageAddr, words: &mut [u64]) -> Option<PageHead> {
+    (nand.inspect(at, words) == PageState::Programmed).then(|| PageHead::decode(words)).flatten()
+}

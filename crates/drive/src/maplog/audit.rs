@@ -1,0 +1,131 @@
+//! The map log held against itself, and what it tells against the map (map log,
+//! invariants 1, 2 and 3).
+
+use super::{MapLog, NEVER, Persistence, decode_entry};
+use crate::audit::{ensure, head};
+use crate::layout::MAP_PAGE_ENTRIES;
+use crate::map::{Map, map_page};
+use crate::space::{Role, Space};
+use crate::types::{Kind, LOG_VERSION_BITS, Lpn, Ppa};
+use std::collections::{BTreeMap, BTreeSet};
+use tantalum_device::DataMut;
+use tantalum_nand::{NandArray, PageAddr, SECTOR_BYTES};
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// Of one sector of the log: version, where, which sector, map page or count.
+type Told = (u64, PageAddr, usize, u32);
+
+impl MapLog {
+    /// Whether units, write points and records of what is where are consistent.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub fn audit(&self, nand: &NandArray, space: &Space) -> Result<(), String> {
+        let mut own = BTreeSet::new();
+        for unit in self.units.iter().map(|u| u.unit).chain(self.pool.iter().map(|f| f.unit)) {
+            ensure(own.insert(unit), || format!("{unit:?} is twice in the map log"))?;
+            let role = space.role(unit);
+            let fits = role == Role::Map || space.is_bad(unit);
+            ensure(fits, || format!("{unit:?} of the map log has the role {role:?}"))?;
+        }
+        for free in &self.pool {
+            ensure(free.erase_first || nand.is_erased(free.unit), || {
+                format!("{:?} of the map log is free, and neither erased nor to be", free.unit)
+            })?;
+        }
+        let serials: BTreeSet<u32> = self.units.iter().map(|u| u.serial).collect();
+        for point in self.points.iter().flatten() {
+            let known = self.units.iter().any(|u| u.unit == point.unit && u.serial == point.serial);
+            ensure(known, || format!("the map log writes to {:?}, which it lacks", point.unit))?;
+        }
+        for (page, at) in self.image_at.iter().chain(&self.delta_at).enumerate() {
+            let page = page % self.image_at.len();
+            ensure(*at == NEVER || serials.contains(at), || {
+                format!("the newest records of map page {page} are in a unit that was erased")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether the log's records, and the entries that only memory has, give the map. Of a
+    /// journal only when no change waits for it.
+    ///
+    /// # Errors
+    /// The first entry of which they tell something else.
+    pub fn audit_content(&self, nand: &NandArray, map: &Map) -> Result<(), String> {
+        let dirty: BTreeSet<Lpn> = match &self.persistence {
+            Persistence::Protected(dirty) => dirty.entries().collect(),
+            Persistence::Journal(_) if self.durable < map.version() => return Ok(()),
+            Persistence::Journal(_) => BTreeSet::new(),
+        };
+        let told = self.told(nand)?;
+        for (lpn, ppa) in map.entries() {
+            let tells = told.get(&lpn).copied();
+            ensure(tells == Some(ppa) || dirty.contains(&lpn), || {
+                format!("{lpn:?} is at {ppa:?}; the map log says {tells:?}")
+            })?;
+        }
+        for (lpn, ppa) in told {
+            ensure(map.get(lpn) == Some(ppa) || dirty.contains(&lpn), || {
+                format!("{lpn:?} is at {:?}; the map log says {ppa:?}", map.get(lpn))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What the log tells of each entry.
+    fn told(&self, nand: &NandArray) -> Result<BTreeMap<Lpn, Ppa>, String> {
+        let mut images: BTreeMap<u32, Told> = BTreeMap::new();
+        let mut deltas: Vec<Told> = Vec::new();
+        let mut words = vec![0; nand.oob_words()];
+        for unit in self.units.iter().map(|u| u.unit) {
+            for at in (0..self.places.unit_pages).map(|page| PageAddr { unit, page }) {
+                let Some(head) = head(nand, at, &mut words) else { continue };
+                let version = head.version & ((1 << LOG_VERSION_BITS) - 1);
+                for (sector, word) in words[2..].iter().enumerate() {
+                    let told = (version, at, sector, *word as u32);
+                    match head.kind {
+                        _ if told.3 == crate::types::NO_INDEX => {}
+                        Kind::MapImage => {
+                            let newest = images.entry(told.3).or_insert(told);
+                            if version >= newest.0 {
+                                *newest = told;
+                            }
+                        }
+                        Kind::MapDelta => deltas.push(told),
+                        kind => return Err(format!("a page of the map log is {kind:?}, {at:?}")),
+                    }
+                }
+            }
+        }
+        let mut entries = BTreeMap::new();
+        let mut page = vec![0; self.places.page_sectors as usize * SECTOR];
+        let mut sector_of = |at: PageAddr, sector: usize| {
+            nand.inspect_payload(at, DataMut::Bytes(&mut page));
+            page[sector * SECTOR..(sector + 1) * SECTOR].to_vec()
+        };
+        for (number, (_, at, sector, _)) in &images {
+            for (i, bytes) in sector_of(*at, *sector).chunks_exact(4).enumerate() {
+                let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                if let Some(ppa) = value.checked_sub(1) {
+                    entries.insert(Lpn(number * MAP_PAGE_ENTRIES + i as u32), Ppa(ppa));
+                }
+            }
+        }
+        deltas.sort_by_key(|d| d.0);
+        for (version, at, sector, count) in deltas {
+            for bytes in sector_of(at, sector).chunks_exact(8).take(count as usize) {
+                let (lpn, to) = decode_entry(bytes);
+                if images.get(&map_page(lpn)).is_some_and(|image| version <= image.0) {
+                    continue;
+                }
+                match to {
+                    Some(ppa) => entries.insert(lpn, ppa),
+                    None => entries.remove(&lpn),
+                };
+            }
+        }
+        Ok(entries)
+    }
+}
