@@ -104,7 +104,27 @@ fn drives(report: &Report, width: usize) -> String {
         table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
     }
-    format!("\nDrives, from the least to the most of their rows\n{table}\n")
+    format!(
+        "\nDrives, from the least to the most of their rows\n{table}\n{}",
+        short_of_power(report)
+    )
+}
+
+/// A line for each row whose capacitors were too small.
+fn short_of_power(report: &Report) -> String {
+    let mut text = String::new();
+    for row in &report.rows {
+        let Some(p) = row.findings.drives.as_ref().and_then(|d| d.power) else { continue };
+        if p.incomplete > 0 {
+            let _ = writeln!(
+                text,
+                "{}: {} of {} emergency dumps were not complete: the capacitors had {:.3e} J, \
+                 and up to {:.3e} J were missing",
+                row.name, p.incomplete, p.losses, p.budget_j, p.most_missing_j
+            );
+        }
+    }
+    text
 }
 
 /// A figure of a row's drives.

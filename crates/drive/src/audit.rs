@@ -86,15 +86,23 @@ fn dump_areas(fw: &Firmware) -> Result<(), String> {
     ensure(areas.ready.len() >= need, || {
         format!("the next dump has {} units, and may need {need}", areas.ready.len())
     })?;
-    let all: Vec<Unit> = areas.ready.iter().chain(&areas.other).copied().collect();
+    let ready = || areas.ready.iter().map(|u| u.0);
+    let all: Vec<Unit> = ready().chain(areas.other.iter().copied()).collect();
     for (i, unit) in all.iter().enumerate() {
         ensure(!all[..i].contains(unit), || format!("{unit:?} is twice in the dump areas"))?;
         let role = space.role(*unit);
         ensure(role == Role::Dump, || format!("{unit:?} of a dump area has the role {role:?}"))?;
     }
-    let cleared = areas.other.iter().filter(|_| areas.cleared);
-    match areas.ready.iter().chain(cleared).find(|u| !fw.nand.is_erased(**u)) {
-        Some(unit) => Err(format!("{unit:?}, into which the next dump may go, is not erased")),
+    // (One has the mark that the dump is due.)
+    if let Some((unit, page)) = areas.ready.iter().find(|u| fw.nand.next_page(u.0) != u.1) {
+        return Err(format!(
+            "{unit:?}, into which the next dump goes, is not erased from {page} on"
+        ));
+    }
+    match areas.other.iter().find(|u| areas.cleared && !fw.nand.is_erased(**u)) {
+        Some(unit) => {
+            Err(format!("{unit:?}, into which the dump after the next goes, is not erased"))
+        }
         None => Ok(()),
     }
 }

@@ -18,7 +18,7 @@
 
 use crate::firmware::Firmware;
 use crate::space::Streams;
-use crate::types::{Kind, LOST, Lpn, Ppa};
+use crate::types::{BORN_NOW, Kind, LOST, Lpn, Ppa};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_device::OwnedData;
@@ -127,13 +127,21 @@ struct Move<'a> {
     victim: Unit,
     why: Why,
     stream: Streams,
-    /// Sectors read and not yet programmed, in order: their out-of-band words, and where
-    /// they were.
-    packed: VecDeque<(u64, Ppa)>,
+    /// Sectors read and not yet programmed, in order.
+    packed: VecDeque<Packed>,
     payload: OwnedData,
     words: Vec<u64>,
     /// Its turn, if it moves to another die.
     borrowing: Option<Permit<'a>>,
+}
+
+/// A sector on its way.
+struct Packed {
+    /// Its logical page number, perhaps [`LOST`].
+    word: u64,
+    birth: u64,
+    /// Where it was.
+    from: Ppa,
 }
 
 impl<'a> Move<'a> {
@@ -244,17 +252,19 @@ impl<'a> Move<'a> {
             if !fw.space.borrow().is_valid(old) {
                 continue;
             }
-            let word = oob[page * words + 2 + (i % ps) as usize];
+            let at = page * words + 2 + (i % ps) as usize;
+            let (word, birth) = (oob[at], oob[at + ps as usize]);
             let whole = states[page] == PageState::Programmed;
-            let word = match fw.map.borrow().get(Lpn(word as u32)) {
-                Some(at) if whole && at == old => word,
+            let (word, birth) = match fw.map.borrow().get(Lpn(word as u32)) {
+                Some(at) if whole && at == old => (word, birth),
                 _ => match fw.map.borrow().mapped().find(|m| m.1 == old) {
-                    Some((lpn, _)) => u64::from(lpn.0) | LOST,
+                    // Born now: no older copy comes back in its place.
+                    Some((lpn, _)) => (u64::from(lpn.0) | LOST, BORN_NOW),
                     None => continue,
                 },
             };
             let to = self.packed.len();
-            self.packed.push_back((word, old));
+            self.packed.push_back(Packed { word, birth, from: old });
             let from = data.as_data().slice(i as usize..i as usize + 1, SECTOR_BYTES);
             self.payload.as_mut().slice(to..to + 1, SECTOR_BYTES).copy_from(from);
         }
@@ -278,9 +288,9 @@ impl<'a> Move<'a> {
             return true;
         };
         let used = count.min(pages * ps) as usize;
-        let lpns = self.packed.iter().take(used).map(|p| p.0);
+        let sectors = self.packed.iter().take(used).map(|p| (p.word, p.birth));
         let kind = if self.stream == Streams::Cold { Kind::Cold } else { Kind::Moved };
-        fw.page_words(kind, 0, pages, lpns, &mut self.words);
+        fw.page_words(kind, 0, pages, sectors, &mut self.words);
         let data = self.payload.as_data().slice(0..(pages * ps) as usize, SECTOR_BYTES);
         let Some(op) = fw.must(fw.nand.program(at, data, &self.words)) else { return false };
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
@@ -298,9 +308,8 @@ impl<'a> Move<'a> {
             return !fw.poisoned.get();
         }
         for i in 0..used {
-            let (word, old) = self.packed[i];
-            let lpn = Lpn(word as u32);
-            if fw.map.borrow().get(lpn) == Some(old) {
+            let lpn = Lpn(self.packed[i].word as u32);
+            if fw.map.borrow().get(lpn) == Some(self.packed[i].from) {
                 fw.remap(lpn, Some(fw.places.ppa(at, i as u32)));
             }
         }

@@ -1,5 +1,6 @@
 //! Designs: a drive as a composition of orthogonal choices, in TOML.
 
+use crate::PowerDesign;
 use crate::layout::{Layout, LayoutError};
 use serde::{Deserialize, Serialize};
 use tantalum_nand::{Geometry, GeometryError, SECTOR_BYTES, Timing};
@@ -26,6 +27,9 @@ pub struct Design {
     pub map: MapDesign,
     /// The firmware's own time.
     pub firmware: FirmwareDesign,
+    /// What is there when the power is gone.
+    #[serde(default)]
+    pub power: PowerDesign,
 }
 
 /// What the cells last.
@@ -310,6 +314,7 @@ impl Design {
         self.geometry
             .check()
             .map_err(|error| DesignError::Geometry { design: self.name.clone(), error })?;
+        self.power.check().map_err(value)?;
         let op = self.space.over_provisioning;
         if !(op.is_finite() && op > 0.0 && op <= 1000.0) {
             return Err(value(format!(

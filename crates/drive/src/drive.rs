@@ -6,18 +6,21 @@
 //!    dump run, in a domain of its own, over the memory they left. When it is done the
 //!    medium goes off, and what is still in flight is torn.
 //! 3. A cut during recovery takes the medium off at once: what recovery reads is still
-//!    on flash.
+//!    on flash. From the moment at which the mark that a dump is due may be on flash, a cut
+//!    writes the dump.
+//! 4. The dump has the energy of the capacitors; when that is spent the medium goes off.
 
+use crate::areas::{keep_areas, mark_due};
 use crate::audit::audit;
 use crate::collect::{collect_on, watch_host};
-use crate::dump::emergency_dump;
+use crate::dump::outage;
 use crate::firmware::Firmware;
 use crate::host::DriveLink;
 use crate::keeper::keep_log;
 use crate::layout::Layout;
-use crate::recover::{RecoveryError, RecoveryReport, recover};
-use crate::space::Role;
+use crate::recover::{Missing, RecoveryError, RecoveryReport, recover};
 use crate::stats::{DriveStats, Stats};
+use crate::supply::{PowerLoss, PowerLosses};
 use crate::types::PageHead;
 use crate::wear::WearReport;
 use crate::write::write_to;
@@ -45,6 +48,8 @@ struct Shared {
     changed: WaitQueue,
     report: RefCell<Option<RecoveryReport>>,
     failure: RefCell<Option<RecoveryError>>,
+    loss: RefCell<Option<PowerLoss>>,
+    losses: RefCell<PowerLosses>,
     /// Of all power cycles whose memory somebody still holds.
     memories: RefCell<Vec<Weak<Firmware>>>,
     caps: Caps,
@@ -53,7 +58,16 @@ struct Shared {
 enum Power {
     Off,
     Starting(Domain),
-    On { domain: Domain, link: Link, firmware: Rc<Firmware> },
+    /// It says on flash that a dump is due, and takes no commands yet.
+    Marking {
+        domain: Domain,
+        firmware: Rc<Firmware>,
+    },
+    On {
+        domain: Domain,
+        link: Link,
+        firmware: Rc<Firmware>,
+    },
     Dying,
 }
 
@@ -98,6 +112,8 @@ impl Drive {
             changed: WaitQueue::new(rt, "the drive's power"),
             report: RefCell::default(),
             failure: RefCell::default(),
+            loss: RefCell::default(),
+            losses: RefCell::default(),
             memories: RefCell::default(),
             caps,
         });
@@ -145,6 +161,16 @@ impl Drive {
         self.shared.failure.borrow().clone()
     }
 
+    /// What the last cut of a protected drive that took commands came to.
+    pub fn last_power_loss(&self) -> Option<PowerLoss> {
+        *self.shared.loss.borrow()
+    }
+
+    /// All of these together.
+    pub fn power_losses(&self) -> PowerLosses {
+        *self.shared.losses.borrow()
+    }
+
     /// Pages in the write buffer, and map entries that the map log does not have yet;
     /// zeros without power.
     pub fn backlog(&self) -> (u32, u32) {
@@ -190,28 +216,47 @@ impl Drive {
     /// [`IoError::PowerLost`] if it is cut meanwhile; [`IoError::Failed`] if the drive
     /// does not start ([`Drive::last_failure`] says why).
     pub async fn start(&self) -> Result<(), IoError> {
+        self.start_by(Missing::Refuse).await
+    }
+
+    /// Restores the power of a drive that does not start because its dump is not complete
+    /// ([`RecoveryError::DumpLost`]), or of any other. Without the dump the newest copies of
+    /// all logical pages that are on flash are looked for, page by page. What only the
+    /// protected memory had is lost, though it was acknowledged; what was discarded last may be
+    /// there again. [`Drive::last_recovery`] says how much was put right.
+    ///
+    /// # Errors
+    /// Those of [`Drive::start`].
+    pub async fn salvage(&self) -> Result<(), IoError> {
+        self.start_by(Missing::Salvage).await
+    }
+
+    async fn start_by(&self, missing: Missing) -> Result<(), IoError> {
         self.off_if_dying().await;
         let this = &*self.shared;
         if matches!(*this.power.borrow(), Power::On { .. }) {
             return Ok(());
         }
-        if !matches!(*this.power.borrow(), Power::Starting(_)) {
+        if !this.is_starting() {
             let domain = this.rt.domain();
             *this.power.borrow_mut() = Power::Starting(domain.clone());
             this.nand.power_on();
             *this.failure.borrow_mut() = None;
             // The drive starts by itself: dropping this future changes nothing.
             let shared = self.shared.clone();
-            domain.clone().spawn("recovery", async move { shared.boot(domain).await });
+            domain.clone().spawn("recovery", async move { shared.boot(domain, missing).await });
         }
-        this.changed.until(|| !matches!(*this.power.borrow(), Power::Starting(_))).await;
-        match &*this.power.borrow() {
-            Power::On { .. } => Ok(()),
-            _ if this.failure.borrow().is_some() => {
-                Err(IoError::Failed("the drive does not start: its content is damaged"))
+        this.changed.until(|| !this.is_starting()).await;
+        if matches!(*this.power.borrow(), Power::On { .. }) {
+            return Ok(());
+        }
+        Err(match &*this.failure.borrow() {
+            Some(RecoveryError::DumpLost { .. }) => {
+                IoError::Failed("the drive does not start: its emergency dump is not complete")
             }
-            _ => Err(IoError::PowerLost),
-        }
+            Some(_) => IoError::Failed("the drive does not start: its content is damaged"),
+            None => IoError::PowerLost,
+        })
     }
 
     /// A copy of this drive in another runtime, as if its power were cut at this moment: on
@@ -233,7 +278,7 @@ impl Drive {
                 Power::Off
             }
             Power::Starting(_) => Power::Starting(rt.domain()),
-            Power::On { firmware, .. } => {
+            Power::On { firmware, .. } | Power::Marking { firmware, .. } => {
                 let firmware = firmware.protected_copy(rt, &copy.shared.nand, &copy.shared.stats);
                 let (domain, link) = (rt.domain(), Link::new(rt));
                 Power::On { domain, link, firmware: Rc::new(firmware) }
@@ -265,11 +310,28 @@ impl Drive {
 }
 
 impl Shared {
-    async fn boot(self: Rc<Shared>, domain: Domain) {
-        let result = recover(&self.rt, &self.design, &self.layout, &self.nand, &self.stats).await;
-        match result {
-            Ok((firmware, report)) => {
+    fn is_starting(&self) -> bool {
+        matches!(*self.power.borrow(), Power::Starting(_) | Power::Marking { .. })
+    }
+
+    async fn boot(self: Rc<Shared>, domain: Domain, missing: Missing) {
+        let result =
+            recover(&self.rt, &self.design, &self.layout, &self.nand, &self.stats, missing);
+        let marked = match result.await {
+            Ok((firmware, mut report)) => {
                 let firmware = Rc::new(firmware);
+                let state = Power::Marking { domain: domain.clone(), firmware: firmware.clone() };
+                *self.power.borrow_mut() = state;
+                let began = self.rt.now();
+                let marked = mark_due(&firmware).await;
+                report.mark = self.rt.now() - began;
+                report.total += report.mark;
+                marked.map(|()| (firmware, report)).map_err(RecoveryError::Medium)
+            }
+            Err(error) => Err(error),
+        };
+        match marked {
+            Ok((firmware, report)) => {
                 let mut memories = self.memories.borrow_mut();
                 memories.retain(|m| m.strong_count() > 0);
                 memories.push(Rc::downgrade(&firmware));
@@ -282,7 +344,8 @@ impl Shared {
                 }
                 if !firmware.read_only.get() {
                     domain.spawn_background("map keeper", keep_log(firmware.clone()));
-                    domain.spawn_background("dump cleaner", clear_old_dump(firmware.clone()));
+                    domain
+                        .spawn_background("keeper of the dump areas", keep_areas(firmware.clone()));
                     domain.spawn_background("idle watch", watch_host(firmware.clone()));
                 }
                 let link = Link::new(&self.rt);
@@ -296,36 +359,29 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// The host's power is gone.
+    fn lose_power(self: &Rc<Self>, domain: &Domain, firmware: Rc<Firmware>) {
+        self.stats.cuts.add(1);
+        domain.kill();
+        if !self.design.is_protected() {
+            self.power_off();
+            return;
+        }
+        let shared = self.clone();
+        self.rt.spawn("emergency dump", async move {
+            let loss = outage(&firmware).await;
+            drop(firmware);
+            *shared.loss.borrow_mut() = Some(loss);
+            shared.losses.borrow_mut().add(&loss);
+            shared.power_off();
+        });
+    }
+
     fn power_off(&self) {
         self.nand.power_off();
         *self.power.borrow_mut() = Power::Off;
         self.changed.notify_all();
     }
-}
-
-/// Erases the area of the dump that was replayed: it is void as soon as the next one
-/// could be written.
-async fn clear_old_dump(fw: Rc<Firmware>) {
-    let units = fw.dump.borrow().other.clone();
-    for unit in units {
-        if fw.erase(unit).await {
-            continue;
-        }
-        if fw.poisoned.get() {
-            return;
-        }
-        // Another one in its place, for the dump after the next.
-        let (mut space, mut areas) = (fw.space.borrow_mut(), fw.dump.borrow_mut());
-        areas.other.retain(|u| *u != unit);
-        let die = space.freest_die();
-        if space.has_spare_somewhere()
-            && let Some(free) = space.take_any(die)
-        {
-            space.set_role(free.unit, Role::Dump);
-            areas.other.push(free.unit);
-        }
-    }
-    fw.dump.borrow_mut().cleared = true;
 }
 
 impl PowerCycle for Drive {
@@ -356,20 +412,10 @@ impl PowerCycle for Drive {
                 domain.kill();
                 this.power_off();
             }
+            Power::Marking { domain, firmware } => this.lose_power(&domain, firmware),
             Power::On { domain, link, firmware } => {
-                this.stats.cuts.add(1);
                 link.cut();
-                domain.kill();
-                if !this.design.is_protected() {
-                    this.power_off();
-                    return;
-                }
-                let shared = this.clone();
-                this.rt.spawn("emergency dump", async move {
-                    // A dump that fails is not complete, and the restart will say so.
-                    let _ = emergency_dump(firmware).await;
-                    shared.power_off();
-                });
+                this.lose_power(&domain, firmware);
             }
         }
     }

@@ -1,16 +1,17 @@
 //! The emergency dump (DuraSSD, section 3.4): what is protected goes to blocks that are
 //! kept erased for it.
 //!
-//! A dump is pages in the units of one dump area: changed map entries, buffered logical
-//! pages with their numbers, and last the end page, which counts the others. It is
-//! complete if and only if the end page and all it counts can be read. Of several
-//! dumps the one with the highest number holds.
+//! A dump is pages in the units of one dump area: the mark that it is due, changed map
+//! entries, buffered logical pages with their numbers, and last the end page, which counts
+//! the others. It is complete if and only if the end page and all it counts can be read. Of
+//! several dumps the one with the highest number holds.
 //!
 //! 1. The dump reads protected memory only, as it was when the firmware's tasks were
 //!    dropped, and changes none of it.
 //! 2. The area written to was erased before; the other area may still hold the dump
 //!    before this one.
-//! 3. What fails to program is programmed again, further on in the area: rows of at least
+//! 3. Rows are programmed whole, in all planes.
+//! 4. What fails to program is programmed again, further on in the area: rows of at least
 //!    [`DUMP_SLACK_ROWS`] programs may fail, wherever they are, and as many more as there is
 //!    room for.
 
@@ -19,15 +20,16 @@ use crate::layout::DELTA_ENTRIES;
 #[cfg(doc)]
 use crate::layout::DUMP_SLACK_ROWS;
 use crate::maplog::encode_entry;
+use crate::supply::{PowerLoss, Supply};
 use crate::types::{Kind, Lpn};
-use std::rc::Rc;
 use tantalum_device::{Data, OwnedData};
 use tantalum_nand::{OpError, PageAddr, Programmed, SECTOR_BYTES, Unit};
+use tantalum_rt::{First, first};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
 /// The end page's content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DumpEnd {
     /// Sectors of changed map entries.
     pub map_sectors: u64,
@@ -35,13 +37,15 @@ pub(crate) struct DumpEnd {
     pub data_sectors: u64,
     /// The version of the map.
     pub version: u64,
+    /// Units of the area in which a program failed.
+    pub failed: Vec<Unit>,
 }
 
 impl DumpEnd {
     fn encode(&self, page: &mut [u8]) {
-        for (word, out) in
-            [self.map_sectors, self.data_sectors, self.version].iter().zip(page.chunks_exact_mut(8))
-        {
+        let head = [self.map_sectors, self.data_sectors, self.version, self.failed.len() as u64];
+        let failed = self.failed.iter().map(|unit| u64::from(unit.0));
+        for (word, out) in head.into_iter().chain(failed).zip(page.chunks_exact_mut(8)) {
             out.copy_from_slice(&word.to_le_bytes());
         }
     }
@@ -53,32 +57,49 @@ impl DumpEnd {
             bytes.copy_from_slice(&page[i * 8..i * 8 + 8]);
             u64::from_le_bytes(bytes)
         };
-        DumpEnd { map_sectors: word(0), data_sectors: word(1), version: word(2) }
+        let most = page.len() as u64 / 8;
+        let failed =
+            (4..(word(3).saturating_add(4)).min(most)).map(|i| Unit(word(i as usize) as u32));
+        DumpEnd {
+            map_sectors: word(0),
+            data_sectors: word(1),
+            version: word(2),
+            failed: failed.collect(),
+        }
     }
 }
 
+/// What a drive does when the host's power is gone: it writes the dump, as far as its
+/// capacitors go. The medium's power is to be taken when this returns.
+pub(crate) async fn outage(fw: &Firmware) -> PowerLoss {
+    fw.nand.abandon(fw.design.power.erase_abort);
+    // The mark may be among what was taken back.
+    fw.dump.borrow_mut().ready.iter_mut().for_each(|u| u.1 = fw.nand.next_page(u.0));
+    let supply = Supply::new(&fw.rt, &fw.nand, fw.design.power, fw.design.joules(&fw.layout));
+    let ended = first(emergency_dump(fw, &supply), supply.run_dry()).await;
+    // A dump that fails is not complete, and the restart will say so.
+    supply.account(ended == First::A(Ok(())))
+}
+
 /// Writes the dump. It is complete when this returns `Ok`.
-pub(crate) async fn emergency_dump(fw: Rc<Firmware>) -> Result<(), OpError> {
+async fn emergency_dump(fw: &Firmware, supply: &Supply) -> Result<(), OpError> {
     if fw.began_read_only.get() {
         return Ok(()); // Nothing has changed since the dump that was replayed.
     }
-    let areas = fw.dump.borrow().clone();
-    let mut writer = Writer::new(&fw, areas.ready, areas.next);
+    let mut writer = Writer::new(fw, Some(supply));
     let (map_sectors, data_sectors) = (writer.map_entries()?, writer.buffered_pages()?);
     writer.finish().await?;
     let version = fw.map.borrow().version().0;
-    writer.end(DumpEnd { map_sectors, data_sectors, version })?;
-    writer.finish().await?;
+    writer.end(DumpEnd { map_sectors, data_sectors, version, failed: Vec::new() }).await?;
     fw.stats.dumps.add(1);
     Ok(())
 }
 
 /// Deals pages out to the units of the area in turn, so that their dies work side by
 /// side.
-struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     fw: &'a Firmware,
-    number: u64,
-    units: Vec<(Unit, u32)>,
+    supply: Option<&'a Supply>,
     turn: usize,
     ops: Vec<Part>,
     words: Vec<u64>,
@@ -87,15 +108,15 @@ struct Writer<'a> {
 /// A program under way, and what to do if it fails.
 struct Part {
     op: Programmed,
+    unit: Unit,
     kind: Kind,
     indices: Vec<u32>,
     payload: OwnedData,
 }
 
 impl<'a> Writer<'a> {
-    fn new(fw: &'a Firmware, units: Vec<Unit>, number: u64) -> Writer<'a> {
-        let units = units.into_iter().map(|u| (u, 0)).collect();
-        Writer { fw, number, units, turn: 0, ops: Vec::new(), words: Vec::new() }
+    pub fn new(fw: &'a Firmware, supply: Option<&'a Supply>) -> Writer<'a> {
+        Writer { fw, supply, turn: 0, ops: Vec::new(), words: Vec::new() }
     }
 
     fn row(&self) -> usize {
@@ -158,60 +179,65 @@ impl<'a> Writer<'a> {
         Ok(sectors)
     }
 
-    fn end(&mut self, end: DumpEnd) -> Result<(), OpError> {
-        let mut bytes = vec![0; SECTOR];
-        end.encode(&mut bytes);
-        self.write(Kind::DumpEnd, &[0], Data::Bytes(&bytes))
+    /// Ends the dump, when all else is on flash.
+    async fn end(&mut self, mut end: DumpEnd) -> Result<(), OpError> {
+        loop {
+            let mut bytes = vec![0; SECTOR];
+            end.failed.clone_from(&self.fw.dump.borrow().failed);
+            end.encode(&mut bytes);
+            self.write(Kind::DumpEnd, &[0], Data::Bytes(&bytes))?;
+            let Some(part) = self.ops.pop() else { return Ok(()) };
+            match part.op.await {
+                Err(OpError::Failed { .. }) => self.fw.dump.borrow_mut().failed.push(part.unit),
+                ended => return ended,
+            }
+        }
     }
 
     /// Programs up to a row of sectors into the next unit that has room.
-    fn write(&mut self, kind: Kind, indices: &[u32], data: Data<'_>) -> Result<(), OpError> {
+    pub fn write(&mut self, kind: Kind, indices: &[u32], data: Data<'_>) -> Result<(), OpError> {
         let fw = self.fw;
-        let (ps, planes) = (fw.places.page_sectors as usize, fw.places.planes);
-        let mut done = 0;
-        let count = self.units.len();
-        let mut full = 0;
-        while done < indices.len() {
-            let unit = self.turn % count;
-            self.turn += 1;
-            let (unit, next) = &mut self.units[unit];
-            let want = (indices.len() - done).div_ceil(ps) as u32;
-            let pages = want.min(planes - *next % planes).min(fw.places.unit_pages - *next);
-            if pages == 0 {
-                full += 1;
-                if full > count {
-                    // More failed than the layout has room for.
-                    return Err(OpError::Failed { at: PageAddr { unit: *unit, page: 0 } });
-                }
-                continue;
-            }
-            full = 0;
+        let planes = fw.places.planes;
+        let (at, number) = {
+            let mut areas = fw.dump.borrow_mut();
+            let count = areas.ready.len();
+            let turns = (self.turn..self.turn + count).map(|turn| turn % count.max(1));
+            let full = OpError::Failed { at: PageAddr { unit: Unit(0), page: 0 } };
+            // More failed than the layout has room for, if none has.
+            let turn = turns.into_iter().find(|t| areas.ready[*t].1 < fw.places.unit_pages);
+            let turn = turn.ok_or(full)?;
+            self.turn = turn + 1;
+            let (unit, next) = &mut areas.ready[turn];
             let at = PageAddr { unit: *unit, page: *next };
-            *next += pages;
-            let used = (pages as usize * ps).min(indices.len() - done);
-            let mut payload = OwnedData::zeros(data.kind(), pages as usize * ps, SECTOR_BYTES);
-            let some = data.slice(done..done + used, SECTOR_BYTES);
-            payload.as_mut().slice(0..used, SECTOR_BYTES).copy_from(some);
-            let indices = indices[done..done + used].to_vec();
-            let words = indices.iter().map(|i| u64::from(*i));
-            fw.page_words(kind, self.number, pages, words, &mut self.words);
-            let op = fw.nand.program(at, payload.as_data(), &self.words)?;
-            self.ops.push(Part { op, kind, indices, payload });
-            fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
-            fw.stats.dump_bytes.add(fw.page_bytes(pages));
-            done += used;
+            *next += planes;
+            (at, areas.next)
+        };
+        let mut payload = OwnedData::zeros(data.kind(), self.row(), SECTOR_BYTES);
+        payload.as_mut().slice(0..indices.len(), SECTOR_BYTES).copy_from(data);
+        let indices = indices.to_vec();
+        let words = indices.iter().map(|i| (u64::from(*i), 0));
+        fw.page_words(kind, number, planes, words, &mut self.words);
+        let op = fw.nand.program(at, payload.as_data(), &self.words)?;
+        self.ops.push(Part { op, unit: at.unit, kind, indices, payload });
+        if let Some(supply) = self.supply {
+            supply.draw();
         }
+        fw.stats.flash_program_bytes.add(fw.page_bytes(planes));
+        fw.stats.dump_bytes.add(fw.page_bytes(planes));
         Ok(())
     }
 
     /// Waits until all is on flash, and programs again what failed.
-    async fn finish(&mut self) -> Result<(), OpError> {
+    pub async fn finish(&mut self) -> Result<(), OpError> {
         while !self.ops.is_empty() {
             for part in std::mem::take(&mut self.ops) {
                 match part.op.await {
                     Ok(()) => {}
                     Err(OpError::Failed { .. }) => {
-                        self.write(part.kind, &part.indices, part.payload.as_data())?;
+                        self.fw.dump.borrow_mut().failed.push(part.unit);
+                        let some = part.indices.len();
+                        let data = part.payload.as_data().slice(0..some, SECTOR_BYTES);
+                        self.write(part.kind, &part.indices, data)?;
                     }
                     Err(e) => return Err(e),
                 }

@@ -8,22 +8,57 @@
 //! 3. Two counts stand side by side and are never mixed: the published one has only the
 //!    mapping table and the metadata of collection, the full one has every component.
 
-use crate::layout::MAP_PAGE_ENTRIES;
+use crate::layout::{DELTA_ENTRIES, DUMP_SLACK_ROWS, MAP_PAGE_ENTRIES};
 use crate::{Design, Layout};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use tantalum_nand::SECTOR_BYTES;
 
-/// What a chip draws while it works, mW (SpartanSSD: 82.5 for both).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ChipPower {
-    /// While it programs.
+/// What there is, and what is drawn from it, when the host's power is gone. Nothing for a
+/// drive without protection.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PowerDesign {
+    /// Joules in the capacitors; 0: as many as it can take at worst ([`EnergyModel::full`]).
+    pub joules: f64,
+    /// What a chip draws while it programs, mW (SpartanSSD: 82.5).
     pub program_mw: f64,
-    /// While it erases.
+    /// What a chip draws while it erases, mW (SpartanSSD: 82.5).
     pub erase_mw: f64,
+    /// Erases under way are stopped, and done again after the restart (SpartanSSD, selective
+    /// abort).
+    pub erase_abort: bool,
 }
 
-impl Default for ChipPower {
-    fn default() -> ChipPower {
-        ChipPower { program_mw: 82.5, erase_mw: 82.5 }
+impl Default for PowerDesign {
+    fn default() -> PowerDesign {
+        PowerDesign { joules: 0.0, program_mw: 82.5, erase_mw: 82.5, erase_abort: false }
+    }
+}
+
+impl Design {
+    /// Joules that the capacitors of a drive of this design have.
+    pub fn joules(&self, layout: &Layout) -> f64 {
+        match self.power.joules {
+            0.0 => EnergyModel::of(self, layout).full().total_j(),
+            joules => joules,
+        }
+    }
+}
+
+impl PowerDesign {
+    /// Whether there can be such a thing.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        const MOST: f64 = 1e6;
+        for (name, value) in [
+            ("power.joules", self.joules),
+            ("power.program_mw", self.program_mw),
+            ("power.erase_mw", self.erase_mw),
+        ] {
+            if !(0.0..=MOST).contains(&value) {
+                return Err(format!("{name} is {value}; it must be at least 0 and at most {MOST}"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -74,7 +109,7 @@ pub struct EnergyModel {
     /// What it is called.
     pub name: String,
     /// Power of a chip.
-    pub power: ChipPower,
+    pub power: PowerDesign,
     /// Time of a program, µs.
     pub program_us: u64,
     /// Time of an erase, µs.
@@ -114,7 +149,7 @@ impl EnergyModel {
         }
         EnergyModel {
             name: name.into(),
-            power: ChipPower::default(),
+            power: PowerDesign::default(),
             program_us: 1300,
             erase_us: 3800,
             chips: 64,
@@ -141,13 +176,18 @@ impl EnergyModel {
         let g = &design.geometry;
         let kept = design.is_protected();
         let entries = u64::from(layout.map_pages) * u64::from(MAP_PAGE_ENTRIES);
-        let changed = u64::from(design.map.dirty_max).min(entries);
+        // One more: units that went bad are dirty beside those.
+        let changed =
+            u64::from(design.map.dirty_max).min(entries).div_ceil(DELTA_ENTRIES.into()) + 1;
+        let row = u64::from(g.page_bytes) * u64::from(g.planes);
+        let frame = row * u64::from(1 + DUMP_SLACK_ROWS);
         let blocks = u64::from(g.units()) * u64::from(g.planes);
         let part =
             |name, bytes, protected, published| Component { name, bytes, protected, published };
         let memory = vec![
             part("write buffer", u64::from(design.cache.buffer_kib) * KIB, kept, false),
-            part("changed map entries", changed * 8, kept, kept),
+            part("changed map entries", changed * u64::from(SECTOR_BYTES), kept, kept),
+            part("end of the dump, rows that fail", frame, kept, false),
             part("mapping table", entries * 4, false, false),
             part("map directory", u64::from(layout.map_pages) * 8, false, false),
             part("allocation metadata", blocks * 4, false, false),
@@ -155,13 +195,22 @@ impl EnergyModel {
         ];
         EnergyModel {
             name: design.name.clone(),
-            power: ChipPower::default(),
-            program_us: design.timing.program_us,
+            power: design.power,
+            program_us: design
+                .timing
+                .program_by_page_us
+                .iter()
+                .copied()
+                .fold(design.timing.program_us, u64::max),
             erase_us: design.timing.erase_us,
             chips: g.dies(),
-            program_bytes: u64::from(g.page_bytes) * u64::from(g.planes),
+            program_bytes: row,
             memory,
-            in_flight: if kept { InFlight::Erase } else { InFlight::Nothing },
+            in_flight: match kept {
+                false => InFlight::Nothing,
+                true if design.power.erase_abort => InFlight::Program,
+                true => InFlight::Erase,
+            },
         }
     }
 

@@ -5,13 +5,14 @@
 //!    log in force together; tasks are only ever dropped between two of them.
 //! 2. What the emergency dump needs is in this memory, never in a future's locals.
 
+use crate::areas::DumpAreas;
 use crate::buffer::Buffer;
 use crate::layout::Layout;
 use crate::map::Map;
 use crate::maplog::MapLog;
 use crate::space::{Space, Streams};
 use crate::stats::Stats;
-use crate::types::{Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
+use crate::types::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
 use crate::{Design, FlushMode};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -63,6 +64,8 @@ pub(crate) struct Firmware {
     /// When the last command came, for those who wait for idle times.
     pub last_command: Cell<Nanos>,
     pub activity: WaitQueue,
+    /// The mark that a dump is due is to be moved.
+    pub mark_moves: WaitQueue,
     /// Nothing is programmed any more; nobody waits for that.
     pub poisoned: Cell<bool>,
     /// The end of the drive's life is why (see `retire`).
@@ -80,18 +83,6 @@ pub(crate) struct DieEvents {
     pub worn: Cell<u32>,
     /// The highest erase count that levelling has seen.
     pub most: Cell<u32>,
-}
-
-/// The two dump areas of a protected drive: the one that is erased, ready for the
-/// next power loss, and the other.
-#[derive(Clone, Default)]
-pub(crate) struct DumpAreas {
-    pub ready: Vec<Unit>,
-    pub other: Vec<Unit>,
-    /// The other area is erased, too.
-    pub cleared: bool,
-    /// The number of the next dump.
-    pub next: u64,
 }
 
 /// When the link is free again.
@@ -168,6 +159,7 @@ impl Firmware {
             borrowing: Mutex::new(rt, "its turn to move to another die"),
             last_command: Cell::new(Nanos::ZERO),
             activity: WaitQueue::new(rt, "the host"),
+            mark_moves: WaitQueue::new(rt, "a new place for the mark of the next dump"),
             poisoned: Cell::new(false),
             read_only: Cell::new(false),
             began_read_only: Cell::new(false),
@@ -262,8 +254,14 @@ impl Firmware {
         }
         // Nobody frees slots any more: those who wait for room come in and are refused.
         self.room.release(u32::MAX.into());
-        for queue in [&self.work, &self.epochs, &self.log_work, &self.log_progress, &self.activity]
-        {
+        for queue in [
+            &self.work,
+            &self.epochs,
+            &self.log_work,
+            &self.log_progress,
+            &self.activity,
+            &self.mark_moves,
+        ] {
             queue.notify_all();
         }
         self.notify_dies();
@@ -346,23 +344,30 @@ impl Firmware {
         }
     }
 
-    /// The out-of-band words of the pages of one operation; `indices` one a sector.
+    /// The out-of-band words of the pages of one operation; of each sector its index and its
+    /// birth.
     pub fn page_words(
         &self,
         kind: Kind,
         version: u64,
         pages: u32,
-        indices: impl Iterator<Item = u64>,
+        sectors: impl Iterator<Item = (u64, u64)>,
         out: &mut Vec<u64>,
     ) {
         out.clear();
-        let mut indices = indices.fuse();
+        let mut sectors = sectors.fuse();
+        let ps = self.places.page_sectors as usize;
         for _ in 0..pages {
             let sequence = self.sequence.get();
             self.sequence.set(sequence + 1);
             out.extend(PageHead { kind, sequence, version }.encode());
-            for _ in 0..self.places.page_sectors {
-                out.push(indices.next().unwrap_or(u64::from(NO_INDEX)));
+            let first = out.len();
+            out.resize(first + 2 * ps, 0);
+            let (indices, births) = out[first..].split_at_mut(ps);
+            for (index, birth) in indices.iter_mut().zip(births) {
+                let sector = sectors.next().unwrap_or((u64::from(NO_INDEX), 0));
+                *index = sector.0;
+                *birth = if sector.1 == BORN_NOW { sequence } else { sector.1 };
             }
         }
     }

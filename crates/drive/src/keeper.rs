@@ -111,6 +111,13 @@ async fn commit(fw: &Firmware) -> Option<()> {
     Some(())
 }
 
+/// Stores all dirty map pages, with no keeper at work.
+pub(crate) async fn store_map(fw: &Firmware) -> Option<()> {
+    fw.drain_wanted.set(fw.map.borrow().version());
+    fw.drained.set(Version(0));
+    store_dirty(fw).await
+}
+
 /// Stores dirty map pages: the longest dirty ones, or all that are dirty now if a drain
 /// was asked for.
 async fn store_dirty(fw: &Firmware) -> Option<()> {
@@ -274,9 +281,9 @@ async fn issue(
             page.extend_from_slice(&bytes[sector * SECTOR..(sector + 1) * SECTOR]);
         }
         page.resize(pages as usize * ps * SECTOR, 0);
-        let words_of = some.iter().map(|s| indices[*s].into());
+        let words_of = some.iter().map(|s| (indices[*s].into(), 0));
         fw.page_words(kind, version.0, pages, words_of, &mut words);
-        for (page, before) in words.chunks_exact_mut(2 + ps).zip(at.page - batch..) {
+        for (page, before) in words.chunks_exact_mut(fw.nand.oob_words()).zip(at.page - batch..) {
             page[1] |= u64::from(before.min(u16::MAX.into())) << LOG_VERSION_BITS;
             page[2] |= u64::from(since) << 32;
         }

@@ -76,21 +76,21 @@ pub enum LayoutError {
     },
     /// The dump area can not hold what may have to be dumped.
     #[error(
-        "a dump area of {units} units has {have} pages; the buffer takes {buffer}, {dirty_max} changed map \
-         entries take {map}, the end 1, rows that fail {slack}: raise map.dump_units or lower map.dirty_max or cache.buffer_kib"
+        "a dump area of {units} units has {have} rows; the buffer takes {buffer}, {dirty_max} changed map \
+         entries take {map}, mark and end 2, rows that fail {slack}: raise map.dump_units or lower map.dirty_max or cache.buffer_kib"
     )]
     Dump {
         /// Units of a dump area.
         units: u32,
-        /// Pages in them.
+        /// Rows in them.
         have: u64,
-        /// Pages for the buffer.
+        /// Rows for the buffer.
         buffer: u64,
         /// Changed entries at most.
         dirty_max: u32,
-        /// Pages for them.
+        /// Rows for them.
         map: u64,
-        /// Pages that may fail.
+        /// Rows that may fail.
         slack: u64,
     },
 }
@@ -116,15 +116,14 @@ impl Layout {
         let map_units = 2 * (u64::from(map_live_units) + u64::from(design.map.write_points)) + 3;
         let dump_units = if design.is_protected() { design.map.dump_units } else { 0 };
         if design.is_protected() {
-            let ps = u64::from(g.page_sectors());
-            let buffer = u64::from(design.buffer_slots()).div_ceil(ps);
+            let row = u64::from(g.row_sectors());
+            let buffer = u64::from(design.buffer_slots()).div_ceil(row);
             // One more: units that went bad are dirty beside those.
             let sectors = u64::from(design.map.dirty_max.div_ceil(DELTA_ENTRIES)) + 1;
-            let map = sectors.div_ceil(ps);
-            let slack = u64::from(DUMP_SLACK_ROWS * g.planes);
-            // Each unit may end with a row that is not full.
-            let have = u64::from(dump_units) * u64::from(g.unit_pages() - g.planes);
-            if have < buffer + map + 1 + slack {
+            let map = sectors.div_ceil(row);
+            let slack = u64::from(DUMP_SLACK_ROWS);
+            let have = u64::from(dump_units) * u64::from(g.unit_pages() / g.planes);
+            if have < buffer + map + 2 + slack {
                 let dirty_max = design.map.dirty_max;
                 let units = dump_units;
                 return Err(LayoutError::Dump { units, have, buffer, dirty_max, map, slack });

@@ -73,7 +73,7 @@ impl Firmware {
 
     /// Takes the free unit of the die that was erased most often, if that is more often than
     /// `count` and it is erased now.
-    fn take_rested(&self, die: u32, count: u32, role: Role) -> Option<Unit> {
+    pub fn take_rested(&self, die: u32, count: u32, role: Role) -> Option<Unit> {
         let mut space = self.space.borrow_mut();
         if space.most_worn_free(die).is_none_or(|worn| worn <= count) {
             return None;
@@ -98,20 +98,6 @@ impl Firmware {
             self.give_free(unit, erase_first);
         }
         true
-    }
-
-    /// A worn free unit takes the place of a unit that is kept erased for a dump.
-    fn exchange_dump_unit(&self, die: u32, unit: Unit, count: u32) {
-        let mut areas = self.dump.borrow_mut();
-        let cleared = areas.cleared;
-        let areas = &mut *areas;
-        let others = areas.other.iter_mut().filter(|_| cleared);
-        let Some(place) = areas.ready.iter_mut().chain(others).find(|u| **u == unit) else {
-            return;
-        };
-        let Some(worn) = self.take_rested(die, count, Role::Dump) else { return };
-        *place = worn;
-        self.give_free(unit, false);
     }
 
     /// A unit of the map log was erased: whether a free one has taken its place, one that

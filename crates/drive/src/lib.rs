@@ -22,6 +22,7 @@
 //! Sources: Kang, Lee, Moon, Kee, Oh, "Durable Write Cache in Flash Memory SSD for
 //! Relational and NoSQL Databases" (SIGMOD 2014).
 
+mod areas;
 mod audit;
 mod buffer;
 mod capacitor;
@@ -42,9 +43,11 @@ mod models;
 mod recover;
 mod replay;
 mod retire;
+mod salvage;
 mod scan;
 mod space;
 mod stats;
+mod supply;
 mod types;
 mod victims;
 mod wear;
@@ -56,9 +59,10 @@ pub use design::{
     MapDesign, SpaceDesign, WearDesign, nearest_name,
 };
 pub use drive::Drive;
-pub use energy::{Budget, ChipPower, Component, EnergyModel, InFlight};
+pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign};
 pub use host::DriveLink;
 pub use layout::{Layout, LayoutError};
 pub use recover::{RecoveryError, RecoveryReport};
 pub use stats::DriveStats;
+pub use supply::{PowerLoss, PowerLosses};
 pub use wear::{Wear, WearReport};

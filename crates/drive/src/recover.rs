@@ -8,7 +8,8 @@
 //!    afterwards, with the other area erased and ready, is its area erased.
 //! 3. The map is the log's newest records, then the dump's entries over them.
 //! 4. Without all of these the map is of another time, and would name sectors that now hold
-//!    something else: the drive does not start then. A page of the log may be unreadable
+//!    something else: the drive does not start then, unless it is told to find out what it
+//!    can (`salvage`). A page of the log may be unreadable
 //!    only where a power loss or a failed program can have torn it: in the last batch that
 //!    was written to its unit before a restart. (If one goes bad later that was whole, that
 //!    can not be told.)
@@ -18,9 +19,11 @@
 
 use crate::Design;
 use crate::firmware::Firmware;
+use crate::keeper::store_map;
 use crate::layout::{DUMP_SLACK_ROWS, Layout, unit_entry};
 use crate::maplog::decode_entry;
 use crate::replay::{Dump, find_dump, replay_dump};
+use crate::salvage::rebuild;
 use crate::scan::{Head, read_heads, read_pages, used, write_pointers};
 use crate::space::{FreeUnit, Role, Streams};
 use crate::stats::Stats;
@@ -46,6 +49,8 @@ pub struct RecoveryReport {
     pub dump_replay: Nanos,
     /// Finding where open units end, and erasing the next dump area.
     pub space: Nanos,
+    /// Marking on flash that the next dump is due.
+    pub mark: Nanos,
     /// Map pages read.
     pub map_pages: u64,
     /// Deltas of the map log replayed.
@@ -54,6 +59,10 @@ pub struct RecoveryReport {
     pub dump_entries: u64,
     /// Buffered pages found in the dump.
     pub dump_pages: u64,
+    /// There was no complete dump: what was acknowledged last may be lost.
+    pub salvaged: bool,
+    /// Map entries that were found out again by that.
+    pub salvaged_entries: u64,
 }
 
 /// Why a drive does not start.
@@ -62,9 +71,24 @@ pub enum RecoveryError {
     /// The flash array refused an operation.
     #[error(transparent)]
     Medium(#[from] OpError),
+    /// The dump that was due is not complete. [`Drive::salvage`] starts without it.
+    #[error("the emergency dump {number} is not complete; what only it had is lost")]
+    DumpLost {
+        /// Its number; 0 if there is none at all.
+        number: u64,
+    },
     /// What is on flash contradicts itself.
     #[error("the flash array's content is damaged: {0}")]
     Damaged(String),
+}
+
+/// What to do without the dump that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// The drive does not start.
+    Refuse,
+    /// It finds out what it can.
+    Salvage,
 }
 
 /// Makes the firmware's memory from what is on flash. The drive is ready for commands
@@ -75,6 +99,7 @@ pub(crate) async fn recover(
     layout: &Layout,
     nand: &Rc<NandArray>,
     stats: &Rc<Stats>,
+    missing: Missing,
 ) -> Result<(Firmware, RecoveryReport), RecoveryError> {
     let fw = Firmware::new(rt, design, layout, nand, stats);
     let mut report = RecoveryReport::default();
@@ -84,16 +109,26 @@ pub(crate) async fn recover(
 
     let mut units = Units::scan(&fw).await?;
     report.scan = lap(rt);
-    load_map(&fw, &units, &mut report).await?;
+    let stored = load_map(&fw, &units, &mut report).await?;
     report.map_load = lap(rt);
     let dump = find_dump(&fw, &units.dump, &mut units.failed).await?;
-    match &dump {
-        Some(dump) => replay_dump(&fw, dump, &mut report).await?,
-        None if design.is_protected() && !units.blank => {
-            let what = "there is no emergency dump; what only it had is lost".to_string();
-            return Err(RecoveryError::Damaged(what));
+    let complete = match &dump {
+        Some(dump) => dump.complete,
+        None => !design.is_protected() || units.blank,
+    };
+    match (&dump, missing) {
+        (_, Missing::Refuse) if !complete => {
+            let number = dump.map_or(0, |d| d.number);
+            return Err(RecoveryError::DumpLost { number });
         }
-        None => {}
+        (_, Missing::Salvage) if !complete => {
+            rebuild(&fw, &units, &stored, &mut report).await?;
+            report.salvaged = true;
+        }
+        _ => {}
+    }
+    if let Some(dump) = &dump {
+        replay_dump(&fw, dump, &mut report).await?;
     }
     report.dump_replay = lap(rt);
     count_valid(&fw, &units)?;
@@ -103,19 +138,23 @@ pub(crate) async fn recover(
         fw.began_read_only.set(true);
         fw.end_life();
     }
+    if report.salvaged && !fw.read_only.get() && store_map(&fw).await.is_none() {
+        let what = "the map that was put right can not be stored".to_string();
+        return Err(RecoveryError::Damaged(what));
+    }
     report.space = lap(rt);
     report.total = rt.now() - began;
     Ok((fw, report))
 }
 
 /// What the first page of each unit tells.
-struct Units {
+pub(crate) struct Units {
     erased: Vec<Unit>,
     /// These two with the sequence number of their first page.
-    data: Vec<(u64, Unit, Streams)>,
+    pub data: Vec<(u64, Unit, Streams)>,
     log: Vec<(u64, Unit)>,
     dump: Vec<Unit>,
-    unknown: Vec<Unit>,
+    pub unknown: Vec<Unit>,
     /// Of a dump, with pages that failed to program.
     failed: Vec<Unit>,
     blank: bool,
@@ -134,7 +173,8 @@ impl Units {
             dump: Vec::new(),
             unknown: Vec::new(),
             failed: Vec::new(),
-            blank: heads.iter().all(|h| *h == Head::Erased),
+            // (The first mark of all may be torn.)
+            blank: !heads.iter().any(|h| matches!(h, Head::Written(..))),
         };
         for (at, head) in all.into_iter().zip(heads) {
             let unit = at.unit;
@@ -148,7 +188,9 @@ impl Units {
                         Kind::Moved => units.data.push((head.sequence, unit, Streams::Moved)),
                         Kind::Cold => units.data.push((head.sequence, unit, Streams::Cold)),
                         Kind::MapImage | Kind::MapDelta => units.log.push((head.sequence, unit)),
-                        Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => units.dump.push(unit),
+                        Kind::DumpDue | Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => {
+                            units.dump.push(unit);
+                        }
                     }
                 }
             }
@@ -175,7 +217,9 @@ impl Units {
                 match head.kind {
                     Kind::Host | Kind::Moved | Kind::Cold => continue,
                     Kind::MapImage | Kind::MapDelta => units.log.push((head.sequence, at.unit)),
-                    Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => units.dump.push(at.unit),
+                    Kind::DumpDue | Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => {
+                        units.dump.push(at.unit);
+                    }
                 }
                 units.unknown.retain(|u| *u != at.unit);
             }
@@ -201,14 +245,16 @@ struct Record {
     sector: usize,
     index: u32,
     serial: u32,
+    sequence: u64,
 }
 
-/// Reads the newest image of each map page, then the deltas newer than that, in order.
+/// Reads the newest image of each map page, then the deltas newer than that, in order. For
+/// each map page the sequence number of its image; 0 without one.
 async fn load_map(
     fw: &Firmware,
     units: &Units,
     report: &mut RecoveryReport,
-) -> Result<(), RecoveryError> {
+) -> Result<Vec<u64>, RecoveryError> {
     let log_units: Vec<Unit> = units.log.iter().map(|u| u.1).collect();
     let ends = write_pointers(fw, &log_units).await?;
     let mut images: BTreeMap<u32, Record> = BTreeMap::new();
@@ -225,7 +271,8 @@ async fn load_map(
             fw.saw_sequence(head.sequence);
             fw.map.borrow_mut().advance(Version(head.version));
             for (sector, index) in used(&indices) {
-                let record = Record { version: head.version, at, sector, index, serial };
+                let (version, sequence) = (head.version, head.sequence);
+                let record = Record { version, at, sector, index, serial, sequence };
                 match head.kind {
                     Kind::MapImage if index < fw.layout.map_pages => {
                         let newest = images.entry(index).or_insert(record);
@@ -243,6 +290,8 @@ async fn load_map(
         }
     }
     let versions: BTreeMap<u32, u64> = images.iter().map(|(p, r)| (*p, r.version)).collect();
+    let mut stored = vec![0; fw.layout.map_pages as usize];
+    images.values().for_each(|r| stored[r.index as usize] = r.sequence);
     for (record, bytes) in read_records(fw, images.into_values().collect()).await? {
         fw.map.borrow_mut().decode_page(record.index, &bytes);
         fw.log.borrow_mut().image_stored(record.index, record.serial);
@@ -263,7 +312,7 @@ async fn load_map(
     }
     let version = fw.map.borrow().version();
     fw.log.borrow_mut().set_durable(version);
-    Ok(())
+    Ok(stored)
 }
 
 /// Invariant 4, for the written pages of one unit of the log.
@@ -471,7 +520,7 @@ async fn settle_dump(
         space.set_role(unit, Role::Dump);
     }
     let mut areas = fw.dump.borrow_mut();
-    areas.ready = ready;
+    areas.ready = ready.into_iter().map(|unit| (unit, 0)).collect();
     areas.other = other;
     areas.next = areas.next.max(1);
     Ok(true)

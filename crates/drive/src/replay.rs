@@ -1,7 +1,7 @@
 //! The emergency dump at a restart: found, and put back.
 //!
-//! 1. A dump counts if its end page and all that this counts can be read; of several the
-//!    one with the highest number. If that one is not complete, none counts.
+//! 1. A dump is complete if its end page and all that this counts can be read; of several the
+//!    one with the highest number counts, also if it is not complete.
 //! 2. Nothing here changes flash: a dump can be put back as often as need be.
 
 use crate::dump::DumpEnd;
@@ -16,15 +16,17 @@ use tantalum_nand::{PageAddr, SECTOR_BYTES, Unit};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// The pages of a complete dump.
+/// The pages of a dump.
 pub(crate) struct Dump {
-    number: u64,
+    pub number: u64,
+    /// Whether all of it can be read.
+    pub complete: bool,
     pub units: Vec<Unit>,
     pages: Vec<(PageAddr, Kind, Vec<u32>)>,
     end: DumpEnd,
 }
 
-/// The dump with the highest number. It must be complete: an older one is of a time that
+/// The dump with the highest number, complete or not: an older one is of a time that
 /// the map log and the units have left behind.
 pub(crate) async fn find_dump(
     fw: &Firmware,
@@ -38,16 +40,13 @@ pub(crate) async fn find_dump(
         let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
         let heads = read_heads(fw, &pages).await?;
         for (at, head) in pages.into_iter().zip(heads) {
-            let Head::Written(head, indices, _) = head else {
-                // No power loss tears a page of a dump: it failed.
-                failed.push(unit);
-                continue;
-            };
+            let Head::Written(head, indices, _) = head else { continue };
             fw.saw_sequence(head.sequence);
             let number = head.version;
-            let end = DumpEnd { map_sectors: 0, data_sectors: 0, version: 0 };
+            let end = DumpEnd::default();
             let dump = found.entry(number).or_insert_with(|| Dump {
                 number,
+                complete: false,
                 units: Vec::new(),
                 pages: Vec::new(),
                 end,
@@ -55,34 +54,41 @@ pub(crate) async fn find_dump(
             if !dump.units.contains(&unit) {
                 dump.units.push(unit);
             }
-            if head.kind == Kind::DumpEnd {
-                last.insert(number, at);
-            } else {
-                dump.pages.push((at, head.kind, indices));
+            match head.kind {
+                Kind::DumpDue => {}
+                // Its row has further pages, with nothing in them.
+                Kind::DumpEnd if used(&indices).next().is_none() => {}
+                Kind::DumpEnd => {
+                    last.insert(number, at);
+                }
+                kind => dump.pages.push((at, kind, indices)),
             }
         }
     }
     let Some((number, mut dump)) = found.pop_last() else { return Ok(None) };
     fw.dump.borrow_mut().next = number + 1;
-    let lost = || {
-        let what = format!("the emergency dump {number} is not complete; what only it had is lost");
-        RecoveryError::Damaged(what)
+    let Some(at) = last.get(&number) else { return Ok(Some(dump)) };
+    let Some(page) = read_pages(fw, &[*at], true).await?.pop().flatten() else {
+        return Ok(Some(dump));
     };
-    let at = last.get(&number).ok_or_else(lost)?;
-    let page = read_pages(fw, &[*at], true).await?.pop().flatten().ok_or_else(lost)?;
     let Data::Bytes(bytes) = page.as_data() else { unreachable!("asked for bytes") };
     dump.end = DumpEnd::decode(bytes);
     let count = |kind: Kind| {
         let pages = dump.pages.iter().filter(|p| p.1 == kind);
         pages.map(|p| used(&p.2).count() as u64).sum::<u64>()
     };
-    let complete = count(Kind::DumpMap) == dump.end.map_sectors
+    dump.complete = count(Kind::DumpMap) == dump.end.map_sectors
         && count(Kind::DumpData) == dump.end.data_sectors
         && dump.end.data_sectors <= u64::from(fw.design.buffer_slots());
-    if complete { Ok(Some(dump)) } else { Err(lost()) }
+    if dump.complete {
+        let units = fw.design.geometry.units();
+        failed.extend(dump.end.failed.iter().filter(|unit| unit.0 < units));
+    }
+    Ok(Some(dump))
 }
 
-/// Puts a dump's entries over the map, and its pages into the buffer.
+/// Puts a dump's entries over the map, and its pages into the buffer; of one that is not
+/// complete what can be read.
 pub(crate) async fn replay_dump(
     fw: &Firmware,
     dump: &Dump,
@@ -95,7 +101,11 @@ pub(crate) async fn replay_dump(
     let map_pages: Vec<PageAddr> = of(Kind::DumpMap).map(|p| p.0).collect();
     let read = read_pages(fw, &map_pages, true).await?;
     for ((at, _, indices), page) in of(Kind::DumpMap).zip(read) {
-        let page = page.ok_or_else(|| damaged(at))?;
+        let page = match page {
+            Some(page) => page,
+            None if dump.complete => return Err(damaged(at)),
+            None => continue,
+        };
         let Data::Bytes(bytes) = page.as_data() else { unreachable!("asked for bytes") };
         for (sector, count) in used(indices) {
             let entries = bytes[sector * SECTOR..(sector + 1) * SECTOR].chunks_exact(8);
@@ -111,11 +121,18 @@ pub(crate) async fn replay_dump(
     let data_pages: Vec<PageAddr> = of(Kind::DumpData).map(|p| p.0).collect();
     let read = read_pages(fw, &data_pages, false).await?;
     for ((at, _, indices), page) in of(Kind::DumpData).zip(read) {
-        let page = page.ok_or_else(|| damaged(at))?;
+        let page = match page {
+            Some(page) => page,
+            None if dump.complete => return Err(damaged(at)),
+            None => continue,
+        };
         for (sector, lpn) in used(indices) {
             let data = page.as_data().slice(sector..sector + 1, SECTOR_BYTES);
             check_entry(fw, Lpn(lpn), None)?;
             // As many as there were slots when they were dumped.
+            if fw.room.free() == 0 {
+                return Err(damaged(at));
+            }
             fw.room.take(1).await;
             fw.buffer.borrow_mut().insert(Lpn(lpn), data);
             report.dump_pages += 1;

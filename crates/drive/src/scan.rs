@@ -32,6 +32,28 @@ fn batches(fw: &Firmware, pages: &[PageAddr]) -> Vec<Vec<usize>> {
 /// Reads the heads of these pages, all dies side by side.
 pub(crate) async fn read_heads(fw: &Firmware, pages: &[PageAddr]) -> Result<Vec<Head>, OpError> {
     let mut heads = vec![Head::Erased; pages.len()];
+    let ps = fw.places.page_sectors as usize;
+    read_words(fw, pages, |i, state, oob| {
+        heads[i] = match (state, PageHead::decode(oob)) {
+            (PageState::Erased, _) => Head::Erased,
+            (PageState::Programmed, Some(head)) => {
+                let indices = oob[2..2 + ps].iter().map(|w| *w as u32).collect();
+                Head::Written(head, indices, (oob[2] >> 32) as u32)
+            }
+            _ => Head::Unreadable,
+        };
+    })
+    .await?;
+    Ok(heads)
+}
+
+/// Reads the out-of-band words of these pages, all dies side by side; `tell` is told of each
+/// page by its place in the list, in no order.
+pub(crate) async fn read_words(
+    fw: &Firmware,
+    pages: &[PageAddr],
+    mut tell: impl FnMut(usize, PageState, &[u64]),
+) -> Result<(), OpError> {
     let mut oob = vec![0; fw.nand.oob_words()];
     for batch in batches(fw, pages) {
         let mut ops = Vec::with_capacity(batch.len());
@@ -46,20 +68,13 @@ pub(crate) async fn read_heads(fw: &Firmware, pages: &[PageAddr]) -> Result<Vec<
                 states: &mut states,
             })?);
             fw.stats.flash_reads.add(1);
-            heads[i] = match (states[0], PageHead::decode(&oob)) {
-                (PageState::Erased, _) => Head::Erased,
-                (PageState::Programmed, Some(head)) => {
-                    let indices = oob[2..].iter().map(|w| *w as u32).collect();
-                    Head::Written(head, indices, (oob[2] >> 32) as u32)
-                }
-                _ => Head::Unreadable,
-            };
+            tell(i, states[0], &oob);
         }
         for op in ops {
             op.await;
         }
     }
-    Ok(heads)
+    Ok(())
 }
 
 /// Reads the payload of these pages, side by side; `None` for a page that can not be

@@ -79,6 +79,8 @@ pub enum Kind {
     MapImage = 3,
     /// Changes to the map.
     MapDelta = 4,
+    /// Mark: the drive has run, and the dump with this number is due.
+    DumpDue = 9,
     /// Emergency dump: changed map entries.
     DumpMap = 5,
     /// Emergency dump: buffered logical pages.
@@ -94,6 +96,9 @@ pub const NO_INDEX: u32 = u32::MAX;
 /// pages of the unit its batch had written before it.
 pub const LOG_VERSION_BITS: u32 = 48;
 
+/// The birth of data that are programmed for the first time: the sequence number of their page.
+pub const BORN_NOW: u64 = u64::MAX;
+
 /// Beside the logical page number of a sector: what was there could not be read when it
 /// was moved. It is kept as something that can not be read.
 pub const LOST: u64 = 1 << 32;
@@ -101,7 +106,9 @@ pub const LOST: u64 = 1 << 32;
 /// Out-of-band words beside each page: 0: kind (8 bits) and sequence number (56);
 /// 1: version of the map (see [`LOG_VERSION_BITS`]), or number of the dump; then one a sector: its logical
 /// page number, number of the map page, or count of entries (32 bits; above them
-/// [`LOST`], or in the map log the page since which its unit is written).
+/// [`LOST`], or in the map log the page since which its unit is written); then one a sector:
+/// its birth, the sequence number of the page in which its data were first programmed. Of two
+/// copies of a logical page the one born later is newer; those born together are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHead {
     /// What the page holds.
@@ -115,7 +122,7 @@ pub struct PageHead {
 impl PageHead {
     /// Words beside each page.
     pub fn words(page_sectors: u32) -> u32 {
-        2 + page_sectors
+        2 + 2 * page_sectors
     }
 
     /// The first two words.
@@ -134,6 +141,7 @@ impl PageHead {
             5 => Kind::DumpMap,
             6 => Kind::DumpData,
             7 => Kind::DumpEnd,
+            9 => Kind::DumpDue,
             _ => return None,
         };
         Some(PageHead { kind, sequence: words[0] & ((1 << 56) - 1), version: words[1] })

@@ -3,7 +3,7 @@
 
 use crate::firmware::Firmware;
 use crate::space::Streams;
-use crate::types::Kind;
+use crate::types::{BORN_NOW, Kind};
 use std::rc::Rc;
 use tantalum_device::OwnedData;
 use tantalum_nand::SECTOR_BYTES;
@@ -34,7 +34,8 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         let sectors = (pages * fw.places.page_sectors) as usize;
         let place = fw.space.borrow_mut().place(die, Streams::Host, pages);
         let (at, _) = place.expect("the write point has a row's rest left");
-        fw.page_words(Kind::Host, 0, pages, batch.iter().map(|b| u64::from(b.1.0)), &mut words);
+        let words_of = batch.iter().map(|b| (u64::from(b.1.0), BORN_NOW));
+        fw.page_words(Kind::Host, 0, pages, words_of, &mut words);
         let op = fw.nand.program(at, data.as_data().slice(0..sectors, SECTOR_BYTES), &words);
         let Some(op) = fw.must(op) else { return };
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));

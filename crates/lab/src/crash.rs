@@ -9,13 +9,11 @@ use crate::oracle::{Host, Oracle, Violation};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::fmt;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Durability, IoError, PowerCycle,
 };
-use tantalum_rt::{Nanos, Rt, RunError, Runtime, Stream};
+use tantalum_rt::{First, Nanos, Rt, RunError, Runtime, Stream, first};
 
 /// When the power is cut in a round, counted from its first command.
 #[derive(Clone, Copy, Debug)]
@@ -416,13 +414,8 @@ impl<D: BlockDevice> Worker<D> {
 
 /// Drops `command` if it takes longer than `patience`.
 async fn give_up_after(rt: &Rt, patience: Nanos, command: impl Future<Output = Ended>) -> Ended {
-    let mut command = pin!(command);
-    let mut timer = pin!(rt.sleep(patience));
-    std::future::poll_fn(|cx| {
-        if let Poll::Ready(ended) = command.as_mut().poll(cx) {
-            return Poll::Ready(ended);
-        }
-        timer.as_mut().poll(cx).map(|()| Ended::Badly)
-    })
-    .await
+    match first(command, rt.sleep(patience)).await {
+        First::A(ended) => ended,
+        First::B(()) => Ended::Badly,
+    }
 }

@@ -34,8 +34,46 @@ pub struct DriveFigures {
     pub dumps: u64,
     /// Bytes programmed in emergency dumps.
     pub dump_bytes: u64,
+    /// What their capacitors gave at the power cuts; `None` without capacitors.
+    pub power: Option<PowerFigures>,
     /// How worn the erase units are.
     pub wear: Wear,
+}
+
+/// What capacitors gave, over all power cuts. Of several drives each has its own: the most of
+/// any of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PowerFigures {
+    /// Power cuts of drives that took commands, or were about to.
+    pub losses: u64,
+    /// Of these, with an emergency dump that was not complete.
+    pub incomplete: u64,
+    /// Joules in the capacitors.
+    pub budget_j: f64,
+    /// The most that were drawn at one cut.
+    pub most_spent_j: f64,
+    /// The most that were missing at one cut.
+    pub most_missing_j: f64,
+    /// The longest that a drive lived on them, nanoseconds.
+    pub longest_ns: u64,
+}
+
+impl PowerFigures {
+    fn of(drives: &[Drive]) -> Option<PowerFigures> {
+        let kept: Vec<_> = drives.iter().filter(|d| d.design().is_protected()).collect();
+        let sum = |a: PowerFigures, drive: &Drive| {
+            let b = drive.power_losses();
+            PowerFigures {
+                losses: a.losses + b.count,
+                incomplete: a.incomplete + b.incomplete,
+                budget_j: a.budget_j.max(b.budget_j),
+                most_spent_j: a.most_spent_j.max(b.most_spent_j),
+                most_missing_j: a.most_missing_j.max(b.most_missing_j),
+                longest_ns: a.longest_ns.max(b.longest.0),
+            }
+        };
+        (!kept.is_empty()).then(|| kept.into_iter().fold(PowerFigures::default(), sum))
+    }
 }
 
 /// What drives count.
@@ -143,6 +181,7 @@ impl DriveFigures {
         self.data_units = layouts().map(|l| u64::from(l.data_units)).sum();
         self.dumps = drives.iter().map(|d| d.stats().dumps).sum();
         self.dump_bytes = drives.iter().map(|d| d.stats().dump_bytes).sum();
+        self.power = PowerFigures::of(drives);
         self.wear = Wear::of(drives.iter().flat_map(|d| {
             let units = d.design().geometry.units();
             (0..units).map(|u| d.array().erase_count(Unit(u)))

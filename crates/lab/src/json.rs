@@ -144,6 +144,14 @@ fn drive(f: &RowFindings, d: &DriveFigures) -> Value {
             "free_least": d.free_units_least,
             "retired": load.retired_units,
         },
+        "power": d.power.map(|p| json!({
+            "losses": p.losses,
+            "incomplete": p.incomplete,
+            "budget_j": p.budget_j,
+            "most_spent_j": p.most_spent_j,
+            "most_missing_j": p.most_missing_j,
+            "longest_us": us(p.longest_ns),
+        })),
         "erases": load.erases,
         "wear": {
             "min": d.wear.min,

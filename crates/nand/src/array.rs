@@ -2,6 +2,7 @@
 
 use crate::flight::{Effect, Image, OpKind};
 use crate::geometry::{GeometryError, SECTOR_BYTES};
+use crate::outage::{Activity, Outstanding};
 use crate::schedule::{OpRecord, Planned, Schedule};
 use crate::store::{PageState, Store};
 use crate::wait::{Programmed, Reading};
@@ -190,6 +191,14 @@ impl NandArray {
         self.state.borrow().store.unit(unit).erase_count
     }
 
+    /// The first page of a unit that is not programmed, as far as was issued.
+    ///
+    /// # Panics
+    /// If there is no such unit.
+    pub fn next_page(&self, unit: Unit) -> u32 {
+        self.state.borrow().store.unit(unit).next
+    }
+
     /// Operations issued so far.
     pub fn ops_issued(&self) -> u64 {
         self.issued.get()
@@ -224,6 +233,24 @@ impl NandArray {
         s.off_at.set(now);
         let outcome = s.schedule.power_off(now, &mut s.store, &mut s.dice);
         self.rt.trace(outcome);
+    }
+
+    /// Takes back what no die has begun, and reads; with `erases` also stops the erases that
+    /// are under way: their units are to be erased again. For the moment at which the array
+    /// goes on to live on capacitors only: nobody may wait for any of these.
+    pub fn abandon(&self, erases: bool) {
+        let s = &mut *self.state.borrow_mut();
+        s.schedule.abandon(self.rt.now(), &mut s.store, erases);
+    }
+
+    /// What the dies do now.
+    pub fn activity(&self) -> Activity {
+        self.state.borrow_mut().schedule.activity(self.rt.now())
+    }
+
+    /// What the dies have yet to do.
+    pub fn outstanding(&self) -> Outstanding {
+        self.state.borrow_mut().schedule.outstanding(self.rt.now())
     }
 
     /// All that the array is now.

@@ -1,12 +1,11 @@
-//! An operation from its issue to its end, and what a power loss makes of it
-//! (invariant 5); snapshots of all that survives.
+//! An operation from its issue to its end; snapshots of all that survives a power loss.
 
 use crate::channel::Ends;
 use crate::schedule::Schedule;
 use crate::store::{Cells, Store};
 use crate::{Geometry, PageAddr, Timing, Unit};
 use std::rc::Rc;
-use tantalum_rt::{Nanos, Stream};
+use tantalum_rt::Nanos;
 
 /// The kinds of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,49 +116,6 @@ impl Flight {
         f.overtaken = self.overtaken;
         f.suspended = self.suspended;
         f
-    }
-}
-
-impl Schedule {
-    /// The power is gone at `now`. In reverse order of issue, so that what never
-    /// began is undone first. Returns a word that stands for what became of all.
-    pub fn power_off(&mut self, now: Nanos, store: &mut Store, dice: &mut Stream) -> u64 {
-        self.settle_all(now);
-        let mut word = now.0;
-        for queue in &mut self.dies {
-            while let Some(f) = queue.pop_back() {
-                if f.end <= now || f.kind() == OpKind::Read {
-                    continue;
-                }
-                let begun = f.begun || f.start < now;
-                word = word.rotate_left(1) ^ u64::from(begun);
-                match f.effect {
-                    Effect::Read => {}
-                    Effect::Program { at, count, .. } if begun => {
-                        for page in at.page..at.page + count {
-                            let torn = dice.chance(3, 4);
-                            word = word.rotate_left(1) ^ u64::from(torn);
-                            if torn {
-                                store.tear(PageAddr { unit: at.unit, page });
-                            }
-                        }
-                    }
-                    Effect::Program { at, count, failed } => store.undo(at, count, failed),
-                    Effect::Erase { unit, .. } if begun => {
-                        store.unit_mut(unit).half_erased = true;
-                    }
-                    Effect::Erase { unit, cells, next, half_erased } => {
-                        let u = store.unit_mut(unit);
-                        u.cells = cells;
-                        u.next = next;
-                        u.half_erased = half_erased;
-                        u.erase_count -= 1;
-                    }
-                }
-            }
-        }
-        self.reset();
-        word
     }
 }
 

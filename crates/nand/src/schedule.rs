@@ -41,7 +41,7 @@ struct Records {
 /// Dies, channels, and what they do and will do.
 pub(crate) struct Schedule {
     pub dies: Vec<VecDeque<Flight>>,
-    channels: Vec<Channel>,
+    pub channels: Vec<Channel>,
     busy: Nanos,
     next_op: u64,
     records: Option<Records>,

@@ -3,7 +3,7 @@
 use crate::exec::{Rt, TaskId};
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -86,6 +86,27 @@ impl<T> Drop for Finisher<T> {
             self.set(JoinState::Cancelled);
         }
     }
+}
+
+/// The one of two futures that ended first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First<A, B> {
+    /// The first did; also if both end in the same poll.
+    A(A),
+    /// The second did.
+    B(B),
+}
+
+/// Runs two futures side by side in one task until one ends; the other is dropped.
+pub async fn first<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> First<A, B> {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    std::future::poll_fn(move |cx| {
+        if let Poll::Ready(value) = a.as_mut().poll(cx) {
+            return Poll::Ready(First::A(value));
+        }
+        b.as_mut().poll(cx).map(First::B)
+    })
+    .await
 }
 
 /// Runs futures side by side in one task; their results in their order.

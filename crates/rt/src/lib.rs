@@ -58,7 +58,7 @@ pub use clock::{Clock, Idle, VirtualClock};
 pub use domain::Domain;
 pub use error::{RunError, Waiting};
 pub use exec::{Outstanding, Rt, Runtime, TaskId};
-pub use join::{Cancelled, Join, join_all};
+pub use join::{Cancelled, First, Join, first, join_all};
 pub use rng::{Stream, mix64};
 pub use time::Nanos;
 pub use timer::Sleep;

@@ -83,7 +83,9 @@ impl MapLog {
             for at in (0..self.places.unit_pages).map(|page| PageAddr { unit, page }) {
                 let Some(head) = head(nand, at, &mut words) else { continue };
                 let version = head.version & ((1 << LOG_VERSION_BITS) - 1);
-                for (sector, word) in words[2..].iter().enumerate() {
+                for (sector, word) in
+                    words[2..].iter().take(self.places.page_sectors as usize).enumerate()
+                {
                     let told = (version, at, sector, *word as u32);
                     match head.kind {
                         _ if told.3 == crate::types::NO_INDEX => {}

@@ -3,6 +3,7 @@
 mod crash;
 mod designs;
 mod disorder;
+mod energy;
 mod explore;
 mod faults;
 mod flush_cost;

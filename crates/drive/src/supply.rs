@@ -1,0 +1,146 @@
+//! The power supply after a cut: what the capacitors have left, and what draws on it.
+//!
+//! 1. Every program and erase that a die is at is charged, for as long as it is at it, also
+//!    those that were under way at the cut.
+//! 2. When the charge is gone the power is gone at that instant, whatever is under way.
+//!
+//! Charged is what the energy model counts (Lee et al., SpartanSSD: power of a chip times
+//! time of its operation); controller, memory and transfers are not in it.
+
+use crate::PowerDesign;
+use std::cell::Cell;
+use std::rc::Rc;
+use tantalum_nand::NandArray;
+use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::{Nanos, Rt, first};
+
+/// What became of the protected memory at a power cut, and what it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PowerLoss {
+    /// Joules that there were.
+    pub budget_j: f64,
+    /// Joules that were drawn.
+    pub spent_j: f64,
+    /// Joules that were missing: to finish what was under way or waited for its die when the
+    /// charge was gone. 0 if it sufficed.
+    pub missing_j: f64,
+    /// From the cut until the drive was off.
+    pub took: Nanos,
+    /// Whether the emergency dump was complete, or none was needed.
+    pub complete: bool,
+}
+
+/// All power losses of a drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PowerLosses {
+    /// How many there were.
+    pub count: u64,
+    /// Of these, with a dump that is not complete.
+    pub incomplete: u64,
+    /// Joules that there were each time.
+    pub budget_j: f64,
+    /// The most joules that were drawn in one.
+    pub most_spent_j: f64,
+    /// The most joules that were missing in one.
+    pub most_missing_j: f64,
+    /// The longest.
+    pub longest: Nanos,
+}
+
+impl PowerLosses {
+    /// One more.
+    pub(crate) fn add(&mut self, loss: &PowerLoss) {
+        self.count += 1;
+        self.incomplete += u64::from(!loss.complete);
+        self.budget_j = loss.budget_j;
+        self.most_spent_j = self.most_spent_j.max(loss.spent_j);
+        self.most_missing_j = self.most_missing_j.max(loss.missing_j);
+        self.longest = self.longest.max(loss.took);
+    }
+}
+
+/// Capacitors, and the flash array that lives on them.
+pub(crate) struct Supply {
+    rt: Rt,
+    nand: Rc<NandArray>,
+    power: PowerDesign,
+    budget: f64,
+    left: Cell<f64>,
+    /// What is drawn since then, watts.
+    watts: Cell<f64>,
+    since: Cell<Nanos>,
+    cut: Nanos,
+    issued: WaitQueue,
+}
+
+impl Supply {
+    /// Capacitors with `budget` joules, from now on alone.
+    pub fn new(rt: &Rt, nand: &Rc<NandArray>, power: PowerDesign, budget: f64) -> Supply {
+        Supply {
+            rt: rt.clone(),
+            nand: nand.clone(),
+            power,
+            budget,
+            left: Cell::new(budget),
+            watts: Cell::new(0.0),
+            since: Cell::new(rt.now()),
+            cut: rt.now(),
+            issued: WaitQueue::new(rt, "more to draw on the capacitors"),
+        }
+    }
+
+    /// Operations were issued.
+    pub fn draw(&self) {
+        self.issued.notify_all();
+    }
+
+    /// Waits until the charge is gone; for ever, if it never is.
+    pub async fn run_dry(&self) {
+        loop {
+            self.charge();
+            let now = self.rt.now();
+            if self.left.get() <= 0.0 {
+                return;
+            }
+            let doing = self.nand.activity();
+            let milliwatts = f64::from(doing.programs) * self.power.program_mw
+                + f64::from(doing.erases) * self.power.erase_mw;
+            self.watts.set(milliwatts / 1e3);
+            let empty = match self.watts.get() {
+                0.0 => Nanos::MAX,
+                watts => now.saturating_add(Nanos((self.left.get() / watts * 1e9).ceil() as u64)),
+            };
+            let until = doing.until.min(empty);
+            match until {
+                Nanos::MAX => self.issued.wait().await,
+                until => {
+                    let then = self.rt.sleep_until_for(until, "the capacitors");
+                    first(then, self.issued.wait()).await;
+                }
+            }
+        }
+    }
+
+    /// Takes what was drawn since the last look.
+    fn charge(&self) {
+        let now = self.rt.now();
+        let drawn = self.watts.get() * (now - self.since.replace(now)).0 as f64 / 1e9;
+        self.left.set((self.left.get() - drawn).max(0.0));
+    }
+
+    /// What it came to; the array has its power still.
+    pub fn account(&self, complete: bool) -> PowerLoss {
+        self.charge();
+        let left = self.nand.outstanding();
+        let joules = |mw: f64, time: Nanos| mw / 1e3 * time.0 as f64 / 1e9;
+        let undone =
+            joules(self.power.program_mw, left.programs) + joules(self.power.erase_mw, left.erases);
+        PowerLoss {
+            budget_j: self.budget,
+            spent_j: self.budget - self.left.get(),
+            missing_j: if complete { 0.0 } else { undone },
+            took: self.rt.now() - self.cut,
+            complete,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What a power loss makes of operations (invariant 5), and what the dies do while they
+//! live on what capacitors have left.
+//!
+//! 1. What never began has never been.
+//! 2. A program that was under way is torn if its power goes, and nothing else tears it; an
+//!    erase may also be stopped on purpose: its unit is to be erased again then.
+
+use crate::PageAddr;
+use crate::channel::Channel;
+use crate::flight::{Effect, Flight, OpKind};
+use crate::schedule::Schedule;
+use crate::store::Store;
+use std::collections::VecDeque;
+use tantalum_rt::{Nanos, Stream};
+
+/// How many dies do what at a moment, and until when that stays so if nothing is issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Activity {
+    /// Dies that program.
+    pub programs: u32,
+    /// Dies that erase.
+    pub erases: u32,
+    /// Dies that read.
+    pub reads: u32,
+    /// When that changes, at the earliest.
+    pub until: Nanos,
+}
+
+/// Time that dies will yet work on what was issued, summed over dies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    /// On programs.
+    pub programs: Nanos,
+    /// On erases.
+    pub erases: Nanos,
+}
+
+impl Schedule {
+    /// The power is gone at `now`. Returns a word that stands for what became of all.
+    pub fn power_off(&mut self, now: Nanos, store: &mut Store, dice: &mut Stream) -> u64 {
+        self.settle_all(now);
+        let mut word = now.0;
+        for queue in &mut self.dies {
+            // In reverse order of issue, so that what never began is undone first.
+            while let Some(f) = queue.pop_back() {
+                if f.end <= now || f.kind() == OpKind::Read {
+                    continue;
+                }
+                let begun = f.begun || f.start < now;
+                word = word.rotate_left(1) ^ u64::from(begun);
+                match f.effect {
+                    Effect::Program { at, count, .. } if begun => {
+                        for page in at.page..at.page + count {
+                            let torn = dice.chance(3, 4);
+                            word = word.rotate_left(1) ^ u64::from(torn);
+                            if torn {
+                                store.tear(PageAddr { unit: at.unit, page });
+                            }
+                        }
+                    }
+                    Effect::Erase { unit, .. } if begun => store.unit_mut(unit).half_erased = true,
+                    effect => effect.undo(store),
+                }
+            }
+        }
+        self.reset();
+        word
+    }
+
+    /// Takes back what has not begun at `now`, and reads; with `erases` also stops the erases
+    /// that have. What is left of each die's work is a program or an erase under way.
+    pub fn abandon(&mut self, now: Nanos, store: &mut Store, erases: bool) {
+        self.settle_all(now);
+        for queue in &mut self.dies {
+            let mut left = VecDeque::new();
+            while let Some(mut f) = queue.pop_back() {
+                if f.end <= now || f.kind() == OpKind::Read {
+                    continue;
+                }
+                match f.effect {
+                    _ if !(f.begun || f.start < now) => f.effect.undo(store),
+                    Effect::Erase { unit, .. } if erases => {
+                        store.unit_mut(unit).half_erased = true;
+                    }
+                    _ => {
+                        f.resume(now);
+                        left.push_front(f);
+                    }
+                }
+            }
+            *queue = left;
+        }
+        self.channels.fill_with(Channel::default);
+    }
+
+    /// What the dies do at `now`.
+    pub fn activity(&mut self, now: Nanos) -> Activity {
+        self.settle_all(now);
+        let mut activity = Activity { programs: 0, erases: 0, reads: 0, until: Nanos::MAX };
+        for queue in &mut self.dies {
+            while queue.front().is_some_and(|f| f.end <= now) {
+                queue.pop_front();
+            }
+            let Some(f) = queue.front() else { continue };
+            if f.start > now {
+                activity.until = activity.until.min(f.start);
+                continue;
+            }
+            activity.until = activity.until.min(f.end);
+            match f.kind() {
+                OpKind::Read => activity.reads += 1,
+                OpKind::Program => activity.programs += 1,
+                OpKind::Erase => activity.erases += 1,
+            }
+        }
+        activity
+    }
+
+    /// What the dies have yet to do at `now`.
+    pub fn outstanding(&mut self, now: Nanos) -> Outstanding {
+        self.settle_all(now);
+        let mut sum = Outstanding::default();
+        for f in self.dies.iter().flatten().filter(|f| f.end > now) {
+            let left = if f.start < now { f.end - now } else { f.left };
+            match f.kind() {
+                OpKind::Read => {}
+                OpKind::Program => sum.programs += left,
+                OpKind::Erase => sum.erases += left,
+            }
+        }
+        sum
+    }
+}
+
+impl Effect {
+    /// It has never been. To be called in reverse order of issue.
+    fn undo(self, store: &mut Store) {
+        match self {
+            Effect::Read => {}
+            Effect::Program { at, count, failed } => store.undo(at, count, failed),
+            Effect::Erase { unit, cells, next, half_erased } => {
+                let u = store.unit_mut(unit);
+                u.cells = cells;
+                u.next = next;
+                u.half_erased = half_erased;
+                u.erase_count -= 1;
+            }
+        }
+    }
+}
+
+impl Flight {
+    /// It goes on at once if it was suspended.
+    fn resume(&mut self, now: Nanos) {
+        if self.start > now {
+            (self.start, self.end) = (now, now + self.left);
+            if let Some(ends) = &self.ends {
+                ends.die.set(self.end);
+            }
+        }
+    }
+}
