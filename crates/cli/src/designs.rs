@@ -10,15 +10,20 @@ use tantalum_lab::model;
 Examples:
   tantalum designs                          the presets, a line each
   tantalum designs durassd                  what this one consists of
+  tantalum designs durassd --all            the same with every key, defaults too
   tantalum designs durassd > my-drive.toml  a start for one of your own")]
 pub struct DesignsArguments {
     /// Print this preset as TOML, comments included
     name: Option<String>,
+    /// Every key with its value, also those that the preset leaves to their defaults
+    #[arg(long, requires = "name")]
+    all: bool,
 }
 
 /// Carries it out; gives the exit code.
 pub fn designs(arguments: &DesignsArguments) -> u8 {
     let text = match &arguments.name {
+        Some(name) if arguments.all => model::preset_toml(name),
         Some(name) => model::preset_text(name).map(String::from),
         None => list(),
     };

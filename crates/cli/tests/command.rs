@@ -2,8 +2,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests write the files that they name")]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use tantalum_lab::experiment::Scene;
+use tantalum_lab::model::Model;
 
 const SMALL: &str = r#"
 title = "small"
@@ -154,6 +157,51 @@ fn designs_can_be_listed_shown_and_completed() {
     assert!(script.contains("tantalum"), "{script}");
     let (version, _) = ends(&tantalum(&["--version"]), 0);
     assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+}
+
+/// What is printed of a preset is a design: as one of an experiment's own it is the same,
+/// and it says what the preset's text leaves out.
+#[test]
+fn a_design_with_every_key_can_be_given_back() {
+    let (names, _) = ends(&tantalum(&["designs"]), 0);
+    for name in names.lines().filter_map(|l| l.split_whitespace().next()) {
+        let printed = |more: &[&str]| -> toml::Table {
+            let arguments: Vec<_> = ["designs", name].iter().chain(more).copied().collect();
+            let (text, _) = ends(&tantalum(&arguments), 0);
+            text.parse().expect("valid TOML")
+        };
+        let (text, all) = (printed(&[]), printed(&["--all"]));
+        assert!(keys(&all, "").is_superset(&keys(&text, "")), "{name}");
+        let given_back = |own: toml::Table| {
+            let scene = Scene {
+                design: [("mine".to_string(), own)].into_iter().collect(),
+                ..Scene::default()
+            };
+            Model::of("mine", &scene).expect("it can be built")
+        };
+        let preset = Model::of(name, &Scene::default()).expect("a preset");
+        assert_eq!(given_back(all.clone()), preset, "{name}");
+        assert_eq!(given_back(text), preset, "{name}");
+    }
+    let (all, _) = ends(&tantalum(&["designs", "ssd-a", "--all"]), 0);
+    let (text, _) = ends(&tantalum(&["designs", "ssd-a"]), 0);
+    for key in ["read_priority", "spread_max", "shear_bytes", "idle_us"] {
+        assert!(all.contains(key) && !text.contains(key), "{key} in\n{all}");
+    }
+    ends(&tantalum(&["designs", "--all"]), 2);
+}
+
+/// The keys of a table and of those in it, with dots between.
+fn keys(table: &toml::Table, above: &str) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for (key, value) in table {
+        let key = format!("{above}{key}");
+        if let Some(inner) = value.as_table() {
+            all.extend(keys(inner, &format!("{key}.")));
+        }
+        all.insert(key);
+    }
+    all
 }
 
 #[test]

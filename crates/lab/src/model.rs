@@ -63,6 +63,20 @@ pub fn preset_text(name: &str) -> Result<&'static str, String> {
     text.ok_or_else(|| parse::unknown("unknown design", name, presets()))
 }
 
+/// A preset as TOML with every key, also those that its text leaves to their defaults: a
+/// design that can be given back.
+///
+/// # Errors
+/// In a line, with the nearest name there is.
+pub fn preset_toml(name: &str) -> Result<String, String> {
+    let text = preset_text(name)?;
+    if let Ok(design) = Design::preset(name) {
+        return Ok(design.to_toml());
+    }
+    let disk: DiskModel = parse::read(text).map_err(|w| w.what)?;
+    toml::to_string(&disk).map_err(|e| e.to_string())
+}
+
 impl Model {
     /// The model of this name in a scene, with the scene's changes.
     ///
