@@ -10,6 +10,7 @@ use crate::dump::Writer;
 use crate::firmware::Firmware;
 use crate::space::Role;
 use crate::types::Kind;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_device::{Data, OwnedData, Payload};
 use tantalum_nand::{OpError, PageAddr, SECTOR_BYTES, Unit};
@@ -60,8 +61,8 @@ pub(crate) async fn keep_areas(fw: Rc<Firmware>) {
 /// Erases the area of the dump that was replayed: it is void as soon as the next one
 /// could be written.
 async fn clear_old_dump(fw: &Firmware) {
-    let units = fw.dump.borrow().other.clone();
-    for unit in units {
+    let mut units = VecDeque::from(fw.dump.borrow().other.clone());
+    while let Some(unit) = units.pop_front() {
         if fw.erase(unit).await {
             continue;
         }
@@ -77,6 +78,9 @@ async fn clear_old_dump(fw: &Firmware) {
         {
             space.set_role(free.unit, Role::Dump);
             areas.other.push(free.unit);
+            if free.erase_first {
+                units.push_back(free.unit);
+            }
         }
     }
     fw.dump.borrow_mut().cleared = true;

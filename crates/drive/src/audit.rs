@@ -32,7 +32,7 @@ pub(crate) fn audit(fw: &Firmware) -> Result<(), String> {
     room(fw)?;
     let (map, log, space) = (fw.map.borrow(), fw.log.borrow(), fw.space.borrow());
     log.audit(&fw.nand, &space)?;
-    log.audit_content(&fw.nand, &map)
+    log.audit_content(&fw.nand, &space, &map)
 }
 
 fn map_and_space(fw: &Firmware) -> Result<(), String> {

@@ -16,6 +16,7 @@
 
 mod audit;
 
+use crate::planted::planted;
 use crate::types::Lpn;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -144,11 +145,11 @@ impl Buffer {
         *self.open.back_mut().expect("there is always an epoch") += 1;
         self.index.insert(lpn.0, at);
         match held_by {
-            Some(older) => {
+            Some(older) if !planted!(CopyOvertakes) => {
                 self.entries[at as usize].state = State::Held;
                 self.entries[older as usize].successor = at;
             }
-            None => self.enqueue(at),
+            _ => self.enqueue(at),
         }
         true
     }
@@ -192,6 +193,7 @@ impl Buffer {
                 self.release(at);
                 freed
             }
+            State::Flying if planted!(DiscardOvertaken) => 0,
             State::Flying => {
                 self.entries[at as usize].state = State::Void;
                 0
@@ -286,6 +288,7 @@ impl Buffer {
         (0..self.entries.len() as u32).filter_map(|at| {
             let e = &self.entries[at as usize];
             let newest = e.state != State::Free && self.index.get(&e.lpn.0) == Some(&at);
+            let newest = newest && !(planted!(DumpSkipsHeld) && e.state == State::Held);
             newest.then(|| (e.lpn, self.slot_data(at)))
         })
     }

@@ -17,6 +17,7 @@
 //!    is free.
 
 use crate::firmware::Firmware;
+use crate::planted::planted;
 use crate::space::Streams;
 use crate::types::{BORN_NOW, Kind, LOST, Lpn, Ppa};
 use std::collections::VecDeque;
@@ -309,7 +310,7 @@ impl<'a> Move<'a> {
         }
         for i in 0..used {
             let lpn = Lpn(self.packed[i].word as u32);
-            if fw.map.borrow().get(lpn) == Some(self.packed[i].from) {
+            if fw.map.borrow().get(lpn) == Some(self.packed[i].from) || planted!(MoveResurrects) {
                 fw.remap(lpn, Some(fw.places.ppa(at, i as u32)));
             }
         }
@@ -333,7 +334,8 @@ impl<'a> Move<'a> {
             return;
         }
         let version = fw.space.borrow().superseded(self.victim);
-        if fw.make_durable(version).await && fw.erase(self.victim).await {
+        let durable = planted!(EraseEarly) || fw.make_durable(version).await;
+        if durable && fw.erase(self.victim).await {
             fw.wore(self.die);
             fw.give_free(self.victim, false);
         }

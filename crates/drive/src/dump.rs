@@ -20,6 +20,7 @@ use crate::layout::DELTA_ENTRIES;
 #[cfg(doc)]
 use crate::layout::DUMP_SLACK_ROWS;
 use crate::maplog::encode_entry;
+use crate::planted::planted;
 use crate::supply::{PowerLoss, Supply};
 use crate::types::{Kind, Lpn};
 use tantalum_device::{Data, OwnedData};
@@ -131,7 +132,7 @@ impl<'a> Writer<'a> {
         let mut bytes = Vec::new();
         let mut counts: Vec<u32> = Vec::new();
         let mut sectors = 0;
-        for lpn in dirty.entries() {
+        for lpn in dirty.entries().skip(usize::from(planted!(DumpSkipsEntry))) {
             if counts.last().is_none_or(|&c| c == DELTA_ENTRIES) {
                 if counts.len() == self.row() {
                     sectors += counts.len() as u64;

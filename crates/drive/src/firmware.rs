@@ -10,6 +10,7 @@ use crate::buffer::Buffer;
 use crate::layout::Layout;
 use crate::map::Map;
 use crate::maplog::MapLog;
+use crate::planted::planted;
 use crate::space::{Space, Streams};
 use crate::stats::Stats;
 use crate::types::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
@@ -201,7 +202,9 @@ impl Firmware {
             return; // Nothing was there, nothing is: no change to make durable.
         }
         let mut log = self.log.borrow_mut();
-        log.changed(lpn);
+        if to.is_some() || !planted!(DiscardForgotten) {
+            log.changed(lpn);
+        }
         if log.backlog() + self.log_reserved.get() > self.log_high() {
             self.log_work.notify_all();
         }

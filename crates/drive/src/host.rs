@@ -9,11 +9,13 @@
 //! 3. Nothing that outlives a command is in its future: dropping it stops only the waiting.
 
 use crate::firmware::Firmware;
+use crate::planted::planted;
 use crate::types::Lpn;
 use crate::{CacheMode, FlushMode};
 use std::rc::Rc;
 use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError, Link,
+    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+    Link, OwnedData,
 };
 use tantalum_nand::{PageState, ReadRequest, SECTOR_BYTES};
 use tantalum_rt::Nanos;
@@ -49,6 +51,18 @@ impl BlockDevice for DriveLink {
     }
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        if planted!(AckEarly) {
+            let fw = self.firmware.clone().ok_or(IoError::PowerLost)?;
+            let (link, data) = (self.link.clone(), OwnedData::from(data));
+            self.firmware()?.rt.spawn_background("a late write", async move {
+                link.command("a late write", fw.write(at, data.as_data(), want)).await
+            });
+            let passed = async {
+                self.firmware()?.pass_link().await;
+                Ok(())
+            };
+            return self.link.command("a write", passed).await;
+        }
         let body = async { self.firmware()?.write(at, data, want).await };
         self.link.command("a write", body).await
     }
@@ -164,7 +178,13 @@ impl Firmware {
             }
             self.take_room(count).await;
             if first == 0 && !shears { self.healthy() } else { self.still_healthy() }?;
-            self.admit(at.0 + first, piece);
+            if planted!(SplitAdmission) && count > 1 {
+                self.admit(at.0 + first, piece.slice(0..1, SECTOR_BYTES));
+                self.rt.sleep(Nanos(1_000)).await;
+                self.admit(at.0 + first + 1, piece.slice(1..count as usize, SECTOR_BYTES));
+            } else {
+                self.admit(at.0 + first, piece);
+            }
             first += count;
             if disorder {
                 drop(turn.take());
@@ -176,7 +196,7 @@ impl Firmware {
         if through || fua {
             self.program_so_far().await?;
         }
-        if fua {
+        if fua && !planted!(FuaWithoutMap) {
             self.store_map_so_far().await?;
         }
         Ok(())
@@ -252,7 +272,8 @@ impl Firmware {
     async fn program_so_far(&self) -> Result<(), IoError> {
         let epoch = self.buffer.borrow_mut().close_epoch();
         let _urgent = Urgent::new(self);
-        let done = || self.buffer.borrow().epoch_done(epoch) || self.poisoned.get();
+        let flown = || planted!(FlushSkipsFlying) && self.buffer.borrow().waiting() == 0;
+        let done = || self.buffer.borrow().epoch_done(epoch) || self.poisoned.get() || flown();
         self.epochs.until(done).await;
         self.still_healthy()
     }

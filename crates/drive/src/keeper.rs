@@ -8,6 +8,7 @@ use crate::firmware::Firmware;
 use crate::layout::DELTA_ENTRIES;
 use crate::map::map_page;
 use crate::maplog::{LogPlace, encode_entry};
+use crate::planted::planted;
 use crate::space::{FreeUnit, Role};
 use crate::types::{Kind, LOG_VERSION_BITS, Version};
 use std::rc::Rc;
@@ -78,6 +79,9 @@ async fn commit(fw: &Firmware) -> Option<()> {
     let mut pending = fw.log.borrow_mut().take_pending();
     pending.sort_unstable();
     pending.dedup();
+    if planted!(JournalSkipsEntry) {
+        pending.pop();
+    }
     let mut pages: Vec<u32> = pending.iter().map(|lpn| map_page(*lpn)).collect();
     pages.dedup();
     if pages.len() < pending.len().div_ceil(DELTA_ENTRIES as usize) {
@@ -97,6 +101,10 @@ async fn commit(fw: &Firmware) -> Option<()> {
         for (lpn, out) in chunk.iter().zip(bytes[start..].chunks_exact_mut(8)) {
             encode_entry(&map, *lpn, out);
         }
+    }
+    if planted!(DurableEarly) {
+        fw.log.borrow_mut().set_durable(version);
+        fw.log_progress.notify_all();
     }
     let serials = append(fw, Kind::MapDelta, version, &counts, &bytes).await?;
     let mut log = fw.log.borrow_mut();
@@ -177,6 +185,9 @@ async fn clean(fw: &Firmware) -> Option<()> {
     while fw.log.borrow().is_tight() || fw.turn_log.take() && fw.log.borrow().can_turn() {
         let mut pages = Vec::new();
         let Some(unit) = fw.log.borrow_mut().oldest(&mut pages) else { return Some(()) };
+        if planted!(LogErasedEarly) {
+            pages.clear();
+        }
         for some in pages.chunks(batch(fw)) {
             if let Some(dirty) = fw.log.borrow_mut().dirty_mut() {
                 some.iter().for_each(|page| dirty.begin_page(*page));

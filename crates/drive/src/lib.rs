@@ -40,6 +40,7 @@ mod map;
 mod maplog;
 #[cfg(test)]
 mod models;
+mod planted;
 mod recover;
 mod replay;
 mod retire;
@@ -62,6 +63,8 @@ pub use drive::Drive;
 pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign};
 pub use host::DriveLink;
 pub use layout::{Layout, LayoutError};
+#[cfg(feature = "planted")]
+pub use planted::{Defect, plant};
 pub use recover::{RecoveryError, RecoveryReport};
 pub use stats::DriveStats;
 pub use supply::{PowerLoss, PowerLosses};

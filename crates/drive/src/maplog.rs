@@ -21,6 +21,7 @@ mod audit;
 
 use crate::layout::MAP_PAGE_ENTRIES;
 use crate::map::{Map, map_page};
+use crate::planted::planted;
 use crate::space::FreeUnit;
 use crate::types::{Lpn, Places, Version};
 use rustc_hash::FxHashMap;
@@ -109,7 +110,7 @@ impl Dirty {
         let first = page as usize * words;
         self.bits[first..first + words].fill(0);
         self.total -= std::mem::take(&mut self.counts[page as usize]);
-        for lpn in again {
+        for lpn in again.into_iter().filter(|_| !planted!(DirtyForgotten)) {
             self.mark(lpn);
         }
     }

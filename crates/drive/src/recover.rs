@@ -22,6 +22,7 @@ use crate::firmware::Firmware;
 use crate::keeper::store_map;
 use crate::layout::{DUMP_SLACK_ROWS, Layout, unit_entry};
 use crate::maplog::decode_entry;
+use crate::planted::planted;
 use crate::replay::{Dump, find_dump, replay_dump};
 use crate::salvage::rebuild;
 use crate::scan::{Head, read_heads, read_pages, used, write_pointers};
@@ -276,7 +277,8 @@ async fn load_map(
                 match head.kind {
                     Kind::MapImage if index < fw.layout.map_pages => {
                         let newest = images.entry(index).or_insert(record);
-                        if record.version >= newest.version {
+                        let older = planted!(OlderImage) && record.version < newest.version;
+                        if older || record.version >= newest.version && !planted!(OlderImage) {
                             *newest = record;
                         }
                     }
@@ -463,7 +465,7 @@ async fn settle_units(
         return Ok(false);
     }
     for &unit in &void {
-        fw.free_unit(unit, true);
+        fw.free_unit(unit, !planted!(TornErase));
     }
     let lacking = fw.layout.map_units.saturating_sub(fw.log.borrow().owned() as u32);
     fw.log.borrow_mut().set_owed(lacking);
@@ -490,7 +492,12 @@ async fn settle_dump(
     // What is left of an older dump, or of one that was not completed, is void.
     let mut spare: Vec<Unit> = good(&units.dump);
     spare.retain(|u| !other.contains(u));
-    let mut ready: Vec<Unit> = fw.take_units(area);
+    let mut ready: Vec<Unit> = Vec::new();
+    if planted!(DumpErasedEarly) && dump.is_some() {
+        spare.append(&mut other);
+    } else {
+        ready = fw.take_units(area);
+    }
     while ready.len() < area {
         let mut ops = Vec::new();
         while ready.len() + ops.len() < area {

@@ -16,6 +16,7 @@
 
 use crate::firmware::Firmware;
 use crate::layout::unit_entry;
+use crate::planted::planted;
 use crate::space::{FreeUnit, Role};
 use crate::types::Ppa;
 use tantalum_nand::{OpError, Unit};
@@ -28,7 +29,8 @@ impl Firmware {
         }
         self.stats.retired_units.add(1);
         let entry = unit_entry(self.layout.logical, unit);
-        let (version, _) = self.map.borrow_mut().set(entry, Some(Ppa(0)));
+        let mark = (!planted!(BadForgotten)).then_some(Ppa(0));
+        let (version, _) = self.map.borrow_mut().set(entry, mark);
         self.log.borrow_mut().changed(entry);
         if !self.design.is_protected() {
             self.log_wanted.set(self.log_wanted.get().max(version));
@@ -54,6 +56,9 @@ impl Firmware {
     /// What came of a program into a unit: whether it went well, else the unit is bad.
     /// `None`: the drive is poisoned.
     pub fn outcome(&self, unit: Unit, result: Result<(), OpError>) -> Option<bool> {
+        if planted!(FailureIgnored) && result.is_err() {
+            return Some(true);
+        }
         match result {
             Err(OpError::Failed { .. }) => {
                 self.condemn(unit);

@@ -2,6 +2,7 @@
 //! pulls the pages that have waited longest, so that all dies are kept busy.
 
 use crate::firmware::Firmware;
+use crate::planted::planted;
 use crate::space::Streams;
 use crate::types::{BORN_NOW, Kind};
 use std::rc::Rc;
@@ -40,10 +41,13 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         let Some(op) = fw.must(op) else { return };
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         fw.stats.host_program_bytes.add(fw.page_bytes(pages));
+        for (i, (_, lpn)) in batch.iter().enumerate().filter(|_| planted!(MapEarly)) {
+            fw.remap(*lpn, Some(fw.places.ppa(at, i as u32)));
+        }
         let Some(good) = fw.outcome(at.unit, op.await) else { return };
         let mut freed = 0;
         for (i, (slot, lpn)) in batch.iter().enumerate() {
-            if good && fw.buffer.borrow().is_valid(*slot) {
+            if good && !planted!(MapEarly) && fw.buffer.borrow().is_valid(*slot) {
                 fw.remap(*lpn, Some(fw.places.ppa(at, i as u32)));
             }
             if good {

@@ -9,7 +9,7 @@ use crate::space::{Role, Space};
 use crate::types::{Kind, LOG_VERSION_BITS, Lpn, Ppa};
 use std::collections::{BTreeMap, BTreeSet};
 use tantalum_device::DataMut;
-use tantalum_nand::{NandArray, PageAddr, SECTOR_BYTES};
+use tantalum_nand::{NandArray, PageAddr, SECTOR_BYTES, Unit};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
@@ -53,13 +53,13 @@ impl MapLog {
     ///
     /// # Errors
     /// The first entry of which they tell something else.
-    pub fn audit_content(&self, nand: &NandArray, map: &Map) -> Result<(), String> {
+    pub fn audit_content(&self, nand: &NandArray, space: &Space, map: &Map) -> Result<(), String> {
         let dirty: BTreeSet<Lpn> = match &self.persistence {
             Persistence::Protected(dirty) => dirty.entries().collect(),
             Persistence::Journal(_) if self.durable < map.version() => return Ok(()),
             Persistence::Journal(_) => BTreeSet::new(),
         };
-        let told = self.told(nand)?;
+        let told = self.told(nand, space)?;
         for (lpn, ppa) in map.entries() {
             let tells = told.get(&lpn).copied();
             ensure(tells == Some(ppa) || dirty.contains(&lpn), || {
@@ -74,12 +74,16 @@ impl MapLog {
         Ok(())
     }
 
-    /// What the log tells of each entry.
-    fn told(&self, nand: &NandArray) -> Result<BTreeMap<Lpn, Ppa>, String> {
+    /// What the log tells of each entry. Units that went bad are not erased: what the log
+    /// wrote to them goes on to be told, though it has let go of them.
+    fn told(&self, nand: &NandArray, space: &Space) -> Result<BTreeMap<Lpn, Ppa>, String> {
         let mut images: BTreeMap<u32, Told> = BTreeMap::new();
         let mut deltas: Vec<Told> = Vec::new();
         let mut words = vec![0; nand.oob_words()];
-        for unit in self.units.iter().map(|u| u.unit) {
+        let own: Vec<Unit> = self.units.iter().map(|u| u.unit).collect();
+        let units = (0..nand.geometry().units()).map(Unit);
+        let bad = units.filter(|u| space.is_bad(*u) && !own.contains(u));
+        for unit in bad.chain(own.iter().copied()) {
             for at in (0..self.places.unit_pages).map(|page| PageAddr { unit, page }) {
                 let Some(head) = head(nand, at, &mut words) else { continue };
                 let version = head.version & ((1 << LOG_VERSION_BITS) - 1);
@@ -96,6 +100,7 @@ impl MapLog {
                             }
                         }
                         Kind::MapDelta => deltas.push(told),
+                        _ if !own.contains(&unit) => {}
                         kind => return Err(format!("a page of the map log is {kind:?}, {at:?}")),
                     }
                 }

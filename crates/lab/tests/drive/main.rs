@@ -9,6 +9,7 @@ mod faults;
 mod flush_cost;
 mod flush_modes;
 mod idle;
+mod planted;
 mod progress;
 mod protected;
 mod rules;

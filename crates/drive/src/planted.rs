@@ -1,0 +1,108 @@
+//! Defects planted on purpose, to show that they are found: only with the feature `planted`,
+//! and then only what a test has asked for on its own thread.
+//!
+//! 1. Without the feature nothing of this is compiled: `planted!` is `false`.
+//! 2. Each defect is one that a drive could really have, in one place of the firmware.
+
+/// Whether a defect is planted.
+#[cfg(feature = "planted")]
+macro_rules! planted {
+    ($defect:ident) => {
+        $crate::planted::is(&$crate::Defect::$defect)
+    };
+}
+
+/// No defect is.
+#[cfg(not(feature = "planted"))]
+macro_rules! planted {
+    ($defect:ident) => {
+        false
+    };
+}
+
+pub(crate) use planted;
+
+#[cfg(feature = "planted")]
+pub(crate) use defects::is;
+#[cfg(feature = "planted")]
+pub use defects::{Defect, plant};
+
+#[cfg(feature = "planted")]
+mod defects {
+    use std::cell::RefCell;
+
+    macro_rules! defects {
+        ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+            /// A defect that can be planted in the firmware.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub enum Defect { $($(#[$doc])* $name,)* }
+
+            impl Defect {
+                /// All of them.
+                pub const ALL: &[Defect] = &[$(Defect::$name,)*];
+            }
+        };
+    }
+
+    defects! {
+        /// One changed entry of each commit is not written to the journal.
+        JournalSkipsEntry,
+        /// A commit counts as durable before its programs have ended.
+        DurableEarly,
+        /// The map names a page before its program has ended.
+        MapEarly,
+        /// The emergency dump leaves out pages that wait for an older copy.
+        DumpSkipsHeld,
+        /// The emergency dump leaves out one changed map entry.
+        DumpSkipsEntry,
+        /// Recovery erases the dump that it replays before the next one is possible.
+        DumpErasedEarly,
+        /// Recovery forgets the last page of the dump.
+        ReplaySkipsPage,
+        /// A write is acknowledged while its data are still on their way to the buffer.
+        AckEarly,
+        /// The collector maps what it moved though the map has changed meanwhile.
+        MoveResurrects,
+        /// A unit is erased though what superseded its sectors is not durable yet.
+        EraseEarly,
+        /// A discard is not journalled.
+        DiscardForgotten,
+        /// A write with forced unit access does not store its mapping.
+        FuaWithoutMap,
+        /// A flush does not wait for pages that are being programmed.
+        FlushSkipsFlying,
+        /// Recovery takes the older of two images of a map page.
+        OlderImage,
+        /// An atomic unit is admitted in two steps.
+        SplitAdmission,
+        /// A program that failed counts as done.
+        FailureIgnored,
+        /// The oldest unit of the map log is erased though it has records that count.
+        LogErasedEarly,
+        /// What changes while its map page is being stored is not dirty afterwards.
+        DirtyForgotten,
+        /// A newer copy does not wait for the older one that is being programmed.
+        CopyOvertakes,
+        /// A page that is discarded while it is being programmed is mapped all the same.
+        DiscardOvertaken,
+        /// Recovery takes units whose erase was torn for erased.
+        TornErase,
+        /// Entries that a dump brought back count as stored, though the next dump clears it.
+        ReplayedIsStored,
+        /// A unit that failed is not marked as bad in the map.
+        BadForgotten,
+    }
+
+    thread_local! {
+        static PLANTED: RefCell<Option<Defect>> = const { RefCell::new(None) };
+    }
+
+    /// Plants a defect in all drives of this thread, or removes it.
+    pub fn plant(defect: Option<Defect>) {
+        PLANTED.set(defect);
+    }
+
+    pub(crate) fn is(defect: &Defect) -> bool {
+        PLANTED.with_borrow(|planted| planted.as_ref() == Some(defect))
+    }
+}
