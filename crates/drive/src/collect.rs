@@ -31,7 +31,7 @@ use tantalum_rt::sync::Permit;
 pub(crate) async fn collect_on(fw: Rc<Firmware>, die: u32) {
     let events = &fw.dies[die as usize];
     while !fw.poisoned.get() {
-        let victim = fw.pick_victim(die);
+        let victim = if fw.ending.get().is_some() { None } else { fw.pick_victim(die) };
         match victim {
             Some((unit, why)) => {
                 events.hungry.set(false);

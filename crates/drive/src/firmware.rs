@@ -69,6 +69,8 @@ pub(crate) struct Firmware {
     pub mark_moves: WaitQueue,
     /// Nothing is programmed any more; nobody waits for that.
     pub poisoned: Cell<bool>,
+    /// The version of the map that says that too many units are bad (see `retire`).
+    pub ending: Cell<Option<Version>>,
     /// The end of the drive's life is why (see `retire`).
     pub read_only: Cell<bool>,
     /// It was so at the start already: what was dumped then still holds.
@@ -162,6 +164,7 @@ impl Firmware {
             activity: WaitQueue::new(rt, "the host"),
             mark_moves: WaitQueue::new(rt, "a new place for the mark of the next dump"),
             poisoned: Cell::new(false),
+            ending: Cell::new(None),
             read_only: Cell::new(false),
             began_read_only: Cell::new(false),
         }

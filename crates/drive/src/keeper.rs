@@ -34,6 +34,7 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
         if done.is_none() {
             fw.poison();
         }
+        fw.end_life_if_told();
     }
 }
 
@@ -210,8 +211,8 @@ async fn clean(fw: &Firmware) -> Option<()> {
     Some(())
 }
 
-/// Writes sectors to the log, side by side at its write points; for each the serial of
-/// its unit. They are on flash when this returns.
+/// Writes sectors to the log, side by side at its write points (maplog, 6); for each the serial
+/// of its unit. They are on flash when this returns.
 async fn append(
     fw: &Firmware,
     kind: Kind,
@@ -219,24 +220,17 @@ async fn append(
     indices: &[u32],
     bytes: &[u8],
 ) -> Option<Vec<u32>> {
-    fw.log.borrow_mut().begin_batch();
     let mut serials = vec![0; indices.len()];
     let mut left: Vec<usize> = (0..indices.len()).collect();
     while !left.is_empty() {
         let ops = issue(fw, kind, version, indices, bytes, &left, &mut serials).await?;
-        left.clear();
-        let mut failed: Vec<Unit> = Vec::new();
-        let mut ended = Vec::with_capacity(ops.len());
+        let issued: usize = ops.iter().map(|op| op.sectors.len()).sum();
+        left.drain(..issued);
         for Append { unit, sectors, op } in ops {
             if !fw.outcome(unit, op.await)? {
                 fw.log.borrow_mut().spoil(unit);
-                failed.push(unit);
+                left.extend(sectors);
             }
-            ended.push((unit, sectors));
-        }
-        // All that the batch brought there: it is whole in a unit, or not needed there.
-        for (_, sectors) in ended.into_iter().filter(|e| failed.contains(&e.0)) {
-            left.extend(sectors);
         }
         fw.supply_log();
     }
@@ -250,7 +244,7 @@ struct Append {
     op: Programmed,
 }
 
-/// Issues the programs of some sectors of a batch.
+/// Issues programs of the first of some sectors of a batch: one at each write point.
 async fn issue(
     fw: &Firmware,
     kind: Kind,
@@ -263,10 +257,10 @@ async fn issue(
     let ps = fw.places.page_sectors as usize;
     let (mut ops, mut words) = (Vec::new(), Vec::new());
     let mut done = 0;
-    while done < sectors.len() {
+    while done < sectors.len() && ops.len() < fw.design.map.write_points as usize {
         let pages = (sectors.len() - done).div_ceil(ps).min(fw.places.planes as usize);
         let place = fw.log.borrow_mut().place(pages as u32);
-        let LogPlace { at, pages, serial, since, batch } = match place {
+        let LogPlace { at, pages, serial, before } = match place {
             Ok(place) => place,
             Err(Some(free)) => {
                 if free.erase_first && !fw.erase(free.unit).await {
@@ -294,9 +288,9 @@ async fn issue(
         page.resize(pages as usize * ps * SECTOR, 0);
         let words_of = some.iter().map(|s| (indices[*s].into(), 0));
         fw.page_words(kind, version.0, pages, words_of, &mut words);
-        for (page, before) in words.chunks_exact_mut(fw.nand.oob_words()).zip(at.page - batch..) {
-            page[1] |= u64::from(before.min(u16::MAX.into())) << LOG_VERSION_BITS;
-            page[2] |= u64::from(since) << 32;
+        for (i, page) in (0..).zip(words.chunks_exact_mut(fw.nand.oob_words())) {
+            page[1] |= i << LOG_VERSION_BITS;
+            page[2] |= u64::from(before.encode()) << 32;
         }
         let op = fw.must(fw.nand.program(at, Data::Bytes(&page), &words))?;
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));

@@ -13,9 +13,11 @@
 //!    does not have ([`Dirty`]).
 //! 4. There are always enough free units of the log to write every map page anew; while
 //!    units that failed wait to be replaced, fewer by those (`owed`).
-//! 5. What is written side by side is a batch, and complete before the next begins. A row
-//!    that fails is written again in the same batch elsewhere, with all that the batch
-//!    brought to that unit; the unit takes no more.
+//! 5. What is told together is a batch, and on flash before the next begins. What of it fails
+//!    is written again elsewhere; the unit that failed takes no more.
+//! 6. At a write point a program begins when the one before it has ended well. So only the
+//!    last one of a unit can be torn, or have failed; and none in a unit that another one
+//!    says was full before ([`Before`]).
 
 mod audit;
 
@@ -23,7 +25,7 @@ use crate::layout::MAP_PAGE_ENTRIES;
 use crate::map::{Map, map_page};
 use crate::planted::planted;
 use crate::space::FreeUnit;
-use crate::types::{Lpn, Places, Version};
+use crate::types::{Before, Lpn, Places, Version};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use tantalum_nand::{PageAddr, Unit};
@@ -151,10 +153,7 @@ struct WritePoint {
     unit: Unit,
     serial: u32,
     page: u32,
-    /// From which page on it is written since the last restart.
-    since: u32,
-    /// The first page of the present batch.
-    batch: u32,
+    before: Before,
 }
 
 /// A place to write pages of one row.
@@ -165,10 +164,8 @@ pub struct LogPlace {
     pub pages: u32,
     /// The unit's serial.
     pub serial: u32,
-    /// The page of the unit from which on it is written since the last restart.
-    pub since: u32,
-    /// The page of the unit with which the batch began in it.
-    pub batch: u32,
+    /// What was written before.
+    pub before: Before,
 }
 
 const NEVER: u32 = u32::MAX;
@@ -183,6 +180,8 @@ pub struct MapLog {
     units: VecDeque<LogUnit>,
     pool: VecDeque<FreeUnit>,
     points: Vec<Option<WritePoint>>,
+    /// At each write point the unit that was filled last, if it is whole and no other says so.
+    filled: Vec<Option<Unit>>,
     next_point: usize,
     next_serial: u32,
     /// For each map page: the serial of the unit with its newest image, and that of the
@@ -215,6 +214,7 @@ impl MapLog {
             units: VecDeque::new(),
             pool: VecDeque::new(),
             points: vec![None; write_points as usize],
+            filled: vec![None; write_points as usize],
             next_point: 0,
             next_serial: 0,
             image_at: vec![NEVER; pages],
@@ -307,6 +307,9 @@ impl MapLog {
                 *point = None;
             }
         }
+        for filled in self.filled.iter_mut().filter(|f| **f == Some(unit)) {
+            *filled = None;
+        }
         if let Some(u) = self.units.iter_mut().find(|u| u.unit == unit && !u.bad) {
             u.bad = true;
             self.owed += 1;
@@ -328,24 +331,22 @@ impl MapLog {
         dropped
     }
 
-    /// A batch begins: what is written side by side, and complete before anything else is
-    /// written to the log.
-    pub fn begin_batch(&mut self) {
-        for point in self.points.iter_mut().flatten() {
-            point.batch = point.page;
-        }
-    }
-
     /// At recovery: a unit with content belongs to the log; in order of age. From
-    /// page `next` on it can be written (if it is not full).
-    pub fn adopt(&mut self, unit: Unit, next: u32) -> u32 {
+    /// page `next` on it can be written (if it is not full). `whole`: all that was written to
+    /// it last can be read.
+    pub fn adopt(&mut self, unit: Unit, next: u32, whole: bool) -> u32 {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.units.push_back(LogUnit { unit, serial, bad: false });
-        if next < self.places.unit_pages
-            && let Some(point) = self.points.iter_mut().find(|p| p.is_none())
-        {
-            *point = Some(WritePoint { unit, serial, page: next, since: next, batch: next });
+        if next == self.places.unit_pages {
+            // The newest ones count.
+            self.filled.rotate_left(1);
+            if let Some(last) = self.filled.last_mut() {
+                *last = whole.then_some(unit);
+            }
+        } else if let Some(point) = self.points.iter_mut().find(|p| p.is_none()) {
+            let before = Before::Restart { page: next, whole };
+            *point = Some(WritePoint { unit, serial, page: next, before });
         }
         serial
     }
@@ -413,11 +414,11 @@ impl MapLog {
             at: PageAddr { unit: point.unit, page: point.page },
             pages: pages.min(self.places.planes - point.page % self.places.planes),
             serial: point.serial,
-            since: point.since,
-            batch: point.batch,
+            before: point.before,
         };
         point.page += place.pages;
         if point.page == self.places.unit_pages {
+            self.filled[at] = Some(point.unit);
             self.points[at] = None;
         }
         Ok(place)
@@ -428,8 +429,8 @@ impl MapLog {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.units.push_back(LogUnit { unit, serial, bad: false });
-        self.points[self.next_point] =
-            Some(WritePoint { unit, serial, page: 0, since: 0, batch: 0 });
+        let before = self.filled[self.next_point].take().map_or(Before::Unknown, Before::Full);
+        self.points[self.next_point] = Some(WritePoint { unit, serial, page: 0, before });
     }
 
     /// An image of a map page is on flash, and covers all deltas of the page so far.

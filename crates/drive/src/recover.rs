@@ -10,9 +10,11 @@
 //! 4. Without all of these the map is of another time, and would name sectors that now hold
 //!    something else: the drive does not start then, unless it is told to find out what it
 //!    can (`salvage`). A page of the log may be unreadable
-//!    only where a power loss or a failed program can have torn it: in the last batch that
-//!    was written to its unit before a restart. (If one goes bad later that was whole, that
-//!    can not be told.)
+//!    only where a power loss or a failed program can have torn it: from the last program on
+//!    that a power cycle wrote to its unit (map log, 6), unless something says that this was
+//!    whole: what the next power cycle wrote behind it, which says what it found there, or
+//!    the unit that was begun at its write point when it was full. (What nothing was written
+//!    after can not be told from what was torn: the last program at each write point.)
 //! 5. A unit that the map says is bad is neither written nor erased. If more are bad than
 //!    the layout has to spare, or there are no units for the next dump, nothing on flash is
 //!    changed at all, and the drive only reads: the dump that was replayed goes on to hold.
@@ -28,7 +30,7 @@ use crate::salvage::rebuild;
 use crate::scan::{Head, read_heads, read_pages, used, write_pointers};
 use crate::space::{FreeUnit, Role, Streams};
 use crate::stats::Stats;
-use crate::types::{Kind, LOG_VERSION_BITS, Lpn, Ppa, Version};
+use crate::types::{Before, Kind, LOG_VERSION_BITS, Lpn, Ppa, Version};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::Data;
@@ -196,15 +198,13 @@ impl Units {
                 }
             }
         }
-        // A unit of the log or of a dump whose first rows went bad is still one: the next
+        // A unit of the log or of a dump whose first pages went bad is still one: the next
         // one tells.
         let mut asked = units.unknown.clone();
-        for row in (1..=DUMP_SLACK_ROWS).map(|row| row * fw.places.planes) {
-            let in_row = |unit: &Unit| PageAddr { unit: *unit, page: row };
-            let pages: Vec<PageAddr> = asked.iter().map(in_row).collect();
-            if row >= fw.places.unit_pages {
-                break;
-            }
+        let first_rows = (1 + DUMP_SLACK_ROWS) * fw.places.planes;
+        for page in 1..first_rows.min(fw.places.unit_pages) {
+            let pages: Vec<PageAddr> =
+                asked.iter().map(|unit| PageAddr { unit: *unit, page }).collect();
             asked.clear();
             for (at, head) in pages.iter().zip(read_heads(fw, &pages).await?) {
                 let head = match head {
@@ -260,12 +260,22 @@ async fn load_map(
     let ends = write_pointers(fw, &log_units).await?;
     let mut images: BTreeMap<u32, Record> = BTreeMap::new();
     let mut deltas: Vec<Record> = Vec::new();
-    for (&unit, &end) in log_units.iter().zip(&ends) {
-        let serial = fw.log.borrow_mut().adopt(unit, end);
-        fw.space.borrow_mut().set_role(unit, Role::Map);
+    // What newer units say of older ones is known first.
+    let mut contents = Vec::with_capacity(log_units.len());
+    let mut full: Vec<Unit> = Vec::new();
+    for (&unit, &end) in log_units.iter().zip(&ends).rev() {
         let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
         let heads = read_heads(fw, &pages).await?;
-        check_torn(&pages, &heads)?;
+        let whole = check_torn(&pages, &heads, full.contains(&unit))?;
+        full.extend(heads.iter().filter_map(|head| match head {
+            Head::Written(.., Before::Full(unit)) => Some(*unit),
+            _ => None,
+        }));
+        contents.push((unit, end, whole, pages, heads));
+    }
+    for (unit, end, whole, pages, heads) in contents.into_iter().rev() {
+        let serial = fw.log.borrow_mut().adopt(unit, end, whole);
+        fw.space.borrow_mut().set_role(unit, Role::Map);
         for (at, head) in pages.into_iter().zip(heads) {
             let Head::Written(mut head, indices, _) = head else { continue };
             head.version &= (1 << LOG_VERSION_BITS) - 1;
@@ -317,31 +327,38 @@ async fn load_map(
     Ok(stored)
 }
 
-/// Invariant 4, for the written pages of one unit of the log.
-fn check_torn(pages: &[PageAddr], heads: &[Head]) -> Result<(), RecoveryError> {
-    let mut may_be_torn = vec![false; heads.len()];
-    let restarts = heads.iter().filter_map(|head| match head {
-        Head::Written(.., since) => Some(*since as usize),
-        _ => None,
-    });
-    for restart in restarts.chain([heads.len()]) {
-        // From the beginning of the batch of the last page that can be read.
-        let end = restart.min(heads.len());
-        let from = heads[..end].iter().enumerate().rev().find_map(|(i, head)| match head {
+/// Invariant 4, for the written pages of one unit of the log; `full`: another unit says that
+/// it was filled to a whole end. Whether all can be read that was written to it last.
+fn check_torn(pages: &[PageAddr], heads: &[Head], full: bool) -> Result<bool, RecoveryError> {
+    let readable = |head: &Head| matches!(head, Head::Written(..));
+    // Where each power cycle ended that another followed, and whether that found it whole.
+    let mut ends: BTreeMap<usize, bool> = BTreeMap::new();
+    for head in heads {
+        if let Head::Written(.., Before::Restart { page, whole }) = head {
+            ends.insert((*page as usize).min(heads.len()), *whole);
+        }
+    }
+    ends.insert(heads.len(), full);
+    let (mut start, mut all) = (0, true);
+    for (end, whole) in ends {
+        let cycle = &heads[start..end];
+        // From the beginning of the program of the last page that can be read.
+        let last = cycle.iter().enumerate().rev().find_map(|(i, head)| match head {
             Head::Written(head, ..) => {
                 Some(i.saturating_sub((head.version >> LOG_VERSION_BITS) as usize))
             }
             _ => None,
         });
-        may_be_torn[from.unwrap_or(0)..end].fill(true);
-    }
-    for ((at, head), may_be_torn) in pages.iter().zip(heads).zip(may_be_torn) {
-        if !matches!(head, Head::Written(..)) && !may_be_torn {
+        let may_be_torn = if whole { cycle.len() } else { last.unwrap_or(0) };
+        if let Some(bad) = cycle[..may_be_torn].iter().position(|head| !readable(head)) {
+            let at = pages[start + bad];
             let what = format!("a page of the map log can not be read at {at:?}");
             return Err(RecoveryError::Damaged(what));
         }
+        all = cycle.iter().all(readable);
+        start = end;
     }
-    Ok(())
+    Ok(all)
 }
 
 /// Reads the sectors of these records, in their order.

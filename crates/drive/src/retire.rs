@@ -10,9 +10,13 @@
 //!    to spare.
 //! 4. The map log and the dump areas get other units for theirs: of the log, when free
 //!    units are not scarce.
-//! 5. When more units are bad than the layout has to spare, the drive takes no more writes
-//!    and changes no flash but for the emergency dump and what says so. Reads go on, now
-//!    and after every restart.
+//! 5. When more units are bad than the layout has to spare, nothing of the host is programmed
+//!    or collected any more, and as soon as the marks survive a power loss the drive takes no
+//!    more writes and changes no flash but for the emergency dump and what says so. Whoever
+//!    was told so is told so for ever: reads go on, now and after every restart.
+//! 6. If the map log is left without any unit that it could write, the drive takes no more
+//!    writes either. Then only the marks that it has are for ever: with fewer of them than
+//!    end its life the drive takes writes after a restart, until those units fail anew.
 
 use crate::firmware::Firmware;
 use crate::layout::unit_entry;
@@ -40,9 +44,19 @@ impl Firmware {
         self.check_life();
     }
 
-    /// Ends the drive's life if too many units are bad.
+    /// Ends the drive's life if too many units are bad: when a power loss does not take
+    /// that any more.
     pub fn check_life(&self) {
-        if self.space.borrow().bad() > self.layout.spare_units {
+        if self.space.borrow().bad() > self.layout.spare_units && self.ending.get().is_none() {
+            self.ending.set(Some(self.map.borrow().version()));
+            self.end_life_if_told();
+        }
+    }
+
+    /// Ends the drive's life if it is to end, and the marks that say so are durable (5).
+    pub fn end_life_if_told(&self) {
+        let durable = self.log.borrow().durable();
+        if self.ending.get().is_some_and(|marked| durable >= marked) {
             self.end_life();
         }
     }

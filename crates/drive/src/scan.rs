@@ -1,7 +1,7 @@
 //! Reading the flash array at restart: page heads, whole pages, ends of units.
 
 use crate::firmware::Firmware;
-use crate::types::{NO_INDEX, PageHead};
+use crate::types::{Before, NO_INDEX, PageHead};
 use tantalum_device::{DataMut, OwnedData};
 use tantalum_nand::{OpError, PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
 
@@ -12,9 +12,9 @@ pub(crate) enum Head {
     Erased,
     /// It can not be read, or no drive wrote it.
     Unreadable,
-    /// It was written by a drive: its head, the index of each sector, and the page of its
-    /// unit from which on it was written since the last restart (map log only).
-    Written(PageHead, Vec<u32>, u32),
+    /// It was written by a drive: its head, the index of each sector, and what was written
+    /// before it (map log only).
+    Written(PageHead, Vec<u32>, Before),
 }
 
 /// Reads on each die that are asked for at a time: enough to keep it busy, and few enough
@@ -38,7 +38,7 @@ pub(crate) async fn read_heads(fw: &Firmware, pages: &[PageAddr]) -> Result<Vec<
             (PageState::Erased, _) => Head::Erased,
             (PageState::Programmed, Some(head)) => {
                 let indices = oob[2..2 + ps].iter().map(|w| *w as u32).collect();
-                Head::Written(head, indices, (oob[2] >> 32) as u32)
+                Head::Written(head, indices, Before::decode((oob[2] >> 32) as u32))
             }
             _ => Head::Unreadable,
         };

@@ -93,11 +93,57 @@ pub enum Kind {
 pub const NO_INDEX: u32 = u32::MAX;
 
 /// Bits of the version in the second word of a page of the map log. Above them is how many
-/// pages of the unit its batch had written before it.
+/// pages of its program come before it.
 pub const LOG_VERSION_BITS: u32 = 48;
 
 /// The birth of data that are programmed for the first time: the sequence number of their page.
 pub const BORN_NOW: u64 = u64::MAX;
+
+/// What a page of the map log says of what was written before it at its write point: beside
+/// the number of its first sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing: it is of the first that was written to its unit.
+    Unknown,
+    /// This unit was full then, and its end whole.
+    Full(Unit),
+    /// A restart found the unit written up to this page, and goes on there. `whole`: all that
+    /// was written there since the restart before that could be read.
+    Restart {
+        /// The first page since the restart.
+        page: u32,
+        /// Nothing before it was torn.
+        whole: bool,
+    },
+}
+
+impl Before {
+    const FLAG: u32 = 1 << 31;
+    const UNIT: u32 = 1 << 30;
+
+    /// As 32 bits. Pages and units that have too large a number are not told.
+    pub fn encode(self) -> u32 {
+        match self {
+            Before::Full(Unit(unit)) if unit < Before::UNIT => Before::UNIT | unit,
+            Before::Restart { page, whole } if page < Before::UNIT => {
+                page | if whole { Before::FLAG } else { 0 }
+            }
+            _ => 0,
+        }
+    }
+
+    /// From these bits.
+    pub fn decode(bits: u32) -> Before {
+        let number = bits & (Before::UNIT - 1);
+        match bits & Before::UNIT != 0 {
+            true => Before::Full(Unit(number)),
+            false if number > 0 => {
+                Before::Restart { page: number, whole: bits & Before::FLAG != 0 }
+            }
+            false => Before::Unknown,
+        }
+    }
+}
 
 /// Beside the logical page number of a sector: what was there could not be read when it
 /// was moved. It is kept as something that can not be read.
@@ -106,7 +152,7 @@ pub const LOST: u64 = 1 << 32;
 /// Out-of-band words beside each page: 0: kind (8 bits) and sequence number (56);
 /// 1: version of the map (see [`LOG_VERSION_BITS`]), or number of the dump; then one a sector: its logical
 /// page number, number of the map page, or count of entries (32 bits; above them
-/// [`LOST`], or in the map log the page since which its unit is written); then one a sector:
+/// [`LOST`], or in the map log [`Before`]); then one a sector:
 /// its birth, the sequence number of the page in which its data were first programmed. Of two
 /// copies of a logical page the one born later is newer; those born together are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -74,6 +74,9 @@ impl Firmware {
     /// Whether there is a row's worth of pages, or pages that somebody waits for: a flush,
     /// or a host for their room, which nothing else will free.
     fn has_work(&self, row: u32) -> bool {
+        if self.ending.get().is_some() {
+            return self.poisoned.get(); // Soon.
+        }
         let buffer = self.buffer.borrow();
         let waiting = buffer.waiting();
         let stuck = self.starved.get() && buffer.used() == waiting;
