@@ -115,9 +115,13 @@ impl Firmware {
         };
         let unit = self.places.unit_sectors;
         // While the host has free units, only what is well worth it; then whatever gains
-        // anything.
-        let below = if space.has_spare(die) { unit - unit / 8 } else { unit };
-        space.take_victim(die, below).map(|unit| (unit, why))
+        // anything; but first of all what gains most, until the reserve is whole again.
+        let victim = match space.has_spare(die) {
+            true => space.take_victim(die, unit - unit / 8),
+            false if space.was_whole(die) => space.take_victim(die, unit),
+            false => space.take_emptiest(die),
+        };
+        victim.map(|unit| (unit, why))
     }
 }
 

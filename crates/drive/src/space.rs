@@ -11,7 +11,9 @@
 //!    invalid: until that is durable the unit is not erased.
 //! 5. A unit becomes full, and may be collected, only when all programs under way in it
 //!    have ended: until then what they bring is not counted.
-//! 6. The victim among the full units of a die is chosen as `victims` says.
+//! 6. The victim among the full units of a die is chosen as `victims` says. Until the die has
+//!    had a unit to spare since the start, it is the one with the fewest valid sectors: power
+//!    losses spoil rows of the reserve, and what is collected has to gain more than that.
 //! 7. Of the free units of a die the one erased least often is taken first; with levelling
 //!    moved data, which are colder, go to the one erased most often (dynamic wear
 //!    levelling).
@@ -102,6 +104,8 @@ struct DieInfo {
     free: BTreeSet<(u32, bool, u32)>,
     points: [Option<WritePoint>; 3],
     victims: Victims,
+    /// It has had units to spare since the start.
+    whole: bool,
 }
 
 /// All units of the array.
@@ -138,6 +142,7 @@ impl Space {
             free: BTreeSet::new(),
             points: [None; 3],
             victims: Victims::new(collector, Unit(die * g.blocks), g.blocks, g.unit_sectors()),
+            whole: false,
         };
         Space {
             places: Places::of(g),
@@ -220,6 +225,12 @@ impl Space {
         self.free_units(die) > 1 && self.has_spare_somewhere()
     }
 
+    /// Whether a die has had such units since the start: what power losses took of the
+    /// reserves has been won back then.
+    pub fn was_whole(&self, die: u32) -> bool {
+        self.dies[die as usize].whole
+    }
+
     /// Whether any die may have.
     pub fn has_spare_somewhere(&self) -> bool {
         self.free > self.dies.len() as u32 + SHARED_RESERVE
@@ -252,6 +263,9 @@ impl Space {
     /// Takes a free unit for the stream: erase it if it says so, then
     /// [`Space::open`] it.
     pub fn take_free(&mut self, die: u32, stream: Streams) -> Option<FreeUnit> {
+        if self.has_spare(die) {
+            self.dies[die as usize].whole = true;
+        }
         if !self.may_open(die, stream) {
             return None;
         }
@@ -457,6 +471,15 @@ impl Space {
         let units = &self.units;
         let victims = &mut self.dies[die as usize].victims;
         let unit = victims.best(below, self.filled, |u| units[u.0 as usize].valid)?;
+        Some(self.take_full(unit))
+    }
+
+    /// The full unit of a die with the fewest valid sectors, if it has less than all; it
+    /// leaves its list.
+    pub fn take_emptiest(&mut self, die: u32) -> Option<Unit> {
+        let units = &self.units;
+        let victims = &mut self.dies[die as usize].victims;
+        let unit = victims.emptiest(|u| units[u.0 as usize].valid)?;
         Some(self.take_full(unit))
     }
 

@@ -7,6 +7,8 @@
 //! 3. Cost-benefit: the largest (1 − u) · age / 2u, where u is the valid share and age
 //!    counts the units filled on any die since this one was; of each bucket the oldest is
 //!    looked at, in logarithmic time. So it is the best, but for a bucket's width of u.
+//! 4. Where space is short the one with the fewest is to be had, whatever the policy: what
+//!    each unit gives back has to be more than what power losses spoil meanwhile.
 //!
 //! Sources: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured
 //! File System" (TOCS 1992), section 3.5; Kawaguchi, Nishioka, Motoda, "A Flash-Memory
@@ -158,6 +160,21 @@ impl Victims {
         if self.bucket(before.valid) != self.bucket(after.valid) {
             self.remove(unit, before);
             self.add(unit, after);
+        }
+    }
+
+    /// The unit with the fewest valid sectors, within a bucket's width, if it has less than
+    /// all. `valid` tells the valid sectors of a unit.
+    pub fn emptiest(&mut self, valid: impl Fn(Unit) -> u32) -> Option<Unit> {
+        let sectors = self.sectors;
+        match &mut self.order {
+            Order::Greedy { .. } => self.best(sectors, 0, valid),
+            Order::CostBenefit(set) => {
+                let lowest = set.first()?.0;
+                let few = set.range((lowest, 0, 0)..(lowest + 1, 0, 0)).take(FEW);
+                let counts = few.map(|&(.., unit)| (valid(Unit(unit)), Unit(unit)));
+                counts.filter(|c| c.0 < sectors).min().map(|c| c.1)
+            }
         }
     }
 

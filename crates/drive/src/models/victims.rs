@@ -56,7 +56,12 @@ fn check(collector: Collector, steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Take(below) => {
                 let taken = victims.best(below, now, |unit| full[&(unit.0 - FIRST)].valid);
                 let width = Victims::width(SECTORS);
+                let emptiest = victims.emptiest(|unit| full[&(unit.0 - FIRST)].valid);
                 let least = full.values().map(|c| c.valid).min();
+                match emptiest.map(|unit| full[&(unit.0 - FIRST)].valid) {
+                    Some(valid) => prop_assert!(valid < SECTORS && valid <= least.unwrap() + width),
+                    None => prop_assert!(least.is_none_or(|v| v == SECTORS)),
+                }
                 let Some(unit) = taken else {
                     // Nothing that is worth it by more than a bucket's width.
                     prop_assert!(least.is_none_or(|v| v + width >= below || v >= below));

@@ -1,6 +1,6 @@
 //! Small drives for crash tests.
 
-use tantalum_drive::{Design, DesignError, LayoutError};
+use tantalum_drive::{CacheMode, Design, DesignError, LayoutError};
 use tantalum_rt::Stream;
 
 /// A preset on a small geometry: 4 dies, erase units of 32 sectors.
@@ -61,10 +61,6 @@ pub fn random(seed: u64) -> Design {
     )
     .parse()
     .expect("valid TOML");
-    if base.cache.reorder > 0 {
-        let reorder = pick(0, 40) as i64;
-        table["cache"].as_table_mut().unwrap().insert("reorder".into(), reorder.into());
-    }
     if !base.is_protected() {
         table["cache"]["atomic_unit_kib"] = toml::Value::Integer(4);
     } else if pick(0, 1) == 1 {
@@ -84,6 +80,8 @@ pub fn random(seed: u64) -> Design {
         let spread = toml::Value::Integer(dice.range(4, 12) as i64);
         table.insert("wear".into(), toml::Table::from_iter([("spread_max".into(), spread)]).into());
     }
+    disorder(&mut table, &base, seed);
+    priorities(&mut table, seed);
     // The least over-provisioning that can be built, and up to half as much more.
     let extra = pick(0, 50);
     let mut last = None;
@@ -110,6 +108,47 @@ pub fn random(seed: u64) -> Design {
         }
     }
     panic!("seed {seed}: no design: {}", last.unwrap());
+}
+
+/// In which order, in which parts and after what pages get to flash, where the design leaves
+/// that open.
+fn disorder(table: &mut toml::Table, base: &Design, seed: u64) {
+    let mut dice = Stream::new(seed, "a random disorder");
+    let cache = table["cache"].as_table_mut().unwrap();
+    if base.is_protected() {
+        return;
+    }
+    if dice.chance(1, 2) {
+        // At most half of the smallest buffer.
+        cache.insert("reorder".into(), toml::Value::Integer(dice.range(1, 17) as i64));
+    }
+    if dice.chance(1, 4) {
+        cache.insert("shear_bytes".into(), toml::Value::Integer(512 << dice.below(3)));
+    }
+    if dice.chance(1, 4) {
+        let mode = if base.cache.mode == CacheMode::Off { "volatile" } else { "off" };
+        cache.insert("mode".into(), mode.into());
+    }
+    if dice.chance(1, 8) {
+        cache.insert("flush".into(), "ignore".into());
+    }
+}
+
+/// What reads may overtake on a die, and how long programs take from row to row.
+fn priorities(table: &mut toml::Table, seed: u64) {
+    let mut dice = Stream::new(seed, "random priorities");
+    let timing = table["timing"].as_table_mut().unwrap();
+    let mut set = |key: &str, value: u64| timing.insert(key.into(), (value as i64).into());
+    let priority = if dice.chance(1, 2) { dice.range(1, 65) } else { 0 };
+    let suspends = priority > 0 && dice.chance(1, 2);
+    set("read_priority", priority);
+    set("suspend_limit", if suspends { dice.range(1, 9) } else { 0 });
+    set("suspend_program_us", if suspends { dice.range(1, 60) } else { 0 });
+    set("suspend_erase_us", if suspends { dice.range(1, 80) } else { 0 });
+    if dice.chance(1, 4) {
+        let times = (0..3).map(|_| toml::Value::Integer(dice.range(100, 4000) as i64)).collect();
+        timing.insert("program_by_page_us".into(), toml::Value::Array(times));
+    }
 }
 
 /// A preset on a geometry so small that a short run fills it several times: 2 dies,
