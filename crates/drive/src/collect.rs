@@ -17,6 +17,7 @@
 //!    is free.
 
 use crate::firmware::Firmware;
+use crate::journal::Entry;
 use crate::planted::planted;
 use crate::space::Streams;
 use crate::types::{BORN_NOW, Kind, LOST, Lpn, Ppa};
@@ -281,7 +282,8 @@ impl<'a> Move<'a> {
         let fw = self.fw;
         let ps = fw.places.page_sectors;
         let count = most.min(self.packed.len() as u32);
-        fw.begin_changes(count).await;
+        let lpns = self.packed.iter().take(count as usize).map(|p| Lpn(p.word as u32));
+        let reserved = fw.begin_changes(lpns).await;
         if fw.poisoned.get() {
             return false;
         }
@@ -289,7 +291,7 @@ impl<'a> Move<'a> {
         let place = fw.space.borrow_mut().place(target, self.stream, pages);
         // Another die's collector may have used up the row meanwhile.
         let Some((at, pages)) = place else {
-            fw.end_changes(count);
+            fw.end_changes(reserved);
             return true;
         };
         let used = count.min(pages * ps) as usize;
@@ -308,18 +310,21 @@ impl<'a> Move<'a> {
         }
         let Some(good) = fw.outcome(at.unit, op.await) else { return false };
         if !good {
-            fw.landed(at.unit);
-            fw.end_changes(count);
+            fw.enter(Entry::Failed { unit: at.unit, from: at.page, until: at.page + pages });
+            fw.landed(at.unit, pages);
+            fw.end_changes(reserved);
             return !fw.poisoned.get();
         }
         for i in 0..used {
             let lpn = Lpn(self.packed[i].word as u32);
             if fw.map.borrow().get(lpn) == Some(self.packed[i].from) || planted!(MoveResurrects) {
                 fw.remap(lpn, Some(fw.places.ppa(at, i as u32)));
+            } else {
+                fw.enter_stale(at, i as u32, &self.words);
             }
         }
-        fw.landed(at.unit);
-        fw.end_changes(count);
+        fw.landed(at.unit, pages);
+        fw.end_changes(reserved);
         let version = fw.map.borrow().version();
         let last = self.borrowing.is_some() || fw.space.borrow().free_units(target) == 0;
         if last && !fw.make_durable(version).await {

@@ -107,6 +107,8 @@ pub enum CacheMode {
     Volatile,
     /// Complete when it is programmed.
     Off,
+    /// Complete when it is programmed and its change of the map is stored.
+    Through,
 }
 
 /// What a flush does.
@@ -153,6 +155,18 @@ fn whole_pages() -> u32 {
     SECTOR_BYTES
 }
 
+/// What of the map capacitors keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kept {
+    /// The entries that changed since they were last stored (DuraSSD).
+    #[default]
+    Entries,
+    /// Only which erase units were written since then: what is in them is found out again at
+    /// a restart (SpartanSSD, block-level journal).
+    Units,
+}
+
 /// How the map is made persistent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -161,11 +175,37 @@ pub struct MapDesign {
     /// protected cache what the emergency dump must hold, else what the journal
     /// gathers before it is written unasked.
     pub dirty_max: u32,
+    /// Map pages that may have changed since they were last stored; 0: only `dirty_max` counts.
+    /// Protected cache only.
+    #[serde(default)]
+    pub dirty_pages_max: u32,
+    /// Whether all of the map that has changed is stored at once, when half of `dirty_max` is
+    /// reached, rather than what has changed longest, bit by bit.
+    #[serde(default)]
+    pub whole: bool,
+    /// What of it capacitors keep. Protected cache only.
+    #[serde(default)]
+    pub kept: Kept,
+    /// Entries of 16 bytes that the journal of units has room for.
+    #[serde(default = "default_journal")]
+    pub journal_entries: u32,
+    /// Ranges of pages in the journal of units at which all changed map pages are stored: a
+    /// restart reads what is written beside each page of these.
+    #[serde(default = "default_ranges")]
+    pub journal_ranges: u32,
     /// Erase units into which the map is written at the same time.
     pub write_points: u32,
     /// Erase units of one dump area (there are two); more units, on more dies, are
     /// faster to write. Protected cache only.
     pub dump_units: u32,
+}
+
+fn default_journal() -> u32 {
+    1024
+}
+
+fn default_ranges() -> u32 {
+    64
 }
 
 /// The firmware's own time.
@@ -224,13 +264,16 @@ const MAX_BUFFER_KIB: u32 = 1 << 20;
 /// 2 GiB of deltas.
 const MAX_DIRTY: u64 = 1 << 28;
 
-const PRESETS: [(&str, &str); 9] = [
+const PRESETS: [(&str, &str); 12] = [
     ("baseline", include_str!("../presets/baseline.toml")),
     ("volatile", include_str!("../presets/volatile.toml")),
     ("durassd", include_str!("../presets/durassd.toml")),
     ("ssd-a", include_str!("../presets/ssd-a.toml")),
     ("ssd-b", include_str!("../presets/ssd-b.toml")),
     ("full-protection", include_str!("../presets/full-protection.toml")),
+    ("durassd-bounded", include_str!("../presets/durassd-bounded.toml")),
+    ("spartan-b", include_str!("../presets/spartan-b.toml")),
+    ("spartan-e", include_str!("../presets/spartan-e.toml")),
     ("slc", include_str!("../presets/slc.toml")),
     ("tlc-modern", include_str!("../presets/tlc-modern.toml")),
     ("qlc", include_str!("../presets/qlc.toml")),
@@ -362,6 +405,15 @@ impl Design {
         self.check_disorder().map_err(value)?;
         // A quarter of the changes must hold a row: see `Firmware::begin_changes`.
         let least = (4 * row).max(1024);
+        let pages = self.map.dirty_pages_max;
+        if pages > 0 && (u64::from(pages) < 2 * row || !self.is_protected() || self.keeps_units()) {
+            return Err(value(format!(
+                "map.dirty_pages_max is {pages}; it must be 0 or at least {}, and is for a protected \
+                 cache that keeps entries",
+                2 * row
+            )));
+        }
+        self.check_journal().map_err(value)?;
         let dirty = u64::from(self.map.dirty_max);
         if self.map.write_points == 0 || dirty < least || dirty > MAX_DIRTY {
             return Err(value(format!(
@@ -430,6 +482,40 @@ impl Design {
         Ok(())
     }
 
+    /// Room in the journal of units for all that is written at once, twice: before and since
+    /// a checkpoint began.
+    fn check_journal(&self) -> Result<(), String> {
+        const MOST: u32 = 1 << 20;
+        let (m, least) = (&self.map, 2 * self.journal_slack() + 4 * self.geometry.row_sectors());
+        if !self.is_protected() && m.kept != Kept::Entries {
+            return Err("map.kept is for a protected cache: nothing else is kept".into());
+        }
+        if !self.keeps_units() {
+            return Ok(());
+        }
+        if !(least..=MOST).contains(&m.journal_entries) {
+            return Err(format!(
+                "map.journal_entries is {}; this geometry takes at least {least}, and at most {MOST}",
+                m.journal_entries
+            ));
+        }
+        if m.journal_ranges < self.journal_slack() || m.journal_ranges > m.journal_entries {
+            return Err(format!(
+                "map.journal_ranges is {}; it must be at least {} and at most map.journal_entries",
+                m.journal_ranges,
+                self.journal_slack()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Entries of the journal of units that nobody asks for: of each stream of each die one
+    /// unit that is written, one that is full and not mapped yet, both entered anew when a
+    /// checkpoint begins, and the next one; and a few bad units.
+    pub(crate) fn journal_slack(&self) -> u32 {
+        9 * self.geometry.dies() + 8
+    }
+
     /// What a drive without protection may do to order and pages.
     fn check_disorder(&self) -> Result<(), String> {
         let c = &self.cache;
@@ -464,6 +550,11 @@ impl Design {
     /// came, or in parts.
     pub fn is_disorderly(&self) -> bool {
         self.cache.reorder > 0 || self.cache.shear_bytes < SECTOR_BYTES
+    }
+
+    /// Whether of the map capacitors keep only which units were written.
+    pub fn keeps_units(&self) -> bool {
+        self.is_protected() && self.map.kept == Kept::Units
     }
 
     /// Whether capacitors keep the buffer and the map.

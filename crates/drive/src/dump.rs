@@ -16,23 +16,28 @@
 //!    room for.
 
 use crate::firmware::Firmware;
-use crate::layout::DELTA_ENTRIES;
+use crate::journal::{ENTRY_BYTES, Entry, OPEN};
 #[cfg(doc)]
 use crate::layout::DUMP_SLACK_ROWS;
+use crate::layout::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, unit_entry};
 use crate::maplog::encode_entry;
 use crate::planted::planted;
 use crate::supply::{PowerLoss, Supply};
 use crate::types::{Kind, Lpn};
+use std::collections::BTreeMap;
 use tantalum_device::{Data, OwnedData};
 use tantalum_nand::{OpError, PageAddr, Programmed, SECTOR_BYTES, Unit};
 use tantalum_rt::{First, first};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
+/// Entries of the journal of units in a sector.
+pub(crate) const SECTOR_ENTRIES: usize = SECTOR / ENTRY_BYTES;
+
 /// The end page's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DumpEnd {
-    /// Sectors of changed map entries.
+    /// Sectors of changed map entries, of changed map pages, or of the journal of units.
     pub map_sectors: u64,
     /// Buffered pages.
     pub data_sectors: u64,
@@ -88,7 +93,15 @@ async fn emergency_dump(fw: &Firmware, supply: &Supply) -> Result<(), OpError> {
         return Ok(()); // Nothing has changed since the dump that was replayed.
     }
     let mut writer = Writer::new(fw, Some(supply));
-    let (map_sectors, data_sectors) = (writer.map_entries()?, writer.buffered_pages()?);
+    let map_sectors = match () {
+        () if fw.design.keeps_units() => writer.journal()?,
+        () if fw.design.map.dirty_pages_max > 0 => {
+            // Units that went bad are dirty beside the pages that are counted.
+            writer.map_pages()? + writer.map_entries(unit_entry(fw.layout.logical, Unit(0)))?
+        }
+        () => writer.map_entries(Lpn(0))?,
+    };
+    let data_sectors = writer.buffered_pages()?;
     writer.finish().await?;
     let version = fw.map.borrow().version().0;
     writer.end(DumpEnd { map_sectors, data_sectors, version, failed: Vec::new() }).await?;
@@ -124,15 +137,17 @@ impl<'a> Writer<'a> {
         self.fw.design.geometry.row_sectors() as usize
     }
 
-    /// The changed map entries; how many sectors they took.
-    fn map_entries(&mut self) -> Result<u64, OpError> {
+    /// The changed map entries from this one on; how many sectors they took.
+    fn map_entries(&mut self, from: Lpn) -> Result<u64, OpError> {
         let fw = self.fw;
         let (map, log) = (fw.map.borrow(), fw.log.borrow());
         let Some(dirty) = log.dirty() else { return Ok(0) };
         let mut bytes = Vec::new();
         let mut counts: Vec<u32> = Vec::new();
         let mut sectors = 0;
-        for lpn in dirty.entries().skip(usize::from(planted!(DumpSkipsEntry))) {
+        for lpn in
+            dirty.entries().filter(|lpn| *lpn >= from).skip(usize::from(planted!(DumpSkipsEntry)))
+        {
             if counts.last().is_none_or(|&c| c == DELTA_ENTRIES) {
                 if counts.len() == self.row() {
                     sectors += counts.len() as u64;
@@ -153,6 +168,48 @@ impl<'a> Writer<'a> {
             self.write(Kind::DumpMap, &counts, Data::Bytes(&bytes))?;
         }
         Ok(sectors)
+    }
+
+    /// The changed map pages; how many.
+    fn map_pages(&mut self) -> Result<u64, OpError> {
+        let fw = self.fw;
+        let (map, log) = (fw.map.borrow(), fw.log.borrow());
+        let Some(dirty) = log.dirty() else { return Ok(0) };
+        let end = unit_entry(fw.layout.logical, Unit(0)).0 / MAP_PAGE_ENTRIES;
+        let pages: Vec<u32> = (0..end).filter(|p| dirty.is_dirty(*p)).collect();
+        for row in pages.chunks(self.row()) {
+            let mut bytes = vec![0; row.len() * SECTOR];
+            for (page, out) in row.iter().zip(bytes.chunks_exact_mut(SECTOR)) {
+                map.encode_page(*page, out);
+            }
+            self.write(Kind::DumpImage, row, Data::Bytes(&bytes))?;
+        }
+        Ok(pages.len() as u64)
+    }
+
+    /// The journal of units, with the ends of what is being written; how many sectors it took.
+    fn journal(&mut self) -> Result<u64, OpError> {
+        let fw = self.fw;
+        let (log, space) = (fw.log.borrow(), fw.space.borrow());
+        let Some(journal) = log.journal() else { return Ok(0) };
+        let landed: BTreeMap<u32, u32> = space.writing().map(|(u, page)| (u.0, page)).collect();
+        let ended = |entry: Entry| match entry {
+            Entry::Written { unit, from, until: OPEN } => {
+                let until = landed.get(&unit.0).copied().unwrap_or(OPEN);
+                (from < until).then_some(Entry::Written { unit, from, until })
+            }
+            entry => Some(entry),
+        };
+        let entries: Vec<Entry> = journal.entries().filter_map(ended).collect();
+        for row in entries.chunks(SECTOR_ENTRIES * self.row()) {
+            let mut bytes = vec![0; row.len().div_ceil(SECTOR_ENTRIES) * SECTOR];
+            for (entry, out) in row.iter().zip(bytes.chunks_exact_mut(ENTRY_BYTES)) {
+                out.copy_from_slice(&entry.encode());
+            }
+            let counts = row.chunks(SECTOR_ENTRIES).map(|c| c.len() as u32);
+            self.write(Kind::DumpJournal, &counts.collect::<Vec<_>>(), Data::Bytes(&bytes))?;
+        }
+        Ok(entries.len().div_ceil(SECTOR_ENTRIES) as u64)
     }
 
     /// The buffered pages; how many.

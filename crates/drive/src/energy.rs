@@ -8,7 +8,7 @@
 //! 3. Two counts stand side by side and are never mixed: the published one has only the
 //!    mapping table and the metadata of collection, the full one has every component.
 
-use crate::layout::{DELTA_ENTRIES, DUMP_SLACK_ROWS, MAP_PAGE_ENTRIES};
+use crate::layout::{DELTA_ENTRIES, DUMP_SLACK_ROWS, MAP_PAGE_ENTRIES, dumped_map_sectors};
 use crate::{Design, Layout};
 use serde::{Deserialize, Serialize};
 use tantalum_nand::SECTOR_BYTES;
@@ -176,9 +176,8 @@ impl EnergyModel {
         let g = &design.geometry;
         let kept = design.is_protected();
         let entries = u64::from(layout.map_pages) * u64::from(MAP_PAGE_ENTRIES);
-        // One more: units that went bad are dirty beside those.
-        let changed =
-            u64::from(design.map.dirty_max).min(entries).div_ceil(DELTA_ENTRIES.into()) + 1;
+        let changed = dumped_map_sectors(design).min(entries.div_ceil(DELTA_ENTRIES.into()) + 1);
+        let told = if design.keeps_units() { "journal of units" } else { "changed map entries" };
         let row = u64::from(g.page_bytes) * u64::from(g.planes);
         let frame = row * u64::from(1 + DUMP_SLACK_ROWS);
         let blocks = u64::from(g.units()) * u64::from(g.planes);
@@ -186,7 +185,7 @@ impl EnergyModel {
             |name, bytes, protected, published| Component { name, bytes, protected, published };
         let memory = vec![
             part("write buffer", u64::from(design.cache.buffer_kib) * KIB, kept, false),
-            part("changed map entries", changed * u64::from(SECTOR_BYTES), kept, kept),
+            part(told, changed * u64::from(SECTOR_BYTES), kept, kept && !design.keeps_units()),
             part("end of the dump, rows that fail", frame, kept, false),
             part("mapping table", entries * 4, false, false),
             part("map directory", u64::from(layout.map_pages) * 8, false, false),

@@ -6,19 +6,21 @@
 //! 2. What the emergency dump needs is in this memory, never in a future's locals.
 
 use crate::areas::DumpAreas;
+use crate::bounds::Reservations;
 use crate::buffer::Buffer;
+use crate::journal::{Entry, Journal, OPEN};
 use crate::layout::Layout;
 use crate::map::Map;
-use crate::maplog::MapLog;
+use crate::maplog::{Dirty, MapLog, Persistence};
 use crate::planted::planted;
 use crate::space::{Space, Streams};
 use crate::stats::Stats;
 use crate::types::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
-use crate::{Design, FlushMode};
+use crate::{CacheMode, Design, FlushMode};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{Ack, Caps, Payload};
-use tantalum_nand::{NandArray, OpError, SECTOR_BYTES, Unit};
+use tantalum_nand::{NandArray, OpError, PageAddr, SECTOR_BYTES, Unit};
 use tantalum_rt::sync::{Mutex, Semaphore, WaitQueue};
 use tantalum_rt::{Nanos, Rt};
 
@@ -57,7 +59,7 @@ pub(crate) struct Firmware {
     pub log_wanted: Cell<Version>,
     pub drain_wanted: Cell<Version>,
     pub drained: Cell<Version>,
-    pub log_reserved: Cell<u32>,
+    pub reserved: RefCell<Reservations>,
     /// The log's oldest unit is to be cleaned, though there is no need for room.
     pub turn_log: Cell<bool>,
     pub dies: Vec<DieEvents>,
@@ -104,11 +106,16 @@ impl Firmware {
         let g = &design.geometry;
         let places = Places::of(g);
         let payload = nand.payload();
-        let protected = design.is_protected();
+        let dirty = || Dirty::new(layout.map_pages);
+        let persistence = match () {
+            () if design.keeps_units() => Persistence::Units(dirty(), Journal::default()),
+            () if design.is_protected() => Persistence::Protected(dirty()),
+            () => Persistence::Journal(Vec::new()),
+        };
         let log = MapLog::new(
             places,
             layout.map_pages,
-            protected,
+            persistence,
             design.map.write_points,
             layout.map_live_units + design.map.write_points,
         );
@@ -149,7 +156,7 @@ impl Firmware {
             log_wanted: Cell::new(Version(0)),
             drain_wanted: Cell::new(Version(0)),
             drained: Cell::new(Version(0)),
-            log_reserved: Cell::new(0),
+            reserved: RefCell::default(),
             turn_log: Cell::new(false),
             dies: (0..g.dies())
                 .map(|_| DieEvents {
@@ -208,49 +215,35 @@ impl Firmware {
         if to.is_some() || !planted!(DiscardForgotten) {
             log.changed(lpn);
         }
-        if log.backlog() + self.log_reserved.get() > self.log_high() {
+        if self.is_high(&log) {
             self.log_work.notify_all();
         }
     }
 
-    /// Backlog of the map log at which its keeper sets to work unasked.
-    pub fn log_high(&self) -> u32 {
-        match self.design.is_protected() {
-            true => self.design.map.dirty_max / 4 * 3,
-            false => self.design.map.dirty_max,
+    /// Enters this in the journal of units, if there is one.
+    pub fn enter(&self, entry: Entry) {
+        let mut log = self.log.borrow_mut();
+        let Some(journal) = log.journal_mut() else { return };
+        journal.push(entry);
+        if self.is_high(&log) {
+            self.log_work.notify_all();
         }
     }
 
-    /// Waits until `count` more entries may change, and reserves them: give the
-    /// reservation back with [`Firmware::end_changes`] after changing them. At most
-    /// [`Firmware::changes_at_once`], so that they fit whenever the keeper is idle.
-    pub async fn begin_changes(&self, count: u32) {
-        if !self.design.is_protected() {
-            return;
-        }
-        let fits = || {
-            let sum = self.log.borrow().backlog() + self.log_reserved.get() + count;
-            if sum > self.log_high() {
-                self.log_work.notify_all();
-            }
-            sum <= self.design.map.dirty_max || self.poisoned.get()
-        };
-        self.log_progress.until(fits).await;
-        self.log_reserved.set(self.log_reserved.get() + count);
-    }
-
-    /// See [`Firmware::begin_changes`].
-    pub fn end_changes(&self, count: u32) {
-        if self.design.is_protected() {
-            self.log_reserved.set(self.log_reserved.get() - count);
-            // What was reserved need not have become dirty: there may be room now.
-            self.log_progress.notify_all();
+    /// A unit is erased now: the journal of units forgets it.
+    pub fn forget(&self, unit: Unit) {
+        if let Some(journal) = self.log.borrow_mut().journal_mut() {
+            journal.forget(unit);
         }
     }
 
-    /// The most entries that may be reserved in one go.
-    pub fn changes_at_once(&self) -> u32 {
-        self.design.map.dirty_max / 4
+    /// Enters there that sector `sector` of an operation at `at`, which had these words, was
+    /// out of date when it landed.
+    pub fn enter_stale(&self, at: PageAddr, sector: u32, words: &[u64]) {
+        let page = (sector / self.places.page_sectors) as usize;
+        let head = PageHead::decode(&words[page * self.nand.oob_words()..]);
+        let sequence = head.map_or(0, |head| head.sequence);
+        self.enter(Entry::Stale { place: self.places.ppa(at, sector), sequence });
     }
 
     /// A step towards durability failed: nothing is promised any more (contract, 6).
@@ -334,6 +327,7 @@ impl Firmware {
                 self.give_free(free.unit, false);
             } else {
                 self.space.borrow_mut().open(stream, free.unit, 0);
+                self.enter(Entry::Written { unit: free.unit, from: 0, until: OPEN });
             }
             return true;
         }
@@ -342,8 +336,8 @@ impl Firmware {
 
     /// A program into a unit has ended and its mappings are changed: the unit may have
     /// become worth collecting.
-    pub fn landed(&self, unit: Unit) {
-        self.space.borrow_mut().landed(unit);
+    pub fn landed(&self, unit: Unit, pages: u32) {
+        self.space.borrow_mut().landed(unit, pages);
         let die = &self.dies[self.nand.geometry().die(unit) as usize];
         if die.hungry.get() || self.space.borrow().is_bad(unit) {
             die.changed.notify_all();
@@ -430,9 +424,12 @@ impl Firmware {
         Caps {
             block_size: SECTOR_BYTES,
             blocks: layout.logical.into(),
-            // With the cache off a completed write is on flash, but not yet findable there:
-            // the map becomes durable with the flush.
-            ack: if protected { Ack::PowerSafe } else { Ack::Volatile },
+            // With the cache off a completed write is on flash, but not yet findable there,
+            // unless the map is stored at once: else it becomes durable with the flush.
+            ack: match design.cache.mode {
+                CacheMode::Protected | CacheMode::Through => Ack::PowerSafe,
+                CacheMode::Volatile | CacheMode::Off => Ack::Volatile,
+            },
             // What is protected needs no flush to survive.
             flush: protected || design.cache.flush != FlushMode::Ignore,
             ordered: protected,

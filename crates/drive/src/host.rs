@@ -9,6 +9,7 @@
 //! 3. Nothing that outlives a command is in its future: dropping it stops only the waiting.
 
 use crate::firmware::Firmware;
+use crate::journal::Entry;
 use crate::planted::planted;
 use crate::types::Lpn;
 use crate::{CacheMode, FlushMode};
@@ -148,8 +149,9 @@ impl Firmware {
         let bytes = blocks * u64::from(SECTOR_BYTES);
         let _place = self.queue.acquire(1).await;
         self.take_data(bytes).await;
-        let fua = want == Durability::Fua && self.flush_drains();
-        let through = self.design.cache.mode == CacheMode::Off;
+        let at_once = self.design.cache.mode == CacheMode::Through;
+        let fua = at_once || want == Durability::Fua && self.flush_drains();
+        let through = at_once || self.design.cache.mode == CacheMode::Off;
         if through {
             self.work_for(self.design.firmware.through_us).await;
         }
@@ -323,8 +325,12 @@ impl Firmware {
         while done < range.count {
             let step = DISCARD_STEP.min(self.changes_at_once().into());
             let count = step.min(range.count - done);
-            self.begin_changes(count as u32).await;
+            let pages = (range.start.0 + done..).take(count as usize).map(|i| Lpn(i as u32));
+            let reserved = self.begin_changes(pages).await;
             if done == 0 { self.healthy() } else { self.still_healthy() }?;
+            // What was born before does not count.
+            let (first, sequence) = (Lpn((range.start.0 + done) as u32), self.sequence.get() - 1);
+            self.enter(Entry::Gone { first, count: count as u32, sequence });
             for i in 0..count {
                 let lpn = Lpn((range.start.0 + done + i) as u32);
                 let freed = self.buffer.borrow_mut().discard(lpn);
@@ -335,9 +341,12 @@ impl Firmware {
                     self.remap(lpn, None);
                 }
             }
-            self.end_changes(count as u32);
+            self.end_changes(reserved);
             self.epochs.notify_all();
             done += count;
+        }
+        if self.design.cache.mode == CacheMode::Through {
+            self.store_map_so_far().await?;
         }
         self.stats.discard_bytes.add(range.count * u64::from(SECTOR_BYTES));
         Ok(())

@@ -27,9 +27,10 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
             }
             return;
         }
-        let done = match fw.design.is_protected() {
-            true => store_dirty(&fw).await,
-            false => commit(&fw).await,
+        let done = match () {
+            () if fw.design.keeps_units() => checkpoint(&fw).await,
+            () if fw.design.is_protected() => store_dirty(&fw).await,
+            () => commit(&fw).await,
         };
         if done.is_none() {
             fw.poison();
@@ -41,7 +42,7 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
 impl Firmware {
     fn log_is_due(&self) -> bool {
         let log = self.log.borrow();
-        (log.backlog() > 0 && log.backlog() + self.log_reserved.get() > self.log_high())
+        self.is_high(&log)
             || self.log_wanted.get() > log.durable()
             || self.drain_wanted.get() > self.drained.get()
             || self.turn_log.get()
@@ -124,7 +125,28 @@ async fn commit(fw: &Firmware) -> Option<()> {
 pub(crate) async fn store_map(fw: &Firmware) -> Option<()> {
     fw.drain_wanted.set(fw.map.borrow().version());
     fw.drained.set(Version(0));
-    store_dirty(fw).await
+    match fw.design.keeps_units() {
+        true => checkpoint(fw).await,
+        false => store_dirty(fw).await,
+    }
+}
+
+/// Stores all map pages that are dirty now; then the journal's older entries are void.
+async fn checkpoint(fw: &Firmware) -> Option<()> {
+    {
+        let (space, mut log) = (fw.space.borrow(), fw.log.borrow_mut());
+        if let Some(journal) = log.journal_mut() {
+            journal.begin_checkpoint(space.writing());
+        }
+    }
+    fw.drain_wanted.set(fw.drain_wanted.get().max(fw.map.borrow().version()));
+    store_dirty(fw).await?;
+    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+        journal.end_checkpoint();
+    }
+    fw.stats.checkpoints.add(1);
+    fw.log_progress.notify_all();
+    Some(())
 }
 
 /// Stores dirty map pages: the longest dirty ones, or all that are dirty now if a drain
@@ -133,7 +155,7 @@ async fn store_dirty(fw: &Firmware) -> Option<()> {
     let version = fw.map.borrow().version();
     let drain = fw.drain_wanted.get() > fw.drained.get();
     let most = batch(fw);
-    let mut left = match drain {
+    let mut left = match drain || fw.design.map.whole {
         true => fw.log.borrow().dirty().map_or(0, |d| d.pages()),
         false => most,
     };

@@ -2,6 +2,7 @@
 //! what the drive needs for itself.
 
 use crate::Design;
+use crate::dump::SECTOR_ENTRIES;
 use crate::space::SHARED_RESERVE;
 use crate::types::Lpn;
 use tantalum_nand::{SECTOR_BYTES, Unit};
@@ -15,6 +16,18 @@ pub const DELTA_ENTRIES: u32 = SECTOR_BYTES / 8;
 /// Rows of a dump area that may fail to program, wherever they are: what was to be there
 /// is written elsewhere in the area.
 pub const DUMP_SLACK_ROWS: u32 = 2;
+
+/// Sectors of a dump that tell of the map, at most.
+pub fn dumped_map_sectors(design: &Design) -> u64 {
+    match () {
+        () if design.keeps_units() => {
+            u64::from(design.map.journal_entries).div_ceil(SECTOR_ENTRIES as u64)
+        }
+        // More: units that went bad are dirty beside those.
+        () if design.map.dirty_pages_max > 0 => u64::from(design.map.dirty_pages_max) + 1,
+        () => u64::from(design.map.dirty_max.div_ceil(DELTA_ENTRIES)) + 1,
+    }
+}
 
 /// The entry of an erase unit in the map, behind those of `logical` pages.
 pub fn unit_entry(logical: u32, unit: Unit) -> Lpn {
@@ -118,8 +131,7 @@ impl Layout {
         if design.is_protected() {
             let row = u64::from(g.row_sectors());
             let buffer = u64::from(design.buffer_slots()).div_ceil(row);
-            // One more: units that went bad are dirty beside those.
-            let sectors = u64::from(design.map.dirty_max.div_ceil(DELTA_ENTRIES)) + 1;
+            let sectors = dumped_map_sectors(design);
             let map = sectors.div_ceil(row);
             let slack = u64::from(DUMP_SLACK_ROWS);
             let have = u64::from(dump_units) * u64::from(g.unit_pages() / g.planes);

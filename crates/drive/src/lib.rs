@@ -24,6 +24,7 @@
 
 mod areas;
 mod audit;
+mod bounds;
 mod buffer;
 mod capacitor;
 mod collect;
@@ -33,6 +34,8 @@ mod dump;
 mod energy;
 mod firmware;
 mod host;
+mod journal;
+mod journal_replay;
 mod keeper;
 mod layout;
 mod level;
@@ -56,8 +59,8 @@ mod write;
 
 pub use capacitor::{CapacitorType, Parts, Service, VoltageError, Voltages};
 pub use design::{
-    CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign, FlushMode, LinkDesign,
-    MapDesign, SpaceDesign, WearDesign, nearest_name,
+    CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign, FlushMode, Kept,
+    LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
 };
 pub use drive::Drive;
 pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign};

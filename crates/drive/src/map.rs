@@ -87,6 +87,12 @@ impl Map {
         }
     }
 
+    /// The logical pages of which a map page tells, as numbers.
+    pub fn entries_of(&self, page: u32) -> std::ops::Range<u32> {
+        let (start, end) = self.page_range(page);
+        start as u32..end as u32
+    }
+
     fn page_range(&self, page: u32) -> (usize, usize) {
         let start = (page * MAP_PAGE_ENTRIES) as usize;
         (start, (start + MAP_PAGE_ENTRIES as usize).min(self.entries.len()))

@@ -21,6 +21,7 @@
 
 mod audit;
 
+use crate::journal::Journal;
 use crate::layout::MAP_PAGE_ENTRIES;
 use crate::map::{Map, map_page};
 use crate::planted::planted;
@@ -42,6 +43,7 @@ pub struct Dirty {
     /// Entries changed while their map page is on its way to flash.
     storing: FxHashMap<u32, Vec<Lpn>>,
     total: u32,
+    dirty_pages: u32,
 }
 
 impl Dirty {
@@ -55,6 +57,7 @@ impl Dirty {
             queued: vec![false; pages],
             storing: FxHashMap::default(),
             total: 0,
+            dirty_pages: 0,
         }
     }
 
@@ -67,6 +70,7 @@ impl Dirty {
         let word = &mut self.bits[(lpn.0 / 64) as usize];
         if *word >> (lpn.0 % 64) & 1 == 0 {
             *word |= 1 << (lpn.0 % 64);
+            self.dirty_pages += u32::from(self.counts[page as usize] == 0);
             self.counts[page as usize] += 1;
             self.total += 1;
             if !self.queued[page as usize] {
@@ -79,6 +83,16 @@ impl Dirty {
     /// How many entries are dirty.
     pub fn total(&self) -> u32 {
         self.total
+    }
+
+    /// How many map pages have dirty entries.
+    pub fn dirty_pages(&self) -> u32 {
+        self.dirty_pages
+    }
+
+    /// Whether a map page has.
+    pub fn is_dirty(&self, page: u32) -> bool {
+        self.counts[page as usize] > 0
     }
 
     /// How many map pages wait to be stored.
@@ -111,6 +125,7 @@ impl Dirty {
         let words = (MAP_PAGE_ENTRIES / 64) as usize;
         let first = page as usize * words;
         self.bits[first..first + words].fill(0);
+        self.dirty_pages -= u32::from(self.counts[page as usize] > 0);
         self.total -= std::mem::take(&mut self.counts[page as usize]);
         for lpn in again.into_iter().filter(|_| !planted!(DirtyForgotten)) {
             self.mark(lpn);
@@ -136,6 +151,8 @@ impl Dirty {
 pub enum Persistence {
     /// Capacitors: dirty entries go to the emergency dump.
     Protected(Dirty),
+    /// Capacitors: the journal of units does, and tells what became dirty.
+    Units(Dirty, Journal),
     /// A journal: changes not yet in the log, in order.
     Journal(Vec<Lpn>),
 }
@@ -199,17 +216,14 @@ impl MapLog {
     pub fn new(
         places: Places,
         map_pages: u32,
-        protected: bool,
+        persistence: Persistence,
         write_points: u32,
         keep_free: u32,
     ) -> MapLog {
         let pages = map_pages as usize;
         MapLog {
             places,
-            persistence: match protected {
-                true => Persistence::Protected(Dirty::new(map_pages)),
-                false => Persistence::Journal(Vec::new()),
-            },
+            persistence,
             durable: Version(0),
             units: VecDeque::new(),
             pool: VecDeque::new(),
@@ -227,7 +241,7 @@ impl MapLog {
     /// A map entry changed.
     pub fn changed(&mut self, lpn: Lpn) {
         match &mut self.persistence {
-            Persistence::Protected(dirty) => dirty.mark(lpn),
+            Persistence::Protected(dirty) | Persistence::Units(dirty, _) => dirty.mark(lpn),
             Persistence::Journal(pending) => pending.push(lpn),
         }
     }
@@ -235,7 +249,7 @@ impl MapLog {
     /// Changes up to this version survive a power loss.
     pub fn durable(&self) -> Version {
         match self.persistence {
-            Persistence::Protected(_) => Version::MAX,
+            Persistence::Protected(_) | Persistence::Units(..) => Version::MAX,
             Persistence::Journal(_) => self.durable,
         }
     }
@@ -249,23 +263,45 @@ impl MapLog {
     /// The dirty entries, on a protected drive.
     pub fn dirty(&self) -> Option<&Dirty> {
         match &self.persistence {
-            Persistence::Protected(dirty) => Some(dirty),
+            Persistence::Protected(dirty) | Persistence::Units(dirty, _) => Some(dirty),
             Persistence::Journal(_) => None,
+        }
+    }
+
+    /// The journal of units, of a drive that has one.
+    pub fn journal(&self) -> Option<&Journal> {
+        match &self.persistence {
+            Persistence::Units(_, journal) => Some(journal),
+            _ => None,
+        }
+    }
+
+    /// The journal of units, of a drive that has one.
+    pub fn journal_mut(&mut self) -> Option<&mut Journal> {
+        match &mut self.persistence {
+            Persistence::Units(_, journal) => Some(journal),
+            _ => None,
         }
     }
 
     /// The dirty entries, on a protected drive.
     pub fn dirty_mut(&mut self) -> Option<&mut Dirty> {
         match &mut self.persistence {
-            Persistence::Protected(dirty) => Some(dirty),
+            Persistence::Protected(dirty) | Persistence::Units(dirty, _) => Some(dirty),
             Persistence::Journal(_) => None,
         }
     }
 
-    /// Changes that wait for the journal, or dirty entries.
+    /// What makes changes durable.
+    pub fn persistence(&self) -> &Persistence {
+        &self.persistence
+    }
+
+    /// Changes that wait for the journal, dirty entries, or entries of the journal of units.
     pub fn backlog(&self) -> u32 {
         match &self.persistence {
             Persistence::Protected(dirty) => dirty.total(),
+            Persistence::Units(_, journal) => journal.len() as u32,
             Persistence::Journal(pending) => pending.len() as u32,
         }
     }
@@ -273,7 +309,7 @@ impl MapLog {
     /// Takes the changes that wait for the journal.
     pub fn take_pending(&mut self) -> Vec<Lpn> {
         match &mut self.persistence {
-            Persistence::Protected(_) => Vec::new(),
+            Persistence::Protected(_) | Persistence::Units(..) => Vec::new(),
             Persistence::Journal(pending) => std::mem::take(pending),
         }
     }

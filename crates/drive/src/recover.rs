@@ -21,6 +21,7 @@
 
 use crate::Design;
 use crate::firmware::Firmware;
+use crate::journal::{Entry, OPEN};
 use crate::keeper::store_map;
 use crate::layout::{DUMP_SLACK_ROWS, Layout, unit_entry};
 use crate::maplog::decode_entry;
@@ -62,6 +63,12 @@ pub struct RecoveryReport {
     pub dump_entries: u64,
     /// Buffered pages found in the dump.
     pub dump_pages: u64,
+    /// Of `dump_replay`: reading what is beside the pages that the journal of units names.
+    pub scanned: Nanos,
+    /// Those pages.
+    pub scanned_pages: u64,
+    /// Entries of the journal of units.
+    pub journal_entries: u64,
     /// There was no complete dump: what was acknowledged last may be lost.
     pub salvaged: bool,
     /// Map entries that were found out again by that.
@@ -74,7 +81,7 @@ pub enum RecoveryError {
     /// The flash array refused an operation.
     #[error(transparent)]
     Medium(#[from] OpError),
-    /// The dump that was due is not complete. [`Drive::salvage`] starts without it.
+    /// The dump that was due is not complete. [`crate::Drive::salvage`] starts without it.
     #[error("the emergency dump {number} is not complete; what only it had is lost")]
     DumpLost {
         /// Its number; 0 if there is none at all.
@@ -131,7 +138,7 @@ pub(crate) async fn recover(
         _ => {}
     }
     if let Some(dump) = &dump {
-        replay_dump(&fw, dump, &mut report).await?;
+        replay_dump(&fw, dump, missing, &mut report).await?;
     }
     report.dump_replay = lap(rt);
     count_valid(&fw, &units)?;
@@ -144,6 +151,10 @@ pub(crate) async fn recover(
     if report.salvaged && !fw.read_only.get() && store_map(&fw).await.is_none() {
         let what = "the map that was put right can not be stored".to_string();
         return Err(RecoveryError::Damaged(what));
+    }
+    let writing: Vec<(Unit, u32)> = fw.space.borrow().writing().collect();
+    for (unit, from) in writing {
+        fw.enter(Entry::Written { unit, from, until: OPEN });
     }
     report.space = lap(rt);
     report.total = rt.now() - began;
@@ -191,9 +202,7 @@ impl Units {
                         Kind::Moved => units.data.push((head.sequence, unit, Streams::Moved)),
                         Kind::Cold => units.data.push((head.sequence, unit, Streams::Cold)),
                         Kind::MapImage | Kind::MapDelta => units.log.push((head.sequence, unit)),
-                        Kind::DumpDue | Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => {
-                            units.dump.push(unit);
-                        }
+                        _of_dump => units.dump.push(unit),
                     }
                 }
             }
@@ -218,9 +227,7 @@ impl Units {
                 match head.kind {
                     Kind::Host | Kind::Moved | Kind::Cold => continue,
                     Kind::MapImage | Kind::MapDelta => units.log.push((head.sequence, at.unit)),
-                    Kind::DumpDue | Kind::DumpMap | Kind::DumpData | Kind::DumpEnd => {
-                        units.dump.push(at.unit);
-                    }
+                    _of_dump => units.dump.push(at.unit),
                 }
                 units.unknown.retain(|u| *u != at.unit);
             }
@@ -520,6 +527,7 @@ async fn settle_dump(
         while ready.len() + ops.len() < area {
             let Some(unit) = spare.pop().or_else(|| void.pop()) else { break };
             fw.stats.erases.add(1);
+            fw.forget(unit);
             ops.push((unit, fw.nand.erase(unit)?));
         }
         if ops.is_empty() {

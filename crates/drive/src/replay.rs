@@ -6,11 +6,13 @@
 
 use crate::dump::DumpEnd;
 use crate::firmware::Firmware;
+use crate::journal::{ENTRY_BYTES, Entry};
+use crate::journal_replay::replay_journal;
 use crate::maplog::decode_entry;
 use crate::planted::planted;
-use crate::recover::{RecoveryError, RecoveryReport, check_entry};
+use crate::recover::{Missing, RecoveryError, RecoveryReport, check_entry};
 use crate::scan::{Head, read_heads, read_pages, used, write_pointers};
-use crate::types::{Kind, Lpn, Version};
+use crate::types::{Kind, Lpn, Ppa, Version};
 use std::collections::BTreeMap;
 use tantalum_device::Data;
 use tantalum_nand::{PageAddr, SECTOR_BYTES, Unit};
@@ -78,7 +80,8 @@ pub(crate) async fn find_dump(
         let pages = dump.pages.iter().filter(|p| p.1 == kind);
         pages.map(|p| used(&p.2).count() as u64).sum::<u64>()
     };
-    dump.complete = count(Kind::DumpMap) == dump.end.map_sectors
+    let of_map = [Kind::DumpMap, Kind::DumpImage, Kind::DumpJournal].map(count);
+    dump.complete = of_map.iter().sum::<u64>() == dump.end.map_sectors
         && count(Kind::DumpData) == dump.end.data_sectors
         && dump.end.data_sectors <= u64::from(fw.design.buffer_slots());
     if dump.complete {
@@ -93,34 +96,35 @@ pub(crate) async fn find_dump(
 pub(crate) async fn replay_dump(
     fw: &Firmware,
     dump: &Dump,
+    missing: Missing,
     report: &mut RecoveryReport,
 ) -> Result<(), RecoveryError> {
-    let of = |kind: Kind| dump.pages.iter().filter(move |p| p.1 == kind);
-    let damaged = |at: &PageAddr| {
-        RecoveryError::Damaged(format!("dump {}: page {at:?} can not be read", dump.number))
-    };
-    let map_pages: Vec<PageAddr> = of(Kind::DumpMap).map(|p| p.0).collect();
-    let read = read_pages(fw, &map_pages, true).await?;
-    for ((at, _, indices), page) in of(Kind::DumpMap).zip(read) {
-        let page = match page {
-            Some(page) => page,
-            None if dump.complete => return Err(damaged(at)),
-            None => continue,
-        };
-        let Data::Bytes(bytes) = page.as_data() else { unreachable!("asked for bytes") };
-        for (sector, count) in used(indices) {
-            let entries = bytes[sector * SECTOR..(sector + 1) * SECTOR].chunks_exact(8);
-            for entry in entries.take(count as usize) {
-                let (lpn, to) = decode_entry(entry);
-                check_entry(fw, lpn, to)?;
-                fw.map.borrow_mut().put(lpn, to);
-                if !planted!(ReplayedIsStored) {
-                    fw.log.borrow_mut().changed(lpn);
-                }
-                report.dump_entries += 1;
+    let damaged = |at: &PageAddr| damaged(dump, at);
+    for (_, count, sector) in read_sectors(fw, dump, Kind::DumpMap).await? {
+        for entry in sector.chunks_exact(8).take(count as usize) {
+            let (lpn, to) = decode_entry(entry);
+            check_entry(fw, lpn, to)?;
+            fw.map.borrow_mut().put(lpn, to);
+            if !planted!(ReplayedIsStored) {
+                fw.log.borrow_mut().changed(lpn);
             }
+            report.dump_entries += 1;
         }
     }
+    for (at, page, sector) in read_sectors(fw, dump, Kind::DumpImage).await? {
+        if page >= fw.layout.map_pages {
+            return Err(damaged(&at));
+        }
+        report.dump_entries += replay_image(fw, page, &sector)?;
+    }
+    let mut entries = Vec::new();
+    for (at, count, sector) in read_sectors(fw, dump, Kind::DumpJournal).await? {
+        for entry in sector.chunks_exact(ENTRY_BYTES).take(count as usize) {
+            entries.push(Entry::decode(entry).ok_or_else(|| damaged(&at))?);
+        }
+    }
+    replay_journal(fw, &entries, missing, report).await?;
+    let of = |kind: Kind| dump.pages.iter().filter(move |p| p.1 == kind);
     let data_pages: Vec<PageAddr> = of(Kind::DumpData).map(|p| p.0).collect();
     let read = read_pages(fw, &data_pages, false).await?;
     let skipped = usize::from(planted!(ReplaySkipsPage));
@@ -144,4 +148,51 @@ pub(crate) async fn replay_dump(
     }
     fw.map.borrow_mut().advance(Version(dump.end.version));
     Ok(())
+}
+
+/// The sectors of a kind, each with its page and index; of a dump that is not complete those
+/// that can be read.
+async fn read_sectors(
+    fw: &Firmware,
+    dump: &Dump,
+    kind: Kind,
+) -> Result<Vec<(PageAddr, u32, Vec<u8>)>, RecoveryError> {
+    let of = || dump.pages.iter().filter(|p| p.1 == kind);
+    let pages: Vec<PageAddr> = of().map(|p| p.0).collect();
+    let read = read_pages(fw, &pages, true).await?;
+    let mut out = Vec::new();
+    for ((at, _, indices), page) in of().zip(read) {
+        let Some(page) = page else {
+            if dump.complete {
+                return Err(damaged(dump, at));
+            }
+            continue;
+        };
+        let Data::Bytes(bytes) = page.as_data() else { unreachable!("asked for bytes") };
+        for (sector, index) in used(indices) {
+            out.push((*at, index, bytes[sector * SECTOR..(sector + 1) * SECTOR].to_vec()));
+        }
+    }
+    Ok(out)
+}
+
+fn damaged(dump: &Dump, at: &PageAddr) -> RecoveryError {
+    RecoveryError::Damaged(format!("dump {}: page {at:?} can not be read", dump.number))
+}
+
+/// Puts the entries of a map page over the map; how many differ.
+fn replay_image(fw: &Firmware, page: u32, bytes: &[u8]) -> Result<u64, RecoveryError> {
+    let mut changed = 0;
+    let entries = fw.map.borrow().entries_of(page);
+    for (lpn, entry) in entries.map(Lpn).zip(bytes.chunks_exact(4)) {
+        let value = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+        let to = value.checked_sub(1).map(Ppa);
+        if fw.map.borrow().get(lpn) != to {
+            check_entry(fw, lpn, to)?;
+            fw.map.borrow_mut().put(lpn, to);
+            fw.log.borrow_mut().changed(lpn);
+            changed += 1;
+        }
+    }
+    Ok(changed)
 }

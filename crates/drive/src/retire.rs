@@ -19,6 +19,7 @@
 //!    end its life the drive takes writes after a restart, until those units fail anew.
 
 use crate::firmware::Firmware;
+use crate::journal::Entry;
 use crate::layout::unit_entry;
 use crate::planted::planted;
 use crate::space::{FreeUnit, Role};
@@ -36,6 +37,7 @@ impl Firmware {
         let mark = (!planted!(BadForgotten)).then_some(Ppa(0));
         let (version, _) = self.map.borrow_mut().set(entry, mark);
         self.log.borrow_mut().changed(entry);
+        self.enter(Entry::Bad { unit });
         if !self.design.is_protected() {
             self.log_wanted.set(self.log_wanted.get().max(version));
         }
@@ -86,6 +88,7 @@ impl Firmware {
     /// the drive is poisoned.
     pub async fn erase(&self, unit: Unit) -> bool {
         self.stats.erases.add(1);
+        self.forget(unit);
         let Some(op) = self.must(self.nand.erase(unit)) else { return false };
         match self.outcome(unit, op.await) {
             Some(false) => {

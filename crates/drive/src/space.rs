@@ -82,6 +82,8 @@ struct UnitInfo {
     filled: u32,
     /// Programs under way.
     flying: u16,
+    /// Pages whose programs have ended.
+    landed: u32,
     role: Role,
     bad: bool,
 }
@@ -135,6 +137,7 @@ impl Space {
             valid: 0,
             filled: 0,
             flying: 0,
+            landed: 0,
             role: Role::Leaving,
             bad: false,
         };
@@ -297,7 +300,8 @@ impl Space {
     /// A unit becomes the write point of a stream, from page `page` on.
     pub fn open(&mut self, stream: Streams, unit: Unit, page: u32) {
         let die = self.die_of(unit);
-        self.units[unit.0 as usize].role = Role::Open;
+        let info = &mut self.units[unit.0 as usize];
+        (info.role, info.landed) = (Role::Open, page);
         let old = self.dies[die].points[stream as usize].replace(WritePoint { unit, page });
         debug_assert!(old.is_none(), "a stream has one write point on a die");
     }
@@ -325,13 +329,21 @@ impl Space {
         Some((at, count))
     }
 
-    /// A program has ended, and what it brought is counted.
-    pub fn landed(&mut self, unit: Unit) {
+    /// A program of so many pages has ended, and what it brought is counted. Programs in one
+    /// unit end in the order in which their pages were given.
+    pub fn landed(&mut self, unit: Unit, pages: u32) {
         let info = &mut self.units[unit.0 as usize];
         info.flying -= 1;
+        info.landed += pages;
         if info.flying == 0 && info.role == Role::Leaving {
             self.file(unit);
         }
+    }
+
+    /// The units that are being written, with the page before which all is counted.
+    pub fn writing(&self) -> impl Iterator<Item = (Unit, u32)> + '_ {
+        let units = (0..).map(Unit).zip(&self.units);
+        units.filter(|u| u.1.role == Role::Open || u.1.flying > 0).map(|u| (u.0, u.1.landed))
     }
 
     /// A unit is full, or will not be written further: it may be collected.

@@ -69,6 +69,8 @@ counters! {
     levelled_bytes,
     /// Bytes of pages programmed with the map.
     meta_bytes,
+    /// Checkpoints of the journal of units completed.
+    checkpoints,
     /// Bytes of pages programmed in emergency dumps.
     dump_bytes,
     /// Read operations of the flash array.

@@ -83,6 +83,10 @@ pub enum Kind {
     DumpDue = 9,
     /// Emergency dump: changed map entries.
     DumpMap = 5,
+    /// Emergency dump: whole map pages.
+    DumpImage = 11,
+    /// Emergency dump: the journal of units.
+    DumpJournal = 10,
     /// Emergency dump: buffered logical pages.
     DumpData = 6,
     /// Emergency dump: the last page, which makes it complete.
@@ -188,6 +192,8 @@ impl PageHead {
             6 => Kind::DumpData,
             7 => Kind::DumpEnd,
             9 => Kind::DumpDue,
+            10 => Kind::DumpJournal,
+            11 => Kind::DumpImage,
             _ => return None,
         };
         Some(PageHead { kind, sequence: words[0] & ((1 << 56) - 1), version: words[1] })

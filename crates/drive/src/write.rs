@@ -2,6 +2,7 @@
 //! pulls the pages that have waited longest, so that all dies are kept busy.
 
 use crate::firmware::Firmware;
+use crate::journal::Entry;
 use crate::planted::planted;
 use crate::space::Streams;
 use crate::types::{BORN_NOW, Kind};
@@ -19,17 +20,19 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
     while fw.ensure_point(die, Streams::Host).await {
         let most = fw.space.borrow().row_left(die, Streams::Host) * fw.places.page_sectors;
         fw.work.until(|| fw.has_work(most)).await;
-        fw.begin_changes(most).await;
         if fw.poisoned.get() {
             return;
         }
         fw.buffer.borrow_mut().take(most, &mut batch, data.as_mut());
         if batch.is_empty() {
-            fw.end_changes(most); // Another die was quicker.
-            continue;
+            continue; // Another die was quicker.
         }
         if fw.has_work(row) {
             fw.work.notify_one();
+        }
+        let reserved = fw.begin_changes(batch.iter().map(|b| b.1)).await;
+        if fw.poisoned.get() {
+            return;
         }
         let pages = (batch.len() as u32).div_ceil(fw.places.page_sectors);
         let sectors = (pages * fw.places.page_sectors) as usize;
@@ -49,6 +52,8 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         for (i, (slot, lpn)) in batch.iter().enumerate() {
             if good && !planted!(MapEarly) && fw.buffer.borrow().is_valid(*slot) {
                 fw.remap(*lpn, Some(fw.places.ppa(at, i as u32)));
+            } else if good {
+                fw.enter_stale(at, i as u32, &words); // Discarded meanwhile.
             }
             if good {
                 fw.buffer.borrow_mut().finish(*slot);
@@ -56,12 +61,13 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
             }
         }
         if !good {
+            fw.enter(Entry::Failed { unit: at.unit, from: at.page, until: at.page + pages });
             // In their old order, before all others.
             let slots = batch.iter().rev().map(|b| b.0);
             freed = slots.filter(|slot| fw.buffer.borrow_mut().requeue(*slot)).count() as u64;
         }
-        fw.landed(at.unit);
-        fw.end_changes(most);
+        fw.landed(at.unit, pages);
+        fw.end_changes(reserved);
         fw.room.release(freed);
         fw.epochs.notify_all();
         if fw.has_work(row) {

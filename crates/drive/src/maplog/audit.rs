@@ -55,7 +55,9 @@ impl MapLog {
     /// The first entry of which they tell something else.
     pub fn audit_content(&self, nand: &NandArray, space: &Space, map: &Map) -> Result<(), String> {
         let dirty: BTreeSet<Lpn> = match &self.persistence {
-            Persistence::Protected(dirty) => dirty.entries().collect(),
+            Persistence::Protected(dirty) | Persistence::Units(dirty, _) => {
+                dirty.entries().collect()
+            }
             Persistence::Journal(_) if self.durable < map.version() => return Ok(()),
             Persistence::Journal(_) => BTreeSet::new(),
         };

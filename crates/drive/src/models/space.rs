@@ -106,7 +106,8 @@ proptest! {
                     let written = world.written.get_mut(&at.unit.0).unwrap();
                     prop_assert_eq!(*written, at.page, "page by page");
                     *written += count;
-                    world.flying.push((at.unit, places.ppa(at, 0).0, count * places.page_sectors));
+                    let first = places.ppa(at, 0).0;
+                    world.flying.push((at.unit, first, count * places.page_sectors));
                 }
                 Step::Land(which, mask) => {
                     if world.flying.is_empty() {
@@ -117,7 +118,7 @@ proptest! {
                         space.validate(Ppa(first + i));
                         world.valid.insert(first + i);
                     }
-                    space.landed(unit);
+                    space.landed(unit, count / places.page_sectors);
                 }
                 Step::Invalidate(which) => {
                     let Some(&ppa) = world.valid.iter().nth(which % world.valid.len().max(1)) else { continue };

@@ -34,11 +34,26 @@ pub fn small(preset: &str) -> Design {
             table[&k].as_table_mut().unwrap().extend(v.as_table().unwrap().clone());
         }
     }
+    small_bounds(&base, &mut table, 4, 4, 0);
     if preset == "full-protection" {
         // More than the map has.
         table["map"].as_table_mut().unwrap().insert("dirty_max".into(), 3072.into());
     }
     base.with_overrides(&table).unwrap()
+}
+
+/// Of what the dump keeps of the map hardly more than what is written at once takes.
+fn small_bounds(base: &Design, table: &mut toml::Table, dies: i64, row: i64, more: i64) {
+    if base.keeps_units() {
+        let slack = 9 * dies + 8;
+        let map = table["map"].as_table_mut().unwrap();
+        map.insert("journal_entries".into(), (2 * slack + 4 * row + more).into());
+        map.insert("journal_ranges".into(), (slack + more / 2).into());
+    }
+    if base.map.dirty_pages_max > 0 {
+        let map = table["map"].as_table_mut().unwrap();
+        map.insert("dirty_pages_max".into(), (2 * row + more / 20).into());
+    }
 }
 
 /// A random design: any preset on a random small geometry, with as little spare space
@@ -66,6 +81,11 @@ pub fn random(seed: u64) -> Design {
     } else if pick(0, 1) == 1 {
         table["cache"].as_table_mut().unwrap().insert("flush".into(), "drain".into());
     }
+    let g = table["geometry"].as_table().unwrap();
+    let of = |key: &str| g[key].as_integer().unwrap();
+    let dies = of("channels") * of("packages") * of("chips");
+    let row = of("planes") * of("page_bytes") / 4096;
+    small_bounds(&base, &mut table, dies, row, pick(0, 200) as i64);
     // What the space management may do beside the least that it must.
     let mut dice = Stream::new(seed, "a random collector");
     let space = table["space"].as_table_mut().unwrap();
@@ -169,6 +189,7 @@ pub fn tiny(preset: &str) -> Design {
     if base.cache.reorder > 0 {
         table["cache"].as_table_mut().unwrap().insert("reorder".into(), 4.into());
     }
+    small_bounds(&base, &mut table, 2, 2, 10);
     base.with_overrides(&table).unwrap()
 }
 

@@ -365,7 +365,8 @@ fn a_page_goes_bad(seed: u64, design: &Design, lives: u64) {
     }
     let label = &design.name;
     println!("{label}, {lives} lives: {refused} stop it, {unread} blocks lost, {excused} stale");
-    assert!(unread > 0);
+    // (A journal of units has all pages of so short a run in it: each stops the start.)
+    assert!(unread > 0 || design.keeps_units());
     assert!(excused <= design.geometry.planes, "more than one program");
 }
 

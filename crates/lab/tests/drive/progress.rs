@@ -19,7 +19,7 @@ fn seven_per_cent(preset: &str) -> Design {
          [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = {}",
         if protected { 16 } else { 4 },
         base.cache.reorder.min(4),
-        if protected { 4 } else { 0 },
+        if protected { 5 } else { 0 },
     )
     .parse()
     .expect("valid TOML");
