@@ -5,6 +5,7 @@
 
 mod bench;
 mod compare;
+mod crash;
 mod designs;
 mod energy;
 mod out;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 Examples:
   tantalum run experiments/first.toml          SQLite on three drives, with power cuts
   tantalum run experiments/first.toml --quick  the same, small
+  tantalum crash experiments/crash.toml        the power cut at every moment of a run
   tantalum bench drive --json                  how fast the simulation is
   tantalum designs durassd                     what a preset consists of")]
 struct Arguments {
@@ -35,6 +37,8 @@ struct Arguments {
 enum Command {
     /// Run an experiment: workloads on designs, with power cuts
     Run(run::RunArguments),
+    /// Cut the power of drives at every moment, and check what comes back
+    Crash(crash::CrashArguments),
     /// Compare two reports: both values of each measure, and their ratio
     Compare(compare::CompareArguments),
     /// List the designs of drives that come with the program, or print one
@@ -61,6 +65,7 @@ Examples:
 fn main() -> ExitCode {
     let code = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Crash(arguments) => crash::crash(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Designs(arguments) => designs::designs(&arguments),
         Command::Energy(arguments) => energy::energy(&arguments),

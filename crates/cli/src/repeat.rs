@@ -12,6 +12,11 @@ pub fn command(row: &RowReport, report: &Report, arguments: &RunArguments) -> St
     format!("{} {}", program(), line(&words))
 }
 
+/// The command of these words.
+pub fn of_words(words: &[String]) -> String {
+    format!("{} {}", program(), line(words))
+}
+
 /// The same for a page, which says nothing of where the program lies.
 pub fn of_page(report: &Report, arguments: &RunArguments) -> Command {
     let rows = arguments.rows.iter().map(|row| format!(" --row {}", quoted(row))).collect();

@@ -231,6 +231,12 @@ fn timers(events: u64) -> f64 {
     events as f64 / (cpu_seconds() - began)
 }
 
+/// Processor time of the whole process so far, all threads together, s.
+pub fn process_cpu_seconds() -> f64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
 fn cpu_seconds() -> f64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9

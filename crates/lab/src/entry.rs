@@ -138,7 +138,7 @@ fn plain(value: &toml::Value) -> String {
 }
 
 /// Puts the keys of `over` into `table`, going into tables that both have.
-fn merge(table: &mut toml::Table, over: &toml::Table) {
+pub(crate) fn merge(table: &mut toml::Table, over: &toml::Table) {
     for (key, value) in over {
         match (table.get_mut(key), value) {
             (Some(toml::Value::Table(t)), toml::Value::Table(o)) => merge(t, o),
@@ -149,7 +149,7 @@ fn merge(table: &mut toml::Table, over: &toml::Table) {
 
 /// A value, or a list of them.
 #[derive(Clone, Debug)]
-struct OneOrMany<T>(Vec<T>);
+pub(crate) struct OneOrMany<T>(pub Vec<T>);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

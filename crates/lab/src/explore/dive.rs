@@ -76,7 +76,7 @@ impl<'a> Dive<'a> {
         tally: &'a RefCell<&'a mut Tally>,
         tick: &'a dyn Fn(),
     ) -> Dive<'a> {
-        let (then, last) = scenario.then.split_at(scenario.then.len().div_ceil(4) * 3);
+        let (then, last) = scenario.then.split_at((scenario.then.len() * 3).div_ceil(4));
         // They are cut as they are: not while the power is off anyway.
         let last: Vec<Command> = last.iter().copied().filter(|c| *c != Command::Cycle).collect();
         let program = Nanos::from_micros(scenario.design.timing.program_us);

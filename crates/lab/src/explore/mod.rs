@@ -10,16 +10,25 @@
 //! 3. A recovery is a run like any other: it is cut at its points, and so is the recovery from
 //!    that, as deep as is asked for.
 //! 4. A case is a [`Scenario`] and the times of its cuts, and nothing else: what fails, fails
-//!    again, and can be shortened and printed as a test.
+//!    again, can be shortened ([`reduce()`]) and printed as a test.
 
 mod command;
 mod dive;
 mod failure;
+mod file;
+mod json;
 mod play;
 mod points;
+mod reduce;
 mod scenario;
+mod survey;
+mod swarm;
 
 pub use command::{Command, Ingredients};
 pub use failure::{Failure, Stage};
+pub use file::{CrashFile, CrashRow};
 pub use points::{Moment, Point};
+pub use reduce::{Reduced, reduce};
 pub use scenario::{Found, Nesting, Scenario, Tally};
+pub use survey::{Case, Reach, RowSurvey, Survey, Watch, survey};
+pub use swarm::{random_design, small_bounds};

@@ -1,9 +1,10 @@
 //! The drives under the crash harness: whatever they promise survives.
 
-use crate::designs::{random, small, with_spare};
+use crate::designs::{small, with_spare};
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Drive};
 use tantalum_lab::crash::{CrashPlan, CutAt, crash_run};
+use tantalum_lab::explore::random_design;
 use tantalum_rt::{Nanos, Rt, Stream};
 
 fn clean(design: &Design, payload: Payload, seed: u64, plan: &CrashPlan) -> u64 {
@@ -54,7 +55,7 @@ fn random_commands_and_cuts() {
 #[test]
 fn random_geometries_full_drives_and_cuts() {
     for seed in 0..400 {
-        let design = random(seed);
+        let design = random_design(seed);
         let mut dice = Stream::new(seed, "a random plan");
         let plan = CrashPlan {
             rounds: 4,
@@ -100,7 +101,7 @@ fn random_failures_and_cuts() {
             restart_within: Nanos::from_millis(10),
             ..CrashPlan::default()
         };
-        let mut design = random(seed);
+        let mut design = random_design(seed);
         design.space.over_provisioning *= 1.3;
         clean_with(&design, Payload::Stamps, seed, &plan, (1_000, 5_000));
     }

@@ -1,6 +1,6 @@
 //! What capacitors have to give: enough at the full count, and never silently too little.
 
-use crate::designs::{random, small, tiny};
+use crate::designs::{small, tiny};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{
@@ -8,6 +8,7 @@ use tantalum_device::{
 };
 use tantalum_drive::{Design, Drive, EnergyModel, RecoveryError};
 use tantalum_lab::crash::{CrashPlan, CutAt, crash_run};
+use tantalum_lab::explore::random_design;
 use tantalum_lab::oracle::{Host, Oracle, Violation};
 use tantalum_rt::{Nanos, Rt, Runtime};
 
@@ -19,7 +20,7 @@ fn protected() -> impl Iterator<Item = &'static str> {
 /// However the drive is cut, its dump takes no more than the full count.
 #[test]
 fn the_full_count_suffices() {
-    let random = (0..200).map(random).filter(Design::is_protected);
+    let random = (0..200).map(random_design).filter(Design::is_protected);
     for (seed, mut design) in (0..).zip(protected().map(small).chain(random)) {
         for erase_abort in [false, true] {
             design.power.erase_abort = erase_abort;

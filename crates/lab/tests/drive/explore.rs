@@ -12,18 +12,7 @@ use tantalum_nand::{PageAddr, PageState, Unit};
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 
 fn scenario(preset: &str, seed: u64, what: &Ingredients) -> Scenario {
-    let mut dice = Stream::new(seed, "commands");
-    let design = tiny(preset);
-    let blocks = design.check().unwrap().logical.into();
-    Scenario {
-        design,
-        payload: Payload::Stamps,
-        seed,
-        hosts: what.hosts,
-        commands: what.list(&mut dice, what.commands, blocks),
-        then: what.list(&mut dice, what.then, blocks),
-        faults: 0,
-    }
+    what.scenario(tiny(preset), Payload::Stamps, seed).unwrap()
 }
 
 fn explore(scenario: &Scenario, points: &[(usize, Point)], nesting: Nesting) -> Tally {
@@ -76,6 +65,7 @@ fn random_runs_with_restarts_and_pauses_are_cut_at_random_points() {
             let mut what =
                 Ingredients { pause: 1, hosts: 1 + seed as u32 % 4, ..Default::default() };
             what.cycle = u64::from(seed % 2 == 0);
+            what.faults = 2;
             what.range = if seed % 3 == 0 { 24 } else { 0 };
             let mut scenario = scenario(preset, 100 * i as u64 + seed, &what);
             if seed == 5 {

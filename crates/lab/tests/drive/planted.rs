@@ -4,7 +4,7 @@
 use crate::designs::{tiny, with_spare};
 use tantalum_device::Payload;
 use tantalum_drive::{Defect, FlushMode, plant};
-use tantalum_lab::explore::{Found, Ingredients, Nesting, Scenario, Tally};
+use tantalum_lab::explore::{Command, Found, Ingredients, Nesting, Scenario, Tally, reduce};
 use tantalum_rt::Stream;
 
 /// Runs for each design, and cuts for each run.
@@ -14,29 +14,16 @@ const CUTS: u64 = 160;
 /// The `run`-th scenario of the hunt, on this preset.
 fn scenario(preset: &str, run: u64) -> Scenario {
     let mut what = Ingredients { pause: 1, hosts: 1 + run as u32 % 3, ..Ingredients::default() };
-    let mut dice = Stream::new(run, "commands");
     let mut design = if run % 2 == 1 { with_spare(preset) } else { tiny(preset) };
     if run % 4 > 1 {
         // Flushes store the map, however much of it might be dirty.
         design.cache.flush = FlushMode::Drain;
     }
-    let layout = design.check().unwrap();
-    what.faults = layout.spare_units / 2;
+    what.faults = 20;
     if run % 3 == 1 {
         what.range = 40;
     }
-    let blocks = layout.logical.into();
-    let mut commands = what.list(&mut dice, what.commands, blocks);
-    what.spoil(&mut dice, &mut commands, what.faults);
-    Scenario {
-        design,
-        payload: Payload::Stamps,
-        seed: run,
-        hosts: what.hosts,
-        commands,
-        then: what.list(&mut dice, what.then, blocks),
-        faults: what.faults,
-    }
+    what.scenario(design, Payload::Stamps, run).unwrap()
 }
 
 /// Looks for anything that is wrong with a preset, whatever is planted; after how many cuts
@@ -96,5 +83,29 @@ fn without_a_defect_nothing_is_found() {
         let found = hunt(preset, &mut cuts);
         assert!(found.is_none(), "{preset}, after {cuts} cuts: {found:?}");
         assert!(cuts > RUNS * CUTS, "{preset}: {cuts} cuts");
+    }
+}
+
+/// A write of two pages is all it takes to see that an atomic unit comes in two steps; and it
+/// is that defect and no other which the short case shows.
+#[test]
+fn a_case_is_reduced_to_the_commands_that_matter() {
+    plant(Some(Defect::SplitAdmission));
+    let (scenario, found) = hunt("durassd", &mut 0).unwrap();
+    let reduced = reduce(&scenario, &found, 5_000);
+    let again = reduced.scenario.cut(&reduced.found.cuts);
+    plant(None);
+    assert!(scenario.commands.len() > 100 && reduced.scenario.then.is_empty(), "{reduced:?}");
+    let [Command::Write(at, 2)] = reduced.scenario.commands[..] else { panic!("{reduced:?}") };
+    assert_eq!(again.unwrap_err().failure, reduced.found.failure);
+    assert_eq!(reduced.scenario.cut(&reduced.found.cuts), Ok(()));
+    let test = reduced.to_test();
+    for line in [
+        format!("Command::Write({at}, 2),"),
+        format!("let cuts = [Nanos({})];", reduced.found.cuts[0].0),
+        format!("seed: {},", scenario.seed),
+        "assert!(found.is_ok(), \"{found:?}\");".to_string(),
+    ] {
+        assert!(test.contains(&line), "{line}: {test}");
     }
 }
