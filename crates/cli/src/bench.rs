@@ -26,8 +26,8 @@ Examples:
 Rates are per second of processor time, so that a busy machine disturbs less. Compare
 them as ratios, on one machine.")]
 pub struct DriveArguments {
-    /// Print JSON: {"runs": [{"name", "requests_per_cpu_second", "write_amplification",
-    /// "peak_rss_mib"}], "timer_events_per_second"}
+    /// Print JSON: {"runs": [{"name", "requests_per_cpu_second", "start_up_s",
+    /// "write_amplification", "peak_rss_mib"}], "timer_events_per_second"}
     #[arg(long)]
     json: bool,
     /// Only so many thousandths of the requests
@@ -95,8 +95,9 @@ fn lines(report: &BenchReport) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "{}: {rate:.2} M requests per CPU-second, write amplification {:.2}, {:.0} MiB",
-            run.name, run.write_amplification, run.peak_rss_mib
+            "{}: {rate:.2} M requests per CPU-second, write amplification {:.2}, {:.0} MiB, \
+             drive up in {:.3} CPU-seconds",
+            run.name, run.write_amplification, run.peak_rss_mib, run.start_up_s
         );
     }
     if let Some(rate) = report.timer_events_per_second {

@@ -21,15 +21,16 @@ const COLUMNS: &[Column] = &[
     ("sync", 0, |r| if r.has_journal() { r.synchronous.to_string() } else { String::new() }),
     ("params", 0, RowReport::parameters),
     ("tx/s", 0, |r| format!("{:.0}", r.findings.transactions_per_second)),
-    ("p50", 5, |r| time(r.findings.latency.p50_ns)),
-    ("p99", 2, |r| time(r.findings.latency.p99_ns)),
-    ("flash B/\nuser B", 4, |r| ratio(r.findings.flash_bytes_per_user_byte)),
-    ("flash B/\ndrive B", 7, |r| ratio(r.findings.write_amplification())),
-    ("commits\nacked", 1, |r| r.findings.commits_acknowledged.to_string()),
+    ("tx/s\nspread", 1, |r| spread_of(r)),
+    ("p50", 6, |r| time(r.findings.latency.p50_ns)),
+    ("p99", 3, |r| time(r.findings.latency.p99_ns)),
+    ("flash B/\nuser B", 5, |r| ratio(r.findings.flash_bytes_per_user_byte)),
+    ("flash B/\ndrive B", 8, |r| ratio(r.findings.write_amplification())),
+    ("commits\nacked", 2, |r| r.findings.commits_acknowledged.to_string()),
     ("commits\nlost", 0, |r| r.findings.commits_lost.to_string()),
     ("DBs\ncorrupt", 0, |r| r.findings.databases_corrupt.to_string()),
-    ("recovery\nmedian", 6, |r| time(r.findings.recovery.p50_ns)),
-    ("recovery\nmax", 3, |r| time(r.findings.recovery.max_ns)),
+    ("recovery\nmedian", 7, |r| time(r.findings.recovery.p50_ns)),
+    ("recovery\nmax", 4, |r| time(r.findings.recovery.max_ns)),
     ("result", 0, |r| r.result().into()),
 ];
 
@@ -51,7 +52,15 @@ fn tables_within(report: &Report, width: usize) -> String {
         "{}\n{} power cuts for each row, seed {}; times are virtual\n",
         report.title, report.cuts, report.seed
     );
-    let mut rest: &[RowReport] = &report.rows;
+    let folded = report.folded();
+    let repetitions = folded.rows.iter().filter_map(|r| r.spread).map(|s| s.repetitions).max();
+    if let Some(n) = repetitions {
+        let _ = writeln!(
+            text,
+            "{n} repetitions of each row: medians, and losses and the commits acknowledged summed"
+        );
+    }
+    let mut rest: &[RowReport] = &folded.rows;
     while let Some(first) = rest.first() {
         let count = rest.iter().take_while(|r| r.workload == first.workload).count();
         let (rows, behind) = rest.split_at(count);
@@ -181,6 +190,7 @@ fn table_without(rows: &[RowReport], most: u8) -> Table {
     table.set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(columns.iter().map(|c| match c.0 {
         "tx/s" if jobs => "IOPS",
+        "tx/s\nspread" if jobs => "IOPS\nspread",
         "commits\nacked" if jobs => "blocks\nacked",
         "commits\nlost" if jobs => "blocks\nlost",
         title => title,
@@ -195,6 +205,11 @@ fn table_without(rows: &[RowReport], most: u8) -> Table {
         }
     }
     table
+}
+
+/// From the slowest repetition to the fastest.
+fn spread_of(row: &RowReport) -> String {
+    row.spread.map_or("-".into(), |s| format!("{:.0}-{:.0}", s.least, s.most))
 }
 
 fn ratio(ratio: Option<f64>) -> String {
@@ -281,6 +296,27 @@ mod tests {
         }
         assert!(columns.values().is_sorted() && columns[&60] < columns[&80], "{columns:?}");
         assert_eq!(columns[&200], COLUMNS.len() - 1 + 1, "all but params: {columns:?}");
+    }
+
+    #[test]
+    fn repetitions_are_one_row_with_their_median_and_spread() {
+        let mut report = report("");
+        let again = |n: usize| {
+            let mut row = report.rows[0].clone();
+            row.findings.transactions_per_second += 100.0 * n as f64;
+            row.findings.commits_lost = n as u64;
+            row.name += &format!("/repetition={n}");
+            row
+        };
+        let more = [again(2), again(3)];
+        assert!(!tables_within(&report, 200).contains("spread\n"));
+        report.rows.extend(more);
+        let text = tables_within(&report, 200);
+        assert!(text.contains("3 repetitions of each row"), "{text}");
+        assert_eq!(text.matches("|wal").count(), 1, "{text}");
+        let line = text.lines().find(|l| l.contains("|wal")).unwrap().replace(' ', "");
+        assert!(line.contains("|2678|2478-2778|") && line.contains("|69102|5|"), "{text}");
+        assert!(widest(&tables_within(&report, 60)) <= 60);
     }
 
     #[test]

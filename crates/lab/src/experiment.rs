@@ -295,6 +295,7 @@ impl Experiment {
     #[must_use]
     pub fn quick(mut self) -> Experiment {
         self.cuts = self.cuts.min(6);
+        self.repetitions = 1;
         self.quick = true;
         self
     }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 /// The report as JSON, with a line break at its end.
 pub fn to_json(report: &Report) -> String {
     let rows: Vec<Value> = report.rows.iter().map(row).collect();
-    let document = json!({
+    let mut document = json!({
         "experiment": report.title,
         "seed": report.seed,
         "cuts": report.cuts,
@@ -22,8 +22,28 @@ pub fn to_json(report: &Report) -> String {
         "ratios": report.ratios.iter().map(ratio).collect::<Vec<_>>(),
         "rows": rows,
     });
+    let folded = report.folded();
+    let repeated: Vec<Value> = folded.rows.iter().filter_map(repeated).collect();
+    // (Where nothing is repeated, rows say it all.)
+    if !repeated.is_empty() {
+        document["repeated"] = repeated.into();
+    }
     // Values and a writer in memory: this does not fail.
     layout::to_json(&document).unwrap_or_default()
+}
+
+fn repeated(row: &RowReport) -> Option<Value> {
+    let (f, spread) = (&row.findings, row.spread?);
+    let rate = f.transactions_per_second;
+    Some(json!({
+        "name": row.name,
+        "repetitions": spread.repetitions,
+        "per_second": { "median": rate, "least": spread.least, "most": spread.most },
+        "latency_us": { "p50": us(f.latency.p50_ns), "p99": us(f.latency.p99_ns) },
+        "acknowledged": f.commits_acknowledged,
+        "lost": f.commits_lost,
+        "verdict": row.verdict,
+    }))
 }
 
 fn ratio(q: &Quotient) -> Value {

@@ -24,6 +24,7 @@ pub mod precondition;
 pub mod promise;
 pub mod published;
 pub mod record;
+pub mod repeated;
 pub mod report;
 pub mod row;
 pub mod runner;

@@ -5,6 +5,7 @@
 
 use crate::experiment::Row;
 use crate::parse;
+use crate::repeated::base;
 use crate::report::{Report, RowReport};
 use serde::{Deserialize, Serialize};
 
@@ -130,12 +131,7 @@ impl Ratio {
 
 /// The row of this name and its repetitions.
 fn repetitions<'a>(rows: &'a [RowReport], name: &str) -> Vec<&'a RowReport> {
-    let of = |r: &&RowReport| {
-        r.name.strip_prefix(name).is_some_and(|rest| {
-            rest.is_empty() || rest.strip_prefix("/repetition=").is_some_and(|n| !n.contains('/'))
-        })
-    };
-    rows.iter().filter(of).collect()
+    rows.iter().filter(|r| r.name == name || base(&r.name) == name).collect()
 }
 
 impl Measure {

@@ -6,6 +6,7 @@ use crate::figures::DriveFigures;
 use crate::model::Model;
 use crate::precondition::Preconditioned;
 use crate::published::{Quotient, Source};
+use crate::repeated::Spread;
 use crate::row::Traffic;
 use crate::series::Series;
 use hdrhistogram::Histogram;
@@ -86,6 +87,9 @@ pub struct RowReport {
     pub findings: RowFindings,
     /// Why it ended early, if it did.
     pub error: Option<String>,
+    /// If it stands for several repetitions ([`Report::folded`]): how far they are apart.
+    #[serde(skip)]
+    pub spread: Option<Spread>,
 }
 
 /// Whether a row showed what was expected of it.
@@ -291,6 +295,7 @@ impl RowReport {
             verdict,
             findings,
             error,
+            spread: None,
         }
     }
 

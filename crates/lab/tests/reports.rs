@@ -293,13 +293,34 @@ fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     }
 }
 
+/// How it ended, how much was written, and with which write amplification.
+fn preconditioning_is_on_the_page(report: &Report) {
+    let page = page::experiment(report, &command());
+    is_sound(&page);
+    let (_, shown) = page.split_once("<h3>Preconditioning</h3>").expect("a section");
+    let (shown, _) = shown.split_once("</table>").expect("a table");
+    assert!(shown.contains("filled, no overwrites asked for"), "{shown}");
+    for row in &report.rows {
+        let p = row.findings.preconditioned.as_ref().expect("all were");
+        assert_eq!((p.drive_writes * 100.0).round(), 1.0, "{p:?}");
+        assert!(p.write_amplification > 0.9, "{p:?}");
+        assert!(shown.contains(&format!(">{:.2}<", p.write_amplification)), "{p:?} {shown}");
+    }
+    // Two repetitions, shown as one row with medians.
+    assert!(page.contains("tx/s, spread") && page.contains("2 of each row"), "{page}");
+    assert!(!page::experiment(&self::report(SMALL), &command()).contains("Preconditioning"));
+}
+
 #[test]
 fn every_field_is_documented_and_every_documented_field_is_there() {
     let text = include_str!("../../../docs/json.md");
     let (of_run, of_bench) = text.split_once("## `tantalum bench drive --json`").unwrap();
     let mut run = BTreeSet::new();
     let filled = "[precondition]\nfill = 0.01\npasses_max = 0.0";
-    let json = report(&format!("{SMALL}{TRACE}\n{filled}")).to_json();
+    let twice = SMALL.replace("cuts = 3", "cuts = 3\nrepetitions = 2");
+    let report = report(&format!("{twice}{TRACE}\n{filled}"));
+    preconditioning_is_on_the_page(&report);
+    let json = report.to_json();
     fields(&serde_json::from_str(&json).unwrap(), "", &mut run);
     let mut speed = BTreeSet::new();
     fields(&serde_json::to_value(bench::drive(1, |_| ())).unwrap(), "", &mut speed);

@@ -6,6 +6,7 @@ use super::lines::{Lines, Range, Scale};
 use super::sections::{MANY_ROWS, Shown, Value, bars, designs, line, most, percent};
 use super::{figure, scrolling};
 use crate::figures::{DriveFigures, Wear};
+use crate::precondition::Ended;
 use crate::report::{Report, RowReport};
 use maud::{Markup, html};
 use tantalum_rt::Nanos;
@@ -35,6 +36,7 @@ pub(super) fn drives(report: &Report) -> Markup {
                 (scrolling(&format!("Drives, {}", group.title), group.rows.len(), &table(&group)))
             }
         }
+        (preconditioning(report))
         h3 { "Write amplification" }
         p { "Bytes programmed into flash under load for each byte that the host wrote: with its data, with what the collection moved, with the map." }
         (bars(report, &AMPLIFICATION))
@@ -66,6 +68,55 @@ const COLUMNS: &[Column] = &[
     ("wear max", |_, d| d.wear.max.to_string()),
     ("wear spread", |_, d| d.wear.spread().to_string()),
 ];
+
+/// What came of the preconditioning, row by row; nothing if no drive was preconditioned.
+fn preconditioning(report: &Report) -> Markup {
+    let of = |r: &RowReport| r.findings.preconditioned.clone();
+    if report.rows.iter().all(|r| of(r).is_none()) {
+        return html! {};
+    }
+    html! {
+        h3 { "Preconditioning" }
+        p { "What was done to each drive before its row began. Steady: the write amplification of successive windows kept within the bound that the experiment sets. Drive writes: bytes written by then, for each byte of the capacity; write amplification over the last windows; times are virtual." }
+        @for group in groups(report) {
+            @if group.rows.iter().any(|r| of(r).is_some()) {
+                (scrolling(&format!("Preconditioning, {}", group.title), group.rows.len(), &html! {
+                    table {
+                        thead { tr {
+                            th.first scope="col" { "design" }
+                            th.word scope="col" { (group.title) ", settings" }
+                            th.word scope="col" { "ended" }
+                            @for title in ["drive writes", "write ampl.", "time"] { th.wrap scope="col" { (title) } }
+                        } }
+                        tbody { @for row in &group.rows { tr {
+                            th.first scope="row" { (row.design) }
+                            td.word { (settings(row)) }
+                            @match of(row) {
+                                Some(p) => {
+                                    td.word { (ended(p.ended)) }
+                                    td { (number(Some(p.drive_writes), Unit::Ratio)) }
+                                    td { (number(Some(p.write_amplification), Unit::Ratio)) }
+                                    td { (Nanos(p.time_ns)) }
+                                }
+                                None => { td.word { "not preconditioned" } td {} td {} td {} }
+                            }
+                        } } }
+                    }
+                }))
+            }
+        }
+    }
+}
+
+fn ended(how: Ended) -> Markup {
+    html! {
+        @match how {
+            Ended::Filled => "filled, no overwrites asked for",
+            Ended::Steady => span.good { "✓ steady" },
+            Ended::Bound => span.bad { "✗ not steady when the bound was reached" },
+        }
+    }
+}
 
 fn round(percent: f64) -> f64 {
     (percent * 10.0).round() / 10.0

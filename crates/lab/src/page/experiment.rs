@@ -19,24 +19,25 @@ pub struct Command {
 
 /// The page of a report that this command made.
 pub fn experiment(report: &Report, command: &Command) -> String {
+    let folded = &report.folded();
     let body = html! {
         h1 { (report.title) }
-        (summary(report, command))
+        (summary(report, folded, command))
         (published::published(report))
-        @for group in groups(report) {
+        @for group in groups(folded) {
             h2 { (group.title) }
             (scrolling(&format!("Results, {}", group.title), group.rows.len(), &table(&group.rows)))
         }
         (wrong(report, command))
-        (throughput(report))
-        (latency(report))
-        (losses(report))
-        (flash(report))
-        (drives::drives(report))
-        (recovery(report))
-        @if report.rows.len() > MANY_ROWS {
-            details { summary { "Throughput over time" } (over_time(report)) }
-        } @else { (over_time(report)) }
+        (throughput(folded))
+        (latency(folded))
+        (losses(folded))
+        (flash(folded))
+        (drives::drives(folded))
+        (recovery(folded))
+        @if folded.rows.len() > MANY_ROWS {
+            details { summary { "Throughput over time" } (over_time(folded)) }
+        } @else { (over_time(folded)) }
         (details(report))
     };
     page(&report.title, &body)
@@ -72,7 +73,7 @@ fn title(workload: &str) -> String {
     }
 }
 
-fn summary(report: &Report, command: &Command) -> Markup {
+fn summary(report: &Report, folded: &Report, command: &Command) -> Markup {
     let unexpected = report.unexpected().count();
     let rows = report.rows.len();
     html! {
@@ -83,6 +84,10 @@ fn summary(report: &Report, command: &Command) -> Markup {
                 @else { span.bad { "✗ " (unexpected) " of " (rows) " rows not as expected" } }
             }
             dt { "Power cuts" } dd { (report.cuts) " for each row" }
+            @if let Some(n) = folded.rows.iter().filter_map(|r| r.spread).map(|s| s.repetitions).max() {
+                dt { "Repetitions" }
+                dd { (n) " of each row: rates, latencies and recoveries are medians, losses and the commits acknowledged are summed; distributions and figures of drives are those of the repetition with the median rate" }
+            }
             dt { "Seed" } dd { (report.seed) }
             dt { "Repeat it" } dd { code { (command.base) (command.rows) } }
         }
@@ -92,6 +97,7 @@ fn summary(report: &Report, command: &Command) -> Markup {
 
 /// Titles that read otherwise for block jobs.
 const RATE: &str = "tx/s";
+const SPREAD: &str = "tx/s, spread";
 const ACKED: &str = "commits acked";
 const LOST: &str = "commits lost";
 
@@ -112,6 +118,7 @@ type Column = (&'static str, bool, fn(&RowReport) -> String);
 const COLUMNS: &[Column] = &[
     ("settings", true, settings),
     (RATE, false, |r| number(rate(r), Unit::Number)),
+    (SPREAD, false, |r| spread(r).unwrap_or_else(|| format::MISSING.into())),
     ("p50", false, |r| time(r.findings.latency.count, r.findings.latency.p50_ns)),
     ("p99", false, |r| time(r.findings.latency.count, r.findings.latency.p99_ns)),
     (ACKED, false, |r| r.findings.commits_acknowledged.to_string()),
@@ -145,6 +152,7 @@ fn table(rows: &[&RowReport]) -> Markup {
                 @for (title, words, _) in &columns {
                     th.wrap.word[*words] scope="col" { @match *title {
                         RATE if jobs => "IOPS",
+                        SPREAD if jobs => "IOPS, spread",
                         ACKED if jobs => "blocks acked",
                         LOST if jobs => "blocks lost",
                         title => (title),
@@ -221,6 +229,13 @@ fn details(report: &Report) -> Markup {
 
 pub(super) fn rate(row: &RowReport) -> Option<f64> {
     (row.findings.load_ns > 0).then_some(row.findings.transactions_per_second)
+}
+
+/// From the slowest repetition to the fastest, if there are several.
+pub(super) fn spread(row: &RowReport) -> Option<String> {
+    let [least, most] =
+        row.spread.map(|s| [s.least, s.most])?.map(|n| number(Some(n), Unit::Number));
+    Some(format!("{least}–{most}"))
 }
 
 pub(super) fn number(value: Option<f64>, unit: Unit) -> String {

@@ -104,7 +104,7 @@ impl Picture {
         let mut samples: Vec<Sample> = Vec::new();
         let what = match self.shown() {
             Some(shown) => {
-                for (g, group) in groups(report).iter().enumerate() {
+                for (g, group) in groups(&report.folded()).iter().enumerate() {
                     for (caption, bars) in shown.of(g, group) {
                         let (drawing, size) = bars.drawing();
                         samples = bars.key();

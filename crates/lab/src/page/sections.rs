@@ -1,7 +1,7 @@
 //! Sections of an experiment's page: one kind of plot for each measure, a plot for each
 //! workload, or for each design where rows are many.
 
-use super::experiment::{Group, groups, number, rate, settings, time};
+use super::experiment::{Group, groups, number, rate, settings, spread, time};
 use super::figure;
 use super::format::{self, Unit};
 use super::lines::{Line, Lines, Range, Scale};
@@ -127,8 +127,9 @@ pub(super) const THROUGHPUT: Shown = Shown {
             0 => String::new(),
             lost => format!(", loses {lost}"),
         };
-        let text = format!("{}{loses}", number(rate(r), Unit::Number));
-        Value { value: rate(r), text, ..Value::default() }
+        let apart = spread(r).map_or(String::new(), |s| format!(" ({s})"));
+        let text = format!("{}{apart}{loses}", number(rate(r), Unit::Number));
+        Value { value: rate(r), stroke: r.spread.map(|s| s.most), text, ..Value::default() }
     },
     parts: &[],
 };
@@ -172,7 +173,7 @@ pub(super) const RECOVERY: Shown = Shown {
 pub(super) fn throughput(report: &Report) -> Markup {
     html! {
         h2 { "Transactions per second" }
-        p { "Of virtual time under load; for a block job, its requests. An outlined bar is a row that lost commits or damaged its database." }
+        p { "Of virtual time under load; for a block job, its requests. Where rows are repeated the bar is the median and the stroke the most. An outlined bar is a row that lost commits or damaged its database." }
         (bars(report, &THROUGHPUT))
     }
 }
