@@ -134,3 +134,20 @@ fn presets_are_whole() {
     let logical = full.check().unwrap().logical;
     assert!(full.map.dirty_max / 4 * 3 >= logical, "the whole map may be dumped");
 }
+
+/// Where values come from stands at the head of each section: a source, or that they are
+/// estimates of our own.
+#[test]
+fn presets_say_where_their_values_come_from() {
+    let sources =
+        ["own estimate", "DuraSSD", "SpartanSSD", "data sheet", "fitted to", "extrapolated"];
+    for name in Design::presets() {
+        let text = Design::preset_text(name).unwrap();
+        let sections: Vec<&str> = text.lines().filter(|l| l.starts_with('[')).collect();
+        assert!(sections.len() >= 8, "{name}: {sections:?}");
+        for line in sections {
+            let said = line.split_once('#').map_or("", |l| l.1);
+            assert!(sources.iter().any(|s| said.contains(s)), "{name}: {line}");
+        }
+    }
+}
