@@ -1,9 +1,10 @@
 //! How worn the erase units are, for reports.
 
 use crate::space::Role;
+use serde::Serialize;
 
 /// Erase counts of some units.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Wear {
     /// How many units.
     pub units: u32,
@@ -11,8 +12,8 @@ pub struct Wear {
     pub min: u32,
     /// The highest.
     pub max: u32,
-    /// The mean.
-    pub mean: f64,
+    /// All counts together.
+    pub erases: u64,
 }
 
 impl Wear {
@@ -24,7 +25,22 @@ impl Wear {
             (min, max) = (min.min(count), max.max(count));
             sum += u64::from(count);
         }
-        (units > 0).then(|| Wear { units, min, max, mean: sum as f64 / f64::from(units) })
+        (units > 0).then_some(Wear { units, min, max, erases: sum })
+    }
+
+    /// That of these units and those.
+    pub fn with(self, other: Wear) -> Wear {
+        Wear {
+            units: self.units + other.units,
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+            erases: self.erases + other.erases,
+        }
+    }
+
+    /// The mean.
+    pub fn mean(&self) -> f64 {
+        self.erases as f64 / f64::from(self.units.max(1))
     }
 
     /// The highest count less the lowest.

@@ -6,7 +6,7 @@
 //!    units together.
 
 use serde::Serialize;
-use tantalum_drive::{Drive, DriveStats};
+use tantalum_drive::{Drive, DriveStats, Wear as Worn};
 use tantalum_nand::{SECTOR_BYTES, Unit};
 
 /// Bars of a histogram of wear, at most.
@@ -38,6 +38,35 @@ pub struct DriveFigures {
     pub power: Option<PowerFigures>,
     /// How worn the erase units are.
     pub wear: Wear,
+    /// How worn they were at the last look under load, by what they were for.
+    pub roles: Roles,
+}
+
+/// How worn the erase units of some drives are, by what they are for; a unit that goes
+/// from one use to another takes its erases with it. `None` where there are none such.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Roles {
+    /// Those that hold data of the host, or are free for them.
+    pub data: Option<Worn>,
+    /// Those of the map log.
+    pub map: Option<Worn>,
+    /// Those kept for emergency dumps.
+    pub dump: Option<Worn>,
+}
+
+impl Roles {
+    /// Of drives that have power.
+    fn of(drives: &[Drive]) -> Roles {
+        let join = |a: Option<Worn>, b: Option<Worn>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.with(b)),
+            (a, b) => a.or(b),
+        };
+        drives.iter().filter_map(Drive::wear).fold(Roles::default(), |all, w| Roles {
+            data: join(all.data, w.data),
+            map: join(all.map, w.map),
+            dump: join(all.dump, w.dump),
+        })
+    }
 }
 
 /// What capacitors gave, over all power cuts. Of several drives each has its own: the most of
@@ -97,6 +126,8 @@ pub struct Counts {
     pub free_units: u64,
     /// The fewest there were since the drives last started: another state.
     pub free_units_least: u64,
+    /// How worn erase units are now: another state.
+    pub roles: Roles,
 }
 
 /// How often units were erased.
@@ -117,7 +148,9 @@ pub struct Wear {
 impl Counts {
     /// Of drives, since they were made.
     pub fn of(drives: &[Drive]) -> Counts {
-        drives.iter().map(Drive::stats).fold(Counts::default(), |sum, s| sum.plus(Counts::one(&s)))
+        let stats = drives.iter().map(Drive::stats);
+        let sum = stats.fold(Counts::default(), |sum, s| sum.plus(Counts::one(&s)));
+        Counts { roles: Roles::of(drives), ..sum }
     }
 
     fn one(s: &DriveStats) -> Counts {
@@ -132,6 +165,7 @@ impl Counts {
             retired_units: s.retired_units,
             free_units: s.free_units,
             free_units_least: s.free_units_min,
+            roles: Roles::default(),
         }
     }
 
@@ -167,6 +201,7 @@ impl DriveFigures {
     pub fn count_load(&mut self, before: Counts, after: Counts) {
         self.under_load = self.under_load.plus(after.since(before));
         self.free_units = after.free_units;
+        self.roles = after.roles;
         let least = self.free_units_least.map_or(u64::MAX, |least| least);
         self.free_units_least = Some(least.min(after.free_units_least));
     }

@@ -135,6 +135,12 @@ fn the_page_is_the_same_bytes_and_needs_nothing_else() {
         // Nothing is programmed under load for another reason.
         assert!((parts.iter().sum::<f64>() - whole).abs() < 1e-9, "{parts:?}, {whole}");
         assert!(parts[0] > 0.0 && drives.over_provisioning_percent() > 5.0);
+        // Every unit is for something.
+        let of = |w: Option<tantalum_drive::Wear>| w.map_or(0, |w| u64::from(w.units));
+        let roles = [drives.roles.data, drives.roles.map, drives.roles.dump].map(of);
+        assert_eq!(roles.iter().sum::<u64>(), drives.wear.units(), "{roles:?}");
+        assert!(roles[0] > 0 && roles[1] > 0, "{roles:?}");
+        assert_eq!(roles[2] > 0, row.design == "durassd", "{roles:?}");
         assert!(drives.wear.units() > 0 && drives.wear.min <= drives.wear.max);
         assert_eq!(drives.dumps > 0, row.design == "durassd", "{}", row.name);
     }

@@ -9,6 +9,7 @@ use crate::figures::{DriveFigures, Wear};
 use crate::precondition::Ended;
 use crate::report::{Report, RowReport};
 use maud::{Markup, html};
+use tantalum_drive::Wear as Worn;
 use tantalum_rt::Nanos;
 
 pub(super) const AMPLIFICATION: Shown = Shown {
@@ -29,7 +30,7 @@ pub(super) fn drives(report: &Report) -> Markup {
     }
     html! {
         h2 { "Drives" }
-        p { "Over-provisioning is what the flash holds beyond the capacity, everything included. Waits for the buffer are summed over the commands that waited, waits for free erase units over the dies; wear is that of all erase units at the end." }
+        p { "Over-provisioning is what the flash holds beyond the capacity, everything included. Waits for the buffer are summed over the commands that waited, waits for free erase units over the dies; wear is that of all erase units at the end, and, as mean / most, that of the units of one use at the last cut." }
         @for group in groups(report) {
             @if group.rows.iter().any(|r| r.findings.drives.is_some()) {
                 h3 { (group.title) }
@@ -67,6 +68,9 @@ const COLUMNS: &[Column] = &[
     ("wear mean", |_, d| number(Some(d.wear.mean), Unit::Ratio)),
     ("wear max", |_, d| d.wear.max.to_string()),
     ("wear spread", |_, d| d.wear.spread().to_string()),
+    ("of data units", |_, d| worn(d.roles.data)),
+    ("of map log units", |_, d| worn(d.roles.map)),
+    ("of dump units", |_, d| worn(d.roles.dump)),
 ];
 
 /// What came of the preconditioning, row by row; nothing if no drive was preconditioned.
@@ -116,6 +120,12 @@ fn ended(how: Ended) -> Markup {
             Ended::Bound => span.bad { "✗ not steady when the bound was reached" },
         }
     }
+}
+
+/// The mean and the most of erase units of one use.
+fn worn(units: Option<Worn>) -> String {
+    let words = |w: Worn| format!("{} / {}", number(Some(w.mean()), Unit::Ratio), w.max);
+    units.map_or(format::MISSING.into(), words)
 }
 
 fn round(percent: f64) -> f64 {
