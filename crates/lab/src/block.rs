@@ -130,6 +130,7 @@ impl<S: Subject> Run<S> {
         self.rt.sleep(draw(&mut self.dice, self.plan.run_time)).await;
         let after = self.subject.traffic();
         measured.set(None);
+        self.findings.borrow_mut().look_before_cut(self.subject.drives());
         self.subject.cut();
         witness.cut();
         let cut_at = self.rt.now();

@@ -38,7 +38,7 @@ pub struct DriveFigures {
     pub power: Option<PowerFigures>,
     /// How worn the erase units are.
     pub wear: Wear,
-    /// How worn they were at the last look under load, by what they were for.
+    /// How worn they were just before the last cut, by what they were for.
     pub roles: Roles,
 }
 
@@ -126,8 +126,6 @@ pub struct Counts {
     pub free_units: u64,
     /// The fewest there were since the drives last started: another state.
     pub free_units_least: u64,
-    /// How worn erase units are now: another state.
-    pub roles: Roles,
 }
 
 /// How often units were erased.
@@ -148,9 +146,7 @@ pub struct Wear {
 impl Counts {
     /// Of drives, since they were made.
     pub fn of(drives: &[Drive]) -> Counts {
-        let stats = drives.iter().map(Drive::stats);
-        let sum = stats.fold(Counts::default(), |sum, s| sum.plus(Counts::one(&s)));
-        Counts { roles: Roles::of(drives), ..sum }
+        drives.iter().map(Drive::stats).fold(Counts::default(), |sum, s| sum.plus(Counts::one(&s)))
     }
 
     fn one(s: &DriveStats) -> Counts {
@@ -165,7 +161,6 @@ impl Counts {
             retired_units: s.retired_units,
             free_units: s.free_units,
             free_units_least: s.free_units_min,
-            roles: Roles::default(),
         }
     }
 
@@ -201,9 +196,15 @@ impl DriveFigures {
     pub fn count_load(&mut self, before: Counts, after: Counts) {
         self.under_load = self.under_load.plus(after.since(before));
         self.free_units = after.free_units;
-        self.roles = after.roles;
         let least = self.free_units_least.map_or(u64::MAX, |least| least);
         self.free_units_least = Some(least.min(after.free_units_least));
+    }
+
+    /// Looks at what the erase units of the drives are for, which only a drive with power
+    /// knows; the last look counts. It goes through all units: once for each cut, not for
+    /// each reading of the counters.
+    pub fn look_at_roles(&mut self, drives: &[Drive]) {
+        self.roles = Roles::of(drives);
     }
 
     /// Looks at the drives, which need no power; the last look counts.

@@ -331,6 +331,7 @@ impl<S: Subject> Run<S> {
 
     /// The power goes, and comes back after some time.
     async fn cut(&mut self, host: Domain) -> Result<(), RowError> {
+        self.findings.borrow_mut().look_before_cut(self.drives.data.drives());
         self.drives.cut();
         host.kill();
         self.drives.off().await;

@@ -214,6 +214,13 @@ impl RowFindings {
         }
     }
 
+    /// Looks at the SSDs before a cut, while they have power.
+    pub fn look_before_cut(&mut self, drives: &[Drive]) {
+        if !drives.is_empty() {
+            self.drives.get_or_insert_default().look_at_roles(drives);
+        }
+    }
+
     /// Looks at the SSDs after a cut, when their dumps are done.
     pub fn look_at(&mut self, drives: &[Drive]) {
         if !drives.is_empty() {

@@ -309,6 +309,7 @@ impl<S: Subject> Run<S> {
         let until_cut = draw(&mut self.dice, self.plan.run_time);
         self.rt.sleep(until_cut).await;
         let after = self.subject.traffic();
+        self.findings.borrow_mut().look_before_cut(self.subject.drives());
         self.subject.cut();
         self.witness.iter().for_each(Witness::cut);
         stop.set(true);
