@@ -128,7 +128,8 @@ pub(super) const THROUGHPUT: Shown = Shown {
             lost => format!(", loses {lost}"),
         };
         let apart = spread(r).map_or(String::new(), |s| format!(" ({s})"));
-        let text = format!("{}{apart}{loses}", number(rate(r), Unit::Number));
+        // (What is too long is cut at its end: losses come first.)
+        let text = format!("{}{loses}{apart}", number(rate(r), Unit::Number));
         Value { value: rate(r), stroke: r.spread.map(|s| s.most), text, ..Value::default() }
     },
     parts: &[],
