@@ -14,7 +14,6 @@ use crate::firmware::Firmware;
 use crate::layout::unit_entry;
 use crate::space::Role;
 use crate::types::{Kind, LOST, Lpn, PageHead};
-use std::collections::BTreeSet;
 use tantalum_nand::{NandArray, PageAddr, PageState, SECTOR_BYTES, Unit};
 
 /// Fails with `what` unless `holds`.
@@ -37,15 +36,19 @@ pub(crate) fn audit(fw: &Firmware) -> Result<(), String> {
 
 fn map_and_space(fw: &Firmware) -> Result<(), String> {
     let (map, space, g) = (fw.map.borrow(), fw.space.borrow(), &fw.design.geometry);
-    let mut named = BTreeSet::new();
+    let mut named = vec![0u64; g.sectors().div_ceil(64) as usize];
+    let mut count = 0;
     for (lpn, ppa) in map.mapped() {
         ensure(u64::from(ppa.0) < g.sectors(), || format!("the map says {lpn:?} is at {ppa:?}"))?;
-        ensure(named.insert(ppa), || format!("two logical pages are at {ppa:?}, one is {lpn:?}"))?;
+        let (word, bit) = (&mut named[(ppa.0 / 64) as usize], 1 << (ppa.0 % 64));
+        ensure(*word & bit == 0, || format!("two logical pages are at {ppa:?}, one is {lpn:?}"))?;
+        *word |= bit;
+        count += 1;
         ensure(space.is_valid(ppa), || format!("{ppa:?} of {lpn:?} is not counted as valid"))?;
     }
     let valid: u32 = (0..g.units()).map(|unit| space.valid_in(Unit(unit))).sum();
-    ensure(named.len() == valid as usize, || {
-        format!("the map names {} sectors, but {valid} are counted as valid", named.len())
+    ensure(count == valid, || {
+        format!("the map names {count} sectors, but {valid} are counted as valid")
     })?;
     for unit in (0..g.units()).map(Unit) {
         let marked = map.get(unit_entry(fw.layout.logical, unit)).is_some();

@@ -100,7 +100,7 @@ impl Default for Ingredients {
     fn default() -> Ingredients {
         Ingredients {
             commands: 180,
-            then: 24,
+            then: 16,
             hosts: 2,
             mix: Mix { write: 8, fua: 1, group: 0, flush: 1, discard: 1, read: 1 },
             pause: 0,

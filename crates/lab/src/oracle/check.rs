@@ -60,7 +60,7 @@ impl Check<'_> {
         for block in blocks {
             for piece in 0..self.per_block() {
                 let found = self.found((block, piece));
-                if !h.sources(block, piece, found).is_empty() {
+                if !h.each_source(block, piece, found, |_| false) {
                     continue;
                 }
                 self.violations.push(match found {
@@ -78,7 +78,7 @@ impl Check<'_> {
     /// Rules 2 and 3.
     fn commands_survive_whole(&mut self) {
         let h = self.history;
-        for (&id, command) in &h.commands {
+        for (&id, command) in h.commands.iter() {
             let units = Units::of(h, command);
             // Of the present unit, where the command is seen and where it can not be.
             let (mut unit, mut has, mut has_not) = (0, None, None);
@@ -120,18 +120,18 @@ impl Check<'_> {
         if found == id && command.action != Action::Discard {
             return Sight::Seen;
         }
-        let sources = self.history.sources(place.0, place.1, found);
-        let older = |source: &Id| match self.history.commands.get(source) {
+        let older = |source: Id| match self.history.commands.get(&source) {
             None => true,
-            Some(_) if *source == id => false,
-            Some(_) if self.history.caps.ordered => *source < id,
+            Some(_) if source == id => false,
+            Some(_) if self.history.caps.ordered => source < id,
             Some(other) => other.before(command),
         };
-        if !sources.is_empty() && sources.iter().all(older) {
-            Sight::Missing
-        } else {
-            Sight::Covered
-        }
+        let mut known = false;
+        let all_older = self.history.each_source(place.0, place.1, found, |source| {
+            known = true;
+            older(source)
+        });
+        if known && all_older { Sight::Missing } else { Sight::Covered }
     }
 
     /// Rule 4.

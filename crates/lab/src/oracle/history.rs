@@ -9,6 +9,7 @@ use super::content::{GARBAGE, Id, Pieces};
 use super::violation::{Cause, Found, Violation};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use tantalum_device::{AtomicError, Block, Caps, Data, IoError, Payload};
 
 /// Kept at most, of one check: one is enough to fail.
@@ -90,10 +91,11 @@ pub(super) struct History {
     pub piece: u32,
     tick: u64,
     next: Id,
-    pub commands: BTreeMap<Id, Command>,
-    pub by_block: FxHashMap<u64, Vec<Id>>,
+    // (Shared with copies until either changes it: see `at_a_cut`.)
+    pub commands: Rc<BTreeMap<Id, Command>>,
+    pub by_block: Rc<FxHashMap<u64, Vec<Id>>>,
     /// Durable content at the last check; zeros where there is none.
-    pub base: FxHashMap<u64, Pieces>,
+    pub base: Rc<FxHashMap<u64, Pieces>>,
     /// Complete, and free to be lost.
     volatile: BTreeSet<Id>,
     /// When the reads in flight were submitted.
@@ -115,9 +117,9 @@ impl History {
             piece,
             tick: 0,
             next: 1,
-            commands: BTreeMap::new(),
-            by_block: FxHashMap::default(),
-            base: FxHashMap::default(),
+            commands: Rc::default(),
+            by_block: Rc::default(),
+            base: Rc::default(),
             volatile: BTreeSet::new(),
             reading: BTreeSet::new(),
             failed: None,
@@ -165,10 +167,10 @@ impl History {
         }
         for block in command.blocks() {
             command.listed += 1;
-            self.by_block.entry(block).or_default().push(id);
+            Rc::make_mut(&mut self.by_block).entry(block).or_default().push(id);
         }
         let blocks = command.blocks();
-        self.commands.insert(id, command);
+        Rc::make_mut(&mut self.commands).insert(id, command);
         for block in blocks {
             self.weed(block);
         }
@@ -177,7 +179,7 @@ impl History {
 
     pub fn succeed(&mut self, id: Id) {
         let now = self.tick();
-        let Some(c) = self.commands.get_mut(&id) else { return };
+        let Some(c) = Rc::make_mut(&mut self.commands).get_mut(&id) else { return };
         c.completed = Some(now);
         if self.caps.ack.survives() {
             c.must = Some(Cause::Acked);
@@ -195,7 +197,7 @@ impl History {
 
     pub fn fail(&mut self, id: Id, failure: &Failure) {
         let now = self.tick();
-        let Some(c) = self.commands.get_mut(&id) else { return };
+        let Some(c) = Rc::make_mut(&mut self.commands).get_mut(&id) else { return };
         match failure {
             Failure::PowerLost => {}
             Failure::Unknown => c.optional = true,
@@ -207,12 +209,13 @@ impl History {
             }
             Failure::Refused => {
                 let blocks = c.blocks();
+                let by_block = Rc::make_mut(&mut self.by_block);
                 for block in blocks {
-                    if let Some(list) = self.by_block.get_mut(&block) {
+                    if let Some(list) = by_block.get_mut(&block) {
                         list.retain(|other| *other != id);
                     }
                 }
-                self.commands.remove(&id);
+                Rc::make_mut(&mut self.commands).remove(&id);
             }
         }
     }
@@ -233,7 +236,7 @@ impl History {
                 if !self.caps.flush {
                     return; // It says so: nothing is promised by it.
                 }
-                let commands = &mut self.commands;
+                let commands = Rc::make_mut(&mut self.commands);
                 self.volatile.retain(|id| {
                     let Some(c) = commands.get_mut(id) else { return false };
                     let covered = c.completed.is_some_and(|at| at < submitted);
@@ -303,17 +306,34 @@ impl History {
     /// Where `found` can come from: commands, and 0 for what was there before.
     pub fn sources(&self, block: u64, piece: u32, found: Id) -> Vec<Id> {
         let mut all = Vec::new();
-        let base = self.base.get(&block).map_or(0, |b| b.get(piece));
-        if base == found || base == GARBAGE {
-            all.push(0);
-        }
-        for id in self.by_block.get(&block).into_iter().flatten() {
-            let discard = self.commands[id].action == Action::Discard;
-            if if discard { found == 0 } else { found == *id } {
-                all.push(*id);
-            }
-        }
+        self.each_source(block, piece, found, |id| {
+            all.push(id);
+            true
+        });
         all
+    }
+
+    /// The same one by one, as long as `each` says so; whether it said so of all.
+    pub fn each_source(
+        &self,
+        block: u64,
+        piece: u32,
+        found: Id,
+        mut each: impl FnMut(Id) -> bool,
+    ) -> bool {
+        let base = self.base.get(&block).map_or(0, |b| b.get(piece));
+        if (base == found || base == GARBAGE) && !each(0) {
+            return false;
+        }
+        let ids = self.by_block.get(&block).map_or(&[][..], Vec::as_slice);
+        // A number that is not of a discard can be of one command only.
+        ids.iter().all(|id| {
+            let fits = match found {
+                0 => self.commands[id].action == Action::Discard,
+                _ => *id == found && self.commands[id].action != Action::Discard,
+            };
+            !fits || each(*id)
+        })
     }
 
     /// The violation of data that can come from nowhere.
@@ -332,9 +352,9 @@ impl History {
 
     /// From now on, what was seen is what is durable.
     pub fn rebase(&mut self, seen: FxHashMap<u64, Pieces>) {
-        self.base = seen;
-        self.commands.clear();
-        self.by_block.clear();
+        self.base = Rc::new(seen);
+        self.commands = Rc::default();
+        self.by_block = Rc::default();
         self.volatile.clear();
         self.failed = None;
     }
@@ -342,11 +362,12 @@ impl History {
     /// Forgets commands of a block that can not be seen any more: something later
     /// is complete and must survive, and was so before any read in flight began.
     fn weed(&mut self, block: u64) {
-        let Some(list) = self.by_block.get_mut(&block) else { return };
-        if list.len() < LISTED || !list.len().is_power_of_two() {
+        let count = self.by_block.get(&block).map_or(0, Vec::len);
+        if count < LISTED || !count.is_power_of_two() {
             return;
         }
-        let commands = &mut self.commands;
+        let Some(list) = Rc::make_mut(&mut self.by_block).get_mut(&block) else { return };
+        let commands = Rc::make_mut(&mut self.commands);
         let oldest_read = self.reading.first().copied().unwrap_or(u64::MAX);
         let durable = list.iter().filter(|id| {
             let c = &commands[id];
