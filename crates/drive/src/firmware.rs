@@ -243,7 +243,9 @@ impl Firmware {
         let page = (sector / self.places.page_sectors) as usize;
         let head = PageHead::decode(&words[page * self.nand.oob_words()..]);
         let sequence = head.map_or(0, |head| head.sequence);
-        self.enter(Entry::Stale { place: self.places.ppa(at, sector), sequence });
+        if !planted!(StaleNotEntered) {
+            self.enter(Entry::Stale { place: self.places.ppa(at, sector), sequence });
+        }
     }
 
     /// A step towards durability failed: nothing is promised any more (contract, 6).
@@ -327,7 +329,9 @@ impl Firmware {
                 self.give_free(free.unit, false);
             } else {
                 self.space.borrow_mut().open(stream, free.unit, 0);
-                self.enter(Entry::Written { unit: free.unit, from: 0, until: OPEN });
+                if !planted!(UnitNotEntered) {
+                    self.enter(Entry::Written { unit: free.unit, from: 0, until: OPEN });
+                }
             }
             return true;
         }

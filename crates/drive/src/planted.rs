@@ -89,6 +89,10 @@ mod defects {
         TornErase,
         /// Entries that a dump brought back count as stored, though the next dump clears it.
         ReplayedIsStored,
+        /// A unit that is going to be written is not entered in the journal of units.
+        UnitNotEntered,
+        /// What was out of date when it landed is not entered there.
+        StaleNotEntered,
         /// A unit that failed is not marked as bad in the map.
         BadForgotten,
     }

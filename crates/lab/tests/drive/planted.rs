@@ -60,6 +60,7 @@ fn preset(defect: Defect) -> &'static str {
         | Defect::OlderImage
         | Defect::AckEarly
         | Defect::SplitAdmission => "durassd",
+        Defect::UnitNotEntered | Defect::StaleNotEntered => "spartan-e",
         _ => "volatile",
     }
 }
@@ -78,7 +79,7 @@ fn each_planted_defect_is_found() {
 
 #[test]
 fn without_a_defect_nothing_is_found() {
-    for preset in ["volatile", "durassd"] {
+    for preset in ["volatile", "durassd", "spartan-e"] {
         let mut cuts = 0;
         let found = hunt(preset, &mut cuts);
         assert!(found.is_none(), "{preset}, after {cuts} cuts: {found:?}");
