@@ -114,7 +114,7 @@ impl Firmware {
             false if space.free_units(die) < background && self.is_idle() => Why::Idle,
             false => return None,
         };
-        let unit = self.places.unit_sectors;
+        let unit = self.places.data_sectors();
         // While the host has free units, only what is well worth it; then whatever gains
         // anything; but first of all what gains most, until the reserve is whole again.
         let victim = match space.has_spare(die) {
@@ -300,6 +300,7 @@ impl<'a> Move<'a> {
         fw.page_words(kind, 0, pages, sectors, &mut self.words);
         let data = self.payload.as_data().slice(0..(pages * ps) as usize, SECTOR_BYTES);
         let Some(op) = fw.must(fw.nand.program(at, data, &self.words)) else { return false };
+        let summary = fw.note(at, &self.words);
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         let bytes = used as u64 * u64::from(SECTOR_BYTES);
         fw.stats.gc_copied_bytes.add(bytes);
@@ -328,6 +329,9 @@ impl<'a> Move<'a> {
         let version = fw.map.borrow().version();
         let last = self.borrowing.is_some() || fw.space.borrow().free_units(target) == 0;
         if last && !fw.make_durable(version).await {
+            return false;
+        }
+        if !fw.finish_summary(summary).await {
             return false;
         }
         self.packed.drain(..used);

@@ -2,6 +2,7 @@
 
 use crate::PowerDesign;
 use crate::layout::{Layout, LayoutError};
+use crate::summary::summary_rows;
 use serde::{Deserialize, Serialize};
 use tantalum_nand::{Geometry, GeometryError, SECTOR_BYTES, Timing};
 
@@ -193,6 +194,10 @@ pub struct MapDesign {
     /// restart reads what is written beside each page of these.
     #[serde(default = "default_ranges")]
     pub journal_ranges: u32,
+    /// Whether the last rows of a unit with data tell what is beside its other pages, so that a
+    /// restart reads only these of full units (SpartanSSD, summary pages). With `kept = "units"`.
+    #[serde(default)]
+    pub summary: bool,
     /// Erase units into which the map is written at the same time.
     pub write_points: u32,
     /// Erase units of one dump area (there are two); more units, on more dies, are
@@ -264,7 +269,7 @@ const MAX_BUFFER_KIB: u32 = 1 << 20;
 /// 2 GiB of deltas.
 const MAX_DIRTY: u64 = 1 << 28;
 
-const PRESETS: [(&str, &str); 12] = [
+const PRESETS: [(&str, &str); 13] = [
     ("baseline", include_str!("../presets/baseline.toml")),
     ("volatile", include_str!("../presets/volatile.toml")),
     ("durassd", include_str!("../presets/durassd.toml")),
@@ -274,6 +279,7 @@ const PRESETS: [(&str, &str); 12] = [
     ("durassd-bounded", include_str!("../presets/durassd-bounded.toml")),
     ("spartan-b", include_str!("../presets/spartan-b.toml")),
     ("spartan-e", include_str!("../presets/spartan-e.toml")),
+    ("spartan-es", include_str!("../presets/spartan-es.toml")),
     ("slc", include_str!("../presets/slc.toml")),
     ("tlc-modern", include_str!("../presets/tlc-modern.toml")),
     ("qlc", include_str!("../presets/qlc.toml")),
@@ -491,7 +497,18 @@ impl Design {
             return Err("map.kept is for a protected cache: nothing else is kept".into());
         }
         if !self.keeps_units() {
-            return Ok(());
+            return match m.summary {
+                true => Err("map.summary is for a journal of units: nobody else reads it".into()),
+                false => Ok(()),
+            };
+        }
+        let g = &self.geometry;
+        if m.summary && 2 * summary_rows(g) * g.planes > g.unit_pages() {
+            return Err(format!(
+                "map.summary takes {} of the {} rows of an erase unit: too many",
+                summary_rows(g),
+                g.unit_pages() / g.planes
+            ));
         }
         if !(least..=MOST).contains(&m.journal_entries) {
             return Err(format!(
@@ -550,6 +567,12 @@ impl Design {
     /// came, or in parts.
     pub fn is_disorderly(&self) -> bool {
         self.cache.reorder > 0 || self.cache.shear_bytes < SECTOR_BYTES
+    }
+
+    /// Pages of an erase unit in which data may be.
+    pub fn data_pages(&self) -> u32 {
+        let g = &self.geometry;
+        g.unit_pages() - if self.map.summary { summary_rows(g) * g.planes } else { 0 }
     }
 
     /// Whether of the map capacitors keep only which units were written.

@@ -17,6 +17,7 @@ use crate::space::{Space, Streams};
 use crate::stats::Stats;
 use crate::types::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
 use crate::{CacheMode, Design, FlushMode};
+use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{Ack, Caps, Payload};
@@ -43,6 +44,8 @@ pub(crate) struct Firmware {
     // What recovery finds out again.
     pub space: RefCell<Space>,
     pub sequence: Cell<u64>,
+    /// For summaries: what is beside the pages of units that are being written.
+    pub notes: RefCell<FxHashMap<u32, Vec<u8>>>,
 
     // Meeting points.
     pub link: LinkTime,
@@ -104,7 +107,7 @@ impl Firmware {
         stats: &Rc<Stats>,
     ) -> Firmware {
         let g = &design.geometry;
-        let places = Places::of(g);
+        let places = Places::of_design(design);
         let payload = nand.payload();
         let dirty = || Dirty::new(layout.map_pages);
         let persistence = match () {
@@ -137,8 +140,14 @@ impl Firmware {
             buffer: RefCell::new(buffer),
             log: RefCell::new(log),
             dump: RefCell::default(),
-            space: RefCell::new(Space::new(g, design.space.collector, design.wear.spread_max > 0)),
+            space: RefCell::new(Space::new(
+                g,
+                places,
+                design.space.collector,
+                design.wear.spread_max > 0,
+            )),
             sequence: Cell::new(1),
+            notes: RefCell::default(),
             link: LinkTime { free: Cell::new(Nanos::ZERO) },
             queue: Semaphore::new(
                 rt,

@@ -13,10 +13,13 @@ use crate::firmware::Firmware;
 use crate::journal::Entry;
 use crate::layout::unit_entry;
 use crate::recover::{Missing, RecoveryError, RecoveryReport, check_entry};
-use crate::scan::{read_words, write_pointers};
+use crate::scan::{read_pages, read_words, write_pointers};
+use crate::summary::decode;
 use crate::types::{Kind, Lpn, PageHead, Ppa};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use tantalum_device::Data;
 use tantalum_nand::{PageAddr, PageState, Unit};
 
 /// The newest copy of a logical page among those that count.
@@ -74,6 +77,17 @@ pub(crate) async fn replay_journal(
     Ok(())
 }
 
+/// What counts of the units that were written, and what was found there so far.
+struct Scan<'a> {
+    fw: &'a Firmware,
+    /// By unit: ranges of pages.
+    ranges: BTreeMap<u32, Vec<(u32, u32)>>,
+    stale: FxHashSet<(Ppa, u64)>,
+    failed: Vec<(Unit, Range<u32>)>,
+    newest: FxHashMap<Lpn, Copy>,
+    latest: u64,
+}
+
 /// The newest copies in the ranges.
 async fn scan(
     fw: &Firmware,
@@ -81,66 +95,140 @@ async fn scan(
     missing: Missing,
     report: &mut RecoveryReport,
 ) -> Result<BTreeMap<Lpn, Copy>, RecoveryError> {
-    let (ps, units) = (fw.places.page_sectors as usize, fw.design.geometry.units());
-    let mut ranges: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
-    let (mut stale, mut failed) = (FxHashSet::default(), Vec::new());
-    for entry in entries {
-        match *entry {
-            Entry::Written { unit, from, until } if unit.0 < units => {
-                ranges.entry(unit.0).or_default().push((from, until));
-            }
-            Entry::Stale { place, sequence } => {
-                stale.insert((place, sequence));
-            }
-            Entry::Failed { unit, from, until } => failed.push((unit, from..until)),
-            _ => {}
-        }
-    }
-    let of_ranges: Vec<Unit> = ranges.keys().copied().map(Unit).collect();
-    let ends = write_pointers(fw, &of_ranges).await?;
-    let mut pages = Vec::new();
-    for (ranges, (&unit, end)) in ranges.values().zip(of_ranges.iter().zip(ends)) {
-        let counts = |page: &u32| ranges.iter().any(|r| (r.0..r.1).contains(page));
-        pages.extend((0..end).filter(counts).map(|page| PageAddr { unit, page }));
-    }
+    let mut scan = Scan::of(fw, entries);
     report.journal_entries = entries.len() as u64;
-    report.scanned_pages = pages.len() as u64;
-    let mut newest: FxHashMap<Lpn, Copy> = FxHashMap::default();
-    let (mut latest, mut unread) = (0, None);
+    let told = scan.summaries(report).await?;
+    let left: Vec<Unit> =
+        scan.ranges.keys().copied().map(Unit).filter(|unit| !told.contains(&unit.0)).collect();
+    let ends = write_pointers(fw, &left).await?;
+    let pages: Vec<PageAddr> =
+        left.iter().zip(ends).flat_map(|(unit, end)| scan.pages_of(*unit, end)).collect();
+    report.scanned_pages += pages.len() as u64;
+    let mut unread = None;
     read_words(fw, &pages, |i, state, words| {
-        if state == PageState::Uncorrectable {
-            let at = pages[i];
-            if !failed.iter().any(|f| f.0 == at.unit && f.1.contains(&at.page)) {
-                unread = Some(at);
+        let at = pages[i];
+        match (state, PageHead::decode(words)) {
+            (PageState::Uncorrectable, _) if !scan.has_failed(at) => unread = Some(at),
+            (PageState::Programmed, Some(head))
+                if matches!(head.kind, Kind::Host | Kind::Moved | Kind::Cold) =>
+            {
+                let (indices, births) = words[2..].split_at(fw.places.page_sectors as usize);
+                let indices = indices.iter().map(|index| *index as u32);
+                scan.count(at, head.sequence, indices.zip(births.iter().copied()));
             }
-            return;
-        }
-        let Some(head) = PageHead::decode(words) else { return };
-        let of_data = matches!(head.kind, Kind::Host | Kind::Moved | Kind::Cold);
-        if state != PageState::Programmed || !of_data {
-            return;
-        }
-        let sequence = head.sequence;
-        latest = latest.max(sequence);
-        let (indices, births) = words[2..].split_at(ps);
-        for (sector, (index, &birth)) in (0..).zip(indices.iter().zip(births)) {
-            let (lpn, place) = (Lpn(*index as u32), fw.places.ppa(pages[i], sector));
-            if lpn.0 >= fw.layout.logical || stale.contains(&(place, sequence)) {
-                continue;
-            }
-            let copy = Copy { birth, sequence, place };
-            let best = newest.entry(lpn).or_insert(copy);
-            if (birth, sequence) > (best.birth, best.sequence) {
-                *best = copy;
-            }
+            _ => {}
         }
     })
     .await?;
-    fw.saw_sequence(latest);
+    fw.saw_sequence(scan.latest);
     report.salvaged |= unread.is_some();
     if let Some(at) = unread.filter(|_| missing == Missing::Refuse) {
         let what = format!("a page that the journal of units names can not be read at {at:?}");
         return Err(RecoveryError::Damaged(what));
     }
-    Ok(newest.into_iter().collect())
+    Ok(scan.newest.into_iter().collect())
+}
+
+impl<'a> Scan<'a> {
+    fn of(fw: &'a Firmware, entries: &[Entry]) -> Scan<'a> {
+        let mut scan = Scan {
+            fw,
+            ranges: BTreeMap::new(),
+            stale: FxHashSet::default(),
+            failed: Vec::new(),
+            newest: FxHashMap::default(),
+            latest: 0,
+        };
+        for entry in entries {
+            match *entry {
+                Entry::Written { unit, from, until } if unit.0 < fw.design.geometry.units() => {
+                    scan.ranges.entry(unit.0).or_default().push((from, until));
+                }
+                Entry::Stale { place, sequence } => {
+                    scan.stale.insert((place, sequence));
+                }
+                Entry::Failed { unit, from, until } => scan.failed.push((unit, from..until)),
+                _ => {}
+            }
+        }
+        scan
+    }
+
+    /// The pages of a unit that count, of those before `end`.
+    fn pages_of(&self, unit: Unit, end: u32) -> impl Iterator<Item = PageAddr> + use<> {
+        let ranges = self.ranges.get(&unit.0).cloned().unwrap_or_default();
+        let end = end.min(self.fw.places.data_pages);
+        let counts = move |page: &u32| ranges.iter().any(|r| (r.0..r.1).contains(page));
+        (0..end).filter(counts).map(move |page| PageAddr { unit, page })
+    }
+
+    fn has_failed(&self, at: PageAddr) -> bool {
+        self.failed.iter().any(|f| f.0 == at.unit && f.1.contains(&at.page))
+    }
+
+    /// A page that counts, with logical page number and birth of each of its sectors.
+    fn count(&mut self, at: PageAddr, sequence: u64, sectors: impl Iterator<Item = (u32, u64)>) {
+        self.latest = self.latest.max(sequence);
+        for (sector, (lpn, birth)) in (0..).zip(sectors) {
+            let place = self.fw.places.ppa(at, sector);
+            if lpn >= self.fw.layout.logical || self.stale.contains(&(place, sequence)) {
+                continue;
+            }
+            let copy = Copy { birth, sequence, place };
+            let best = self.newest.entry(Lpn(lpn)).or_insert(copy);
+            if (birth, sequence) > (best.birth, best.sequence) {
+                *best = copy;
+            }
+        }
+    }
+
+    /// Counts what the summaries of full units tell; which units these are.
+    async fn summaries(
+        &mut self,
+        report: &mut RecoveryReport,
+    ) -> Result<BTreeSet<u32>, RecoveryError> {
+        let (fw, places) = (self.fw, self.fw.places);
+        if !fw.design.map.summary {
+            return Ok(BTreeSet::new());
+        }
+        let full = self.ranges.iter().filter(|u| u.1.iter().any(|r| r.1 >= places.data_pages));
+        let firsts: Vec<PageAddr> =
+            full.map(|u| PageAddr { unit: Unit(*u.0), page: places.data_pages }).collect();
+        let mut with = Vec::new();
+        read_words(fw, &firsts, |i, state, words| {
+            let kind = PageHead::decode(words).map(|head| head.kind);
+            if state == PageState::Programmed && kind == Some(Kind::Summary) {
+                with.push(firsts[i].unit);
+            }
+        })
+        .await?;
+        let pages: Vec<PageAddr> = with
+            .iter()
+            .flat_map(|unit| {
+                (places.data_pages..places.unit_pages).map(|page| PageAddr { unit: *unit, page })
+            })
+            .collect();
+        report.scanned_pages += (firsts.len() + pages.len()) as u64;
+        let read = read_pages(fw, &pages, true).await?;
+        let mut told = BTreeSet::new();
+        let rows = (places.unit_pages - places.data_pages) as usize;
+        for (unit, pages) in with.iter().zip(read.chunks(rows)) {
+            let Some(pages) = pages.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            let mut bytes = Vec::new();
+            for page in pages {
+                let Data::Bytes(page) = page.as_data() else { unreachable!("asked for bytes") };
+                bytes.extend_from_slice(page);
+            }
+            let notes = decode(&bytes, &places);
+            for at in self.pages_of(*unit, places.data_pages) {
+                if let Some(note) = notes.get(at.page as usize).filter(|_| !self.has_failed(at)) {
+                    self.count(at, note.sequence, note.sectors.iter().copied());
+                }
+            }
+            told.insert(unit.0);
+        }
+        Ok(told)
+    }
 }

@@ -141,7 +141,8 @@ impl Layout {
                 return Err(LayoutError::Dump { units, have, buffer, dirty_max, map, slack });
             }
         }
-        let logical_units = u64::from(logical.div_ceil(unit));
+        let in_unit = design.data_pages() * g.page_sectors();
+        let logical_units = u64::from(logical.div_ceil(in_unit));
         // Levelling has an open unit of its own.
         let per_die = WORKING_PER_DIE + u32::from(design.wear.spread_max > 0);
         let working = u64::from(per_die) * u64::from(g.dies()) + u64::from(SHARED_RESERVE);

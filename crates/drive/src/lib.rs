@@ -51,6 +51,7 @@ mod salvage;
 mod scan;
 mod space;
 mod stats;
+mod summary;
 mod supply;
 mod types;
 mod victims;

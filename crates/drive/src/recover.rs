@@ -451,7 +451,7 @@ async fn settle_units(
 ) -> Result<bool, RecoveryError> {
     let data: Vec<Unit> = units.data.iter().map(|u| u.1).collect();
     let ends = write_pointers(fw, &data).await?;
-    let pages = fw.places.unit_pages;
+    let pages = fw.places.data_pages;
     let mut void = units.unknown.clone();
     {
         let mut space = fw.space.borrow_mut();

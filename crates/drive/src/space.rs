@@ -131,7 +131,7 @@ pub struct Space {
 
 impl Space {
     /// Every unit [`Role::Leaving`]: in nobody's hands yet.
-    pub fn new(g: &Geometry, collector: Collector, levelling: bool) -> Space {
+    pub fn new(g: &Geometry, places: Places, collector: Collector, levelling: bool) -> Space {
         let info = UnitInfo {
             superseded: Version(0),
             valid: 0,
@@ -144,11 +144,11 @@ impl Space {
         let die = |die| DieInfo {
             free: BTreeSet::new(),
             points: [None; 3],
-            victims: Victims::new(collector, Unit(die * g.blocks), g.blocks, g.unit_sectors()),
+            victims: Victims::new(collector, Unit(die * g.blocks), g.blocks, places.data_sectors()),
             whole: false,
         };
         Space {
-            places: Places::of(g),
+            places,
             blocks: g.blocks,
             units: vec![info; g.units() as usize],
             dies: (0..g.dies()).map(die).collect(),
@@ -321,12 +321,17 @@ impl Space {
         let count = pages.min(left);
         let at = PageAddr { unit: point.unit, page: point.page };
         point.page += count;
-        if point.page == self.places.unit_pages {
+        if point.page == self.places.data_pages {
             self.dies[die as usize].points[stream as usize] = None;
             self.units[at.unit.0 as usize].role = Role::Leaving;
         }
         self.units[at.unit.0 as usize].flying += 1;
         Some((at, count))
+    }
+
+    /// One more program is under way in a unit that is full: tell [`Space::landed`] of it, too.
+    pub fn fly(&mut self, unit: Unit) {
+        self.units[unit.0 as usize].flying += 1;
     }
 
     /// A program of so many pages has ended, and what it brought is counted. Programs in one

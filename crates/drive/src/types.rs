@@ -1,5 +1,6 @@
 //! Addresses and the out-of-band words beside each page.
 
+use crate::Design;
 use tantalum_nand::{Geometry, PageAddr, Unit};
 
 /// A logical page number: a 4 KiB block of the host.
@@ -30,6 +31,8 @@ pub struct Places {
     pub planes: u32,
     /// Pages in an erase unit.
     pub unit_pages: u32,
+    /// Of these, from the first on, those in which data may be.
+    pub data_pages: u32,
 }
 
 impl Places {
@@ -40,7 +43,19 @@ impl Places {
             unit_sectors: g.unit_sectors(),
             planes: g.planes,
             unit_pages: g.unit_pages(),
+            data_pages: g.unit_pages(),
         }
+    }
+
+    /// Of a drive of this design.
+    pub fn of_design(design: &Design) -> Places {
+        let places = Places::of(&design.geometry);
+        Places { data_pages: design.data_pages(), ..places }
+    }
+
+    /// Sectors of an erase unit in which data may be.
+    pub fn data_sectors(&self) -> u32 {
+        self.data_pages * self.page_sectors
     }
 
     /// The address of sector `sector` of a page, counted on into the pages after it.
@@ -75,6 +90,8 @@ pub enum Kind {
     Moved = 2,
     /// Data moved to level wear.
     Cold = 8,
+    /// What is beside the pages of its unit.
+    Summary = 12,
     /// Images of map pages.
     MapImage = 3,
     /// Changes to the map.
@@ -194,6 +211,7 @@ impl PageHead {
             9 => Kind::DumpDue,
             10 => Kind::DumpJournal,
             11 => Kind::DumpImage,
+            12 => Kind::Summary,
             _ => return None,
         };
         Some(PageHead { kind, sequence: words[0] & ((1 << 56) - 1), version: words[1] })

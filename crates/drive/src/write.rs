@@ -42,6 +42,7 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         fw.page_words(Kind::Host, 0, pages, words_of, &mut words);
         let op = fw.nand.program(at, data.as_data().slice(0..sectors, SECTOR_BYTES), &words);
         let Some(op) = fw.must(op) else { return };
+        let summary = fw.note(at, &words);
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         fw.stats.host_program_bytes.add(fw.page_bytes(pages));
         for (i, (_, lpn)) in batch.iter().enumerate().filter(|_| planted!(MapEarly)) {
@@ -72,6 +73,9 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         fw.epochs.notify_all();
         if fw.has_work(row) {
             fw.work.notify_one();
+        }
+        if !fw.finish_summary(summary).await {
+            return;
         }
     }
 }

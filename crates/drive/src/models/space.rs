@@ -74,7 +74,7 @@ proptest! {
     #[test]
     fn units_are_where_they_belong(steps in prop::collection::vec(step(), 1..200)) {
         let places = Places::of(&GEOMETRY);
-        let mut space = Space::new(&GEOMETRY, Collector::Greedy, false);
+        let mut space = Space::new(&GEOMETRY, Places::of(&GEOMETRY), Collector::Greedy, false);
         let mut world = World::default();
         for unit in 0..GEOMETRY.units() {
             space.give_free(FreeUnit { unit: Unit(unit), erase_first: false }, 0);

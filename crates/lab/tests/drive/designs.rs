@@ -35,6 +35,10 @@ pub fn small(preset: &str) -> Design {
         }
     }
     small_bounds(&base, &mut table, 4, 4, 0);
+    if base.map.summary {
+        // One row of eight is not for data.
+        table["space"]["over_provisioning"] = toml::Value::Integer(65);
+    }
     if preset == "full-protection" {
         // More than the map has.
         table["map"].as_table_mut().unwrap().insert("dirty_max".into(), 3072.into());
@@ -49,9 +53,11 @@ pub fn tiny(preset: &str) -> Design {
     let protected = base.is_protected();
     let mut table: toml::Table = format!(
         "[geometry]\nchannels = 2\npackages = 1\nchips = 1\nplanes = 2\nblocks = 24\npages = 4\npage_bytes = 4096\n\
-         [wear]\nendurance = 1000000\n[space]\nover_provisioning = 95\ncollect_below = 3\n\
+         [wear]\nendurance = 1000000\n[space]\nover_provisioning = {}\ncollect_below = 3\n\
          [cache]\nbuffer_kib = 64\natomic_unit_kib = {}\n\
          [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = {}",
+        // (One row of four is not for data.)
+        if base.map.summary { 170 } else { 95 },
         if protected { 16 } else { 4 },
         if protected { 4 } else { 0 },
     )

@@ -14,9 +14,11 @@ fn seven_per_cent(preset: &str) -> Design {
     let protected = base.is_protected();
     let table: toml::Table = format!(
         "[geometry]\nchannels = 2\npackages = 1\nchips = 1\nplanes = 2\nblocks = 250\npages = 4\npage_bytes = 4096\n\
-         [space]\nover_provisioning = 7\ncollect_below = 3\n\
+         [space]\nover_provisioning = {}\ncollect_below = 3\n\
          [cache]\nbuffer_kib = 64\natomic_unit_kib = {}\nreorder = {}\n\
          [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = {}",
+        // With summaries one row of four is not for data.
+        if base.map.summary { 1.07 * 400.0 / 3.0 - 100.0 } else { 7.0 },
         if protected { 16 } else { 4 },
         base.cache.reorder.min(4),
         if protected { 5 } else { 0 },
