@@ -4,8 +4,8 @@ use crate::out;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
-use tantalum_drive::Design;
 use tantalum_lab::bench::{self, BenchReport};
+use tantalum_lab::model::ssd_preset;
 
 /// What to measure.
 #[derive(Subcommand)]
@@ -17,6 +17,7 @@ pub enum BenchCommand {
 
 /// Arguments of `tantalum bench drive`.
 #[derive(Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "\
 Examples:
   tantalum bench drive
@@ -69,7 +70,7 @@ pub fn bench(command: &BenchCommand) -> u8 {
 const WHOLE: u64 = 1000;
 
 fn full(name: &str, arguments: &DriveArguments) -> Result<BenchReport, String> {
-    let design = Design::preset(name).map_err(|e| e.to_string())?;
+    let design = ssd_preset(name)?;
     let bar = ProgressBar::new(WHOLE);
     let bar = match ProgressStyle::with_template("{bar:20} {percent} %, {eta} left  {wide_msg}") {
         Ok(style) => bar.with_style(style),

@@ -28,7 +28,7 @@ pub struct CompareArguments {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// End in 1 if a measure of a row is worse in the second report by more than this, or if a
-    /// row is no longer as expected
+    /// row is no longer as expected; counts only if both made equally many cuts
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_over: Option<f64>,
 }
@@ -81,6 +81,9 @@ fn text(c: &Comparison) -> String {
         for name in &side.alone {
             text += &format!("only in {letter}: {name}\n");
         }
+    }
+    for words in &c.differ {
+        text += &format!("beware: {words}\n");
     }
     for row in &c.rows {
         let result = match &row.results {

@@ -5,12 +5,12 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 use std::fmt::Write;
-use tantalum_drive::{
-    Budget, CapacitorType, Component, Design, EnergyModel, Parts, Service, Voltages,
-};
+use tantalum_drive::{Budget, CapacitorType, Component, EnergyModel, Parts, Service, Voltages};
+use tantalum_lab::model::ssd_preset;
 
 /// Arguments of `tantalum energy`.
 #[derive(Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "\
 Examples:
   tantalum energy                     the published drive, under three protections
@@ -19,6 +19,8 @@ Examples:
 
 Two counts stand side by side: \"paper\" has the mapping table and the metadata of
 collection only, as the published figures have; \"full\" has everything that is protected.
+In the first table each component has its joules in the count that takes it; they add up to
+the durability of that count in the second. Consistency finishes what is in flight.
 What is told of capacitors is for the full count.")]
 pub struct EnergyArguments {
     /// A preset; else the 512 GB drive of the publication
@@ -60,7 +62,10 @@ struct Report {
 struct Need {
     #[serde(flatten)]
     component: Component,
+    /// In the full count.
     energy_j: f64,
+    /// In the paper's count.
+    paper_j: f64,
 }
 
 /// Carries it out; gives the exit code.
@@ -72,8 +77,10 @@ pub fn energy(arguments: &EnergyArguments) -> u8 {
     let service = Service { years: arguments.years.into(), celsius: arguments.celsius.into() };
     let models = match &arguments.design {
         None => Ok(EnergyModel::all_published()),
-        Some(name) => Design::preset(name)
-            .and_then(|design| Ok(vec![EnergyModel::of(&design, &design.check()?)])),
+        Some(name) => ssd_preset(name).and_then(|design| {
+            let layout = design.check().map_err(|e| e.to_string())?;
+            Ok(vec![EnergyModel::of(&design, &layout)])
+        }),
     };
     let models = match models {
         Ok(models) => models,
@@ -104,6 +111,7 @@ fn report(model: &EnergyModel, volts: Voltages, service: Service) -> Report {
     let components = model.memory.iter().map(|c| Need {
         component: c.clone(),
         energy_j: if c.protected { model.programs_j(c.bytes) } else { 0.0 },
+        paper_j: if c.published { model.programs_j(c.bytes) } else { 0.0 },
     });
     Report {
         name: model.name.clone(),
@@ -126,15 +134,14 @@ fn text(reports: &[Report]) -> String {
             text.push('\n');
         }
         let _ = writeln!(text, "{} ({} chips)", r.name, r.chips);
-        let mut memory = table(["memory", "bytes", "protected", "paper counts", "joules"]);
+        let mut memory = table(["memory", "bytes", "full count, J", "paper's count, J"]);
         for c in &r.components {
-            let of = |yes| if yes { "yes" } else { "-" }.to_string();
+            let of = |counts, j: f64| if counts { format!("{j:.4}") } else { "-".into() };
             memory.add_row([
                 c.component.name.to_string(),
                 c.component.bytes.to_string(),
-                of(c.component.protected),
-                of(c.component.published),
-                format!("{:.4}", c.energy_j),
+                of(c.component.protected, c.energy_j),
+                of(c.component.published, c.paper_j),
             ]);
         }
         let mut budget = table(["budget", "durability J", "consistency J", "total J"]);
@@ -144,6 +151,15 @@ fn text(reports: &[Report]) -> String {
             budget.add_row([name.to_string(), d, c, t]);
         }
         let _ = writeln!(text, "{memory}\n{budget}");
+        let free = |c: &&Need| c.component.published && !c.component.protected;
+        if let Some(c) = r.components.iter().find(free) {
+            let _ = writeln!(
+                text,
+                "the full count may be below the paper's: {} is in the latter, while this drive \
+                 finds it again at a restart and spends nothing on it",
+                c.component.name
+            );
+        }
         if r.total_j <= 0.0 {
             let _ = writeln!(text, "no capacitors: what a power cut takes was not promised");
             continue;

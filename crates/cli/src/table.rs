@@ -139,13 +139,14 @@ type Spread = fn(&RowReport, &DriveFigures) -> Option<f64>;
 const SPREADS: &[(&str, usize, Spread)] = &[
     ("over-\nprov. %", 1, |_, d| Some(d.over_provisioning_percent())),
     ("flash B/\ndrive B", 2, |r, _| r.findings.write_amplification()),
+    ("over-\nall", 2, |r, _| r.findings.overall_amplification()),
     ("of it\nmoved", 2, |r, _| r.findings.amplification_parts().map(|parts| parts[1])),
     ("of it\nmap", 2, |r, _| r.findings.amplification_parts().map(|parts| parts[2])),
-    ("waited for\nbuffer, s", 2, |_, d| Some(d.under_load.buffer_wait_ns as f64 / 1e9)),
-    ("for free\nunits, s", 2, |_, d| Some(d.under_load.space_wait_ns as f64 / 1e9)),
+    ("buffer\nwait, s", 2, |_, d| Some(d.under_load.buffer_wait_ns as f64 / 1e9)),
+    ("space\nwait, s", 2, |_, d| Some(d.under_load.space_wait_ns as f64 / 1e9)),
     ("fewest\nfree", 0, |_, d| d.free_units_least.map(|n| n as f64)),
-    ("erases", 0, |_, d| Some(d.under_load.erases as f64)),
-    ("most worn\nerased", 0, |_, d| Some(d.wear.max.into())),
+    ("erases", 0, |_, d| Some((d.under_load.erases + d.outside_load.erases) as f64)),
+    ("most\nworn", 0, |_, d| Some(d.wear.max.into())),
     ("wear\nspread", 0, |_, d| Some(d.wear.spread().into())),
 ];
 
@@ -285,7 +286,7 @@ mod tests {
             // What over-provisioning there is, and what it does, is there at any width.
             let line_of_drives = drives.replace([' ', '\n'], "");
             assert!(
-                line_of_drives.contains("25.0|3.00|0.00|1.00|0.00|0.00|-|1234|9|6"),
+                line_of_drives.contains("25.0|3.00|1.00|0.00|1.00|0.00|0.00|-|1234|9|6"),
                 "{width}:\n{text}"
             );
             columns.insert(width, line.matches('|').count());

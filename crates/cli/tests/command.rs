@@ -189,6 +189,8 @@ fn a_design_with_every_key_can_be_given_back() {
         assert!(all.contains(key) && !text.contains(key), "{key} in\n{all}");
     }
     ends(&tantalum(&["designs", "--all"]), 2);
+    let (_, disk) = ends(&tantalum(&["bench", "drive", "--design", "disk-15k"]), 1);
+    assert!(disk.contains("is a magnetic disk"), "{disk}");
 }
 
 /// The keys of a table and of those in it, with dots between.

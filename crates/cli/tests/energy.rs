@@ -43,10 +43,30 @@ fn a_preset_has_a_budget_of_its_own_and_higher_volts_need_fewer_farads() {
 }
 
 #[test]
+fn components_add_up_to_both_counts() {
+    let published = json(&[]);
+    let presets = ["durassd", "full-protection", "slc"].map(|p| json(&["--design", p]));
+    for drive in published["drives"].as_array().unwrap().iter().chain(&presets) {
+        for (key, budget) in [("energy_j", "full"), ("paper_j", "paper")] {
+            let parts = drive["components"].as_array().unwrap();
+            let sum: f64 = parts.iter().map(|c| c[key].as_f64().unwrap()).sum();
+            let whole = drive[budget]["durability_j"].as_f64().unwrap();
+            assert!((sum - whole).abs() < 1e-9, "{key} {sum} {whole}: {drive}");
+        }
+    }
+    let text = String::from_utf8(energy(&["--design", "durassd"]).stdout).unwrap();
+    assert!(
+        text.contains("full count, J") && text.contains("collection metadata is in the latter")
+    );
+}
+
+#[test]
 fn what_can_not_be_is_refused() {
     for (arguments, says) in [
         (["--design", "durasd"], "presets are"),
+        (["--design", "disk-15k"], "is a magnetic disk"),
         (["--volts", "2"], "2.7 V"),
+        (["--volts", "-3"], "can not be charged to -3 V"),
         (["--least-volts", "0"], "above 0"),
         (["--years", "900"], "900"),
     ] {

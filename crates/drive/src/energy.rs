@@ -228,17 +228,21 @@ impl EnergyModel {
         f64::from(self.chips) * mw / 1e3 * us as f64 / 1e6
     }
 
-    /// As published: mapping table and metadata of collection only.
-    pub fn paper(&self) -> Budget {
-        let bytes = self.memory.iter().filter(|c| c.published).map(|c| c.bytes).sum();
-        Budget { durability_j: self.programs_j(bytes), consistency_j: self.consistency_j() }
-    }
-
-    /// Everything that is protected, each component in programs of its own.
-    pub fn full(&self) -> Budget {
-        let parts = self.memory.iter().filter(|c| c.protected);
+    /// Of these components, each in programs of its own.
+    fn budget(&self, counts: impl Fn(&Component) -> bool) -> Budget {
+        let parts = self.memory.iter().filter(|c| counts(c));
         let durability_j = parts.fold(0.0, |sum, c| sum + self.programs_j(c.bytes));
         Budget { durability_j, consistency_j: self.consistency_j() }
+    }
+
+    /// As published: mapping table and metadata of collection only.
+    pub fn paper(&self) -> Budget {
+        self.budget(|c| c.published)
+    }
+
+    /// Everything that is protected.
+    pub fn full(&self) -> Budget {
+        self.budget(|c| c.protected)
     }
 }
 

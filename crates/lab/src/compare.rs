@@ -202,6 +202,10 @@ pub struct Comparison {
     pub a: Side,
     /// The second.
     pub b: Side,
+    /// What makes them different experiments, in words: another title, seed, number of cuts.
+    pub differ: Vec<String>,
+    /// Whether they made equally many cuts: else counts over all of them say nothing.
+    pub equal_cuts: bool,
     /// What is compared.
     pub measures: Vec<Measure>,
     /// The rows that both have, in the order of the first. Not empty.
@@ -245,12 +249,14 @@ pub fn compare(files: [&str; 2], documents: &[Document; 2]) -> Result<Comparison
     if rows.is_empty() {
         return Err(CompareError::NothingInCommon { a: a.file, b: b.file });
     }
-    Ok(Comparison { a, b, measures, rows })
+    let (differ, equal_cuts) = differ(documents);
+    Ok(Comparison { a, b, differ, equal_cuts, measures, rows })
 }
 
 impl Comparison {
     /// What is worse in the second report by more than so many per cent, in words. A
-    /// row that is no longer as expected is worse than any percentage.
+    /// row that is no longer as expected is worse than any percentage. Counts are left out
+    /// if the reports did not make equally many cuts.
     pub fn worse_by(&self, percent: f64) -> Vec<String> {
         let mut words = Vec::new();
         for row in &self.rows {
@@ -258,6 +264,9 @@ impl Comparison {
                 words.push(format!("{}: the result was \"{a}\", and is \"{b}\"", row.name));
             }
             for (measure, pair) in self.measures.iter().zip(&row.pairs) {
+                if measure.unit == Unit::Count && !self.equal_cuts {
+                    continue;
+                }
                 let worse = pair.worse_percent(measure.better);
                 if worse > percent {
                     let [a, b] = [pair.a, pair.b].map(|v| format::value(v, measure.unit));
@@ -328,6 +337,25 @@ fn runs(report: &Value) -> Vec<Half> {
         halves.push(half("bare runtime", report));
     }
     halves
+}
+
+/// What makes them different experiments, and whether they made equally many cuts.
+fn differ(documents: &[Document; 2]) -> (Vec<String>, bool) {
+    let [Document::Experiment(a), Document::Experiment(b)] = documents else {
+        return (Vec::new(), true);
+    };
+    let mut words = Vec::new();
+    for (key, what) in [("experiment", "titles"), ("seed", "seeds"), ("cuts", "numbers of cuts")] {
+        let [x, y] = [a, b].map(|r| r.get(key).unwrap_or(&Value::Null));
+        if x != y {
+            words.push(format!("the {what} differ, {x} and {y}"));
+        }
+    }
+    let equal_cuts = a.get("cuts") == b.get("cuts");
+    if !equal_cuts {
+        words.push("losses, erases and other counts can not be compared".into());
+    }
+    (words, equal_cuts)
 }
 
 fn about(document: &Document) -> String {

@@ -79,6 +79,26 @@ fn the_gate_names_what_is_worse() {
 }
 
 #[test]
+fn reports_of_other_cuts_and_seeds_say_so_and_are_not_compared_in_counts() {
+    let other = |seed: u64, cuts: u64| {
+        let rows = [row("one", 100.0, cuts)];
+        let text = json!({"experiment": "x", "seed": seed, "cuts": cuts, "rows": rows});
+        read("y.json", &text.to_string()).unwrap()
+    };
+    let same = compare(["a", "b"], &[other(1, 5), other(1, 5)]).unwrap();
+    assert!(same.differ.is_empty() && same.equal_cuts);
+    let seeds = compare(["a", "b"], &[other(1, 5), other(2, 5)]).unwrap();
+    assert_eq!(
+        (seeds.differ.join("; ").as_str(), seeds.equal_cuts),
+        ("the seeds differ, 1 and 2", true)
+    );
+    let cuts = compare(["a", "b"], &[other(1, 5), other(1, 50)]).unwrap();
+    assert!(cuts.differ[0].contains("5 and 50") && !cuts.equal_cuts, "{:?}", cuts.differ);
+    // Ten times the losses of ten times the cuts; the rate still counts.
+    assert!(cuts.worse_by(0.0).is_empty(), "{:?}", cuts.worse_by(0.0));
+}
+
+#[test]
 fn reports_of_the_benchmark_compare_too() {
     let bench = |rate: f64| {
         let run = json!({"name": "w", "requests_per_cpu_second": rate, "peak_rss_mib": null});

@@ -258,6 +258,11 @@ impl Experiment {
         if rows.is_empty() {
             return Err("there is no [[row]]: nothing to run".into());
         }
+        // (Those that rows use are checked with what the rows change.)
+        let unused = self.design.keys().filter(|d| rows.iter().all(|r| r.design != **d));
+        for name in unused {
+            Model::of(name, &Scene { design: self.design.clone(), ..Scene::default() })?;
+        }
         for ratio in &self.ratios {
             ratio.check(&rows)?;
         }
@@ -538,6 +543,13 @@ mod tests {
             ("[\"full\", \"off\"]", "[]", "nothing to run"),
             ("[\"full\", \"off\"]", "7", "a name or a list of names"),
             ("[drive]", "[drive", "expected"),
+            // No row uses it.
+            (
+                "[drive]",
+                "[design.x]\nbase = \"durassd\"\nkind = \"raid0\"\n[drive]",
+                "unknown key \"kind\"",
+            ),
+            ("[drive]", "[design.x]\nbase = \"durasd\"\n[drive]", "did you mean \"durassd\"?"),
         ];
         for (from, to, expected) in cases {
             let text = SMALL.replace(from, to);

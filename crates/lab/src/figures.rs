@@ -1,7 +1,9 @@
 //! What the SSDs of a row did with what was written to them, and what it left of them.
 //!
-//! 1. Counters are those of the time under load, up to the cut; only dumps, which a cut
-//!    begins, are counted over the whole row.
+//! 1. Counters are those of the time under load, up to the cut, and, beside them, those of
+//!    the time outside of it: all that lies between two loads (recovery, checks, warm-up),
+//!    in which a drive goes on to collect. Nothing between the first load and the last cut
+//!    is in neither of them. Only dumps, which a cut begins, are counted over the whole row.
 //! 2. Of several drives, counters and erase units are summed, and wear is that of all
 //!    units together.
 
@@ -23,6 +25,11 @@ pub struct DriveFigures {
     pub capacity_bytes: u64,
     /// What they did under load.
     pub under_load: Counts,
+    /// What they did outside of it, from the first load to the last cut: while they
+    /// recovered, were checked and warmed up. Dumps are not in it.
+    pub outside_load: Counts,
+    /// Bytes that the host wrote to them outside of the load.
+    pub outside_host_bytes: u64,
     /// Erase units that may hold data of the host or are free for them.
     pub data_units: u64,
     /// Free erase units at the last look under load.
@@ -146,7 +153,16 @@ pub struct Wear {
 impl Counts {
     /// Of drives, since they were made.
     pub fn of(drives: &[Drive]) -> Counts {
-        drives.iter().map(Drive::stats).fold(Counts::default(), |sum, s| sum.plus(Counts::one(&s)))
+        let sum = |sum: Counts, s: DriveStats| {
+            let one = Counts::one(&s);
+            // Of drives side by side states add up too.
+            Counts {
+                free_units: sum.free_units + one.free_units,
+                free_units_least: sum.free_units_least + one.free_units_least,
+                ..sum.plus(one)
+            }
+        };
+        drives.iter().map(Drive::stats).fold(Counts::default(), sum)
     }
 
     fn one(s: &DriveStats) -> Counts {
@@ -198,6 +214,12 @@ impl DriveFigures {
         self.free_units = after.free_units;
         let least = self.free_units_least.map_or(u64::MAX, |least| least);
         self.free_units_least = Some(least.min(after.free_units_least));
+    }
+
+    /// Counts what was done between two looks, outside of the load, and what the host wrote.
+    pub fn count_outside(&mut self, before: Counts, after: Counts, host_bytes: u64) {
+        self.outside_load = self.outside_load.plus(after.since(before));
+        self.outside_host_bytes += host_bytes;
     }
 
     /// Looks at what the erase units of the drives are for, which only a drive with power

@@ -142,13 +142,18 @@ fn operations(f: &RowFindings) -> Vec<Value> {
 
 fn drive(f: &RowFindings, d: &DriveFigures) -> Value {
     let part = |i: usize| f.amplification_parts().map(|parts| parts[i]);
-    let load = &d.under_load;
+    let (load, outside) = (&d.under_load, &d.outside_load);
     json!({
         "drives": d.drives,
         "raw_bytes": d.raw_bytes,
         "capacity_bytes": d.capacity_bytes,
         "over_provisioning_percent": d.over_provisioning_percent(),
-        "amplification": { "host": part(0), "collection": part(1), "map": part(2) },
+        "amplification": {
+            "host": part(0),
+            "collection": part(1),
+            "map": part(2),
+            "overall": f.overall_amplification(),
+        },
         "programmed_bytes": {
             "host": load.host_bytes,
             "collection": load.collection_bytes,
@@ -173,6 +178,16 @@ fn drive(f: &RowFindings, d: &DriveFigures) -> Value {
             "longest_us": us(p.longest_ns),
         })),
         "erases": load.erases,
+        "outside_load": {
+            "host_bytes_written": d.outside_host_bytes,
+            "programmed_bytes": {
+                "host": outside.host_bytes,
+                "collection": outside.collection_bytes,
+                "map": outside.map_bytes,
+            },
+            "erases": outside.erases,
+            "retired": outside.retired_units,
+        },
         "wear": {
             "min": d.wear.min,
             "mean": d.wear.mean,

@@ -77,6 +77,18 @@ pub fn preset_toml(name: &str) -> Result<String, String> {
     toml::to_string(&disk).map_err(|e| e.to_string())
 }
 
+/// A preset that is an SSD.
+///
+/// # Errors
+/// In a line: it is a disk, or there is none, with the nearest name there is.
+pub fn ssd_preset(name: &str) -> Result<Design, String> {
+    if DISKS.iter().any(|d| d.0 == name) {
+        return Err(format!("\"{name}\" is a magnetic disk, without flash: name an SSD"));
+    }
+    let ssds = presets().filter(|p| DISKS.iter().all(|d| d.0 != *p));
+    Design::preset(name).map_err(|_| parse::unknown("unknown design", name, ssds))
+}
+
 impl Model {
     /// The model of this name in a scene, with the scene's changes.
     ///

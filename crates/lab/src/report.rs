@@ -2,7 +2,7 @@
 //! seed, and whether each row kept to what was expected of it.
 
 use crate::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
-use crate::figures::DriveFigures;
+use crate::figures::{Counts, DriveFigures};
 use crate::model::Model;
 use crate::precondition::Preconditioned;
 use crate::published::{Quotient, Source};
@@ -193,6 +193,9 @@ pub struct RowFindings {
     pub drive_recovery: Times,
     /// From the return of the power to an answer from the database.
     pub recovery: Times,
+    /// The last look at the drive that was counted.
+    #[serde(skip)]
+    pub last_look: Option<Traffic>,
     /// What else was measured of a database as a model, by name; empty for other rows.
     pub measures: BTreeMap<&'static str, f64>,
     /// What was wrong, in words, the first few.
@@ -204,8 +207,16 @@ pub struct RowFindings {
 }
 
 impl RowFindings {
-    /// Adds what went to the drive between two looks at it, both while its power is on.
+    /// Adds what went to the drive under load, between two looks at it, both while its power
+    /// is on; and what it did since the last such look, as outside of the load.
     pub fn count_traffic(&mut self, from: Traffic, to: Traffic) {
+        if let Some(last) = self.last_look
+            && let Some(drives) = &mut self.drives
+        {
+            let host = from.host_bytes.saturating_sub(last.host_bytes);
+            drives.count_outside(last.counts, from.counts, host);
+        }
+        self.last_look = Some(to);
         self.host_bytes += to.host_bytes - from.host_bytes;
         let counts = (from.counts, to.counts);
         if let (Some(to), Some(from)) = (to.flash_bytes, from.flash_bytes) {
@@ -239,6 +250,16 @@ impl RowFindings {
     pub fn write_amplification(&self) -> Option<f64> {
         let flash = self.flash_bytes.filter(|_| self.host_bytes > 0)?;
         Some(flash as f64 / self.host_bytes as f64)
+    }
+
+    /// The same from the first load to the last cut, with what was written and programmed
+    /// outside of the load: a drive that is given a rest collects in it, for free.
+    pub fn overall_amplification(&self) -> Option<f64> {
+        let drives = self.drives.as_ref()?;
+        let host = self.host_bytes + drives.outside_host_bytes;
+        let sum = |counts: &Counts| counts.programmed().iter().sum::<u64>();
+        let flash = sum(&drives.under_load) + sum(&drives.outside_load);
+        (host > 0).then(|| flash as f64 / host as f64)
     }
 
     /// Notes a problem.

@@ -40,7 +40,12 @@ pub type Watch = Arc<dyn Fn(Progress<'_>) + Send + Sync>;
 pub fn check(rows: &[Row]) -> Result<(), String> {
     for row in rows {
         let told = |e| format!("row \"{}\": {e}", row.name);
-        row.model().map_err(told)?;
+        let model = row.model().map_err(told)?;
+        if row.scene.precondition.is_some() && model.ssd().is_none() {
+            let what = "[precondition]: it is a magnetic disk, which writing does not bring \
+                        into another state; run it from a file without [precondition]";
+            return Err(told(format!("design \"{}\": {what}", row.design)));
+        }
         source::check(row).map_err(told)?;
     }
     Ok(())

@@ -143,7 +143,81 @@ fn the_page_is_the_same_bytes_and_needs_nothing_else() {
         assert_eq!(roles[2] > 0, row.design == "durassd", "{roles:?}");
         assert!(drives.wear.units() > 0 && drives.wear.min <= drives.wear.max);
         assert_eq!(drives.dumps > 0, row.design == "durassd", "{}", row.name);
+        // A drive that is nearly empty has most of its units free.
+        let least = drives.free_units_least.expect("there was a look under load");
+        assert!(least > 0 && least <= drives.free_units, "{least} {}", drives.free_units);
+        assert!((drives.data_units / 2..drives.data_units).contains(&drives.free_units));
     }
+}
+
+/// A drive that is full and collects, cut often.
+const COLLECTING: &str = r#"
+title = "collecting"
+cuts = 6
+[run]
+run_ms = [20, 20]
+outage_ms = [1, 1]
+[precondition]
+passes_max = 1.5
+[job.writes]
+pattern = "random"
+block_size = 4096
+queue_depth = 16
+commands = 100000000
+[drive.geometry]
+channels = 2
+packages = 1
+chips = 1
+blocks = 32
+pages = 64
+[drive.space]
+over_provisioning = 60
+collect_below = 2
+[drive.map]
+write_points = 1
+[drive.cache]
+buffer_kib = 256
+[[row]]
+workload = "writes"
+design = ["volatile", "baseline"]
+"#;
+
+#[test]
+fn what_a_drive_does_between_two_loads_is_counted_too() {
+    let report = report(COLLECTING);
+    for row in &report.rows {
+        assert!(row.error.is_none(), "{:?}", row.error);
+        let f = &row.findings;
+        let drives = f.drives.as_ref().unwrap();
+        let (load, outside) = (drives.under_load, drives.outside_load);
+        assert!(load.collection_bytes > 0, "it must collect: {load:?}");
+        // Nobody writes while it recovers and is read; what it programs then is its own.
+        assert!(outside.map_bytes + outside.collection_bytes > 0, "{outside:?}");
+        assert!(outside.collection_bytes > 0 && outside.erases > 0, "{outside:?}");
+        assert_eq!(drives.outside_host_bytes, 0);
+        let [under, overall] = [f.write_amplification(), f.overall_amplification()];
+        assert!(overall.unwrap() > under.unwrap(), "{under:?} {overall:?}");
+        assert!(drives.free_units_least.unwrap() > 0 && drives.free_units > 0);
+    }
+    // Where nothing was erased before, the two counts are all the erases that units had.
+    let text = COLLECTING.replace("passes_max = 1.5", "passes_max = 0.0");
+    let blank = self::report(&text.replace("[20, 20]", "[400, 400]"));
+    for row in &blank.rows {
+        let drives = row.findings.drives.as_ref().unwrap();
+        let counted = drives.under_load.erases + drives.outside_load.erases;
+        let ever = drives.wear.mean * drives.wear.units() as f64;
+        assert!(counted > 0 && drives.outside_load.erases > 0, "{drives:?}");
+        // (An erase that a cut stops wears its unit and is no operation that ended.)
+        assert!((ever - counted as f64).abs() <= 8.0, "{counted} {ever}");
+    }
+}
+
+#[test]
+fn a_magnetic_disk_is_not_preconditioned() {
+    let text = COLLECTING.replace("[\"volatile\", \"baseline\"]", "\"disk-15k\"");
+    let rows = Experiment::parse("small.toml", &text).unwrap().rows().unwrap();
+    let refused = runner::check(&rows).unwrap_err();
+    assert!(refused.contains("writes/disk-15k") && refused.contains("magnetic disk"), "{refused}");
 }
 
 /// Nine designs with nine values each, as the published table of a paper has them.

@@ -15,6 +15,7 @@ pub fn comparison(c: &Comparison) -> String {
             dt { "A" } dd { code { (c.a.file) } ": " (c.a.about) }
             dt { "B" } dd { code { (c.b.file) } ": " (c.b.about) }
         }
+        @for words in &c.differ { p { span.bad { "Beware: " (words) } } }
         (alone("A", &c.a)) (alone("B", &c.b))
         p { "B/A is the second value divided by the first. ▲ is better, ▼ is worse, by a hundredth or more." }
         (scrolling("Both reports, row by row", 0, &table(c)))

@@ -30,7 +30,7 @@ pub(super) fn drives(report: &Report) -> Markup {
     }
     html! {
         h2 { "Drives" }
-        p { "Over-provisioning is what the flash holds beyond the capacity, everything included. Waits for the buffer are summed over the commands that waited, waits for free erase units over the dies; wear is that of all erase units at the end, and, as mean / most, that of the units of one use at the last cut." }
+        p { "Over-provisioning is what the flash holds beyond the capacity, everything included. Write amplification is that under load; overall, from the first load to the last cut, with what was programmed between the loads (recovery, checks, warm-up), where a drive goes on to collect; erases there are those outside load. Waits for the buffer are summed over the commands that waited, waits for free erase units over the dies; wear is that of all erase units at the end, and, as mean / most, that of the units of one use at the last cut." }
         @for group in groups(report) {
             @if group.rows.iter().any(|r| r.findings.drives.is_some()) {
                 h3 { (group.title) }
@@ -54,6 +54,7 @@ type Column = (&'static str, fn(&RowReport, &DriveFigures) -> String);
 const COLUMNS: &[Column] = &[
     ("over-prov.", |_, d| format!("{} %", format::short(round(d.over_provisioning_percent())))),
     ("write ampl.", |r, _| number(r.findings.write_amplification(), Unit::Ratio)),
+    ("overall", |r, _| number(r.findings.overall_amplification(), Unit::Ratio)),
     ("of host data", |r, _| part(r, 0)),
     ("of moved", |r, _| part(r, 1)),
     ("of map", |r, _| part(r, 2)),
@@ -64,6 +65,7 @@ const COLUMNS: &[Column] = &[
     ("fewest free", |_, d| d.free_units_least.map_or(format::MISSING.into(), |n| n.to_string())),
     ("units gone bad", |_, d| d.under_load.retired_units.to_string()),
     ("erases", |_, d| d.under_load.erases.to_string()),
+    ("outside load", |_, d| d.outside_load.erases.to_string()),
     ("wear min", |_, d| d.wear.min.to_string()),
     ("wear mean", |_, d| number(Some(d.wear.mean), Unit::Ratio)),
     ("wear max", |_, d| d.wear.max.to_string()),
