@@ -63,7 +63,7 @@ fn components_add_up_to_both_counts() {
 #[test]
 fn what_can_not_be_is_refused() {
     for (arguments, says) in [
-        (["--design", "durasd"], "presets are"),
+        (["--design", "durasd"], "did you mean \"durassd\"?"),
         (["--design", "disk-15k"], "is a magnetic disk"),
         (["--volts", "2"], "2.7 V"),
         (["--volts", "-3"], "can not be charged to -3 V"),
