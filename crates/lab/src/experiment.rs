@@ -261,7 +261,8 @@ impl Experiment {
         // (Those that rows use are checked with what the rows change.)
         let unused = self.design.keys().filter(|d| rows.iter().all(|r| r.design != **d));
         for name in unused {
-            Model::of(name, &Scene { design: self.design.clone(), ..Scene::default() })?;
+            let scene = Scene { design: self.design.clone(), ..Scene::default() };
+            Model::of(name, &scene).map_err(|e| format!("[design.{name}]: {e}"))?;
         }
         for ratio in &self.ratios {
             ratio.check(&rows)?;
@@ -547,7 +548,7 @@ mod tests {
             (
                 "[drive]",
                 "[design.x]\nbase = \"durassd\"\nkind = \"raid0\"\n[drive]",
-                "unknown key \"kind\"",
+                "[design.x]: not a design: a design has no `kind`",
             ),
             ("[drive]", "[design.x]\nbase = \"durasd\"\n[drive]", "did you mean \"durassd\"?"),
         ];

@@ -394,7 +394,8 @@ fn preconditioning_is_on_the_page(report: &Report) {
 #[test]
 fn every_field_is_documented_and_every_documented_field_is_there() {
     let text = include_str!("../../../docs/json.md");
-    let (of_run, of_bench) = text.split_once("## `tantalum bench drive --json`").unwrap();
+    let (of_run, rest) = text.split_once("## `tantalum crash --json`").unwrap();
+    let (_, of_bench) = rest.split_once("## `tantalum bench drive --json`").unwrap();
     let mut run = BTreeSet::new();
     let filled = "[precondition]\nfill = 0.01\npasses_max = 0.0";
     let twice = SMALL.replace("cuts = 3", "cuts = 3\nrepetitions = 2");
