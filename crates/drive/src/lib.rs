@@ -27,6 +27,7 @@ mod audit;
 mod bounds;
 mod buffer;
 mod capacitor;
+mod check;
 mod collect;
 mod design;
 mod drive;
