@@ -7,7 +7,7 @@
 //!    for somebody who waits for it.
 //! 3. The collector's last free unit is its own; without one on its die it goes to the
 //!    freest other die, one collector at a time: so each that does comes to an end, and
-//!    leaves a free unit.
+//!    leaves a free unit, or no die has place and the drive's life may be over (`retire`, 5).
 //! 4. On the last free unit of a die each program is made durable before the next: a power
 //!    loss spoils one row of it, not all.
 //! 5. A bad unit is emptied when there is room to spare, and not erased.
@@ -26,7 +26,6 @@ use std::rc::Rc;
 use tantalum_device::OwnedData;
 use tantalum_nand::{PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
 use tantalum_rt::Nanos;
-use tantalum_rt::sync::Permit;
 
 /// Collects on one die, for ever.
 pub(crate) async fn collect_on(fw: Rc<Firmware>, die: u32) {
@@ -40,7 +39,7 @@ pub(crate) async fn collect_on(fw: Rc<Firmware>, die: u32) {
             }
             None => {
                 events.hungry.set(fw.is_short(die));
-                events.changed.wait().await;
+                fw.wait_for_space(die).await;
             }
         }
     }
@@ -138,7 +137,17 @@ struct Move<'a> {
     payload: OwnedData,
     words: Vec<u64>,
     /// Its turn, if it moves to another die.
-    borrowing: Option<Permit<'a>>,
+    borrowing: Option<Borrowing<'a>>,
+}
+
+/// A turn to move to other dies than one's own.
+struct Borrowing<'a>(&'a Firmware);
+
+impl Drop for Borrowing<'_> {
+    fn drop(&mut self) {
+        self.0.borrowing.set(false);
+        self.0.notify_dies();
+    }
 }
 
 /// A sector on its way.
@@ -170,6 +179,12 @@ impl<'a> Move<'a> {
         let fw = self.fw;
         let mut cursor = 0;
         loop {
+            // Where there is no place, a unit without anything valid needs none.
+            let place = fw.space.borrow().can_move(self.die);
+            let left = fw.space.borrow().next_valid(self.victim, cursor);
+            if !place && self.packed.is_empty() && left.is_none() {
+                break;
+            }
             let Some(target) = self.target().await else { return };
             let most = fw.space.borrow().row_left(target, self.stream) * fw.places.page_sectors;
             while (self.packed.len() as u32) < most && !self.gives_way() {
@@ -209,14 +224,17 @@ impl<'a> Move<'a> {
         while !fw.poisoned.get() {
             let own = fw.space.borrow().can_move(self.die);
             if !own && self.borrowing.is_none() {
-                self.borrowing = Some(fw.borrowing.lock().await);
-                continue;
+                if fw.borrowing.replace(true) {
+                    fw.wait_for_space(self.die).await; // Another one's turn ends with a change.
+                    continue;
+                }
+                self.borrowing = Some(Borrowing(fw));
             }
             let die = if own { Some(self.die) } else { fw.space.borrow().freest_target() };
             match die {
                 Some(die) if fw.try_point(die, Streams::Moved).await => return Some(die),
                 Some(_) => {}
-                None => fw.dies[self.die as usize].changed.wait().await,
+                None => fw.wait_for_space(self.die).await,
             }
         }
         None

@@ -190,6 +190,15 @@ impl Drive {
         }
     }
 
+    /// Whether the drive's life is over, and what says so is durable: it takes no more writes,
+    /// now and after every restart. False without power.
+    pub fn is_worn_out(&self) -> bool {
+        match &*self.shared.power.borrow() {
+            Power::On { firmware, .. } => firmware.is_end_durable(),
+            _ => false,
+        }
+    }
+
     /// How worn the erase units are; `None` without power, or if all are bad.
     pub fn wear(&self) -> Option<WearReport> {
         let Power::On { firmware, .. } = &*self.shared.power.borrow() else { return None };

@@ -66,7 +66,8 @@ pub(crate) struct Firmware {
     /// The log's oldest unit is to be cleaned, though there is no need for room.
     pub turn_log: Cell<bool>,
     pub dies: Vec<DieEvents>,
-    pub borrowing: Mutex,
+    /// A collector moves to another die than its own.
+    pub borrowing: Cell<bool>,
     /// When the last command came, for those who wait for idle times.
     pub last_command: Cell<Nanos>,
     pub activity: WaitQueue,
@@ -74,7 +75,7 @@ pub(crate) struct Firmware {
     pub mark_moves: WaitQueue,
     /// Nothing is programmed any more; nobody waits for that.
     pub poisoned: Cell<bool>,
-    /// The version of the map that says that too many units are bad (see `retire`).
+    /// The version of the map that says that the drive's life is over (see `retire`).
     pub ending: Cell<Option<Version>>,
     /// The end of the drive's life is why (see `retire`).
     pub read_only: Cell<bool>,
@@ -84,13 +85,36 @@ pub(crate) struct Firmware {
 
 /// Where the tasks of one die wait for space.
 pub(crate) struct DieEvents {
-    pub changed: WaitQueue,
+    changed: WaitQueue,
+    /// Its tasks that have found nothing to go on with, and were not told of a change since.
+    waiting: Cell<u32>,
     /// The collector found nothing worth collecting and wants to hear of more.
     pub hungry: Cell<bool>,
     /// Erases since something was moved to level wear.
     pub worn: Cell<u32>,
     /// The highest erase count that levelling has seen.
     pub most: Cell<u32>,
+}
+
+impl DieEvents {
+    /// Something changed on the die.
+    pub fn notify(&self) {
+        self.waiting.set(0);
+        self.changed.notify_all();
+    }
+
+    /// Neither its flusher nor its collector can go on.
+    pub fn is_stuck(&self) -> bool {
+        self.waiting.get() == 2
+    }
+
+    /// One of these two waits until something changes; `check` is asked before.
+    pub async fn wait(&self, check: impl FnOnce() -> bool) {
+        self.waiting.set(self.waiting.get() + 1);
+        if check() {
+            self.changed.wait().await;
+        }
+    }
 }
 
 /// When the link is free again.
@@ -170,12 +194,13 @@ impl Firmware {
             dies: (0..g.dies())
                 .map(|_| DieEvents {
                     changed: WaitQueue::new(rt, "a free erase unit"),
+                    waiting: Cell::new(0),
                     hungry: Cell::new(false),
                     worn: Cell::new(0),
                     most: Cell::new(0),
                 })
                 .collect(),
-            borrowing: Mutex::new(rt, "its turn to move to another die"),
+            borrowing: Cell::new(false),
             last_command: Cell::new(Nanos::ZERO),
             activity: WaitQueue::new(rt, "the host"),
             mark_moves: WaitQueue::new(rt, "a new place for the mark of the next dump"),
@@ -215,7 +240,7 @@ impl Firmware {
             space.invalidate(old, version);
             let die = &self.dies[(self.places.unit(old).0 / self.design.geometry.blocks) as usize];
             if die.hungry.get() {
-                die.changed.notify_all();
+                die.notify();
             }
         } else if to.is_none() {
             return; // Nothing was there, nothing is: no change to make durable.
@@ -279,9 +304,7 @@ impl Firmware {
 
     /// Free units have become more, or scarce.
     pub fn notify_dies(&self) {
-        for die in &self.dies {
-            die.changed.notify_all();
-        }
+        self.dies.iter().for_each(DieEvents::notify);
     }
 
     /// The result of an operation that must not fail: if it did, the drive is poisoned.
@@ -310,7 +333,7 @@ impl Firmware {
             }
             if !self.poisoned.get() {
                 let asked = self.rt.now();
-                self.dies[die as usize].changed.wait().await;
+                self.wait_for_space(die).await;
                 self.stats.space_wait.add((self.rt.now() - asked).0);
             }
         }
@@ -327,7 +350,7 @@ impl Firmware {
             let free = self.space.borrow_mut().take_free(die, stream);
             let Some(free) = free else { return false };
             // One unit less: time to collect?
-            self.dies[die as usize].changed.notify_all();
+            self.dies[die as usize].notify();
             if !self.space.borrow().has_spare_somewhere() {
                 self.notify_dies();
             }
@@ -353,7 +376,7 @@ impl Firmware {
         self.space.borrow_mut().landed(unit, pages);
         let die = &self.dies[self.nand.geometry().die(unit) as usize];
         if die.hungry.get() || self.space.borrow().is_bad(unit) {
-            die.changed.notify_all();
+            die.notify();
         }
     }
 

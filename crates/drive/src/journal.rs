@@ -67,9 +67,9 @@ pub enum Entry {
         /// The page behind the last.
         until: u32,
     },
-    /// A unit is bad.
+    /// A unit is bad; or the drive's life is over.
     Bad {
-        /// Which.
+        /// Which; the one behind the last for the life.
         unit: Unit,
     },
 }

@@ -61,7 +61,8 @@ pub(crate) async fn replay_journal(
                     put(lpn, None);
                 }
             }
-            Entry::Bad { unit } if unit.0 < fw.design.geometry.units() => {
+            Entry::Bad { unit } if unit.0 <= fw.design.geometry.units() => {
+                // (The one behind the last is the end of the drive's life.)
                 put(unit_entry(logical, unit), Some(Ppa(0)));
             }
             _ => {}

@@ -34,6 +34,11 @@ pub fn unit_entry(logical: u32, unit: Unit) -> Lpn {
     Lpn(logical.next_multiple_of(MAP_PAGE_ENTRIES) + unit.0)
 }
 
+/// The entry behind those of `units` erase units: whether the drive's life is over.
+pub fn end_entry(logical: u32, units: u32) -> Lpn {
+    unit_entry(logical, Unit(units))
+}
+
 /// How the raw flash is divided. All but `logical` and `raw` in erase units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -41,7 +46,7 @@ pub struct Layout {
     pub raw: u64,
     /// Sectors promised to the host.
     pub logical: u32,
-    /// Map pages, those that say which erase units are bad included.
+    /// Map pages, those included that say which erase units are bad and whether the life is over.
     pub map_pages: u32,
     /// Units that the map log owns.
     pub map_units: u32,
@@ -118,10 +123,10 @@ impl Layout {
         let raw = g.sectors();
         let logical = (raw as f64 / (1.0 + design.space.over_provisioning / 100.0)) as u64;
         // The entries of units behind them have numbers, too.
-        let most = u64::from(u32::MAX - MAP_PAGE_ENTRIES) - u64::from(g.units());
+        let most = u64::from(u32::MAX - MAP_PAGE_ENTRIES) - u64::from(g.units()) - 1;
         let logical = logical.min(most) as u32;
         let unit = g.unit_sectors();
-        let map_pages = unit_entry(logical, Unit(g.units())).0.div_ceil(MAP_PAGE_ENTRIES);
+        let map_pages = (end_entry(logical, g.units()).0 + 1).div_ceil(MAP_PAGE_ENTRIES);
         // Cleaning packs the images of one old unit tightly, but for its last page.
         let map_live_units = map_pages.div_ceil(unit - (g.page_sectors() - 1));
         // Twice the map and the open units: one is kept free to write the other anew. With

@@ -4,9 +4,10 @@
 //! 2. Each change has a version; versions only grow.
 //! 3. Map pages never touched are all empty: nothing need be read or stored of them.
 //! 4. Behind the logical pages each erase unit has an entry, in map pages of their own:
-//!    whether it is bad. So what becomes durable, and how, is one mechanism for both.
+//!    whether it is bad; and behind these there is one more: whether the drive's life is over.
+//!    So what becomes durable, and how, is one mechanism for all.
 
-use crate::layout::{MAP_PAGE_ENTRIES, unit_entry};
+use crate::layout::{MAP_PAGE_ENTRIES, end_entry, unit_entry};
 use crate::types::{Lpn, Ppa, Version};
 use tantalum_nand::Unit;
 
@@ -28,7 +29,7 @@ pub fn map_page(lpn: Lpn) -> u32 {
 impl Map {
     /// All empty: of `logical` pages and `units` erase units.
     pub fn new(logical: u32, units: u32) -> Map {
-        let entries = unit_entry(logical, Unit(units)).0;
+        let entries = end_entry(logical, units).0 + 1;
         let pages = entries.div_ceil(MAP_PAGE_ENTRIES);
         Map {
             entries: vec![0; entries as usize],
@@ -106,7 +107,14 @@ impl Map {
     /// The erase units that are bad.
     pub fn bad_units(&self) -> impl Iterator<Item = Unit> {
         let first = unit_entry(self.logical, Unit(0)).0;
-        self.entries().filter(move |e| e.0.0 >= first).map(move |e| Unit(e.0.0 - first))
+        let end = self.end().0;
+        let units = self.entries().filter(move |e| (first..end).contains(&e.0.0));
+        units.map(move |e| Unit(e.0.0 - first))
+    }
+
+    /// The entry that says whether the drive's life is over: it is, if that is not empty.
+    pub fn end(&self) -> Lpn {
+        Lpn(self.entries.len() as u32 - 1)
     }
 
     /// All entries that are not empty, those of erase units included.

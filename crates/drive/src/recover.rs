@@ -16,7 +16,7 @@
 //!    the unit that was begun at its write point when it was full. (What nothing was written
 //!    after can not be told from what was torn: the last program at each write point.)
 //! 5. A unit that the map says is bad is neither written nor erased. If more are bad than
-//!    the layout has to spare, or there are no units for the next dump, nothing on flash is
+//!    the layout has to spare, or the map says that the life is over, or there are no units for the next dump, nothing on flash is
 //!    changed at all, and the drive only reads: the dump that was replayed goes on to hold.
 
 use crate::Design;
@@ -390,8 +390,8 @@ async fn read_records(
 pub(crate) fn check_entry(fw: &Firmware, lpn: Lpn, to: Option<Ppa>) -> Result<(), RecoveryError> {
     let g = &fw.design.geometry;
     let (logical, unit) = (fw.layout.logical, |n| unit_entry(fw.layout.logical, Unit(n)).0);
-    let is_unit = (unit(0)..unit(g.units())).contains(&lpn.0);
-    if (lpn.0 < logical || is_unit) && to.is_none_or(|p| u64::from(p.0) < g.sectors()) {
+    let is_mark = (unit(0)..=unit(g.units())).contains(&lpn.0);
+    if (lpn.0 < logical || is_mark) && to.is_none_or(|p| u64::from(p.0) < g.sectors()) {
         return Ok(());
     }
     Err(RecoveryError::Damaged(format!("a map entry says {lpn:?} is at {to:?}")))

@@ -10,7 +10,10 @@
 //!    to spare.
 //! 4. The map log and the dump areas get other units for theirs: of the log, when free
 //!    units are not scarce.
-//! 5. When more units are bad than the layout has to spare, nothing of the host is programmed
+//! 5. The life ends when more units are bad than the layout has to spare; or before, when
+//!    so many failed where room was needed that no die has any for its flusher, none has a
+//!    unit that its collector could empty, and nothing is under way that could free one: then
+//!    nothing could ever go on. A mark of its own says that. From then on nothing of the host is programmed
 //!    or collected any more, and as soon as the marks survive a power loss the drive takes no
 //!    more writes and changes no flash but for the emergency dump and what says so. Whoever
 //!    was told so is told so for ever: reads go on, now and after every restart.
@@ -18,7 +21,7 @@
 //!    writes either. Then only the marks that it has are for ever: with fewer of them than
 //!    end its life the drive takes writes after a restart, until those units fail anew.
 
-use crate::firmware::Firmware;
+use crate::firmware::{DieEvents, Firmware};
 use crate::journal::Entry;
 use crate::layout::unit_entry;
 use crate::planted::planted;
@@ -46,10 +49,40 @@ impl Firmware {
         self.check_life();
     }
 
-    /// Ends the drive's life if too many units are bad: when a power loss does not take
-    /// that any more.
+    /// The flusher or the collector of a die waits until something about its space changes.
+    /// If that was the last one that could have gone on, the drive's life ends.
+    pub async fn wait_for_space(&self, die: u32) {
+        let check = || {
+            let stuck = self.dies.iter().all(DieEvents::is_stuck);
+            // (The mark of the next dump frees the unit that it leaves.)
+            if stuck && self.ending.get().is_none() && self.dump.borrow().moving.is_none() {
+                self.mark_end();
+            }
+            !self.poisoned.get()
+        };
+        self.dies[die as usize].wait(check).await;
+    }
+
+    /// Marks that the drive's life is over, whatever it has to spare.
+    fn mark_end(&self) {
+        let units = self.design.geometry.units();
+        let entry = self.map.borrow().end();
+        let (version, _) = self.map.borrow_mut().set(entry, Some(Ppa(0)));
+        self.log.borrow_mut().changed(entry);
+        self.enter(Entry::Bad { unit: Unit(units) });
+        if !self.design.is_protected() {
+            self.log_wanted.set(self.log_wanted.get().max(version));
+        }
+        self.log_work.notify_all();
+        self.check_life();
+    }
+
+    /// Ends the drive's life if too many units are bad, or a mark says so: when a power loss
+    /// does not take that any more.
     pub fn check_life(&self) {
-        if self.space.borrow().bad() > self.layout.spare_units && self.ending.get().is_none() {
+        let marked = self.map.borrow().get(self.map.borrow().end()).is_some();
+        let over = marked || self.space.borrow().bad() > self.layout.spare_units;
+        if over && self.ending.get().is_none() {
             self.ending.set(Some(self.map.borrow().version()));
             self.end_life_if_told();
         }
@@ -57,10 +90,15 @@ impl Firmware {
 
     /// Ends the drive's life if it is to end, and the marks that say so are durable (5).
     pub fn end_life_if_told(&self) {
-        let durable = self.log.borrow().durable();
-        if self.ending.get().is_some_and(|marked| durable >= marked) {
+        if self.is_end_durable() {
             self.end_life();
         }
+    }
+
+    /// Whether the drive's life is over, and the marks that say so survive a power loss.
+    pub fn is_end_durable(&self) -> bool {
+        let durable = self.log.borrow().durable();
+        self.ending.get().is_some_and(|marked| durable >= marked)
     }
 
     /// No more writes from now on (5).

@@ -30,7 +30,7 @@ fn on_drive_of<T: 'static, F: Future<Output = T> + 'static>(
     runtime.block_on(test(rt, drive)).unwrap_or_else(|e| panic!("{label}: {e}"))
 }
 
-async fn start(drive: &Drive) {
+pub async fn start(drive: &Drive) {
     let started = drive.power_on().await;
     started.unwrap_or_else(|e| panic!("{e}: {:?}", drive.last_failure()));
 }
@@ -224,7 +224,7 @@ fn a_life_ends(seed: u64, design: &Design, rate: u64) -> bool {
 }
 
 /// Writes until the drive takes no more.
-async fn to_the_end(rt: Rt, oracle: Rc<Oracle>, drive: Drive, which: u64) {
+pub async fn to_the_end(rt: Rt, oracle: Rc<Oracle>, drive: Drive, which: u64) {
     let mut dice = rt.stream(&format!("host {which}"));
     let host = oracle.host(drive.device());
     let blocks = drive.caps().blocks;

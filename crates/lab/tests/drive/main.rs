@@ -14,3 +14,4 @@ mod progress;
 mod protected;
 mod rules;
 mod wear;
+mod worn;
