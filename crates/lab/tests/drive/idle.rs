@@ -72,7 +72,7 @@ fn idle_times_are_used() {
         assert!(rested <= 16, "{preset}: {before} to {rested} by itself");
         let ((before, after, quick), stats) = run(8);
         println!("{preset}: {before} to {after} free units; {slow:?} and {quick:?}; {stats:?}");
-        assert!(after > rested + 6, "{preset}: {before} to {after}");
+        assert!(after >= rested + 6, "{preset}: {before} to {after}");
         assert!(stats.background_bytes > 0 && quick < slow, "{preset}: {slow:?} to {quick:?}");
     }
 }
