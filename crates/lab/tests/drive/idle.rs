@@ -8,10 +8,13 @@ use tantalum_drive::{Design, Drive, DriveLink};
 use tantalum_rt::{Nanos, Rt, Runtime};
 
 fn design(preset: &str, background: u32) -> Design {
+    let small = small(preset);
+    // (Of a drive with summaries one row of eight is not for data.)
+    let percent = if small.map.summary { 106 } else { 80 };
     let table = format!(
-        "space.background_below = {background}\nspace.idle_us = 5000\nspace.over_provisioning = 80"
+        "space.background_below = {background}\nspace.idle_us = 5000\nspace.over_provisioning = {percent}"
     );
-    small(preset).with_overrides(&table.parse().unwrap()).unwrap()
+    small.with_overrides(&table.parse().unwrap()).unwrap()
 }
 
 /// Many random writes at a time; how long they took.
@@ -72,7 +75,7 @@ fn idle_times_are_used() {
         assert!(rested <= 16, "{preset}: {before} to {rested} by itself");
         let ((before, after, quick), stats) = run(8);
         println!("{preset}: {before} to {after} free units; {slow:?} and {quick:?}; {stats:?}");
-        assert!(after >= rested + 6, "{preset}: {before} to {after}");
+        assert!(after > rested + 6, "{preset}: {before} to {after}");
         assert!(stats.background_bytes > 0 && quick < slow, "{preset}: {slow:?} to {quick:?}");
     }
 }
