@@ -7,7 +7,7 @@
 //! several dumps the one with the highest number holds.
 //!
 //! 1. The dump reads protected memory only, as it was when the firmware's tasks were
-//!    dropped, and changes none of it.
+//!    dropped, and changes none of it, but for how far its own area is written.
 //! 2. The area written to was erased before; the other area may still hold the dump
 //!    before this one.
 //! 3. Rows are programmed whole, in all planes.

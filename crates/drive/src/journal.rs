@@ -138,7 +138,8 @@ impl Journal {
             Some(Entry::Gone { first, count, sequence }),
             Entry::Gone { first: next, count: more, sequence: then },
         ) = (self.entries.back_mut(), entry)
-            && first.0 + *count == next.0
+            && first.0.checked_add(*count) == Some(next.0)
+            && count.checked_add(more).is_some()
             && *sequence == then
             && self.entries.len() > self.older
         {
@@ -211,6 +212,17 @@ mod tests {
         }
         assert_eq!(Entry::decode(&[0; ENTRY_BYTES]), None);
         assert_eq!(Entry::decode(&[]), None);
+    }
+
+    /// What a damaged dump says must not stop the drive from saying so.
+    #[test]
+    fn no_entry_is_too_large() {
+        let mut journal = Journal::default();
+        let gone = |first, count| Entry::Gone { first: Lpn(first), count, sequence: 9 };
+        for entry in [gone(u32::MAX, u32::MAX), gone(0, 1), gone(1, u32::MAX)] {
+            journal.push(entry);
+        }
+        assert_eq!(journal.len(), 3);
     }
 
     #[test]
