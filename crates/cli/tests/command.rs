@@ -2,8 +2,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests write the files that they name")]
 
+mod common;
+
+use common::{ends, file};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use tantalum_lab::experiment::Scene;
 use tantalum_lab::model::Model;
@@ -27,20 +30,6 @@ design = ["volatile", "durassd"]
 fn tantalum(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
     command.args(arguments).stdin(Stdio::null()).output().expect("the command starts")
-}
-
-fn file(name: &str, text: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&path, text).expect("the scratch folder can be written");
-    path
-}
-
-/// Standard output and error of a command that ended with this code.
-fn ends(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
-    (out, err)
 }
 
 #[test]
@@ -79,7 +68,7 @@ fn a_broken_expectation_ends_in_1_and_says_how_to_repeat_it() {
 #[test]
 fn mistakes_end_in_2_and_are_named() {
     let experiment = |name: &str, from: &str, to: &str| {
-        file(name, &SMALL.replace(from, to)).to_str().unwrap().to_string()
+        file(name, SMALL.replace(from, to)).to_str().unwrap().to_string()
     };
     let key = experiment("key.toml", "cuts", "cutz");
     let design = experiment("design.toml", "\"durassd\"", "\"durasdd\"");
@@ -128,7 +117,7 @@ fn values_can_be_set_and_two_runs_compared() {
 #[test]
 #[cfg(unix)]
 fn an_interrupt_ends_it_at_once_and_leaves_results_alone() {
-    let experiment = file("long.toml", &SMALL.replace("cuts = 3", "cuts = 1000000"));
+    let experiment = file("long.toml", SMALL.replace("cuts = 3", "cuts = 1000000"));
     let json = experiment.with_extension("json");
     let _ = std::fs::remove_file(&json);
     let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
@@ -218,8 +207,7 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[test]
 fn a_run_has_a_page_and_two_runs_compare() {
-    let experiment =
-        file("pages.toml", &SMALL.replace("\"volatile\", \"durassd\"", "\"volatile\""));
+    let experiment = file("pages.toml", SMALL.replace("\"volatile\", \"durassd\"", "\"volatile\""));
     let experiment = experiment.to_str().unwrap();
     let scratch = |name: &str| {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).to_str().unwrap().to_string()

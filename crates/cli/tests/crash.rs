@@ -2,7 +2,9 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests write the files that they name")]
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use common::ends;
 use std::process::{Command, Output, Stdio};
 
 const SMALL: &str = r#"
@@ -35,17 +37,7 @@ fn crash(arguments: &[&str]) -> Output {
 }
 
 fn file(name: &str, text: &str) -> String {
-    let path: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&path, text).expect("the scratch folder can be written");
-    path.to_str().expect("its name is text").to_string()
-}
-
-/// Standard output and error of a command that ended with this code.
-fn ends(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
-    (out, err)
+    common::file(name, text).to_str().expect("its name is text").to_string()
 }
 
 #[test]

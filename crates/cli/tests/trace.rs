@@ -2,8 +2,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests write the files that they name")]
 
+mod common;
+
+use common::{ends, file};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 const TRACE: &str = "\
@@ -29,20 +31,6 @@ fn info(arguments: &[&str], input: &[u8]) -> Output {
     let _ = stdin.write_all(input);
     drop(stdin);
     child.wait_with_output().expect("it ends")
-}
-
-fn file(name: &str, bytes: &[u8]) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&path, bytes).expect("the scratch folder can be written");
-    path
-}
-
-/// Standard output and error of a command that ended with this code.
-fn ends(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
-    (out, err)
 }
 
 #[test]

@@ -1,0 +1,19 @@
+//! What the tests of the command share.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+/// A file in the scratch folder of the tests.
+pub fn file(name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, content).expect("the scratch folder can be written");
+    path
+}
+
+/// Standard output and error of a command that ended with this code.
+pub fn ends(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
+    (out, err)
+}
