@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
 use tantalum_lab::panels::{Panels, Point};
-use tantalum_lab::published::{Claim, Measure, Quotient};
+use tantalum_lab::published::{Claim, Quotient};
 use tantalum_lab::report::{Report, RowReport};
 
 /// The tables; empty if nothing was published.
@@ -93,11 +93,7 @@ fn quotients(all: &[Quotient]) -> Table {
             (None, Some(n)) => format!("> {n} x"),
             (None, None) => "-".into(),
         };
-        let of = match q.measure {
-            Measure::Throughput => "throughput",
-            Measure::P99 => "p99",
-            Measure::FlashBytes => "flash bytes",
-        };
+        let of = q.measure.name();
         let spread = match (q.ours.first(), q.ours.last()) {
             (Some(low), Some(high)) if q.ours.len() > 1 => format!("{low:.2}-{high:.2}"),
             _ => String::new(),

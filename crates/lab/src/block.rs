@@ -17,7 +17,7 @@ use tantalum_workload::replay::{Ended, Open, Player, Playing, ReplayError};
 
 /// What runs on the device.
 enum Load {
-    Job(Job),
+    Job(Box<Job>),
     Trace(Player),
 }
 
@@ -30,7 +30,7 @@ pub fn run<S: Subject>(
     subject: impl FnOnce(&Rt) -> Result<S, RowError>,
     cut: impl Fn() + 'static,
 ) -> (RowFindings, Result<(), RowError>) {
-    run_load(seed, plan, |_| Ok(Load::Job(job)), subject, cut)
+    run_load(seed, plan, |_| Ok(Load::Job(Box::new(job))), subject, cut)
 }
 
 /// The same for a trace that `open` opens.
@@ -119,7 +119,7 @@ impl<S: Subject> Run<S> {
         let before = witness.acknowledged();
         let measured: Measured = Rc::default();
         let load = match &self.load {
-            Load::Job(job) => self.run_job(device, job.clone(), number, &measured),
+            Load::Job(job) => self.run_job(device, (**job).clone(), number, &measured),
             Load::Trace(player) => self.play(device, player.clone(), &measured),
         };
         self.rt.sleep(self.plan.warm_up).await;

@@ -128,6 +128,9 @@ pub struct Scene {
     pub precondition: Option<Precondition>,
 }
 
+/// The names of the benchmarks on SQLite.
+const BENCHMARKS: [&str; 3] = ["linkbench", "ycsb-a", "tpcc"];
+
 fn default_repetitions() -> u32 {
     1
 }
@@ -247,7 +250,7 @@ impl Experiment {
         Ok(e)
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), String> {
         if self.cuts == 0 {
             return Err("cuts = 0: an experiment needs at least one power cut".into());
         }
@@ -261,11 +264,12 @@ impl Experiment {
         // (Those that rows use are checked with what the rows change.)
         let unused = self.design.keys().filter(|d| rows.iter().all(|r| r.design != **d));
         for name in unused {
-            let scene = Scene { design: self.design.clone(), ..Scene::default() };
+            let (design, drive) = (self.design.clone(), self.drive.clone());
+            let scene = Scene { design, drive, ..Scene::default() };
             Model::of(name, &scene).map_err(|e| format!("[design.{name}]: {e}"))?;
         }
-        for ratio in &self.ratios {
-            ratio.check(&rows)?;
+        for ratio in &mut self.ratios {
+            ratio.resolve(&rows)?;
         }
         for (i, row) in rows.iter().enumerate() {
             row.scene.check()?;
@@ -373,7 +377,7 @@ impl Experiment {
         }
         let own = self.job.keys().chain(self.trace.keys());
         let own = own.chain(self.engine.keys()).chain(self.tree.keys());
-        let known = ["linkbench", "ycsb-a", "tpcc"].into_iter().chain(own.map(String::as_str));
+        let known = BENCHMARKS.into_iter().chain(own.map(String::as_str));
         Err(parse::unknown("unknown workload", name, known))
     }
 
@@ -418,6 +422,19 @@ impl Scene {
             }
         }
         self.tpcc.check().map_err(|e| format!("tpcc.{e}"))?;
+        for (kind, mut names) in [
+            ("job", self.job.keys().collect::<Vec<_>>()),
+            ("trace", self.trace.keys().collect()),
+            ("engine", self.engine.keys().collect()),
+            ("tree", self.tree.keys().collect()),
+        ] {
+            names.retain(|name| BENCHMARKS.contains(&name.as_str()));
+            if let Some(name) = names.first() {
+                return Err(format!(
+                    "[{kind}.{name}]: \"{name}\" is a benchmark: give it another name"
+                ));
+            }
+        }
         if let Some(name) = self.trace.keys().find(|name| self.job.contains_key(*name)) {
             return Err(format!("\"{name}\" is a [job] and a [trace]: give one another name"));
         }
@@ -544,13 +561,14 @@ mod tests {
             ("[\"full\", \"off\"]", "[]", "nothing to run"),
             ("[\"full\", \"off\"]", "7", "a name or a list of names"),
             ("[drive]", "[drive", "expected"),
-            // No row uses it.
+            ("[drive]", "[job.tpcc]\nseconds = 1.0\n[drive]", "\"tpcc\" is a benchmark"),
+            // No row uses it. (What is in [drive] here is none of a drive's.)
             (
                 "[drive]",
-                "[design.x]\nbase = \"durassd\"\nkind = \"raid0\"\n[drive]",
+                "[design.x]\nbase = \"durassd\"\nkind = \"raid0\"\n[disk]",
                 "[design.x]: not a design: a design has no `kind`",
             ),
-            ("[drive]", "[design.x]\nbase = \"durasd\"\n[drive]", "did you mean \"durassd\"?"),
+            ("[drive]", "[design.x]\nbase = \"durasd\"\n[disk]", "did you mean \"durassd\"?"),
         ];
         for (from, to, expected) in cases {
             let text = SMALL.replace(from, to);

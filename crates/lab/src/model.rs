@@ -5,6 +5,7 @@
 //!    silently: it is what the file says.
 //! 2. `[drive]` changes SSDs and `[disk]` disks, also those that are members of an array.
 
+use crate::entry::merge;
 use crate::experiment::Scene;
 use crate::figures::Counts;
 use crate::parse;
@@ -138,6 +139,8 @@ impl Model {
             Some(base) => {
                 let preset = Design::preset(base)
                     .map_err(|_| format!("design \"{name}\": {}", none(base)))?;
+                // In one go: what is checked is what is built.
+                merge(&mut table, &scene.drive);
                 preset.with_overrides(&table).map_err(|e| e.to_string())?
             }
         };

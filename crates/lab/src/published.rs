@@ -37,6 +37,21 @@ pub enum Measure {
     P99,
     /// Bytes programmed into flash for each transaction or command.
     FlashBytes,
+    /// The longest time from the return of the power to a drive that takes commands.
+    Recovery,
+}
+
+/// Which of the quotients of several pairs of rows counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pick {
+    /// Their arithmetic mean.
+    #[default]
+    Mean,
+    /// The least of them.
+    Least,
+    /// The largest of them.
+    Most,
 }
 
 /// What was published of a quotient.
@@ -49,7 +64,9 @@ pub enum Claim {
     Between([f64; 2]),
 }
 
-/// A `[[ratio]]` of an experiment file: the measure of one row divided by that of another.
+/// A `[[ratio]]` of an experiment file: the measure of one row divided by that of another. A `*`
+/// in the names of both stands for anything: then it is of all pairs of rows that differ only
+/// in what is above and below the line.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
@@ -62,12 +79,18 @@ pub struct Ratio {
     pub of: String,
     /// The name of the row below the line.
     pub to: String,
+    /// Of several pairs of rows: which of their quotients counts.
+    #[serde(default)]
+    pub over: Pick,
     /// What was published.
     #[serde(default)]
     pub published: Option<Claim>,
     /// It was published as more than this.
     #[serde(default)]
     pub more_than: Option<f64>,
+    /// The rows that it is of, above and below the line.
+    #[serde(skip)]
+    pairs: Vec<[String; 2]>,
 }
 
 /// A quotient that was found.
@@ -90,32 +113,61 @@ pub struct Quotient {
 }
 
 impl Ratio {
-    /// Whether its rows are there.
+    /// Looks for its rows among all those of the experiment.
     ///
     /// # Errors
-    /// Which is not, with the nearest one.
-    pub(crate) fn check(&self, rows: &[Row]) -> Result<(), String> {
-        for name in [&self.of, &self.to] {
-            if !rows.iter().any(|r| r.name == *name) {
-                let names = rows.iter().map(|r| r.name.as_str());
-                let told = format!("ratio \"{}\": no row", self.what);
-                return Err(parse::unknown(&told, name, names));
+    /// Which is not there, with the nearest one.
+    pub(crate) fn resolve(&mut self, rows: &[Row]) -> Result<(), String> {
+        let names = || rows.iter().map(|r| r.name.as_str());
+        let told = format!("ratio \"{}\": no row", self.what);
+        self.pairs = match (self.of.split_once('*'), self.to.split_once('*')) {
+            (None, None) => vec![[self.of.clone(), self.to.clone()]],
+            (Some((before, after)), Some((under, behind))) => {
+                let ones = names().filter(|name| base(name) == *name);
+                let each = ones.filter_map(|name| {
+                    let any = name.strip_prefix(before)?.strip_suffix(after)?;
+                    Some([name.to_string(), format!("{under}{any}{behind}")])
+                });
+                each.collect()
+            }
+            _ => {
+                return Err(format!(
+                    "ratio \"{}\": a * stands for the same in both rows: give it in `of` and `to`",
+                    self.what
+                ));
+            }
+        };
+        if self.pairs.is_empty() {
+            return Err(parse::unknown(&told, &self.of, names()));
+        }
+        for name in self.pairs.iter().flatten() {
+            if !names().any(|n| n == *name) {
+                return Err(parse::unknown(&told, name, names()));
             }
         }
         Ok(())
     }
 
-    /// Of the rows that ran; `None` if not both were run.
+    /// Of the rows that ran; `None` if not all were run.
     pub(crate) fn quotient(&self, rows: &[RowReport]) -> Option<Quotient> {
-        let (of, to) = (repetitions(rows, &self.of), repetitions(rows, &self.to));
-        if of.is_empty() || to.is_empty() {
-            return None;
+        let mut each: Vec<Vec<Option<f64>>> = Vec::new();
+        for [of, to] in &self.pairs {
+            let (of, to) = (repetitions(rows, of), repetitions(rows, to));
+            if of.is_empty() || to.is_empty() {
+                return None;
+            }
+            let pair = of.iter().zip(&to).map(|(of, to)| {
+                let (of, to) = (self.measure.of(of)?, self.measure.of(to)?);
+                (to > 0.0).then_some(of / to)
+            });
+            each.push(pair.collect());
         }
-        let each = of.iter().zip(&to).filter_map(|(of, to)| {
-            let (of, to) = (self.measure.of(of)?, self.measure.of(to)?);
-            (to > 0.0).then_some(of / to)
-        });
-        let mut ours: Vec<f64> = each.collect();
+        let count = each.iter().map(Vec::len).min().unwrap_or(0);
+        let of_repetition = |i| {
+            let some: Option<Vec<f64>> = each.iter().map(|pair| pair[i]).collect();
+            some.map(|some| self.over.of(&some))
+        };
+        let mut ours: Vec<f64> = (0..count).filter_map(of_repetition).collect();
         ours.sort_by(f64::total_cmp);
         Some(Quotient {
             what: self.what.clone(),
@@ -129,12 +181,33 @@ impl Ratio {
     }
 }
 
+impl Pick {
+    fn of(self, quotients: &[f64]) -> f64 {
+        let all = quotients.iter().copied();
+        match self {
+            Pick::Mean => all.sum::<f64>() / quotients.len().max(1) as f64,
+            Pick::Least => all.fold(f64::INFINITY, f64::min),
+            Pick::Most => all.fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+}
+
 /// The row of this name and its repetitions.
 fn repetitions<'a>(rows: &'a [RowReport], name: &str) -> Vec<&'a RowReport> {
     rows.iter().filter(|r| r.name == name || base(&r.name) == name).collect()
 }
 
 impl Measure {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Throughput => "throughput",
+            Measure::P99 => "p99",
+            Measure::FlashBytes => "flash bytes",
+            Measure::Recovery => "recovery",
+        }
+    }
+
     fn of(self, row: &RowReport) -> Option<f64> {
         let f = &row.findings;
         if row.error.is_some() || f.transactions == 0 {
@@ -144,6 +217,9 @@ impl Measure {
             Measure::Throughput => Some(f.transactions_per_second),
             Measure::P99 => Some(f.latency.p99_ns as f64),
             Measure::FlashBytes => Some(f.flash_bytes? as f64 / f.transactions as f64),
+            Measure::Recovery => {
+                (f.drive_recovery.count > 0).then_some(f.drive_recovery.max_ns as f64)
+            }
         }
     }
 }
@@ -211,5 +287,93 @@ impl Report {
             worst_percent,
             near_enough: wanted.map(|(mean, each)| mean_percent <= mean && worst_percent <= each),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+    use crate::report::RowFindings;
+
+    const FILE: &str = r#"
+        title = "t"
+        cuts = 1
+        repetitions = 2
+        [job.a]
+        seconds = 1.0
+        [job.b]
+        seconds = 1.0
+        [[row]]
+        workload = ["a", "b"]
+        design = ["volatile", "durassd"]
+        [[ratio]]
+        what = "mean"
+        of = "*/durassd"
+        to = "*/volatile"
+        [[ratio]]
+        what = "least"
+        of = "*/durassd"
+        to = "*/volatile"
+        over = "least"
+        [[ratio]]
+        what = "most"
+        of = "*/durassd"
+        to = "*/volatile"
+        over = "most"
+        [[ratio]]
+        what = "one"
+        of = "b/durassd"
+        to = "b/volatile"
+    "#;
+
+    /// Throughputs: of a, 3 and 2; of b, 8 and 2; in the second repetition twice the former.
+    fn reports(e: &Experiment) -> Vec<RowReport> {
+        let report = |row: &Row| {
+            let rate = match (row.name.starts_with("a/"), row.design.as_str()) {
+                (true, "durassd") => 3.0,
+                (false, "durassd") => 8.0,
+                _ => 2.0,
+            };
+            let more = row.design == "durassd" && row.name.ends_with("repetition=2");
+            let transactions_per_second = if more { 2.0 * rate } else { rate };
+            let found =
+                RowFindings { transactions: 1, transactions_per_second, ..RowFindings::default() };
+            RowReport::new(row, 1, found, None)
+        };
+        e.rows().unwrap().iter().map(report).collect()
+    }
+
+    #[test]
+    fn a_star_stands_for_all_pairs_of_rows() {
+        let e = Experiment::parse("f.toml", FILE).unwrap();
+        let mut rows = reports(&e);
+        let found = |rows: &[RowReport]| -> Vec<_> {
+            e.ratios.iter().map(|r| r.quotient(rows).map(|q| q.ours)).collect()
+        };
+        let ours = [[2.75, 5.5], [1.5, 3.0], [4.0, 8.0], [4.0, 8.0]].map(|o| Some(o.to_vec()));
+        assert_eq!(found(&rows), ours);
+        // A row that failed has no quotient, and nothing is picked of the others instead.
+        rows.iter_mut().filter(|r| r.name == "a/durassd").for_each(|r| r.error = Some("x".into()));
+        assert_eq!(found(&rows)[..2], [[5.5], [3.0]].map(|o| Some(o.to_vec())));
+        // Nor if not all were run.
+        rows.retain(|r| !r.name.starts_with("a/"));
+        assert_eq!(found(&rows), [None, None, None, Some(vec![4.0, 8.0])]);
+    }
+
+    #[test]
+    fn ratios_of_rows_that_are_not_there_are_refused() {
+        for (from, to, expected) in [
+            ("of = \"*/durassd\"", "of = \"*/durasd\"", "no row \"*/durasd\""),
+            ("of = \"*/durassd\"", "of = \"b/durassd\"", "a * stands for the same in both rows"),
+            ("to = \"*/volatile\"", "to = \"*/volatil\"", "did you mean \"a/volatile\"?"),
+            ("to = \"b/volatile\"", "to = \"b/volatil\"", "did you mean \"b/volatile\"?"),
+            ("over = \"most\"", "over = \"median\"", "median"),
+        ] {
+            let text = FILE.replacen(from, to, 1);
+            assert_ne!(text, FILE);
+            let error = Experiment::parse("f.toml", &text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

@@ -1,11 +1,15 @@
 //! Synthetic block jobs on a device whose latencies are known.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use tantalum_device::{
-    Ack, Block, BlockDevice, Caps, CommandKind, DataMut, Faults, IoError, Payload, RamDevice,
-    RamOptions,
+    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability,
+    Extent, Faults, IoError, Payload, RamDevice, RamOptions,
 };
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
-use tantalum_workload::jobs::{Fsync, Job, JobError, JobReport, Pattern, Places, run};
+use tantalum_workload::jobs::{
+    Fsync, Hot, Job, JobError, JobReport, Pattern, Places, ReadsFrom, run,
+};
 
 const BLOCKS: u64 = 1024;
 
@@ -110,6 +114,124 @@ fn a_job_ends_in_time() {
     assert_eq!(report.commands(), 200);
 }
 
+fn hot(space: f64, share: f64, scattered: bool) -> Pattern {
+    Pattern::Hot(Hot { space, share, scattered })
+}
+
+/// Every place once in a pass, and each pass in another order, none of which is near the
+/// order of addresses.
+#[test]
+fn a_permutation_covers_its_range_once_in_each_pass() {
+    for blocks in [1, 2, 100, 1021, 4096] {
+        let job = Job { pattern: Pattern::Permutation, ..Job::default() };
+        let places = drawn(&job, 4096, blocks, 2 * blocks as u32);
+        let (one, two) = places.split_at(blocks as usize);
+        for pass in [one, two] {
+            let mut sorted = pass.to_vec();
+            sorted.sort_unstable();
+            assert!(sorted.iter().map(|p| p.0).eq(0..blocks), "{blocks}");
+        }
+        if blocks > 2 {
+            assert_ne!(one, two);
+        }
+        if blocks > 1000 {
+            let near = one.windows(2).filter(|w| w[0].0.abs_diff(w[1].0) < blocks / 20);
+            let share = near.count() as f64 / blocks as f64;
+            assert!((0.03..0.18).contains(&share), "{share} are near the one before");
+        }
+    }
+    let job = Job {
+        pattern: Pattern::Permutation,
+        block_size: 8192,
+        passes: Some(1.0),
+        queue_depth: 7,
+        ..Job::default()
+    };
+    let (report, content) = on_ram(job, 1);
+    assert_eq!(report.unwrap().commands(), BLOCKS / 2);
+    assert!(content.iter().all(|s| *s != 0));
+}
+
+#[test]
+fn hot_places_take_their_share_and_reads_may_have_places_of_their_own() {
+    const DRAWS: u32 = 100_000;
+    for scattered in [false, true] {
+        let job = Job { pattern: hot(0.2, 0.7, scattered), ..Job::default() };
+        let mut counts = vec![0_u32; 1000];
+        for (at, _) in drawn(&job, 4096, 1000, DRAWS) {
+            counts[at as usize] += 1;
+        }
+        let first: u32 = counts[..200].iter().sum();
+        let first = f64::from(first) / f64::from(DRAWS);
+        assert!((first - if scattered { 0.2 } else { 0.7 }).abs() < 0.1, "{first}");
+        counts.sort_unstable_by_key(|n| std::cmp::Reverse(*n));
+        let top = f64::from(counts[..200].iter().sum::<u32>()) / f64::from(DRAWS);
+        assert!((top - 0.7).abs() < 0.005, "{top}");
+        assert!(counts[999] > 0);
+    }
+    // All the places there are.
+    assert_eq!(drawn(&Job { pattern: hot(1.0, 0.0, true), ..Job::default() }, 4096, 9, 9).len(), 9);
+
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let main = async move {
+        let job = Job {
+            pattern: Pattern::Permutation,
+            range: 0.5,
+            reads: Some(0.25),
+            reads_from: Some(ReadsFrom { pattern: hot(0.2, 0.9, false), range: 0.25 }),
+            commands: Some(4 * BLOCKS),
+            ..Job::default()
+        };
+        let device = Watched { device: ram(&rt, Payload::Stamps, Nanos(1)), reads: Rc::default() };
+        run(&rt, &device, &job, 1).await.unwrap();
+        let mut all = vec![0; BLOCKS as usize];
+        device.device.read(Block(0), DataMut::Stamps(&mut all)).await.unwrap();
+        assert!(all[..BLOCKS as usize / 2].iter().all(|s| *s != 0));
+        assert!(all[BLOCKS as usize / 2..].iter().all(|s| *s == 0));
+        device.reads.take()
+    };
+    let reads = runtime.block_on(main).unwrap();
+    assert!(reads.len().abs_diff(BLOCKS as usize) < 100, "{}", reads.len());
+    assert!(reads.iter().all(|at| *at < BLOCKS / 4));
+    let hot = reads.iter().filter(|at| **at < BLOCKS / 20).count() as f64 / reads.len() as f64;
+    assert!((hot - 0.9).abs() < 0.04, "{hot}");
+}
+
+/// Takes note of where it is read.
+#[derive(Clone)]
+struct Watched {
+    device: RamDevice,
+    reads: Rc<RefCell<Vec<u64>>>,
+}
+
+impl BlockDevice for Watched {
+    fn caps(&self) -> &Caps {
+        self.device.caps()
+    }
+
+    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
+        self.reads.borrow_mut().push(at.0);
+        self.device.read(at, buf).await
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        self.device.write(at, data, want).await
+    }
+
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        self.device.write_atomic(group).await
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        self.device.flush().await
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        self.device.discard(range).await
+    }
+}
+
 #[test]
 fn zipf_hits_a_few_places_more_than_random_does() {
     let touched = |pattern| {
@@ -180,6 +302,21 @@ fn jobs_that_make_no_sense_are_refused() {
         Job { sizes: vec![[4096, 1]; 65], ..some.clone() },
         Job { seconds: Some(-1.0), ..some.clone() },
         Job { passes: Some(f64::INFINITY), ..some.clone() },
+        Job { pattern: hot(0.0, 0.5, true), ..some.clone() },
+        Job { pattern: hot(1.1, 0.5, true), ..some.clone() },
+        Job { pattern: hot(0.2, f64::NAN, true), ..some.clone() },
+        Job {
+            reads_from: Some(ReadsFrom { pattern: Pattern::Random, range: 0.0 }),
+            ..some.clone()
+        },
+        Job {
+            reads_from: Some(ReadsFrom { pattern: Pattern::Random, range: 1.5 }),
+            ..some.clone()
+        },
+        Job {
+            reads_from: Some(ReadsFrom { pattern: hot(0.2, -1.0, true), range: 1.0 }),
+            ..some.clone()
+        },
     ];
     for job in bad {
         let result = on_ram(job.clone(), 1).0;
@@ -203,6 +340,10 @@ fn jobs_are_written_in_toml() {
     assert_eq!(toml::from_str::<Job>(&toml::to_string(&job).unwrap()).unwrap(), job);
     let jesd: Job = toml::from_str("pattern = \"jesd219\"\nsizes = [[4096, 7]]").unwrap();
     assert_eq!((jesd.pattern, jesd.sizes), (Pattern::Jesd219, vec![[4096, 7]]));
+    let text = "pattern = \"permutation\"\nreads_from = { pattern = { hot = { space = 0.2, share = 0.3 } }, range = 0.5 }";
+    let apart: Job = toml::from_str(text).unwrap();
+    let reads_from = Some(ReadsFrom { pattern: hot(0.2, 0.3, false), range: 0.5 });
+    assert_eq!((apart.pattern, apart.reads_from), (Pattern::Permutation, reads_from));
     let plain: Job = toml::from_str("pattern = \"sequential\"").unwrap();
     assert_eq!(plain.pattern, Pattern::Sequential);
     assert!(toml::from_str::<Job>("blocksize = 1").is_err());
@@ -297,7 +438,15 @@ fn jesd219_has_the_standards_sizes_places_and_reads() {
 
 #[test]
 fn mixed_sizes_stay_in_the_range_whatever_the_pattern() {
-    let patterns = [Pattern::Sequential, Pattern::Random, Pattern::Zipf(0.9), Pattern::Jesd219];
+    let patterns = [
+        Pattern::Sequential,
+        Pattern::Random,
+        Pattern::Permutation,
+        Pattern::Zipf(0.9),
+        hot(0.2, 0.7, false),
+        hot(0.2, 0.7, true),
+        Pattern::Jesd219,
+    ];
     for pattern in patterns {
         for blocks in [16, 17, 19, 40, 1000] {
             let sizes = vec![[1, 1], [4096, 2], [65_536, 1]];

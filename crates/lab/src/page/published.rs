@@ -6,7 +6,7 @@ use super::lines::{Line, Lines, Range, Scale};
 use super::plot::{Bar, Bars};
 use super::{figure, scrolling};
 use crate::panels::{Panel, Panels, Point};
-use crate::published::{Claim, Measure, Quotient};
+use crate::published::{Claim, Quotient};
 use crate::report::Report;
 use maud::{Markup, html};
 
@@ -257,11 +257,7 @@ fn ratio_table(all: &[Quotient]) -> Markup {
             } }
             tbody { @for q in all { tr {
                 th.first.fold scope="row" { (q.what) }
-                td.word { @match q.measure {
-                    Measure::Throughput => "throughput",
-                    Measure::P99 => "p99",
-                    Measure::FlashBytes => "flash bytes",
-                } }
+                td.word { (q.measure.name()) }
                 td { (claim(q)) }
                 td { (ours(q)) }
                 td.word { @match q.agrees() {

@@ -8,7 +8,7 @@
 mod places;
 mod run;
 
-pub use places::{JESD219_READS, JESD219_SIZES, Pattern, Places};
+pub use places::{Hot, JESD219_READS, JESD219_SIZES, Pattern, Places};
 pub(crate) use run::fill;
 pub use run::{run, run_observed};
 
@@ -39,6 +39,16 @@ impl Default for Fsync {
     }
 }
 
+/// Where the reads of a job go.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadsFrom {
+    /// In which pattern.
+    pub pattern: Pattern,
+    /// The share of the device, from its start on, above 0 to 1.
+    pub range: f64,
+}
+
 /// A synthetic block job. It ends with the first of `commands`, `passes` and
 /// `seconds` that is reached; at least one must be given.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -56,6 +66,8 @@ pub struct Job {
     /// The share of reads among all commands, 0 to 1. `None`: 0, or, with the pattern of
     /// JESD219, that standard's share.
     pub reads: Option<f64>,
+    /// Where the reads go, if that is not where the other commands go.
+    pub reads_from: Option<ReadsFrom>,
     /// The share of discards among all commands, 0 to 1.
     pub discards: f64,
     /// The share of writes with forced unit access among the writes, 0 to 1.
@@ -85,6 +97,7 @@ impl Default for Job {
             block_size: 4096,
             sizes: Vec::new(),
             reads: None,
+            reads_from: None,
             discards: 0.0,
             fua: 0.0,
             fsync_every: 0,
@@ -195,14 +208,33 @@ impl Job {
         })
     }
 
-    /// Where its commands go on a device.
+    /// Where its commands go on a device; if its reads go elsewhere, all others.
     ///
     /// # Errors
-    /// [`JobError::BlockSize`] or [`JobError::Sizes`].
+    /// [`JobError::BlockSize`], [`JobError::Sizes`] or [`JobError::Share`].
     pub fn places(&self, caps: &Caps, seed: u64) -> Result<Places, JobError> {
-        let used = ((caps.bytes() as f64 * self.range) as u64).min(caps.bytes());
+        self.places_in(self.pattern, self.range, caps, seed)
+    }
+
+    /// Where its reads go, if that is not where the other commands go.
+    ///
+    /// # Errors
+    /// As for [`Job::places`].
+    pub fn read_places(&self, caps: &Caps, seed: u64) -> Result<Option<Places>, JobError> {
+        let places = |r: ReadsFrom| self.places_in(r.pattern, r.range, caps, seed);
+        self.reads_from.map(places).transpose()
+    }
+
+    fn places_in(
+        &self,
+        pattern: Pattern,
+        range: f64,
+        caps: &Caps,
+        seed: u64,
+    ) -> Result<Places, JobError> {
+        let used = ((caps.bytes() as f64 * range) as u64).min(caps.bytes());
         let device = (used, caps.block_size);
-        Places::new(self.pattern, &self.size_mix(), self.block_size, device, seed)
+        Places::new(pattern, &self.size_mix(), self.block_size, device, seed)
     }
 
     fn check(&self) -> Result<(), JobError> {
@@ -212,9 +244,16 @@ impl Job {
             ("fua", self.fua),
             ("fsync.journal_at", self.fsync.journal_at),
         ];
-        for (name, value) in shares.into_iter().chain([("range", self.range)]) {
-            if !(0.0..=1.0).contains(&value) || (name == "range" && value == 0.0) {
+        let read_range = self.reads_from.map_or(1.0, |r| r.range);
+        let ranges = [("range", self.range), ("reads_from.range", read_range)];
+        for (name, value) in shares {
+            if !(0.0..=1.0).contains(&value) {
                 return Err(JobError::Share { name, value, range: "between 0 and 1" });
+            }
+        }
+        for (name, value) in ranges {
+            if !(value > 0.0 && value <= 1.0) {
+                return Err(JobError::Share { name, value, range: "above 0 and at most 1" });
             }
         }
         let value = self.read_share() + self.discards;

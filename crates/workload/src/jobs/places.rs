@@ -2,12 +2,13 @@
 //!
 //! 1. Every command lies within the range, and begins at a multiple of the unit (but for
 //!    sequential ones, each of which begins where the one before ended).
-//! 2. All that is random comes from the stream that the caller brings.
+//! 2. All that is random comes from the stream that the caller brings, and from the salt.
+//! 3. A permutation comes to each place once before it comes to any again.
 
 use super::JobError;
-use crate::zipf::Zipf;
+use crate::zipf::{Zipf, scramble};
 use tantalum_device::{Block, Blocks};
-use tantalum_rt::Stream;
+use tantalum_rt::{Stream, mix64};
 
 /// Where the commands go.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -17,15 +18,33 @@ pub enum Pattern {
     Sequential,
     /// Anywhere, with equal probability.
     Random,
+    /// Everywhere once, in random order; then everywhere again, in another.
+    Permutation,
     /// Anywhere, with zipfian popularity of this exponent; the popular places are
     /// scattered.
     Zipf(f64),
+    /// A share of the places takes another share of the commands; with equal probability
+    /// among these places, and among the rest.
+    Hot(Hot),
     /// The enterprise workload of JEDEC's endurance standard (JESD219): half of the
     /// commands go to the first 5 % of the range, 30 % to the next 15 %, the rest to the
     /// remaining 80 %; unless the job says otherwise, their sizes are [`JESD219_SIZES`] and
     /// 40 % of them read. (Flushes and discards are as the job says; fio's example of this
     /// workload has none.)
     Jesd219,
+}
+
+/// Which share of the places takes which share of the commands.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hot {
+    /// Of the places, above 0 to 1.
+    pub space: f64,
+    /// Of the commands, 0 to 1.
+    pub share: f64,
+    /// Whether these places are scattered over the range. Otherwise they are its first.
+    #[serde(default)]
+    pub scattered: bool,
 }
 
 /// Sizes in bytes and how many of a hundred commands have them, by JESD219. Those below
@@ -72,17 +91,21 @@ enum Choice {
     /// The next block.
     Sequential(u64),
     Random,
+    /// The count of commands so far, and the salt.
+    Permutation(u64, u64),
     Zipf(Zipf, u64),
+    /// So many places, their share of the commands, and what scatters them.
+    Hot(u64, f64, Option<u64>),
     Zones,
 }
 
 impl Places {
     /// Places in the first `range` bytes of a device with blocks of `block` bytes, for
     /// commands of these sizes and weights (rounded up to whole blocks), at multiples of
-    /// `unit` bytes. `salt` scatters the popular places of a zipfian pattern.
+    /// `unit` bytes. `salt` scatters popular places, and orders those of a permutation.
     ///
     /// # Errors
-    /// [`JobError::BlockSize`] or [`JobError::Sizes`].
+    /// [`JobError::BlockSize`], [`JobError::Sizes`] or [`JobError::Share`].
     pub fn new(
         pattern: Pattern,
         sizes: &[[u64; 2]],
@@ -108,7 +131,19 @@ impl Places {
         let choice = match pattern {
             Pattern::Sequential => Choice::Sequential(0),
             Pattern::Random => Choice::Random,
+            Pattern::Permutation => Choice::Permutation(0, salt),
             Pattern::Zipf(theta) => Choice::Zipf(Zipf::new(slots, theta), salt),
+            Pattern::Hot(Hot { space, share, scattered }) => {
+                let refused = |name, value, range| Err(JobError::Share { name, value, range });
+                if !(space > 0.0 && space <= 1.0) {
+                    return refused("pattern.hot.space", space, "above 0 and at most 1");
+                }
+                if !(0.0..=1.0).contains(&share) {
+                    return refused("pattern.hot.share", share, "between 0 and 1");
+                }
+                let hot = ((slots as f64 * space) as u64).clamp(1, slots);
+                Choice::Hot(hot, share, scattered.then_some(salt))
+            }
             Pattern::Jesd219 => Choice::Zones,
         };
         Ok(Places { choice, unit, slots, sizes, weights })
@@ -129,9 +164,21 @@ impl Places {
     /// Where the next command goes.
     pub fn next(&mut self, dice: &mut Stream) -> Blocks {
         let slots = self.slots;
-        let slot = match &self.choice {
+        let slot = match &mut self.choice {
             Choice::Sequential(_) => 0,
             Choice::Random => dice.below(slots),
+            Choice::Permutation(count, salt) => {
+                let (pass, rank) = (*count / slots, *count % slots);
+                *count += 1;
+                scramble(rank, slots, *salt ^ mix64(pass))
+            }
+            Choice::Hot(hot, share, salt) => {
+                let rank = match dice.unit() < *share || *hot == slots {
+                    true => dice.below(*hot),
+                    false => dice.range(*hot, slots),
+                };
+                salt.map_or(rank, |salt| scramble(rank, slots, salt))
+            }
             Choice::Zipf(zipf, salt) => zipf.sample_scrambled(dice, *salt),
             Choice::Zones => in_zones(slots, dice),
         };

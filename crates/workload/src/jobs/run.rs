@@ -39,6 +39,7 @@ pub async fn run_observed<D: BlockDevice + Clone + 'static>(
 ) -> Result<JobReport, JobError> {
     job.check()?;
     let places = job.places(device.caps(), seed)?;
+    let read_places = job.read_places(device.caps(), seed)?;
     let begin = rt.now();
     let passes = job.passes.map(|p| libm::ceil(p * places.commands() as f64) as u64);
     let commands = job.commands.unwrap_or(u64::MAX).min(passes.unwrap_or(u64::MAX));
@@ -52,9 +53,10 @@ pub async fn run_observed<D: BlockDevice + Clone + 'static>(
         done: Box::new(done),
         job: job.clone(),
         reads: job.read_share(),
-        longest: places.longest(),
+        longest: read_places.as_ref().map_or(0, Places::longest).max(places.longest()),
         until: until.unwrap_or(Nanos::MAX),
         places: RefCell::new(places),
+        read_places: read_places.map(RefCell::new),
         dice: RefCell::new(Stream::new(seed, "block job")),
         left: Cell::new(commands),
         writes: Cell::new(0),
@@ -86,6 +88,8 @@ struct Shared<D> {
     longest: u64,
     until: Nanos,
     places: RefCell<Places>,
+    /// Where reads go, if that is elsewhere.
+    read_places: Option<RefCell<Places>>,
     dice: RefCell<Stream>,
     left: Cell<u64>,
     writes: Cell<u64>,
@@ -173,8 +177,14 @@ impl<D: BlockDevice> Shared<D> {
         }
         self.left.set(self.left.get() - 1);
         let mut dice = self.dice.borrow_mut();
-        let range = self.places.borrow_mut().next(&mut dice);
-        let roll = dice.unit();
+        let (range, roll) = match &self.read_places {
+            None => (self.places.borrow_mut().next(&mut dice), dice.unit()),
+            Some(reads) => {
+                let roll = dice.unit();
+                let places = if roll < self.reads { reads } else { &self.places };
+                (places.borrow_mut().next(&mut dice), roll)
+            }
+        };
         let kind = if roll < self.reads {
             CommandKind::Read
         } else if roll < self.reads + self.job.discards {
