@@ -56,6 +56,8 @@ pub struct Caps {
     pub block_size: u32,
     /// How many blocks the device has.
     pub blocks: u64,
+    /// Whether it promises more blocks than it can keep data of at a time (contract, 8).
+    pub thin: bool,
     /// What a completed write means.
     pub ack: Ack,
     /// Whether a flush means anything. A device that completes it and does nothing says so
@@ -170,8 +172,9 @@ pub enum IoError {
     /// opened again (contract, 6).
     #[error("the device takes no writes since a durability step failed: restart it")]
     Poisoned,
-    /// There is no space left for new data; what is there stays readable.
-    #[error("no space left on the device")]
+    /// There is no space left for new data: nothing of the write is there, nor ever will be;
+    /// what was there before stays (contract, 8).
+    #[error("no space left on the device: discard blocks that are not needed")]
     NoSpace,
     /// The device is at the end of its life and takes no more writes, ever; what is there
     /// stays readable.

@@ -201,6 +201,7 @@ impl Disk {
             flush: true,
             ordered: false,
             atomic_unit: BLOCK_BYTES,
+            thin: false,
             atomic_group: None,
             payload,
         };

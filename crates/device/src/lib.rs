@@ -23,6 +23,10 @@
 //!    it is opened again ([`IoError::Poisoned`]); it never pretends.
 //! 7. **Dropping** the future of a command that waits never stops a command that
 //!    the device has received; whether it had been received is not known then.
+//! 8. **Space.** A device with [`Caps::thin`] may refuse a write of blocks that hold
+//!    nothing ([`IoError::NoSpace`]); a refused write leaves no trace. Blocks that were written
+//!    and not discarded since can always be read and overwritten; discarding always works, and
+//!    gives room back. No other device refuses a write for want of space.
 
 mod contract;
 mod data;

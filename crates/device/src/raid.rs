@@ -42,6 +42,11 @@ impl<D> Raid0<D> {
         if caps.iter().any(|c| c.block_size != first.block_size || c.payload != first.payload) {
             return Err("raid-0: the members differ in block size or payload".into());
         }
+        if members.len() > 1 && caps.iter().any(|c| c.thin) {
+            return Err(
+                "raid-0: a member that is thinly provisioned might refuse a part of a write".into(),
+            );
+        }
         let blocks = caps.iter().map(|c| c.blocks).min().unwrap_or(0) / chunk * chunk;
         let chunk_bytes = chunk * u64::from(first.block_size);
         let unit = caps.iter().map(|c| c.atomic_unit).min().unwrap_or(first.block_size);

@@ -20,6 +20,7 @@ fn caps() -> Caps {
         flush: true,
         ordered: false,
         atomic_unit: 4096,
+        thin: false,
         atomic_group: Some(GroupLimit { extents: 4, bytes: 8 * 4096 }),
         payload: Payload::Stamps,
     }

@@ -16,6 +16,7 @@ fn ram(rt: &Rt) -> RamDevice {
         flush: true,
         ordered: false,
         atomic_unit: 512,
+        thin: false,
         atomic_group: Some(GroupLimit { extents: 8, bytes: 65536 }),
         payload: Payload::Stamps,
     };

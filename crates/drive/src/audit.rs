@@ -9,6 +9,7 @@
 //! 4. What the map log tells, with the entries that only memory has, is the map.
 //! 5. The buffer is consistent in itself (see `buffer/audit.rs`), and slots are neither
 //!    lost nor promised twice.
+//! 6. No more is live than there is room for.
 
 use crate::firmware::Firmware;
 use crate::layout::unit_entry;
@@ -29,6 +30,7 @@ pub(crate) fn audit(fw: &Firmware) -> Result<(), String> {
     dump_areas(fw)?;
     fw.buffer.borrow().audit()?;
     room(fw)?;
+    fw.audit_live()?;
     let (map, log, space) = (fw.map.borrow(), fw.log.borrow(), fw.space.borrow());
     log.audit(&fw.nand, &space)?;
     log.audit_content(&fw.nand, &space, &map)
@@ -46,6 +48,9 @@ fn map_and_space(fw: &Firmware) -> Result<(), String> {
         count += 1;
         ensure(space.is_valid(ppa), || format!("{ppa:?} of {lpn:?} is not counted as valid"))?;
     }
+    ensure(count == map.live(), || {
+        format!("the map names {count} sectors, and believes that it names {}", map.live())
+    })?;
     let valid: u32 = (0..g.units()).map(|unit| space.valid_in(Unit(unit))).sum();
     ensure(count == valid, || {
         format!("the map names {count} sectors, but {valid} are counted as valid")

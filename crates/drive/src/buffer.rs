@@ -166,6 +166,11 @@ impl Buffer {
         self.index.contains_key(&lpn.0)
     }
 
+    /// The logical pages that are buffered, in no order.
+    pub fn pages(&self) -> impl ExactSizeIterator<Item = Lpn> {
+        self.index.keys().map(|lpn| Lpn(*lpn))
+    }
+
     /// Forgets a page (trim); how many slots became free.
     pub fn discard(&mut self, lpn: Lpn) -> u32 {
         let Some(at) = self.index.remove(&lpn.0) else { return 0 };

@@ -23,9 +23,16 @@ impl Design {
             .map_err(|error| DesignError::Geometry { design: self.name.clone(), error })?;
         self.power.check().map_err(value)?;
         let op = self.space.over_provisioning;
-        if !(op.is_finite() && op > 0.0 && op <= 1000.0) {
+        if !(op > -100.0 && op <= 1000.0) || op == 0.0 {
             return Err(value(format!(
-                "space.over_provisioning is {op} per cent; it must be above 0 and at most 1000"
+                "space.over_provisioning is {op} per cent; it must be above 0 and at most 1000, or, to be \
+                 thinly provisioned, below 0 and above -100"
+            )));
+        }
+        let spare = self.space.thin_spare;
+        if !(0.0..=1000.0).contains(&spare) {
+            return Err(value(format!(
+                "space.thin_spare is {spare} per cent; it must be 0 to 1000"
             )));
         }
         if self.space.collect_below < 2 {

@@ -49,8 +49,14 @@ pub struct WearDesign {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpaceDesign {
-    /// (raw − logical) / logical, in per cent, everything included.
+    /// (raw − logical) / logical, in per cent, everything included. Below 0 the drive is thinly
+    /// provisioned: it promises more than its raw flash (−50: twice of it), and refuses new data
+    /// when what is live would leave too little for collection.
     pub over_provisioning: f64,
+    /// Of a thinly provisioned drive: erase units that live data never fill, for collection and
+    /// for those that go bad, in per cent of those that they may fill.
+    #[serde(default = "default_thin_spare")]
+    pub thin_spare: f64,
     /// Free erase units of a die below which it collects.
     pub collect_below: u32,
     /// How it chooses what to collect.
@@ -63,6 +69,10 @@ pub struct SpaceDesign {
     /// The host is idle when it has sent no command for so long, µs, and waits for none.
     #[serde(default = "default_idle_us")]
     pub idle_us: u64,
+}
+
+fn default_thin_spare() -> f64 {
+    7.0
 }
 
 fn default_idle_us() -> u64 {

@@ -15,6 +15,7 @@ use crate::maplog::{Dirty, MapLog, Persistence};
 use crate::planted::planted;
 use crate::space::{Space, Streams};
 use crate::stats::Stats;
+use crate::thin::Coming;
 use crate::types::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
 use crate::{CacheMode, Design, FlushMode};
 use rustc_hash::FxHashMap;
@@ -51,6 +52,8 @@ pub(crate) struct Firmware {
     pub link: LinkTime,
     pub queue: Semaphore,
     pub arrival: Mutex,
+    /// Writes that were let in, for whose pages there has to be room.
+    pub coming: RefCell<Coming>,
     pub room: Semaphore,
     pub work: WaitQueue,
     pub urgent: Cell<u32>,
@@ -179,6 +182,7 @@ impl Firmware {
                 design.link.queue_depth.into(),
             ),
             arrival: Mutex::new(rt, "its turn to be admitted"),
+            coming: RefCell::default(),
             room: Semaphore::new(rt, "room in the buffer", design.buffer_slots().into()),
             work: WaitQueue::new(rt, "pages to write"),
             urgent: Cell::new(0),
@@ -475,6 +479,7 @@ impl Firmware {
                 // A stamp is all or nothing.
                 Payload::Stamps => SECTOR_BYTES,
             },
+            thin: layout.is_thin(),
             atomic_group: None,
             payload,
         }

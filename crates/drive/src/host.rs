@@ -119,7 +119,7 @@ impl Drop for Starved<'_> {
 }
 
 impl Firmware {
-    fn healthy(&self) -> Result<(), IoError> {
+    pub fn healthy(&self) -> Result<(), IoError> {
         match self.poisoned.get() {
             true if self.read_only.get() => Err(IoError::ReadOnly),
             true => Err(IoError::Poisoned),
@@ -165,6 +165,7 @@ impl Firmware {
             () => half,
         };
         let mut turn = Some(self.arrival.lock().await);
+        let let_in = self.let_in(at.0, blocks)?;
         let mut first = 0;
         while first < blocks {
             let count = most.min(blocks - first);
@@ -192,7 +193,7 @@ impl Firmware {
                 drop(turn.take());
             }
         }
-        drop(turn);
+        drop((let_in, turn));
         self.stats.host_writes.add(1);
         self.stats.host_write_bytes.add(bytes);
         if through || fua {

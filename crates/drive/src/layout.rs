@@ -1,5 +1,9 @@
 //! The arithmetic of space: what of the raw flash is promised to the host, and
 //! what the drive needs for itself.
+//!
+//! 1. What the drive needs for itself is set aside first, whatever it promises.
+//! 2. `room` sectors of live data, wherever they are, leave collection able to work. A drive
+//!    that promises more is thinly provisioned, and `thin` sees to it that there are no more.
 
 use crate::Design;
 use crate::dump::SECTOR_ENTRIES;
@@ -46,6 +50,9 @@ pub struct Layout {
     pub raw: u64,
     /// Sectors promised to the host.
     pub logical: u32,
+    /// Sectors of these that may hold data at a time: all, or of a thinly provisioned drive as
+    /// many as leave collection able to work.
+    pub room: u32,
     /// Map pages, those included that say which erase units are bad and whether the life is over.
     pub map_pages: u32,
     /// Units that the map log owns.
@@ -68,15 +75,18 @@ pub struct Layout {
 pub enum LayoutError {
     /// Too little over-provisioning.
     #[error(
-        "{raw} erase units raw; {logical} for the logical capacity, {working} for open blocks and the \
+        "{raw} erase units raw; {logical} for {}, {working} for open blocks and the \
          collectors' reserve ({dies} dies × {per_die}, and {shared}), {map} for the map log, {dump} for two dump areas: \
-         {missing} too few; raise space.over_provisioning or geometry.blocks"
+         {missing} too few; raise space.over_provisioning or geometry.blocks",
+        if *.thin { "live data" } else { "the logical capacity" }
     )]
     Space {
         /// Units of the array.
         raw: u64,
-        /// Units of the logical capacity.
+        /// Units of the logical capacity; of a thinly provisioned drive the least for live data.
         logical: u64,
+        /// Whether it is one.
+        thin: bool,
         /// Open units and reserve.
         working: u64,
         /// Dies.
@@ -147,17 +157,27 @@ impl Layout {
             }
         }
         let in_unit = design.data_pages() * g.page_sectors();
-        let logical_units = u64::from(logical.div_ceil(in_unit));
+        let units = u64::from(g.units());
         // Levelling has an open unit of its own.
         let per_die = WORKING_PER_DIE + u32::from(design.wear.spread_max > 0);
         let working = u64::from(per_die) * u64::from(g.dies()) + u64::from(SHARED_RESERVE);
         let dump = 2 * u64::from(dump_units);
-        let need = logical_units + working + map_units + dump;
-        let units = u64::from(g.units());
+        let beside = working + map_units + dump;
+        let thin = design.space.over_provisioning < 0.0;
+        let live_units = match thin {
+            true => {
+                let left = units.saturating_sub(beside) as f64;
+                ((left / (1.0 + design.space.thin_spare / 100.0)) as u64).max(1)
+            }
+            false => u64::from(logical.div_ceil(in_unit)),
+        };
+        let room = (live_units * u64::from(in_unit)).min(logical.into()) as u32;
+        let need = live_units + beside;
         if need > units {
             return Err(LayoutError::Space {
                 raw: units,
-                logical: logical_units,
+                logical: live_units,
+                thin,
                 working,
                 dies: g.dies().into(),
                 per_die: per_die.into(),
@@ -170,6 +190,7 @@ impl Layout {
         Ok(Layout {
             raw,
             logical,
+            room,
             map_pages,
             map_units: map_units as u32,
             map_live_units,
@@ -178,5 +199,10 @@ impl Layout {
             working_units: working as u32,
             spare_units: (units - need) as u32,
         })
+    }
+
+    /// Whether more is promised than can hold data at a time.
+    pub fn is_thin(&self) -> bool {
+        self.room < self.logical
     }
 }

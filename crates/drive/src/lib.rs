@@ -54,6 +54,7 @@ mod space;
 mod stats;
 mod summary;
 mod supply;
+mod thin;
 mod types;
 mod victims;
 mod wear;

@@ -3,7 +3,8 @@
 //! 1. An entry names a sector that has been programmed, or none.
 //! 2. Each change has a version; versions only grow.
 //! 3. Map pages never touched are all empty: nothing need be read or stored of them.
-//! 4. Behind the logical pages each erase unit has an entry, in map pages of their own:
+//! 4. Mapped logical pages are counted, whatever changes them.
+//! 5. Behind the logical pages each erase unit has an entry, in map pages of their own:
 //!    whether it is bad; and behind these there is one more: whether the drive's life is over.
 //!    So what becomes durable, and how, is one mechanism for all.
 
@@ -17,6 +18,8 @@ pub struct Map {
     /// Address + 1; 0 is none, so that a fresh table is untouched memory.
     entries: Vec<u32>,
     logical: u32,
+    /// Logical pages that are somewhere.
+    live: u32,
     version: Version,
     touched: Vec<bool>,
 }
@@ -34,6 +37,7 @@ impl Map {
         Map {
             entries: vec![0; entries as usize],
             logical,
+            live: 0,
             version: Version(0),
             touched: vec![false; pages as usize],
         }
@@ -66,6 +70,10 @@ impl Map {
         let entry = &mut self.entries[lpn.0 as usize];
         let old = entry.checked_sub(1).map(Ppa);
         *entry = to.map_or(0, |p| p.0 + 1);
+        if lpn.0 < self.logical {
+            self.live -= u32::from(old.is_some());
+            self.live += u32::from(to.is_some());
+        }
         old
     }
 
@@ -82,10 +90,23 @@ impl Map {
     /// At recovery: puts a stored map page in place.
     pub fn decode_page(&mut self, page: u32, bytes: &[u8]) {
         self.touched[page as usize] = true;
+        self.live -= self.live_in(page);
         let (start, end) = self.page_range(page);
         for (entry, bytes) in self.entries[start..end].iter_mut().zip(bytes.chunks_exact(4)) {
             *entry = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
+        self.live += self.live_in(page);
+    }
+
+    fn live_in(&self, page: u32) -> u32 {
+        let (start, end) = self.page_range(page);
+        let entries = &self.entries[start..end.min(self.logical as usize).max(start)];
+        entries.iter().filter(|entry| **entry != 0).count() as u32
+    }
+
+    /// Logical pages that are mapped.
+    pub fn live(&self) -> u32 {
+        self.live
     }
 
     /// The logical pages of which a map page tells, as numbers.

@@ -47,6 +47,8 @@ counters! {
     host_writes,
     /// Bytes written by the host.
     host_write_bytes,
+    /// Write commands refused for want of space.
+    refused_writes,
     /// Read commands completed.
     host_reads,
     /// Bytes read by the host.

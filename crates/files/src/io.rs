@@ -3,7 +3,7 @@
 use crate::FilesError;
 use crate::meta::{Inner, Node};
 use crate::state::HOLE;
-use tantalum_device::{Block, BlockDevice, Data, DataMut, Durability};
+use tantalum_device::{Block, BlockDevice, Data, DataMut, Durability, IoError};
 
 /// A part of a file that lies in one piece on the device.
 struct Piece {
@@ -203,9 +203,14 @@ impl<D: BlockDevice> Inner<D> {
 
     async fn write_blocks(&self, at: Block, data: &[u8]) -> Result<(), FilesError> {
         self.check()?;
-        let unsure = self.unsure();
-        let done = self.device.write(at, Data::Bytes(data), Durability::Normal).await;
-        unsure.all_well();
-        Ok(done?)
+        loop {
+            let unsure = self.unsure();
+            let done = self.device.write(at, Data::Bytes(data), Durability::Normal).await;
+            unsure.all_well();
+            // (What was refused for want of space left no trace: it may be tried anew.)
+            if done != Err(IoError::NoSpace) || !self.give_back().await? {
+                return Ok(done?);
+            }
+        }
     }
 }

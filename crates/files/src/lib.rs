@@ -19,6 +19,7 @@
 //!         flush: true,
 //!         ordered: true,
 //!         atomic_unit: 4096,
+//!         thin: false,
 //!         atomic_group: None,
 //!         payload: Payload::Bytes,
 //!     }));
@@ -74,7 +75,9 @@
 //! 8. **Failure.** After a metadata write or a flush failed, or a call that writes was
 //!    dropped half way, nothing is written any more until the layer is mounted again
 //!    ([`FilesError::Poisoned`]). A full device refuses what needs room and changes
-//!    nothing; deleting always works.
+//!    nothing; deleting always works. On a device that promises more than it has
+//!    ([`Caps::thin`](tantalum_device::Caps::thin)) metadata have their room from the format
+//!    on, and before a write of data is refused all free chunks are discarded.
 //!
 //! The format on the device is drawn at the top of `format.rs`.
 

@@ -283,6 +283,20 @@ impl<D: BlockDevice> Inner<D> {
         Ok(())
     }
 
+    /// Discards all free chunks, which gives a thin device room; whether there were any to
+    /// discard.
+    pub async fn give_back(&self) -> Result<bool, FilesError> {
+        let _turn = self.refill_lock.lock().await;
+        let all = {
+            let pool = self.pool.borrow();
+            pool.free() + pool.pending()
+        };
+        if all > 0 {
+            self.refill(all).await?;
+        }
+        Ok(all > 0)
+    }
+
     fn put_back(&self, runs: &[(u32, u32)]) {
         let mut pool = self.pool.borrow_mut();
         for &(first, count) in runs {

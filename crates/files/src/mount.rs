@@ -12,7 +12,7 @@ use tantalum_device::{Block, BlockDevice, Blocks, Data, DataMut, Durability, IoE
 use tantalum_rt::sync::Mutex;
 use tantalum_rt::{Rt, mix64};
 
-/// Blocks of the journal read at once.
+/// Blocks of metadata read, or cleared, at once.
 const READ_AHEAD: u64 = 32;
 
 pub(crate) async fn format<D: BlockDevice>(
@@ -32,6 +32,16 @@ pub(crate) async fn format<D: BlockDevice>(
     device.write(Block(0), Data::Bytes(&zeros), Durability::Normal).await?;
     device.flush().await?;
     device.discard(Blocks { start: Block(2), count: layout.blocks - 2 }).await?;
+    if caps.thin {
+        // All that metadata may ever need is written now: so that it has room for ever.
+        let mut at = 2;
+        while at < layout.data_start {
+            let count = READ_AHEAD.min(layout.data_start - at);
+            let zeros = vec![0; (count * u64::from(layout.block_size)) as usize];
+            device.write(Block(at), Data::Bytes(&zeros), Durability::Normal).await?;
+            at += count;
+        }
+    }
     let mut snapshot = Vec::new();
     State::default().encode(&mut snapshot, format_id, 1);
     snapshot.resize(snapshot.len().next_multiple_of(layout.block_size as usize), 0);

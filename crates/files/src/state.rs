@@ -273,6 +273,7 @@ mod tests {
             flush: true,
             ordered: false,
             atomic_unit: 512,
+            thin: false,
             atomic_group: None,
             payload: Payload::Bytes,
         };

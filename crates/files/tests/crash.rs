@@ -240,6 +240,7 @@ fn caps(ack: Ack, ordered: bool, block_size: u32, atomic_unit: u32) -> Caps {
         flush: true,
         ordered,
         atomic_unit,
+        thin: false,
         atomic_group: None,
         payload: Payload::Bytes,
     }

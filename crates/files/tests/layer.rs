@@ -21,6 +21,7 @@ fn caps(block_size: u32, blocks: u64) -> Caps {
         flush: true,
         ordered: true,
         atomic_unit: 4096,
+        thin: false,
         atomic_group: None,
         payload: Payload::Bytes,
     }

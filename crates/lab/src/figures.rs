@@ -246,10 +246,11 @@ impl DriveFigures {
         }));
     }
 
-    /// (raw − promised) / promised, in per cent, everything included.
+    /// (raw − promised) / promised, in per cent, everything included; below 0 of thinly
+    /// provisioned drives.
     pub fn over_provisioning_percent(&self) -> f64 {
-        let spare = self.raw_bytes.saturating_sub(self.capacity_bytes);
-        100.0 * spare as f64 / self.capacity_bytes.max(1) as f64
+        let spare = self.raw_bytes as f64 - self.capacity_bytes as f64;
+        100.0 * spare / self.capacity_bytes.max(1) as f64
     }
 }
 
@@ -322,6 +323,8 @@ mod tests {
     fn over_provisioning_is_what_is_spare_of_what_is_promised() {
         let f = DriveFigures { raw_bytes: 125, capacity_bytes: 100, ..DriveFigures::default() };
         assert_eq!(f.over_provisioning_percent(), 25.0);
+        let thin = DriveFigures { capacity_bytes: 250, ..f };
+        assert_eq!(thin.over_provisioning_percent(), -50.0);
         assert_eq!(DriveFigures::default().over_provisioning_percent(), 0.0);
         assert_eq!(Wear::of(std::iter::empty()), Wear::default());
     }

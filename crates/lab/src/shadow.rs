@@ -8,6 +8,7 @@
 //!    flight. A version is durable once the ack of its write, forced unit access or a
 //!    flush promised it; older ones may not come back then. Of versions that were in
 //!    flight at the same time any may be the durable one.
+//!    A version that was refused for want of space may never be seen.
 //! 2. What a check saw is what is durable from then on.
 //! 3. The books are bounded by the number of distinct blocks written, and the versions since
 //!    each was last durable.
@@ -217,6 +218,15 @@ impl Book {
         }
     }
 
+    /// A write was refused: it is nowhere.
+    fn refuse(&mut self, range: Blocks, submitted: u64) {
+        for block in range.start.0..range.start.0 + range.count {
+            if let Some(entry) = self.blocks.get_mut(&block) {
+                entry.versions.retain(|v| v.submitted != submitted);
+            }
+        }
+    }
+
     /// A flush that was submitted at `submitted` succeeded.
     fn flushed(&mut self, submitted: u64) {
         let blocks = &mut self.blocks;
@@ -325,9 +335,14 @@ impl<D: BlockDevice> BlockDevice for Shadow<D> {
         let range = Blocks { start: at, count };
         let each = (0..count as usize).map(|i| hash(data.slice(i..i + 1, caps.block_size)));
         let submitted = self.submit(range, each);
-        self.inner.write(at, data, want).await?;
-        self.complete(range, submitted, want);
-        Ok(())
+        let written = self.inner.write(at, data, want).await;
+        match &written {
+            Ok(()) => self.complete(range, submitted, want),
+            // It must leave no trace.
+            Err(IoError::NoSpace) => self.book.borrow_mut().refuse(range, submitted),
+            Err(_) => {}
+        }
+        written
     }
 
     async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {

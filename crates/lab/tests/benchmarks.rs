@@ -41,6 +41,7 @@ fn with_database<T: 'static>(
             flush: true,
             ordered: true,
             atomic_unit: 4096,
+            thin: false,
             atomic_group: None,
             payload: Payload::Bytes,
         };

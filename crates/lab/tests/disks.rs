@@ -67,6 +67,7 @@ fn arrays_keep_their_promises() {
                     flush: true,
                     ordered: true,
                     atomic_unit: 16384,
+                    thin: false,
                     atomic_group: None,
                     payload: Payload::Bytes,
                 };

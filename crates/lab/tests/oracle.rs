@@ -19,6 +19,7 @@ fn weak() -> Caps {
         flush: true,
         ordered: false,
         atomic_unit: 512,
+        thin: false,
         atomic_group: Some(GROUPS),
         payload: Payload::Bytes,
     }

@@ -68,6 +68,7 @@ fn the_log_replayed_is_the_device() {
         flush: true,
         ordered: false,
         atomic_unit: BLOCK as u32,
+        thin: false,
         atomic_group: None,
         payload: Payload::Bytes,
     };

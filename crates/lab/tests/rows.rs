@@ -58,6 +58,7 @@ fn ram_that(rt: &Rt, ack: Ack, flush: bool) -> Stats<RamDevice> {
         flush,
         ordered: ack.survives(),
         atomic_unit: 4096,
+        thin: false,
         atomic_group: None,
         payload: Payload::Bytes,
     };

@@ -138,6 +138,7 @@ fn a_volatile_device_loses_what_a_trace_did_not_flush_and_no_more() {
                 ordered: ack.survives(),
                 flush: true,
                 atomic_unit: 4096,
+                thin: false,
                 atomic_group: None,
                 payload: Payload::Stamps,
             };

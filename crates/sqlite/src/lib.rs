@@ -22,6 +22,7 @@
 //!         flush: true,
 //!         ordered: true,
 //!         atomic_unit: 4096,
+//!         thin: false,
 //!         atomic_group: None,
 //!         payload: Payload::Bytes,
 //!     }));

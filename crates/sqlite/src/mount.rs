@@ -224,6 +224,7 @@ mod tests {
             flush: true,
             ordered: true,
             atomic_unit: 512,
+            thin: false,
             atomic_group: None,
             payload: Payload::Bytes,
         };

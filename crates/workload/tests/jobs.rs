@@ -21,6 +21,7 @@ fn ram(rt: &Rt, payload: Payload, command: Nanos) -> RamDevice {
         flush: true,
         ordered: false,
         atomic_unit: 4096,
+        thin: false,
         atomic_group: None,
         payload,
     };

@@ -27,6 +27,7 @@ fn device(rt: &tantalum_rt::Rt, kind: Kind, blocks: u64, stream: &str) -> RamDev
         flush: true,
         ordered: kind.ack == Ack::PowerSafe,
         atomic_unit: kind.atomic_unit,
+        thin: false,
         atomic_group: None,
         payload: Payload::Stamps,
     };
@@ -265,6 +266,7 @@ fn jobs_that_make_no_sense_are_refused() {
         flush: true,
         ordered: false,
         atomic_unit: 4096,
+        thin: false,
         atomic_group: None,
         payload: Payload::Stamps,
     };

@@ -38,6 +38,7 @@ impl Recorder {
             flush: true,
             ordered: false,
             atomic_unit: 4096,
+            thin: false,
             atomic_group: None,
             payload: Payload::Stamps,
         };

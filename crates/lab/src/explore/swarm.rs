@@ -19,7 +19,7 @@ pub fn small_bounds(base: &Design, table: &mut toml::Table, dies: i64, row: i64,
 }
 
 /// A random design: any preset on a random small geometry, with as little spare space
-/// as it can be built with, or a little more. The same seed gives the same design.
+/// as it can be built with, or a little more, or thinly provisioned. The same seed gives the same design.
 pub fn random_design(seed: u64) -> Design {
     let mut dice = Stream::new(seed, "a random design");
     let preset = Design::presets()[dice.below(Design::presets().len() as u64) as usize];
@@ -78,7 +78,7 @@ pub fn random_design(seed: u64) -> Design {
             .expect("a table")
             .insert("over_provisioning".into(), op.into());
         match base.with_overrides(&table) {
-            Ok(design) => return design,
+            Ok(design) => return promise_more(design, seed),
             Err(e) => last = Some(e),
         }
         // A dump area that is too small does not grow with over-provisioning.
@@ -99,6 +99,20 @@ pub fn random_design(seed: u64) -> Design {
         }
     }
     unreachable!("seed {seed}: no design: {last:?}");
+}
+
+/// Now and then the same flash, thinly provisioned.
+fn promise_more(mut design: Design, seed: u64) -> Design {
+    let mut dice = Stream::new(seed, "a random promise");
+    if dice.chance(1, 8) {
+        let built = design.space.clone();
+        design.space.over_provisioning = -(dice.range(1, 70) as f64);
+        design.space.thin_spare = dice.below(20) as f64;
+        if design.check().is_err() {
+            design.space = built; // No room for the map of so much.
+        }
+    }
+    design
 }
 
 /// In which order, in which parts and after what pages get to flash, where the design leaves

@@ -43,9 +43,11 @@ impl From<&IoError> for Failure {
     fn from(e: &IoError) -> Failure {
         match e {
             IoError::PowerLost => Failure::PowerLost,
-            IoError::Invalid(_) | IoError::Poisoned | IoError::ReadOnly => Failure::Refused,
+            IoError::Invalid(_) | IoError::Poisoned | IoError::ReadOnly | IoError::NoSpace => {
+                Failure::Refused
+            }
             IoError::Failed(_) => Failure::Failed,
-            IoError::NoSpace | IoError::Uncorrectable(_) => Failure::Unknown,
+            IoError::Uncorrectable(_) => Failure::Unknown,
         }
     }
 }
@@ -405,6 +407,7 @@ mod tests {
             flush: true,
             ordered: false,
             atomic_unit: 512,
+            thin: false,
             atomic_group: None,
             payload: Payload::Stamps,
         })

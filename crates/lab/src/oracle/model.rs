@@ -68,6 +68,7 @@ fn capabilities() -> impl Strategy<Value = Caps> {
             flush,
             ordered,
             atomic_unit,
+            thin: false,
             atomic_group: Some(GroupLimit { extents: 2, bytes: 1024 }),
             payload: Payload::Bytes,
         },

@@ -14,6 +14,7 @@ pub fn caps(ack: Ack, ordered: bool, atomic_unit: u32, mib: u64) -> Caps {
         flush: true,
         ordered,
         atomic_unit,
+        thin: false,
         atomic_group: None,
         payload: Payload::Bytes,
     }
