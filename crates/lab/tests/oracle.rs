@@ -4,10 +4,14 @@
 mod liar;
 
 use liar::{Liar, Lie, ram};
-use tantalum_device::{Ack, Caps, CommandKind, Faults, GroupLimit, Payload};
+use tantalum_device::{
+    Ack, Block, BlockDevice, Caps, CommandKind, Data, Durability, Faults, GroupLimit, IoError,
+    Payload, PowerCycle,
+};
 use tantalum_lab::crash::{CrashPlan, CrashReport, CutAt, Mix, crash_run};
 use tantalum_lab::oracle::Violation;
-use tantalum_rt::{Nanos, Rt};
+use tantalum_lab::shadow::Witness;
+use tantalum_rt::{Nanos, Rt, Runtime};
 
 const GROUPS: GroupLimit = GroupLimit { extents: 4, bytes: 8 * 4096 };
 
@@ -206,6 +210,36 @@ fn a_device_that_splits_groups_or_does_not_refuse_them() {
     let reports = caught(wide, wide, Lie::GroupsAreNotRefused, fits);
     let is = |v: &(u32, Violation)| matches!(v.1, Violation::Unrefused { .. });
     assert!(reports.iter().any(|r| r.violations.iter().any(is)));
+}
+
+#[test]
+fn a_device_that_does_what_it_had_no_space_for() {
+    let wide = Caps { thin: true, atomic_unit: 65536, ..weak() };
+    let fits =
+        |v: &Violation| matches!(v, Violation::Resurrected { .. } | Violation::StaleRead { .. });
+    caught(wide, wide, Lie::RefusedWritesAreDone, fits);
+    // Whoever takes data as they come notices it, too.
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let run = async move {
+        let wide = Caps { blocks: 200, ..wide };
+        let liar = Liar::new(&rt, wide, wide, Lie::RefusedWritesAreDone);
+        liar.power_on().await.unwrap();
+        let witness = Witness::new(&wide);
+        let device = witness.watch(liar.device());
+        let mut refused = 0;
+        for i in 0..wide.blocks {
+            let data = vec![1 + i as u8; wide.block_size as usize];
+            let done = device.write(Block(i), Data::Bytes(&data), Durability::Normal).await;
+            refused += u64::from(done == Err(IoError::NoSpace));
+            assert!(done.is_ok() || done == Err(IoError::NoSpace));
+        }
+        device.flush().await.unwrap();
+        let compared = witness.check(&liar.device()).await.unwrap();
+        (refused, compared.violations)
+    };
+    let (refused, violations) = runtime.block_on(run).unwrap();
+    assert!(refused > 0 && violations == refused, "{refused} {violations}");
 }
 
 #[test]

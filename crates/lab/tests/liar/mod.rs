@@ -27,6 +27,7 @@ pub enum Lie {
     GroupsAreSplit,
     GroupsAreNotRefused,
     WritesGoAstray,
+    RefusedWritesAreDone,
     ReadsAreStale,
     FailedFlushIsForgotten,
     BlocksRot,
@@ -90,7 +91,11 @@ impl BlockDevice for Liar {
         let want = if self.lie == Lie::FuaDoesNothing { Durability::Normal } else { want };
         let astray = self.lie == Lie::WritesGoAstray && at.0 > 0 && self.chance(50);
         let at = if astray { Block(at.0 - 1) } else { at };
-        self.inner.write(at, data, want).await
+        self.inner.write(at, data, want).await?;
+        match self.lie == Lie::RefusedWritesAreDone && self.chance(20) {
+            true => Err(IoError::NoSpace),
+            false => Ok(()),
+        }
     }
 
     async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
