@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_lab::experiment::WorkloadKind;
 use tantalum_lab::figures::DriveFigures;
-use tantalum_lab::report::{Report, RowReport};
+use tantalum_lab::report::{Report, RowReport, Times};
 use tantalum_rt::Nanos;
 
 /// How wide tables are where nobody says how wide they may be.
@@ -24,6 +24,10 @@ const COLUMNS: &[Column] = &[
     ("tx/s\nspread", 1, |r| spread_of(r)),
     ("p50", 6, |r| time(r.findings.latency.p50_ns)),
     ("p99", 3, |r| time(r.findings.latency.p99_ns)),
+    ("read\np50", 6, |r| command(r, 0, |t| t.p50_ns)),
+    ("read\np99", 3, |r| command(r, 0, |t| t.p99_ns)),
+    ("write\np50", 6, |r| command(r, 1, |t| t.p50_ns)),
+    ("write\np99", 3, |r| command(r, 1, |t| t.p99_ns)),
     ("flash B/\nuser B", 5, |r| ratio(r.findings.flash_bytes_per_user_byte)),
     ("flash B/\ndrive B", 8, |r| ratio(r.findings.write_amplification())),
     ("commits\nacked", 2, |r| r.findings.commits_acknowledged.to_string()),
@@ -68,6 +72,11 @@ fn tables_within(report: &Report, width: usize) -> String {
             WorkloadKind::Pages(name) | WorkloadKind::Job(name) => name,
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
+        for row in rows {
+            let Some(error) = &row.error else { continue };
+            let load = Nanos(row.findings.load_ns);
+            let _ = writeln!(text, "{} ended early, after {load} of load: {error}", row.name);
+        }
     }
     text + &drives(report, width) + &published::tables(report, width)
 }
@@ -209,6 +218,11 @@ fn spread_of(row: &RowReport) -> String {
     row.spread.map_or("-".into(), |s| format!("{:.0}-{:.0}", s.least, s.most))
 }
 
+/// A latency of a row's reads (0) or writes (1), where it does both.
+fn command(row: &RowReport, which: usize, of: fn(&Times) -> u64) -> String {
+    row.reads_and_writes().map_or("-".into(), |both| time(of(both[which])))
+}
+
 fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or("-".into(), |x| format!("{x:.1}"))
 }
@@ -223,7 +237,7 @@ mod tests {
     use std::collections::BTreeMap;
     use tantalum_lab::experiment::Experiment;
     use tantalum_lab::figures::{Counts, Wear};
-    use tantalum_lab::report::{RowFindings, Times};
+    use tantalum_lab::report::{RowFindings, Verdict};
 
     fn report(params: &str) -> Report {
         let file = format!(
@@ -292,7 +306,23 @@ mod tests {
             columns.insert(width, line.matches('|').count());
         }
         assert!(columns.values().is_sorted() && columns[&60] < columns[&80], "{columns:?}");
-        assert_eq!(columns[&200], COLUMNS.len() - 2 + 1, "all but params and spread: {columns:?}");
+        // All but params, spread, and reads and writes of jobs.
+        assert_eq!(columns[&200], COLUMNS.len() - 6 + 1, "{columns:?}");
+    }
+
+    #[test]
+    fn what_ended_early_has_its_figures_and_its_reason() {
+        let mut report = report("");
+        report.rows[0].error = Some("the drive is worn out".into());
+        report.rows[0].verdict = Verdict::Failed;
+        report.rows[0].findings.load_ns = 8_100_000_000;
+        let text = tables_within(&report, 104);
+        let line = text.lines().find(|l| l.contains("FAILED")).expect("its row");
+        assert!(line.contains("2478"), "{text}");
+        assert!(
+            text.contains("ended early, after 8.10 s of load: the drive is worn out"),
+            "{text}"
+        );
     }
 
     #[test]

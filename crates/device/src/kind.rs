@@ -43,17 +43,22 @@ impl CommandKind {
     pub fn index(self) -> usize {
         self as usize
     }
-}
 
-impl fmt::Display for CommandKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
             CommandKind::Read => "read",
             CommandKind::Write => "write",
             CommandKind::Fua => "fua",
             CommandKind::Group => "group",
             CommandKind::Flush => "flush",
             CommandKind::Discard => "discard",
-        })
+        }
+    }
+}
+
+impl fmt::Display for CommandKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

@@ -3,15 +3,17 @@
 //!
 //! 1. What a job did counts from the end of the warm-up to the cut: its own commands, not
 //!    what the file system of its host adds.
-//! 2. After a cut a job begins anew; a trace goes on behind the requests that were issued.
+//! 2. What ends early is measured up to that moment: no cut follows.
+//! 3. After a cut a job begins anew; a trace goes on behind the requests that were issued.
 
-use crate::report::{Clocked, RowFindings};
+use crate::clocks::{Clocked, Clocks};
+use crate::report::RowFindings;
 use crate::row::{RowError, RowPlan, Subject, draw, in_runtime, prepare};
 use crate::shadow::Witness;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, CommandKind, IoError};
-use tantalum_rt::{Join, Nanos, Rt, Stream};
+use tantalum_rt::{Cancelled, First, Join, Nanos, Rt, Stream, first};
 use tantalum_workload::jobs::{self, Job, JobError};
 use tantalum_workload::replay::{Ended, Open, Player, Playing, ReplayError};
 
@@ -55,15 +57,14 @@ fn run_load<S: Subject>(
     subject: impl FnOnce(&Rt) -> Result<S, RowError>,
     cut: impl Fn() + 'static,
 ) -> (RowFindings, Result<(), RowError>) {
-    let clock: Rc<RefCell<Clocked>> = Rc::default();
-    let shared = clock.clone();
+    let clocks: Rc<RefCell<Clocks>> = Rc::default();
+    let shared = clocks.clone();
     let made = |rt: &Rt| Ok((subject(rt)?, load(rt)?));
     let (mut findings, result) = in_runtime(seed, made, |rt, (subject, load), findings| {
         let dice = rt.stream("power cuts");
-        Run { dice, rt, subject, plan, load, findings, clock: shared }.main(cut)
+        Run { dice, rt, subject, plan, load, findings, clocks: shared }.main(cut)
     });
-    findings.latency = clock.borrow().times();
-    findings.latency_quantiles = clock.borrow().quantiles();
+    clocks.borrow().tell(&mut findings);
     (findings, result)
 }
 
@@ -77,11 +78,28 @@ struct Run<S> {
     load: Load,
     dice: Stream,
     findings: Rc<RefCell<RowFindings>>,
-    clock: Rc<RefCell<Clocked>>,
+    clocks: Rc<RefCell<Clocks>>,
+}
+
+/// What became of a load that may have ended before its time.
+fn failed(ended: First<(), Result<Result<(), String>, Cancelled>>) -> Result<(), RowError> {
+    match ended {
+        First::A(()) => Ok(()),
+        First::B(load) => load.map_err(|_| RowError::Dropped)?.map_err(RowError::Job),
+    }
 }
 
 impl<S: Subject> Run<S> {
     async fn main(mut self, cut: impl Fn()) -> Result<(), RowError> {
+        let result = self.cycles(cut).await;
+        if result.is_err() {
+            // How worn they are needs no power.
+            self.findings.borrow_mut().look_at(self.subject.drives());
+        }
+        result
+    }
+
+    async fn cycles(&mut self, cut: impl Fn()) -> Result<(), RowError> {
         let drive = |error| RowError::Drive { doing: "starting for the first time", error };
         self.subject.power_on().await.map_err(drive)?;
         prepare(&self.rt, &self.subject, &self.plan, &self.findings).await?;
@@ -118,45 +136,55 @@ impl<S: Subject> Run<S> {
         let device = witness.watch(self.subject.device());
         let before = witness.acknowledged();
         let measured: Measured = Rc::default();
-        let load = match &self.load {
+        let mut load = match &self.load {
             Load::Job(job) => self.run_job(device, (**job).clone(), number, &measured),
             Load::Trace(player) => self.play(device, player.clone(), &measured),
         };
-        self.rt.sleep(self.plan.warm_up).await;
+        let early = first(self.rt.sleep(self.plan.warm_up), &mut load).await;
+        failed(early)?;
         // (Load goes on where the last cut ended it.)
         let (start, loaded) = (self.rt.now(), self.findings.borrow().load_ns);
         measured.set(Some(Nanos(start.0.saturating_sub(loaded))));
         let traffic = self.subject.traffic();
-        self.rt.sleep(draw(&mut self.dice, self.plan.run_time)).await;
-        let after = self.subject.traffic();
+        let until_cut = self.rt.sleep(draw(&mut self.dice, self.plan.run_time));
+        let early = failed(first(until_cut, &mut load).await);
+        let (after, ended_at) = (self.subject.traffic(), self.rt.now());
         measured.set(None);
         self.findings.borrow_mut().look_before_cut(self.subject.drives());
-        self.subject.cut();
-        witness.cut();
-        let cut_at = self.rt.now();
-        if let Load::Trace(player) = &self.load {
-            player.stop();
+        if early.is_ok() {
+            self.subject.cut();
+            witness.cut();
+            if let Load::Trace(player) = &self.load {
+                player.stop();
+            }
         }
-        load.await.map_err(|_| RowError::Dropped)?.map_err(RowError::Job)?;
+        let ended = match early {
+            Ok(()) => failed(First::B(load.await)),
+            early => early,
+        };
         let mut f = self.findings.borrow_mut();
         if let Load::Trace(player) = &self.load {
             f.replay = Some(player.played());
         }
-        f.cuts += 1;
-        f.load_ns += cut_at.saturating_sub(start).0;
+        f.load_ns += ended_at.saturating_sub(start).0;
         f.count_traffic(traffic, after);
         f.commits_acknowledged += witness.acknowledged() - before;
-        Ok(cut_at)
+        ended?;
+        f.cuts += 1;
+        Ok(ended_at)
     }
+
     /// Who counts the commands that end while something is measured: since then, less the
     /// load before.
     fn observer(&self, measured: &Measured) -> impl Fn(CommandKind, Nanos) + 'static {
         let (rt, measured) = (self.rt.clone(), measured.clone());
-        let (findings, clock) = (self.findings.clone(), self.clock.clone());
+        let (findings, clocks) = (self.findings.clone(), self.clocks.clone());
         move |kind, took| {
             let Some(after) = measured.get() else { return };
-            if kind != CommandKind::Flush {
-                clock.borrow_mut().add(took);
+            if kind == CommandKind::Flush {
+                clocks.borrow_mut().add_apart(kind.name(), took);
+            } else {
+                clocks.borrow_mut().add(kind.name(), took);
                 let f = &mut *findings.borrow_mut();
                 f.transactions += 1;
                 f.series.get_or_insert_default().add(rt.now().saturating_sub(after));

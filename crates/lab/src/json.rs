@@ -94,6 +94,7 @@ fn row(row: &RowReport) -> Value {
         "transactions": f.transactions,
         "load_s": f.load_ns as f64 / 1e9,
         "latency_us": {
+            "mean": us(f.latency.mean_ns),
             "p50": us(f.latency.p50_ns),
             "p99": us(f.latency.p99_ns),
             "p999": us(f.latency.p999_ns),
@@ -130,12 +131,13 @@ fn row(row: &RowReport) -> Value {
 }
 
 /// Of each operation name, count, count in a minute, and latencies: median, 99 of 100, the
-/// longest.
+/// longest, the mean.
 fn operations(f: &RowFindings) -> Vec<Value> {
     let minutes = f.load_ns as f64 / 60e9;
     let each = f.operations.iter().map(|(name, times)| {
         let rate = (minutes > 0.0).then(|| times.count as f64 / minutes);
-        json!([name, times.count, rate, us(times.p50_ns), us(times.p99_ns), us(times.max_ns)])
+        let [p50, p99, max] = [times.p50_ns, times.p99_ns, times.max_ns].map(us);
+        json!([name, times.count, rate, p50, p99, max, us(times.mean_ns)])
     });
     each.collect()
 }

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod block;
+mod clocks;
 pub mod compare;
 pub mod crash;
 pub mod engine;

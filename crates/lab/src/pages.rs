@@ -10,7 +10,8 @@
 //!    over the double-write area, or the drive writes it whole.
 //! 4. The power of both drives goes at the same instant, and the host's with it.
 
-use crate::report::{Clocked, RowFindings, Times, quantiles_of};
+use crate::clocks::Clocked;
+use crate::report::{RowFindings, Times, quantiles_of};
 use crate::row::{RowError, RowPlan, Subject, Traffic, draw, in_runtime, prepare};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -129,10 +130,15 @@ pub fn run<S: Subject>(
         let dice = rt.stream("power cuts");
         let recovery = Clocked::default();
         let run = Run { rt, drives, plan, dice, findings, recovery, seed };
-        match ours {
+        let (subject, findings) = (run.drives.data.clone(), run.findings.clone());
+        let result = match ours {
             PageModel::Engine(job) => run.engine(job, cut).await,
             PageModel::Tree(job) => run.tree(job, cut).await,
+        };
+        if result.is_err() {
+            findings.borrow_mut().look_at(subject.drives());
         }
+        result
     })
 }
 
@@ -230,7 +236,8 @@ impl<S: Subject> Run<S> {
         let traffic = |s: &S| s.traffic();
         let before: Vec<Traffic> = self.drives.each().map(traffic).collect();
         let (start, flushes) = (self.rt.now(), engine.flushes());
-        self.until(engine, count).await?;
+        // (What it measures up to a failure counts.)
+        let ended = self.until(engine, count).await;
         let counts = engine.counts();
         let after: Vec<Traffic> = self.drives.each().map(traffic).collect();
         let mut f = self.findings.borrow_mut();
@@ -247,7 +254,7 @@ impl<S: Subject> Run<S> {
             let each = bytes as f64 / counts.transactions.max(1) as f64;
             f.measures.insert("log_bytes_per_transaction", each);
         }
-        Ok(())
+        ended
     }
 
     async fn judge_engine(

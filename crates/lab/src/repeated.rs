@@ -6,7 +6,8 @@
 //!    byte are medians, each of its own; the longest time is the longest of all. What
 //!    else there is (distributions, figures of drives) is that of the repetition with the
 //!    median throughput.
-//! 3. A repetition that failed has no figures; it is there in the verdict.
+//! 3. What a repetition that failed had measured by then is in no median; it is there in the
+//!    verdict.
 
 use crate::published::median;
 use crate::report::{Report, RowReport, Times, Verdict};

@@ -9,7 +9,6 @@ use crate::published::{Quotient, Source};
 use crate::repeated::Spread;
 use crate::row::Traffic;
 use crate::series::Series;
-use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tantalum_device::Latencies;
@@ -25,7 +24,7 @@ pub const CUTS_TO_SHOW_LOSS: u32 = 10;
 const PROBLEMS_LISTED: usize = 12;
 
 /// The quantiles of a distribution in a report.
-const QUANTILES: [f64; 29] = [
+pub(crate) const QUANTILES: [f64; 29] = [
     0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7,
     0.75, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0,
 ];
@@ -113,6 +112,8 @@ pub enum Verdict {
 pub struct Times {
     /// How many there were.
     pub count: u64,
+    /// Their mean.
+    pub mean_ns: u64,
     /// The median.
     pub p50_ns: u64,
     /// One in a hundred takes longer.
@@ -128,6 +129,7 @@ impl Times {
     pub(crate) fn of(latencies: &Latencies) -> Times {
         Times {
             count: latencies.count(),
+            mean_ns: latencies.mean().0,
             p50_ns: latencies.p50().0,
             p99_ns: latencies.p99().0,
             p999_ns: latencies.quantile(0.999).0,
@@ -155,7 +157,8 @@ pub struct RowFindings {
     pub latency: Times,
     /// Their distribution; empty if there were none.
     pub latency_quantiles: Quantiles,
-    /// Operations by their names: how many, and how long they took; of SQL benchmarks only.
+    /// Operations by their names: how many, and how long they took; of SQL benchmarks, and of
+    /// block jobs and traces by kinds of commands, flushes too.
     pub operations: BTreeMap<&'static str, Times>,
     /// What became of a recorded trace; `None` for other rows.
     pub replay: Option<Played>,
@@ -338,6 +341,12 @@ impl RowReport {
         self.workload.has_journal()
     }
 
+    /// How long reads and writes took, if it is a block job or a trace that did both.
+    pub fn reads_and_writes(&self) -> Option<[&Times; 2]> {
+        let of = |name| self.findings.operations.get(name).filter(|_| self.is_job());
+        Some([of("read")?, of("write").or_else(|| of("fua"))?])
+    }
+
     /// Its parameters with their values; of a dotted key the last part.
     pub fn parameters(&self) -> String {
         let each = self
@@ -370,45 +379,6 @@ impl Report {
     /// depends on the machine or the day.
     pub fn to_json(&self) -> String {
         crate::json::to_json(self)
-    }
-}
-
-/// Collects times.
-pub struct Clocked(Histogram<u64>);
-
-impl Default for Clocked {
-    fn default() -> Clocked {
-        let longest = Nanos::from_secs(24 * 3600).0;
-        Clocked(Histogram::new_with_bounds(1, longest, 3).expect("constant and within bounds"))
-    }
-}
-
-impl Clocked {
-    /// Adds one; longer than a day counts as a day.
-    pub fn add(&mut self, time: Nanos) {
-        self.0.saturating_record(time.0);
-    }
-
-    /// Their summary (to three digits).
-    pub fn times(&self) -> Times {
-        if self.0.is_empty() {
-            return Times::default();
-        }
-        Times {
-            count: self.0.len(),
-            p50_ns: self.0.value_at_quantile(0.5),
-            p99_ns: self.0.value_at_quantile(0.99),
-            p999_ns: self.0.value_at_quantile(0.999),
-            max_ns: self.0.max(),
-        }
-    }
-
-    /// Their distribution (to three digits); empty if there are none.
-    pub fn quantiles(&self) -> Quantiles {
-        if self.0.is_empty() {
-            return Vec::new();
-        }
-        QUANTILES.iter().map(|&q| (q, self.0.value_at_quantile(q))).collect()
     }
 }
 
@@ -459,24 +429,6 @@ mod tests {
         assert_eq!(told(RowFindings { violations: 1, ..some }), Verdict::Violated);
         // Nothing written, nothing shown.
         assert_eq!(told(RowFindings::default()), Verdict::Failed);
-    }
-
-    #[test]
-    fn times_are_kept_to_three_digits() {
-        let mut c = Clocked::default();
-        assert_eq!(c.times(), Times::default());
-        for us in 1..=100 {
-            c.add(Nanos::from_micros(us));
-        }
-        let t = c.times();
-        assert_eq!(t.count, 100);
-        for (found, expected) in [(t.p50_ns, 50_000), (t.p99_ns, 99_000), (t.max_ns, 100_000)] {
-            assert!(found.abs_diff(expected) * 1000 <= expected, "{found} {expected}");
-        }
-        assert!(Clocked::default().quantiles().is_empty());
-        let quantiles = c.quantiles();
-        assert!(quantiles.contains(&(0.5, t.p50_ns)) && quantiles.contains(&(0.99, t.p99_ns)));
-        assert!(quantiles.is_sorted(), "{quantiles:?}");
     }
 
     #[test]

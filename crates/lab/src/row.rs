@@ -14,20 +14,21 @@
 //! 5. A violation is what breaks the promise of drive and settings ([`Promise`]), and every
 //!    block that holds what the drive must not hold; what was not promised may be lost.
 
+use crate::clocks::{Clocked, Clocks};
 use crate::engine::{Engine, Settings};
 use crate::figures::Counts;
 use crate::judge::{self, Balance, Verdict};
 use crate::precondition::{PreconditionError, Preparation};
 use crate::promise::Promise;
-use crate::report::{Clocked, RowFindings};
+use crate::report::RowFindings;
 use crate::shadow::{Comparison, Shadow, Witness};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError, PowerCycle};
 use tantalum_drive::Drive;
 use tantalum_files::FilesError;
-use tantalum_rt::{Nanos, Rt, RunError, Runtime, Stream};
+use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::{Nanos, Rt, RunError, Runtime, Stream, first};
 use tantalum_workload::database::{self, Benchmark, Client, StepError};
 use tantalum_workload::sql::{SqlError, SqlErrorKind};
 
@@ -148,10 +149,7 @@ pub fn run<S: Subject>(
         };
         run.main(cut)
     });
-    let clocks = latency.take();
-    findings.latency = clocks.all.times();
-    findings.latency_quantiles = clocks.all.quantiles();
-    findings.operations = clocks.each.iter().map(|(name, clock)| (*name, clock.times())).collect();
+    latency.take().tell(&mut findings);
     (findings, result)
 }
 
@@ -178,20 +176,6 @@ pub(crate) fn in_runtime<S, M: Future<Output = Result<(), RowError>> + 'static>(
     findings.trace_hash = rt.trace_hash();
     findings.finish();
     (findings, result)
-}
-
-/// How long operations took: all, and those of each name.
-#[derive(Default)]
-struct Clocks {
-    all: Clocked,
-    each: BTreeMap<&'static str, Clocked>,
-}
-
-impl Clocks {
-    fn add(&mut self, operation: &'static str, took: Nanos) {
-        self.all.add(took);
-        self.each.entry(operation).or_default().add(took);
-    }
 }
 
 /// Preconditions a drive that is on, if that is planned.
@@ -245,6 +229,15 @@ struct ClientEnd {
 
 impl<S: Subject> Run<S> {
     async fn main(mut self, cut: impl Fn()) -> Result<(), RowError> {
+        let result = self.cycles(cut).await;
+        if result.is_err() {
+            // How worn they are needs no power.
+            self.findings.borrow_mut().look_at(self.subject.drives());
+        }
+        result
+    }
+
+    async fn cycles(&mut self, cut: impl Fn()) -> Result<(), RowError> {
         let (mut engine, image) = self.load().await?;
         let mut drive_recovery = Clocked::default();
         let mut recovery = Clocked::default();
@@ -299,7 +292,7 @@ impl<S: Subject> Run<S> {
     /// what a client found damaged before the cut: it must not pass unseen, even if
     /// it was in a cache only.
     async fn under_load(&mut self, engine: Engine<Watched<S>>) -> Result<Option<String>, RowError> {
-        let stop = Rc::new(Cell::new(false));
+        let stop = Rc::new(Stop::new(&self.rt));
         let traffic = self.subject.traffic();
         let start = self.rt.now();
         let turns: Vec<_> = std::mem::take(&mut self.clients)
@@ -307,12 +300,13 @@ impl<S: Subject> Run<S> {
             .map(|client| self.turn(&engine, client, stop.clone()))
             .collect();
         let until_cut = draw(&mut self.dice, self.plan.run_time);
-        self.rt.sleep(until_cut).await;
+        // (What a failure ends is measured up to it.)
+        first(self.rt.sleep(until_cut), stop.early.until(|| stop.failed.get())).await;
         let after = self.subject.traffic();
         self.findings.borrow_mut().look_before_cut(self.subject.drives());
         self.subject.cut();
         self.witness.iter().for_each(Witness::cut);
-        stop.set(true);
+        stop.now.set(true);
         {
             let mut f = self.findings.borrow_mut();
             f.cuts += 1;
@@ -494,7 +488,7 @@ impl<S: Subject> Run<S> {
         &self,
         engine: &Engine<Watched<S>>,
         client: Client,
-        stop: Rc<Cell<bool>>,
+        stop: Rc<Stop>,
     ) -> impl Future<Output = Result<ClientEnd, RowError>> + use<S> {
         let benchmark = self.benchmark.clone();
         let latency = self.latency.clone();
@@ -511,7 +505,7 @@ impl<S: Subject> Run<S> {
         let halted = stop.clone();
         let join = engine.guest(name, move |sql| {
             let Some(mut end) = given.borrow_mut().take() else { return };
-            while !stop.get() {
+            while !stop.now.get() {
                 let start = rt.now();
                 let acknowledged = end.client.acknowledged();
                 let step = benchmark.operate(sql, &mut end.client);
@@ -520,7 +514,7 @@ impl<S: Subject> Run<S> {
                 match step {
                     Ok(step) => {
                         end.user_bytes += step.committed.unwrap_or(0);
-                        if !stop.get() {
+                        if !stop.now.get() {
                             end.operations += 1;
                             let now = rt.now();
                             latency.borrow_mut().add(step.operation, now.saturating_sub(start));
@@ -530,7 +524,8 @@ impl<S: Subject> Run<S> {
                         }
                     }
                     Err(error) => {
-                        if !stop.get() {
+                        if !stop.now.get() {
+                            stop.hear(&error);
                             end.error = Some(error);
                         }
                         break;
@@ -543,11 +538,38 @@ impl<S: Subject> Run<S> {
             let opened = join.await.map_err(|_| RowError::Dropped)?;
             let mut end = shared.borrow_mut().take().ok_or(RowError::Dropped)?;
             if let Err(error) = opened
-                && !halted.get()
+                && !halted.now.get()
             {
                 end.error = Some(error.into());
             }
             Ok(end)
+        }
+    }
+}
+
+/// When clients end.
+struct Stop {
+    /// At the cut.
+    now: Cell<bool>,
+    /// One failed: that ends the load before.
+    failed: Cell<bool>,
+    early: WaitQueue,
+}
+
+impl Stop {
+    fn new(rt: &Rt) -> Stop {
+        let early = WaitQueue::new(rt, "a client's failure");
+        Stop { now: Cell::new(false), failed: Cell::new(false), early }
+    }
+
+    /// A client ended with this error. (What is damaged is found by the others, too; that is
+    /// for the judge.)
+    fn hear(&self, error: &StepError) {
+        if let StepError::Sql(e) = error
+            && e.kind != SqlErrorKind::Corrupt
+        {
+            self.failed.set(true);
+            self.early.notify_all();
         }
     }
 }

@@ -4,7 +4,7 @@ use super::format::{self, Unit};
 use super::sections::{MANY_ROWS, flash, latency, losses, over_time, recovery, throughput};
 use super::{drives, page, published, scrolling};
 use crate::experiment::Expect;
-use crate::report::{Report, RowReport, Verdict};
+use crate::report::{Report, RowReport, Times, Verdict};
 use maud::{Markup, html};
 use tantalum_rt::Nanos;
 
@@ -121,6 +121,10 @@ const COLUMNS: &[Column] = &[
     (SPREAD, false, |r| spread(r).unwrap_or_else(|| format::MISSING.into())),
     ("p50", false, |r| time(r.findings.latency.count, r.findings.latency.p50_ns)),
     ("p99", false, |r| time(r.findings.latency.count, r.findings.latency.p99_ns)),
+    ("read p50", false, |r| command(r, 0, |t| t.p50_ns)),
+    ("read p99", false, |r| command(r, 0, |t| t.p99_ns)),
+    ("write p50", false, |r| command(r, 1, |t| t.p50_ns)),
+    ("write p99", false, |r| command(r, 1, |t| t.p99_ns)),
     (ACKED, false, |r| r.findings.commits_acknowledged.to_string()),
     (LOST, false, |r| r.findings.commits_lost.to_string()),
     ("DBs corrupt", false, |r| r.findings.databases_corrupt.to_string()),
@@ -236,6 +240,11 @@ pub(super) fn spread(row: &RowReport) -> Option<String> {
     let [least, most] =
         row.spread.map(|s| [s.least, s.most])?.map(|n| number(Some(n), Unit::Number));
     Some(format!("{least}–{most}"))
+}
+
+/// A latency of a row's reads (0) or writes (1), where it does both.
+fn command(row: &RowReport, which: usize, of: fn(&Times) -> u64) -> String {
+    row.reads_and_writes().map_or(format::MISSING.into(), |both| time(1, of(both[which])))
 }
 
 pub(super) fn number(value: Option<f64>, unit: Unit) -> String {
