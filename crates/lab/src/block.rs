@@ -103,7 +103,7 @@ impl<S: Subject> Run<S> {
         let drive = |error| RowError::Drive { doing: "starting for the first time", error };
         self.subject.power_on().await.map_err(drive)?;
         prepare(&self.rt, &self.subject, &self.plan, &self.findings).await?;
-        let witness = Witness::new(tantalum_device::BlockDevice::caps(&self.subject.device()));
+        let witness = Witness::new(&self.rt, self.subject.device().caps());
         let mut recovery = Clocked::default();
         for number in 1..=self.plan.cuts {
             let cut_at = self.under_load(&witness, number).await?;
@@ -149,6 +149,7 @@ impl<S: Subject> Run<S> {
         let until_cut = self.rt.sleep(draw(&mut self.dice, self.plan.run_time));
         let early = failed(first(until_cut, &mut load).await);
         let (after, ended_at) = (self.subject.traffic(), self.rt.now());
+        let hang = witness.hang();
         measured.set(None);
         self.findings.borrow_mut().look_before_cut(self.subject.drives());
         if early.is_ok() {
@@ -171,7 +172,7 @@ impl<S: Subject> Run<S> {
         f.commits_acknowledged += witness.acknowledged() - before;
         ended?;
         f.cuts += 1;
-        Ok(ended_at)
+        hang.map_or(Ok(ended_at), |hang| Err(RowError::Hang(hang)))
     }
 
     /// Who counts the commands that end while something is measured: since then, less the

@@ -21,6 +21,7 @@ pub mod page;
 pub mod pages;
 pub mod panels;
 pub mod parse;
+pub mod patience;
 pub mod precondition;
 pub mod promise;
 pub mod published;

@@ -214,16 +214,27 @@ impl<S: Subject> Run<S> {
 
     /// Waits until the engine has done so many transactions.
     async fn until(&self, engine: &Engine<S::Device>, count: u64) -> Result<(), RowError> {
-        let (mut seen, mut since) = (engine.transactions(), self.rt.now());
-        while seen < count && engine.failure().is_none() {
+        self.look(count, || engine.transactions(), || engine.failure().is_some()).await?;
+        engine.failure().map_or(Ok(()), |error| Err(told(error)))
+    }
+
+    /// Looks now and then until so many operations are done, or it is over.
+    async fn look(
+        &self,
+        count: u64,
+        done: impl Fn() -> u64,
+        over: impl Fn() -> bool,
+    ) -> Result<(), RowError> {
+        let (mut seen, mut since) = (done(), self.rt.now());
+        while seen < count && !over() {
             self.rt.sleep(LOOK).await;
-            if engine.transactions() > seen {
-                (seen, since) = (engine.transactions(), self.rt.now());
-            } else if self.rt.now().saturating_sub(since) > STUCK {
-                return Err(told("no transaction has ended for ten virtual minutes"));
+            if done() > seen {
+                (seen, since) = (done(), self.rt.now());
+            } else if self.rt.now().saturating_sub(since) > STUCK && !over() {
+                return Err(told(format!("nothing has ended since {since} of virtual time")));
             }
         }
-        engine.failure().map_or(Ok(()), |error| Err(told(error)))
+        Ok(())
     }
 
     async fn measure(
@@ -298,9 +309,8 @@ impl<S: Subject> Run<S> {
                 .spawn("the tree", async move { running.run(&volume, u64::from(number)).await });
             if number == 1 {
                 let (start, before) = (self.rt.now(), self.drives.data.traffic());
-                while tree.counts().operations < job.operations && !task.is_finished() {
-                    self.rt.sleep(LOOK).await;
-                }
+                let done = || tree.counts().operations;
+                let ended = self.look(job.operations, done, || task.is_finished()).await;
                 let counts = tree.counts();
                 let mut f = self.findings.borrow_mut();
                 f.load_ns = self.rt.now().saturating_sub(start).0;
@@ -308,6 +318,8 @@ impl<S: Subject> Run<S> {
                 f.latency = Times::of(&counts.latency);
                 f.latency_quantiles = quantiles_of(&counts.latency);
                 f.count_traffic(before, self.drives.data.traffic());
+                drop(f);
+                ended?;
             } else {
                 let span = draw(&mut self.dice, self.plan.run_time);
                 self.rt.sleep(span).await;

@@ -18,6 +18,7 @@ use crate::clocks::{Clocked, Clocks};
 use crate::engine::{Engine, Settings};
 use crate::figures::Counts;
 use crate::judge::{self, Balance, Verdict};
+use crate::patience::Hang;
 use crate::precondition::{PreconditionError, Preparation};
 use crate::promise::Promise;
 use crate::report::RowFindings;
@@ -105,6 +106,9 @@ pub enum RowError {
         /// What it said.
         error: SqlError,
     },
+    /// The drive answered no more while the row was under load.
+    #[error("{0}")]
+    Hang(Hang),
     /// The runtime found that the run could not go on.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -276,7 +280,7 @@ impl<S: Subject> Run<S> {
         let files = |error| RowError::Files { doing: "loading the database", error };
         self.subject.power_on().await.map_err(drive)?;
         prepare(&self.rt, &self.subject, &self.plan, &self.findings).await?;
-        self.witness = Some(Witness::new(self.subject.device().caps()));
+        self.witness = Some(Witness::new(&self.rt, self.subject.device().caps()));
         let device = self.device();
         let engine = Engine::format(&self.rt, device, &self.plan.settings).await.map_err(files)?;
         let (benchmark, clients) = (self.benchmark.clone(), self.plan.clients);
@@ -303,6 +307,7 @@ impl<S: Subject> Run<S> {
         // (What a failure ends is measured up to it.)
         first(self.rt.sleep(until_cut), stop.early.until(|| stop.failed.get())).await;
         let after = self.subject.traffic();
+        let hang = self.witness.as_ref().and_then(Witness::hang);
         self.findings.borrow_mut().look_before_cut(self.subject.drives());
         self.subject.cut();
         self.witness.iter().for_each(Witness::cut);
@@ -327,6 +332,9 @@ impl<S: Subject> Run<S> {
         self.subject.off().await;
         self.findings.borrow_mut().look_at(self.subject.drives());
         self.rt.sleep(draw(&mut self.dice, self.plan.outage)).await;
+        if let Some(hang) = hang {
+            return Err(RowError::Hang(hang));
+        }
         match failure {
             Some(StepError::Damaged(what)) => Ok(Some(format!("under load: {what}"))),
             Some(StepError::Sql(e)) if e.kind == SqlErrorKind::Corrupt => {

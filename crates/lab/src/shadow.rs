@@ -13,6 +13,7 @@
 //! 3. The books are bounded by the number of distinct blocks written, and the versions since
 //!    each was last durable.
 
+use crate::patience::{Hang, Patience};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
     OwnedData,
 };
+use tantalum_rt::Rt;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Blocks read at a time by a check.
@@ -87,6 +89,7 @@ pub struct Comparison {
 #[derive(Clone)]
 pub struct Witness {
     book: Rc<RefCell<Book>>,
+    patience: Rc<Patience>,
 }
 
 /// A device under the eyes of a [`Witness`].
@@ -94,11 +97,12 @@ pub struct Witness {
 pub struct Shadow<D> {
     inner: D,
     book: Rc<RefCell<Book>>,
+    patience: Rc<Patience>,
 }
 
 impl Witness {
     /// Of a device with these capabilities that holds zeros only.
-    pub fn new(caps: &Caps) -> Witness {
+    pub fn new(rt: &Rt, caps: &Caps) -> Witness {
         let zeros = OwnedData::zeros(caps.payload, 1, caps.block_size);
         let book = Book {
             zero: hash(zeros.as_data()),
@@ -107,12 +111,13 @@ impl Witness {
             volatile: BTreeSet::new(),
             acknowledged: 0,
         };
-        Witness { book: Rc::new(RefCell::new(book)) }
+        Witness { book: Rc::new(RefCell::new(book)), patience: Rc::new(Patience::new(rt)) }
     }
 
     /// The device, watched.
     pub fn watch<D: BlockDevice>(&self, inner: D) -> Shadow<D> {
-        Shadow { inner, book: self.book.clone() }
+        let (book, patience) = (self.book.clone(), self.patience.clone());
+        Shadow { inner, book, patience }
     }
 
     /// The power went: what was in flight has ended, and what was not promised may be gone.
@@ -126,6 +131,11 @@ impl Witness {
             }
         }
         book.volatile.clear();
+    }
+
+    /// Whether a device that is watched does not answer any more.
+    pub fn hang(&self) -> Option<Hang> {
+        self.patience.hang()
     }
 
     /// Blocks written by commands that completed, so far.
@@ -326,7 +336,7 @@ impl<D: BlockDevice> BlockDevice for Shadow<D> {
     }
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        self.inner.read(at, buf).await
+        self.patience.watch(self.inner.read(at, buf)).await
     }
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
@@ -335,7 +345,7 @@ impl<D: BlockDevice> BlockDevice for Shadow<D> {
         let range = Blocks { start: at, count };
         let each = (0..count as usize).map(|i| hash(data.slice(i..i + 1, caps.block_size)));
         let submitted = self.submit(range, each);
-        let written = self.inner.write(at, data, want).await;
+        let written = self.patience.watch(self.inner.write(at, data, want)).await;
         match &written {
             Ok(()) => self.complete(range, submitted, want),
             // It must leave no trace.
@@ -356,7 +366,7 @@ impl<D: BlockDevice> BlockDevice for Shadow<D> {
             let hashes = (0..count as usize).map(|i| hash(block(i)));
             parts.push((range, self.submit(range, hashes)));
         }
-        self.inner.write_atomic(group).await?;
+        self.patience.watch(self.inner.write_atomic(group)).await?;
         for (range, submitted) in parts {
             self.complete(range, submitted, Durability::Normal);
         }
@@ -365,7 +375,7 @@ impl<D: BlockDevice> BlockDevice for Shadow<D> {
 
     async fn flush(&self) -> Result<(), IoError> {
         let submitted = self.book.borrow_mut().tick();
-        self.inner.flush().await?;
+        self.patience.watch(self.inner.flush()).await?;
         if self.inner.caps().flush {
             self.book.borrow_mut().flushed(submitted);
         }
@@ -387,7 +397,7 @@ impl<D: BlockDevice> BlockDevice for Shadow<D> {
             written.iter().for_each(|b| book.submit(*b, zero, submitted));
             submitted
         };
-        self.inner.discard(range).await?;
+        self.patience.watch(self.inner.discard(range)).await?;
         let promised = self.inner.caps().ack.survives();
         let mut book = self.book.borrow_mut();
         for block in written {

@@ -225,7 +225,7 @@ fn a_device_that_does_what_it_had_no_space_for() {
         let wide = Caps { blocks: 200, ..wide };
         let liar = Liar::new(&rt, wide, wide, Lie::RefusedWritesAreDone);
         liar.power_on().await.unwrap();
-        let witness = Witness::new(&wide);
+        let witness = Witness::new(&rt, &wide);
         let device = witness.watch(liar.device());
         let mut refused = 0;
         for i in 0..wide.blocks {

@@ -1,0 +1,172 @@
+//! A drive that answers no more is found out, whatever the host would do next: its row fails, and
+//! says since when.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use tantalum_device::{
+    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+    Link, Payload, PowerCycle, RamDevice, RamOptions,
+};
+use tantalum_lab::block;
+use tantalum_lab::engine::Settings;
+use tantalum_lab::experiment::{Journal, Synchronous};
+use tantalum_lab::pages::{self, PageModel};
+use tantalum_lab::patience::PATIENCE;
+use tantalum_lab::report::RowFindings;
+use tantalum_lab::row::{self, RowError, RowPlan, Subject, Traffic};
+use tantalum_rt::{Nanos, Rt};
+use tantalum_workload::jobs::Job;
+use tantalum_workload::pages::{AppendTreeJob, EngineJob};
+use tantalum_workload::ycsb::{Ycsb, YcsbScale};
+
+/// A RAM device that takes so many writes, and hangs then until its power is cut.
+#[derive(Clone)]
+struct Hanging {
+    inner: RamDevice,
+    link: Link,
+    writes: Rc<Cell<u64>>,
+}
+
+impl Hanging {
+    fn new(rt: &Rt, writes: u64, payload: Payload) -> Hanging {
+        let caps = Caps {
+            block_size: 4096,
+            blocks: 65_536,
+            ack: Ack::PowerSafe,
+            flush: true,
+            ordered: true,
+            atomic_unit: 4096,
+            thin: false,
+            atomic_group: None,
+            payload,
+        };
+        let command = Nanos::from_micros(100);
+        let inner = RamDevice::new(rt, RamOptions { command, ..RamOptions::new(caps) });
+        Hanging { inner, link: Link::new(rt), writes: Rc::new(Cell::new(writes)) }
+    }
+}
+
+impl BlockDevice for Hanging {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
+        self.inner.read(at, buf).await
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        if self.writes.get() == 0 {
+            return self.link.command("a write", std::future::pending()).await;
+        }
+        self.writes.set(self.writes.get() - 1);
+        self.inner.write(at, data, want).await
+    }
+
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        self.inner.write_atomic(group).await
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        self.inner.flush().await
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        self.inner.discard(range).await
+    }
+}
+
+impl PowerCycle for Hanging {
+    type Device = Hanging;
+
+    fn device(&self) -> Hanging {
+        Hanging { inner: self.inner.device(), ..self.clone() }
+    }
+
+    fn cut(&self) {
+        self.link.cut();
+        self.inner.cut();
+    }
+
+    async fn off(&self) {
+        self.inner.off().await;
+    }
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        self.inner.power_on().await
+    }
+}
+
+impl Subject for Hanging {
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+}
+
+fn plan(seconds: u64) -> RowPlan {
+    RowPlan {
+        cuts: 1,
+        clients: 2,
+        warm_up: Nanos::ZERO,
+        run_time: [Nanos::from_secs(seconds); 2],
+        outage: [Nanos::ZERO; 2],
+        recovery_cut_percent: 0,
+        settings: Settings {
+            page_bytes: 4096,
+            cache_pages: 20,
+            journal: Journal::Wal,
+            synchronous: Synchronous::Full,
+        },
+        preparation: None,
+    }
+}
+
+fn hangs((findings, result): (RowFindings, Result<(), RowError>), least: Nanos) {
+    assert_eq!(findings.cuts, 1);
+    match result {
+        Err(RowError::Hang(hang)) => {
+            assert!(hang.waiting > 0 && hang.since >= least, "{hang}");
+            assert!(hang.since < least + Nanos::from_secs(3), "{hang}");
+            let told = hang.to_string();
+            assert!(told.contains(&format!("since {} of virtual time", hang.since)), "{told}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_block_job_on_a_drive_that_hangs_fails() {
+    let job = Job { queue_depth: 4, commands: Some(u64::MAX), ..Job::default() };
+    let hanging = |rt: &Rt| Ok(Hanging::new(rt, 1000, Payload::Stamps));
+    // (Four at a time, 100 µs each.)
+    hangs(block::run(1, plan(100), job.clone(), hanging, || ()), Nanos::from_millis(20));
+    // One that is slow for as long as that is not accused.
+    let short = PATIENCE.0 / 1_000_000_000 - 1;
+    let (findings, result) = block::run(1, plan(short), job, hanging, || ());
+    assert!(result.is_ok() && findings.cuts == 1, "{result:?}");
+}
+
+#[test]
+fn page_models_on_a_drive_that_hangs_fail() {
+    let engine = EngineJob {
+        database_mib: 16,
+        buffer_percent: 50.0,
+        log_mib: 4,
+        clients: 4,
+        ..EngineJob::default()
+    };
+    let tree = AppendTreeJob { documents: 1000, operations: 2000, ..AppendTreeJob::default() };
+    for model in [PageModel::Engine(engine), PageModel::Tree(tree)] {
+        let hanging = |rt: &Rt| Ok(Hanging::new(rt, 600, Payload::Stamps));
+        let (findings, result) = pages::run(1, plan(1), model, hanging, || ());
+        let told = result.unwrap_err().to_string();
+        assert!(told.starts_with("nothing has ended since "), "{told}; {findings:?}");
+    }
+}
+
+#[test]
+fn a_database_on_a_drive_that_hangs_fails() {
+    let ycsb = Rc::new(Ycsb::new(YcsbScale { records: 150, field_bytes: 100 }));
+    let hanging = |rt: &Rt| Ok(Hanging::new(rt, 2000, Payload::Bytes));
+    hangs(row::run(1, plan(200), ycsb, hanging, || ()), Nanos::ZERO);
+}
