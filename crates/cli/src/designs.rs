@@ -24,13 +24,27 @@ pub struct DesignsArguments {
 pub fn designs(arguments: &DesignsArguments) -> u8 {
     let text = match &arguments.name {
         Some(name) if arguments.all => model::preset_toml(name),
-        Some(name) => model::preset_text(name).map(String::from),
+        Some(name) => model::preset_text(name).map(|text| format!("{text}{}", spare(name))),
         None => list(),
     };
     match text {
         Ok(text) => out::bytes(text.as_bytes()),
         Err(e) => out::error(e, out::USAGE),
     }
+}
+
+/// What of an SSD's spare space is left for superseded data, as comments of TOML.
+fn spare(name: &str) -> String {
+    let Ok(design) = model::ssd_preset(name) else { return String::new() };
+    let Ok(layout) = design.check() else { return String::new() };
+    format!(
+        "\n# Of {} erase units {} are beyond the capacity and all reserves: {:.1} % of the capacity is\n\
+         # left for superseded data, of {:.1} % over-provisioning.\n",
+        design.geometry.units(),
+        layout.spare_left(&design),
+        layout.spare_left_percent(&design),
+        design.space.over_provisioning
+    )
 }
 
 /// Each preset's name with what its text says first.
@@ -69,6 +83,14 @@ mod tests {
             let about = line.strip_prefix(name).unwrap().trim_start();
             assert!(about.len() > 20 && about.ends_with('.'), "{line}");
         }
+    }
+
+    #[test]
+    fn what_is_spare_is_a_comment_behind_an_ssd() {
+        let shown = spare("durassd");
+        assert!(shown.contains("6.") && shown.contains("7.0 % over-provisioning"), "{shown}");
+        assert!(shown.trim().lines().all(|l| l.starts_with("# ")), "{shown}");
+        assert_eq!(spare("disk-15k"), "");
     }
 
     #[test]

@@ -36,37 +36,63 @@ pub fn note(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// A file that is opened before a run, so that a bad path is no surprise at its end,
-/// and takes its contents after it: until then what was in it stays there.
+/// A file that a command writes its results to. It is known before the work that it can be
+/// written, and takes its contents after it, in one go: who is killed meanwhile leaves what was
+/// there, and nothing where nothing was.
 pub struct Sink {
     path: PathBuf,
-    file: File,
+    /// Where it is written first; `None` if that is no plain file: a pipe, a link.
+    part: Option<PathBuf>,
 }
 
 impl Sink {
-    /// Opens the file, or creates it; gives the line that says why not.
+    /// Finds out whether the file can be written; gives the line that says why not.
     pub fn open(path: &Path) -> Result<Sink, String> {
-        #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-        let opened = File::options().write(true).create(true).truncate(false).open(path);
-        match opened {
-            Ok(file) => Ok(Sink { path: path.to_path_buf(), file }),
-            Err(e) => Err(format!("can not write {}: {e}", path.display())),
+        Sink::try_open(path).map_err(|e| format!("can not write {}: {e}", path.display()))
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+    fn try_open(path: &Path) -> io::Result<Sink> {
+        let is = std::fs::symlink_metadata(path).ok();
+        if is.is_some() {
+            File::options().write(true).open(path)?;
         }
+        let plain = is.is_none_or(|is| is.is_file());
+        let sink = Sink { path: path.to_path_buf(), part: plain.then(|| part_of(path)) };
+        if let Some(part) = &sink.part {
+            File::create(part)?;
+            std::fs::remove_file(part)?;
+        }
+        Ok(sink)
     }
 
     /// Puts this into the file, and nothing else; gives the exit code.
-    pub fn put(mut self, contents: &str) -> u8 {
+    pub fn put(self, contents: &str) -> u8 {
         match self.replace(contents) {
             Ok(()) => OK,
             Err(e) => error(format_args!("can not write {}: {e}", self.path.display()), FAILED),
         }
     }
 
-    fn replace(&mut self, contents: &str) -> io::Result<()> {
-        // (A pipe has no length.)
-        if self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
+    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+    fn replace(&self, contents: &str) -> io::Result<()> {
+        let Some(part) = &self.part else {
+            return std::fs::write(&self.path, contents);
+        };
+        std::fs::write(part, contents)?;
+        if let Ok(was) = std::fs::metadata(&self.path) {
+            std::fs::set_permissions(part, was.permissions())?;
         }
-        self.file.write_all(contents.as_bytes())
+        std::fs::rename(part, &self.path).inspect_err(|_| {
+            // What can not take its place is of no use.
+            let _ = std::fs::remove_file(part);
+        })
     }
+}
+
+/// Beside the file, of this process alone.
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
 }

@@ -2,7 +2,7 @@
 
 use crate::{out, repeat, table};
 use clap::Args;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
@@ -296,7 +296,7 @@ impl Bars {
     fn new(cuts: u64) -> Bars {
         let all = MultiProgress::new();
         let cuts = ProgressBar::new(cuts);
-        let cuts = all.add(styled(cuts, "{bar:20} {pos}/{len} power cuts, {eta} left  {wide_msg}"));
+        let cuts = all.add(styled(cuts, "{bar:20} {pos}/{len} power cuts{left}  {wide_msg}"));
         Bars { all, cuts, drives: Arc::default() }
     }
 
@@ -305,7 +305,7 @@ impl Bars {
         match progress {
             Progress::Preconditioning(name, share) if share < 1.0 => {
                 let bar = drives.entry(name.to_string()).or_insert_with(|| {
-                    let style = "{bar:20} {percent} % preconditioned, {eta} left  {wide_msg}";
+                    let style = "{bar:20} {percent} % preconditioned{left}  {wide_msg}";
                     let bar = self.all.insert_before(&self.cuts, ProgressBar::new(WHOLE));
                     styled(bar, style).with_message(name.to_string())
                 });
@@ -333,9 +333,17 @@ impl Bars {
     }
 }
 
+/// How long it will still take, as soon as anything is known of that.
+fn left(state: &ProgressState, words: &mut dyn std::fmt::Write) {
+    if state.pos() > 0 {
+        // A bar that can not be written to is not there.
+        let _ = write!(words, ", {:#} left", HumanDuration(state.eta()));
+    }
+}
+
 fn styled(bar: ProgressBar, style: &str) -> ProgressBar {
     match ProgressStyle::with_template(style) {
-        Ok(style) => bar.with_style(style),
+        Ok(style) => bar.with_style(style.with_key("left", left)),
         Err(_) => bar,
     }
 }

@@ -32,7 +32,9 @@ const COLUMNS: &[Column] = &[
     ("flash B/\ndrive B", 8, |r| ratio(r.findings.write_amplification())),
     ("commits\nacked", 2, |r| r.findings.commits_acknowledged.to_string()),
     ("commits\nlost", 0, |r| r.findings.commits_lost.to_string()),
-    ("DBs\ncorrupt", 0, |r| r.findings.databases_corrupt.to_string()),
+    ("DBs\ncorrupt", 0, |r| {
+        if r.is_job() { "-".into() } else { r.findings.databases_corrupt.to_string() }
+    }),
     ("recovery\nmedian", 7, |r| time(r.findings.recovery.p50_ns)),
     ("recovery\nmax", 4, |r| time(r.findings.recovery.max_ns)),
     ("result", 0, |r| r.result().into()),
@@ -147,8 +149,9 @@ type Spread = fn(&RowReport, &DriveFigures) -> Option<f64>;
 /// Title, digits after the point, the figure.
 const SPREADS: &[(&str, usize, Spread)] = &[
     ("over-\nprov. %", 1, |_, d| Some(d.over_provisioning_percent())),
+    ("spare\nleft %", 1, |_, d| Some(d.spare_left_percent)),
     ("flash B/\ndrive B", 2, |r, _| r.findings.write_amplification()),
-    ("over-\nall", 2, |r, _| r.findings.overall_amplification()),
+    ("overall", 2, |r, _| r.findings.overall_amplification()),
     ("of it\nmoved", 2, |r, _| r.findings.amplification_parts().map(|parts| parts[1])),
     ("of it\nmap", 2, |r, _| r.findings.amplification_parts().map(|parts| parts[2])),
     ("buffer\nwait, s", 2, |_, d| Some(d.under_load.buffer_wait_ns as f64 / 1e9)),
@@ -252,6 +255,7 @@ mod tests {
             raw_bytes: 5 << 30,
             capacity_bytes: 4 << 30,
             under_load,
+            spare_left_percent: 4.5,
             wear,
             ..DriveFigures::default()
         };
@@ -300,7 +304,7 @@ mod tests {
             // What over-provisioning there is, and what it does, is there at any width.
             let line_of_drives = drives.replace([' ', '\n'], "");
             assert!(
-                line_of_drives.contains("25.0|3.00|1.00|0.00|1.00|0.00|0.00|-|1234|9|6"),
+                line_of_drives.contains("25.0|4.5|3.00|1.00|0.00|1.00|0.00|0.00|-|1234|9|6"),
                 "{width}:\n{text}"
             );
             columns.insert(width, line.matches('|').count());

@@ -201,6 +201,21 @@ impl Layout {
         })
     }
 
+    /// Of the spare units, those that are left for superseded data while the collectors keep
+    /// `space.collect_below` units of each die free: what keeps the write amplification low.
+    pub fn spare_left(&self, design: &Design) -> u32 {
+        // One of each die is among the working units.
+        let kept = design.space.collect_below.saturating_sub(1);
+        self.spare_units.saturating_sub(kept.saturating_mul(design.geometry.dies()))
+    }
+
+    /// The same, of a hundred units of the logical capacity.
+    pub fn spare_left_percent(&self, design: &Design) -> f64 {
+        let in_unit = u64::from(design.data_pages() * design.geometry.page_sectors());
+        let spare = u64::from(self.spare_left(design)) * in_unit;
+        100.0 * spare as f64 / f64::from(self.logical.max(1))
+    }
+
     /// Whether more is promised than can hold data at a time.
     pub fn is_thin(&self) -> bool {
         self.room < self.logical

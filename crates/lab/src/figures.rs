@@ -32,6 +32,11 @@ pub struct DriveFigures {
     pub outside_host_bytes: u64,
     /// Erase units that may hold data of the host or are free for them.
     pub data_units: u64,
+    /// Of these, those that are left for superseded data when all that is promised is there
+    /// and all reserves are whole.
+    pub spare_left_units: u64,
+    /// The same, of a hundred units of the capacity; of several drives their mean.
+    pub spare_left_percent: f64,
     /// Free erase units at the last look under load.
     pub free_units: u64,
     /// The fewest there were at any time with power before a look under load; `None` if
@@ -237,6 +242,10 @@ impl DriveFigures {
         self.raw_bytes = bytes(layouts().map(|l| l.raw).sum());
         self.capacity_bytes = bytes(layouts().map(|l| u64::from(l.logical)).sum());
         self.data_units = layouts().map(|l| u64::from(l.data_units)).sum();
+        self.spare_left_units =
+            drives.iter().map(|d| u64::from(d.layout().spare_left(d.design()))).sum();
+        let percents = drives.iter().map(|d| d.layout().spare_left_percent(d.design()));
+        self.spare_left_percent = percents.sum::<f64>() / drives.len().max(1) as f64;
         self.dumps = drives.iter().map(|d| d.stats().dumps).sum();
         self.dump_bytes = drives.iter().map(|d| d.stats().dump_bytes).sum();
         self.power = PowerFigures::of(drives);

@@ -150,6 +150,7 @@ fn drive(f: &RowFindings, d: &DriveFigures) -> Value {
         "raw_bytes": d.raw_bytes,
         "capacity_bytes": d.capacity_bytes,
         "over_provisioning_percent": d.over_provisioning_percent(),
+        "spare_left_percent": d.spare_left_percent,
         "amplification": {
             "host": part(0),
             "collection": part(1),
@@ -167,6 +168,7 @@ fn drive(f: &RowFindings, d: &DriveFigures) -> Value {
         "space_wait_s": load.space_wait_ns as f64 / 1e9,
         "units": {
             "data": d.data_units,
+            "spare_left": d.spare_left_units,
             "free": d.free_units,
             "free_least": d.free_units_least,
             "retired": load.retired_units,

@@ -47,7 +47,7 @@ pub struct Precondition {
     /// So many successive windows are compared.
     pub windows: u32,
     /// They are steady if the largest of them is not more above the smallest than this
-    /// share of their mean.
+    /// share of their mean, and all flash was programmed once by then.
     pub steady_within: f64,
 }
 
@@ -223,6 +223,10 @@ pub async fn run<S: Subject>(
         tell: Box::new(tell),
     });
     let (began, mut before) = (rt.now(), subject.traffic());
+    // Before all flash was programmed once nothing need be collected: that is no steady state.
+    let raw: u64 = subject.drives().iter().map(|d| d.layout().raw * SECTOR).sum();
+    let blank = before.flash_bytes.unwrap_or(0) + raw;
+    let filled_once = || subject.traffic().flash_bytes.is_none_or(|now| now >= blank);
     let mut amplification = || {
         let from = std::mem::replace(&mut before, subject.traffic());
         amplification(from, subject.traffic())
@@ -242,7 +246,7 @@ pub async fn run<S: Subject>(
         overwrites = Writer::write(&writer, overwrites, window).await?;
         left -= window;
         windows.push(amplification());
-        if windows.are_within(how.steady_within) {
+        if filled_once() && windows.are_within(how.steady_within) {
             ended = Ended::Steady;
             break;
         }

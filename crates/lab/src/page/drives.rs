@@ -30,7 +30,7 @@ pub(super) fn drives(report: &Report) -> Markup {
     }
     html! {
         h2 { "Drives" }
-        p { "Over-provisioning is what the flash holds beyond the capacity, everything included. Write amplification is that under load; overall, from the first load to the last cut, with what was programmed between the loads (recovery, checks, warm-up), where a drive goes on to collect; erases there are those outside load. Waits for the buffer are summed over the commands that waited, waits for free erase units over the dies; wear is that of all erase units at the end, and, as mean / most, that of the units of one use at the last cut." }
+        p { "Over-provisioning is what the flash holds beyond the capacity, everything included; spare left, what of it superseded data can lie in when all that is promised is there (after map log, dump areas, open units and the units that collection keeps free). Write amplification is that under load; overall, from the first load to the last cut, with what was programmed between the loads (recovery, checks, warm-up), where a drive goes on to collect; erases there are those outside load. Waits for the buffer are summed over the commands that waited, waits for free erase units over the dies; wear is that of all erase units at the end, and, as mean / most, that of the units of one use at the last cut." }
         @for group in groups(report) {
             @if group.rows.iter().any(|r| r.findings.drives.is_some()) {
                 h3 { (group.title) }
@@ -53,6 +53,7 @@ type Column = (&'static str, fn(&RowReport, &DriveFigures) -> String);
 
 const COLUMNS: &[Column] = &[
     ("over-prov.", |_, d| format!("{} %", format::short(round(d.over_provisioning_percent())))),
+    ("spare left", |_, d| format!("{} %", format::short(round(d.spare_left_percent)))),
     ("write ampl.", |r, _| number(r.findings.write_amplification(), Unit::Ratio)),
     ("overall", |r, _| number(r.findings.overall_amplification(), Unit::Ratio)),
     ("of host data", |r, _| part(r, 0)),

@@ -127,7 +127,9 @@ const COLUMNS: &[Column] = &[
     ("write p99", false, |r| command(r, 1, |t| t.p99_ns)),
     (ACKED, false, |r| r.findings.commits_acknowledged.to_string()),
     (LOST, false, |r| r.findings.commits_lost.to_string()),
-    ("DBs corrupt", false, |r| r.findings.databases_corrupt.to_string()),
+    ("DBs corrupt", false, |r| {
+        if r.is_job() { format::MISSING.into() } else { r.findings.databases_corrupt.to_string() }
+    }),
     ("promises broken", false, |r| r.findings.violations.to_string()),
     ("flash/ user byte", false, |r| number(r.findings.flash_bytes_per_user_byte, Unit::Ratio)),
     ("write ampl.", false, |r| number(r.findings.write_amplification(), Unit::Ratio)),

@@ -265,7 +265,7 @@ fn ratio_table(all: &[Quotient]) -> Markup {
                     Some(false) => span.bad { (agrees(q)) },
                     None => "",
                 } }
-                td.word { (q.of) " / " (q.to) }
+                td.word.fold { (q.of) " / " (q.to) }
             } } }
         }
     }

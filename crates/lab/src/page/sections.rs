@@ -187,11 +187,15 @@ pub(super) fn losses(report: &Report) -> Markup {
     }
 }
 
+/// Nothing if no row has contents of rows.
 pub(super) fn flash(report: &Report) -> Markup {
+    let some = report.rows.iter().any(|r| r.findings.flash_bytes_per_user_byte.is_some());
     html! {
-        h2 { "Flash bytes" }
-        p { "Bytes programmed into flash for each byte of row contents that was committed." }
-        (bars(report, &FLASH))
+        @if some {
+            h2 { "Flash bytes" }
+            p { "Bytes programmed into flash for each byte of row contents that was committed." }
+            (bars(report, &FLASH))
+        }
     }
 }
 
