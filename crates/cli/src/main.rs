@@ -12,6 +12,7 @@ mod out;
 mod published;
 mod repeat;
 mod run;
+mod search;
 mod table;
 mod trace;
 
@@ -26,6 +27,8 @@ Examples:
   tantalum run experiments/first.toml          SQLite on three drives, with power cuts
   tantalum run experiments/first.toml --quick  the same, small
   tantalum crash experiments/crash.toml        the power cut at every moment of a run
+  tantalum search --workload random --recovery-max 1s --slowdown-max 5%
+                                               the least capacitors that do
   tantalum bench drive --json                  how fast the simulation is
   tantalum designs durassd                     what a preset consists of")]
 struct Arguments {
@@ -45,6 +48,8 @@ enum Command {
     Designs(designs::DesignsArguments),
     /// What it takes to survive a power loss: joules, farads, capacitors
     Energy(energy::EnergyArguments),
+    /// Look for the least energy with which a drive is fast enough and starts soon enough
+    Search(search::SearchArguments),
     /// Look at recorded block traces
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -69,6 +74,7 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Designs(arguments) => designs::designs(&arguments),
         Command::Energy(arguments) => energy::energy(&arguments),
+        Command::Search(arguments) => search::search(&arguments),
         Command::Trace(command) => trace::trace(&command),
         Command::Bench(command) => bench::bench(&command),
         Command::Completions { shell } => completions(shell),

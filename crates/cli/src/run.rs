@@ -87,7 +87,11 @@ pub struct Setting {
     value: toml::Value,
 }
 
-fn setting(argument: &str) -> Result<Setting, String> {
+/// Reads `KEY=VALUE`.
+///
+/// # Errors
+/// What is wanted, in a line.
+pub fn setting(argument: &str) -> Result<Setting, String> {
     let Some((key, text)) = argument.split_once('=') else {
         return Err("a key and its value are wanted, as in --set cuts=100".into());
     };
@@ -100,6 +104,13 @@ fn setting(argument: &str) -> Result<Setting, String> {
     let value = table.and_then(|mut t| t.remove("x"));
     let value = value.unwrap_or_else(|| toml::Value::String(text.to_string()));
     Ok(Setting { key: key.to_string(), text: text.to_string(), value })
+}
+
+impl Setting {
+    /// Key and value.
+    pub fn pair(&self) -> (String, toml::Value) {
+        (self.key.clone(), self.value.clone())
+    }
 }
 
 /// `WHAT=FILE` of the command line.
@@ -253,7 +264,7 @@ fn load(arguments: &RunArguments) -> Result<Experiment, String> {
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
     let text = std::fs::read_to_string(path)
         .map_err(|e| format!("can not read the experiment file {}: {e}", path.display()))?;
-    let sets: Vec<_> = arguments.sets.iter().map(|s| (s.key.clone(), s.value.clone())).collect();
+    let sets: Vec<_> = arguments.sets.iter().map(Setting::pair).collect();
     let parsed = Experiment::parse_with(&path.display().to_string(), &text, &sets);
     let mut experiment = parsed.map_err(|e| e.to_string())?;
     if arguments.quick {

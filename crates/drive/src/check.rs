@@ -194,7 +194,7 @@ impl Design {
     /// Entries of the journal of units that nobody asks for: of each stream of each die one
     /// unit that is written, one that is full and not mapped yet, both entered anew when a
     /// checkpoint begins, and the next one; and a few bad units.
-    pub(crate) fn journal_slack(&self) -> u32 {
+    pub fn journal_slack(&self) -> u32 {
         9 * self.geometry.dies() + 8
     }
 

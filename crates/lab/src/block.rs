@@ -193,8 +193,6 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    /// Runs a job until the power goes; what failed before, in words. A job that is over
-    /// before that begins anew.
     fn run_job<D: BlockDevice + Clone + 'static>(
         &self,
         device: D,
@@ -202,19 +200,8 @@ impl<S: Subject> Run<S> {
         number: u32,
         measured: &Measured,
     ) -> Join<Result<(), String>> {
-        let (rt, seed) = (self.rt.clone(), self.rt.seed() ^ u64::from(number));
-        let done = Rc::new(self.observer(measured));
-        self.rt.spawn("a block job", async move {
-            loop {
-                let done = done.clone();
-                let done = move |kind, took| done(kind, took);
-                match jobs::run_observed(&rt, &device, &job, seed, done).await {
-                    Ok(_) => {}
-                    Err(JobError::Io { error: IoError::PowerLost, .. }) => return Ok(()),
-                    Err(e) => return Err(e.to_string()),
-                }
-            }
-        })
+        let seed = self.rt.seed() ^ u64::from(number);
+        until_cut(&self.rt, device, job, seed, self.observer(measured))
     }
 
     /// Plays a trace, round and round, until the power goes.
@@ -238,4 +225,27 @@ impl<S: Subject> Run<S> {
             }
         })
     }
+}
+
+/// Runs a job until the power goes; what failed before, in words. A job that is over before
+/// that begins anew. `done` hears of each command and fsync that was completed.
+pub(crate) fn until_cut<D: BlockDevice + Clone + 'static>(
+    rt: &Rt,
+    device: D,
+    job: Job,
+    seed: u64,
+    done: impl Fn(CommandKind, Nanos) + 'static,
+) -> Join<Result<(), String>> {
+    let (on, done) = (rt.clone(), Rc::new(done));
+    rt.spawn("a block job", async move {
+        loop {
+            let done = done.clone();
+            let done = move |kind, took| done(kind, took);
+            match jobs::run_observed(&on, &device, &job, seed, done).await {
+                Ok(_) => {}
+                Err(JobError::Io { error: IoError::PowerLost, .. }) => return Ok(()),
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+    })
 }

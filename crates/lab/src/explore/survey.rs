@@ -8,9 +8,9 @@ use super::file::{CrashFile, CrashRow};
 use super::points::Point;
 use super::reduce::{Reduced, reduce};
 use super::scenario::{Found, Nesting, Scenario, Tally};
+use crate::parallel::side_by_side;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tantalum_rt::Stream;
 
 /// Cuts of one run, when points are chosen at random.
@@ -133,7 +133,7 @@ pub fn survey(
     // First the points of all runs: what fails without a cut has none.
     let runs: Vec<(usize, u64)> =
         (0..rows.len()).flat_map(|row| (0..reach.runs()).map(move |run| (row, run))).collect();
-    let lists = side_by_side(threads, watch, &runs, |&(row, run)| {
+    let lists = side_by_side(threads, &|| watch.is_over(), &runs, |&(row, run)| {
         let row = &rows[row];
         let scenario = match row.scenario(run) {
             Ok(scenario) => scenario,
@@ -164,7 +164,7 @@ pub fn survey(
     // Of each row the first piece with which something is wrong.
     let bad: Vec<AtomicUsize> = rows.iter().map(|_| AtomicUsize::new(usize::MAX)).collect();
     let numbered: Vec<(usize, &Piece)> = pieces.iter().enumerate().collect();
-    let done = side_by_side(threads, watch, &numbered, |&(number, piece)| {
+    let done = side_by_side(threads, &|| watch.is_over(), &numbered, |&(number, piece)| {
         if bad[piece.row].load(Ordering::Relaxed) < number {
             return None;
         }
@@ -217,38 +217,6 @@ fn explore(row: &CrashRow, piece: &Piece, nesting: Nesting, watch: &dyn Watch) -
     let Ok(scenario) = row.scenario(piece.run) else { unreachable!("the rows have been checked") };
     let found = scenario.explore(&piece.points, nesting, &mut tally, &|| watch.cut());
     (tally, found.err().map(|found| (scenario, found)))
-}
-
-/// Does this with each, several at a time; in their order, `None` for those that were not
-/// begun before it was over.
-fn side_by_side<T: Sync, R: Send>(
-    threads: usize,
-    watch: &dyn Watch,
-    all: &[T],
-    work: impl Fn(&T) -> R + Sync,
-) -> Vec<Option<R>> {
-    let next = AtomicUsize::new(0);
-    let over = AtomicBool::new(false);
-    let done: Vec<Mutex<Option<R>>> = all.iter().map(|_| Mutex::new(None)).collect();
-    let thread = || {
-        while !over.load(Ordering::Relaxed) {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            let (Some(one), Some(place)) = (all.get(i), done.get(i)) else { return };
-            let result = work(one);
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-            if watch.is_over() {
-                over.store(true, Ordering::Relaxed);
-            }
-        }
-    };
-    #[allow(clippy::disallowed_methods, reason = "the edge: a runtime a thread")]
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(all.len()) {
-            scope.spawn(thread);
-        }
-        thread();
-    });
-    done.into_iter().map(|r| r.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
 impl RowSurvey {

@@ -18,11 +18,13 @@ mod lines;
 mod picture;
 mod plot;
 mod published;
+mod search;
 mod sections;
 
 pub use comparison::comparison;
 pub use experiment::{Command, experiment};
 pub use picture::{Picture, UnknownPicture};
+pub use search::{search, search_picture};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

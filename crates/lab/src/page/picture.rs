@@ -63,10 +63,10 @@ const GAP: f64 = 32.0;
 const CAPTION: f64 = 24.0;
 
 /// A plot with its caption.
-struct Drawn {
-    caption: String,
-    drawing: Markup,
-    size: [f64; 2],
+pub(super) struct Drawn {
+    pub caption: String,
+    pub drawing: Markup,
+    pub size: [f64; 2],
 }
 
 impl Picture {
@@ -132,7 +132,7 @@ impl Picture {
 }
 
 /// Panels in rows of two (of three, if they are narrow), under a title.
-fn picture(title: &str, under: &str, panels: &[Drawn], samples: &[Sample]) -> String {
+pub(super) fn picture(title: &str, under: &str, panels: &[Drawn], samples: &[Sample]) -> String {
     let widest = panels.iter().map(|p| p.size[0]).fold(340.0, f64::max);
     let columns = panels.len().clamp(1, if widest > 340.0 { 2 } else { 3 });
     let width = 2.0 * MARGIN + columns as f64 * (widest + GAP) - GAP;

@@ -1,0 +1,365 @@
+//! `tantalum search`: the least energy with which a drive is as fast, and starts as quickly, as is
+//! wanted.
+
+use crate::out;
+use clap::Args;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tantalum_drive::Voltages;
+use tantalum_lab::experiment::Experiment;
+use tantalum_lab::page;
+use tantalum_lab::search::{Effort, Findings, Limits, Search, Tried, Watch};
+use tantalum_rt::Nanos;
+
+/// The experiment that is searched if none is named.
+const BUILT_IN: &str = include_str!("../../../experiments/spartan.toml");
+
+/// Candidates shown of those that are the best of their kind.
+const MOST_SHOWN: usize = 40;
+
+/// Arguments of `tantalum search`.
+#[derive(Args)]
+#[command(allow_negative_numbers = true)]
+#[command(after_help = "\
+Examples:
+  tantalum search --workload random --recovery-max 1s --slowdown-max 5%
+  tantalum search experiments/spartan.toml --workload tpcc-mix --recovery-max 50ms --slowdown-max 2%
+  tantalum search mine.toml --workload w --base durassd --recovery-max 1s --slowdown-max 5% --html s.html
+  tantalum search --workload random --recovery-max 1s --slowdown-max 5% --set drive.geometry.blocks=256
+
+Candidates differ in what capacitors keep of the map (changed map pages, changed entries, or a journal of
+erase units, with summaries or without), in how much of it and when the map is stored, in the
+write buffer, and in whether erases are stopped; all else is that of the base. Each is put under the
+job, its power is cut when there is the most to be found again, and it has to start. Joules
+are those of the full count of `tantalum energy`. The same seed gives the same result.
+Exit codes: 0, one was found; 1, nothing meets the limits; 2, what is wanted can not be meant.")]
+pub struct SearchArguments {
+    /// The experiment file (TOML) that has the job, the drive's geometry and how it is
+    /// preconditioned [default: experiments/spartan.toml, built in]
+    experiment: Option<PathBuf>,
+    /// The block job: the NAME of a [job.NAME] of the file
+    #[arg(long, value_name = "NAME")]
+    workload: String,
+    /// The longest restart, from the return of the power to a drive that takes commands: 50ms, 2s
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    recovery_max: Nanos,
+    /// How much slower than full protection it may be, in per cent: 5%
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    slowdown_max: f64,
+    /// The design around which is searched: a preset or one of the file's own
+    #[arg(long, value_name = "DESIGN", default_value = "spartan-es")]
+    base: String,
+    /// Another value for a key of the experiment's TOML, as for `tantalum run`; may be given
+    /// several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = crate::run::setting)]
+    sets: Vec<crate::run::Setting>,
+    /// Another seed than the file's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Power cuts of each candidate
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    cuts: u32,
+    /// So much load before each cut at least: as much is programmed as all dies can in this
+    /// time, and whole rounds of the journal
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    load: Nanos,
+    /// Try all candidates, also those that need more energy or can not meet the limits
+    #[arg(long)]
+    all: bool,
+    /// Volts to which the capacitors are charged
+    #[arg(long, value_name = "V", default_value_t = 5.0)]
+    volts: f64,
+    /// The least volts at which the drive still works
+    #[arg(long, value_name = "V", default_value_t = 2.7)]
+    least_volts: f64,
+    /// Write what was found as JSON to this file; `-`: to standard output, without the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write what was found as a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Draw the plots to this file, as an SVG that stands alone
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Candidates that are tried at the same time [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+}
+
+fn time(text: &str) -> Result<Nanos, String> {
+    let text = text.trim();
+    let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let split = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));
+    let number = split.and_then(|(n, ns)| Some(n.trim().parse::<f64>().ok()? * ns));
+    match number {
+        Some(ns) if (0.0..=3.6e12).contains(&ns) => Ok(Nanos(ns as u64)),
+        _ => Err("a time is wanted, of an hour at most, as in 50ms, 300us or 1.5s".into()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim().parse::<f64>();
+    match number {
+        Ok(n) if (0.0..100.0).contains(&n) => Ok(n / 100.0),
+        _ => Err("per cent are wanted, 0 to less than 100, as in 5%".into()),
+    }
+}
+
+/// Carries it out; gives the exit code.
+pub fn search(arguments: &SearchArguments) -> u8 {
+    let volts = match Voltages::new(arguments.volts, arguments.least_volts) {
+        Ok(volts) => volts,
+        Err(e) => return out::error(e, out::USAGE),
+    };
+    let (experiment, search) = match prepare(arguments) {
+        Ok(ready) => ready,
+        Err(message) => return out::error(message, out::USAGE),
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = arguments.threads.map_or(cores, usize::from);
+    if let Err(message) = search.check_memory(&experiment, threads) {
+        return out::error(message, out::USAGE);
+    }
+    let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
+    let json = arguments.json.as_deref().filter(|_| !to_stdout);
+    let open = |file: Option<&Path>| file.map(out::Sink::open).transpose();
+    let sinks = (open(json), open(arguments.html.as_deref()), open(arguments.svg.as_deref()));
+    let (json, html, svg) = match sinks {
+        (Ok(json), Ok(html), Ok(svg)) => (json, html, svg),
+        (Err(e), ..) | (_, Err(e), _) | (.., Err(e)) => return out::error(e, out::USAGE),
+    };
+    let bar = Bar::new(search.candidates().len() as u64);
+    bar.end_at_interrupt();
+    let found = search.run(&experiment, threads, &bar);
+    bar.bar.finish_and_clear();
+    let found = match found {
+        Ok(found) => found,
+        Err(message) => return out::error(message, out::FAILED),
+    };
+    let mut code = match to_stdout {
+        true => out::bytes(found.to_json(volts).as_bytes()),
+        false => out::bytes(summary(&found, volts).as_bytes()),
+    };
+    if let Some(json) = json {
+        code = code.max(json.put(&found.to_json(volts)));
+    }
+    if let Some(html) = html {
+        code = code.max(html.put(&page::search(&found, |j| volts.farads(j))));
+    }
+    if let Some(svg) = svg {
+        code = code.max(svg.put(&page::search_picture(&found)));
+    }
+    if found.interrupted {
+        out::note("interrupted: what is shown is what was known by then");
+        std::process::exit(out::INTERRUPTED);
+    }
+    if found.winner.is_none() {
+        code = code.max(out::error(missed(&found), out::FAILED));
+    }
+    code
+}
+
+fn prepare(arguments: &SearchArguments) -> Result<(Experiment, Search), String> {
+    let (name, text) = match &arguments.experiment {
+        None => ("experiments/spartan.toml (built in)".to_string(), BUILT_IN.to_string()),
+        Some(path) => {
+            #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+            let text = std::fs::read_to_string(path)
+                .map_err(|e| format!("can not read the experiment file {}: {e}", path.display()))?;
+            (path.display().to_string(), text)
+        }
+    };
+    let sets: Vec<_> = arguments.sets.iter().map(crate::run::Setting::pair).collect();
+    let parsed = Experiment::parse_with(&name, &text, &sets);
+    let mut experiment = parsed.map_err(|e| e.to_string())?;
+    experiment.seed = arguments.seed.unwrap_or(experiment.seed);
+    let limits = Limits { recovery: arguments.recovery_max, slowdown: arguments.slowdown_max };
+    let effort = Effort { cuts: arguments.cuts, measured: arguments.load, all: arguments.all };
+    let (workload, base) = (&arguments.workload, &arguments.base);
+    let search = Search::new(&experiment, workload, base, limits, effort);
+    Ok((experiment, search.map_err(|e| format!("{name}: {e}"))?))
+}
+
+/// Shows how far it is, on standard error if that is a terminal.
+#[derive(Clone)]
+struct Bar {
+    bar: ProgressBar,
+    over: Arc<AtomicBool>,
+}
+
+impl Bar {
+    fn new(candidates: u64) -> Bar {
+        let bar = ProgressBar::new(candidates);
+        let style = "{bar:20} {pos} of at most {len} candidates, {elapsed}";
+        let bar = match ProgressStyle::with_template(style) {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        };
+        Bar { bar, over: Arc::default() }
+    }
+
+    /// Ctrl-C ends the search, and what is known is shown; a second one the program.
+    fn end_at_interrupt(&self) {
+        let (bar, over) = (self.bar.clone(), self.over.clone());
+        // Without the handler the system ends it.
+        let _ = ctrlc::set_handler(move || {
+            if over.swap(true, Ordering::Relaxed) {
+                bar.finish_and_clear();
+                std::process::exit(out::INTERRUPTED);
+            }
+        });
+    }
+}
+
+impl Watch for Bar {
+    fn done(&self, candidates: usize) {
+        self.bar.inc(candidates as u64);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+fn summary(found: &Findings, volts: Voltages) -> String {
+    let limits = &found.limits;
+    let mut text = format!(
+        "The least energy for {}: restarts of at most {}, at most {:.1} % slower than full protection\n\
+         around {}, seed {}; times are virtual\n\n",
+        found.workload,
+        limits.recovery,
+        limits.slowdown * 100.0,
+        found.base,
+        found.seed
+    );
+    let mut table = Table::new();
+    table
+        .load_preset(comfy_table::presets::ASCII_MARKDOWN)
+        .set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header([
+        "mJ",
+        "mF",
+        "buffer",
+        "kept of the map",
+        "summary",
+        "stored",
+        "erases",
+        "requests/s",
+        "slower %",
+        "restart",
+        "",
+    ]);
+    let shown = shown(found);
+    for i in &shown {
+        let t = &found.tried[*i];
+        let result = match () {
+            () if Some(*i) == found.winner => "FOUND",
+            () if Some(*i) == found.nearest => "nearest",
+            () if t.meets(limits) => "meets both",
+            () => "",
+        };
+        table.add_row(line(t, volts, result));
+    }
+    let joules = found.reference_j;
+    table.add_row([
+        format!("{:.3}", joules * 1e3),
+        format!("{:.3}", volts.farads(joules) * 1e3),
+        String::new(),
+        "all of it".into(),
+        String::new(),
+        "never".into(),
+        "finished".into(),
+        format!("{:.0}", found.reference_rate),
+        "0.0".into(),
+        found.reference_recovery.to_string(),
+        "full protection".into(),
+    ]);
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 0));
+        if [0, 1, 2, 7, 8, 9].contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{table}");
+    if shown.len() < found.pareto.len() {
+        let _ = writeln!(text, "({} more are in --json)", found.pareto.len() - shown.len());
+    }
+    let _ = writeln!(
+        text,
+        "None of these is better in energy, slowdown and restart at once. Of {} candidates {} were tried,\n\
+         {} left out since they could not meet the limits; farads from {} V down to {} V.",
+        found.candidates,
+        found.tried.len(),
+        found.left_out,
+        volts.charged,
+        volts.least
+    );
+    for (candidate, error) in &found.failed {
+        let _ = writeln!(text, "failed: {}: {error}", candidate.choice);
+    }
+    if let (Some(_), Some(toml)) = (found.winner, &found.toml) {
+        let _ = write!(text, "\n{toml}");
+        if !found.conflicts.is_empty() {
+            let keys = found.conflicts.join(", ");
+            let _ = writeln!(
+                text,
+                "# [drive] of this file has other values, which would win: take out {keys}"
+            );
+        }
+    }
+    text
+}
+
+/// The best of their kind, thinned out if they are many; the winner or the nearest is there.
+fn shown(found: &Findings) -> Vec<usize> {
+    let step = found.pareto.len().div_ceil(MOST_SHOWN).max(1);
+    let mut all: Vec<usize> = found.pareto.iter().copied().step_by(step).collect();
+    all.extend(found.winner.or(found.nearest));
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn line(t: &Tried, volts: Voltages, result: &str) -> Vec<String> {
+    let (c, d) = (&t.candidate, &t.candidate.design);
+    vec![
+        format!("{:.3}", c.energy_j * 1e3),
+        format!("{:.3}", volts.farads(c.energy_j) * 1e3),
+        format!("{} KiB", d.cache.buffer_kib),
+        c.choice.kept(d),
+        if d.map.summary { "yes" } else { "" }.into(),
+        c.choice.stored(d),
+        if d.power.erase_abort { "stopped" } else { "finished" }.into(),
+        format!("{:.0}", t.rate),
+        format!("{:.1}", t.slowdown * 100.0),
+        t.recovery.to_string(),
+        result.into(),
+    ]
+}
+
+/// That nothing was found, and by how much the nearest misses.
+fn missed(found: &Findings) -> String {
+    let Some(t) = found.nearest.map(|i| &found.tried[i]) else {
+        return "no candidate could be tried".into();
+    };
+    let limits = &found.limits;
+    let mut by = Vec::new();
+    if t.recovery > limits.recovery {
+        let more = t.recovery.saturating_sub(limits.recovery);
+        by.push(format!("its restart takes {}, {more} too long", t.recovery));
+    }
+    if t.slowdown > limits.slowdown {
+        let more = 100.0 * (t.slowdown - limits.slowdown);
+        by.push(format!("it is {:.1} % slower, {more:.1} too much", t.slowdown * 100.0));
+    }
+    format!(
+        "nothing meets the limits; the nearest is {}: {}",
+        t.candidate.choice,
+        by.join(", and ")
+    )
+}
