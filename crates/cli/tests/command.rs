@@ -118,19 +118,29 @@ fn values_can_be_set_and_two_runs_compared() {
 #[cfg(unix)]
 fn an_interrupt_ends_it_at_once_and_leaves_results_alone() {
     let experiment = file("long.toml", SMALL.replace("cuts = 3", "cuts = 1000000"));
-    let json = experiment.with_extension("json");
-    let _ = std::fs::remove_file(&json);
+    let [json, log] = ["json", "log"].map(|end| experiment.with_extension(end));
+    for file in [&json, &log] {
+        let _ = std::fs::remove_file(file);
+    }
     let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
-    command.arg("run").arg(&experiment).arg("--json").arg(&json);
+    command.arg("run").arg(&experiment).arg("--json").arg(&json).arg("--log-writes").arg(&log);
+    command.args(["--row", "ycsb-a/durassd"]);
     let mut child = command.stdout(Stdio::null()).spawn().expect("the command starts");
-    // The file is made when everything is ready to run.
-    while !json.exists() {
+    // The log is made when everything is ready to run.
+    while !log.exists() {
         assert_eq!(child.try_wait().expect("it can be asked"), None, "it ended by itself");
         std::thread::yield_now();
     }
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.expect("kill can be run").success());
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let _ = std::fs::remove_file(&log);
+    // Nothing was there, and nothing is.
+    let folder = json.parent().expect("it is in a folder");
+    let left = std::fs::read_dir(folder).expect("it is there").filter_map(|e| {
+        e.ok()?.file_name().into_string().ok().filter(|name| name.starts_with("long.json"))
+    });
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 #[test]
