@@ -19,7 +19,7 @@ commands = 40
 then = 8
 [drive]
 geometry = { channels = 2, packages = 1, chips = 1, planes = 2, blocks = 24, pages = 4, page_bytes = 4096, oob_bytes = 448 }
-space = { over_provisioning = 95.0, collect_below = 3 }
+space = { over_provisioning = 115.0, collect_below = 3 }
 cache = { buffer_kib = 64 }
 map = { dirty_max = 1024, write_points = 1 }
 [[row]]

@@ -13,7 +13,7 @@
 
 use crate::firmware::Firmware;
 use crate::layout::unit_entry;
-use crate::space::Role;
+use crate::space::{FreeUnit, Role};
 use crate::types::{Kind, LOST, Lpn, PageHead};
 use tantalum_nand::{NandArray, PageAddr, PageState, SECTOR_BYTES, Unit};
 
@@ -22,8 +22,14 @@ pub(crate) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), S
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// All that can be held at any moment between two polls.
+/// All that can be held at any moment between two polls; less, while a start is not finished
+/// (`recover`, 6).
 pub(crate) fn audit(fw: &Firmware) -> Result<(), String> {
+    if !fw.is_whole.get() {
+        dump_areas(fw)?;
+        fw.buffer.borrow().audit()?;
+        return room(fw);
+    }
     map_and_space(fw)?;
     map_and_flash(fw)?;
     fw.space.borrow().audit(&fw.nand)?;
@@ -95,7 +101,8 @@ fn dump_areas(fw: &Firmware) -> Result<(), String> {
         format!("the next dump has {} units, and may need {need}", areas.ready.len())
     })?;
     let ready = || areas.ready.iter().map(|u| u.0);
-    let all: Vec<Unit> = ready().chain(areas.other.iter().copied()).collect();
+    let all: Vec<Unit> =
+        ready().chain(areas.other.iter().chain(&areas.spare).map(|free| free.unit)).collect();
     for (i, unit) in all.iter().enumerate() {
         ensure(!all[..i].contains(unit), || format!("{unit:?} is twice in the dump areas"))?;
         let role = space.role(*unit);
@@ -107,9 +114,13 @@ fn dump_areas(fw: &Firmware) -> Result<(), String> {
             "{unit:?}, into which the next dump goes, is not erased from {page} on"
         ));
     }
-    match areas.other.iter().find(|u| areas.cleared && !fw.nand.is_erased(**u)) {
-        Some(unit) => {
-            Err(format!("{unit:?}, into which the dump after the next goes, is not erased"))
+    let left = areas.other.iter().chain(&areas.spare).find(|free| {
+        let erased = !free.erase_first;
+        erased && !fw.nand.is_erased(free.unit)
+    });
+    match left {
+        Some(FreeUnit { unit, .. }) => {
+            Err(format!("{unit:?}, which is kept for a dump as erased, is not"))
         }
         None => Ok(()),
     }

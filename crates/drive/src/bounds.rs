@@ -39,6 +39,7 @@ impl Firmware {
                 let (young, ranges) = journal.young();
                 young as u32 + reserved.entries > m.journal_entries / 2
                     || ranges >= m.journal_ranges
+                    || self.is_checkpoint_cheap(log)
             }
             Persistence::Protected(dirty) => {
                 let high = if m.whole { m.dirty_max / 2 } else { m.dirty_max / 4 * 3 };
@@ -47,6 +48,15 @@ impl Firmware {
                     || m.dirty_pages_max > 0 && pages > 0 && 2 * pages >= m.dirty_pages_max
             }
         }
+    }
+
+    /// Whether to store all that has changed of the map programs little beside what was
+    /// programmed since that was done before.
+    fn is_checkpoint_cheap(&self, log: &MapLog) -> bool {
+        let share = self.design.map.checkpoint_share / 100.0;
+        let changed = log.dirty().map_or(0, |dirty| dirty.pages() as u32);
+        let pages = changed.div_ceil(self.places.page_sectors);
+        changed > 0 && f64::from(pages) <= share * self.since_checkpoint.get() as f64
     }
 
     /// Waits until these entries may change, and reserves them: give that back with

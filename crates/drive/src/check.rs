@@ -85,6 +85,9 @@ impl Design {
             )));
         }
         self.check_journal().map_err(value)?;
+        if self.map.directory && !self.is_protected() {
+            return Err(value("map.directory is for a protected cache: it is in the dump".into()));
+        }
         let dirty = u64::from(self.map.dirty_max);
         if self.map.write_points == 0 || dirty < least || dirty > MAX_DIRTY {
             return Err(value(format!(
@@ -161,10 +164,19 @@ impl Design {
         if !self.is_protected() && m.kept != Kept::Entries {
             return Err("map.kept is for a protected cache: nothing else is kept".into());
         }
+        if !(0.0..=100.0).contains(&m.checkpoint_share) {
+            let share = m.checkpoint_share;
+            return Err(format!("map.checkpoint_share is {share} per cent; it must be 0 to 100"));
+        }
         if !self.keeps_units() {
-            return match m.summary {
-                true => Err("map.summary is for a journal of units: nobody else reads it".into()),
-                false => Ok(()),
+            let keys = [
+                ("summary", m.summary),
+                ("checkpoint_share", m.checkpoint_share > 0.0),
+                ("checkpoint_idle", m.checkpoint_idle),
+            ];
+            return match keys.iter().find(|key| key.1) {
+                Some((key, _)) => Err(format!("map.{key} is for map.kept = \"units\"")),
+                None => Ok(()),
             };
         }
         let g = &self.geometry;

@@ -47,7 +47,7 @@ pub(crate) async fn collect_on(fw: Rc<Firmware>, die: u32) {
 
 /// Tells the collectors when the host has become idle, for ever.
 pub(crate) async fn watch_host(fw: Rc<Firmware>) {
-    if fw.design.space.background_below == 0 {
+    if !fw.uses_idle_times() {
         return;
     }
     loop {
@@ -62,6 +62,10 @@ pub(crate) async fn watch_host(fw: Rc<Firmware>) {
             patience = if last == fw.last_command.get() { patience + 1 } else { 0 };
         }
         fw.notify_dies();
+        if fw.design.map.checkpoint_idle && fw.since_checkpoint.get() > 0 {
+            fw.idle_checkpoint.set(true);
+            fw.log_work.notify_all();
+        }
         fw.activity.wait().await;
         if fw.poisoned.get() {
             return;
@@ -84,6 +88,11 @@ impl Firmware {
     fn is_short(&self, die: u32) -> bool {
         let space = self.space.borrow();
         !space.has_spare(die) || space.free_units(die) < self.design.space.collect_below
+    }
+
+    /// Whether anything is done while the host is idle.
+    pub fn uses_idle_times(&self) -> bool {
+        self.design.space.background_below > 0 || self.design.map.checkpoint_idle
     }
 
     fn idle_time(&self) -> Nanos {

@@ -204,10 +204,25 @@ pub struct MapDesign {
     /// restart reads what is written beside each page of these.
     #[serde(default = "default_ranges")]
     pub journal_ranges: u32,
+    /// All changed map pages are stored as soon as that programs no more than this share of
+    /// what was programmed since they were stored before, in per cent: a restart then reads
+    /// little where little of the map changes. 0: only when the journal asks for it. With
+    /// `kept = "units"`.
+    #[serde(default)]
+    pub checkpoint_share: f64,
+    /// Whether they are stored when the host is idle (see `space.idle_us`). With
+    /// `kept = "units"`.
+    #[serde(default)]
+    pub checkpoint_idle: bool,
     /// Whether the last rows of a unit with data tell what is beside its other pages, so that a
     /// restart reads only these of full units (SpartanSSD, summary pages). With `kept = "units"`.
     #[serde(default)]
     pub summary: bool,
+    /// Whether the dump says where on flash each map page is: then a restart takes commands as
+    /// soon as it has read the dump, and reads map pages when they are asked for, before all
+    /// are loaded. Protected cache only.
+    #[serde(default)]
+    pub directory: bool,
     /// Erase units into which the map is written at the same time.
     pub write_points: u32,
     /// Erase units of one dump area (there are two); more units, on more dies, are

@@ -10,7 +10,7 @@
 //!    writes the dump.
 //! 4. The dump has the energy of the capacitors; when that is spent the medium goes off.
 
-use crate::areas::{keep_areas, mark_due};
+use crate::areas::{clear_old_dump, mark_due};
 use crate::audit::audit;
 use crate::collect::{collect_on, watch_host};
 use crate::dump::outage;
@@ -18,7 +18,7 @@ use crate::firmware::Firmware;
 use crate::host::DriveLink;
 use crate::keeper::keep_log;
 use crate::layout::Layout;
-use crate::recover::{Missing, RecoveryError, RecoveryReport, recover};
+use crate::recover::{Missing, RecoveryError, RecoveryReport, finish, recover};
 use crate::stats::{DriveStats, Stats};
 use crate::supply::{PowerLoss, PowerLosses};
 use crate::types::PageHead;
@@ -30,7 +30,7 @@ use std::rc::{Rc, Weak};
 use tantalum_device::{Caps, IoError, Link, Payload, PowerCycle};
 use tantalum_nand::{NandArray, Unit};
 use tantalum_rt::sync::WaitQueue;
-use tantalum_rt::{Domain, Rt};
+use tantalum_rt::{Domain, Nanos, Rt};
 
 /// A software SSD. Cheap to clone: a handle to one box.
 #[derive(Clone)]
@@ -151,12 +151,24 @@ impl Drive {
         stats
     }
 
+    /// Waits until a start is finished to the end: the drive takes commands before, if its dump
+    /// has a directory. At once without power, or if the rest of the start failed.
+    pub async fn settled(&self) {
+        let this = &*self.shared;
+        let is_settled = || match &*this.power.borrow() {
+            Power::On { firmware, .. } => firmware.is_whole.get() || firmware.poisoned.get(),
+            Power::Off => true,
+            _ => false,
+        };
+        this.changed.until(is_settled).await;
+    }
+
     /// What the last restart took and found.
     pub fn last_recovery(&self) -> Option<RecoveryReport> {
         self.shared.report.borrow().clone()
     }
 
-    /// Why the last restart failed, if it did.
+    /// Why the last restart failed, or what was left of it when commands were taken, if it did.
     pub fn last_failure(&self) -> Option<RecoveryError> {
         self.shared.failure.borrow().clone()
     }
@@ -324,39 +336,20 @@ impl Shared {
     }
 
     async fn boot(self: Rc<Shared>, domain: Domain, missing: Missing) {
-        let result =
-            recover(&self.rt, &self.design, &self.layout, &self.nand, &self.stats, missing);
-        let marked = match result.await {
-            Ok((firmware, mut report)) => {
-                let firmware = Rc::new(firmware);
-                let state = Power::Marking { domain: domain.clone(), firmware: firmware.clone() };
-                *self.power.borrow_mut() = state;
-                let began = self.rt.now();
-                let marked = mark_due(&firmware).await;
-                report.mark = self.rt.now() - began;
-                report.total += report.mark;
-                marked.map(|()| (firmware, report)).map_err(RecoveryError::Medium)
-            }
-            Err(error) => Err(error),
-        };
-        match marked {
+        let began = self.rt.now();
+        match self.ready(&domain, missing).await {
             Ok((firmware, report)) => {
                 let mut memories = self.memories.borrow_mut();
                 memories.retain(|m| m.strong_count() > 0);
                 memories.push(Rc::downgrade(&firmware));
                 drop(memories);
+                if report.early {
+                    let rest = self.clone().finish(domain.clone(), firmware.clone(), began);
+                    domain.spawn("the rest of the start", rest);
+                } else {
+                    start_tasks(&domain, &firmware);
+                }
                 *self.report.borrow_mut() = Some(report);
-                let dies = self.design.geometry.dies();
-                for die in (0..dies).take_while(|_| !firmware.read_only.get()) {
-                    domain.spawn_background("flusher", write_to(firmware.clone(), die));
-                    domain.spawn_background("collector", collect_on(firmware.clone(), die));
-                }
-                if !firmware.read_only.get() {
-                    domain.spawn_background("map keeper", keep_log(firmware.clone()));
-                    domain
-                        .spawn_background("keeper of the dump areas", keep_areas(firmware.clone()));
-                    domain.spawn_background("idle watch", watch_host(firmware.clone()));
-                }
                 let link = Link::new(&self.rt);
                 *self.power.borrow_mut() = Power::On { domain, link, firmware };
             }
@@ -365,6 +358,47 @@ impl Shared {
                 self.power_off();
             }
         }
+        self.changed.notify_all();
+    }
+
+    /// Up to the moment at which commands can be taken.
+    async fn ready(
+        &self,
+        domain: &Domain,
+        missing: Missing,
+    ) -> Result<(Rc<Firmware>, RecoveryReport), RecoveryError> {
+        let began = self.rt.now();
+        let (firmware, mut report, units) =
+            recover(&self.rt, &self.design, &self.layout, &self.nand, &self.stats, missing).await?;
+        let firmware = Rc::new(firmware);
+        report.early = units.is_none() && !firmware.read_only.get();
+        if !report.early {
+            finish(&firmware, units, &mut report).await?;
+        }
+        let state = Power::Marking { domain: domain.clone(), firmware: firmware.clone() };
+        *self.power.borrow_mut() = state;
+        let marking = self.rt.now();
+        mark_due(&firmware).await?;
+        report.mark = self.rt.now() - marking;
+        report.total = self.rt.now() - began;
+        if !report.early {
+            report.whole = report.total;
+        }
+        Ok((firmware, report))
+    }
+
+    /// The rest of a start, while commands are taken.
+    async fn finish(self: Rc<Shared>, domain: Domain, firmware: Rc<Firmware>, began: Nanos) {
+        let mut report = self.report.borrow().clone().unwrap_or_default();
+        match finish(&firmware, None, &mut report).await {
+            Ok(()) => start_tasks(&domain, &firmware),
+            Err(error) => {
+                *self.failure.borrow_mut() = Some(error);
+                firmware.poison();
+            }
+        }
+        report.whole = self.rt.now() - began;
+        *self.report.borrow_mut() = Some(report);
         self.changed.notify_all();
     }
 
@@ -390,6 +424,19 @@ impl Shared {
         self.nand.power_off();
         *self.power.borrow_mut() = Power::Off;
         self.changed.notify_all();
+    }
+}
+
+/// What the firmware does by itself, from now on.
+fn start_tasks(domain: &Domain, firmware: &Rc<Firmware>) {
+    for die in (0..firmware.design.geometry.dies()).take_while(|_| !firmware.read_only.get()) {
+        domain.spawn_background("flusher", write_to(firmware.clone(), die));
+        domain.spawn_background("collector", collect_on(firmware.clone(), die));
+    }
+    if !firmware.read_only.get() {
+        domain.spawn_background("map keeper", keep_log(firmware.clone()));
+        domain.spawn_background("eraser of the old dump", clear_old_dump(firmware.clone()));
+        domain.spawn_background("idle watch", watch_host(firmware.clone()));
     }
 }
 

@@ -37,7 +37,8 @@ pub(crate) const SECTOR_ENTRIES: usize = SECTOR / ENTRY_BYTES;
 /// The end page's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DumpEnd {
-    /// Sectors of changed map entries, of changed map pages, or of the journal of units.
+    /// Sectors of changed map entries, of changed map pages, or of the journal of units; and of
+    /// the directory.
     pub map_sectors: u64,
     /// Buffered pages.
     pub data_sectors: u64,
@@ -100,7 +101,7 @@ async fn emergency_dump(fw: &Firmware, supply: &Supply) -> Result<(), OpError> {
             writer.map_pages()? + writer.map_entries(unit_entry(fw.layout.logical, Unit(0)))?
         }
         () => writer.map_entries(Lpn(0))?,
-    };
+    } + writer.directory()?;
     let data_sectors = writer.buffered_pages()?;
     writer.finish().await?;
     let version = fw.map.borrow().version().0;
@@ -210,6 +211,22 @@ impl<'a> Writer<'a> {
             self.write(Kind::DumpJournal, &counts.collect::<Vec<_>>(), Data::Bytes(&bytes))?;
         }
         Ok(entries.len().div_ceil(SECTOR_ENTRIES) as u64)
+    }
+
+    /// The map's directory, if the design has it; how many sectors it took.
+    fn directory(&mut self) -> Result<u64, OpError> {
+        let fw = self.fw;
+        if !fw.design.map.directory {
+            return Ok(0);
+        }
+        let mut bytes = fw.log.borrow().encode_directory();
+        bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
+        let sectors = (bytes.len() / SECTOR) as u32;
+        let numbers: Vec<u32> = (0..sectors).collect();
+        for (row, bytes) in numbers.chunks(self.row()).zip(bytes.chunks(self.row() * SECTOR)) {
+            self.write(Kind::DumpDirectory, row, Data::Bytes(bytes))?;
+        }
+        Ok(sectors.into())
     }
 
     /// The buffered pages; how many.

@@ -169,8 +169,8 @@ impl EnergyModel {
     }
 
     /// A drive of this design. What its dump holds is protected, at its bound: the write buffer
-    /// and the entries that may have changed. Directory, allocation and collection metadata
-    /// are found again at a restart, and need no energy; the published count, which has
+    /// the entries that may have changed, and the directory if the design says so. Allocation and
+    /// collection metadata are found again at a restart, and need no energy; the published count, which has
     /// the metadata of collection in it, is made as published.
     pub fn of(design: &Design, layout: &Layout) -> EnergyModel {
         let g = &design.geometry;
@@ -181,6 +181,7 @@ impl EnergyModel {
         let row = u64::from(g.page_bytes) * u64::from(g.planes);
         let frame = row * u64::from(1 + DUMP_SLACK_ROWS);
         let blocks = u64::from(g.units()) * u64::from(g.planes);
+        let directory = u64::from(layout.map_pages) * 4;
         let part =
             |name, bytes, protected, published| Component { name, bytes, protected, published };
         let memory = vec![
@@ -188,7 +189,7 @@ impl EnergyModel {
             part(told, changed * u64::from(SECTOR_BYTES), kept, kept && !design.keeps_units()),
             part("end of the dump, rows that fail", frame, kept, false),
             part("mapping table", entries * 4, false, false),
-            part("map directory", u64::from(layout.map_pages) * 8, false, false),
+            part("map directory", directory, design.map.directory, false),
             part("allocation metadata", blocks * 4, false, false),
             part("collection metadata", blocks * COLLECTION_BYTES, false, kept),
         ];

@@ -66,6 +66,10 @@ pub(crate) struct Firmware {
     pub drain_wanted: Cell<Version>,
     pub drained: Cell<Version>,
     pub reserved: RefCell<Reservations>,
+    /// Pages with data programmed since the last checkpoint began.
+    pub since_checkpoint: Cell<u64>,
+    /// A checkpoint is to be made, though there is no need for room.
+    pub idle_checkpoint: Cell<bool>,
     /// The log's oldest unit is to be cleaned, though there is no need for room.
     pub turn_log: Cell<bool>,
     pub dies: Vec<DieEvents>,
@@ -74,8 +78,10 @@ pub(crate) struct Firmware {
     /// When the last command came, for those who wait for idle times.
     pub last_command: Cell<Nanos>,
     pub activity: WaitQueue,
-    /// The mark that a dump is due is to be moved.
-    pub mark_moves: WaitQueue,
+    /// Map pages have become known, or the rest of the start is done.
+    pub map_known: WaitQueue,
+    /// The rest of the start is done (`recover`, 6).
+    pub is_whole: Cell<bool>,
     /// Nothing is programmed any more; nobody waits for that.
     pub poisoned: Cell<bool>,
     /// The version of the map that says that the drive's life is over (see `retire`).
@@ -194,6 +200,8 @@ impl Firmware {
             drain_wanted: Cell::new(Version(0)),
             drained: Cell::new(Version(0)),
             reserved: RefCell::default(),
+            since_checkpoint: Cell::new(0),
+            idle_checkpoint: Cell::new(false),
             turn_log: Cell::new(false),
             dies: (0..g.dies())
                 .map(|_| DieEvents {
@@ -207,7 +215,8 @@ impl Firmware {
             borrowing: Cell::new(false),
             last_command: Cell::new(Nanos::ZERO),
             activity: WaitQueue::new(rt, "the host"),
-            mark_moves: WaitQueue::new(rt, "a new place for the mark of the next dump"),
+            map_known: WaitQueue::new(rt, "a map page to be loaded"),
+            is_whole: Cell::new(false),
             poisoned: Cell::new(false),
             ending: Cell::new(None),
             read_only: Cell::new(false),
@@ -299,7 +308,7 @@ impl Firmware {
             &self.log_work,
             &self.log_progress,
             &self.activity,
-            &self.mark_moves,
+            &self.map_known,
         ] {
             queue.notify_all();
         }
@@ -378,6 +387,7 @@ impl Firmware {
     /// become worth collecting.
     pub fn landed(&self, unit: Unit, pages: u32) {
         self.space.borrow_mut().landed(unit, pages);
+        self.since_checkpoint.set(self.since_checkpoint.get() + u64::from(pages));
         let die = &self.dies[self.nand.geometry().die(unit) as usize];
         if die.hungry.get() || self.space.borrow().is_bad(unit) {
             die.notify();
@@ -435,7 +445,7 @@ impl Firmware {
     }
 
     async fn pass_command(&self, ns: u64) {
-        if self.design.space.background_below > 0 {
+        if self.uses_idle_times() {
             self.last_command.set(self.rt.now());
             self.activity.notify_all();
         }

@@ -165,6 +165,10 @@ impl Firmware {
             () => half,
         };
         let mut turn = Some(self.arrival.lock().await);
+        if self.layout.is_thin() {
+            // What is live is not known before.
+            self.until_whole().await;
+        }
         let let_in = self.let_in(at.0, blocks)?;
         let mut first = 0;
         while first < blocks {
@@ -322,6 +326,7 @@ impl Firmware {
         let _place = self.queue.acquire(1).await;
         self.pass_link().await;
         let _turn = self.arrival.lock().await;
+        self.until_whole().await;
         let mut done = 0;
         while done < range.count {
             let step = DISCARD_STEP.min(self.changes_at_once().into());
@@ -357,6 +362,9 @@ impl Firmware {
         let blocks = self.caps.check(at, buf.kind(), buf.blocks(SECTOR_BYTES))?;
         let _place = self.queue.acquire(1).await;
         self.pass_link().await;
+        if !self.know(Lpn(at.0 as u32), blocks).await {
+            return Err(IoError::Failed("the map can not be read"));
+        }
         let mut ops = Vec::new();
         let mut words = vec![0; self.nand.oob_words()];
         let mut i = 0;

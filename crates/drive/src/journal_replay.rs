@@ -10,8 +10,9 @@
 //! 4. Nothing here changes flash. The entries are the journal's from then on, too.
 
 use crate::firmware::Firmware;
-use crate::journal::Entry;
+use crate::journal::{Entry, OPEN};
 use crate::layout::unit_entry;
+use crate::map::map_page;
 use crate::recover::{Missing, RecoveryError, RecoveryReport, check_entry};
 use crate::scan::{read_pages, read_words, write_pointers};
 use crate::summary::decode;
@@ -45,7 +46,8 @@ pub(crate) async fn replay_journal(
     report.scanned = fw.rt.now() - began;
     let logical = fw.layout.logical;
     let put = |lpn: Lpn, to: Option<Ppa>| {
-        if fw.map.borrow().get(lpn) != to {
+        let is_known = fw.map.borrow().is_known(map_page(lpn));
+        if !is_known || fw.map.borrow().get(lpn) != to {
             fw.map.borrow_mut().set(lpn, to);
             fw.log.borrow_mut().changed(lpn);
         }
@@ -101,9 +103,14 @@ async fn scan(
     let told = scan.summaries(report).await?;
     let left: Vec<Unit> =
         scan.ranges.keys().copied().map(Unit).filter(|unit| !told.contains(&unit.0)).collect();
-    let ends = write_pointers(fw, &left).await?;
+    // (A dump says where the ranges end.)
+    let (open, closed): (Vec<Unit>, Vec<Unit>) =
+        left.into_iter().partition(|unit| scan.ranges[&unit.0].iter().any(|r| r.1 == OPEN));
+    let ends = write_pointers(fw, &open).await?;
+    let ends = open.into_iter().zip(ends);
+    let closed = closed.into_iter().map(|unit| (unit, fw.places.data_pages));
     let pages: Vec<PageAddr> =
-        left.iter().zip(ends).flat_map(|(unit, end)| scan.pages_of(*unit, end)).collect();
+        ends.chain(closed).flat_map(|(unit, end)| scan.pages_of(unit, end)).collect();
     report.scanned_pages += pages.len() as u64;
     let mut unread = None;
     read_words(fw, &pages, |i, state, words| {

@@ -10,7 +10,7 @@ use crate::map::map_page;
 use crate::maplog::{LogPlace, encode_entry};
 use crate::planted::planted;
 use crate::space::{FreeUnit, Role};
-use crate::types::{Kind, LOG_VERSION_BITS, Version};
+use crate::types::{Kind, LOG_VERSION_BITS, Ppa, Version};
 use std::rc::Rc;
 use tantalum_device::Data;
 use tantalum_nand::{Programmed, SECTOR_BYTES, Unit};
@@ -46,6 +46,7 @@ impl Firmware {
             || self.log_wanted.get() > log.durable()
             || self.drain_wanted.get() > self.drained.get()
             || self.turn_log.get()
+            || self.idle_checkpoint.get()
     }
 
     /// Waits until all changes up to `version` survive a power loss. False if the drive
@@ -108,9 +109,9 @@ async fn commit(fw: &Firmware) -> Option<()> {
         fw.log.borrow_mut().set_durable(version);
         fw.log_progress.notify_all();
     }
-    let serials = append(fw, Kind::MapDelta, version, &counts, &bytes).await?;
+    let written = append(fw, Kind::MapDelta, version, &counts, &bytes).await?;
     let mut log = fw.log.borrow_mut();
-    for (chunk, serial) in pending.chunks(DELTA_ENTRIES as usize).zip(serials) {
+    for (chunk, (serial, _)) in pending.chunks(DELTA_ENTRIES as usize).zip(written) {
         for lpn in chunk {
             log.delta_stored(*lpn, serial);
         }
@@ -133,6 +134,8 @@ pub(crate) async fn store_map(fw: &Firmware) -> Option<()> {
 
 /// Stores all map pages that are dirty now; then the journal's older entries are void.
 async fn checkpoint(fw: &Firmware) -> Option<()> {
+    fw.since_checkpoint.set(0);
+    fw.idle_checkpoint.set(false);
     {
         let (space, mut log) = (fw.space.borrow(), fw.log.borrow_mut());
         if let Some(journal) = log.journal_mut() {
@@ -193,10 +196,10 @@ async fn store_images(fw: &Firmware, pages: &[u32]) -> Option<()> {
         }
         map.version()
     };
-    let serials = append(fw, Kind::MapImage, version, pages, &bytes).await?;
+    let written = append(fw, Kind::MapImage, version, pages, &bytes).await?;
     let mut log = fw.log.borrow_mut();
-    for (page, serial) in pages.iter().zip(serials) {
-        log.image_stored(*page, serial);
+    for (page, written) in pages.iter().zip(written) {
+        log.image_stored(*page, written);
     }
     drop(log);
     fw.log_progress.notify_all();
@@ -234,18 +237,18 @@ async fn clean(fw: &Firmware) -> Option<()> {
 }
 
 /// Writes sectors to the log, side by side at its write points (maplog, 6); for each the serial
-/// of its unit. They are on flash when this returns.
+/// of its unit, and its place. They are on flash when this returns.
 async fn append(
     fw: &Firmware,
     kind: Kind,
     version: Version,
     indices: &[u32],
     bytes: &[u8],
-) -> Option<Vec<u32>> {
-    let mut serials = vec![0; indices.len()];
+) -> Option<Vec<(u32, Ppa)>> {
+    let mut written = vec![(0, Ppa(0)); indices.len()];
     let mut left: Vec<usize> = (0..indices.len()).collect();
     while !left.is_empty() {
-        let ops = issue(fw, kind, version, indices, bytes, &left, &mut serials).await?;
+        let ops = issue(fw, kind, version, indices, bytes, &left, &mut written).await?;
         let issued: usize = ops.iter().map(|op| op.sectors.len()).sum();
         left.drain(..issued);
         for Append { unit, sectors, op } in ops {
@@ -256,7 +259,7 @@ async fn append(
         }
         fw.supply_log();
     }
-    Some(serials)
+    Some(written)
 }
 
 /// Programs under way.
@@ -274,7 +277,7 @@ async fn issue(
     indices: &[u32],
     bytes: &[u8],
     sectors: &[usize],
-    serials: &mut [u32],
+    written: &mut [(u32, Ppa)],
 ) -> Option<Vec<Append>> {
     let ps = fw.places.page_sectors as usize;
     let (mut ops, mut words) = (Vec::new(), Vec::new());
@@ -303,8 +306,8 @@ async fn issue(
         };
         let some = &sectors[done..sectors.len().min(done + pages as usize * ps)];
         let mut page = Vec::with_capacity(pages as usize * ps * SECTOR);
-        for &sector in some {
-            serials[sector] = serial;
+        for (i, &sector) in (0..).zip(some) {
+            written[sector] = (serial, fw.places.ppa(at, i));
             page.extend_from_slice(&bytes[sector * SECTOR..(sector + 1) * SECTOR]);
         }
         page.resize(pages as usize * ps * SECTOR, 0);

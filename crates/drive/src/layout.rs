@@ -9,7 +9,7 @@ use crate::Design;
 use crate::dump::SECTOR_ENTRIES;
 use crate::space::SHARED_RESERVE;
 use crate::types::Lpn;
-use tantalum_nand::{SECTOR_BYTES, Unit};
+use tantalum_nand::{Geometry, SECTOR_BYTES, Unit};
 
 /// Map entries in one map page (a sector of 4-byte entries).
 pub const MAP_PAGE_ENTRIES: u32 = SECTOR_BYTES / 4;
@@ -21,7 +21,18 @@ pub const DELTA_ENTRIES: u32 = SECTOR_BYTES / 8;
 /// is written elsewhere in the area.
 pub const DUMP_SLACK_ROWS: u32 = 2;
 
-/// Sectors of a dump that tell of the map, at most.
+/// Units kept in place of those of the dump areas that go bad, for each so many of these.
+const UNITS_PER_DUMP_SPARE: u64 = 4;
+
+/// Sectors of a dump that have the map's directory.
+pub fn directory_sectors(design: &Design, map_pages: u32) -> u64 {
+    match design.map.directory {
+        true => u64::from(map_pages.div_ceil(MAP_PAGE_ENTRIES)),
+        false => 0,
+    }
+}
+
+/// Sectors of a dump that tell of the map, at most; without the directory.
 pub fn dumped_map_sectors(design: &Design) -> u64 {
     match () {
         () if design.keeps_units() => {
@@ -61,6 +72,9 @@ pub struct Layout {
     pub map_live_units: u32,
     /// Units of one dump area; there are two.
     pub dump_units: u32,
+    /// Units that are kept for dumps: those of the two areas, and a few in place of those that
+    /// go bad. They are the first ones of the dies.
+    pub dump_zone: u32,
     /// Units for data, live and spare.
     pub data_units: u32,
     /// Of these, needed beside the logical capacity: open units of both streams and the
@@ -76,7 +90,7 @@ pub enum LayoutError {
     /// Too little over-provisioning.
     #[error(
         "{raw} erase units raw; {logical} for {}, {working} for open blocks and the \
-         collectors' reserve ({dies} dies × {per_die}, and {shared}), {map} for the map log, {dump} for two dump areas: \
+         collectors' reserve ({dies} dies × {per_die}, and {shared}), {map} for the map log, {dump} for dumps: \
          {missing} too few; raise space.over_provisioning or geometry.blocks",
         if *.thin { "live data" } else { "the logical capacity" }
     )]
@@ -97,7 +111,7 @@ pub enum LayoutError {
         shared: u64,
         /// Units of the map log.
         map: u64,
-        /// Units of the dump areas.
+        /// Units that are kept for dumps.
         dump: u64,
         /// How many are missing.
         missing: u64,
@@ -147,7 +161,7 @@ impl Layout {
             let row = u64::from(g.row_sectors());
             let buffer = u64::from(design.buffer_slots()).div_ceil(row);
             let sectors = dumped_map_sectors(design);
-            let map = sectors.div_ceil(row);
+            let map = sectors.div_ceil(row) + directory_sectors(design, map_pages).div_ceil(row);
             let slack = u64::from(DUMP_SLACK_ROWS);
             let have = u64::from(dump_units) * u64::from(g.unit_pages() / g.planes);
             if have < buffer + map + 2 + slack {
@@ -161,7 +175,10 @@ impl Layout {
         // Levelling has an open unit of its own.
         let per_die = WORKING_PER_DIE + u32::from(design.wear.spread_max > 0);
         let working = u64::from(per_die) * u64::from(g.dies()) + u64::from(SHARED_RESERVE);
-        let dump = 2 * u64::from(dump_units);
+        let dump = match u64::from(dump_units) {
+            0 => 0,
+            n => 2 * n + 1 + n / UNITS_PER_DUMP_SPARE,
+        };
         let beside = working + map_units + dump;
         let thin = design.space.over_provisioning < 0.0;
         let live_units = match thin {
@@ -195,6 +212,7 @@ impl Layout {
             map_units: map_units as u32,
             map_live_units,
             dump_units,
+            dump_zone: dump as u32,
             data_units: (units - map_units - dump) as u32,
             working_units: working as u32,
             spare_units: (units - need) as u32,
@@ -219,5 +237,16 @@ impl Layout {
     /// Whether more is promised than can hold data at a time.
     pub fn is_thin(&self) -> bool {
         self.room < self.logical
+    }
+
+    /// The units that are kept for dumps.
+    pub fn kept_for_dumps(&self, g: &Geometry) -> impl Iterator<Item = Unit> + use<> {
+        let (dies, blocks) = (g.dies(), g.blocks);
+        (0..self.dump_zone).map(move |n| Unit(n % dies * blocks + n / dies))
+    }
+
+    /// Whether a unit is one of these.
+    pub fn keeps_for_dumps(&self, g: &Geometry, unit: Unit) -> bool {
+        unit.0 % g.blocks * g.dies() + unit.0 / g.blocks < self.dump_zone
     }
 }

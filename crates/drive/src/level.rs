@@ -44,7 +44,7 @@ impl Firmware {
                 if role != Role::Bad {
                     most = most.max(count);
                 }
-                let movable = matches!(role, Role::Full | Role::Dump | Role::Map);
+                let movable = matches!(role, Role::Full | Role::Map);
                 if movable && coldest.is_none_or(|(least, ..)| count < least) {
                     coldest = Some((count, unit, role));
                 }
@@ -60,7 +60,6 @@ impl Firmware {
         worn.set(0);
         match role {
             Role::Full => return Some(self.space.borrow_mut().take_full(unit)),
-            Role::Dump => self.exchange_dump_unit(die, unit, least),
             // Where the log is written little, it goes round faster for once.
             _ if !self.exchange_pool_unit(die, unit, least) => {
                 self.turn_log.set(true);

@@ -41,6 +41,7 @@ mod keeper;
 mod layout;
 mod level;
 mod map;
+mod map_load;
 mod maplog;
 #[cfg(test)]
 mod models;
@@ -50,6 +51,7 @@ mod replay;
 mod retire;
 mod salvage;
 mod scan;
+mod settle;
 mod space;
 mod stats;
 mod summary;
@@ -59,6 +61,7 @@ mod types;
 mod victims;
 mod wear;
 mod write;
+mod zone;
 
 pub use capacitor::{CapacitorType, Parts, Service, VoltageError, Voltages};
 pub use design::{

@@ -3,6 +3,8 @@
 //! 1. An entry names a sector that has been programmed, or none.
 //! 2. Each change has a version; versions only grow.
 //! 3. Map pages never touched are all empty: nothing need be read or stored of them.
+//!    At a restart map pages are unknown until they are loaded; nobody else asks for or
+//!    changes an entry of such a page (but for what a dump says of it).
 //! 4. Mapped logical pages are counted, whatever changes them.
 //! 5. Behind the logical pages each erase unit has an entry, in map pages of their own:
 //!    whether it is bad; and behind these there is one more: whether the drive's life is over.
@@ -22,6 +24,8 @@ pub struct Map {
     live: u32,
     version: Version,
     touched: Vec<bool>,
+    /// Of a restart: the map page is loaded, or nothing is stored of it.
+    known: Vec<bool>,
 }
 
 /// The map page of a logical page.
@@ -30,7 +34,7 @@ pub fn map_page(lpn: Lpn) -> u32 {
 }
 
 impl Map {
-    /// All empty: of `logical` pages and `units` erase units.
+    /// Nothing is known: of `logical` pages and `units` erase units.
     pub fn new(logical: u32, units: u32) -> Map {
         let entries = end_entry(logical, units).0 + 1;
         let pages = entries.div_ceil(MAP_PAGE_ENTRIES);
@@ -40,6 +44,7 @@ impl Map {
             live: 0,
             version: Version(0),
             touched: vec![false; pages as usize],
+            known: vec![false; pages as usize],
         }
     }
 
@@ -87,13 +92,34 @@ impl Map {
         }
     }
 
-    /// At recovery: puts a stored map page in place.
-    pub fn decode_page(&mut self, page: u32, bytes: &[u8]) {
+    /// Whether a map page is loaded.
+    pub fn is_known(&self, page: u32) -> bool {
+        self.known[page as usize]
+    }
+
+    /// All map pages are, or nothing is stored of them.
+    pub fn know_all(&mut self) {
+        self.known.fill(true);
+    }
+
+    /// Of this map page what the entries say counts from now on.
+    pub fn know(&mut self, page: u32) {
+        self.known[page as usize] = true;
+    }
+
+    /// At recovery: puts a stored map page in place, unless it is known; but for the entries
+    /// that are newer.
+    pub fn learn_page(&mut self, page: u32, bytes: &[u8], is_newer: impl Fn(Lpn) -> bool) {
+        if std::mem::replace(&mut self.known[page as usize], true) {
+            return;
+        }
         self.touched[page as usize] = true;
         self.live -= self.live_in(page);
         let (start, end) = self.page_range(page);
-        for (entry, bytes) in self.entries[start..end].iter_mut().zip(bytes.chunks_exact(4)) {
-            *entry = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        for (i, bytes) in (start..end).zip(bytes.chunks_exact(4)) {
+            if !is_newer(Lpn(i as u32)) {
+                self.entries[i] = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            }
         }
         self.live += self.live_in(page);
     }

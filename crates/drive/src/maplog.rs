@@ -26,7 +26,7 @@ use crate::layout::MAP_PAGE_ENTRIES;
 use crate::map::{Map, map_page};
 use crate::planted::planted;
 use crate::space::FreeUnit;
-use crate::types::{Before, Lpn, Places, Version};
+use crate::types::{Before, Lpn, Places, Ppa, Version};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use tantalum_nand::{PageAddr, Unit};
@@ -67,9 +67,8 @@ impl Dirty {
         if let Some(again) = self.storing.get_mut(&page) {
             again.push(lpn);
         }
-        let word = &mut self.bits[(lpn.0 / 64) as usize];
-        if *word >> (lpn.0 % 64) & 1 == 0 {
-            *word |= 1 << (lpn.0 % 64);
+        if !self.has(lpn) {
+            self.bits[(lpn.0 / 64) as usize] |= 1 << (lpn.0 % 64);
             self.dirty_pages += u32::from(self.counts[page as usize] == 0);
             self.counts[page as usize] += 1;
             self.total += 1;
@@ -78,6 +77,11 @@ impl Dirty {
                 self.queue.push_back(page);
             }
         }
+    }
+
+    /// Whether an entry is dirty.
+    pub fn has(&self, lpn: Lpn) -> bool {
+        self.bits[(lpn.0 / 64) as usize] >> (lpn.0 % 64) & 1 == 1
     }
 
     /// How many entries are dirty.
@@ -205,6 +209,8 @@ pub struct MapLog {
     /// oldest unit with a delta which no image covers.
     image_at: Vec<u32>,
     delta_at: Vec<u32>,
+    /// The directory: for each map page where its newest image is.
+    images: Vec<u32>,
     keep_free: usize,
     /// Units that the log should own beside those it has.
     owed: u32,
@@ -233,6 +239,7 @@ impl MapLog {
             next_serial: 0,
             image_at: vec![NEVER; pages],
             delta_at: vec![NEVER; pages],
+            images: vec![NEVER; pages],
             keep_free: keep_free as usize,
             owed: 0,
         }
@@ -470,11 +477,36 @@ impl MapLog {
     }
 
     /// An image of a map page is on flash, and covers all deltas of the page so far.
-    pub fn image_stored(&mut self, page: u32, serial: u32) {
-        self.image_at[page as usize] = serial;
+    pub fn image_stored(&mut self, page: u32, (serial, place): (u32, Ppa)) {
+        self.image_found(page, serial, place);
         self.delta_at[page as usize] = NEVER;
         if let Some(dirty) = self.dirty_mut() {
             dirty.end_store(page);
+        }
+    }
+
+    /// At recovery: the newest image of a map page.
+    pub fn image_found(&mut self, page: u32, serial: u32, place: Ppa) {
+        self.image_at[page as usize] = serial;
+        self.images[page as usize] = place.0;
+    }
+
+    /// Where the newest image of a map page is, if there is one.
+    pub fn image_place(&self, page: u32) -> Option<Ppa> {
+        let place = self.images[page as usize];
+        (place != NEVER).then_some(Ppa(place))
+    }
+
+    /// The directory as it is dumped: 4 bytes for each map page, little-endian.
+    pub fn encode_directory(&self) -> Vec<u8> {
+        self.images.iter().flat_map(|place| place.to_le_bytes()).collect()
+    }
+
+    /// At recovery: a part of the directory that begins with map page `first`.
+    pub fn decode_directory(&mut self, first: usize, bytes: &[u8]) {
+        let places = self.images.iter_mut().skip(first);
+        for (place, bytes) in places.zip(bytes.chunks_exact(4)) {
+            *place = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
     }
 
@@ -493,8 +525,8 @@ pub fn encode_entry(map: &Map, lpn: Lpn, out: &mut [u8]) {
 }
 
 /// The entry in these bytes.
-pub fn decode_entry(bytes: &[u8]) -> (Lpn, Option<crate::types::Ppa>) {
+pub fn decode_entry(bytes: &[u8]) -> (Lpn, Option<Ppa>) {
     let lpn = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let value = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-    (Lpn(lpn), value.checked_sub(1).map(crate::types::Ppa))
+    (Lpn(lpn), value.checked_sub(1).map(Ppa))
 }

@@ -29,6 +29,13 @@ pub(crate) struct Dump {
     end: DumpEnd,
 }
 
+impl Dump {
+    /// The version of the map when it was made.
+    pub fn version(&self) -> Version {
+        Version(self.end.version)
+    }
+}
+
 /// The dump with the highest number, complete or not: an older one is of a time that
 /// the map log and the units have left behind.
 pub(crate) async fn find_dump(
@@ -80,7 +87,8 @@ pub(crate) async fn find_dump(
         let pages = dump.pages.iter().filter(|p| p.1 == kind);
         pages.map(|p| used(&p.2).count() as u64).sum::<u64>()
     };
-    let of_map = [Kind::DumpMap, Kind::DumpImage, Kind::DumpJournal].map(count);
+    let of_map =
+        [Kind::DumpMap, Kind::DumpImage, Kind::DumpJournal, Kind::DumpDirectory].map(count);
     dump.complete = of_map.iter().sum::<u64>() == dump.end.map_sectors
         && count(Kind::DumpData) == dump.end.data_sectors
         && dump.end.data_sectors <= u64::from(fw.design.buffer_slots());
@@ -146,13 +154,13 @@ pub(crate) async fn replay_dump(
             report.dump_pages += 1;
         }
     }
-    fw.map.borrow_mut().advance(Version(dump.end.version));
+    fw.map.borrow_mut().advance(dump.version());
     Ok(())
 }
 
 /// The sectors of a kind, each with its page and index; of a dump that is not complete those
 /// that can be read.
-async fn read_sectors(
+pub(crate) async fn read_sectors(
     fw: &Firmware,
     dump: &Dump,
     kind: Kind,
@@ -180,19 +188,26 @@ fn damaged(dump: &Dump, at: &PageAddr) -> RecoveryError {
     RecoveryError::Damaged(format!("dump {}: page {at:?} can not be read", dump.number))
 }
 
-/// Puts the entries of a map page over the map; how many differ.
+/// Puts the entries of a map page over the map; how many differ, or may.
 fn replay_image(fw: &Firmware, page: u32, bytes: &[u8]) -> Result<u64, RecoveryError> {
     let mut changed = 0;
     let entries = fw.map.borrow().entries_of(page);
+    let is_known = fw.map.borrow().is_known(page);
     for (lpn, entry) in entries.map(Lpn).zip(bytes.chunks_exact(4)) {
         let value = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
         let to = value.checked_sub(1).map(Ppa);
-        if fw.map.borrow().get(lpn) != to {
+        let is_change = match is_known {
+            true => fw.map.borrow().get(lpn) != to,
+            // (There are numbers that belong to no page.)
+            false => to.is_some() || check_entry(fw, lpn, None).is_ok(),
+        };
+        if is_change {
             check_entry(fw, lpn, to)?;
             fw.map.borrow_mut().put(lpn, to);
             fw.log.borrow_mut().changed(lpn);
             changed += 1;
         }
     }
+    fw.map.borrow_mut().know(page);
     Ok(changed)
 }

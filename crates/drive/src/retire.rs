@@ -54,8 +54,7 @@ impl Firmware {
     pub async fn wait_for_space(&self, die: u32) {
         let check = || {
             let stuck = self.dies.iter().all(DieEvents::is_stuck);
-            // (The mark of the next dump frees the unit that it leaves.)
-            if stuck && self.ending.get().is_none() && self.dump.borrow().moving.is_none() {
+            if stuck && self.ending.get().is_none() {
                 self.mark_end();
             }
             !self.poisoned.get()

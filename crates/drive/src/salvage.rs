@@ -9,8 +9,9 @@
 //!    all as it was.
 
 use crate::firmware::Firmware;
-use crate::recover::{RecoveryError, RecoveryReport, Units};
+use crate::recover::{RecoveryError, RecoveryReport};
 use crate::scan::{read_words, write_pointers};
+use crate::settle::Units;
 use crate::types::{Kind, Lpn, PageHead, Ppa};
 use tantalum_nand::{PageAddr, PageState, Unit};
 

@@ -104,6 +104,8 @@ pub enum Kind {
     DumpImage = 11,
     /// Emergency dump: the journal of units.
     DumpJournal = 10,
+    /// Emergency dump: where the images of map pages are.
+    DumpDirectory = 13,
     /// Emergency dump: buffered logical pages.
     DumpData = 6,
     /// Emergency dump: the last page, which makes it complete.
@@ -212,6 +214,7 @@ impl PageHead {
             10 => Kind::DumpJournal,
             11 => Kind::DumpImage,
             12 => Kind::Summary,
+            13 => Kind::DumpDirectory,
             _ => return None,
         };
         Some(PageHead { kind, sequence: words[0] & ((1 << 56) - 1), version: words[1] })

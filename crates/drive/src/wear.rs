@@ -54,7 +54,8 @@ impl Wear {
 pub struct WearReport {
     /// All units.
     pub all: Wear,
-    /// The largest spread within one die: what `wear.spread_max` bounds.
+    /// The largest spread within one die, units kept for dumps aside: what `wear.spread_max`
+    /// bounds.
     pub die_spread: u32,
     /// Those that hold data of the host, or are free for them.
     pub data: Option<Wear>,
@@ -74,7 +75,9 @@ impl WearReport {
             units.iter().copied().filter(|u| u.1 != Role::Bad).collect()
         };
         let dies = units.chunks(blocks as usize).map(good);
-        let spreads = dies.filter_map(|die| Wear::of(die.iter().map(|u| u.0)));
+        let levelled =
+            |die: Vec<(u32, Role)>| Wear::of(die.iter().filter(|u| u.1 != Role::Dump).map(|u| u.0));
+        let spreads = dies.filter_map(levelled);
         let units = good(units);
         let of = |role: fn(Role) -> bool| Wear::of(units.iter().filter(|u| role(u.1)).map(|u| u.0));
         let mut counts: Vec<u32> = units.iter().map(|u| u.0).collect();

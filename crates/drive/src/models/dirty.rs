@@ -78,7 +78,7 @@ proptest! {
             // What a dump at this moment and the stored pages give is the map.
             let mut recovered = Map::new(LOGICAL, 8);
             for (page, bytes) in stored.iter().enumerate() {
-                recovered.decode_page(page as u32, bytes);
+                recovered.learn_page(page as u32, bytes, |_| false);
             }
             let entries: Vec<Lpn> = dirty.entries().collect();
             prop_assert_eq!(entries.len(), dirty.total() as usize);

@@ -144,7 +144,13 @@ impl<'a> Dive<'a> {
             copy.drive.array().record_ops();
         }
         let (began, starting) = (rt.now(), copy.clone());
-        ends(&mut runtime, async move { starting.start().await }, *stage)?;
+        // (The rest of a start that goes on while commands are taken is cut, too.)
+        let settles = below.is_some();
+        let start = async move {
+            starting.start().await?;
+            if settles { starting.settle().await } else { Ok(()) }
+        };
+        ends(&mut runtime, start, *stage)?;
         let ops = copy.drive.array().take_ops();
         let again = copy.clone();
         ends(&mut runtime, async move { again.examine().await }, *stage)?;

@@ -139,6 +139,15 @@ impl Player {
         }
     }
 
+    /// Waits until the start is finished to the end.
+    pub async fn settle(&self) -> Result<(), Failure> {
+        within(&self.rt, self.drive.settled()).await?;
+        match self.drive.last_failure() {
+            Some(why) => Err(Failure::Start(why.to_string())),
+            None => Ok(()),
+        }
+    }
+
     /// Waits until the power is gone, starts the drive, and looks at all that it has.
     pub async fn recover(&self) -> Result<(), Failure> {
         self.clone().off().await?;
@@ -151,7 +160,9 @@ impl Player {
         self.audit()?;
         let device = self.drive.device();
         let found = within(&self.rt, self.oracle.check(&device)).await?;
-        Failure::contract(found.map_err(|error| failed("a read of everything", &error))?)
+        Failure::contract(found.map_err(|error| failed("a read of everything", &error))?)?;
+        self.settle().await?;
+        self.audit()
     }
 
     /// The firmware's own invariants.
@@ -198,6 +209,7 @@ impl Player {
 
     async fn work(&self, commands: Rc<[Command]>) -> Result<(), Failure> {
         within(&self.rt, self.play(commands)).await??;
+        self.settle().await?;
         self.audit()?;
         self.read_all().await
     }

@@ -35,9 +35,10 @@ pub fn small(preset: &str) -> Design {
         }
     }
     small_bounds(&base, &mut table, 4, 4, 0);
-    if base.map.summary {
+    if base.is_protected() {
         // One row of eight is not for data.
-        table["space"]["over_provisioning"] = toml::Value::Integer(65);
+        let percent = if base.map.summary { 72 } else { 45 };
+        table["space"]["over_provisioning"] = toml::Value::Integer(percent);
     }
     if preset == "full-protection" {
         // More than the map has.
@@ -57,7 +58,11 @@ pub fn tiny(preset: &str) -> Design {
          [cache]\nbuffer_kib = 64\natomic_unit_kib = {}\n\
          [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = {}",
         // (One row of four is not for data.)
-        if base.map.summary { 170 } else { 95 },
+        match () {
+            () if base.map.summary => 200,
+            () if protected => 115,
+            () => 95,
+        },
         if protected { 16 } else { 4 },
         if protected { 4 } else { 0 },
     )

@@ -187,6 +187,7 @@ fn too_little_is_never_hidden() {
         }
         assert!(losses[0].0 >= 20 && losses[0].1 > 0, "{losses:?}");
         assert_eq!(losses[5], (0, 0));
-        assert!(losses.is_sorted_by(|a, b| a.1 >= b.1), "{losses:?}");
+        // (Fewer joules may lose a few blocks less by chance, when nearly all dumps fail.)
+        assert!(losses.is_sorted_by(|a, b| a.1 + a.1 / 8 >= b.1), "{losses:?}");
     }
 }

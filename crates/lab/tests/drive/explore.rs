@@ -72,7 +72,9 @@ fn random_runs_with_restarts_and_pauses_are_cut_at_random_points() {
                 scenario.payload = Payload::Bytes;
             }
             let mut dice = Stream::new(seed, "points");
-            let mut points: Vec<_> = scenario.points(40).unwrap().into_iter().enumerate().collect();
+            let points = scenario.points(40);
+            let points = points.unwrap_or_else(|found| panic!("{preset}, seed {seed}: {found:?}"));
+            let mut points: Vec<_> = points.into_iter().enumerate().collect();
             points.retain(|_| dice.chance(1, 30));
             explore(&scenario, &points, Nesting { depth: 1, inner: 2, stride: 3 });
         }

@@ -396,8 +396,13 @@ async fn starts_with_a_bad_page(
                 assert_eq!(b, Block(block as u64));
                 unread += 1;
             }
+            Err(IoError::Failed(_)) if drive.last_failure().is_some() => return None,
             Err(e) => panic!("{e}"),
         }
+    }
+    drive.settled().await;
+    if drive.last_failure().is_some() {
+        return None;
     }
     // Some more writes, and what was lost can be written again.
     fill(&device, 10_000).await.unwrap();

@@ -10,7 +10,11 @@ use tantalum_rt::{Nanos, Rt, Runtime};
 fn design(preset: &str, background: u32) -> Design {
     let small = small(preset);
     // (Of a drive with summaries one row of eight is not for data.)
-    let percent = if small.map.summary { 106 } else { 80 };
+    let percent = match () {
+        () if small.map.summary => 112,
+        () if small.is_protected() => 84,
+        () => 80,
+    };
     let table = format!(
         "space.background_below = {background}\nspace.idle_us = 5000\nspace.over_provisioning = {percent}"
     );

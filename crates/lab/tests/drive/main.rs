@@ -14,6 +14,7 @@ mod planted;
 mod progress;
 mod protected;
 mod rules;
+mod start;
 mod thin;
 mod wear;
 mod worn;

@@ -13,7 +13,7 @@ fn seven_per_cent(preset: &str) -> Design {
     let base = Design::preset(preset).unwrap();
     let protected = base.is_protected();
     let table: toml::Table = format!(
-        "[geometry]\nchannels = 2\npackages = 1\nchips = 1\nplanes = 2\nblocks = 250\npages = 4\npage_bytes = 4096\n\
+        "[geometry]\nchannels = 2\npackages = 1\nchips = 1\nplanes = 2\nblocks = 280\npages = 4\npage_bytes = 4096\n\
          [space]\nover_provisioning = {}\ncollect_below = 3\n\
          [cache]\nbuffer_kib = 64\natomic_unit_kib = {}\nreorder = {}\n\
          [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = {}",
