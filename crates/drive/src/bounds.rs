@@ -50,6 +50,23 @@ impl Firmware {
         }
     }
 
+    /// Whether the journal of units, which is nearly full, is to be spilled rather than made void
+    /// by a checkpoint.
+    pub fn is_spill_enough(&self) -> bool {
+        let log = self.log.borrow();
+        let Some(journal) = log.journal() else { return false };
+        let (young, ranges) = journal.young();
+        let wanted = self.idle_checkpoint.get()
+            || self.turn_log.get()
+            || self.drain_wanted.get() > self.drained.get()
+            || ranges >= self.design.map.journal_ranges
+            || self.is_checkpoint_cheap(&log);
+        let left = self.design.spilled_max().saturating_sub(journal.spilled().len() as u32);
+        // Where a few entries could be spilled a checkpoint is as good.
+        let most = self.design.map.journal_entries as usize;
+        !wanted && left >= self.places.page_sectors && young > most / 4
+    }
+
     /// Whether to store all that has changed of the map programs little beside what was
     /// programmed since that was done before.
     fn is_checkpoint_cheap(&self, log: &MapLog) -> bool {

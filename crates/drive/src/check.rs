@@ -171,6 +171,7 @@ impl Design {
         if !self.keeps_units() {
             let keys = [
                 ("summary", m.summary),
+                ("elastic", m.elastic),
                 ("checkpoint_share", m.checkpoint_share > 0.0),
                 ("checkpoint_idle", m.checkpoint_idle),
             ];
@@ -193,9 +194,11 @@ impl Design {
                 m.journal_entries
             ));
         }
-        if m.journal_ranges < self.journal_slack() || m.journal_ranges > m.journal_entries {
+        // (Each is an entry, if none is spilled.)
+        let most = if m.elastic { MOST } else { m.journal_entries };
+        if !(self.journal_slack()..=most).contains(&m.journal_ranges) {
             return Err(format!(
-                "map.journal_ranges is {}; it must be at least {} and at most map.journal_entries",
+                "map.journal_ranges is {}; it must be at least {} and at most {most}",
                 m.journal_ranges,
                 self.journal_slack()
             ));

@@ -204,6 +204,11 @@ pub struct MapDesign {
     /// restart reads what is written beside each page of these.
     #[serde(default = "default_ranges")]
     pub journal_ranges: u32,
+    /// Whether the journal is elastic: when it is full, what is in it is written to flash as it
+    /// is, and only `journal_ranges` and idle times end with a checkpoint (SpartanSSD, elastic
+    /// journaling). With `kept = "units"`.
+    #[serde(default)]
+    pub elastic: bool,
     /// All changed map pages are stored as soon as that programs no more than this share of
     /// what was programmed since they were stored before, in per cent: a restart then reads
     /// little where little of the map changes. 0: only when the journal asks for it. With
@@ -388,6 +393,11 @@ impl Design {
     pub fn data_pages(&self) -> u32 {
         let g = &self.geometry;
         g.unit_pages() - if self.map.summary { summary_rows(g) * g.planes } else { 0 }
+    }
+
+    /// Sectors to which the journal of units may be spilled, at most.
+    pub(crate) fn spilled_max(&self) -> u32 {
+        if self.map.elastic { self.map.journal_entries / 8 } else { 0 }
     }
 
     /// Whether of the map capacitors keep only which units were written.

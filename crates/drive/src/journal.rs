@@ -16,10 +16,16 @@
 //! 5. So of each logical page that has a copy in a range, or was discarded, the newest of
 //!    these by birth is its state; of all others the stored map has it.
 //! 6. Its size is bounded: with less room than an operation may need for entries, nothing
-//!    more is mapped before a checkpoint is complete.
+//!    more is mapped before there is more.
+//! 7. It is elastic: entries may be *spilled*, written to the map log as they are, and only
+//!    their place is kept, until a checkpoint that begins later is complete. Of what is spilled
+//!    nothing can be taken back: that a unit was erased afterwards is an entry of its own.
+//!    Entries of units that are being written are not spilled, since only the dump knows
+//!    where these end.
 
+use crate::planted::planted;
 use crate::types::{Lpn, Ppa};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use tantalum_nand::Unit;
 
 /// Bytes of an entry, in memory as on flash.
@@ -67,6 +73,16 @@ pub enum Entry {
         /// The page behind the last.
         until: u32,
     },
+    /// Entries that come before those in memory are in this sector of the map log.
+    Spilled {
+        /// Where.
+        place: Ppa,
+    },
+    /// A unit was erased: entries before this one that name it are void.
+    Forgotten {
+        /// Which.
+        unit: Unit,
+    },
     /// A unit is bad; or the drive's life is over.
     Bad {
         /// Which; the one behind the last for the life.
@@ -89,6 +105,8 @@ impl Entry {
             Entry::Failed { unit, from, until } => {
                 (5, u64::from(from) << 28 | u64::from(until), u64::from(unit.0))
             }
+            Entry::Spilled { place } => (6, 0, u64::from(place.0)),
+            Entry::Forgotten { unit } => (7, 0, u64::from(unit.0)),
         };
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..8].copy_from_slice(&(kind << 56 | head & SEQUENCE).to_le_bytes());
@@ -115,19 +133,49 @@ impl Entry {
                 from: (sequence >> 28) as u32,
                 until: sequence as u32 & OPEN,
             },
+            6 => Entry::Spilled { place: Ppa(tail as u32) },
+            7 => Entry::Forgotten { unit: Unit(tail as u32) },
             _ => return None,
         })
     }
+
+    /// The unit whose pages it names.
+    fn names(&self) -> Option<Unit> {
+        match self {
+            Entry::Written { unit, .. } | Entry::Failed { unit, .. } => Some(*unit),
+            _ => None,
+        }
+    }
+
+    fn is_range(&self) -> bool {
+        matches!(self, Entry::Written { .. })
+    }
+}
+
+/// A sector of the map log with entries that were spilled.
+#[derive(Clone, Debug)]
+pub struct Spilled {
+    /// Where it is.
+    pub place: Ppa,
+    /// The entries: a copy, in case that the sector has to move.
+    pub entries: Vec<Entry>,
 }
 
 /// The journal.
 #[derive(Clone, Default)]
 pub struct Journal {
+    /// Sectors on flash; their entries are the oldest.
+    spilled: Vec<Spilled>,
+    /// Entries that are on their way there.
+    spilling: Vec<Entry>,
     entries: VecDeque<Entry>,
-    /// Of these the first are from before the checkpoint that is under way.
+    /// Of these the first are from before the checkpoint that is under way, and so is whatever
+    /// is spilled.
     older: usize,
-    /// Ranges among them.
+    /// Ranges among all.
     ranges: u32,
+    /// How many ranges of each unit are spilled, or on their way.
+    named: BTreeMap<u32, u32>,
 }
 
 impl Journal {
@@ -148,39 +196,110 @@ impl Journal {
             }
             return;
         }
-        self.ranges += u32::from(matches!(entry, Entry::Written { .. }));
+        self.ranges += u32::from(entry.is_range());
         self.entries.push_back(entry);
+    }
+
+    /// Whether forgetting this unit takes an entry.
+    pub fn is_spilled(&self, unit: Unit) -> bool {
+        self.named.contains_key(&unit.0)
     }
 
     /// A unit is erased: what was in it does not count any more.
     pub fn forget(&mut self, unit: Unit) {
-        let of = |entry: &Entry| match entry {
-            Entry::Written { unit: u, .. } | Entry::Failed { unit: u, .. } => *u == unit,
-            _ => false,
-        };
-        let is_range = |entry: &&Entry| matches!(entry, Entry::Written { .. });
+        let of = |entry: &Entry| entry.names() == Some(unit);
         self.older -= self.entries.iter().take(self.older).filter(|e| of(e)).count();
-        self.ranges -= self.entries.iter().filter(|e| of(e)).filter(is_range).count() as u32;
+        self.ranges -= self.entries.iter().filter(|e| of(e) && e.is_range()).count() as u32;
         self.entries.retain(|entry| !of(entry));
+        if let Some(ranges) = self.named.remove(&unit.0) {
+            self.ranges -= ranges;
+            if !planted!(ForgottenNotEntered) {
+                self.push(Entry::Forgotten { unit });
+            }
+        }
     }
 
-    /// How many there are.
+    /// How many there are in memory, with the places of those that are not.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.spilling.len() + self.spilled.len()
     }
 
     /// Entries since the last checkpoint began, and ranges among all.
     pub fn young(&self) -> (usize, u32) {
-        (self.entries.len() - self.older, self.ranges)
+        (self.len() - self.older, self.ranges)
     }
 
-    /// All, the oldest first.
+    /// Sectors that are spilled.
+    pub fn spilled(&self) -> &[Spilled] {
+        &self.spilled
+    }
+
+    /// All that memory has, the oldest first.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.entries.iter().copied()
+        let places = self.spilled.iter().map(|sector| Entry::Spilled { place: sector.place });
+        let skipped = usize::from(planted!(DumpSkipsSpilled));
+        places
+            .skip(skipped)
+            .chain(self.spilling.iter().copied())
+            .chain(self.entries.iter().copied())
+    }
+
+    /// Entries to be spilled, the oldest, at most `most`: none that name a unit that `writing`
+    /// has.
+    pub fn begin_spill(&mut self, most: usize, writing: impl Fn(Unit) -> bool) -> Vec<Entry> {
+        debug_assert!(self.older == 0 && self.spilling.is_empty());
+        let mut kept = VecDeque::with_capacity(self.entries.len());
+        for entry in self.entries.drain(..) {
+            if self.spilling.len() < most && !entry.names().is_some_and(&writing) {
+                self.spilling.push(entry);
+            } else {
+                kept.push_back(entry);
+            }
+        }
+        self.entries = kept;
+        for unit in self.spilling.iter().filter(|e| e.is_range()).filter_map(Entry::names) {
+            *self.named.entry(unit.0).or_default() += 1;
+        }
+        self.spilling.clone()
+    }
+
+    /// They are on flash, in these sectors.
+    pub fn end_spill(&mut self, places: impl Iterator<Item = Ppa>, in_sector: usize) {
+        let entries = std::mem::take(&mut self.spilling);
+        for (place, some) in places.zip(entries.chunks(in_sector)) {
+            self.spilled.push(Spilled { place, entries: some.to_vec() });
+        }
+    }
+
+    /// A sector that was spilled is somewhere else.
+    pub fn spill_moved(&mut self, from: Ppa, to: Ppa) {
+        for sector in self.spilled.iter_mut().filter(|sector| sector.place == from) {
+            sector.place = to;
+        }
+    }
+
+    /// At recovery: what a dump has of the journal, and the sectors that it names.
+    pub fn restore(&mut self, spilled: Vec<Spilled>, entries: &[Entry]) {
+        for entry in spilled.iter().flat_map(|sector| &sector.entries) {
+            match entry {
+                Entry::Written { unit, .. } => *self.named.entry(unit.0).or_default() += 1,
+                Entry::Forgotten { unit } => drop(self.named.remove(&unit.0)),
+                _ => {}
+            }
+        }
+        for entry in entries {
+            if let Entry::Forgotten { unit } = entry {
+                self.named.remove(&unit.0);
+            }
+            self.push(*entry);
+        }
+        self.spilled = spilled;
+        self.ranges += self.named.values().sum::<u32>();
     }
 
     /// A checkpoint begins, while these units are being written, each mapped up to a page.
     pub fn begin_checkpoint(&mut self, writing: impl Iterator<Item = (Unit, u32)>) {
+        debug_assert!(self.spilling.is_empty());
         self.older = self.entries.len();
         for (unit, from) in writing {
             self.push(Entry::Written { unit, from, until: OPEN });
@@ -190,8 +309,23 @@ impl Journal {
     /// It is complete.
     pub fn end_checkpoint(&mut self) {
         let void = self.entries.drain(..std::mem::take(&mut self.older));
-        self.ranges -= void.filter(|e| matches!(e, Entry::Written { .. })).count() as u32;
+        self.ranges -= void.filter(Entry::is_range).count() as u32;
+        self.ranges -= self.named.values().sum::<u32>();
+        self.named.clear();
+        self.spilled.clear();
     }
+}
+
+/// What entries say in the end: without those that were forgotten later.
+pub fn without_forgotten(entries: impl Iterator<Item = Entry>) -> Vec<Entry> {
+    let mut left: Vec<Entry> = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::Forgotten { unit } => left.retain(|e| e.names() != Some(unit)),
+            entry => left.push(entry),
+        }
+    }
+    left
 }
 
 #[cfg(test)]
@@ -207,6 +341,8 @@ mod tests {
             Entry::Stale { place: Ppa(9), sequence: 1 },
             Entry::Bad { unit: Unit(3) },
             Entry::Failed { unit: Unit(3), from: 1, until: 2 },
+            Entry::Spilled { place: Ppa(8) },
+            Entry::Forgotten { unit: Unit(5) },
         ] {
             assert_eq!(Entry::decode(&entry.encode()), Some(entry));
         }
@@ -241,5 +377,38 @@ mod tests {
         let left: Vec<_> = journal.entries().collect();
         assert_eq!(left, [written(1, 4), Entry::Gone { first: Lpn(11), count: 1, sequence: 10 }]);
         assert_eq!(journal.young(), (2, 1));
+    }
+
+    #[test]
+    fn what_is_spilled_is_forgotten_by_an_entry() {
+        let mut journal = Journal::default();
+        let written = |n| Entry::Written { unit: Unit(n), from: 0, until: OPEN };
+        (1..=4).for_each(|n| journal.push(written(n)));
+        let batch = journal.begin_spill(2, |unit| unit == Unit(1));
+        assert_eq!(batch, [written(2), written(3)]);
+        journal.forget(Unit(3)); // On its way.
+        let all: Vec<Entry> = journal.entries().collect();
+        let forgotten = Entry::Forgotten { unit: Unit(3) };
+        assert_eq!(all, [written(2), written(3), written(1), written(4), forgotten]);
+        journal.end_spill([Ppa(70)].into_iter(), 256);
+        journal.spill_moved(Ppa(70), Ppa(90));
+        assert_eq!((journal.len(), journal.young()), (4, (4, 3)));
+        assert!(journal.is_spilled(Unit(2)) && !journal.is_spilled(Unit(3)));
+        journal.push(written(3));
+        // What a restart makes of it.
+        let spilled = journal.spilled().to_vec();
+        let rest: Vec<Entry> = journal.entries().skip(1).collect();
+        let all = spilled.iter().flat_map(|s| s.entries.clone()).chain(rest.iter().copied());
+        assert_eq!(without_forgotten(all), [written(2), written(1), written(4), written(3)]);
+        let mut again = Journal::default();
+        again.restore(spilled, &rest);
+        assert_eq!(again.entries().collect::<Vec<_>>(), journal.entries().collect::<Vec<_>>());
+        assert_eq!((again.len(), again.young()), (journal.len(), journal.young()));
+        // A checkpoint voids all that.
+        again.begin_checkpoint([(Unit(3), 5)].into_iter());
+        again.end_checkpoint();
+        let left: Vec<Entry> = again.entries().collect();
+        assert_eq!(left, [Entry::Written { unit: Unit(3), from: 5, until: OPEN }]);
+        assert_eq!((again.len(), again.young()), (1, (1, 1)));
     }
 }

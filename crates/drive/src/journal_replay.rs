@@ -10,9 +10,8 @@
 //! 4. Nothing here changes flash. The entries are the journal's from then on, too.
 
 use crate::firmware::Firmware;
-use crate::journal::{Entry, OPEN};
+use crate::journal::{Entry, OPEN, Spilled, without_forgotten};
 use crate::layout::unit_entry;
-use crate::map::map_page;
 use crate::recover::{Missing, RecoveryError, RecoveryReport, check_entry};
 use crate::scan::{read_pages, read_words, write_pointers};
 use crate::summary::decode;
@@ -34,6 +33,7 @@ struct Copy {
 /// Puts what the entries tell over the map.
 pub(crate) async fn replay_journal(
     fw: &Firmware,
+    spilled: Vec<Spilled>,
     entries: &[Entry],
     missing: Missing,
     report: &mut RecoveryReport,
@@ -42,17 +42,18 @@ pub(crate) async fn replay_journal(
         return Ok(());
     }
     let began = fw.rt.now();
-    let mut copies = scan(fw, entries, missing, report).await?;
+    let on_flash = spilled.iter().flat_map(|sector| sector.entries.iter().copied());
+    let all = without_forgotten(on_flash.chain(entries.iter().copied()));
+    let mut copies = scan(fw, &all, missing, report).await?;
     report.scanned = fw.rt.now() - began;
     let logical = fw.layout.logical;
+    // (Also what seems to be the same: there may be an image on flash that says otherwise, newer
+    // than the one that the directory knows.)
     let put = |lpn: Lpn, to: Option<Ppa>| {
-        let is_known = fw.map.borrow().is_known(map_page(lpn));
-        if !is_known || fw.map.borrow().get(lpn) != to {
-            fw.map.borrow_mut().set(lpn, to);
-            fw.log.borrow_mut().changed(lpn);
-        }
+        fw.map.borrow_mut().set(lpn, to);
+        fw.log.borrow_mut().changed(lpn);
     };
-    for entry in entries {
+    for entry in &all {
         match *entry {
             Entry::Gone { first, count, sequence } => {
                 let end = first.0.saturating_add(count).min(logical);
@@ -75,7 +76,7 @@ pub(crate) async fn replay_journal(
         put(lpn, Some(copy.place));
     }
     if let Some(journal) = fw.log.borrow_mut().journal_mut() {
-        entries.iter().for_each(|entry| journal.push(*entry));
+        journal.restore(spilled, entries);
     }
     Ok(())
 }

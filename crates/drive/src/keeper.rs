@@ -4,13 +4,16 @@
 //! 1. A journal record is written after all earlier ones are on flash.
 //! 2. Before anything is written there is room to write the whole map anew.
 
+use crate::dump::SECTOR_ENTRIES;
 use crate::firmware::Firmware;
+use crate::journal::{ENTRY_BYTES, Entry, Spilled};
 use crate::layout::DELTA_ENTRIES;
 use crate::map::map_page;
 use crate::maplog::{LogPlace, encode_entry};
 use crate::planted::planted;
 use crate::space::{FreeUnit, Role};
 use crate::types::{Kind, LOG_VERSION_BITS, Ppa, Version};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use tantalum_device::Data;
 use tantalum_nand::{Programmed, SECTOR_BYTES, Unit};
@@ -28,6 +31,7 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
             return;
         }
         let done = match () {
+            () if fw.is_spill_enough() => spill(&fw).await,
             () if fw.design.keeps_units() => checkpoint(&fw).await,
             () if fw.design.is_protected() => store_dirty(&fw).await,
             () => commit(&fw).await,
@@ -132,6 +136,43 @@ pub(crate) async fn store_map(fw: &Firmware) -> Option<()> {
     }
 }
 
+/// Writes the oldest entries of the journal of units to the log, as they are; if there are too few
+/// that can be, there is a checkpoint.
+async fn spill(fw: &Firmware) -> Option<()> {
+    clean(fw).await?;
+    let batch = {
+        let (space, mut log) = (fw.space.borrow(), fw.log.borrow_mut());
+        let writing: BTreeSet<u32> = space.writing().map(|(unit, _)| unit.0).collect();
+        let most = SECTOR_ENTRIES * fw.places.page_sectors as usize;
+        log.journal_mut()?.begin_spill(most, |unit| writing.contains(&unit.0))
+    };
+    let sectors: Vec<&[Entry]> = batch.chunks(SECTOR_ENTRIES).collect();
+    let written = append_entries(fw, &sectors).await?;
+    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+        journal.end_spill(written.into_iter(), SECTOR_ENTRIES);
+    }
+    fw.stats.spilled_entries.add(batch.len() as u64);
+    fw.log_progress.notify_all();
+    if batch.len() * 8 < fw.design.map.journal_entries as usize {
+        checkpoint(fw).await?;
+    }
+    Some(())
+}
+
+/// Writes entries of the journal of units to the log, a sector for each of these lists; where.
+async fn append_entries(fw: &Firmware, sectors: &[&[Entry]]) -> Option<Vec<Ppa>> {
+    let mut bytes = vec![0; sectors.len() * SECTOR];
+    for (entries, out) in sectors.iter().zip(bytes.chunks_exact_mut(SECTOR)) {
+        for (entry, out) in entries.iter().zip(out.chunks_exact_mut(ENTRY_BYTES)) {
+            out.copy_from_slice(&entry.encode());
+        }
+    }
+    let counts: Vec<u32> = sectors.iter().map(|entries| entries.len() as u32).collect();
+    let version = fw.map.borrow().version();
+    let written = append(fw, Kind::MapJournal, version, &counts, &bytes).await?;
+    Some(written.into_iter().map(|(_, place)| place).collect())
+}
+
 /// Stores all map pages that are dirty now; then the journal's older entries are void.
 async fn checkpoint(fw: &Firmware) -> Option<()> {
     fw.since_checkpoint.set(0);
@@ -214,6 +255,7 @@ async fn clean(fw: &Firmware) -> Option<()> {
         if planted!(LogErasedEarly) {
             pages.clear();
         }
+        move_spilled(fw, unit).await?;
         for some in pages.chunks(batch(fw)) {
             if let Some(dirty) = fw.log.borrow_mut().dirty_mut() {
                 some.iter().for_each(|page| dirty.begin_page(*page));
@@ -231,6 +273,25 @@ async fn clean(fw: &Firmware) -> Option<()> {
         } else {
             fw.log.borrow_mut().owe();
             fw.supply_log();
+        }
+    }
+    Some(())
+}
+
+/// Writes anew what a unit of the log has of the journal of units.
+async fn move_spilled(fw: &Firmware, unit: Unit) -> Option<()> {
+    let of_unit: Vec<Spilled> = match fw.log.borrow().journal() {
+        Some(journal) => {
+            let there = |sector: &&Spilled| fw.places.unit(sector.place) == unit;
+            journal.spilled().iter().filter(there).cloned().collect()
+        }
+        None => return Some(()),
+    };
+    let sectors: Vec<&[Entry]> = of_unit.iter().map(|sector| &sector.entries[..]).collect();
+    let written = append_entries(fw, &sectors).await?;
+    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+        for (sector, to) in of_unit.iter().zip(written) {
+            journal.spill_moved(sector.place, to);
         }
     }
     Some(())

@@ -151,8 +151,10 @@ impl Layout {
         let logical = logical.min(most) as u32;
         let unit = g.unit_sectors();
         let map_pages = (end_entry(logical, g.units()).0 + 1).div_ceil(MAP_PAGE_ENTRIES);
-        // Cleaning packs the images of one old unit tightly, but for its last page.
-        let map_live_units = map_pages.div_ceil(unit - (g.page_sectors() - 1));
+        // Cleaning packs the images of one old unit tightly, but for its last page; what is
+        // spilled of the journal may have a page for each sector.
+        let spilled = design.spilled_max() * g.page_sectors();
+        let map_live_units = (map_pages + spilled).div_ceil(unit - (g.page_sectors() - 1));
         // Twice the map and the open units: one is kept free to write the other anew. With
         // less to spare beyond that, cleaning would gain nothing, for ever.
         let map_units = 2 * (u64::from(map_live_units) + u64::from(design.map.write_points)) + 3;

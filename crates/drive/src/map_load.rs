@@ -9,6 +9,7 @@
 //!    whole: what the next power cycle wrote behind it, which says what it found there, or
 //!    the unit that was begun at its write point when it was full. (What nothing was written
 //!    after can not be told from what was torn: the last program at each write point.)
+//!    Where a dump's directory says that there is an image, there is one that can be read.
 //! 4. A map page that somebody asks for before all are loaded is read from where the dump's
 //!    directory says its image is; with the dirty entries that is as good as the newest one.
 
@@ -22,7 +23,7 @@ use crate::replay::{Dump, read_sectors};
 use crate::scan::{Head, read_heads, read_pages, used, write_pointers};
 use crate::settle::Units;
 use crate::space::Role;
-use crate::types::{Before, Kind, LOG_VERSION_BITS, Lpn, PageHead, Version};
+use crate::types::{Before, Kind, LOG_VERSION_BITS, Lpn, PageHead, Ppa, Version};
 use std::collections::BTreeMap;
 use tantalum_device::{Data, DataMut};
 use tantalum_nand::{PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
@@ -50,6 +51,9 @@ pub(crate) async fn load_map(
     let log_units: Vec<Unit> = units.log.iter().map(|u| u.1).collect();
     let ends = write_pointers(fw, &log_units).await?;
     let mut images: BTreeMap<u32, Record> = BTreeMap::new();
+    let mut listed: BTreeMap<u32, Ppa> = (0..fw.layout.map_pages)
+        .filter_map(|page| Some((page, fw.log.borrow().image_place(page)?)))
+        .collect();
     let mut deltas: Vec<Record> = Vec::new();
     // What newer units say of older ones is known first.
     let mut contents = Vec::with_capacity(log_units.len());
@@ -77,6 +81,9 @@ pub(crate) async fn load_map(
                 let record = Record { version, at, sector, index, serial, sequence };
                 match head.kind {
                     Kind::MapImage if index < fw.layout.map_pages => {
+                        if listed.get(&index) == Some(&fw.places.ppa(at, sector as u32)) {
+                            listed.remove(&index);
+                        }
                         let newest = images.entry(index).or_insert(record);
                         let older = planted!(OlderImage) && record.version < newest.version;
                         if older || record.version >= newest.version && !planted!(OlderImage) {
@@ -84,6 +91,7 @@ pub(crate) async fn load_map(
                         }
                     }
                     Kind::MapDelta => deltas.push(record),
+                    Kind::MapJournal => {}
                     _ => {
                         let what = format!("a page of the map log holds {head:?} at {at:?}");
                         return Err(RecoveryError::Damaged(what));
@@ -91,6 +99,10 @@ pub(crate) async fn load_map(
                 }
             }
         }
+    }
+    if let Some((page, place)) = listed.pop_first() {
+        let what = format!("the image of map page {page} can not be read at {place:?}");
+        return Err(RecoveryError::Damaged(what));
     }
     let versions: BTreeMap<u32, u64> = images.iter().map(|(p, r)| (*p, r.version)).collect();
     let mut stored = vec![0; fw.layout.map_pages as usize];
@@ -244,11 +256,17 @@ impl Firmware {
     /// Loads one map page by the directory, if that says where it is and it can be read.
     pub async fn load_page(&self, page: u32) {
         let Some(place) = self.log.borrow().image_place(page) else { return };
+        if let Some((Kind::MapImage, index, bytes)) = self.read_log(place).await
+            && index == page
+        {
+            self.learn(page, &bytes);
+            self.map_known.notify_all();
+        }
+    }
+
+    /// Reads a sector of the map log, with its kind and index; `None` if it can not be read.
+    pub async fn read_log(&self, place: Ppa) -> Option<(Kind, u32, Vec<u8>)> {
         let (at, sector) = self.places.page(place);
-        let own = |words: &[u64]| {
-            let is_image = PageHead::decode(words).is_some_and(|h| h.kind == Kind::MapImage);
-            is_image && words[2 + sector as usize] as u32 == page
-        };
         let (mut bytes, mut words) = (vec![0; SECTOR], vec![0; self.nand.oob_words()]);
         let mut states = [PageState::Erased];
         let request = ReadRequest {
@@ -260,12 +278,10 @@ impl Firmware {
             states: &mut states,
         };
         // (An array without power takes no reads.)
-        let Ok(op) = self.nand.read(request) else { return };
+        let op = self.nand.read(request).ok()?;
         self.stats.flash_reads.add(1);
         op.await;
-        if states[0] == PageState::Programmed && own(&words) {
-            self.learn(page, &bytes);
-            self.map_known.notify_all();
-        }
+        let head = PageHead::decode(&words).filter(|_| states[0] == PageState::Programmed)?;
+        Some((head.kind, words[2 + sector as usize] as u32, bytes))
     }
 }

@@ -53,6 +53,10 @@ mod defects {
         MapEarly,
         /// The emergency dump leaves out pages that wait for an older copy.
         DumpSkipsHeld,
+        /// The emergency dump leaves out where entries of the journal were spilled.
+        DumpSkipsSpilled,
+        /// That a unit was erased, which spilled entries name, is not entered.
+        ForgottenNotEntered,
         /// The emergency dump leaves out one changed map entry.
         DumpSkipsEntry,
         /// Recovery erases the dump that it replays before the next one is possible.

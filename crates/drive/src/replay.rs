@@ -6,7 +6,7 @@
 
 use crate::dump::DumpEnd;
 use crate::firmware::Firmware;
-use crate::journal::{ENTRY_BYTES, Entry};
+use crate::journal::{ENTRY_BYTES, Entry, Spilled};
 use crate::journal_replay::replay_journal;
 use crate::maplog::decode_entry;
 use crate::planted::planted;
@@ -125,13 +125,17 @@ pub(crate) async fn replay_dump(
         }
         report.dump_entries += replay_image(fw, page, &sector)?;
     }
-    let mut entries = Vec::new();
+    let (mut spilled, mut entries) = (Vec::new(), Vec::new());
     for (at, count, sector) in read_sectors(fw, dump, Kind::DumpJournal).await? {
-        for entry in sector.chunks_exact(ENTRY_BYTES).take(count as usize) {
-            entries.push(Entry::decode(entry).ok_or_else(|| damaged(&at))?);
+        for entry in decode_entries(&sector, count).ok_or_else(|| damaged(&at))? {
+            match entry {
+                Entry::Spilled { place } => spilled.push(place),
+                entry => entries.push(entry),
+            }
         }
     }
-    replay_journal(fw, &entries, missing, report).await?;
+    let spilled = read_spilled(fw, &spilled, missing).await?;
+    replay_journal(fw, spilled, &entries, missing, report).await?;
     let of = |kind: Kind| dump.pages.iter().filter(move |p| p.1 == kind);
     let data_pages: Vec<PageAddr> = of(Kind::DumpData).map(|p| p.0).collect();
     let read = read_pages(fw, &data_pages, false).await?;
@@ -156,6 +160,36 @@ pub(crate) async fn replay_dump(
     }
     fw.map.borrow_mut().advance(dump.version());
     Ok(())
+}
+
+fn decode_entries(sector: &[u8], count: u32) -> Option<Vec<Entry>> {
+    sector.chunks_exact(ENTRY_BYTES).take(count as usize).map(Entry::decode).collect()
+}
+
+/// Reads what was spilled of the journal of units.
+async fn read_spilled(
+    fw: &Firmware,
+    places: &[Ppa],
+    missing: Missing,
+) -> Result<Vec<Spilled>, RecoveryError> {
+    let mut spilled = Vec::new();
+    for &place in places {
+        let is_place = u64::from(place.0) < fw.design.geometry.sectors();
+        let read = if is_place { fw.read_log(place).await } else { None };
+        let entries = match read {
+            Some((Kind::MapJournal, count, bytes)) => decode_entries(&bytes, count),
+            _ => None,
+        };
+        match entries {
+            Some(entries) => spilled.push(Spilled { place, entries }),
+            None if missing == Missing::Salvage => {}
+            None => {
+                let what = format!("entries of the journal of units can not be read at {place:?}");
+                return Err(RecoveryError::Damaged(what));
+            }
+        }
+    }
+    Ok(spilled)
 }
 
 /// The sectors of a kind, each with its page and index; of a dump that is not complete those
@@ -188,25 +222,22 @@ fn damaged(dump: &Dump, at: &PageAddr) -> RecoveryError {
     RecoveryError::Damaged(format!("dump {}: page {at:?} can not be read", dump.number))
 }
 
-/// Puts the entries of a map page over the map; how many differ, or may.
+/// Puts the entries of a map page over the map; how many. All count as changed: an image on
+/// flash may be newer than the one that the directory knows.
 fn replay_image(fw: &Firmware, page: u32, bytes: &[u8]) -> Result<u64, RecoveryError> {
     let mut changed = 0;
     let entries = fw.map.borrow().entries_of(page);
-    let is_known = fw.map.borrow().is_known(page);
     for (lpn, entry) in entries.map(Lpn).zip(bytes.chunks_exact(4)) {
         let value = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
         let to = value.checked_sub(1).map(Ppa);
-        let is_change = match is_known {
-            true => fw.map.borrow().get(lpn) != to,
+        match check_entry(fw, lpn, to) {
             // (There are numbers that belong to no page.)
-            false => to.is_some() || check_entry(fw, lpn, None).is_ok(),
-        };
-        if is_change {
-            check_entry(fw, lpn, to)?;
-            fw.map.borrow_mut().put(lpn, to);
-            fw.log.borrow_mut().changed(lpn);
-            changed += 1;
+            Err(_) if to.is_none() => continue,
+            checked => checked?,
         }
+        fw.map.borrow_mut().put(lpn, to);
+        fw.log.borrow_mut().changed(lpn);
+        changed += 1;
     }
     fw.map.borrow_mut().know(page);
     Ok(changed)

@@ -26,7 +26,7 @@ use crate::journal::Entry;
 use crate::layout::unit_entry;
 use crate::planted::planted;
 use crate::space::{FreeUnit, Role};
-use crate::types::Ppa;
+use crate::types::{Lpn, Ppa};
 use tantalum_nand::{OpError, Unit};
 
 impl Firmware {
@@ -125,7 +125,15 @@ impl Firmware {
     /// the drive is poisoned.
     pub async fn erase(&self, unit: Unit) -> bool {
         self.stats.erases.add(1);
-        self.forget(unit);
+        // The journal of units may have to say so.
+        let is_named = self.log.borrow().journal().is_some_and(|j| j.is_spilled(unit));
+        if is_named {
+            let reserved = self.begin_changes(std::iter::once(Lpn(0))).await;
+            self.forget(unit);
+            self.end_changes(reserved);
+        } else {
+            self.forget(unit);
+        }
         let Some(op) = self.must(self.nand.erase(unit)) else { return false };
         match self.outcome(unit, op.await) {
             Some(false) => {

@@ -51,14 +51,14 @@ impl Units {
                         Kind::Host => units.data.push((head.sequence, unit, Streams::Host)),
                         Kind::Moved => units.data.push((head.sequence, unit, Streams::Moved)),
                         Kind::Cold => units.data.push((head.sequence, unit, Streams::Cold)),
-                        Kind::MapImage | Kind::MapDelta => units.log.push((head.sequence, unit)),
+                        kind if kind.is_of_log() => units.log.push((head.sequence, unit)),
                         _void => units.unknown.push(unit),
                     }
                 }
             }
         }
         for (unit, head) in ask_further(fw, &units.unknown).await? {
-            if matches!(head.kind, Kind::MapImage | Kind::MapDelta) {
+            if head.kind.is_of_log() {
                 units.log.push((head.sequence, unit));
                 units.unknown.retain(|u| *u != unit);
             }

@@ -73,6 +73,8 @@ counters! {
     meta_bytes,
     /// Checkpoints of the journal of units completed.
     checkpoints,
+    /// Entries of the journal of units spilled to flash.
+    spilled_entries,
     /// Bytes of pages programmed in emergency dumps.
     dump_bytes,
     /// Read operations of the flash array.

@@ -96,6 +96,8 @@ pub enum Kind {
     MapImage = 3,
     /// Changes to the map.
     MapDelta = 4,
+    /// Entries of the journal of units, spilled to the map log.
+    MapJournal = 14,
     /// Mark: the drive has run, and the dump with this number is due.
     DumpDue = 9,
     /// Emergency dump: changed map entries.
@@ -110,6 +112,13 @@ pub enum Kind {
     DumpData = 6,
     /// Emergency dump: the last page, which makes it complete.
     DumpEnd = 7,
+}
+
+impl Kind {
+    /// Whether pages of this kind are in units of the map log.
+    pub fn is_of_log(self) -> bool {
+        matches!(self, Kind::MapImage | Kind::MapDelta | Kind::MapJournal)
+    }
 }
 
 /// The index of a sector of a page that holds nothing.
@@ -215,6 +224,7 @@ impl PageHead {
             11 => Kind::DumpImage,
             12 => Kind::Summary,
             13 => Kind::DumpDirectory,
+            14 => Kind::MapJournal,
             _ => return None,
         };
         Some(PageHead { kind, sequence: words[0] & ((1 << 56) - 1), version: words[1] })

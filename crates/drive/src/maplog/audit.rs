@@ -102,6 +102,7 @@ impl MapLog {
                             }
                         }
                         Kind::MapDelta => deltas.push(told),
+                        Kind::MapJournal => {}
                         _ if !own.contains(&unit) => {}
                         kind => return Err(format!("a page of the map log is {kind:?}, {at:?}")),
                     }

@@ -10,7 +10,9 @@ pub fn small_bounds(base: &Design, table: &mut toml::Table, dies: i64, row: i64,
         let slack = 9 * dies + 8;
         let map = table["map"].as_table_mut().expect("a table");
         map.insert("journal_entries".into(), (2 * slack + 4 * row + more).into());
-        map.insert("journal_ranges".into(), (slack + more / 2).into());
+        // (So many that an elastic one is spilled.)
+        let ranges = if base.map.elastic { 3 * slack } else { slack };
+        map.insert("journal_ranges".into(), (ranges + more / 2).into());
     }
     if base.map.dirty_pages_max > 0 {
         let map = table["map"].as_table_mut().expect("a table");

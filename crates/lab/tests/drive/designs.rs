@@ -59,7 +59,8 @@ pub fn tiny(preset: &str) -> Design {
          [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = {}",
         // (One row of four is not for data.)
         match () {
-            () if base.map.summary => 200,
+            () if base.map.summary => 215,
+            () if base.map.elastic => 135,
             () if protected => 115,
             () => 95,
         },

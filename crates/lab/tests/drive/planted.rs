@@ -60,7 +60,10 @@ fn preset(defect: Defect) -> &'static str {
         | Defect::OlderImage
         | Defect::AckEarly
         | Defect::SplitAdmission => "durassd",
-        Defect::UnitNotEntered | Defect::StaleNotEntered => "spartan-e",
+        Defect::UnitNotEntered
+        | Defect::StaleNotEntered
+        | Defect::DumpSkipsSpilled
+        | Defect::ForgottenNotEntered => "spartan-e",
         _ => "volatile",
     }
 }

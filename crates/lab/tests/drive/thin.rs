@@ -272,7 +272,7 @@ fn what_a_thin_drive_sets_aside() {
     let layout = design.check().unwrap();
     assert_eq!(u64::from(layout.logical), 2 * layout.raw);
     let in_unit = design.data_pages() * design.geometry.page_sectors();
-    let aside = layout.map_units + 2 * layout.dump_units + layout.working_units;
+    let aside = layout.map_units + layout.dump_zone + layout.working_units;
     let left = design.geometry.units() - aside;
     assert_eq!(layout.room / in_unit, left * 10 / 11);
     assert_eq!(layout.spare_units, left - left * 10 / 11);
