@@ -4,7 +4,7 @@ use crate::published;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_lab::experiment::WorkloadKind;
-use tantalum_lab::figures::DriveFigures;
+use tantalum_lab::figures::{DriveFigures, RestartFigures};
 use tantalum_lab::report::{Report, RowReport, Times};
 use tantalum_rt::Nanos;
 
@@ -107,7 +107,8 @@ fn drives(report: &Report, width: usize) -> String {
         table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
     }
     format!(
-        "\nDrives, from the least to the most of their rows\n{table}\n{}",
+        "\nDrives, from the least to the most of their rows\n{table}\n{}{}",
+        restarts(report),
         short_of_power(report)
     )
 }
@@ -142,6 +143,44 @@ fn drives_with(
         }
     }
     table
+}
+
+/// What restarts took of those drives that take commands before they know all: a line for each
+/// design.
+fn restarts(report: &Report) -> String {
+    let mut designs: Vec<(&str, Vec<&RestartFigures>)> = Vec::new();
+    for row in &report.rows {
+        let Some(of_row) = row.findings.drives.as_ref().map(|d| &d.restarts) else { continue };
+        match designs.iter_mut().find(|d| d.0 == row.design) {
+            _ if of_row.early == 0 => {}
+            Some((_, rows)) => rows.push(of_row),
+            None => designs.push((&row.design, vec![of_row])),
+        }
+    }
+    let mut text = String::new();
+    for (design, rows) in designs {
+        let of = |name: &str| {
+            let mean = |r: &&RestartFigures| Some(r.phases.iter().find(|p| p.0 == name)?.1);
+            let means = rows.iter().filter_map(mean).map(|ns| ns as f64 / 1e6);
+            format!("{name} {}", spread(means, 2))
+        };
+        let (first, then) = (["find", "dump", "areas", "mark"], ["units", "map", "space"]);
+        let list = |names: &[&str]| names.iter().map(|n| of(n)).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(
+            text,
+            "{design}: {}: {}; then {}: {}",
+            of("ready"),
+            list(&first),
+            list(&then),
+            of("whole")
+        );
+    }
+    match text.is_empty() {
+        true => text,
+        false => {
+            format!("\nRestarts by phase, ms, from the least to the most of their rows\n{text}")
+        }
+    }
 }
 
 /// A line for each row whose capacitors were too small.

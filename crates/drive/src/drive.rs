@@ -18,6 +18,7 @@ use crate::firmware::Firmware;
 use crate::host::DriveLink;
 use crate::keeper::keep_log;
 use crate::layout::Layout;
+use crate::phases::Recoveries;
 use crate::recover::{Missing, RecoveryError, RecoveryReport, finish, recover};
 use crate::stats::{DriveStats, Stats};
 use crate::supply::{PowerLoss, PowerLosses};
@@ -47,6 +48,7 @@ struct Shared {
     power: RefCell<Power>,
     changed: WaitQueue,
     report: RefCell<Option<RecoveryReport>>,
+    recoveries: RefCell<Recoveries>,
     failure: RefCell<Option<RecoveryError>>,
     loss: RefCell<Option<PowerLoss>>,
     losses: RefCell<PowerLosses>,
@@ -111,6 +113,7 @@ impl Drive {
             power: RefCell::new(Power::Off),
             changed: WaitQueue::new(rt, "the drive's power"),
             report: RefCell::default(),
+            recoveries: RefCell::default(),
             failure: RefCell::default(),
             loss: RefCell::default(),
             losses: RefCell::default(),
@@ -166,6 +169,11 @@ impl Drive {
     /// What the last restart took and found.
     pub fn last_recovery(&self) -> Option<RecoveryReport> {
         self.shared.report.borrow().clone()
+    }
+
+    /// What all restarts took that came to taking commands, and are finished or were cut.
+    pub fn recoveries(&self) -> Recoveries {
+        *self.shared.recoveries.borrow()
     }
 
     /// Why the last restart failed, or what was left of it when commands were taken, if it did.
@@ -347,6 +355,7 @@ impl Shared {
                     let rest = self.clone().finish(domain.clone(), firmware.clone(), began);
                     domain.spawn("the rest of the start", rest);
                 } else {
+                    self.recoveries.borrow_mut().add(&report);
                     start_tasks(&domain, &firmware);
                 }
                 *self.report.borrow_mut() = Some(report);
@@ -398,6 +407,7 @@ impl Shared {
             }
         }
         report.whole = self.rt.now() - began;
+        self.recoveries.borrow_mut().add(&report);
         *self.report.borrow_mut() = Some(report);
         self.changed.notify_all();
     }
@@ -406,6 +416,11 @@ impl Shared {
     fn lose_power(self: &Rc<Self>, domain: &Domain, firmware: Rc<Firmware>) {
         self.stats.cuts.add(1);
         domain.kill();
+        if !firmware.is_whole.get()
+            && let Some(report) = &*self.report.borrow()
+        {
+            self.recoveries.borrow_mut().add(report);
+        }
         if !self.design.is_protected() {
             self.power_off();
             return;

@@ -45,6 +45,7 @@ mod map_load;
 mod maplog;
 #[cfg(test)]
 mod models;
+mod phases;
 mod planted;
 mod recover;
 mod replay;
@@ -72,6 +73,7 @@ pub use drive::Drive;
 pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign};
 pub use host::DriveLink;
 pub use layout::{Layout, LayoutError};
+pub use phases::{PHASES, Phase, Recoveries};
 #[cfg(feature = "planted")]
 pub use planted::{Defect, plant};
 pub use recover::{RecoveryError, RecoveryReport};

@@ -48,6 +48,8 @@ pub struct DriveFigures {
     pub dump_bytes: u64,
     /// What their capacitors gave at the power cuts; `None` without capacitors.
     pub power: Option<PowerFigures>,
+    /// What their restarts took.
+    pub restarts: RestartFigures,
     /// How worn the erase units are.
     pub wear: Wear,
     /// How worn they were just before the last cut, by what they were for.
@@ -114,6 +116,33 @@ impl PowerFigures {
             }
         };
         (!kept.is_empty()).then(|| kept.into_iter().fold(PowerFigures::default(), sum))
+    }
+}
+
+/// What restarts took, all drives together; by the names of [`tantalum_drive::PHASES`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RestartFigures {
+    /// How many restarts there were that came to taking commands.
+    pub count: u64,
+    /// Of these, with commands taken before all was known.
+    pub early: u64,
+    /// Name, mean and longest of each phase, nanoseconds.
+    pub phases: Vec<(&'static str, u64, u64)>,
+}
+
+impl RestartFigures {
+    fn of(drives: &[Drive]) -> RestartFigures {
+        let all = drives.iter().fold(tantalum_drive::Recoveries::default(), |all, drive| {
+            all.with(&drive.recoveries())
+        });
+        let late = ["units", "map", "space", "whole"];
+        let phase = |(name, phase): (&&'static str, &tantalum_drive::Phase)| {
+            // What comes after the first command may have been cut.
+            let count = if late.contains(name) { all.finished } else { all.count };
+            (*name, phase.sum.0 / count.max(1), phase.max.0)
+        };
+        let phases = tantalum_drive::PHASES.iter().zip(&all.phases).map(phase).collect();
+        RestartFigures { count: all.count, early: all.early, phases }
     }
 }
 
@@ -249,6 +278,7 @@ impl DriveFigures {
         self.dumps = drives.iter().map(|d| d.stats().dumps).sum();
         self.dump_bytes = drives.iter().map(|d| d.stats().dump_bytes).sum();
         self.power = PowerFigures::of(drives);
+        self.restarts = RestartFigures::of(drives);
         self.wear = Wear::of(drives.iter().flat_map(|d| {
             let units = d.design().geometry.units();
             (0..units).map(|u| d.array().erase_count(Unit(u)))

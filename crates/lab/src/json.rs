@@ -181,6 +181,13 @@ fn drive(f: &RowFindings, d: &DriveFigures) -> Value {
             "most_missing_j": p.most_missing_j,
             "longest_us": us(p.longest_ns),
         })),
+        "restarts": {
+            "count": d.restarts.count,
+            "early": d.restarts.early,
+            "phases": d.restarts.phases.iter().map(|(name, mean, max)| {
+                (name.to_string(), json!({"mean_us": us(*mean), "max_us": us(*max)}))
+            }).collect::<serde_json::Map<_, _>>(),
+        },
         "erases": load.erases,
         "outside_load": {
             "host_bytes_written": d.outside_host_bytes,

@@ -13,7 +13,7 @@ fn seven_per_cent(preset: &str) -> Design {
     let base = Design::preset(preset).unwrap();
     let protected = base.is_protected();
     let mut table: toml::Table = format!(
-        "[geometry]\nchannels = 2\npackages = 1\nchips = 1\nplanes = 2\nblocks = 300\npages = 4\npage_bytes = 4096\n\
+        "[geometry]\nchannels = 2\npackages = 1\nchips = 1\nplanes = 2\nblocks = 320\npages = 4\npage_bytes = 4096\n\
          [space]\nover_provisioning = {}\ncollect_below = 3\n\
          [cache]\nbuffer_kib = 64\natomic_unit_kib = {}\nreorder = {}\n\
          [map]\ndirty_max = 1024\nwrite_points = 1\ndump_units = {}",
@@ -28,8 +28,8 @@ fn seven_per_cent(preset: &str) -> Design {
     if base.map.elastic {
         // Of a larger one more could be spilled than such a drive has room for.
         let map = table["map"].as_table_mut().unwrap();
-        map.insert("journal_entries".into(), 64.into());
-        map.insert("journal_ranges".into(), 60.into());
+        map.insert("journal_entries".into(), 176.into());
+        map.insert("journal_ranges".into(), 176.into());
     }
     base.with_overrides(&table).unwrap()
 }

@@ -1,0 +1,71 @@
+//! What the restarts of a drive took, phase by phase.
+
+use crate::RecoveryReport;
+use tantalum_rt::Nanos;
+
+/// Phases of a restart, in the order in which they come. Those up to `mark` come before the
+/// first command; of a drive that takes commands early, the others come after it.
+pub const PHASES: [&str; 10] =
+    ["find", "dump", "areas", "mark", "ready", "units", "map", "space", "whole", "journal"];
+
+/// A phase of several restarts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phase {
+    /// All of them together.
+    pub sum: Nanos,
+    /// The longest.
+    pub max: Nanos,
+}
+
+/// The restarts of a drive that came to taking commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recoveries {
+    /// How many.
+    pub count: u64,
+    /// Of these, with commands taken before all was known.
+    pub early: u64,
+    /// Restarts that were finished to the end, and not cut before.
+    pub finished: u64,
+    /// By the names in [`PHASES`]: looking for the dump; reading it, and what its journal names;
+    /// erasing the next dump area; marking that a dump is due; all up to the first command; the
+    /// first pages of the units; the map log; the ends of open units; all of it; and of `dump`,
+    /// what the journal names.
+    pub phases: [Phase; PHASES.len()],
+}
+
+impl Recoveries {
+    /// One more, finished or cut.
+    pub(crate) fn add(&mut self, r: &RecoveryReport) {
+        self.count += 1;
+        self.early += u64::from(r.early);
+        self.finished += u64::from(r.whole > Nanos::ZERO);
+        let took = [
+            r.find,
+            r.dump_replay,
+            r.areas,
+            r.mark,
+            r.total,
+            r.scan,
+            r.map_load,
+            r.space,
+            r.whole,
+            r.scanned,
+        ];
+        for (phase, took) in self.phases.iter_mut().zip(took) {
+            phase.sum += took;
+            phase.max = phase.max.max(took);
+        }
+    }
+
+    /// These and those.
+    pub fn with(mut self, other: &Recoveries) -> Recoveries {
+        self.count += other.count;
+        self.early += other.early;
+        self.finished += other.finished;
+        for (phase, more) in self.phases.iter_mut().zip(&other.phases) {
+            phase.sum += more.sum;
+            phase.max = phase.max.max(more.max);
+        }
+        self
+    }
+}
