@@ -171,7 +171,8 @@ impl Drive {
         self.shared.report.borrow().clone()
     }
 
-    /// What all restarts took that came to taking commands, and are finished or were cut.
+    /// What all restarts took that came to taking commands, and are finished or were cut; without
+    /// the first start of a blank drive.
     pub fn recoveries(&self) -> Recoveries {
         *self.shared.recoveries.borrow()
     }
@@ -355,7 +356,9 @@ impl Shared {
                     let rest = self.clone().finish(domain.clone(), firmware.clone(), began);
                     domain.spawn("the rest of the start", rest);
                 } else {
-                    self.recoveries.borrow_mut().add(&report);
+                    if !report.blank {
+                        self.recoveries.borrow_mut().add(&report);
+                    }
                     start_tasks(&domain, &firmware);
                 }
                 *self.report.borrow_mut() = Some(report);

@@ -21,8 +21,9 @@ pub const DELTA_ENTRIES: u32 = SECTOR_BYTES / 8;
 /// is written elsewhere in the area.
 pub const DUMP_SLACK_ROWS: u32 = 2;
 
-/// Units kept in place of those of the dump areas that go bad, for each so many of these.
-const UNITS_PER_DUMP_SPARE: u64 = 4;
+/// One unit is kept in place of those of the dump areas that go bad, and one more for each so many
+/// of an area.
+const UNITS_PER_DUMP_SPARE: u64 = 32;
 
 /// Sectors of a dump that have the map's directory.
 pub fn directory_sectors(design: &Design, map_pages: u32) -> u64 {

@@ -17,7 +17,7 @@ pub struct Phase {
     pub max: Nanos,
 }
 
-/// The restarts of a drive that came to taking commands.
+/// The restarts of a drive that came to taking commands, the first start of all left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recoveries {
     /// How many.

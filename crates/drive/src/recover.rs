@@ -40,6 +40,8 @@ pub struct RecoveryReport {
     pub total: Nanos,
     /// From power until all is known and the drive programs again. Zero until then.
     pub whole: Nanos,
+    /// Nothing had ever been written: it is the first start.
+    pub blank: bool,
     /// Whether commands are taken before all is known: `scan`, `map_load` and `space` are not
     /// part of `total` then.
     pub early: bool,
@@ -137,6 +139,7 @@ pub(crate) async fn recover(
         report.map_load = lap(rt);
         // (The first mark of all may be torn.)
         let is_blank = all.blank && dump.is_none();
+        report.blank = is_blank;
         match missing {
             _ if is_complete || is_blank || !design.is_protected() => {}
             Missing::Refuse => {
