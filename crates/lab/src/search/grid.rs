@@ -74,17 +74,20 @@ const MAP_ENTRY: u32 = 8;
 const SECTOR: u32 = 4096;
 
 /// Write buffers, in quarters of what all dies program at a time.
-const BUFFERS: [u32; 5] = [1, 2, 4, 8, 16];
+const BUFFERS: [u32; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 
 /// Programs for what is kept of the map.
 const PROGRAMS: [u32; 11] = [1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256];
 
-/// KiB of the write buffers to choose from.
-fn buffers(base: &Design) -> impl Iterator<Item = u32> {
+/// KiB of the write buffers to choose from, rising.
+fn buffers(base: &Design) -> Vec<u32> {
     let g = &base.geometry;
     let (row_kib, unit) = (g.row_sectors() * 4, base.cache.atomic_unit_kib);
     let all = g.dies() * row_kib;
-    BUFFERS.into_iter().map(move |n| all * n / 4).filter(move |kib| *kib >= unit.max(2 * row_kib))
+    let sizes = BUFFERS.iter().map(|n| (all * n / 4).next_multiple_of(4));
+    let mut sizes: Vec<u32> = sizes.filter(|kib| *kib >= unit.max(2 * row_kib)).collect();
+    sizes.dedup();
+    sizes
 }
 
 /// All candidates around a base, those that need the least energy first.
@@ -170,7 +173,7 @@ pub(super) fn full_protection(base: &Design) -> Result<(Design, f64), String> {
     let layout = base.check().map_err(|e| e.to_string())?;
     let mut design = protected(base);
     design.name = "full protection".into();
-    design.cache.buffer_kib = buffers(base).max().unwrap_or(base.cache.buffer_kib);
+    design.cache.buffer_kib = buffers(base).last().copied().unwrap_or(base.cache.buffer_kib);
     // Nothing is stored before three quarters are changed.
     let entries = layout.map_pages.saturating_mul(SECTOR / 4);
     design.map.dirty_max = (entries / 3).saturating_mul(4).saturating_add(4096);

@@ -247,6 +247,36 @@ struct State<'a> {
     watch: &'a dyn Watch,
 }
 
+/// Candidates that differ in sizes only, and what is known of their buffers.
+#[derive(Default)]
+struct Family {
+    members: Vec<usize>,
+    /// Rising.
+    buffers: Vec<u32>,
+    /// So many of them are too small.
+    too_small: usize,
+    /// From here on they need not be tried for that; none yet if behind the last.
+    enough: usize,
+}
+
+impl Family {
+    /// Which buffer is tried next: the largest first, then the middle.
+    fn place(&self) -> usize {
+        match self.enough == self.buffers.len() {
+            true => self.buffers.len() - 1,
+            false => (self.too_small + self.enough) / 2,
+        }
+    }
+
+    /// The largest journal with it.
+    fn probe(&self, grid: &[Candidate]) -> Option<usize> {
+        let buffer = self.buffers.get(self.place())?;
+        let with_it =
+            self.members.iter().copied().filter(|i| grid[*i].choice.buffer_kib == *buffer);
+        with_it.max_by_key(|i| (grid[*i].choice.programs, grid[*i].choice.erase_abort))
+    }
+}
+
 impl State<'_> {
     fn slowdown(&self, trial: &Trial) -> f64 {
         1.0 - trial.rate / self.full.rate.max(1e-9)
@@ -273,22 +303,40 @@ impl State<'_> {
         }
     }
 
-    /// Tries the largest of each family; leaves out the families that are too slow even so.
+    /// Looks for the smallest buffer with which each family can be fast enough, halving: tries the
+    /// largest journal with each, and leaves out what is smaller than one that is too slow.
     fn probe(&mut self) {
         let grid = &self.search.grid;
-        let size = |c: &Choice| (c.buffer_kib, c.programs, c.erase_abort);
-        let is_largest = |i: &usize| {
-            let c = &grid[*i].choice;
-            let family = grid.iter().filter(|o| o.choice.is_family(c));
-            family.map(|o| size(&o.choice)).max() == Some(size(c))
-        };
-        let probes: Vec<usize> = (0..grid.len()).filter(is_largest).collect();
-        self.try_all(&probes);
-        for probe in probes {
-            if matches!(self.done.get(&probe), Some(Ok(trial)) if self.is_too_slow(trial)) {
-                let family = grid[probe].choice;
-                let members = 0..grid.len();
-                self.leave_out(members.filter(|i| grid[*i].choice.is_family(&family)));
+        let mut families: Vec<Family> = Vec::new();
+        for (i, c) in grid.iter().enumerate() {
+            match families.iter_mut().find(|f| grid[f.members[0]].choice.is_family(&c.choice)) {
+                Some(family) => family.members.push(i),
+                None => families.push(Family { members: vec![i], ..Family::default() }),
+            }
+        }
+        for family in &mut families {
+            let buffers = family.members.iter().map(|i| grid[*i].choice.buffer_kib);
+            family.buffers = buffers.collect::<BTreeSet<u32>>().into_iter().collect();
+            family.enough = family.buffers.len();
+        }
+        loop {
+            let open = families.iter().filter(|f| f.too_small < f.enough);
+            let probes: Vec<usize> = open.filter_map(|f| f.probe(grid)).collect();
+            if probes.is_empty() || self.watch.is_over() {
+                return;
+            }
+            self.try_all(&probes);
+            for family in families.iter_mut().filter(|f| f.too_small < f.enough) {
+                let Some(probe) = family.probe(grid) else { continue };
+                let slow = matches!(self.done.get(&probe), Some(Ok(t)) if self.is_too_slow(t));
+                if !slow {
+                    family.enough = family.place();
+                    continue;
+                }
+                family.too_small = family.place() + 1;
+                let buffer = grid[probe].choice.buffer_kib;
+                let smaller = |i: &usize| grid[*i].choice.buffer_kib <= buffer;
+                self.leave_out(family.members.iter().copied().filter(smaller));
             }
         }
     }
