@@ -120,8 +120,12 @@ fn kinds(base: &Design, programs: u32) -> Vec<(Keeps, Option<u32>)> {
         return all;
     }
     let ranges = std::iter::successors(Some(base.journal_slack()), |n| n.checked_mul(2));
-    let mut bounds: Vec<Option<u32>> = ranges.take_while(|n| *n < entries / 2).map(Some).collect();
-    bounds.push(None);
+    let bounds: Vec<Option<u32>> = match base.map.elastic {
+        // Whatever its size, it is spilled when it is full.
+        true => ranges.take_while(|n| *n <= most_entries(base) / 2).map(Some).collect(),
+        // The map is stored when half of the journal is full, in any case.
+        false => ranges.take_while(|n| *n < entries / 2).map(Some).chain([None]).collect(),
+    };
     for summary in [false, true] {
         all.extend(bounds.iter().map(|bound| (Keeps::Units { summary }, *bound)));
     }
@@ -129,8 +133,11 @@ fn kinds(base: &Design, programs: u32) -> Vec<(Keeps, Option<u32>)> {
 }
 
 fn journal_entries(base: &Design, programs: u32) -> u32 {
-    let most = (base.geometry.units() / 4).max(4 * base.journal_slack());
-    (programs * base.geometry.row_sectors() * (SECTOR / UNIT_ENTRY)).min(most)
+    (programs * base.geometry.row_sectors() * (SECTOR / UNIT_ENTRY)).min(most_entries(base))
+}
+
+fn most_entries(base: &Design) -> u32 {
+    (base.geometry.units() / 4).max(4 * base.journal_slack())
 }
 
 /// The design of this choice; `None` if it can not be built.
@@ -148,6 +155,9 @@ fn candidate(base: &Design, choice: Choice) -> Option<Candidate> {
         }
         Keeps::Units { summary } => {
             (map.kept, map.summary) = (Kept::Units, summary);
+            map.elastic = base.map.elastic;
+            map.checkpoint_share = base.map.checkpoint_share;
+            map.checkpoint_idle = base.map.checkpoint_idle;
             map.journal_entries = journal_entries(base, choice.programs);
             map.journal_ranges = choice.ranges.unwrap_or(map.journal_entries);
         }
@@ -165,6 +175,7 @@ fn protected(base: &Design) -> Design {
     design.power.joules = 0.0;
     let map = &mut design.map;
     (map.kept, map.summary, map.whole, map.dirty_pages_max) = (Kept::Entries, false, false, 0);
+    (map.elastic, map.checkpoint_share, map.checkpoint_idle) = (false, 0.0, false);
     design
 }
 

@@ -109,12 +109,13 @@ impl Load {
         let at_once = u64::from(g.dies()) * row;
         let program = Nanos::from_micros(design.timing.program_us.max(1));
         let measured = at_once * (self.measured.0 / program.0).max(1);
-        // Of a journal of units: what fills it, or half of it, at most.
+        // Of a journal of units: what is written between two checkpoints at most.
         let round = match design.keeps_units() {
             true => {
                 let m = &design.map;
                 let unit = row * u64::from(g.pages);
-                u64::from(m.journal_ranges.min(m.journal_entries / 2)) * unit
+                let full = if m.elastic { u32::MAX } else { m.journal_entries / 2 };
+                u64::from(m.journal_ranges.min(full)) * unit
             }
             false => 0,
         };
