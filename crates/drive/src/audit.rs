@@ -96,7 +96,7 @@ fn dump_areas(fw: &Firmware) -> Result<(), String> {
         return Ok(());
     }
     let (areas, space) = (fw.dump.borrow(), fw.space.borrow());
-    let need = fw.layout.dump_units as usize;
+    let need = fw.layout.dump_units_least as usize;
     ensure(areas.ready.len() >= need, || {
         format!("the next dump has {} units, and may need {need}", areas.ready.len())
     })?;

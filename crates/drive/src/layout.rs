@@ -73,6 +73,8 @@ pub struct Layout {
     pub map_live_units: u32,
     /// Units of one dump area; there are two.
     pub dump_units: u32,
+    /// So many of an area suffice for what may have to be dumped.
+    pub dump_units_least: u32,
     /// Units that are kept for dumps: those of the two areas, and a few in place of those that
     /// go bad. They are the first ones of the dies.
     pub dump_zone: u32,
@@ -160,6 +162,7 @@ impl Layout {
         // less to spare beyond that, cleaning would gain nothing, for ever.
         let map_units = 2 * (u64::from(map_live_units) + u64::from(design.map.write_points)) + 3;
         let dump_units = if design.is_protected() { design.map.dump_units } else { 0 };
+        let mut dump_units_least = 0;
         if design.is_protected() {
             let row = u64::from(g.row_sectors());
             let buffer = u64::from(design.buffer_slots()).div_ceil(row);
@@ -172,6 +175,8 @@ impl Layout {
                 let units = dump_units;
                 return Err(LayoutError::Dump { units, have, buffer, dirty_max, map, slack });
             }
+            let in_unit = u64::from(g.unit_pages() / g.planes);
+            dump_units_least = (buffer + map + 2 + slack).div_ceil(in_unit) as u32;
         }
         let in_unit = design.data_pages() * g.page_sectors();
         let units = u64::from(g.units());
@@ -207,6 +212,9 @@ impl Layout {
                 missing: need - units,
             });
         }
+        // Where there are units to spare, some of them are for dumps.
+        let spare = units - need;
+        let more = if thin { 0 } else { (spare / 4).min(dump_units.into()) };
         Ok(Layout {
             raw,
             logical,
@@ -215,10 +223,11 @@ impl Layout {
             map_units: map_units as u32,
             map_live_units,
             dump_units,
-            dump_zone: dump as u32,
-            data_units: (units - map_units - dump) as u32,
+            dump_units_least,
+            dump_zone: (dump + more) as u32,
+            data_units: (units - map_units - dump - more) as u32,
             working_units: working as u32,
-            spare_units: (units - need) as u32,
+            spare_units: (spare - more) as u32,
         })
     }
 

@@ -48,7 +48,7 @@ impl Zone {
 }
 
 /// Makes the area for the next dump ready: erased units, none of them of the dump that was
-/// replayed. Whether there were enough units.
+/// replayed. Whether there were enough units for whatever may have to be dumped.
 pub(crate) async fn settle_dump(
     fw: &Firmware,
     zone: &Zone,
@@ -93,7 +93,7 @@ pub(crate) async fn settle_dump(
             }
         }
         if ops.is_empty() && ready.len() < area {
-            return Ok(false);
+            break; // There are no more.
         }
         for (unit, op) in ops {
             match op.await {
@@ -105,6 +105,9 @@ pub(crate) async fn settle_dump(
                 Err(e) => return Err(e.into()),
             }
         }
+    }
+    if ready.len() < fw.layout.dump_units_least as usize {
+        return Ok(false);
     }
     let mut areas = fw.dump.borrow_mut();
     areas.ready = ready.into_iter().map(|unit| (unit, 0)).collect();
