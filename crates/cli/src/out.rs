@@ -79,12 +79,14 @@ impl Sink {
         let Some(part) = &self.part else {
             return std::fs::write(&self.path, contents);
         };
-        std::fs::write(part, contents)?;
-        if let Ok(was) = std::fs::metadata(&self.path) {
-            std::fs::set_permissions(part, was.permissions())?;
-        }
-        std::fs::rename(part, &self.path).inspect_err(|_| {
-            // What can not take its place is of no use.
+        let replaced = std::fs::write(part, contents).and_then(|()| {
+            if let Ok(was) = std::fs::metadata(&self.path) {
+                std::fs::set_permissions(part, was.permissions())?;
+            }
+            std::fs::rename(part, &self.path)
+        });
+        replaced.inspect_err(|_| {
+            // What can not take its place is of no use, and holds room on a full disk.
             let _ = std::fs::remove_file(part);
         })
     }

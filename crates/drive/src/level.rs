@@ -112,8 +112,8 @@ impl Firmware {
         {
             let (mut space, mut log) = (self.space.borrow_mut(), self.log.borrow_mut());
             let (least, most) = (space.least_worn_free(die), space.most_worn_free(die));
+            // (There are as many free units afterwards as before.)
             let free = match young {
-                _ if !space.has_spare(die) => return false,
                 true if most.is_some_and(|most| most > count) => space.take_worn(die),
                 false if least.is_some_and(|least| least < count) => space.take_any(die),
                 _ => return false,

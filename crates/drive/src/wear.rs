@@ -52,7 +52,7 @@ impl Wear {
 /// How worn the erase units of a drive are. Units that are bad do not count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WearReport {
-    /// All units.
+    /// All units but those kept for emergency dumps, which are not levelled.
     pub all: Wear,
     /// The largest spread within one die, units kept for dumps aside: what `wear.spread_max`
     /// bounds.
@@ -63,7 +63,7 @@ pub struct WearReport {
     pub map: Option<Wear>,
     /// Those kept for emergency dumps.
     pub dump: Option<Wear>,
-    /// How many units have each erase count, in ascending order of counts.
+    /// How many of `all` have each erase count, in ascending order of counts.
     pub histogram: Vec<(u32, u32)>,
 }
 
@@ -80,11 +80,12 @@ impl WearReport {
         let spreads = dies.filter_map(levelled);
         let units = good(units);
         let of = |role: fn(Role) -> bool| Wear::of(units.iter().filter(|u| role(u.1)).map(|u| u.0));
-        let mut counts: Vec<u32> = units.iter().map(|u| u.0).collect();
+        let levelled = units.iter().filter(|u| u.1 != Role::Dump);
+        let mut counts: Vec<u32> = levelled.map(|u| u.0).collect();
         counts.sort_unstable();
         let same = counts.chunk_by(|a, b| a == b);
         Some(WearReport {
-            all: of(|_| true)?,
+            all: of(|role| role != Role::Dump)?,
             die_spread: spreads.map(|w| w.spread()).max().unwrap_or(0),
             data: of(|role| !matches!(role, Role::Map | Role::Dump)),
             map: of(|role| role == Role::Map),

@@ -22,7 +22,7 @@ fn little_energy_costs_little_if_units_are_journalled() {
     let sets: Vec<_> = sets.iter().map(|(k, v)| (k.to_string(), value(v))).collect();
     let e = Experiment::parse_with("experiments/spartan.toml", text, &sets).unwrap();
     let mut rows = e.rows().unwrap();
-    assert_eq!(rows.len(), 5 * 6);
+    assert_eq!(rows.len(), 5 * 7);
     runner::check(&rows).unwrap();
     rows.retain(|r| r.name.starts_with("random/"));
     let watch: runner::Watch = Arc::new(|_: runner::Progress<'_>| {});
