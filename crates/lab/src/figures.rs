@@ -280,8 +280,11 @@ impl DriveFigures {
         self.power = PowerFigures::of(drives);
         self.restarts = RestartFigures::of(drives);
         self.wear = Wear::of(drives.iter().flat_map(|d| {
-            let units = d.design().geometry.units();
-            (0..units).map(|u| d.array().erase_count(Unit(u)))
+            // Units kept for dumps are not levelled with the others.
+            let g = &d.design().geometry;
+            let units = (0..g.units()).map(Unit);
+            let levelled = units.filter(|unit| !d.layout().keeps_for_dumps(g, *unit));
+            levelled.map(|unit| d.array().erase_count(unit))
         }));
     }
 
