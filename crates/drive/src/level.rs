@@ -6,8 +6,8 @@
 //!    So it is at most a unit's content for so many erases.
 //! 2. What is moved goes to free units that were erased most often (`space`, 7), and to
 //!    nothing else: cold data come to rest on worn units.
-//! 3. The dump areas' units, which wear only when the power goes, and units that the map
-//!    log has free, are exchanged for free ones that were erased often. A unit of the log
+//! 3. The units kept for dumps, which wear only when the power goes, take no part. Units that the map
+//!    log has free are exchanged for free ones that were erased often. A unit of the log
 //!    is exchanged when it was erased, too: for a younger one, or if it is too young
 //!    itself for the oldest; and a log that is hardly written is cleaned now and then.
 //! 4. Only spare units are used for that, never the collectors' reserve.
@@ -41,7 +41,8 @@ impl Firmware {
             let space = self.space.borrow();
             for unit in self.design.geometry.die_units(die) {
                 let (count, role) = (self.nand.erase_count(unit), space.role(unit));
-                if role != Role::Bad {
+                // (Those kept for dumps wear by themselves, with each power loss.)
+                if !matches!(role, Role::Bad | Role::Dump) {
                     most = most.max(count);
                 }
                 let movable = matches!(role, Role::Full | Role::Map);
@@ -70,9 +71,9 @@ impl Firmware {
         None
     }
 
-    /// Takes the free unit of the die that was erased most often, if that is more often than
-    /// `count` and it is erased now.
-    pub fn take_rested(&self, die: u32, count: u32, role: Role) -> Option<Unit> {
+    /// Takes the free unit of the die that was erased most often for the map log, if that is more
+    /// often than `count` and it is erased now.
+    fn take_rested(&self, die: u32, count: u32) -> Option<Unit> {
         let mut space = self.space.borrow_mut();
         if space.most_worn_free(die).is_none_or(|worn| worn <= count) {
             return None;
@@ -82,7 +83,7 @@ impl Firmware {
             space.give_free(free, self.nand.erase_count(free.unit));
             return None;
         }
-        space.set_role(free.unit, role);
+        space.set_role(free.unit, Role::Map);
         Some(free.unit)
     }
 
@@ -92,7 +93,7 @@ impl Firmware {
         if !self.log.borrow().has_free(unit) {
             return false;
         }
-        if let Some(worn) = self.take_rested(die, count, Role::Map) {
+        if let Some(worn) = self.take_rested(die, count) {
             let erase_first = self.log.borrow_mut().exchange(unit, worn);
             self.give_free(unit, erase_first);
         }
