@@ -379,6 +379,11 @@ fn print(report: &Report, arguments: &RunArguments) -> u8 {
 
 fn why(row: &RowReport) -> String {
     let f = &row.findings;
+    let writes = row.workload.terms().writes;
+    let databases = match row.is_job() {
+        true => String::new(),
+        false => format!(" and damaged {} databases", f.databases_corrupt),
+    };
     match row.verdict {
         Verdict::Failed => {
             let nothing =
@@ -387,16 +392,16 @@ fn why(row: &RowReport) -> String {
             format!("{} failed: {error}", row.name)
         }
         Verdict::Violated => format!(
-            "{} breaks what its drive and settings promise: {} violations ({} acknowledged lost, {} databases damaged)",
-            row.name, f.violations, f.commits_lost, f.databases_corrupt
+            "{} breaks what its drive and settings promise: {} violations; it lost {} acknowledged {writes}{databases}",
+            row.name, f.violations, f.commits_lost
         ),
         Verdict::NothingLost => format!(
             "{} is expected to lose something, but lost nothing in {} power cuts",
             row.name, f.cuts
         ),
         Verdict::Lost | Verdict::AsExpected => format!(
-            "{} must lose nothing, but lost {} acknowledged commits and damaged {} databases",
-            row.name, f.commits_lost, f.databases_corrupt
+            "{} must lose nothing, but lost {} acknowledged {writes}{databases}",
+            row.name, f.commits_lost
         ),
     }
 }

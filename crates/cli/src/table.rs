@@ -6,6 +6,7 @@ use std::fmt::Write;
 use tantalum_lab::experiment::WorkloadKind;
 use tantalum_lab::figures::{DriveFigures, RestartFigures};
 use tantalum_lab::report::{Report, RowReport, Times};
+use tantalum_lab::terms::Terms;
 use tantalum_rt::Nanos;
 
 /// How wide tables are where nobody says how wide they may be.
@@ -20,8 +21,8 @@ const COLUMNS: &[Column] = &[
     ("journal", 0, |r| if r.has_journal() { r.journal.to_string() } else { String::new() }),
     ("sync", 0, |r| if r.has_journal() { r.synchronous.to_string() } else { String::new() }),
     ("params", 0, RowReport::parameters),
-    ("tx/s", 0, |r| format!("{:.0}", r.findings.transactions_per_second)),
-    ("tx/s\nspread", 1, |r| spread_of(r)),
+    ("{rate}", 0, |r| format!("{:.0}", r.findings.transactions_per_second)),
+    ("{rate}\nspread", 1, |r| spread_of(r)),
     ("p50", 6, |r| time(r.findings.latency.p50_ns)),
     ("p99", 3, |r| time(r.findings.latency.p99_ns)),
     ("read\np50", 6, |r| command(r, 0, |t| t.p50_ns)),
@@ -30,8 +31,8 @@ const COLUMNS: &[Column] = &[
     ("write\np99", 3, |r| command(r, 1, |t| t.p99_ns)),
     ("flash B/\nuser B", 5, |r| ratio(r.findings.flash_bytes_per_user_byte)),
     ("flash B/\ndrive B", 8, |r| ratio(r.findings.write_amplification())),
-    ("commits\nacked", 2, |r| r.findings.commits_acknowledged.to_string()),
-    ("commits\nlost", 0, |r| r.findings.commits_lost.to_string()),
+    ("{writes}\nacked", 2, |r| r.findings.commits_acknowledged.to_string()),
+    ("{writes}\nlost", 0, |r| r.findings.commits_lost.to_string()),
     ("DBs\ncorrupt", 0, |r| {
         if r.is_job() { "-".into() } else { r.findings.databases_corrupt.to_string() }
     }),
@@ -247,17 +248,12 @@ fn table_without(rows: &[RowReport], most: u8) -> Table {
     // A column in which no row has anything is left out; a block job has its own words.
     let said = |c: &&Column| rows.iter().any(|r| !matches!((c.2)(r).as_str(), "" | "-"));
     let columns: Vec<_> = COLUMNS.iter().filter(|c| c.1 <= most).filter(said).collect();
-    let jobs = rows.iter().all(RowReport::is_job);
+    let terms = Terms::of(rows);
+    let title = |t: &str| t.replace("{rate}", terms.rate).replace("{writes}", terms.writes);
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(columns.iter().map(|c| match c.0 {
-        "tx/s" if jobs => "IOPS",
-        "tx/s\nspread" if jobs => "IOPS\nspread",
-        "commits\nacked" if jobs => "blocks\nacked",
-        "commits\nlost" if jobs => "blocks\nlost",
-        title => title,
-    }));
+    table.set_header(columns.iter().map(|c| title(c.0)));
     for row in rows {
         table.add_row(columns.iter().map(|c| c.2(row)));
     }

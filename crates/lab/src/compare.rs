@@ -32,29 +32,45 @@ const fn less(name: &'static str, unit: Unit) -> Measure {
     Measure { name, unit, better: Better::Less }
 }
 
-/// What is compared of an experiment's rows, with the ways to it in the JSON, of which
-/// the first one that is there counts.
-const OF_ROWS: [(Measure, &[&str]); 20] = [
-    (more("transactions/s", Unit::Number), &["/tx_per_s", "/iops"]),
-    (less("latency p50", Unit::Microseconds), &["/latency_us/p50"]),
-    (less("latency p99", Unit::Microseconds), &["/latency_us/p99"]),
-    (less("commits lost", Unit::Count), &["/lost"]),
-    (less("databases corrupt", Unit::Count), &["/corrupt"]),
-    (less("flash bytes per user byte", Unit::Ratio), &["/flash_bytes_per_user_byte"]),
-    (less("write amplification", Unit::Ratio), &["/write_amplification"]),
-    (less("… of the host's data", Unit::Ratio), &["/drive/amplification/host"]),
-    (less("… of the collection", Unit::Ratio), &["/drive/amplification/collection"]),
-    (less("… of the map", Unit::Ratio), &["/drive/amplification/map"]),
-    (less("bytes dumped", Unit::Count), &["/drive/programmed_bytes/dump"]),
-    (less("wait for the buffer, s", Unit::Ratio), &["/drive/buffer_wait_s"]),
-    (less("wait for free units, s", Unit::Ratio), &["/drive/space_wait_s"]),
-    (more("free units, fewest", Unit::Count), &["/drive/units/free_least"]),
-    (less("units gone bad", Unit::Count), &["/drive/units/retired"]),
-    (less("erases", Unit::Count), &["/drive/erases"]),
-    (less("wear, mean", Unit::Ratio), &["/drive/wear/mean"]),
-    (less("wear, spread", Unit::Count), &["/drive/wear/spread"]),
-    (less("recovery, median", Unit::Microseconds), &["/recovery_us/p50"]),
-    (less("off what was published, %", Unit::Number), &["/deviation_percent"]),
+/// Whose measure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// Of every row.
+    All,
+    /// Of databases, which commit transactions.
+    Databases,
+    /// Of block jobs and traces, which have requests.
+    Jobs,
+}
+
+/// What is compared of an experiment's rows, of which of them, and the way to it in the JSON.
+const OF_ROWS: [(Measure, Of, &str); 22] = [
+    (more("transactions/s", Unit::Number), Of::Databases, "/tx_per_s"),
+    (more("requests/s", Unit::Number), Of::Jobs, "/iops"),
+    (less("latency p50", Unit::Microseconds), Of::All, "/latency_us/p50"),
+    (less("latency p99", Unit::Microseconds), Of::All, "/latency_us/p99"),
+    (less("commits lost", Unit::Count), Of::Databases, "/lost"),
+    (less("blocks lost", Unit::Count), Of::Jobs, "/lost"),
+    (less("databases corrupt", Unit::Count), Of::Databases, "/corrupt"),
+    (less("flash bytes per user byte", Unit::Ratio), Of::All, "/flash_bytes_per_user_byte"),
+    (less("write amplification", Unit::Ratio), Of::All, "/write_amplification"),
+    (less("write amplification, host data", Unit::Ratio), Of::All, "/drive/amplification/host"),
+    (
+        less("write amplification, moved data", Unit::Ratio),
+        Of::All,
+        "/drive/amplification/collection",
+    ),
+    (less("write amplification, map", Unit::Ratio), Of::All, "/drive/amplification/map"),
+    (less("bytes dumped", Unit::Count), Of::All, "/drive/programmed_bytes/dump"),
+    (less("wait for the buffer, s", Unit::Ratio), Of::All, "/drive/buffer_wait_s"),
+    (less("wait for free units, s", Unit::Ratio), Of::All, "/drive/space_wait_s"),
+    (more("free units, fewest", Unit::Count), Of::All, "/drive/units/free_least"),
+    (less("units gone bad", Unit::Count), Of::All, "/drive/units/retired"),
+    (less("erases", Unit::Count), Of::All, "/drive/erases"),
+    (less("wear, mean", Unit::Ratio), Of::All, "/drive/wear/mean"),
+    (less("wear, spread", Unit::Count), Of::All, "/drive/wear/spread"),
+    (less("recovery, median", Unit::Microseconds), Of::All, "/recovery_us/p50"),
+    (less("off what was published, %", Unit::Number), Of::All, "/deviation_percent"),
 ];
 
 /// What is compared of the benchmark's runs, with the JSON's key.
@@ -295,9 +311,10 @@ fn rows(report: &Value) -> Vec<Half> {
         let number = |path: &str| row.pointer(path).and_then(Value::as_f64);
         // What a row did not get to measure is missing, not nought.
         let some = |path: &str| number(path).is_some_and(|n| n > 0.0);
-        let measured = |(_, paths): &(Measure, &[&str])| {
-            let path = paths.iter().find(|p| row.pointer(p).is_some())?;
+        let job = row.get("iops").is_some();
+        let measured = |(_, of, path): &(Measure, Of, &str)| {
             let there = match *path {
+                _ if *of == if job { Of::Databases } else { Of::Jobs } => false,
                 "/tx_per_s" | "/iops" => some("/load_s"),
                 "/latency_us/p50" | "/latency_us/p99" => some("/transactions"),
                 "/lost" | "/corrupt" => some("/cuts"),

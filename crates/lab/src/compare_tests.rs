@@ -19,6 +19,11 @@ fn both(a: &[Value], b: &[Value]) -> Comparison {
     compare(["a", "b"], &[report(a), report(b)]).unwrap()
 }
 
+/// A measure of a row, by its name.
+fn pair(c: &Comparison, row: usize, measure: &str) -> Pair {
+    c.rows[row].pairs[c.measures.iter().position(|m| m.name == measure).unwrap()]
+}
+
 #[test]
 fn rows_are_matched_by_name_whatever_their_order() {
     let a = [row("one", 100.0, 0), row("two", 200.0, 3), row("gone", 1.0, 0)];
@@ -32,10 +37,10 @@ fn rows_are_matched_by_name_whatever_their_order() {
     );
     assert_eq!(c.rows[0].pairs[0].ratio(), Some(1.5));
     assert_eq!(c.rows[1].pairs[0].ratio(), Some(0.5));
-    assert_eq!(c.rows[1].pairs[3], Pair { a: Some(3.0), b: Some(6.0) });
+    assert_eq!(pair(&c, 1, "commits lost"), Pair { a: Some(3.0), b: Some(6.0) });
     // Nothing lost on both sides is no ratio, and no flash is no number.
-    assert_eq!(c.rows[0].pairs[3].ratio(), None);
-    assert_eq!(c.rows[0].pairs[5], Pair { a: None, b: None });
+    assert_eq!(pair(&c, 0, "commits lost").ratio(), None);
+    assert_eq!(pair(&c, 0, "flash bytes per user byte"), Pair { a: None, b: None });
     assert_eq!(c.rows[1].results, Some(["loses".into(), "loses".into()]));
 }
 
@@ -48,9 +53,32 @@ fn what_was_not_measured_is_missing() {
     });
     let c = both(&[nothing], &[row("one", 1.0, 0)]);
     assert!(c.rows[0].pairs.iter().all(|p| p.a.is_none() && p.ratio().is_none()), "{c:?}");
-    let job = json!({"name": "one", "verdict": "as-expected", "iops": 5.0, "load_s": 1.0});
-    let c = both(std::slice::from_ref(&job), std::slice::from_ref(&job));
-    assert_eq!(c.rows[0].pairs[0].ratio(), Some(1.0));
+}
+
+#[test]
+fn block_jobs_have_requests_and_blocks_and_no_databases() {
+    let mut job = row("one", 1.0, 3);
+    let fields = job.as_object_mut().unwrap();
+    fields.remove("tx_per_s");
+    fields.insert("iops".into(), 5.0.into());
+    let mut slower = job.clone();
+    slower["iops"] = 4.0.into();
+    slower["lost"] = 6.into();
+    let c = both(&[job], &[slower]);
+    assert_eq!(pair(&c, 0, "requests/s").ratio(), Some(0.8));
+    assert_eq!(pair(&c, 0, "blocks lost").ratio(), Some(2.0));
+    for other in ["transactions/s", "commits lost", "databases corrupt"] {
+        assert_eq!(pair(&c, 0, other), Pair { a: None, b: None }, "{other}");
+    }
+    let words = c.worse_by(10.0).join("; ");
+    assert!(words.contains("one: requests/s from 5.0 to 4.0"), "{words}");
+    assert!(words.contains("one: blocks lost from 3 to 6"), "{words}");
+    // Nor has a database what only a job has.
+    let c = both(&[row("one", 1.0, 3)], &[row("one", 2.0, 3)]);
+    for other in ["requests/s", "blocks lost"] {
+        assert_eq!(pair(&c, 0, other), Pair { a: None, b: None }, "{other}");
+    }
+    assert_eq!(pair(&c, 0, "databases corrupt"), Pair { a: Some(0.0), b: Some(0.0) });
 }
 
 #[test]

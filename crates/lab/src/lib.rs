@@ -35,3 +35,4 @@ pub mod search;
 pub mod series;
 pub mod shadow;
 mod source;
+pub mod terms;

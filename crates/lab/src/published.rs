@@ -300,31 +300,14 @@ mod tests {
         title = "t"
         cuts = 1
         repetitions = 2
-        [job.a]
-        seconds = 1.0
-        [job.b]
-        seconds = 1.0
-        [[row]]
-        workload = ["a", "b"]
-        design = ["volatile", "durassd"]
-        [[ratio]]
-        what = "mean"
-        of = "*/durassd"
-        to = "*/volatile"
-        [[ratio]]
-        what = "least"
-        of = "*/durassd"
-        to = "*/volatile"
-        over = "least"
-        [[ratio]]
-        what = "most"
-        of = "*/durassd"
-        to = "*/volatile"
-        over = "most"
-        [[ratio]]
-        what = "one"
-        of = "b/durassd"
-        to = "b/volatile"
+        job = { a = { seconds = 1.0 }, b = { seconds = 1.0 } }
+        row = [{ workload = ["a", "b"], design = ["volatile", "durassd"] }]
+        ratio = [
+            { what = "mean", of = "*/durassd", to = "*/volatile" },
+            { what = "least", of = "*/durassd", to = "*/volatile", over = "least" },
+            { what = "most", of = "*/durassd", to = "*/volatile", over = "most" },
+            { what = "one", of = "b/durassd", to = "b/volatile" },
+        ]
     "#;
 
     /// Throughputs: of a, 3 and 2; of b, 8 and 2; in the second repetition twice the former.

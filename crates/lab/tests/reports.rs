@@ -10,6 +10,19 @@ use tantalum_lab::page::{self, Command, Picture};
 use tantalum_lab::report::Report;
 use tantalum_lab::{bench, compare, runner};
 
+/// Random writes of 4 KiB that do not end, so many at a time.
+fn writes(queue_depth: u32) -> String {
+    format!(
+        "[job.writes]\npattern = \"random\"\nblock_size = 4096\n\
+         queue_depth = {queue_depth}\ncommands = 100000000\n"
+    )
+}
+
+/// A database and a block job on small drives.
+fn small() -> String {
+    SMALL.to_string() + DATABASE + JOB + &writes(4)
+}
+
 const SMALL: &str = r#"
 title = "small <b>&\"'"
 cuts = 3
@@ -18,17 +31,18 @@ clients = 2
 run_ms = [20, 60]
 [ycsb]
 records = 100
-[job.writes]
-pattern = "random"
-block_size = 4096
-queue_depth = 4
-commands = 100000
 [drive.geometry]
 blocks = 96
 pages = 64
+"#;
+
+const DATABASE: &str = r#"
 [[row]]
 workload = "ycsb-a"
 design = ["volatile", "durassd"]
+"#;
+
+const JOB: &str = r#"
 [[row]]
 workload = "writes"
 design = "durassd"
@@ -95,22 +109,27 @@ fn is_sound(page: &str) {
 #[test]
 fn the_page_is_the_same_bytes_and_needs_nothing_else() {
     // (So short a run wears nothing but what is kept for dumps.)
-    let small = || {
-        let mut report = report(SMALL);
+    let worn = || {
+        let mut report = report(&small());
         let drives = report.rows[0].findings.drives.as_mut().unwrap();
         drives.wear = Wear::of((0..drives.wear.units() as u32).map(|unit| unit % 8));
         report
     };
-    let report = small();
+    let report = worn();
     let one = page::experiment(&report, &command());
     is_sound(&one);
-    assert_eq!(one, page::experiment(&small(), &command()));
+    assert_eq!(one, page::experiment(&worn(), &command()));
     assert!(one.contains("<h1>small &lt;b&gt;&amp;&quot;'</h1>"), "{one}");
     assert!(one.contains("tantalum run small.toml"));
     for title in [
-        "Transactions per second",
+        // (Databases and block jobs each have their own words.)
+        "<h2>Throughput</h2>",
+        "Transactions per second: YCSB-A",
+        "Requests per second: writes",
         "Latency",
-        "Commits lost",
+        "<h2>Losses</h2>",
+        "Commits lost: YCSB-A",
+        "Blocks lost: writes",
         "Flash bytes",
         "Write amplification",
         "Recovery",
@@ -158,6 +177,71 @@ fn the_page_is_the_same_bytes_and_needs_nothing_else() {
     }
 }
 
+#[test]
+fn a_report_of_block_jobs_speaks_of_requests_and_blocks_and_cuts_no_label() {
+    let both = "params = { \"job.writes.fsync_every\" = [0, 8], \"drive.space.over_provisioning\" = [28.0, 30.0] }";
+    let one = JOB.replace("params = { \"job.writes.fsync_every\" = [0, 8] }", both);
+    let (rows, ratios) = one.split_once("[[ratio]]").unwrap();
+    let rows = rows.replace("[15000, 9000]", "[9000, 9000, 15000, 15000]");
+    let ratio = |name: &str| {
+        let of = |n| {
+            format!("writes/durassd/drive.space.over_provisioning=28.0/job.writes.fsync_every={n}")
+        };
+        let ratios = ratios.replace("what flushes cost", name);
+        let ratios = ratios.replace("writes/durassd/job.writes.fsync_every=0", &of(0));
+        ratios.replace("writes/durassd/job.writes.fsync_every=8", &of(8))
+    };
+    let name = "what a flush after every eighth command costs where over-provisioning is 28 %";
+    let text = format!("{SMALL}{rows}[[ratio]]{}{}", ratio(name), writes(4));
+    let text = text.replace("title = \"small <b>&\\\"'\"", "title = \"requests\"");
+    let report = report(&text);
+    let page = page::experiment(&report, &command());
+    is_sound(&page);
+    let json = report.to_json();
+    let read = || compare::read("r", &json).unwrap();
+    let c = compare::compare(["a", "b"], &[read(), read()]).unwrap();
+    let compared = page::comparison(&c);
+    is_sound(&compared);
+    let pictures = ["throughput", "losses", "published", "recovery"];
+    let drawn = pictures.map(|p| p.parse::<Picture>().unwrap().draw(&report));
+    for shown in drawn.iter().chain([&page, &compared]) {
+        let shown = shown.split_once("</style>").unwrap().1.to_lowercase();
+        for never in ["transaction", "commit", "database", "tx/s"] {
+            assert!(!shown.contains(never), "{never}: {shown}");
+        }
+        assert!(!shown.contains('…'), "{shown}");
+    }
+    for words in
+        ["<h2>Requests per second</h2>", "<h2>Blocks lost</h2>", ">IOPS<", ">blocks acked<"]
+    {
+        assert!(page.contains(words), "{words}");
+    }
+    for words in ["<h2>requests/s</h2>", "<h2>blocks lost</h2>"] {
+        assert!(compared.contains(words), "{words}");
+    }
+    // In a plot of bars each row has a label of its own, in whole; so has each place of
+    // what was published, in the picture too.
+    let plot = |id: &str| {
+        let (_, plot) = page.split_once(&format!("<desc id=\"{id}-desc\">")).expect(id);
+        plot.split_once("</desc>").unwrap().1.split_once("</svg>").unwrap().0
+    };
+    assert_eq!(report.rows.len(), 4);
+    for row in &report.rows {
+        let label = format!(">{}</text>", row.parameters());
+        for id in ["rate-0-0", "lost-0-0", "amplification-0-0", "recovery-0-0", "published-0-0"] {
+            assert_eq!(plot(id).matches(&label).count(), 1, "{id}: {label}");
+        }
+        assert!(drawn[0].contains(&label) && drawn[2].contains(&label), "{label}");
+    }
+    // The title of a ratio is there in whole, on as many lines as it takes.
+    let ratios = plot("ratios");
+    let lines = ratios.split("<text class=\"group\"").skip(1);
+    let lines: Vec<_> =
+        lines.map(|t| t.split_once('>').unwrap().1.split_once('<').unwrap().0).collect();
+    assert!(lines.len() > 1);
+    assert_eq!(lines.join(" "), name);
+}
+
 /// A drive that is full and collects, cut often.
 const COLLECTING: &str = r#"
 title = "collecting"
@@ -167,24 +251,11 @@ run_ms = [20, 20]
 outage_ms = [1, 1]
 [precondition]
 passes_max = 1.5
-[job.writes]
-pattern = "random"
-block_size = 4096
-queue_depth = 16
-commands = 100000000
-[drive.geometry]
-channels = 2
-packages = 1
-chips = 1
-blocks = 32
-pages = 64
-[drive.space]
-over_provisioning = 60
-collect_below = 2
-[drive.map]
-write_points = 1
-[drive.cache]
-buffer_kib = 256
+[drive]
+geometry = { channels = 2, packages = 1, chips = 1, blocks = 32, pages = 64 }
+space = { over_provisioning = 60, collect_below = 2 }
+map = { write_points = 1 }
+cache = { buffer_kib = 256 }
 [[row]]
 workload = "writes"
 design = ["volatile", "baseline"]
@@ -192,7 +263,8 @@ design = ["volatile", "baseline"]
 
 #[test]
 fn what_a_drive_does_between_two_loads_is_counted_too() {
-    let report = report(COLLECTING);
+    let text = COLLECTING.to_string() + &writes(16);
+    let report = report(&text);
     for row in &report.rows {
         assert!(row.error.is_none(), "{:?}", row.error);
         let f = &row.findings;
@@ -208,7 +280,7 @@ fn what_a_drive_does_between_two_loads_is_counted_too() {
         assert!(drives.free_units_least.unwrap() > 0 && drives.free_units > 0);
     }
     // Where nothing was erased before, the two counts are all the erases that units had.
-    let text = COLLECTING.replace("passes_max = 1.5", "passes_max = 0.0");
+    let text = text.replace("passes_max = 1.5", "passes_max = 0.0");
     let blank = self::report(&text.replace("[20, 20]", "[400, 400]"));
     for row in &blank.rows {
         let drives = row.findings.drives.as_ref().unwrap();
@@ -222,7 +294,8 @@ fn what_a_drive_does_between_two_loads_is_counted_too() {
 
 #[test]
 fn a_magnetic_disk_is_not_preconditioned() {
-    let text = COLLECTING.replace("[\"volatile\", \"baseline\"]", "\"disk-15k\"");
+    let text = (COLLECTING.to_string() + &writes(16))
+        .replace("[\"volatile\", \"baseline\"]", "\"disk-15k\"");
     let rows = Experiment::parse("small.toml", &text).unwrap().rows().unwrap();
     let refused = runner::check(&rows).unwrap_err();
     assert!(refused.contains("writes/disk-15k") && refused.contains("magnetic disk"), "{refused}");
@@ -236,11 +309,6 @@ cuts = 1
 run_ms = [5, 5]
 [published]
 source = "nobody"
-[job.writes]
-pattern = "random"
-block_size = 4096
-queue_depth = 1
-commands = 100000
 [drive.geometry]
 blocks = 64
 pages = 64
@@ -248,7 +316,7 @@ pages = 64
 
 #[test]
 fn a_page_of_many_rows_has_small_plots() {
-    let mut text = MANY.to_string();
+    let mut text = MANY.to_string() + &writes(1);
     for i in 0..9 {
         text += &format!(
             "[design.own{i}]\nbase = \"volatile\"\nspace.over_provisioning = {}\n",
@@ -295,7 +363,7 @@ fn stands_alone(svg: &str) {
 
 #[test]
 fn pictures_stand_alone_and_are_the_same_bytes() {
-    let (one, two) = (report(SMALL), report(SMALL));
+    let (one, two) = (report(&small()), report(&small()));
     for name in Picture::names() {
         let picture: Picture = name.parse().unwrap();
         let drawn = picture.draw(&one);
@@ -313,7 +381,7 @@ fn pictures_stand_alone_and_are_the_same_bytes() {
 
 #[test]
 fn a_row_that_found_nothing_shows_dashes_and_its_error() {
-    let mut report = report(SMALL);
+    let mut report = report(&small());
     for row in &mut report.rows {
         row.findings = tantalum_lab::report::RowFindings::default();
         row.findings.transactions_per_second = f64::NAN;
@@ -333,8 +401,8 @@ fn a_row_that_found_nothing_shows_dashes_and_its_error() {
 
 #[test]
 fn a_comparison_has_a_page() {
-    let one = report(SMALL);
-    let two = report(&SMALL.replace("cuts = 3", "cuts = 3\nseed = 2"));
+    let one = report(&small());
+    let two = report(&small().replace("cuts = 3", "cuts = 3\nseed = 2"));
     let read = |r: &Report| compare::read("r", &r.to_json()).unwrap();
     let c = compare::compare(["<a>", "b"], &[read(&one), read(&two)]).unwrap();
     assert_eq!(c.rows.len(), 4);
@@ -396,7 +464,7 @@ fn preconditioning_is_on_the_page(report: &Report) {
     }
     // Two repetitions, shown as one row with medians.
     assert!(page.contains("tx/s, spread") && page.contains("2 of each row"), "{page}");
-    assert!(!page::experiment(&self::report(SMALL), &command()).contains("Preconditioning"));
+    assert!(!page::experiment(&self::report(&small()), &command()).contains("Preconditioning"));
 }
 
 #[test]
@@ -406,7 +474,7 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     let (_, of_bench) = rest.split_once("## `tantalum bench drive --json`").unwrap();
     let mut run = BTreeSet::new();
     let filled = "[precondition]\nfill = 0.01\npasses_max = 0.0";
-    let twice = SMALL.replace("cuts = 3", "cuts = 3\nrepetitions = 2");
+    let twice = small().replace("cuts = 3", "cuts = 3\nrepetitions = 2");
     let report = report(&format!("{twice}{TRACE}\n{filled}"));
     preconditioning_is_on_the_page(&report);
     let json = report.to_json();

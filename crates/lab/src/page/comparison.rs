@@ -20,19 +20,22 @@ pub fn comparison(c: &Comparison) -> String {
         p { "B/A is the second value divided by the first. ▲ is better, ▼ is worse, by a hundredth or more." }
         (scrolling("Both reports, row by row", 0, &table(c)))
         @for (i, measure) in c.measures.iter().enumerate() {
-            h2 { (measure.name) }
-            div.plots.wide { @for (n, (caption, rows)) in parts(c, i).into_iter().enumerate() {
-                @let bars = bars(&rows, measure, i);
-                (figure(&caption, &Bars {
-                    id: format!("measure-{i}-{n}"),
-                    title: format!("{}, {caption}", measure.name),
-                    description: bars.iter().map(|b| format!("{} {}: {}", b.group, b.label, b.text))
-                        .collect::<Vec<_>>().join("; "),
-                    parts: &[],
-                    most: 0.0,
-                    bars,
-                }))
-            } }
+            @let parts = parts(c, i);
+            @if !parts.is_empty() {
+                h2 { (measure.name) }
+                div.plots.wide { @for (n, (caption, rows)) in parts.into_iter().enumerate() {
+                    @let bars = bars(&rows, measure, i);
+                    (figure(&caption, &Bars {
+                        id: format!("measure-{i}-{n}"),
+                        title: format!("{}, {caption}", measure.name),
+                        description: bars.iter().map(|b| format!("{} {}: {}", b.group, b.label, b.text))
+                            .collect::<Vec<_>>().join("; "),
+                        parts: &[],
+                        most: 0.0,
+                        bars,
+                    }))
+                } }
+            }
         }
     };
     page(&title, &body)

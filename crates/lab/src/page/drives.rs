@@ -13,7 +13,7 @@ use tantalum_drive::Wear as Worn;
 use tantalum_rt::Nanos;
 
 pub(super) const AMPLIFICATION: Shown = Shown {
-    what: "Write amplification",
+    what: |_| "Write amplification",
     id: "amplification",
     bar: |r| {
         let value = r.findings.write_amplification();

@@ -5,6 +5,7 @@ use super::sections::{MANY_ROWS, flash, latency, losses, over_time, recovery, th
 use super::{drives, page, published, scrolling};
 use crate::experiment::Expect;
 use crate::report::{Report, RowReport, Times, Verdict};
+use crate::terms::Terms;
 use maud::{Markup, html};
 use tantalum_rt::Nanos;
 
@@ -26,7 +27,7 @@ pub fn experiment(report: &Report, command: &Command) -> String {
         (published::published(report))
         @for group in groups(folded) {
             h2 { (group.title) }
-            (scrolling(&format!("Results, {}", group.title), group.rows.len(), &table(&group.rows)))
+            (scrolling(&format!("Results, {}", group.title), group.rows.len(), &table(&group)))
         }
         (wrong(report, command))
         (throughput(folded))
@@ -50,6 +51,13 @@ pub(super) struct Group<'r> {
     key: String,
     /// The rows, in the order of the report.
     pub rows: Vec<&'r RowReport>,
+}
+
+impl Group<'_> {
+    /// The words for what its rows count.
+    pub fn terms(&self) -> &'static Terms {
+        Terms::of(self.rows.iter().copied())
+    }
 }
 
 pub(super) fn groups(report: &Report) -> Vec<Group<'_>> {
@@ -86,7 +94,7 @@ fn summary(report: &Report, folded: &Report, command: &Command) -> Markup {
             dt { "Power cuts" } dd { (report.cuts) " for each row" }
             @if let Some(n) = folded.rows.iter().filter_map(|r| r.spread).map(|s| s.repetitions).max() {
                 dt { "Repetitions" }
-                dd { (n) " of each row: rates, latencies and recoveries are medians, losses and the commits acknowledged are summed; distributions and figures of drives are those of the repetition with the median rate" }
+                dd { (n) " of each row: rates, latencies and recoveries are medians, what was acknowledged and what was lost are sums; distributions and figures of drives are those of the repetition with the median rate" }
             }
             dt { "Seed" } dd { (report.seed) }
             dt { "Repeat it" } dd { code { (command.base) (command.rows) } }
@@ -94,12 +102,6 @@ fn summary(report: &Report, folded: &Report, command: &Command) -> Markup {
         p.soft { "Times are virtual: they say what the modelled drive would take, and are the same on every machine." }
     }
 }
-
-/// Titles that read otherwise for block jobs.
-const RATE: &str = "tx/s";
-const SPREAD: &str = "tx/s, spread";
-const ACKED: &str = "commits acked";
-const LOST: &str = "commits lost";
 
 /// What tells the rows of a design apart.
 pub(super) fn settings(row: &RowReport) -> String {
@@ -112,21 +114,22 @@ pub(super) fn settings(row: &RowReport) -> String {
     }
 }
 
-/// A column: title, whether it holds words, and the text of its cells.
+/// A column: title, in which `{rate}` and `{writes}` stand for the words of the workload,
+/// whether it holds words, and the text of its cells.
 type Column = (&'static str, bool, fn(&RowReport) -> String);
 
 const COLUMNS: &[Column] = &[
     ("settings", true, settings),
-    (RATE, false, |r| number(rate(r), Unit::Number)),
-    (SPREAD, false, |r| spread(r).unwrap_or_else(|| format::MISSING.into())),
+    ("{rate}", false, |r| number(rate(r), Unit::Number)),
+    ("{rate}, spread", false, |r| spread(r).unwrap_or_else(|| format::MISSING.into())),
     ("p50", false, |r| time(r.findings.latency.count, r.findings.latency.p50_ns)),
     ("p99", false, |r| time(r.findings.latency.count, r.findings.latency.p99_ns)),
     ("read p50", false, |r| command(r, 0, |t| t.p50_ns)),
     ("read p99", false, |r| command(r, 0, |t| t.p99_ns)),
     ("write p50", false, |r| command(r, 1, |t| t.p50_ns)),
     ("write p99", false, |r| command(r, 1, |t| t.p99_ns)),
-    (ACKED, false, |r| r.findings.commits_acknowledged.to_string()),
-    (LOST, false, |r| r.findings.commits_lost.to_string()),
+    ("{writes} acked", false, |r| r.findings.commits_acknowledged.to_string()),
+    ("{writes} lost", false, |r| r.findings.commits_lost.to_string()),
     ("DBs corrupt", false, |r| {
         if r.is_job() { format::MISSING.into() } else { r.findings.databases_corrupt.to_string() }
     }),
@@ -145,8 +148,9 @@ fn expected(row: &RowReport) -> &'static str {
     }
 }
 
-fn table(rows: &[&RowReport]) -> Markup {
-    let jobs = rows.iter().all(|r| r.is_job());
+fn table(group: &Group<'_>) -> Markup {
+    let (rows, terms) = (&group.rows, group.terms());
+    let title = |t: &str| t.replace("{rate}", terms.rate).replace("{writes}", terms.writes);
     // A column in which no row has anything is left out.
     let said = |c: &&Column| rows.iter().any(|r| (c.2)(r) != format::MISSING);
     let columns: Vec<&Column> = COLUMNS.iter().filter(said).collect();
@@ -155,14 +159,8 @@ fn table(rows: &[&RowReport]) -> Markup {
             thead { tr {
                 th.first scope="col" { "design" }
                 th.word scope="col" { "result" }
-                @for (title, words, _) in &columns {
-                    th.wrap.word[*words] scope="col" { @match *title {
-                        RATE if jobs => "IOPS",
-                        SPREAD if jobs => "IOPS, spread",
-                        ACKED if jobs => "blocks acked",
-                        LOST if jobs => "blocks lost",
-                        title => (title),
-                    } }
+                @for (name, words, _) in &columns {
+                    th.wrap.word[*words] scope="col" { (title(name)) }
                 }
             } }
             tbody { @for row in rows { tr {
@@ -205,12 +203,13 @@ fn wrong(report: &Report, command: &Command) -> Markup {
 }
 
 fn details(report: &Report) -> Markup {
+    let operations = Terms::of(&report.rows).operations;
     let table = html! {
         table {
             thead { tr {
                 th.first scope="col" { "row" }
                 th.word scope="col" { "expected" }
-                @for title in ["seed", "trace hash", "cuts", "cuts in recovery", "transactions",
+                @for title in ["seed", "trace hash", "cuts", "cuts in recovery", operations,
                     "load", "user bytes", "host bytes", "flash bytes", "drive recovery, median"] {
                     th scope="col" { (title) }
                 }

@@ -37,14 +37,18 @@ impl Scale {
         Scale { name: name.to_string(), range, mark: Box::new(mark) }
     }
 
-    /// Named places side by side; if they are many, not all get a mark.
-    pub fn places(name: &str, places: Vec<String>) -> Scale {
+    /// Named places side by side; if they are many, not all get a mark. `None` if a name is
+    /// too long to stand there.
+    pub fn places(name: &str, places: Vec<String>) -> Option<Scale> {
+        if places.iter().any(|p| p.chars().count() > LONGEST_PLACE) {
+            return None;
+        }
         let (count, each) = (places.len(), places.len().div_ceil(MOST_PLACES).max(1));
         let mark = move |v: f64| {
             let place = places.get(v as usize).filter(|_| (v as usize).is_multiple_of(each));
-            place.map_or(String::new(), |p| super::plot::cut(p, LONGEST_PLACE))
+            place.cloned().unwrap_or_default()
         };
-        Scale::new(name, Range::Places(count), mark)
+        Some(Scale::new(name, Range::Places(count), mark))
     }
 }
 

@@ -5,20 +5,21 @@
 use super::PLOT_STYLE;
 use super::drives::AMPLIFICATION;
 use super::experiment::groups;
-use super::plot::{Sample, at};
+use super::plot::{BOLD, LETTER, LINE, Sample, at, wrap};
 use super::published;
 use super::sections::{FLASH, LOSSES, RECOVERY, Shown, THROUGHPUT};
 use crate::panels::{Panel, Panels};
 use crate::report::Report;
+use crate::terms::Terms;
 use maud::{Markup, PreEscaped, html};
 use std::str::FromStr;
 
 /// What there can be a picture of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picture {
-    /// Transactions per second, and which rows lose any.
+    /// Transactions (of block jobs, requests) per second, and which rows lose any.
     Throughput,
-    /// Commits lost.
+    /// Commits (of block jobs, blocks) lost.
     Losses,
     /// Flash bytes for each user byte.
     Flash,
@@ -59,7 +60,9 @@ impl FromStr for Picture {
 /// Space around everything, and between panels.
 const MARGIN: f64 = 20.0;
 const GAP: f64 = 32.0;
-/// Height of a panel's caption.
+/// Width of a letter of the title, about.
+const TITLE: f64 = 9.6;
+/// Height of a panel's caption of one line.
 const CAPTION: f64 = 24.0;
 
 /// A plot with its caption.
@@ -86,15 +89,18 @@ impl Picture {
         }
     }
 
-    fn note(self) -> &'static str {
+    fn note(self, terms: &Terms) -> String {
         match self {
-            Picture::Throughput => "outlined: acknowledged commits were lost",
+            Picture::Throughput => {
+                return format!("outlined: acknowledged {} were lost", terms.writes);
+            }
             Picture::Losses => "of all that were acknowledged",
             Picture::Flash => "programmed into flash for each byte of row contents",
             Picture::Amplification => "programmed into flash for each byte that the host wrote",
             Picture::Recovery => "median, and the stroke: the longest",
             Picture::Published => "published numbers and ours",
         }
+        .to_string()
     }
 
     /// The picture of a report: an SVG that needs nothing else. The same report gives the
@@ -102,31 +108,41 @@ impl Picture {
     pub fn draw(self, report: &Report) -> String {
         let mut panels = Vec::new();
         let mut samples: Vec<Sample> = Vec::new();
+        let all = Terms::of(&report.rows);
         let what = match self.shown() {
             Some(shown) => {
                 for (g, group) in groups(&report.folded()).iter().enumerate() {
-                    for (caption, bars) in shown.of(g, group) {
+                    let what = (shown.what)(group.terms());
+                    for (mut caption, bars) in shown.of(g, group) {
+                        // (Where workloads count other things, each says what.)
+                        if what != (shown.what)(all) {
+                            caption = format!("{caption}: {}", what.to_lowercase());
+                        }
                         let (drawing, size) = bars.drawing();
                         samples = bars.key();
                         panels.push(Drawn { caption, drawing, size });
                     }
                 }
-                shown.what
+                (shown.what)(all)
             }
             None => {
+                let published = report.rows.iter().filter(|r| r.published.is_some());
+                let what = Terms::of(published).throughput;
                 let Panels { key, panels: all } = Panels::of(report);
                 let all: Vec<&Panel> = all.iter().collect();
-                for (caption, lines) in published::plots(0, &key, &all) {
-                    let (drawing, size) = lines.drawing();
-                    samples = lines.key();
+                for (caption, plot) in published::plots(0, &key, &all) {
+                    let (drawing, size, key) = plot.drawing();
+                    if !key.is_empty() {
+                        samples = key;
+                    }
                     panels.push(Drawn { caption, drawing, size });
                 }
-                "Commands per second"
+                what
             }
         };
         let plain = report.cuts == 1;
         let cuts = if plain { "one power cut" } else { &format!("{} power cuts", report.cuts) };
-        let under = format!("{what}; {}. {cuts} for each row, virtual time.", self.note());
+        let under = format!("{what}; {}. {cuts} for each row, virtual time.", self.note(all));
         picture(&report.title, &under, &panels, &samples)
     }
 }
@@ -136,22 +152,41 @@ pub(super) fn picture(title: &str, under: &str, panels: &[Drawn], samples: &[Sam
     let widest = panels.iter().map(|p| p.size[0]).fold(340.0, f64::max);
     let columns = panels.len().clamp(1, if widest > 340.0 { 2 } else { 3 });
     let width = 2.0 * MARGIN + columns as f64 * (widest + GAP) - GAP;
-    let mut y = MARGIN + 52.0;
+    let lines_of = |text: &str, room: f64, letter: f64| wrap(text, (room / letter) as usize);
     let mut drawn = Vec::new();
+    let mut y = MARGIN + 14.0;
+    for words in lines_of(title, width - 2.0 * MARGIN, TITLE) {
+        drawn.push(html! { text.title x=(at(MARGIN)) y=(at(y)) { (words) } });
+        y += 20.0;
+    }
+    for words in lines_of(under, width - 2.0 * MARGIN, LETTER) {
+        drawn.push(html! { text.name x=(at(MARGIN)) y=(at(y)) { (words) } });
+        y += LINE;
+    }
+    y += 2.0;
     for row in panels.chunks(columns) {
-        for (i, panel) in row.iter().enumerate() {
+        let captions: Vec<_> = row.iter().map(|p| lines_of(&p.caption, widest, BOLD)).collect();
+        let most = captions.iter().map(Vec::len).max().unwrap_or(1);
+        let caption = CAPTION + (most.max(1) - 1) as f64 * LINE;
+        for (i, (panel, words)) in row.iter().zip(captions).enumerate() {
             let x = MARGIN + i as f64 * (widest + GAP);
             let [w, h] = panel.size;
             drawn.push(html! {
-                text.group x=(at(x)) y=(at(y + 14.0)) { (panel.caption) }
-                svg x=(at(x)) y=(at(y + CAPTION)) width=(at(w)) height=(at(h))
+                @for (n, words) in words.iter().enumerate() {
+                    text.group x=(at(x)) y=(at(y + 14.0 + n as f64 * LINE)) { (words) }
+                }
+                svg x=(at(x)) y=(at(y + caption)) width=(at(w)) height=(at(h))
                     viewBox=(format!("0 0 {} {}", at(w), at(h))) { (panel.drawing) }
             });
         }
-        y += CAPTION + row.iter().map(|p| p.size[1]).fold(0.0, f64::max) + 12.0;
+        y += caption + row.iter().map(|p| p.size[1]).fold(0.0, f64::max) + 12.0;
     }
     let mut x = MARGIN;
     for sample in samples {
+        let needed = sample.width + 6.0 + 8.0 * sample.label.chars().count() as f64;
+        if x > MARGIN && x + needed > width - MARGIN {
+            (x, y) = (MARGIN, y + LINE);
+        }
         let after = x + sample.width + 6.0;
         drawn.push(html! {
             svg x=(at(x)) y=(at(y)) width=(at(sample.width)) height="12" { (sample.drawn) }
@@ -167,8 +202,6 @@ pub(super) fn picture(title: &str, under: &str, panels: &[Drawn], samples: &[Sam
             title id="title" { (title) ": " (under) }
             style { (PreEscaped(PLOT_STYLE)) }
             rect.ground x="0.5" y="0.5" width=(at(width - 1.0)) height=(at(height - 1.0)) rx="8" {}
-            text.title x=(at(MARGIN)) y=(at(MARGIN + 14.0)) { (title) }
-            text.name x=(at(MARGIN)) y=(at(MARGIN + 34.0)) { (under) }
             @for d in &drawn { (d) }
         }
     };

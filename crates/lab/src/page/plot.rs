@@ -1,5 +1,7 @@
 //! Plots as SVG that takes its colours from the page's style, so that they follow
-//! light and dark. A unit is about a pixel: readable at the width of a phone.
+//! light and dark. A unit is about a pixel: readable at the width of a phone. No text is cut:
+//! a label that leaves no room for its bar stands above it, and what is longer than a line
+//! goes on in the next one.
 
 use super::format::MISSING;
 use maud::{Markup, Render, html};
@@ -8,10 +10,14 @@ use maud::{Markup, Render, html};
 const BARS: f64 = 400.0;
 /// Width of a letter, about.
 pub(super) const LETTER: f64 = 7.2;
-/// Letters beside a bar, at most.
-const LONGEST: usize = 24;
+/// Width of a letter of a heading, about.
+pub(super) const BOLD: f64 = 7.8;
+/// The longest bar is at least so long.
+const SHORTEST: f64 = 60.0;
 /// From one bar to the next.
 const BAR: f64 = 20.0;
+/// From one line of text to the next.
+pub(super) const LINE: f64 = 16.0;
 
 /// One bar.
 pub struct Bar {
@@ -51,19 +57,21 @@ pub struct Bars {
 impl Bars {
     fn widest(&self, text: impl Fn(&Bar) -> &str) -> f64 {
         let letters = self.bars.iter().map(|b| text(b).chars().count()).max().unwrap_or(0);
-        letters.min(LONGEST) as f64 * LETTER
+        letters as f64 * LETTER
     }
 
     /// What is drawn, and its size.
     pub fn drawing(&self) -> (Markup, [f64; 2]) {
-        let label = self.widest(|b| &b.label) + 6.0;
         let text = self.widest(|b| &b.text) + 8.0;
+        let label = self.widest(|b| &b.label) + 6.0;
+        let above = label + SHORTEST + text > BARS;
+        let left = if above { 0.0 } else { label };
+        let right = (BARS - text).max(left + SHORTEST);
         let values = self.bars.iter().flat_map(|b| [b.value, b.stroke]).flatten();
         let most = values.filter(|v| v.is_finite()).fold(0.0, f64::max).max(self.most);
-        let right = (BARS - text).max(label + 40.0);
         // Not rounded up: the numbers stand beside the bars.
         let share = |v: f64| if most > 0.0 && v.is_finite() { v.max(0.0) / most } else { 0.0 };
-        let x = |v: f64| label + share(v) * (right - label);
+        let x = |v: f64| left + share(v) * (right - left);
         let mut y = 0.0;
         let mut group = "";
         let mut drawn = Vec::new();
@@ -71,28 +79,41 @@ impl Bars {
             if bar.group != group {
                 group = &bar.group;
                 y += if y > 0.0 { 8.0 } else { 0.0 };
-                drawn.push(html! { text.group x="0" y=(at(y + 14.0)) { (cut(group, 48)) } });
-                y += BAR;
+                for words in wrap(group, (BARS / BOLD) as usize) {
+                    drawn.push(html! { text.group x="0" y=(at(y + 14.0)) { (words) } });
+                    y += LINE;
+                }
+                y += BAR - LINE;
+            }
+            let label = if bar.label.is_empty() { MISSING } else { &bar.label };
+            if above {
+                for words in wrap(label, (BARS / LETTER) as usize) {
+                    drawn.push(html! { text x="0" y=(at(y + 14.0)) { (words) } });
+                    y += LINE;
+                }
+            } else {
+                drawn.push(html! {
+                    text x=(at(left - 6.0)) y=(at(y + 14.0)) text-anchor="end" { (label) }
+                });
             }
             drawn.push(html! {
-                text x=(at(label - 6.0)) y=(at(y + 14.0)) text-anchor="end" { (cut(&bar.label, LONGEST)) }
                 @if bar.parts.is_empty() {
                     @if let Some(v) = bar.value.filter(|v| v.is_finite() && *v > 0.0) {
-                        rect.bar.hollow[bar.hollow] x=(at(label)) y=(at(y + 3.0))
-                            width=(at((x(v) - label).max(1.0))) height="14" {}
+                        rect.bar.hollow[bar.hollow] x=(at(left)) y=(at(y + 3.0))
+                            width=(at((x(v) - left).max(1.0))) height="14" {}
                     }
                 } @else { (self.stacked(bar, y, &x)) }
                 @if let Some(v) = bar.stroke.filter(|v| v.is_finite()) {
                     line.whisker x1=(at(x(bar.value.unwrap_or(0.0)))) x2=(at(x(v))) y1=(at(y + 10.0)) y2=(at(y + 10.0)) {}
                     line.stroke x1=(at(x(v))) x2=(at(x(v))) y1=(at(y + 3.0)) y2=(at(y + 17.0)) {}
                 }
-                line.axis x1=(at(label)) x2=(at(label)) y1=(at(y)) y2=(at(y + BAR)) {}
+                line.axis x1=(at(left)) x2=(at(left)) y1=(at(y)) y2=(at(y + BAR)) {}
                 text.value x=(at(x(bar.value.into_iter().chain(bar.stroke).fold(0.0, f64::max)) + 5.0))
-                    y=(at(y + 14.0)) { (cut(&bar.text, LONGEST)) }
+                    y=(at(y + 14.0)) { @if bar.text.is_empty() { (MISSING) } @else { (bar.text) } }
             });
-            y += BAR;
+            y += if above { BAR + 4.0 } else { BAR };
         }
-        (html! { @for d in &drawn { (d) } }, [BARS, y + 6.0])
+        (html! { @for d in &drawn { (d) } }, [BARS.max(right + text), y + 6.0])
     }
 
     /// The parts of a bar one after the other; where there is room, with their names.
@@ -181,11 +202,95 @@ pub(super) fn at(v: f64) -> String {
     if v.is_finite() { format!("{v:.1}") } else { "0".to_string() }
 }
 
-/// A text of so many letters at most.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    match text.chars().count() {
-        0 => MISSING.to_string(),
-        n if n <= most => text.to_string(),
-        _ => text.chars().take(most - 1).chain(['…']).collect(),
+/// A text in lines of so many letters at most: they end behind a space or a slash, or, if a
+/// word is longer than a line, within it. A text of nothing is one line of nothing.
+pub(super) fn wrap(text: &str, most: usize) -> Vec<String> {
+    let most = most.max(1);
+    let mut lines = vec![String::new()];
+    let mut letters = 0;
+    for word in text.split_inclusive([' ', '/']) {
+        let length = word.trim_end().chars().count();
+        if letters > 0 && letters + length > most {
+            lines.push(String::new());
+            letters = 0;
+        }
+        for letter in word.chars() {
+            if letters >= most && letter != ' ' {
+                lines.push(String::new());
+                letters = 0;
+            }
+            lines.last_mut().expect("there is one").push(letter);
+            letters += 1;
+        }
+    }
+    lines.iter().map(|l| l.trim_end().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bars(texts: &[(&str, &str, &str)]) -> Bars {
+        let bar = |&(group, label, text): &(&str, &str, &str)| Bar {
+            group: group.into(),
+            label: label.into(),
+            value: Some(1.0),
+            stroke: None,
+            text: text.into(),
+            hollow: false,
+            parts: Vec::new(),
+        };
+        Bars {
+            id: "b".into(),
+            title: "t".into(),
+            description: "d".into(),
+            parts: &[],
+            most: 0.0,
+            bars: texts.iter().map(bar).collect(),
+        }
+    }
+
+    /// The texts of a drawing, in their order.
+    fn texts(bars: &Bars) -> Vec<String> {
+        let drawn = bars.drawing().0.into_string();
+        let text = |t: &str| t.split_once('>').unwrap().1.split_once("</text>").unwrap().0.into();
+        drawn.split("<text").skip(1).map(text).collect()
+    }
+
+    #[test]
+    fn long_labels_stand_above_their_bars_in_whole() {
+        let [a, b] =
+            ["4096", "16384"].map(|n| format!("barriers=true double_write=true page_bytes={n}"));
+        let long = bars(&[("g", &a, "1 (1–2)"), ("g", &b, "2 (2–3)")]);
+        assert_eq!(texts(&long), ["g", &a, "1 (1–2)", &b, "2 (2–3)"]);
+        let short = bars(&[("g", "wal full", "12, loses 3"), ("g", "", "")]);
+        assert_eq!(texts(&short), ["g", "wal full", "12, loses 3", MISSING, MISSING]);
+        let (_, [width, height]) = short.drawing();
+        assert_eq!((width, height), (BARS, 3.0 * BAR + 6.0));
+        assert!(long.drawing().1[1] > height);
+    }
+
+    #[test]
+    fn long_headings_go_on_in_the_next_line_and_long_values_widen_the_plot() {
+        let heading = "p99: worst / best (published as about two orders of magnitude)";
+        let shown = texts(&bars(&[(heading, "a", "1")]));
+        assert_eq!(shown.len(), 4);
+        assert_eq!(shown[..2].join(" "), heading);
+        let value = "9".repeat(70);
+        let wide = bars(&[("g", "a", &value)]);
+        assert!(texts(&wide).contains(&value));
+        assert!(wide.drawing().1[0] >= 70.0 * LETTER + SHORTEST);
+    }
+
+    proptest! {
+        /// Nothing is lost but spaces at the ends of lines, and no line is too long.
+        #[test]
+        fn lines_have_the_whole_text(text in "[a-zé/ ]{0,80}", most in 1_usize..20) {
+            let lines = wrap(&text, most);
+            let bare = |s: &str| s.replace(' ', "");
+            prop_assert_eq!(bare(&lines.concat()), bare(&text));
+            prop_assert!(lines.iter().all(|l| l.chars().count() <= most), "{:?}", lines);
+        }
     }
 }

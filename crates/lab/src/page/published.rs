@@ -3,12 +3,12 @@
 use super::experiment::number;
 use super::format::{self, Unit};
 use super::lines::{Line, Lines, Range, Scale};
-use super::plot::{Bar, Bars};
+use super::plot::{Bar, Bars, Sample};
 use super::{figure, scrolling};
 use crate::panels::{Panel, Panels, Point};
 use crate::published::{Claim, Quotient};
 use crate::report::Report;
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 /// The section; nothing if nothing was published.
 pub(super) fn published(report: &Report) -> Markup {
@@ -26,7 +26,6 @@ pub(super) fn published(report: &Report) -> Markup {
                 div.plots { @for (caption, plot) in plots(i, &key, &these) {
                     (figure(&caption, &plot))
                 } }
-                (alone(i, &these))
                 (scrolling(&format!("Published and ours, {workload}"), 0, &table(&key, &these)))
             }
         }
@@ -71,9 +70,37 @@ fn workloads(panels: &[Panel]) -> Vec<String> {
 /// Beyond this quotient of the largest to the smallest value an axis has decades.
 const DECADES_BEYOND: f64 = 20.0;
 
-/// A plot for each panel with more than one point, all with the same axes; with their
-/// captions.
-pub(super) fn plots(group: usize, key: &str, panels: &[&Panel]) -> Vec<(String, Lines)> {
+/// How points are plotted.
+pub(super) enum Plot {
+    /// Over the values of the parameter that tells them apart.
+    Lines(Lines),
+    /// Each by itself, where they are alone or what tells them apart is long.
+    Bars(Bars),
+}
+
+impl Plot {
+    /// What is drawn, its size, and what lines are called.
+    pub(super) fn drawing(&self) -> (Markup, [f64; 2], Vec<Sample>) {
+        let ((drawing, size), key) = match self {
+            Plot::Lines(lines) => (lines.drawing(), lines.key()),
+            Plot::Bars(bars) => (bars.drawing(), bars.key()),
+        };
+        (drawing, size, key)
+    }
+}
+
+impl Render for Plot {
+    fn render(&self) -> Markup {
+        match self {
+            Plot::Lines(lines) => lines.render(),
+            Plot::Bars(bars) => bars.render(),
+        }
+    }
+}
+
+/// A plot for each panel with more than one point, all with the same axes, and one for those
+/// of one point; with their captions.
+pub(super) fn plots(group: usize, key: &str, panels: &[&Panel]) -> Vec<(String, Plot)> {
     let several: Vec<&Panel> = panels.iter().copied().filter(|p| p.points.len() > 1).collect();
     let both = |p: &Point| [Some(p.published), p.median()];
     let values = || several.iter().flat_map(|p| &p.points).flat_map(both).flatten();
@@ -93,24 +120,35 @@ pub(super) fn plots(group: usize, key: &str, panels: &[&Panel]) -> Vec<(String, 
     let plot = |(i, panel): (usize, &&Panel)| {
         let off: Vec<f64> = panel.points.iter().filter_map(Point::deviation_percent).collect();
         let mean = off.iter().map(|d| d.abs()).sum::<f64>() / off.len().max(1) as f64;
-        let lines = Lines {
-            id: format!("published-{group}-{i}"),
-            title: format!("Published and ours, {}, {}", panel.workload, panel.name),
-            description: in_words(panel),
-            x: Scale::places(key, places.clone()),
-            y: Scale::new("per second", range, format::short),
-            lines: vec![
-                line(panel, "published", 1, |p| Some(p.published)),
-                line(panel, "ours", 0, Point::median),
-            ],
+        let id = format!("published-{group}-{i}");
+        let title = format!("Published and ours, {}, {}", panel.workload, panel.name);
+        let description = in_words(panel);
+        let plot = match Scale::places(key, places.clone()) {
+            Some(x) => Plot::Lines(Lines {
+                id,
+                title,
+                description,
+                x,
+                y: Scale::new("per second", range, format::short),
+                lines: vec![
+                    line(panel, "published", 1, |p| Some(p.published)),
+                    line(panel, "ours", 0, Point::median),
+                ],
+            }),
+            None => {
+                let bars = panel.points.iter().flat_map(|p| pair(&p.at, p)).collect();
+                Plot::Bars(Bars { id, title, description, parts: &[], most, bars })
+            }
         };
         let caption = match off.len() {
             0 => panel.name.clone(),
             _ => format!("{}: off by {mean:.1} %", panel.name),
         };
-        (caption, lines)
+        (caption, plot)
     };
-    several.iter().enumerate().map(plot).collect()
+    let mut plots: Vec<_> = several.iter().enumerate().map(plot).collect();
+    plots.extend(alone(group, key, panels));
+    plots
 }
 
 fn in_words(panel: &Panel) -> String {
@@ -121,11 +159,10 @@ fn in_words(panel: &Panel) -> String {
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// Panels of one point, as bars.
-fn alone(group: usize, panels: &[&Panel]) -> Markup {
-    let single: Vec<_> = panels.iter().filter(|p| p.points.len() == 1).collect();
-    let bar = |panel: &Panel, label: &str, value: Option<f64>, hollow| Bar {
-        group: panel.name.clone(),
+/// The two bars of a point.
+fn pair(heading: &str, point: &Point) -> [Bar; 2] {
+    let bar = |label: &str, value: Option<f64>, hollow| Bar {
+        group: heading.to_string(),
         label: label.to_string(),
         value,
         stroke: None,
@@ -133,26 +170,28 @@ fn alone(group: usize, panels: &[&Panel]) -> Markup {
         hollow,
         parts: Vec::new(),
     };
-    let bars = single.iter().flat_map(|panel| {
-        let point = &panel.points[0];
-        [
-            bar(panel, "published", Some(point.published), true),
-            bar(panel, "ours", point.median(), false),
-        ]
-    });
-    let words: Vec<_> = single.iter().map(|p| format!("{}: {}", p.name, in_words(p))).collect();
-    html! {
-        @if !single.is_empty() {
-            (figure("Published and ours", &Bars {
-                id: format!("published-{group}-single"),
-                title: "Published and ours".to_string(),
-                description: words.join("; "),
-                parts: &[],
-                most: 0.0,
-                bars: bars.collect(),
-            }))
-        }
-    }
+    [bar("published", Some(point.published), true), bar("ours", point.median(), false)]
+}
+
+/// Panels of one point, as bars.
+fn alone(group: usize, key: &str, panels: &[&Panel]) -> Option<(String, Plot)> {
+    let single = || panels.iter().filter(|p| p.points.len() == 1);
+    let words: Vec<_> = single().map(|p| format!("{}: {}", p.name, in_words(p))).collect();
+    let heading = |p: &Panel| match p.points[0].at.as_str() {
+        "" => p.name.clone(),
+        at if key.is_empty() => format!("{} {at}", p.name),
+        at => format!("{} {key}={at}", p.name),
+    };
+    let title = "Published and ours".to_string();
+    let bars = Bars {
+        id: format!("published-{group}-single"),
+        title: title.clone(),
+        description: words.join("; "),
+        parts: &[],
+        most: 0.0,
+        bars: single().flat_map(|p| pair(&heading(p), &p.points[0])).collect(),
+    };
+    (!bars.bars.is_empty()).then_some((title, Plot::Bars(bars)))
 }
 
 fn table(key: &str, panels: &[&Panel]) -> Markup {
@@ -265,7 +304,7 @@ fn ratio_table(all: &[Quotient]) -> Markup {
                     Some(false) => span.bad { (agrees(q)) },
                     None => "",
                 } }
-                td.word.fold { (q.of) " / " (q.to) }
+                td.word.fold { (q.of) " / " wbr; (q.to) }
             } } }
         }
     }

@@ -8,6 +8,7 @@ use super::lines::{Line, Lines, Range, Scale};
 use super::plot::{Bar, Bars};
 use crate::experiment::{Journal, Synchronous};
 use crate::report::{Report, RowReport};
+use crate::terms::{JOB, Terms};
 use maud::{Markup, html};
 use tantalum_rt::Nanos;
 
@@ -37,8 +38,8 @@ pub(super) fn most(values: impl Iterator<Item = f64>) -> f64 {
 
 /// What a section's plots show.
 pub(super) struct Shown {
-    /// What it is.
-    pub what: &'static str,
+    /// What it is, in the words of a workload.
+    pub what: fn(&Terms) -> &'static str,
     /// Begins what is unique on the page.
     pub id: &'static str,
     /// What a row's bar shows.
@@ -67,11 +68,12 @@ impl Shown {
         let most = most(all.flat_map(|v| [v.value, v.stroke]).flatten());
         let plots = plots(group);
         let split = plots.len() > 1;
+        let what = (self.what)(group.terms());
         let plots = plots.into_iter().enumerate().map(|(i, (caption, rows))| {
             let bars: Vec<Bar> = rows.iter().map(|row| self.bar(row, split)).collect();
             let bars = Bars {
                 id: format!("{}-{g}-{i}", self.id),
-                title: format!("{}, {caption}", self.what),
+                title: format!("{what}, {caption}"),
                 description: in_words(&rows, &bars),
                 parts: self.parts,
                 most,
@@ -98,6 +100,12 @@ impl Shown {
     }
 }
 
+/// A word at the beginning of a sentence.
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
 /// The plots of all workloads.
 pub(super) fn bars(report: &Report, shown: &Shown) -> Markup {
     html! {
@@ -107,7 +115,7 @@ pub(super) fn bars(report: &Report, shown: &Shown) -> Markup {
             @else if plots.len() > 1 && plots.iter().flat_map(|p| &p.1.bars).all(|b| b.value == Some(0.0)) {
                 p { (group.title) ": 0 in all " (group.rows.len()) " rows" }
             } @else { @for (caption, plot) in plots {
-                (figure(&format!("{}: {caption}", shown.what), &plot))
+                (figure(&format!("{}: {caption}", (shown.what)(group.terms())), &plot))
             } }
         } }
     }
@@ -119,7 +127,7 @@ fn in_words(rows: &[&RowReport], bars: &[Bar]) -> String {
 }
 
 pub(super) const THROUGHPUT: Shown = Shown {
-    what: "Transactions per second",
+    what: |terms| terms.throughput,
     id: "rate",
     bar: |r| {
         let loses = match r.findings.commits_lost {
@@ -128,7 +136,6 @@ pub(super) const THROUGHPUT: Shown = Shown {
             lost => format!(", loses {lost}"),
         };
         let apart = spread(r).map_or(String::new(), |s| format!(" ({s})"));
-        // (What is too long is cut at its end: losses come first.)
         let text = format!("{}{loses}{apart}", number(rate(r), Unit::Number));
         Value { value: rate(r), stroke: r.spread.map(|s| s.most), text, ..Value::default() }
     },
@@ -136,7 +143,7 @@ pub(super) const THROUGHPUT: Shown = Shown {
 };
 
 pub(super) const LOSSES: Shown = Shown {
-    what: "Commits lost",
+    what: |terms| terms.losses,
     id: "lost",
     bar: |r| {
         let f = &r.findings;
@@ -147,7 +154,7 @@ pub(super) const LOSSES: Shown = Shown {
 };
 
 pub(super) const FLASH: Shown = Shown {
-    what: "Flash bytes per user byte",
+    what: |_| "Flash bytes per user byte",
     id: "flash",
     bar: |r| {
         let value = r.findings.flash_bytes_per_user_byte;
@@ -157,7 +164,7 @@ pub(super) const FLASH: Shown = Shown {
 };
 
 pub(super) const RECOVERY: Shown = Shown {
-    what: "Recovery time",
+    what: |_| "Recovery time",
     id: "recovery",
     bar: |r| {
         let t = &r.findings.recovery;
@@ -172,17 +179,22 @@ pub(super) const RECOVERY: Shown = Shown {
 };
 
 pub(super) fn throughput(report: &Report) -> Markup {
+    let terms = Terms::of(&report.rows);
     html! {
-        h2 { "Transactions per second" }
-        p { "Of virtual time under load; for a block job, its requests. Where rows are repeated the bar is the median and the stroke the most. An outlined bar is a row that lost commits or damaged its database." }
+        h2 { (terms.throughput) }
+        p {
+            (capital(terms.operations)) " in a second of virtual time under load. Where rows are repeated the bar is the median and the stroke the most. An outlined bar is a row that "
+            @if *terms == JOB { "lost acknowledged blocks." } @else { "lost " (terms.writes) " or damaged its database." }
+        }
         (bars(report, &THROUGHPUT))
     }
 }
 
 pub(super) fn losses(report: &Report) -> Markup {
+    let terms = Terms::of(&report.rows);
     html! {
-        h2 { "Commits lost" }
-        p { "Acknowledged commits that a power cut undid, and how many were acknowledged in all; for a block job, acknowledged blocks." }
+        h2 { (terms.losses) }
+        p { "Acknowledged " (terms.writes) " that a power cut undid, and how many were acknowledged in all." }
         (bars(report, &LOSSES))
     }
 }
@@ -202,7 +214,7 @@ pub(super) fn flash(report: &Report) -> Markup {
 pub(super) fn recovery(report: &Report) -> Markup {
     html! {
         h2 { "Recovery" }
-        p { "From the return of the power to the first answer of the database: the bar is the median, the stroke the longest." }
+        p { "From the return of the power to the first answer of " (Terms::of(&report.rows).answers) ": the bar is the median, the stroke the longest." }
         (bars(report, &RECOVERY))
     }
 }
@@ -294,8 +306,7 @@ pub(super) fn over_time(report: &Report) -> Markup {
             @let rates: Vec<_> = group.rows.iter().map(|r| rates_of(r)).collect();
             @let end = most(rates.iter().flatten().map(|p| p.0));
             @let top = most(rates.iter().flatten().map(|p| p.1));
-            @let jobs = group.rows.iter().all(|r| r.is_job());
-            @let per_second = if jobs { "requests per second" } else { "transactions per second" };
+            @let per_second = format!("{} per second", group.terms().operations);
             @if rates.iter().any(|r| !r.is_empty()) {
                 h3 { (group.title) }
                 div.plots { @for (i, (design, rows)) in designs(&group).into_iter().enumerate() {
@@ -306,7 +317,7 @@ pub(super) fn over_time(report: &Report) -> Markup {
                         title: format!("Throughput over time, {}, {design}", group.title),
                         description: means(&rows),
                         x: Scale::new("time under load", Range::To(end), format::short_time),
-                        y: Scale::new(per_second, Range::To(top), format::short),
+                        y: Scale::new(&per_second, Range::To(top), format::short),
                         lines,
                     }))
                 } }
