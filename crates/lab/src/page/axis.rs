@@ -76,11 +76,6 @@ impl Axis {
             Kind::Places(count) => (0..count).map(|i| i as f64).collect(),
         }
     }
-
-    /// The two ends.
-    pub fn coordinates(&self) -> [f64; 2] {
-        self.coordinates
-    }
 }
 
 /// A round step that divides 0 to `most` into about four.

@@ -1,7 +1,7 @@
 //! The page of a comparison.
 
 use super::format;
-use super::plot::{Bar, Bars};
+use super::plot::{Bar, Bars, Look};
 use super::{figure, page, scrolling};
 use crate::compare::{Comparison, Measure, Pair, RowPair, Side};
 use maud::{Markup, html};
@@ -18,7 +18,7 @@ pub fn comparison(c: &Comparison) -> String {
         @for words in &c.differ { p { span.bad { "Beware: " (words) } } }
         (alone("A", &c.a)) (alone("B", &c.b))
         p { "B/A is the second value divided by the first. ▲ is better, ▼ is worse, by a hundredth or more." }
-        (scrolling("Both reports, row by row", 0, &table(c)))
+        (scrolling("Both reports, row by row", c.rows.len() * c.measures.len() / 2, &table(c)))
         @for (i, measure) in c.measures.iter().enumerate() {
             @let parts = parts(c, i);
             @if !parts.is_empty() {
@@ -113,14 +113,14 @@ fn bars(rows: &[&RowPair], measure: &Measure, index: usize) -> Vec<Bar> {
     let mut bars = Vec::new();
     for row in rows {
         let Some(pair) = row.pairs.get(index) else { continue };
-        for (label, value, hollow) in [("A", pair.a, false), ("B", pair.b, false)] {
+        for (label, value) in [("A", pair.a), ("B", pair.b)] {
             bars.push(Bar {
                 group: row.name.clone(),
                 label: label.to_string(),
                 value,
                 stroke: None,
                 text: format::value(value, measure.unit),
-                hollow,
+                look: Look::default(),
                 parts: Vec::new(),
             });
         }

@@ -1,6 +1,6 @@
 //! What rows did to their drives: write amplification and its parts, waits, wear.
 
-use super::experiment::{Group, groups, number, settings};
+use super::experiment::{Group, groups, number, settings, words_cell};
 use super::format::{self, Unit};
 use super::lines::{Lines, Range, Scale};
 use super::sections::{MANY_ROWS, Shown, Value, bars, designs, line, most, percent};
@@ -97,7 +97,7 @@ fn preconditioning(report: &Report) -> Markup {
                         } }
                         tbody { @for row in &group.rows { tr {
                             th.first scope="row" { (row.design) }
-                            td.word { (settings(row)) }
+                            (words_cell(&settings(row)))
                             @match of(row) {
                                 Some(p) => {
                                     td.word { (ended(p.ended)) }
@@ -149,7 +149,7 @@ fn table(group: &Group<'_>) -> Markup {
             } }
             tbody { @for row in &group.rows { tr {
                 th.first scope="row" { (row.design) }
-                td.word { (settings(row)) }
+                (words_cell(&settings(row)))
                 @for (_, text) in COLUMNS {
                     td { (row.findings.drives.as_ref().map_or(format::MISSING.into(), |d| text(row, d))) }
                 }

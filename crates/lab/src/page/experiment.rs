@@ -166,10 +166,17 @@ fn table(group: &Group<'_>) -> Markup {
             tbody { @for row in rows { tr {
                 th.first scope="row" { (row.design) }
                 td.word { (result(row)) }
-                @for (_, words, text) in &columns { td.word[*words] { (text(row)) } }
+                @for (_, words, text) in &columns {
+                    @if *words { (words_cell(&text(row))) } @else { td { (text(row)) } }
+                }
             } } }
         }
     }
+}
+
+/// A cell of words, which go on in the next line before a table becomes too wide.
+pub(super) fn words_cell(words: &str) -> Markup {
+    html! { td.word.fold.long[words.chars().count() > 30] { (words) } }
 }
 
 fn result(row: &RowReport) -> Markup {

@@ -1,7 +1,8 @@
 //! Lines over two axes, and marks on them.
 
 use super::axis::Axis;
-use super::plot::{LETTER, Sample, at, key, svg};
+use super::plot::{Sample, at, key, svg};
+use super::text::width;
 use maud::{Markup, Render, html};
 
 /// Width of a plot of lines: three of them go side by side.
@@ -103,10 +104,13 @@ impl Lines {
         let (bottom, height) = (190.0, 226.0);
         let y = self.y.range.axis([bottom, 24.0]);
         let marks: Vec<_> = y.ticks().into_iter().map(|v| (v, (self.y.mark)(v))).collect();
-        let letters = marks.iter().map(|m| m.1.chars().count()).max().unwrap_or(0);
-        let left = letters as f64 * LETTER + 8.0;
-        let x = self.x.range.axis([left, LINES - 18.0]);
-        let [_, right] = x.coordinates();
+        let left = marks.iter().map(|m| width(&m.1)).fold(0.0, f64::max) + 6.0;
+        // (The last mark stands half beyond the end of its axis.)
+        let ends = |right: f64| self.x.range.axis([left, right]);
+        let last =
+            ends(LINES).ticks().into_iter().next_back().map_or(0.0, |v| width(&(self.x.mark)(v)));
+        let right = LINES - (last / 2.0 + 1.0).max(8.0);
+        let x = ends(right);
         let drawing = html! {
             @for (v, mark) in &marks {
                 line.grid x1=(at(left)) x2=(at(right)) y1=(at(y.at(*v))) y2=(at(y.at(*v))) {}
@@ -185,4 +189,49 @@ fn sample(line: &Line) -> Sample {
         (mark(line.style, 18.0, 6.0))
     };
     Sample { drawn, width: 36.0, label: line.label.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_marks_of_axes_are_within_the_plot() {
+        for (most, mark) in [(1e8, "100 ms"), (1e8, "a mark of many letters"), (1e8, "")] {
+            let lines = Lines {
+                id: "l".into(),
+                title: "t".into(),
+                description: "d".into(),
+                x: Scale::new("x", Range::Decades([1e5, most]), move |_| mark.to_string()),
+                y: Scale::new("y", Range::To(1e5), |v| format!("{v:.0}")),
+                lines: Vec::new(),
+            };
+            let (drawn, [wide, _]) = lines.drawing();
+            let drawn = drawn.into_string();
+            let mut seen = 0;
+            for text in drawn.split("<text x=\"").skip(1) {
+                let at: f64 = text.split_once('"').unwrap().0.parse().unwrap();
+                let words = text.split_once('>').unwrap().1.split_once('<').unwrap().0;
+                let reach = match text {
+                    t if t.contains("\"end\"") => [at - width(words), at],
+                    _ => [at - width(words) / 2.0, at + width(words) / 2.0],
+                };
+                // (The first mark may stand before its axis, where the other axis has its own.)
+                assert!(
+                    reach[1] <= wide && (reach[0] >= 0.0 || words == mark),
+                    "{words}: {reach:?}"
+                );
+                seen += 1;
+            }
+            assert!(seen > 6, "{drawn}");
+        }
+    }
+
+    #[test]
+    fn places_have_their_whole_names_or_none() {
+        let names = |names: &[&str]| names.iter().map(|n| n.to_string()).collect();
+        let scale = Scale::places("k", names(&["1", "256", "random"])).unwrap();
+        assert_eq!((scale.mark)(2.0), "random");
+        assert!(Scale::places("k", names(&["1", "page_bytes=4096"])).is_none());
+    }
 }

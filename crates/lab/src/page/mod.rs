@@ -20,6 +20,7 @@ mod plot;
 mod published;
 mod search;
 mod sections;
+mod text;
 
 pub use comparison::comparison;
 pub use experiment::{Command, experiment};

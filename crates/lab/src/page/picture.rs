@@ -5,9 +5,10 @@
 use super::PLOT_STYLE;
 use super::drives::AMPLIFICATION;
 use super::experiment::groups;
-use super::plot::{BOLD, LETTER, LINE, Sample, at, wrap};
+use super::plot::{LINE, Sample, at};
 use super::published;
-use super::sections::{FLASH, LOSSES, RECOVERY, Shown, THROUGHPUT};
+use super::sections::{FLASH, LOSSES, RECOVERY, Shown, THROUGHPUT, capital};
+use super::text::{BOLD, TITLE, width as text_width, wrap};
 use crate::panels::{Panel, Panels};
 use crate::report::Report;
 use crate::terms::Terms;
@@ -60,8 +61,6 @@ impl FromStr for Picture {
 /// Space around everything, and between panels.
 const MARGIN: f64 = 20.0;
 const GAP: f64 = 32.0;
-/// Width of a letter of the title, about.
-const TITLE: f64 = 9.6;
 /// Height of a panel's caption of one line.
 const CAPTION: f64 = 24.0;
 
@@ -126,18 +125,17 @@ impl Picture {
                 (shown.what)(all)
             }
             None => {
-                let published = report.rows.iter().filter(|r| r.published.is_some());
-                let what = Terms::of(published).throughput;
+                let per_second = published::per_second(report);
                 let Panels { key, panels: all } = Panels::of(report);
                 let all: Vec<&Panel> = all.iter().collect();
-                for (caption, plot) in published::plots(0, &key, &all) {
+                for (caption, plot) in published::plots(0, [&key, &per_second], &all) {
                     let (drawing, size, key) = plot.drawing();
                     if !key.is_empty() {
                         samples = key;
                     }
                     panels.push(Drawn { caption, drawing, size });
                 }
-                what
+                &capital(&per_second)
             }
         };
         let plain = report.cuts == 1;
@@ -152,20 +150,19 @@ pub(super) fn picture(title: &str, under: &str, panels: &[Drawn], samples: &[Sam
     let widest = panels.iter().map(|p| p.size[0]).fold(340.0, f64::max);
     let columns = panels.len().clamp(1, if widest > 340.0 { 2 } else { 3 });
     let width = 2.0 * MARGIN + columns as f64 * (widest + GAP) - GAP;
-    let lines_of = |text: &str, room: f64, letter: f64| wrap(text, (room / letter) as usize);
     let mut drawn = Vec::new();
     let mut y = MARGIN + 14.0;
-    for words in lines_of(title, width - 2.0 * MARGIN, TITLE) {
+    for words in wrap(title, (width - 2.0 * MARGIN) / TITLE) {
         drawn.push(html! { text.title x=(at(MARGIN)) y=(at(y)) { (words) } });
         y += 20.0;
     }
-    for words in lines_of(under, width - 2.0 * MARGIN, LETTER) {
+    for words in wrap(under, width - 2.0 * MARGIN) {
         drawn.push(html! { text.name x=(at(MARGIN)) y=(at(y)) { (words) } });
         y += LINE;
     }
     y += 2.0;
     for row in panels.chunks(columns) {
-        let captions: Vec<_> = row.iter().map(|p| lines_of(&p.caption, widest, BOLD)).collect();
+        let captions: Vec<_> = row.iter().map(|p| wrap(&p.caption, widest / BOLD)).collect();
         let most = captions.iter().map(Vec::len).max().unwrap_or(1);
         let caption = CAPTION + (most.max(1) - 1) as f64 * LINE;
         for (i, (panel, words)) in row.iter().zip(captions).enumerate() {
@@ -183,7 +180,7 @@ pub(super) fn picture(title: &str, under: &str, panels: &[Drawn], samples: &[Sam
     }
     let mut x = MARGIN;
     for sample in samples {
-        let needed = sample.width + 6.0 + 8.0 * sample.label.chars().count() as f64;
+        let needed = sample.width + 6.0 + text_width(&sample.label);
         if x > MARGIN && x + needed > width - MARGIN {
             (x, y) = (MARGIN, y + LINE);
         }
@@ -192,7 +189,7 @@ pub(super) fn picture(title: &str, under: &str, panels: &[Drawn], samples: &[Sam
             svg x=(at(x)) y=(at(y)) width=(at(sample.width)) height="12" { (sample.drawn) }
             text x=(at(after)) y=(at(y + 10.0)) { (sample.label) }
         });
-        x = after + 8.0 * sample.label.chars().count() as f64 + 16.0;
+        x += needed + 20.0;
     }
     let height = y + if samples.is_empty() { 4.0 } else { 16.0 + MARGIN };
     let whole = html! {

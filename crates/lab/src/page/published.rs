@@ -3,11 +3,12 @@
 use super::experiment::number;
 use super::format::{self, Unit};
 use super::lines::{Line, Lines, Range, Scale};
-use super::plot::{Bar, Bars, Sample};
+use super::plot::{Bar, Bars, Look, Sample};
 use super::{figure, scrolling};
 use crate::panels::{Panel, Panels, Point};
 use crate::published::{Claim, Quotient};
 use crate::report::Report;
+use crate::terms::Terms;
 use maud::{Markup, Render, html};
 
 /// The section; nothing if nothing was published.
@@ -20,10 +21,11 @@ pub(super) fn published(report: &Report) -> Markup {
                 p { (source.what) @if !source.what.is_empty() { ". " } (source.source) }
             }
             (nearness(report))
+            @let per_second = per_second(report);
             @for (i, workload) in workloads(&panels).into_iter().enumerate() {
                 @let these: Vec<&Panel> = panels.iter().filter(|p| p.workload == workload).collect();
                 h3 { (workload) }
-                div.plots { @for (caption, plot) in plots(i, &key, &these) {
+                div.plots { @for (caption, plot) in plots(i, [&key, &per_second], &these) {
                     (figure(&caption, &plot))
                 } }
                 (scrolling(&format!("Published and ours, {workload}"), 0, &table(&key, &these)))
@@ -36,6 +38,12 @@ pub(super) fn published(report: &Report) -> Markup {
             (scrolling("Ratios", 0, &ratio_table(&report.ratios)))
         }
     }
+}
+
+/// What was published, in the words of the rows that it was published of.
+pub(super) fn per_second(report: &Report) -> String {
+    let published = report.rows.iter().filter(|r| r.published.is_some());
+    Terms::of(published).throughput.to_lowercase()
 }
 
 fn nearness(report: &Report) -> Markup {
@@ -99,8 +107,12 @@ impl Render for Plot {
 }
 
 /// A plot for each panel with more than one point, all with the same axes, and one for those
-/// of one point; with their captions.
-pub(super) fn plots(group: usize, key: &str, panels: &[&Panel]) -> Vec<(String, Plot)> {
+/// of one point; with their captions. Axes have these names.
+pub(super) fn plots(
+    group: usize,
+    [key, per_second]: [&str; 2],
+    panels: &[&Panel],
+) -> Vec<(String, Plot)> {
     let several: Vec<&Panel> = panels.iter().copied().filter(|p| p.points.len() > 1).collect();
     let both = |p: &Point| [Some(p.published), p.median()];
     let values = || several.iter().flat_map(|p| &p.points).flat_map(both).flatten();
@@ -129,7 +141,7 @@ pub(super) fn plots(group: usize, key: &str, panels: &[&Panel]) -> Vec<(String, 
                 title,
                 description,
                 x,
-                y: Scale::new("per second", range, format::short),
+                y: Scale::new(per_second, range, format::short),
                 lines: vec![
                     line(panel, "published", 1, |p| Some(p.published)),
                     line(panel, "ours", 0, Point::median),
@@ -161,16 +173,19 @@ fn in_words(panel: &Panel) -> String {
 
 /// The two bars of a point.
 fn pair(heading: &str, point: &Point) -> [Bar; 2] {
-    let bar = |label: &str, value: Option<f64>, hollow| Bar {
+    let bar = |label: &str, value: Option<f64>, look| Bar {
         group: heading.to_string(),
         label: label.to_string(),
         value,
         stroke: None,
         text: number(value, Unit::Number),
-        hollow,
+        look,
         parts: Vec::new(),
     };
-    [bar("published", Some(point.published), true), bar("ours", point.median(), false)]
+    [
+        bar("published", Some(point.published), Look::Published),
+        bar("ours", point.median(), Look::Filled),
+    ]
 }
 
 /// Panels of one point, as bars.
@@ -263,14 +278,14 @@ fn ratios(all: &[Quotient]) -> Bars {
             (Some(Claim::Between([low, high])), _) => (Some(low), Some(high)),
             (None, bound) => (bound, None),
         };
-        let mut bar = |label: &str, value, stroke, text, hollow| {
+        let mut bar = |label: &str, value, stroke, text, look| {
             let (group, label) = (q.what.clone(), label.to_string());
-            bars.push(Bar { group, label, value, stroke, text, hollow, parts: Vec::new() });
+            bars.push(Bar { group, label, value, stroke, text, look, parts: Vec::new() });
         };
-        bar("published", value, stroke, claim(q), true);
+        bar("published", value, stroke, claim(q), Look::Published);
         let most = q.ours.last().copied().filter(|_| q.ours.len() > 1);
         let mark = agrees(q).chars().next().map_or(String::new(), |c| format!("{c} "));
-        bar("ours", q.median(), most, format!("{mark}{}", ours(q)), false);
+        bar("ours", q.median(), most, format!("{mark}{}", ours(q)), Look::Filled);
     }
     let words = all.iter().map(|q| format!("{}: published {}, ours {}", q.what, claim(q), ours(q)));
     Bars {
@@ -304,7 +319,7 @@ fn ratio_table(all: &[Quotient]) -> Markup {
                     Some(false) => span.bad { (agrees(q)) },
                     None => "",
                 } }
-                td.word.fold { (q.of) " / " wbr; (q.to) }
+                td.word.rows { (q.of) br; "/ " (q.to) }
             } } }
         }
     }

@@ -5,7 +5,7 @@ use super::experiment::{Group, groups, number, rate, settings, spread, time};
 use super::figure;
 use super::format::{self, Unit};
 use super::lines::{Line, Lines, Range, Scale};
-use super::plot::{Bar, Bars};
+use super::plot::{Bar, Bars, Look};
 use crate::experiment::{Journal, Synchronous};
 use crate::report::{Report, RowReport};
 use crate::terms::{JOB, Terms};
@@ -94,14 +94,14 @@ impl Shown {
             value,
             stroke,
             text,
-            hollow: row.findings.lost_anything(),
+            look: if row.findings.lost_anything() { Look::Lossy } else { Look::Filled },
             parts,
         }
     }
 }
 
 /// A word at the beginning of a sentence.
-fn capital(word: &str) -> String {
+pub(super) fn capital(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
@@ -112,8 +112,8 @@ pub(super) fn bars(report: &Report, shown: &Shown) -> Markup {
         div.plots.wide { @for (g, group) in groups(report).into_iter().enumerate() {
             @let plots = shown.of(g, &group);
             @if plots.is_empty() { p { (group.title) ": " (format::MISSING) } }
-            @else if plots.len() > 1 && plots.iter().flat_map(|p| &p.1.bars).all(|b| b.value == Some(0.0)) {
-                p { (group.title) ": 0 in all " (group.rows.len()) " rows" }
+            @else if plots.iter().flat_map(|p| &p.1.bars).all(|b| b.value == Some(0.0)) {
+                p { (group.title) ": none in any row" }
             } @else { @for (caption, plot) in plots {
                 (figure(&format!("{}: {caption}", (shown.what)(group.terms())), &plot))
             } }
@@ -183,7 +183,9 @@ pub(super) fn throughput(report: &Report) -> Markup {
     html! {
         h2 { (terms.throughput) }
         p {
-            (capital(terms.operations)) " in a second of virtual time under load. Where rows are repeated the bar is the median and the stroke the most. An outlined bar is a row that "
+            (capital(terms.operations)) " in a second of virtual time under load. "
+            @if report.rows.iter().any(|r| r.spread.is_some()) { "The bar is the median of the repetitions and the stroke the most. " }
+            "An outlined bar is a row that "
             @if *terms == JOB { "lost acknowledged blocks." } @else { "lost " (terms.writes) " or damaged its database." }
         }
         (bars(report, &THROUGHPUT))
