@@ -242,6 +242,24 @@ fn a_report_of_block_jobs_speaks_of_requests_and_blocks_and_cuts_no_label() {
     assert_eq!(lines.join(" "), name);
 }
 
+#[test]
+fn rows_that_only_designs_tell_apart_are_labelled_with_them() {
+    let rows = "[[row]]\nworkload = \"writes\"\ndesign = [\"volatile\", \"durassd\"]\n";
+    let (settings, _) = SMALL.split_once("[ycsb]").unwrap();
+    let report = report(&format!("{settings}{rows}{}", writes(4)));
+    let page = page::experiment(&report, &command());
+    is_sound(&page);
+    for plot in page.split("<svg class=\"plot\"").skip(1) {
+        let plot = plot.split_once("</figure>").unwrap().0;
+        assert!(!plot.contains(">–<") && !plot.contains("</svg>–"), "{plot}");
+    }
+    let (_, plot) = page.split_once("id=\"rate-0-0-desc\"").unwrap();
+    let plot = plot.split_once("</svg>").unwrap().0;
+    for design in ["volatile", "durassd"] {
+        assert_eq!(plot.matches(&format!(">{design}</text>")).count(), 1, "{plot}");
+    }
+}
+
 /// A drive that is full and collects, cut often.
 const COLLECTING: &str = r#"
 title = "collecting"

@@ -1,6 +1,7 @@
 //! Lines over two axes, and marks on them.
 
 use super::axis::Axis;
+use super::format::MISSING;
 use super::plot::{Sample, at, key, svg};
 use super::text::width;
 use maud::{Markup, Render, html};
@@ -131,9 +132,9 @@ impl Lines {
         (drawing, [LINES, height])
     }
 
-    /// What each line is called.
+    /// What each line is called; a line without a name is alone, and the caption says what it is.
     pub fn key(&self) -> Vec<Sample> {
-        self.lines.iter().map(sample).collect()
+        self.lines.iter().filter(|l| l.label != MISSING).map(sample).collect()
     }
 }
 

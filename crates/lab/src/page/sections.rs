@@ -67,10 +67,12 @@ impl Shown {
         let all = group.rows.iter().map(|r| (self.bar)(r));
         let most = most(all.flat_map(|v| [v.value, v.stroke]).flatten());
         let plots = plots(group);
+        // Where nothing but the design tells rows apart, it is their label.
+        let bare = group.rows.iter().all(|r| settings(r) == format::MISSING);
         let split = plots.len() > 1;
         let what = (self.what)(group.terms());
         let plots = plots.into_iter().enumerate().map(|(i, (caption, rows))| {
-            let bars: Vec<Bar> = rows.iter().map(|row| self.bar(row, split)).collect();
+            let bars: Vec<Bar> = rows.iter().map(|row| self.bar(row, split, bare)).collect();
             let bars = Bars {
                 id: format!("{}-{g}-{i}", self.id),
                 title: format!("{what}, {caption}"),
@@ -86,11 +88,11 @@ impl Shown {
     }
 
     /// A row's bar; of a plot of one design, which its caption names.
-    fn bar(&self, row: &RowReport, split: bool) -> Bar {
+    fn bar(&self, row: &RowReport, split: bool, bare: bool) -> Bar {
         let Value { value, stroke, parts, text } = (self.bar)(row);
         Bar {
-            group: if split { String::new() } else { row.design.clone() },
-            label: settings(row),
+            group: if split || bare { String::new() } else { row.design.clone() },
+            label: if bare { row.design.clone() } else { settings(row) },
             value,
             stroke,
             text,
@@ -122,7 +124,10 @@ pub(super) fn bars(report: &Report, shown: &Shown) -> Markup {
 }
 
 fn in_words(rows: &[&RowReport], bars: &[Bar]) -> String {
-    let words = rows.iter().zip(bars).map(|(r, b)| format!("{} {}: {}", r.design, b.label, b.text));
+    let words = rows.iter().zip(bars).map(|(r, b)| match b.label == r.design {
+        true => format!("{}: {}", b.label, b.text),
+        false => format!("{} {}: {}", r.design, b.label, b.text),
+    });
     words.collect::<Vec<_>>().join("; ")
 }
 
