@@ -174,9 +174,9 @@ fn table(group: &Group<'_>) -> Markup {
     }
 }
 
-/// A cell of words, which go on in the next line before a table becomes too wide.
+/// A cell of words, which go on in the next line if they are many.
 pub(super) fn words_cell(words: &str) -> Markup {
-    html! { td.word.fold.long[words.chars().count() > 30] { (words) } }
+    html! { td.word.fold[words.chars().count() > 30] { (words) } }
 }
 
 fn result(row: &RowReport) -> Markup {
