@@ -9,6 +9,7 @@ use tantalum_lab::page::{self, format};
 
 /// Arguments of `tantalum compare`.
 #[derive(Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "\
 Examples:
   tantalum compare before.json after.json
@@ -36,13 +37,17 @@ pub struct CompareArguments {
 fn percent(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(percent) if (0.0..f64::INFINITY).contains(&percent) => Ok(percent),
-        _ => Err("must be a number from 0 up".to_string()),
+        _ => Err("per cent are wanted, 0 or more, as in 5".to_string()),
     }
 }
 
 /// Carries it out; gives the exit code.
 pub fn compare(arguments: &CompareArguments) -> u8 {
     let files = [&arguments.a, &arguments.b].map(|p| p.display().to_string());
+    let inputs = [("A", arguments.a.as_path()), ("B", arguments.b.as_path())];
+    if let Err(message) = out::distinct(inputs, arguments.html.as_deref().map(|p| ("--html", p))) {
+        return out::error(message, out::USAGE);
+    }
     let documents = match (read(&arguments.a), read(&arguments.b)) {
         (Ok(a), Ok(b)) => [a, b],
         (Err(message), _) | (_, Err(message)) => return out::error(message, out::USAGE),

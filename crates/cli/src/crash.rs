@@ -1,13 +1,12 @@
 //! `tantalum crash`: cuts the power of drives at every moment, and shows what was found.
 
+use crate::bar::Bar;
 use crate::{out, repeat};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_lab::bench::process_cpu_seconds;
 use tantalum_lab::explore::{
     Case, CrashFile, CrashRow, Moment, Reach, RowSurvey, Survey, Tally, Watch, survey,
@@ -71,6 +70,10 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
         return one_case(&file, &rows, id);
     }
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
+    let input = ("EXPERIMENT", arguments.experiment.as_path());
+    if let Err(message) = out::distinct([input], json.map(|path| ("--json", path))) {
+        return out::error(message, out::USAGE);
+    }
     let json = match json.map(out::Sink::open).transpose() {
         Ok(json) => json,
         Err(message) => return out::error(message, out::USAGE),
@@ -82,12 +85,12 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or(cores, usize::from);
-    let bar = Bar::new();
-    bar.end_at_interrupt();
+    let bar = Shown::new();
+    bar.bar.end_at_interrupt();
     let began = process_cpu_seconds();
     let found = survey(&file, &rows, reach, threads, &bar);
     let spent = process_cpu_seconds() - began - bar.reducing_took();
-    bar.bar.finish_and_clear();
+    bar.bar.clear();
     let mut code = match arguments.json.as_deref() == Some(Path::new("-")) {
         true => out::bytes(found.to_json().as_bytes()),
         false => out::bytes(summary(&found, reach, spent).as_bytes()),
@@ -197,46 +200,28 @@ fn quiet_panics() {
     }));
 }
 
-/// Shows how far it is, on standard error if that is a terminal.
+/// Shows how far it is.
 #[derive(Clone)]
-struct Bar {
-    bar: ProgressBar,
-    over: Arc<AtomicBool>,
-    /// Processor time when the first case began to be made shorter, as bits.
-    reducing: Arc<std::sync::Mutex<Option<f64>>>,
+struct Shown {
+    bar: Bar,
+    /// Processor time when the first case began to be made shorter.
+    reducing: Arc<Mutex<Option<f64>>>,
 }
 
-impl Bar {
-    fn new() -> Bar {
-        let bar = ProgressBar::new(0);
-        let style = "{bar:20} {pos}/{len} cuts, {eta} left  {wide_msg}";
-        let bar = match ProgressStyle::with_template(style) {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        };
-        Bar { bar, over: Arc::default(), reducing: Arc::default() }
-    }
-
-    /// Ctrl-C ends the exploration, and what was done is shown; a second one the program.
-    fn end_at_interrupt(&self) {
-        let (bar, over) = (self.bar.clone(), self.over.clone());
-        // Without the handler the system ends it.
-        let _ = ctrlc::set_handler(move || {
-            if over.swap(true, Ordering::Relaxed) {
-                bar.finish_and_clear();
-                std::process::exit(out::INTERRUPTED);
-            }
-        });
+impl Shown {
+    fn new() -> Shown {
+        let bar = Bar::new(0, "{bar:20} {pos}/{len} cuts, {eta} left  {wide_msg}");
+        Shown { bar, reducing: Arc::default() }
     }
 
     /// Processor time that was spent on making cases shorter.
     fn reducing_took(&self) -> f64 {
-        let began = self.reducing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let began = self.reducing.lock().unwrap_or_else(PoisonError::into_inner);
         began.map_or(0.0, |began| process_cpu_seconds() - began)
     }
 }
 
-impl Watch for Bar {
+impl Watch for Shown {
     fn expect(&self, cuts: u64) {
         self.bar.set_length(cuts);
     }
@@ -249,13 +234,13 @@ impl Watch for Bar {
     }
 
     fn reducing(&self, row: &str) {
-        let mut began = self.reducing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut began = self.reducing.lock().unwrap_or_else(PoisonError::into_inner);
         began.get_or_insert_with(process_cpu_seconds);
         self.bar.set_message(format!("making a case of {row} shorter"));
     }
 
     fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.bar.is_over()
     }
 }
 

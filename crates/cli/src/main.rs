@@ -3,6 +3,7 @@
 //! Exit codes: 0, all is as it should be; 1, an expectation failed or the run did;
 //! 2, the command line, an experiment file, a design or a trace can not be meant.
 
+mod bar;
 mod bench;
 mod compare;
 mod crash;

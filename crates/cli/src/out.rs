@@ -92,6 +92,45 @@ impl Sink {
     }
 }
 
+/// Whether each output is a file of its own, and none of those that are read: the name of
+/// each is that of its argument. What is there and no plain file (a terminal, `/dev/null`) may be
+/// given several times.
+///
+/// # Errors
+/// Which two are one file, in a line.
+pub fn distinct<'a>(
+    inputs: impl IntoIterator<Item = (&'a str, &'a Path)>,
+    outputs: impl IntoIterator<Item = (&'a str, &'a Path)>,
+) -> Result<(), String> {
+    let mut known: Vec<(&str, PathBuf)> =
+        inputs.into_iter().map(|(name, path)| (name, place(path))).collect();
+    for (name, path) in outputs {
+        if path.exists() && !path.is_file() {
+            continue;
+        }
+        let place = place(path);
+        if let Some((other, _)) = known.iter().find(|(_, known)| *known == place) {
+            return Err(format!(
+                "{name} and {other} are both {}: give each a file of its own",
+                path.display()
+            ));
+        }
+        known.push((name, place));
+    }
+    Ok(())
+}
+
+/// The one path of a file that may not be there yet.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+fn place(path: &Path) -> PathBuf {
+    let folder = || {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(folder).unwrap_or_else(|| path.to_path_buf())
+}
+
 /// Beside the file, of this process alone.
 fn part_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();

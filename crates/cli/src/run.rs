@@ -10,14 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_lab::experiment::{Expect, Experiment, Row};
 use tantalum_lab::memory;
+use tantalum_lab::model::BLOCK_BYTES;
 use tantalum_lab::page::{self, Picture, UnknownPicture};
 use tantalum_lab::record::Log;
 use tantalum_lab::report::{CUTS_TO_SHOW_LOSS, Report, RowReport, Verdict};
 use tantalum_lab::runner::{self, Progress};
 use tantalum_workload::trace::{LogOutput, LogWriter};
-
-/// Bytes in a block of every device there is.
-const BLOCK_BYTES: u32 = 4096;
 
 /// Arguments of `tantalum run`.
 #[derive(Args)]
@@ -132,6 +130,9 @@ fn drawing(argument: &str) -> Result<Drawing, String> {
 
 /// Carries it out; gives the exit code.
 pub fn run(arguments: &RunArguments) -> u8 {
+    if let Err(message) = distinct(arguments) {
+        return out::error(message, out::USAGE);
+    }
     let experiment = match load(arguments) {
         Ok(experiment) => experiment,
         Err(message) => return out::error(message, out::USAGE),
@@ -202,6 +203,19 @@ pub fn run(arguments: &RunArguments) -> u8 {
         code = code.max(compare(&report, &again, arguments));
     }
     code
+}
+
+/// Whether each of its files is another.
+fn distinct(arguments: &RunArguments) -> Result<(), String> {
+    let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
+    let named = [
+        ("--json", json),
+        ("--html", arguments.html.as_deref()),
+        ("--log-writes", arguments.log_writes.as_deref()),
+    ];
+    let named = named.into_iter().filter_map(|(name, path)| Some((name, path?)));
+    let svg = arguments.svg.iter().map(|drawing| ("--svg", drawing.file.as_path()));
+    out::distinct([("EXPERIMENT", arguments.experiment.as_path())], named.chain(svg))
 }
 
 /// A log of writes into this file.

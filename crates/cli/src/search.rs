@@ -1,14 +1,12 @@
 //! `tantalum search`: the least energy with which a drive is as fast, and starts as quickly, as is
 //! wanted.
 
+use crate::bar::Bar;
 use crate::out;
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tantalum_drive::Voltages;
 use tantalum_lab::experiment::Experiment;
 use tantalum_lab::page;
@@ -126,16 +124,24 @@ pub fn search(arguments: &SearchArguments) -> u8 {
     }
     let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
     let json = arguments.json.as_deref().filter(|_| !to_stdout);
+    let inputs = arguments.experiment.as_deref().map(|path| ("EXPERIMENT", path));
+    let outputs = [("--json", json), ("--html", arguments.html.as_deref())];
+    let outputs = outputs.into_iter().chain([("--svg", arguments.svg.as_deref())]);
+    let outputs = outputs.filter_map(|(name, path)| Some((name, path?)));
+    if let Err(message) = out::distinct(inputs, outputs) {
+        return out::error(message, out::USAGE);
+    }
     let open = |file: Option<&Path>| file.map(out::Sink::open).transpose();
     let sinks = (open(json), open(arguments.html.as_deref()), open(arguments.svg.as_deref()));
     let (json, html, svg) = match sinks {
         (Ok(json), Ok(html), Ok(svg)) => (json, html, svg),
         (Err(e), ..) | (_, Err(e), _) | (.., Err(e)) => return out::error(e, out::USAGE),
     };
-    let bar = Bar::new(search.candidates().len() as u64);
+    let style = "{bar:20} {pos} of at most {len} candidates, {elapsed}";
+    let bar = Bar::new(search.candidates().len() as u64, style);
     bar.end_at_interrupt();
     let found = search.run(&experiment, threads, &bar);
-    bar.bar.finish_and_clear();
+    bar.clear();
     let found = match found {
         Ok(found) => found,
         Err(message) => return out::error(message, out::FAILED),
@@ -184,44 +190,13 @@ fn prepare(arguments: &SearchArguments) -> Result<(Experiment, Search), String> 
     Ok((experiment, search.map_err(|e| format!("{name}: {e}"))?))
 }
 
-/// Shows how far it is, on standard error if that is a terminal.
-#[derive(Clone)]
-struct Bar {
-    bar: ProgressBar,
-    over: Arc<AtomicBool>,
-}
-
-impl Bar {
-    fn new(candidates: u64) -> Bar {
-        let bar = ProgressBar::new(candidates);
-        let style = "{bar:20} {pos} of at most {len} candidates, {elapsed}";
-        let bar = match ProgressStyle::with_template(style) {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        };
-        Bar { bar, over: Arc::default() }
-    }
-
-    /// Ctrl-C ends the search, and what is known is shown; a second one the program.
-    fn end_at_interrupt(&self) {
-        let (bar, over) = (self.bar.clone(), self.over.clone());
-        // Without the handler the system ends it.
-        let _ = ctrlc::set_handler(move || {
-            if over.swap(true, Ordering::Relaxed) {
-                bar.finish_and_clear();
-                std::process::exit(out::INTERRUPTED);
-            }
-        });
-    }
-}
-
 impl Watch for Bar {
     fn done(&self, candidates: usize) {
-        self.bar.inc(candidates as u64);
+        self.inc(candidates as u64);
     }
 
     fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        Bar::is_over(self)
     }
 }
 

@@ -75,7 +75,24 @@ fn mistakes_end_in_2_and_are_named() {
     let small = experiment("tiny.toml", "blocks = 64", "blocks = 2");
     let over = experiment("over.toml", "pages = 64", "page = 64");
     let fine = experiment("fine.toml", "", "");
-    let cases: [(&[&str], &str); 10] = [
+    let one = file("one.out", "").to_str().unwrap().to_string();
+    let same = one.replace("one.out", "./one.out");
+    let drawing = format!("flash={one}");
+    let idle = experiment("idle.toml", "\"ycsb-a\"", "\"idle\"");
+    let job = "[job.idle]\ncommands = 0\n[drive.geometry]";
+    let text = std::fs::read_to_string(&idle).unwrap().replace("[drive.geometry]", job);
+    std::fs::write(&idle, &text).unwrap();
+    let trace = "[trace.idle]\nfile = \"broken.log\"\n[drive.geometry]";
+    let broken = file("broken.toml", text.replace(job, trace)).to_str().unwrap().to_string();
+    file("broken.log", "fio version 3 iolog\n0 /d write 0 4096\n9 /d write 0 x\n");
+    let cases: [(&[&str], &str); 17] = [
+        (&["run", &idle], "idle.toml:10: job.idle: `commands` is 0, but must be at least 1"),
+        (&["run", &broken], "broken.log, line 3: expected"),
+        (&["run", &fine, "--json", &one, "--html", &same], "--html and --json are both"),
+        (&["run", &fine, "--log-writes", &one, "--svg", &drawing], "--svg and --log-writes are"),
+        (&["run", &fine, "--json", &fine], "--json and EXPERIMENT are both"),
+        (&["compare", &fine, &one, "--html", &one], "--html and B are both"),
+        (&["crash", &fine, "--json", &fine], "--json and EXPERIMENT are both"),
         (&["run", "nowhere.toml"], "can not read the experiment file nowhere.toml"),
         (&["run", &key], "unknown key \"cutz\"; did you mean \"cuts\"?"),
         (&["run", &design], "unknown design \"durasdd\"; did you mean \"durassd\"?"),
@@ -93,6 +110,11 @@ fn mistakes_end_in_2_and_are_named() {
         assert_eq!(err.lines().count(), 1, "{arguments:?}: {err}");
     }
     ends(&tantalum(&["run", &fine, "--cuts", "0"]), 2);
+    let (_, err) = ends(&tantalum(&["compare", &fine, &one, "--fail-over", "-3"]), 2);
+    assert!(err.contains("per cent are wanted, 0 or more"), "{err}");
+    // No file takes the place of these.
+    let (_, err) = ends(&tantalum(&["run", &key, "--json", "/dev/null", "--html", "/dev/null"]), 2);
+    assert!(err.contains("unknown key"), "{err}");
     ends(&tantalum(&["run", &fine, "--set", "cuts"]), 2);
 }
 

@@ -13,9 +13,11 @@ use crate::entry::Entry;
 pub use crate::kinds::{Expect, Journal, Synchronous, WorkloadKind};
 use crate::model::Model;
 use crate::pages::PageModel;
-use crate::parse::{self, Wrong};
+use crate::parse::{self, Fault, Wrong};
 use crate::precondition::{Overwrites, Precondition, PreconditionError};
 use crate::published::{Ratio, Source};
+use crate::scene::BENCHMARKS;
+pub use crate::scene::{RunParameters, Scene};
 use crate::source;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -98,80 +100,12 @@ pub struct Experiment {
     quick: bool,
 }
 
-/// What a row runs with: the parts of an experiment that a row's parameters may change.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Scene {
-    /// How the clients run, and when the power goes.
-    pub run: RunParameters,
-    /// The size of LinkBench's graph.
-    pub linkbench: LinkBenchScale,
-    /// The size of YCSB's table.
-    pub ycsb: YcsbScale,
-    /// The size of TPC-C's database.
-    pub tpcc: TpccScale,
-    /// Block jobs, by name.
-    pub job: BTreeMap<String, Job>,
-    /// Recorded block traces, by name; their files as seen from the program.
-    pub trace: BTreeMap<String, Playing>,
-    /// Database engines as models, by name.
-    pub engine: BTreeMap<String, EngineJob>,
-    /// Append-only trees as models, by name.
-    pub tree: BTreeMap<String, AppendTreeJob>,
-    /// Designs of the file's own, by name.
-    pub design: BTreeMap<String, toml::Table>,
-    /// Changes to SSDs.
-    pub drive: toml::Table,
-    /// Changes to magnetic disks.
-    pub disk: toml::Table,
-    /// How the drive is preconditioned, if it is.
-    pub precondition: Option<Precondition>,
-}
-
-/// The names of the benchmarks on SQLite.
-const BENCHMARKS: [&str; 3] = ["linkbench", "ycsb-a", "tpcc"];
-
 fn default_repetitions() -> u32 {
     1
 }
 
 fn default_seed() -> u64 {
     1
-}
-
-/// How the clients run, and when the power goes.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RunParameters {
-    /// Clients, each with its own connection, 1 to 64.
-    pub clients: u32,
-    /// So many virtual milliseconds of load come before the measurement, after each start
-    /// (block jobs only).
-    pub warm_up_ms: u64,
-    /// The power is cut after so many virtual milliseconds of load: at least, at most.
-    pub run_ms: [u64; 2],
-    /// The power stays off for so many virtual milliseconds: at least, at most.
-    pub outage_ms: [u64; 2],
-    /// Bytes in a page of the database: a power of two, 512 to 65536.
-    pub page_bytes: u32,
-    /// Pages in each connection's cache.
-    pub cache_pages: u32,
-    /// In so many of a hundred recoveries the power goes again.
-    pub recovery_cut_percent: u32,
-}
-
-impl Default for RunParameters {
-    fn default() -> RunParameters {
-        RunParameters {
-            clients: 4,
-            warm_up_ms: 0,
-            run_ms: [20, 200],
-            outage_ms: [10, 2_000],
-            page_bytes: 4096,
-            cache_pages: 100,
-            recovery_cut_percent: 20,
-        }
-    }
 }
 
 /// One row of the table: a workload on a design.
@@ -246,46 +180,75 @@ impl Experiment {
         table.remove("row");
         e.table = table;
         e.file = file.to_string();
-        e.check().map_err(told)?;
+        e.check().map_err(|fault| {
+            let path = fault.key.join(".");
+            let set = |key: &str| key == path || path.starts_with(&format!("{key}."));
+            match sets.iter().any(|(key, _)| set(key)) {
+                true => told(format!("with what was set: {}", fault.what)),
+                false => wrong(Wrong { line: parse::line_of(text, &fault.key), what: fault.what }),
+            }
+        })?;
         Ok(e)
     }
 
-    fn check(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), Fault> {
         if self.cuts == 0 {
-            return Err("cuts = 0: an experiment needs at least one power cut".into());
+            let what = "cuts = 0: an experiment needs at least one power cut";
+            return Err(Fault::at(&["cuts"], what));
         }
         if !(1..=100).contains(&self.repetitions) {
-            return Err(format!("repetitions = {}: must be 1 to 100", self.repetitions));
+            let what = format!("repetitions = {}: must be 1 to 100", self.repetitions);
+            return Err(Fault::at(&["repetitions"], what));
         }
-        let rows = self.rows()?;
+        let mut rows: Vec<Row> = Vec::new();
+        for (i, entry) in self.entries.iter().enumerate() {
+            let place = i.to_string();
+            let at = |what: String| Fault::at(&["row", &place], what);
+            for row in entry.rows(self, 1).map_err(at)? {
+                self.check_row(&row).map_err(|fault| match row.changes(&fault.key) {
+                    Some(key) => fault.moved(&["row", &place, "params", key]),
+                    None => fault,
+                })?;
+                if rows.iter().any(|r| r.name == row.name) {
+                    let name = row.name;
+                    return Err(at(format!(
+                        "there are two rows \"{name}\": give each combination once"
+                    )));
+                }
+                rows.push(row);
+            }
+        }
         if rows.is_empty() {
-            return Err("there is no [[row]]: nothing to run".into());
+            return Err("there is no [[row]]: nothing to run".to_string().into());
         }
         // (Those that rows use are checked with what the rows change.)
-        let unused = self.design.keys().filter(|d| rows.iter().all(|r| r.design != **d));
-        for name in unused {
-            let (design, drive) = (self.design.clone(), self.drive.clone());
-            let scene = Scene { design, drive, ..Scene::default() };
-            Model::of(name, &scene).map_err(|e| format!("[design.{name}]: {e}"))?;
+        let scene = self.scene(&BTreeMap::new())?;
+        for workload in scene.workloads().filter(|w| rows.iter().all(|r| r.workload != *w)) {
+            scene.check_workload(&workload)?;
         }
-        for ratio in &mut self.ratios {
-            ratio.resolve(&rows)?;
+        for name in self.design.keys().filter(|d| rows.iter().all(|r| r.design != **d)) {
+            Model::of(name, &scene)
+                .map_err(|e| Fault::at(&["design", name], format!("[design.{name}]: {e}")))?;
         }
-        for (i, row) in rows.iter().enumerate() {
-            row.scene.check()?;
-            let how = row.scene.precondition.as_ref();
-            if row.job().is_none() && how.is_some_and(|p| p.pattern == Overwrites::Job) {
-                return Err(format!("row \"{}\": {}", row.name, PreconditionError::NoJob));
-            }
-            if rows[..i].iter().any(|r| r.name == row.name) {
-                return Err(format!(
-                    "there are two rows \"{}\": give each combination once",
-                    row.name
-                ));
-            }
+        let rows = self.rows()?;
+        for (i, ratio) in self.ratios.iter_mut().enumerate() {
+            let at = |what: String| Fault::at(&["ratio", &i.to_string()], what);
+            ratio.resolve(&rows).map_err(at)?;
         }
         Ok(())
     }
+
+    fn check_row(&self, row: &Row) -> Result<(), Fault> {
+        row.scene.check()?;
+        row.scene.check_workload(&row.workload)?;
+        let how = row.scene.precondition.as_ref();
+        if row.job().is_none() && how.is_some_and(|p| p.pattern == Overwrites::Job) {
+            let what = format!("row \"{}\": {}", row.name, PreconditionError::NoJob);
+            return Err(Fault::at(&["precondition", "pattern"], what));
+        }
+        Ok(())
+    }
+
     /// All rows: those of one workload together, otherwise in the order of the file.
     ///
     /// # Errors
@@ -387,72 +350,14 @@ impl Experiment {
     }
 }
 
-impl Scene {
-    fn check(&self) -> Result<(), String> {
-        let run = &self.run;
-        if !(1..=64).contains(&run.clients) {
-            return Err(format!("run.clients = {}: must be 1 to 64", run.clients));
-        }
-        if run.warm_up_ms > 3_600_000 {
-            return Err(format!("run.warm_up_ms = {}: at most an hour", run.warm_up_ms));
-        }
-        for (key, [low, high]) in [("run_ms", run.run_ms), ("outage_ms", run.outage_ms)] {
-            if low > high || high > 3_600_000 {
-                return Err(format!(
-                    "run.{key} = [{low}, {high}]: must be [least, most], at most an hour"
-                ));
-            }
-        }
-        if run.recovery_cut_percent > 90 {
-            let percent = run.recovery_cut_percent;
-            return Err(format!("run.recovery_cut_percent = {percent}: must be 0 to 90"));
-        }
-        if run.run_ms[1] == 0 {
-            return Err("run.run_ms: the power must be on for some time".into());
-        }
-        if !run.page_bytes.is_power_of_two() || !(512..=65536).contains(&run.page_bytes) {
-            let page = run.page_bytes;
-            return Err(format!("run.page_bytes = {page}: must be a power of two, 512 to 65536"));
-        }
-        for (key, n) in
-            [("linkbench.nodes", self.linkbench.nodes), ("ycsb.records", self.ycsb.records)]
-        {
-            if !(1..=100_000_000).contains(&n) {
-                return Err(format!("{key} = {n}: must be 1 to 100000000"));
-            }
-        }
-        self.tpcc.check().map_err(|e| format!("tpcc.{e}"))?;
-        for (kind, mut names) in [
-            ("job", self.job.keys().collect::<Vec<_>>()),
-            ("trace", self.trace.keys().collect()),
-            ("engine", self.engine.keys().collect()),
-            ("tree", self.tree.keys().collect()),
-        ] {
-            names.retain(|name| BENCHMARKS.contains(&name.as_str()));
-            if let Some(name) = names.first() {
-                return Err(format!(
-                    "[{kind}.{name}]: \"{name}\" is a benchmark: give it another name"
-                ));
-            }
-        }
-        if let Some(name) = self.trace.keys().find(|name| self.job.contains_key(*name)) {
-            return Err(format!("\"{name}\" is a [job] and a [trace]: give one another name"));
-        }
-        for (name, how) in &self.trace {
-            how.check().map_err(|e| format!("trace.{name}: {e}"))?;
-        }
-        if let Some(how) = &self.precondition {
-            how.check().map_err(|e| e.to_string())?;
-        }
-        let per_node = self.linkbench.links_per_node;
-        if !(0.0..=100.0).contains(&per_node) {
-            return Err(format!("linkbench.links_per_node = {per_node}: must be 0 to 100"));
-        }
-        Ok(())
-    }
-}
-
 impl Row {
+    /// Which of its parameters changes what is at this key of the experiment.
+    fn changes(&self, key: &[String]) -> Option<&str> {
+        let path = key.join(".");
+        let below = |param: &str| path.starts_with(&format!("{param}."));
+        self.params.keys().map(String::as_str).find(|param| *param == path || below(param))
+    }
+
     /// What it runs on.
     ///
     /// # Errors
@@ -544,13 +449,101 @@ mod tests {
         assert_ne!(seed, e.row_seed("ycsb-a/durassd/wal/off"));
     }
 
+    /// With an end, and nothing that is 0.
+    const WORKLOADS: &str = "\
+title = \"small\"
+cuts = 1
+[run]
+clients = 1
+[ycsb]
+records = 9
+[linkbench]
+nodes = 9
+[job.j]
+commands = 9
+[trace.t]
+file = \"t\"
+[engine.e]
+clients = 2
+[tree.t2]
+updates = 0.0
+[[row]]
+workload = [\"j\", \"e\", \"t2\"]
+design = \"durassd\"
+[row.params]
+'job.j.queue_depth' = [1, 2]
+";
+
+    #[test]
+    fn what_would_never_do_anything_is_refused_where_it_is() {
+        Experiment::parse("small.toml", WORKLOADS).expect("it is sound");
+        let cases = [
+            ("commands = 9", "commands = 0", "10: job.j: `commands` is 0, but must be at least 1"),
+            ("commands = 9", "passes = 0.0", "10: job.j: `passes` is 0, but"),
+            ("commands = 9", "seconds = 0.0", "10: job.j: `seconds` is 0, but"),
+            ("commands = 9", "seconds = 1e-10", "10: job.j: `seconds` is 0.0000000001, but"),
+            ("commands = 9", "range = 0.5", "9: job.j: the job has no end"),
+            ("j.queue_depth' = [1, 2]", "j.queue_depth' = [1, 0]", "21: job.j: `queue_depth` is 0"),
+            ("commands = 9", "commands = 9\nrange = 0.0", "11: job.j: `range` is 0"),
+            ("commands = 9", "commands = 9\nreads = 0.9\ndiscards = 0.2", "11: job.j: `reads + d"),
+            (
+                "commands = 9",
+                "commands = 9\nblock_size = 0",
+                "11: job.j: the job's block size is 0",
+            ),
+            ("commands = 9", "commands = 9\nblock_size = 5000", "11: job.j: the job's block size"),
+            ("commands = 9", "commands = 9\nsizes = [[0, 1]]", "11: job.j: `sizes` must be"),
+            ("commands = 9", "commands = 9\nsizes = [[4096, 0]]", "11: job.j: `sizes` must be"),
+            (
+                "commands = 9",
+                "commands = 9\npattern = { hot = { space = 0.0, share = 0.5 } }",
+                "11: job.j: `pattern.hot.space` is 0",
+            ),
+            // (No row plays it.)
+            ("file = \"t\"", "file = \"t\"\nspeed = 0.0", "13: trace.t: `speed` is 0"),
+            ("clients = 2", "clients = 0", "14: engine.e: clients = 0: must be"),
+            ("clients = 2", "transactions = 0", "14: engine.e: transactions = 0"),
+            ("clients = 2", "database_mib = 0", "14: engine.e: database_mib = 0"),
+            ("updates = 0.0", "operations = 0", "16: tree.t2: operations = 0"),
+            ("updates = 0.0", "fsync_every = 0", "16: tree.t2: fsync_every = 0"),
+            (
+                "updates = 0.0",
+                "updates = 0.0\nread_us = 0.0",
+                "17: tree.t2: read_us = 0: must be above 0 where nothing is updated",
+            ),
+            ("clients = 1", "run_ms = [0, 0]", "4: run.run_ms"),
+            ("clients = 1", "page_bytes = 0", "4: run.page_bytes = 0"),
+            ("records = 9", "records = 0", "6: ycsb.records = 0"),
+            ("records = 9", "field_bytes = 0", "6: ycsb.field_bytes = 0: must be 16"),
+            ("nodes = 9", "node_bytes = 0", "8: linkbench.node_bytes = 0"),
+            ("nodes = 9", "link_bytes = 0", "8: linkbench.link_bytes = 0"),
+            ("[linkbench]\nnodes", "[tpcc]\nitems", "8: tpcc.items = 9: must be 20"),
+            ("[job.j]", "[precondition]\nwindow = 0.0\n[job.j]", "10: precondition.window = 0"),
+        ];
+        for (from, to, expected) in cases {
+            let text = WORKLOADS.replace(from, to);
+            assert_ne!(text, WORKLOADS);
+            let error = Experiment::parse("small.toml", &text).expect_err(to).to_string();
+            assert!(error.starts_with(&format!("small.toml:{expected}")), "{to}: {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+        // What was set from outside has no line.
+        let sets = [("job.j.commands".to_string(), 0.into())];
+        let error = Experiment::parse_with("small.toml", WORKLOADS, &sets).unwrap_err();
+        assert!(error.to_string().starts_with("small.toml: with what was set: job.j: `commands`"));
+    }
+
     #[test]
     fn errors_name_file_line_and_key() {
         let cases = [
             ("cuts = 3", "cutz = 3", "small.toml:3: unknown key \"cutz\"; did you mean \"cuts\"?"),
             ("\"ycsb-a\",", "\"ycsb-b\",", "unknown workload \"ycsb-b\"; did you mean \"ycsb-a\"?"),
-            ("cuts = 3", "cuts = 0", "at least one power cut"),
-            ("[drive]", "[run]\nclients = 0\n[drive]", "run.clients = 0"),
+            (
+                "cuts = 3",
+                "cuts = 0",
+                "small.toml:3: cuts = 0: an experiment needs at least one power cut",
+            ),
+            ("[drive]", "[run]\nclients = 0\n[drive]", "small.toml:5: run.clients = 0"),
             (
                 "[drive]",
                 "[run]\nclient = 2\n[drive]",
@@ -569,6 +562,17 @@ mod tests {
                 "[design.x]: not a design: a design has no `kind`",
             ),
             ("[drive]", "[design.x]\nbase = \"durasd\"\n[disk]", "did you mean \"durassd\"?"),
+            (
+                "[drive]",
+                "[design.x]\nbase = \"y\"\n[design.y]\nbase = \"x\"\n[disk]",
+                "small.toml:4: [design.x]: design \"x\": its bases go in a circle: x on y on x",
+            ),
+            ("[drive]", "[design.x]\nbase = 7\n[disk]", "`base` must be the name of a design"),
+            (
+                "[drive]",
+                "[design.x]\nbase = \"y\"\n[design.y]\nraid0 = { of = \"durassd\", members = 2, chunk_kib = 64 }\n[disk]",
+                "its base \"y\" is an array",
+            ),
         ];
         for (from, to, expected) in cases {
             let text = SMALL.replace(from, to);

@@ -31,6 +31,7 @@ pub mod repeated;
 pub mod report;
 pub mod row;
 pub mod runner;
+pub mod scene;
 pub mod search;
 pub mod series;
 pub mod shadow;

@@ -20,6 +20,9 @@ use tantalum_rt::Rt;
 
 const DISKS: [(&str, &str); 1] = [("disk-15k", include_str!("../../device/presets/disk-15k.toml"))];
 
+/// Bytes in a block of every model.
+pub const BLOCK_BYTES: u32 = 4096;
+
 /// What a device consists of.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -101,7 +104,7 @@ impl Model {
 
     fn named(name: &str, scene: &Scene, array: bool) -> Result<Model, String> {
         let Some(own) = scene.design.get(name) else { return Model::preset(name, scene) };
-        let mut table = own.clone();
+        let mut table = on_bases(name, own, scene)?;
         if let Some(stripes) = table.remove("raid0") {
             if !array {
                 return Err(format!("design \"{name}\" is an array: arrays have no arrays"));
@@ -137,8 +140,9 @@ impl Model {
         let design = match base {
             None => Design::from_toml(&table.to_string()).map_err(|e| e.to_string())?,
             Some(base) => {
-                let preset = Design::preset(base)
-                    .map_err(|_| format!("design \"{name}\": {}", none(base)))?;
+                let preset = Design::preset(base).map_err(|_| {
+                    format!("design \"{name}\": {}", unknown("there is no design", base, scene))
+                })?;
                 // In one go: what is checked is what is built.
                 merge(&mut table, &scene.drive);
                 preset.with_overrides(&table).map_err(|e| e.to_string())?
@@ -151,12 +155,7 @@ impl Model {
         if let Some((_, text)) = DISKS.iter().find(|d| d.0 == name) {
             return disk(name, parse::read(text).map_err(|w| w.what)?, scene);
         }
-        let design = Design::preset(name).map_err(|_| {
-            let own = scene.design.keys().map(String::as_str);
-            let mut known: Vec<&str> = presets().collect();
-            known.extend(own);
-            parse::unknown("unknown design", name, known.into_iter())
-        })?;
+        let design = Design::preset(name).map_err(|_| unknown("unknown design", name, scene))?;
         ssd(design, scene)
     }
 
@@ -214,8 +213,41 @@ impl Model {
     }
 }
 
-fn none(base: &str) -> String {
-    parse::unknown("there is no design", base, presets())
+fn unknown(told: &str, name: &str, scene: &Scene) -> String {
+    let mut known: Vec<&str> = presets().collect();
+    known.extend(scene.design.keys().map(String::as_str));
+    parse::unknown(told, name, known.into_iter())
+}
+
+/// A design of the file with all that it takes from the designs of the file below it: its
+/// base, if it still has one, is a preset. (A preset's name always means the preset.)
+fn on_bases(name: &str, own: &toml::Table, scene: &Scene) -> Result<toml::Table, String> {
+    let told = |what: String| Err(format!("design \"{name}\": {what}"));
+    let (mut table, mut way) = (own.clone(), vec![name]);
+    while let Some(base) = table.get("base") {
+        let Some(base) = base.as_str() else {
+            return told("`base` must be the name of a design".into());
+        };
+        if presets().any(|preset| preset == base) {
+            break;
+        }
+        let Some((base, under)) = scene.design.get_key_value(base) else {
+            return told(unknown("there is no design", base, scene));
+        };
+        way.push(base);
+        if way[..way.len() - 1].contains(&base.as_str()) {
+            return told(format!("its bases go in a circle: {}", way.join(" on ")));
+        }
+        if under.contains_key("raid0") {
+            return told(format!("its base \"{base}\" is an array: change the array's members"));
+        }
+        let mut under = under.clone();
+        under.remove("name");
+        table.remove("base");
+        merge(&mut under, &table);
+        table = under;
+    }
+    Ok(table)
 }
 
 fn drive(rt: &Rt, design: &Design, payload: Payload) -> Result<Drive, String> {

@@ -3,6 +3,7 @@
 
 use serde::de::DeserializeOwned;
 use tantalum_drive::nearest_name;
+use toml::de::{DeTable, DeValue};
 
 /// What is wrong with a text, and on which line if that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,71 @@ pub struct Wrong {
     pub line: Option<usize>,
     /// In one line.
     pub what: String,
+}
+
+/// A value that can not be meant: which, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The key's parts, from the file's root; the place in a list is a number. Empty if it is
+    /// of no key.
+    pub key: Vec<String>,
+    /// In one line.
+    pub what: String,
+}
+
+impl Fault {
+    /// At this key.
+    pub fn at<K: AsRef<str>>(key: &[K], what: impl Into<String>) -> Fault {
+        let key = key.iter().map(|part| part.as_ref().to_string()).collect();
+        Fault { key, what: what.into() }
+    }
+
+    /// The same at another key.
+    #[must_use]
+    pub fn moved(self, key: &[&str]) -> Fault {
+        Fault::at(key, self.what)
+    }
+
+    /// The same below these parts of a key.
+    #[must_use]
+    pub fn below(mut self, parts: &[&str]) -> Fault {
+        self.key.splice(0..0, parts.iter().map(ToString::to_string));
+        self
+    }
+}
+
+impl From<String> for Fault {
+    fn from(what: String) -> Fault {
+        Fault { key: Vec::new(), what }
+    }
+}
+
+/// The line, counted from 1, on which a text has this key, or as much of it as there is.
+pub fn line_of(text: &str, key: &[String]) -> Option<usize> {
+    let document = DeTable::parse(text).ok()?;
+    let mut start = None;
+    let mut at: Option<&DeValue<'_>> = None;
+    for part in key {
+        let found = match at {
+            None => document.get_ref().get_key_value(part.as_str()),
+            Some(DeValue::Table(table)) => table.get_key_value(part.as_str()),
+            Some(DeValue::Array(list)) => {
+                let Some(one) = part.parse().ok().and_then(|i: usize| list.get(i)) else { break };
+                start = Some(one.span().start);
+                at = Some(one.get_ref());
+                continue;
+            }
+            Some(_) => None,
+        };
+        let Some((name, value)) = found else { break };
+        start = Some(name.span().start);
+        at = Some(value.get_ref());
+    }
+    start.map(|start| line(text, start))
+}
+
+fn line(text: &str, byte: usize) -> usize {
+    1 + text.as_bytes()[..byte.min(text.len())].iter().filter(|b| **b == b'\n').count()
 }
 
 /// Reads a value from TOML.
@@ -35,10 +101,7 @@ pub fn told(of: &str, error: &toml::de::Error) -> String {
 }
 
 fn wrong(error: &toml::de::Error, text: Option<&str>) -> Wrong {
-    let line = error
-        .span()
-        .zip(text)
-        .map(|(span, text)| 1 + text[..span.start.min(text.len())].matches('\n').count());
+    let line = error.span().zip(text).map(|(span, text)| line(text, span.start));
     Wrong { line, what: one_line(error.message()) }
 }
 
@@ -91,6 +154,19 @@ mod tests {
         let told = |name| unknown("unknown key", name, known.into_iter());
         assert_eq!(told("cutz"), "unknown key \"cutz\"; did you mean \"cuts\"?");
         assert_eq!(told("zzz"), "unknown key \"zzz\"; known are: title, seed, cuts, run");
+    }
+
+    #[test]
+    fn a_key_has_a_line() {
+        let text = "a = 1\n[b]\nc = { d = 2 }\n[[row]]\nx = 1\n[[row]]\nx = 1\ny.'z.z' = 2\n";
+        let line =
+            |key: &[&str]| line_of(text, &key.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(line(&["a"]), Some(1));
+        assert_eq!(line(&["b", "c", "d"]), Some(3));
+        assert_eq!(line(&["b", "e"]), Some(2), "the table that would have it");
+        assert_eq!(line(&["row", "1", "x"]), Some(7));
+        assert_eq!(line(&["row", "1", "y", "z.z"]), Some(8));
+        assert_eq!(line(&["none", "x"]), None);
     }
 
     #[test]

@@ -458,6 +458,12 @@ mod tests {
         assert!(done.write_amplification > 1.05, "it must collect: {done:?}");
         assert!(told.is_sorted() && told.last() == Some(&1.0), "{told:?}");
 
+        // A quarter of the flash is still blank then, whatever the windows say.
+        let any = Precondition { passes_max: 0.3, window: 0.1, windows: 2, ..steady.clone() };
+        let any = Precondition { fill: 0.4, steady_within: 1.0, ..any };
+        let (done, ..) = precondition(any, None);
+        assert_eq!(done.ended, Ended::Bound, "{done:?}");
+
         let never = Precondition { passes_max: 0.75, steady_within: 0.0, ..steady };
         let (done, ..) = precondition(never, None);
         assert_eq!(done.ended, Ended::Bound);

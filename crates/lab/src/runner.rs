@@ -5,6 +5,8 @@
 use crate::block;
 use crate::engine::Settings;
 use crate::experiment::{Experiment, Row};
+use crate::memory;
+use crate::model::BLOCK_BYTES;
 use crate::pages;
 use crate::precondition::Preparation;
 use crate::record::{Log, Recorded};
@@ -32,8 +34,8 @@ pub enum Progress<'a> {
 /// Who wants to know how a run gets on; called from several threads.
 pub type Watch = Arc<dyn Fn(Progress<'_>) + Send + Sync>;
 
-/// Whether all rows can be run: their designs exist and can be built, and so do the traces
-/// that they play.
+/// Whether all rows can be run: their designs exist and can be built, their block jobs fit
+/// them, and the traces that they play can be read to the end.
 ///
 /// # Errors
 /// Which row can not, and why.
@@ -46,9 +48,12 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
                         into another state; run it from a file without [precondition]";
             return Err(told(format!("design \"{}\": {what}", row.design)));
         }
-        source::check(row).map_err(told)?;
+        if let Some(job) = row.job() {
+            let bytes = memory::need(row, 1).map_err(told)?.capacity;
+            job.fits(bytes, BLOCK_BYTES).map_err(|e| told(e.to_string()))?;
+        }
     }
-    Ok(())
+    source::check(rows)
 }
 
 /// Runs these rows of the experiment, `threads` at a time. `progress` is told
@@ -198,6 +203,17 @@ mod tests {
         let whole = Design::preset_text("volatile").unwrap().replace("\n[", "\n[design.all.");
         let whole = format!("[design.all]\n{whole}");
         assert_eq!(told("all", &whole), Ok(()));
+        let stacked =
+            format!("{mine}\n[design.more]\nbase = \"mine\"\nmap = {{ write_points = 2 }}");
+        assert_eq!(told("more", &stacked), Ok(()));
+        let text = format!(
+            "title = \"t\"\ncuts = 1\n{stacked}\n[[row]]\nworkload = \"ycsb-a\"\ndesign = \"more\""
+        );
+        let rows = Experiment::parse("f.toml", &text).unwrap().rows().unwrap();
+        let model = rows[0].model().unwrap();
+        let design = model.ssd().expect("an SSD");
+        assert_eq!((design.cache.buffer_kib, design.map.write_points), (8192, 2));
+        assert_eq!(design.name, "more");
         for (design, table, expected) in [
             ("mein", mine, "unknown design \"mein\"; did you mean \"mine\"?"),
             ("mine", "[design.mine]\nbase = \"durasd\"", "there is no design \"durasd\""),

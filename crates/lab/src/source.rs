@@ -4,7 +4,7 @@ use crate::experiment::Row;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use tantalum_workload::replay::{Open, Playing};
+use tantalum_workload::replay::{self, Open, Playing};
 use tantalum_workload::trace::{Place, Trace, TraceError};
 
 /// Bytes that are read at a time.
@@ -28,17 +28,17 @@ pub(crate) fn open(how: &Playing) -> Open {
     })
 }
 
-/// Whether the trace of a row, if it has one, can be played: its numbers make sense, its
-/// file is there and begins as its format does.
+/// Whether the traces of the rows can be played: their files are there, and mean something
+/// from the first line to the last. Each is read once.
 ///
 /// # Errors
 /// What is wrong, in a line.
-pub(crate) fn check(row: &Row) -> Result<(), String> {
-    let Some(how) = row.trace() else { return Ok(()) };
-    how.check().map_err(|e| e.to_string())?;
-    match open(how)().map_err(|e| e.to_string())?.next() {
-        Some(Err(e)) => Err(e.to_string()),
-        None => Err(format!("the trace {} has no request", how.file)),
-        Some(Ok(_)) => Ok(()),
+pub(crate) fn check(rows: &[Row]) -> Result<(), String> {
+    let mut sound: Vec<&Playing> = Vec::new();
+    for row in rows {
+        let Some(how) = row.trace().filter(|how| !sound.contains(how)) else { continue };
+        replay::check(how, &mut open(how)).map_err(|e| format!("row \"{}\": {e}", row.name))?;
+        sound.push(how);
     }
+    Ok(())
 }

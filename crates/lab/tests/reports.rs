@@ -69,6 +69,19 @@ workload = "recorded"
 design = "durassd"
 "#;
 
+/// A row with what only a model of an engine has.
+const ENGINE: &str = r#"
+[engine.small]
+database_mib = 16
+buffer_percent = 50.0
+clients = 4
+warmup = 0
+transactions = 100
+[[row]]
+workload = "small"
+design = "durassd"
+"#;
+
 fn report(text: &str) -> Report {
     let experiment = Experiment::parse("small.toml", text).unwrap();
     let rows = experiment.rows().unwrap();
@@ -493,7 +506,7 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     let mut run = BTreeSet::new();
     let filled = "[precondition]\nfill = 0.01\npasses_max = 0.0";
     let twice = small().replace("cuts = 3", "cuts = 3\nrepetitions = 2");
-    let report = report(&format!("{twice}{TRACE}\n{filled}"));
+    let report = report(&format!("{twice}{TRACE}{ENGINE}\n{filled}"));
     preconditioning_is_on_the_page(&report);
     let json = report.to_json();
     fields(&serde_json::from_str(&json).unwrap(), "", &mut run);

@@ -67,6 +67,10 @@ fn what_can_not_be_played_is_told_before_the_run() {
     assert!(error.contains("fio3.log, line 1: expected"), "{error}");
     let error = told("fio3.log", "format = \"fio3\"");
     assert!(error.contains("fio3"), "{error}");
+    let error = told("fio3.log", "device = \"none\"");
+    assert!(error.contains("has no request of device none"), "{error}");
+    let error = told("fio3.log", "queue_depth = 0");
+    assert!(error.contains("an-experiment.toml:11: trace.some: `queue_depth` is 0"), "{error}");
     let error = told("fio3.log", "speed = 0.0");
     assert!(error.contains("trace.some: `speed` is 0"), "{error}");
     let error = told("fio3.log", "spead = 2.0");
@@ -77,18 +81,14 @@ fn what_can_not_be_played_is_told_before_the_run() {
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a trace is a file")]
-fn a_malformed_line_ends_its_row_with_file_and_line() {
+fn a_malformed_line_is_told_before_the_run_with_file_and_line() {
     let sample = std::fs::read_to_string(format!("{SAMPLES}spc.csv")).expect("a sample");
     let lines = sample.lines().count();
     let file = format!("{}/broken.csv", env!("CARGO_TARGET_TMPDIR"));
     std::fs::write(&file, sample + "0,1,512,x,9.0\n").expect("it is written");
-    let report = run("here.toml", &text(&file, "")).expect("its beginning is sound");
-    for row in &report.rows {
-        assert_eq!(row.verdict, Verdict::Failed);
-        let error = row.error.as_deref().expect("an error");
-        let place = format!("broken.csv, line {}: expected", lines + 1);
-        assert!(error.contains(&place), "{error}");
-    }
+    let error = run("here.toml", &text(&file, "")).expect_err("its end is not sound");
+    let place = format!("broken.csv, line {}: expected", lines + 1);
+    assert!(error.starts_with("row \"some/durassd\": ") && error.contains(&place), "{error}");
 }
 
 #[test]

@@ -374,6 +374,41 @@ impl Player {
     }
 }
 
+/// Reads a whole trace, and says what would end its playing: a line that does not mean what
+/// its format says, a time that is wanted and not there, nothing to play.
+///
+/// # Errors
+/// [`ReplayError`], but for [`ReplayError::Io`].
+pub fn check(how: &Playing, open: &mut Open) -> Result<(), ReplayError> {
+    how.check()?;
+    let mut trace = open()?;
+    let mut any = false;
+    while let Some(event) = trace.next() {
+        let event = event?;
+        let name = trace.devices().get(event.device.unwrap_or(0) as usize);
+        let wanted = how.device.is_none() || how.device.as_ref() == name;
+        let does = match event.kind {
+            Kind::Mark => false,
+            Kind::Flush => true,
+            Kind::Read | Kind::Write | Kind::Discard => event.length > 0,
+        };
+        if !wanted || !does {
+            continue;
+        }
+        any = true;
+        let early = trace.format() == Format::Fio2;
+        if how.mode == Mode::Timed && event.time.is_none() && !early {
+            return Err(ReplayError::NoTimes { file: how.file.clone() });
+        }
+    }
+    if any { Ok(()) } else { Err(nothing(how)) }
+}
+
+fn nothing(how: &Playing) -> ReplayError {
+    let of = how.device.as_ref().map(|name| format!(" of device {name}"));
+    ReplayError::Nothing { file: how.file.clone(), of: of.unwrap_or_default() }
+}
+
 /// Where the last request of a trace ends, in bytes.
 fn span_of(trace: Trace<Box<dyn BufRead>>) -> Result<u64, TraceError> {
     let mut span = 0;
@@ -454,9 +489,7 @@ impl Shared {
                 tape.trace = None;
                 self.count(|played| played.passes += 1);
                 if !std::mem::take(&mut tape.used) {
-                    let of = self.how.device.as_ref().map(|name| format!(" of device {name}"));
-                    let file = self.how.file.clone();
-                    return Err(ReplayError::Nothing { file, of: of.unwrap_or_default() });
+                    return Err(nothing(&self.how));
                 }
                 return Ok(None);
             };

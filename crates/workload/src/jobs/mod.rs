@@ -130,9 +130,9 @@ pub enum JobError {
          [8192, 30]], and none longer than the job's range"
     )]
     Sizes,
-    /// A share that is none.
+    /// A number that can not be meant.
     #[error("`{name}` is {value}, but must be {range}")]
-    Share {
+    Value {
         /// Which.
         name: &'static str,
         /// What it is.
@@ -140,9 +140,6 @@ pub enum JobError {
         /// What it may be.
         range: &'static str,
     },
-    /// Nothing can ever happen.
-    #[error("the queue depth is 0, but must be at least 1")]
-    QueueDepth,
     /// It would never end.
     #[error("the job has no end: give `commands`, `passes` or `seconds`")]
     Endless,
@@ -190,6 +187,21 @@ fn per_second(amount: f64, elapsed: Nanos) -> f64 {
     if elapsed == Nanos::ZERO { 0.0 } else { amount / elapsed.as_secs_f64() }
 }
 
+impl JobError {
+    /// The key of the job that is to be changed, with dots, if it is one.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            JobError::BlockSize { .. } => Some("block_size"),
+            JobError::Sizes => Some("sizes"),
+            JobError::Value { name, .. } => name.split(' ').next(),
+            JobError::Endless | JobError::Io { .. } => None,
+        }
+    }
+}
+
+/// The most commands in flight.
+const QUEUE_DEPTH_MAX: u32 = 65_536;
+
 impl Job {
     /// The sizes of its commands in bytes, with their weights.
     pub fn size_mix(&self) -> Vec<[u64; 2]> {
@@ -211,7 +223,7 @@ impl Job {
     /// Where its commands go on a device; if its reads go elsewhere, all others.
     ///
     /// # Errors
-    /// [`JobError::BlockSize`], [`JobError::Sizes`] or [`JobError::Share`].
+    /// [`JobError::BlockSize`], [`JobError::Sizes`] or [`JobError::Value`].
     pub fn places(&self, caps: &Caps, seed: u64) -> Result<Places, JobError> {
         self.places_in(self.pattern, self.range, caps, seed)
     }
@@ -237,7 +249,25 @@ impl Job {
         Places::new(pattern, &self.size_mix(), self.block_size, device, seed)
     }
 
-    fn check(&self) -> Result<(), JobError> {
+    /// Whether its commands can be such of a device of so many bytes, with blocks of `block`
+    /// bytes.
+    ///
+    /// # Errors
+    /// [`JobError::BlockSize`], [`JobError::Sizes`] or [`JobError::Value`].
+    pub fn fits(&self, bytes: u64, block: u32) -> Result<(), JobError> {
+        let reads = self.reads_from.map(|r| (r.pattern, r.range));
+        for (pattern, range) in reads.into_iter().chain([(self.pattern, self.range)]) {
+            let used = ((bytes as f64 * range) as u64).min(bytes);
+            Places::new(pattern, &self.size_mix(), self.block_size, (used, block), 0)?;
+        }
+        Ok(())
+    }
+
+    /// Whether its numbers make sense, on whichever device: something happens, and it ends.
+    ///
+    /// # Errors
+    /// [`JobError::Value`] or [`JobError::Endless`].
+    pub fn check(&self) -> Result<(), JobError> {
         let shares = [
             ("reads", self.read_share()),
             ("discards", self.discards),
@@ -248,26 +278,30 @@ impl Job {
         let ranges = [("range", self.range), ("reads_from.range", read_range)];
         for (name, value) in shares {
             if !(0.0..=1.0).contains(&value) {
-                return Err(JobError::Share { name, value, range: "between 0 and 1" });
+                return Err(JobError::Value { name, value, range: "between 0 and 1" });
             }
         }
         for (name, value) in ranges {
             if !(value > 0.0 && value <= 1.0) {
-                return Err(JobError::Share { name, value, range: "above 0 and at most 1" });
+                return Err(JobError::Value { name, value, range: "above 0 and at most 1" });
             }
         }
         let value = self.read_share() + self.discards;
         if value > 1.0 {
-            return Err(JobError::Share { name: "reads + discards", value, range: "at most 1" });
+            return Err(JobError::Value { name: "reads + discards", value, range: "at most 1" });
         }
         for (name, limit) in [("passes", self.passes), ("seconds", self.seconds)] {
-            let value = limit.unwrap_or(0.0);
-            if !(0.0..1e9).contains(&value) {
-                return Err(JobError::Share { name, value, range: "between 0 and 1e9" });
+            // (A nanosecond is the least time there is.)
+            if let Some(value) = limit.filter(|value| !(1e-9..1e9).contains(value)) {
+                return Err(JobError::Value { name, value, range: "above 0 and below 1e9" });
             }
         }
-        if self.queue_depth == 0 {
-            return Err(JobError::QueueDepth);
+        if self.commands == Some(0) {
+            return Err(JobError::Value { name: "commands", value: 0.0, range: "at least 1" });
+        }
+        if !(1..=QUEUE_DEPTH_MAX).contains(&self.queue_depth) {
+            let value = self.queue_depth.into();
+            return Err(JobError::Value { name: "queue_depth", value, range: "1 to 65536" });
         }
         if self.commands.is_none() && self.passes.is_none() && self.seconds.is_none() {
             return Err(JobError::Endless);

@@ -105,7 +105,7 @@ impl Places {
     /// `unit` bytes. `salt` scatters popular places, and orders those of a permutation.
     ///
     /// # Errors
-    /// [`JobError::BlockSize`], [`JobError::Sizes`] or [`JobError::Share`].
+    /// [`JobError::BlockSize`], [`JobError::Sizes`] or [`JobError::Value`].
     pub fn new(
         pattern: Pattern,
         sizes: &[[u64; 2]],
@@ -134,7 +134,7 @@ impl Places {
             Pattern::Permutation => Choice::Permutation(0, salt),
             Pattern::Zipf(theta) => Choice::Zipf(Zipf::new(slots, theta), salt),
             Pattern::Hot(Hot { space, share, scattered }) => {
-                let refused = |name, value, range| Err(JobError::Share { name, value, range });
+                let refused = |name, value, range| Err(JobError::Value { name, value, range });
                 if !(space > 0.0 && space <= 1.0) {
                     return refused("pattern.hot.space", space, "above 0 and at most 1");
                 }

@@ -98,6 +98,13 @@ impl AppendTreeJob {
                 return Err(wrong(key, value.to_string(), &format!("0 to {most}")));
             }
         }
+        if self.updates == 0.0 && self.read_us == 0.0 {
+            return Err(wrong(
+                "read_us",
+                "0".into(),
+                "above 0 where nothing is updated: no time would pass",
+            ));
+        }
         let Some(caps) = caps else { return Ok(()) };
         if caps.payload != Payload::Stamps || caps.block_size != BLOCK_BYTES {
             return Err(JobError::Drive);

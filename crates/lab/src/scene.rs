@@ -1,0 +1,227 @@
+//! What a row runs with: the parts of an experiment file that a row's parameters may change.
+//!
+//! 1. Whatever could not be carried out is refused when the file is read, with its key.
+//! 2. A workload is held to that where a row runs it, as the row changes it; one that no row
+//!    runs, as it is in the file.
+
+use crate::kinds::WorkloadKind;
+use crate::parse::Fault;
+use crate::precondition::{Precondition, PreconditionError};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use tantalum_workload::jobs::Job;
+use tantalum_workload::linkbench::LinkBenchScale;
+use tantalum_workload::pages::{AppendTreeJob, EngineJob, JobError};
+use tantalum_workload::replay::{Playing, ReplayError};
+use tantalum_workload::tpcc::TpccScale;
+use tantalum_workload::ycsb::YcsbScale;
+
+/// What a row runs with: the parts of an experiment that a row's parameters may change.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Scene {
+    /// How the clients run, and when the power goes.
+    pub run: RunParameters,
+    /// The size of LinkBench's graph.
+    pub linkbench: LinkBenchScale,
+    /// The size of YCSB's table.
+    pub ycsb: YcsbScale,
+    /// The size of TPC-C's database.
+    pub tpcc: TpccScale,
+    /// Block jobs, by name.
+    pub job: BTreeMap<String, Job>,
+    /// Recorded block traces, by name; their files as seen from the program.
+    pub trace: BTreeMap<String, Playing>,
+    /// Database engines as models, by name.
+    pub engine: BTreeMap<String, EngineJob>,
+    /// Append-only trees as models, by name.
+    pub tree: BTreeMap<String, AppendTreeJob>,
+    /// Designs of the file's own, by name.
+    pub design: BTreeMap<String, toml::Table>,
+    /// Changes to SSDs.
+    pub drive: toml::Table,
+    /// Changes to magnetic disks.
+    pub disk: toml::Table,
+    /// How the drive is preconditioned, if it is.
+    pub precondition: Option<Precondition>,
+}
+
+/// The names of the benchmarks on SQLite.
+pub(crate) const BENCHMARKS: [&str; 3] = ["linkbench", "ycsb-a", "tpcc"];
+
+/// Bytes of a device that is larger than any: on it a job's range is no bound.
+const ANY_BYTES: u64 = 1 << 50;
+
+/// How the clients run, and when the power goes.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunParameters {
+    /// Clients, each with its own connection, 1 to 64.
+    pub clients: u32,
+    /// So many virtual milliseconds of load come before the measurement, after each start
+    /// (block jobs only).
+    pub warm_up_ms: u64,
+    /// The power is cut after so many virtual milliseconds of load: at least, at most.
+    pub run_ms: [u64; 2],
+    /// The power stays off for so many virtual milliseconds: at least, at most.
+    pub outage_ms: [u64; 2],
+    /// Bytes in a page of the database: a power of two, 512 to 65536.
+    pub page_bytes: u32,
+    /// Pages in each connection's cache.
+    pub cache_pages: u32,
+    /// In so many of a hundred recoveries the power goes again.
+    pub recovery_cut_percent: u32,
+}
+
+impl Default for RunParameters {
+    fn default() -> RunParameters {
+        RunParameters {
+            clients: 4,
+            warm_up_ms: 0,
+            run_ms: [20, 200],
+            outage_ms: [10, 2_000],
+            page_bytes: 4096,
+            cache_pages: 100,
+            recovery_cut_percent: 20,
+        }
+    }
+}
+
+impl Scene {
+    /// Whether it can be meant, workloads apart.
+    ///
+    /// # Errors
+    /// What can not, with its key.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        self.run.check().map_err(|f| f.below(&["run"]))?;
+        let (nodes, records) = (self.linkbench.nodes, self.ycsb.records);
+        let link = self.linkbench.link_bytes;
+        for (kind, key, n, least, most) in [
+            ("linkbench", "nodes", nodes, 1, 100_000_000),
+            ("linkbench", "node_bytes", self.linkbench.node_bytes, 1, 1 << 20),
+            ("linkbench", "link_bytes", link, 1, 255),
+            ("ycsb", "records", records, 1, 100_000_000),
+            ("ycsb", "field_bytes", self.ycsb.field_bytes, 16, 1 << 20),
+        ] {
+            if !(least..=most).contains(&n) {
+                let what = format!("{kind}.{key} = {n}: must be {least} to {most}");
+                return Err(Fault::at(&[kind, key], what));
+            }
+        }
+        let per_node = self.linkbench.links_per_node;
+        if !(0.0..=100.0).contains(&per_node) {
+            let what = format!("linkbench.links_per_node = {per_node}: must be 0 to 100");
+            return Err(Fault::at(&["linkbench", "links_per_node"], what));
+        }
+        self.tpcc.check().map_err(|e| {
+            let key = e.split(' ').next().unwrap_or_default().to_string();
+            Fault::at(&["tpcc", &key], format!("tpcc.{e}"))
+        })?;
+        for (kind, mut names) in [
+            ("job", self.job.keys().collect::<Vec<_>>()),
+            ("trace", self.trace.keys().collect()),
+            ("engine", self.engine.keys().collect()),
+            ("tree", self.tree.keys().collect()),
+        ] {
+            names.retain(|name| BENCHMARKS.contains(&name.as_str()));
+            if let Some(name) = names.first() {
+                let what =
+                    format!("[{kind}.{name}]: \"{name}\" is a benchmark: give it another name");
+                return Err(Fault::at(&[kind, name.as_str()], what));
+            }
+        }
+        if let Some(name) = self.trace.keys().find(|name| self.job.contains_key(*name)) {
+            let what = format!("\"{name}\" is a [job] and a [trace]: give one another name");
+            return Err(Fault::at(&["trace", name.as_str()], what));
+        }
+        if let Some(how) = &self.precondition {
+            how.check().map_err(|e| {
+                let key = match &e {
+                    PreconditionError::Value { key, .. } => key,
+                    _ => "pattern",
+                };
+                Fault::at(&["precondition", key], e.to_string())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a workload of the file can be meant.
+    ///
+    /// # Errors
+    /// What can not, with its key.
+    pub(crate) fn check_workload(&self, workload: &WorkloadKind) -> Result<(), Fault> {
+        let (WorkloadKind::Job(name) | WorkloadKind::Pages(name)) = workload else {
+            return Ok(());
+        };
+        let fault = |kind: &str, key: Option<&str>, what: String| {
+            let parts = [kind, name].into_iter().chain(key.into_iter().flat_map(|k| k.split('.')));
+            Fault::at(&parts.collect::<Vec<_>>(), format!("{kind}.{name}: {what}"))
+        };
+        let modelled = |kind: &str, e: JobError| {
+            let key = match &e {
+                JobError::Value { key, .. } => Some(*key),
+                _ => None,
+            };
+            fault(kind, key, e.to_string())
+        };
+        if let Some(job) = self.job.get(name) {
+            let sound = job.check().and_then(|()| job.fits(ANY_BYTES, crate::model::BLOCK_BYTES));
+            sound.map_err(|e| fault("job", e.key(), e.to_string()))?;
+        }
+        if let Some(how) = self.trace.get(name) {
+            how.check().map_err(|e| {
+                let key = match &e {
+                    ReplayError::Value { name, .. } => Some(*name),
+                    _ => None,
+                };
+                fault("trace", key, e.to_string())
+            })?;
+        }
+        if let Some(engine) = self.engine.get(name) {
+            engine.check().map_err(|e| modelled("engine", e))?;
+        }
+        if let Some(tree) = self.tree.get(name) {
+            tree.check(None).map_err(|e| modelled("tree", e))?;
+        }
+        Ok(())
+    }
+
+    /// Its workloads that are no benchmarks.
+    pub(crate) fn workloads(&self) -> impl Iterator<Item = WorkloadKind> {
+        let jobs = self.job.keys().chain(self.trace.keys()).cloned().map(WorkloadKind::Job);
+        let models = self.engine.keys().chain(self.tree.keys()).cloned().map(WorkloadKind::Pages);
+        jobs.chain(models)
+    }
+}
+
+impl RunParameters {
+    fn check(&self) -> Result<(), Fault> {
+        let wrong = |key: &str, value: &dyn std::fmt::Display, must: &str| {
+            Err(Fault::at(&[key], format!("run.{key} = {value}: must be {must}")))
+        };
+        if !(1..=64).contains(&self.clients) {
+            return wrong("clients", &self.clients, "1 to 64");
+        }
+        if self.warm_up_ms > 3_600_000 {
+            return wrong("warm_up_ms", &self.warm_up_ms, "at most an hour");
+        }
+        for (key, [low, high]) in [("run_ms", self.run_ms), ("outage_ms", self.outage_ms)] {
+            if low > high || high > 3_600_000 {
+                let value = format!("[{low}, {high}]");
+                return wrong(key, &value, "[least, most], at most an hour");
+            }
+        }
+        if self.run_ms[1] == 0 {
+            let what = "run.run_ms: the power must be on for some time";
+            return Err(Fault::at(&["run_ms"], what));
+        }
+        if self.recovery_cut_percent > 90 {
+            return wrong("recovery_cut_percent", &self.recovery_cut_percent, "0 to 90");
+        }
+        if !self.page_bytes.is_power_of_two() || !(512..=65536).contains(&self.page_bytes) {
+            return wrong("page_bytes", &self.page_bytes, "a power of two, 512 to 65536");
+        }
+        Ok(())
+    }
+}
