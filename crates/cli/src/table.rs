@@ -76,6 +76,10 @@ fn tables_within(report: &Report, width: usize) -> String {
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
         for row in rows {
+            let refused = row.findings.refused;
+            if refused > 0 {
+                let _ = writeln!(text, "{}: {refused} writes refused, no space left", row.name);
+            }
             let Some(error) = &row.error else { continue };
             let load = Nanos(row.findings.load_ns);
             let _ = writeln!(text, "{} ended early, after {load} of load: {error}", row.name);
@@ -131,6 +135,10 @@ fn drives_with(
     for (design, rows) in designs {
         let cell = |&&(_, digits, of): &&(&str, usize, Spread)| {
             spread(rows.iter().filter_map(|(r, d)| of(r, d)), digits)
+        };
+        let cell = |column: &&(&str, usize, Spread)| match column.0 == SPARE_LEFT {
+            true if rows.iter().all(|(_, d)| d.spare_left_units == 0) => "none".to_string(),
+            _ => cell(&column),
         };
         table.add_row([design.to_string()].into_iter().chain(columns.iter().map(cell)));
     }
@@ -201,10 +209,13 @@ fn short_of_power(report: &Report) -> String {
 /// A figure of a row's drives.
 type Spread = fn(&RowReport, &DriveFigures) -> Option<f64>;
 
+/// The title of what may be none at all.
+const SPARE_LEFT: &str = "spare\nleft %";
+
 /// Title, digits after the point, the figure.
 const SPREADS: &[(&str, usize, Spread)] = &[
     ("over-\nprov. %", 1, |_, d| Some(d.over_provisioning_percent())),
-    ("spare\nleft %", 1, |_, d| Some(d.spare_left_percent)),
+    (SPARE_LEFT, 1, |_, d| Some(d.spare_left_percent)),
     ("flash B/\ndrive B", 2, |r, _| r.findings.write_amplification()),
     ("overall", 2, |r, _| r.findings.overall_amplification()),
     ("of it\nmoved", 2, |r, _| r.findings.amplification_parts().map(|parts| parts[1])),

@@ -5,6 +5,8 @@
 //!    what the file system of its host adds.
 //! 2. What ends early is measured up to that moment: no cut follows.
 //! 3. After a cut a job begins anew; a trace goes on behind the requests that were issued.
+//! 4. A write that is refused for want of space is none of those that were done; the load goes
+//!    on, warm-ups included in the count of what was refused.
 
 use crate::clocks::{Clocked, Clocks};
 use crate::report::RowFindings;
@@ -134,7 +136,7 @@ impl<S: Subject> Run<S> {
     /// Runs the job until the cut; when that was.
     async fn under_load(&mut self, witness: &Witness, number: u32) -> Result<Nanos, RowError> {
         let device = witness.watch(self.subject.device());
-        let before = witness.acknowledged();
+        let (before, refused) = (witness.acknowledged(), witness.refused());
         let measured: Measured = Rc::default();
         let mut load = match &self.load {
             Load::Job(job) => self.run_job(device, (**job).clone(), number, &measured),
@@ -170,6 +172,7 @@ impl<S: Subject> Run<S> {
         f.load_ns += ended_at.saturating_sub(start).0;
         f.count_traffic(traffic, after);
         f.commits_acknowledged += witness.acknowledged() - before;
+        f.refused += witness.refused() - refused;
         ended?;
         f.cuts += 1;
         hang.map_or(Ok(ended_at), |hang| Err(RowError::Hang(hang)))

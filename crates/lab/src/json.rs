@@ -72,7 +72,7 @@ fn row(row: &RowReport) -> Value {
         params.insert(key.clone(), serde_json::to_value(value).unwrap_or(Value::Null));
     }
     let rate = if is_job { "iops" } else { "tx_per_s" };
-    json!({
+    let mut all = json!({
         "name": row.name,
         "design": row.design,
         "model": row.model,
@@ -127,7 +127,11 @@ fn row(row: &RowReport) -> Value {
         "problems": f.problems,
         "problems_total": f.problems_total,
         "trace_hash": format!("{:016x}", f.trace_hash),
-    })
+    });
+    if f.refused > 0 {
+        all["refused"] = f.refused.into();
+    }
+    all
 }
 
 /// Of each operation name, count, count in a minute, and latencies: median, 99 of 100, the

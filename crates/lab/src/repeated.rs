@@ -68,6 +68,7 @@ fn fold(name: &str, rows: &[&RowReport]) -> RowReport {
     f.commits_lost = rows.iter().map(|r| r.findings.commits_lost).sum();
     f.databases_corrupt = rows.iter().map(|r| r.findings.databases_corrupt).sum();
     f.violations = rows.iter().map(|r| r.findings.violations).sum();
+    f.refused = rows.iter().map(|r| r.findings.refused).sum();
     let median_of = |what: fn(&RowReport) -> Option<f64>| {
         let mut each: Vec<f64> = ran.iter().filter_map(|r| what(r)).collect();
         each.sort_by(f64::total_cmp);

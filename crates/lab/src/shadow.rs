@@ -69,6 +69,8 @@ struct Book {
     /// Blocks with complete versions that no promise covers yet.
     volatile: BTreeSet<u64>,
     acknowledged: u64,
+    /// Writes refused for want of space.
+    refused: u64,
 }
 
 /// What a check found.
@@ -110,6 +112,7 @@ impl Witness {
             blocks: FxHashMap::default(),
             volatile: BTreeSet::new(),
             acknowledged: 0,
+            refused: 0,
         };
         Witness { book: Rc::new(RefCell::new(book)), patience: Rc::new(Patience::new(rt)) }
     }
@@ -141,6 +144,11 @@ impl Witness {
     /// Blocks written by commands that completed, so far.
     pub fn acknowledged(&self) -> u64 {
         self.book.borrow().acknowledged
+    }
+
+    /// Writes that were refused for want of space so far.
+    pub fn refused(&self) -> u64 {
+        self.book.borrow().refused
     }
 
     /// Reads every block that was ever written and compares it with what it may hold. No
@@ -230,6 +238,7 @@ impl Book {
 
     /// A write was refused: it is nowhere.
     fn refuse(&mut self, range: Blocks, submitted: u64) {
+        self.refused += 1;
         for block in range.start.0..range.start.0 + range.count {
             if let Some(entry) = self.blocks.get_mut(&block) {
                 entry.versions.retain(|v| v.submitted != submitted);

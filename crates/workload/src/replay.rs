@@ -15,7 +15,8 @@
 //! 5. Every request lies within the device: how its address comes there is said by
 //!    [`Addresses`], and a request that would reach over the device's end is cut off there.
 //!    All of that is counted.
-//! 6. Memory is that of the requests in flight, in pieces of [`PIECE_BYTES`]: the trace is
+//! 6. A write that is refused for want of space ends nothing; it is not counted as completed.
+//! 7. Memory is that of the requests in flight, in pieces of [`PIECE_BYTES`]: the trace is
 //!    read as it is played.
 
 use crate::jobs::fill;
@@ -360,6 +361,8 @@ impl Player {
             self.shared.rt.spawn("a request of a trace", async move {
                 let start = shared.rt.now();
                 match carry_out(&device, &request, stamp).await {
+                    // (What a thin drive refuses ends nothing.)
+                    Err(IoError::NoSpace) => {}
                     Ok(()) => done(request.kind, shared.rt.now().saturating_sub(start)),
                     Err(error) => shared.fail(&request, error),
                 }

@@ -53,7 +53,10 @@ type Column = (&'static str, fn(&RowReport, &DriveFigures) -> String);
 
 const COLUMNS: &[Column] = &[
     ("over-prov.", |_, d| format!("{} %", format::short(round(d.over_provisioning_percent())))),
-    ("spare left", |_, d| format!("{} %", format::short(round(d.spare_left_percent)))),
+    ("spare left", |_, d| match d.spare_left_units {
+        0 => "none".into(),
+        _ => format!("{} %", format::short(round(d.spare_left_percent))),
+    }),
     ("write ampl.", |r, _| number(r.findings.write_amplification(), Unit::Ratio)),
     ("overall", |r, _| number(r.findings.overall_amplification(), Unit::Ratio)),
     ("of host data", |r, _| part(r, 0)),

@@ -4,6 +4,8 @@
 //!    device is: two devices get the same work.
 //! 2. No more commands are in flight than the queue depth.
 //! 3. Only what was completed is counted.
+//! 4. A write that is refused for want of space ends nothing: the job goes on with the next
+//!    command.
 
 mod places;
 mod run;

@@ -136,6 +136,10 @@ impl<D: BlockDevice> Shared<D> {
                 self.device.write(at, room.as_data().slice(all, size), want).await
             }
         };
+        if result == Err(IoError::NoSpace) {
+            // A thin drive: it may take others, and this one again when something was discarded.
+            return Ok(());
+        }
         result.map_err(|error| JobError::Io { kind, at, error })?;
         (self.done)(kind, self.rt.now().saturating_sub(start));
         if next.fsync {
