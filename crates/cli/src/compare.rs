@@ -37,7 +37,7 @@ pub struct CompareArguments {
 fn percent(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(percent) if (0.0..f64::INFINITY).contains(&percent) => Ok(percent),
-        _ => Err("per cent are wanted, 0 or more, as in 5".to_string()),
+        _ => Err("must be a number from 0 up".to_string()),
     }
 }
 

@@ -61,6 +61,11 @@ pub struct CrashArguments {
 
 /// Carries it out; gives the exit code.
 pub fn crash(arguments: &CrashArguments) -> u8 {
+    let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
+    let input = ("EXPERIMENT", arguments.experiment.as_path());
+    if let Err(message) = out::distinct([input], json.map(|path| ("--json", path))) {
+        return out::error(message, out::USAGE);
+    }
     let (file, rows) = match load(arguments) {
         Ok(loaded) => loaded,
         Err(message) => return out::error(message, out::USAGE),
@@ -68,11 +73,6 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     quiet_panics();
     if let Some(id) = &arguments.case {
         return one_case(&file, &rows, id);
-    }
-    let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
-    let input = ("EXPERIMENT", arguments.experiment.as_path());
-    if let Err(message) = out::distinct([input], json.map(|path| ("--json", path))) {
-        return out::error(message, out::USAGE);
     }
     let json = match json.map(out::Sink::open).transpose() {
         Ok(json) => json,

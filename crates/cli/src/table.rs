@@ -138,7 +138,7 @@ fn drives_with(
         };
         let cell = |column: &&(&str, usize, Spread)| match column.0 == SPARE_LEFT {
             true if rows.iter().all(|(_, d)| d.spare_left_units == 0) => "none".to_string(),
-            _ => cell(&column),
+            _ => cell(column),
         };
         table.add_row([design.to_string()].into_iter().chain(columns.iter().map(cell)));
     }

@@ -111,7 +111,7 @@ fn mistakes_end_in_2_and_are_named() {
     }
     ends(&tantalum(&["run", &fine, "--cuts", "0"]), 2);
     let (_, err) = ends(&tantalum(&["compare", &fine, &one, "--fail-over", "-3"]), 2);
-    assert!(err.contains("per cent are wanted, 0 or more"), "{err}");
+    assert!(err.contains("must be a number from 0 up"), "{err}");
     // No file takes the place of these.
     let (_, err) = ends(&tantalum(&["run", &key, "--json", "/dev/null", "--html", "/dev/null"]), 2);
     assert!(err.contains("unknown key"), "{err}");

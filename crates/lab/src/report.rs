@@ -182,8 +182,8 @@ pub struct RowFindings {
     /// Times that SQLite was found ahead of what could have been in flight: an
     /// error of the experiment itself.
     pub ledger_ahead: u64,
-    /// Writes that the drive refused under load for want of space: it promises more than it
-    /// can keep.
+    /// Writes of a block job or trace that the drive refused under load for want of space: it
+    /// promises more than it can keep.
     pub refused: u64,
     /// Bytes of row contents written by acknowledged commits.
     pub user_bytes: u64,

@@ -11,9 +11,7 @@
 //! 3. Load, latency and traffic are measured from the start of the clients to the
 //!    cut: outages, recoveries and checks are outside.
 //! 4. After a damaged database the row goes on from the image of the loaded one.
-//! 5. A database for which there is no room any more ends the row, but not before it came back
-//!    from a power cut and was judged.
-//! 6. A violation is what breaks the promise of drive and settings ([`Promise`]), and every
+//! 5. A violation is what breaks the promise of drive and settings ([`Promise`]), and every
 //!    block that holds what the drive must not hold; what was not promised may be lost.
 
 use crate::clocks::{Clocked, Clocks};
@@ -233,22 +231,6 @@ struct ClientEnd {
     error: Option<StepError>,
 }
 
-/// How a load ended.
-#[derive(Default)]
-struct Loaded {
-    /// What a client found damaged before the cut: it must not pass unseen, even if it was in a
-    /// cache only.
-    damage: Option<String>,
-    /// There was no room for a transaction.
-    full: Option<SqlError>,
-}
-
-impl Loaded {
-    fn damaged(what: &impl std::fmt::Display) -> Loaded {
-        Loaded { damage: Some(format!("under load: {what}")), full: None }
-    }
-}
-
 impl<S: Subject> Run<S> {
     async fn main(mut self, cut: impl Fn()) -> Result<(), RowError> {
         let result = self.cycles(cut).await;
@@ -265,7 +247,7 @@ impl<S: Subject> Run<S> {
         let mut recovery = Clocked::default();
         while self.findings.borrow().cuts < self.plan.cuts {
             let before: Vec<u64> = self.clients.iter().map(Client::acknowledged).collect();
-            let Loaded { damage, full } = self.under_load(engine).await?;
+            let damage = self.under_load(engine).await?;
             let mut recovered = self.recover().await?;
             recovered.verdict.damage.extend(damage);
             engine = recovered.engine;
@@ -274,7 +256,7 @@ impl<S: Subject> Run<S> {
                 recovery.add(time);
             }
             let sound = self.account(&before, recovered.verdict, recovered.compared);
-            if !sound && full.is_none() {
+            if !sound {
                 engine = self.start_over(engine, &image).await?;
             }
             let mut findings = self.findings.borrow_mut();
@@ -282,9 +264,6 @@ impl<S: Subject> Run<S> {
             findings.recovery = recovery.times();
             drop(findings);
             cut();
-            if let Some(error) = full {
-                return Err(RowError::Sql { doing: "running a client", error });
-            }
         }
         Ok(())
     }
@@ -313,11 +292,12 @@ impl<S: Subject> Run<S> {
         Ok((engine, Rc::new(image)))
     }
 
-    /// Runs the clients, cuts the power under them, and waits out the outage.
-    async fn under_load(&mut self, engine: Engine<Watched<S>>) -> Result<Loaded, RowError> {
+    /// Runs the clients, cuts the power under them, and waits out the outage. Gives
+    /// what a client found damaged before the cut: it must not pass unseen, even if
+    /// it was in a cache only.
+    async fn under_load(&mut self, engine: Engine<Watched<S>>) -> Result<Option<String>, RowError> {
         let stop = Rc::new(Stop::new(&self.rt));
         let traffic = self.subject.traffic();
-        let refused = self.witness.as_ref().map_or(0, Witness::refused);
         let start = self.rt.now();
         let turns: Vec<_> = std::mem::take(&mut self.clients)
             .into_iter()
@@ -337,7 +317,6 @@ impl<S: Subject> Run<S> {
             f.cuts += 1;
             f.load_ns += self.rt.now().saturating_sub(start).0;
             f.count_traffic(traffic, after);
-            f.refused += self.witness.as_ref().map_or(0, Witness::refused) - refused;
             self.cut_at = self.rt.now();
         }
         let mut failure = None;
@@ -357,13 +336,12 @@ impl<S: Subject> Run<S> {
             return Err(RowError::Hang(hang));
         }
         match failure {
-            Some(StepError::Damaged(what)) => Ok(Loaded::damaged(&what)),
-            Some(StepError::Sql(e)) if e.kind == SqlErrorKind::Corrupt => Ok(Loaded::damaged(&e)),
-            Some(StepError::Sql(e)) if e.kind == SqlErrorKind::Full => {
-                Ok(Loaded { full: Some(e), ..Loaded::default() })
+            Some(StepError::Damaged(what)) => Ok(Some(format!("under load: {what}"))),
+            Some(StepError::Sql(e)) if e.kind == SqlErrorKind::Corrupt => {
+                Ok(Some(format!("under load: {e}")))
             }
             Some(StepError::Sql(error)) => Err(RowError::Sql { doing: "running a client", error }),
-            None => Ok(Loaded::default()),
+            None => Ok(None),
         }
     }
 

@@ -1,5 +1,4 @@
-//! Experiments on a drive that promises more than it can keep: who is refused goes on, or ends
-//! with what it had.
+//! Experiments on a drive that promises more than it can keep: who is refused goes on.
 
 use std::sync::Arc;
 use tantalum_lab::experiment::Experiment;
@@ -7,17 +6,15 @@ use tantalum_lab::report::Verdict;
 use tantalum_lab::runner;
 
 #[test]
-fn what_is_refused_ends_no_job_and_costs_no_database_what_it_committed() {
+fn what_is_refused_ends_no_job() {
     let text = include_str!("../../../experiments/thin.toml");
     let experiment = Experiment::parse("experiments/thin.toml", text).unwrap();
     let rows = experiment.rows().unwrap();
     runner::check(&rows).unwrap();
     let watch: runner::Watch = Arc::new(|_| ());
     let report = runner::run(&experiment, &rows, 2, &watch);
-    let (databases, jobs): (Vec<_>, Vec<_>) =
-        report.rows.iter().partition(|r| r.name.starts_with("linkbench"));
-    assert_eq!((databases.len(), jobs.len()), (1, 4));
-    for row in jobs {
+    assert_eq!(report.rows.len(), 4);
+    for row in &report.rows {
         let f = &row.findings;
         assert_eq!(row.verdict, Verdict::AsExpected, "{row:#?}");
         assert_eq!((f.cuts, f.violations), (experiment.cuts, 0), "{row:#?}");
@@ -26,15 +23,6 @@ fn what_is_refused_ends_no_job_and_costs_no_database_what_it_committed() {
         assert!(done("write") > 100, "{row:#?}");
         let mixed = row.name.starts_with("mixed");
         assert!(!mixed || (done("read") > 100 && done("discard") > 100), "{row:#?}");
-    }
-    for row in databases {
-        let f = &row.findings;
-        let error = row.error.as_deref().expect("there is no room for what it adds");
-        assert!(row.verdict == Verdict::Failed && error.contains("full"), "{error}");
-        assert!(f.refused > 0 && f.commits_acknowledged > 100, "{row:#?}");
-        // It came back from the last cut, too, with all that was committed.
-        assert!(f.cuts >= 1 && f.recovery.count == u64::from(f.cuts), "{row:#?}");
-        assert_eq!((f.commits_lost, f.databases_corrupt, f.violations), (0, 0, 0), "{row:#?}");
     }
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     for row in json["rows"].as_array().unwrap() {
