@@ -41,7 +41,7 @@ pub struct Drive {
 
 struct Shared {
     rt: Rt,
-    design: Design,
+    design: Rc<Design>,
     layout: Layout,
     nand: Rc<NandArray>,
     stats: Rc<Stats>,
@@ -83,7 +83,7 @@ impl Drive {
         let words = PageHead::words(design.geometry.page_sectors());
         let nand = NandArray::new(rt, &design.geometry, &design.timing, payload, words)
             .map_err(|error| DesignError::Geometry { design: design.name.clone(), error })?;
-        Ok(Drive::over(rt, design, layout, Rc::new(nand)))
+        Ok(Drive::over(rt, &Rc::new(design.clone()), layout, Rc::new(nand)))
     }
 
     /// A drive over an array that another drive of the same design has used; without
@@ -97,10 +97,10 @@ impl Drive {
             let what = "its geometry is not that of the array".to_string();
             return Err(DesignError::Value { design: design.name.clone(), what });
         }
-        Ok(Drive::over(rt, design, layout, Rc::new(nand)))
+        Ok(Drive::over(rt, &Rc::new(design.clone()), layout, Rc::new(nand)))
     }
 
-    fn over(rt: &Rt, design: &Design, layout: Layout, nand: Rc<NandArray>) -> Drive {
+    fn over(rt: &Rt, design: &Rc<Design>, layout: Layout, nand: Rc<NandArray>) -> Drive {
         nand.set_endurance(design.wear.endurance);
         let stats = Rc::new(Stats::default());
         let caps = Firmware::caps(design, &layout, nand.payload());
@@ -300,7 +300,7 @@ impl Drive {
     /// that were ordered from the array are not copied.
     pub fn cut_copy(&self, rt: &Rt) -> Option<Drive> {
         let this = &*self.shared;
-        let nand = Rc::new(NandArray::from_image(rt, &this.nand.snapshot()));
+        let nand = Rc::new(this.nand.copy(rt));
         let copy = Drive::over(rt, &this.design, this.layout.clone(), nand);
         let power = match &*this.power.borrow() {
             Power::Off => {

@@ -29,7 +29,7 @@ use tantalum_rt::{Nanos, Rt};
 /// The memory of a drive that has power, and the meeting points of its tasks.
 pub(crate) struct Firmware {
     pub rt: Rt,
-    pub design: Design,
+    pub design: Rc<Design>,
     pub layout: Layout,
     pub caps: Caps,
     pub places: Places,
@@ -131,10 +131,19 @@ pub(crate) struct LinkTime {
     free: Cell<Nanos>,
 }
 
+/// The parts of the memory that a cut may leave.
+struct Parts {
+    map: Map,
+    buffer: Buffer,
+    log: MapLog,
+    dump: DumpAreas,
+    space: Space,
+}
+
 impl Firmware {
     pub fn new(
         rt: &Rt,
-        design: &Design,
+        design: &Rc<Design>,
         layout: &Layout,
         nand: &Rc<NandArray>,
         stats: &Rc<Stats>,
@@ -161,24 +170,35 @@ impl Firmware {
             let dice = rt.stream(&format!("disorder in the buffer since {}", rt.now().0));
             buffer = buffer.in_disorder(design.cache.reorder, dice);
         }
+        let map = Map::new(layout.logical, g.units());
+        let space = Space::new(g, places, design.space.collector, design.wear.spread_max > 0);
+        let parts = Parts { map, buffer, log, dump: DumpAreas::default(), space };
+        Firmware::of(rt, design, layout, nand, stats, parts)
+    }
+
+    /// Around these parts, with nobody who waits.
+    fn of(
+        rt: &Rt,
+        design: &Rc<Design>,
+        layout: &Layout,
+        nand: &Rc<NandArray>,
+        stats: &Rc<Stats>,
+        parts: Parts,
+    ) -> Firmware {
+        let g = &design.geometry;
         Firmware {
             rt: rt.clone(),
             design: design.clone(),
             layout: layout.clone(),
-            caps: Firmware::caps(design, layout, payload),
-            places,
+            caps: Firmware::caps(design, layout, nand.payload()),
+            places: Places::of_design(design),
             nand: nand.clone(),
             stats: stats.clone(),
-            map: RefCell::new(Map::new(layout.logical, g.units())),
-            buffer: RefCell::new(buffer),
-            log: RefCell::new(log),
-            dump: RefCell::default(),
-            space: RefCell::new(Space::new(
-                g,
-                places,
-                design.space.collector,
-                design.wear.spread_max > 0,
-            )),
+            map: RefCell::new(parts.map),
+            buffer: RefCell::new(parts.buffer),
+            log: RefCell::new(parts.log),
+            dump: RefCell::new(parts.dump),
+            space: RefCell::new(parts.space),
             sequence: Cell::new(1),
             notes: RefCell::default(),
             link: LinkTime { free: Cell::new(Nanos::ZERO) },
@@ -227,18 +247,19 @@ impl Firmware {
     /// What is left of this memory when the power is cut now, over an array in another
     /// runtime: the protected parts, and what the dump says beside them.
     pub fn protected_copy(&self, rt: &Rt, nand: &Rc<NandArray>, stats: &Rc<Stats>) -> Firmware {
-        let copy = Firmware::new(rt, &self.design, &self.layout, nand, stats);
+        let parts = Parts {
+            map: self.map.borrow().clone(),
+            buffer: self.buffer.borrow().clone(),
+            log: self.log.borrow().clone(),
+            dump: self.dump.borrow().clone(),
+            space: self.space.borrow().clone(),
+        };
         Firmware {
-            map: self.map.clone(),
-            buffer: self.buffer.clone(),
-            log: self.log.clone(),
-            dump: self.dump.clone(),
-            space: self.space.clone(),
             sequence: self.sequence.clone(),
             poisoned: self.poisoned.clone(),
             read_only: self.read_only.clone(),
             began_read_only: self.began_read_only.clone(),
-            ..copy
+            ..Firmware::of(rt, &self.design, &self.layout, nand, stats, parts)
         }
     }
 

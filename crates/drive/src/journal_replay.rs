@@ -71,6 +71,8 @@ pub(crate) async fn replay_journal(
             _ => {}
         }
     }
+    let mut copies: Vec<(Lpn, Copy)> = copies.into_iter().collect();
+    copies.sort_unstable_by_key(|copy| copy.0);
     for (lpn, copy) in copies {
         check_entry(fw, lpn, Some(copy.place))?;
         put(lpn, Some(copy.place));
@@ -98,7 +100,7 @@ async fn scan(
     entries: &[Entry],
     missing: Missing,
     report: &mut RecoveryReport,
-) -> Result<BTreeMap<Lpn, Copy>, RecoveryError> {
+) -> Result<FxHashMap<Lpn, Copy>, RecoveryError> {
     let mut scan = Scan::of(fw, entries);
     report.journal_entries = entries.len() as u64;
     let told = scan.summaries(report).await?;
@@ -135,7 +137,7 @@ async fn scan(
         let what = format!("a page that the journal of units names can not be read at {at:?}");
         return Err(RecoveryError::Damaged(what));
     }
-    Ok(scan.newest.into_iter().collect())
+    Ok(scan.newest)
 }
 
 impl<'a> Scan<'a> {
@@ -163,12 +165,17 @@ impl<'a> Scan<'a> {
         scan
     }
 
+    /// Whether a page is in a range.
+    fn counts(&self, at: PageAddr) -> bool {
+        let ranges = self.ranges.get(&at.unit.0);
+        ranges.is_some_and(|ranges| ranges.iter().any(|r| (r.0..r.1).contains(&at.page)))
+    }
+
     /// The pages of a unit that count, of those before `end`.
-    fn pages_of(&self, unit: Unit, end: u32) -> impl Iterator<Item = PageAddr> + use<> {
-        let ranges = self.ranges.get(&unit.0).cloned().unwrap_or_default();
-        let end = end.min(self.fw.places.data_pages);
-        let counts = move |page: &u32| ranges.iter().any(|r| (r.0..r.1).contains(page));
-        (0..end).filter(counts).map(move |page| PageAddr { unit, page })
+    fn pages_of(&self, unit: Unit, end: u32) -> impl Iterator<Item = PageAddr> {
+        let pages =
+            (0..end.min(self.fw.places.data_pages)).map(move |page| PageAddr { unit, page });
+        pages.filter(|at| self.counts(*at))
     }
 
     fn has_failed(&self, at: PageAddr) -> bool {
@@ -221,19 +228,20 @@ impl<'a> Scan<'a> {
         let read = read_pages(fw, &pages, true).await?;
         let mut told = BTreeSet::new();
         let rows = (places.unit_pages - places.data_pages) as usize;
+        let mut bytes = Vec::new();
         for (unit, pages) in with.iter().zip(read.chunks(rows)) {
-            let Some(pages) = pages.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
+            if pages.iter().any(Option::is_none) {
                 continue;
-            };
-            let mut bytes = Vec::new();
-            for page in pages {
+            }
+            bytes.clear();
+            for page in pages.iter().flatten() {
                 let Data::Bytes(page) = page.as_data() else { unreachable!("asked for bytes") };
                 bytes.extend_from_slice(page);
             }
-            let notes = decode(&bytes, &places);
-            for at in self.pages_of(*unit, places.data_pages) {
-                if let Some(note) = notes.get(at.page as usize).filter(|_| !self.has_failed(at)) {
-                    self.count(at, note.sequence, note.sectors.iter().copied());
+            for (page, note) in (0..).zip(decode(&bytes, &places)) {
+                let at = PageAddr { unit: *unit, page };
+                if self.counts(at) && !self.has_failed(at) {
+                    self.count(at, note.sequence(), note.sectors());
                 }
             }
             told.insert(unit.0);

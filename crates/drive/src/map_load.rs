@@ -61,8 +61,8 @@ pub(crate) async fn load_map(
     for (&unit, &end) in log_units.iter().zip(&ends).rev() {
         let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
         let heads = read_heads(fw, &pages).await?;
-        let whole = check_torn(&pages, &heads, full.contains(&unit))?;
-        full.extend(heads.iter().filter_map(|head| match head {
+        let whole = check_torn(&pages, heads.heads(), full.contains(&unit))?;
+        full.extend(heads.heads().iter().filter_map(|head| match head {
             Head::Written(.., Before::Full(unit)) => Some(*unit),
             _ => None,
         }));
@@ -71,12 +71,12 @@ pub(crate) async fn load_map(
     for (unit, end, whole, pages, heads) in contents.into_iter().rev() {
         let serial = fw.log.borrow_mut().adopt(unit, end, whole);
         fw.space.borrow_mut().set_role(unit, Role::Map);
-        for (at, head) in pages.into_iter().zip(heads) {
-            let Head::Written(mut head, indices, _) = head else { continue };
+        for (at, head) in pages.into_iter().zip(heads.iter()) {
+            let (Head::Written(mut head, _), indices) = head else { continue };
             head.version &= (1 << LOG_VERSION_BITS) - 1;
             fw.saw_sequence(head.sequence);
             fw.map.borrow_mut().advance(Version(head.version));
-            for (sector, index) in used(&indices) {
+            for (sector, index) in used(indices) {
                 let (version, sequence) = (head.version, head.sequence);
                 let record = Record { version, at, sector, index, serial, sequence };
                 match head.kind {

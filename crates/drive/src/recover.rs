@@ -110,7 +110,7 @@ pub(crate) enum Missing {
 /// for [`finish`].
 pub(crate) async fn recover(
     rt: &Rt,
-    design: &Design,
+    design: &Rc<Design>,
     layout: &Layout,
     nand: &Rc<NandArray>,
     stats: &Rc<Stats>,

@@ -49,8 +49,8 @@ pub(crate) async fn find_dump(
     for (&unit, &end) in units.iter().zip(&ends) {
         let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
         let heads = read_heads(fw, &pages).await?;
-        for (at, head) in pages.into_iter().zip(heads) {
-            let Head::Written(head, indices, _) = head else { continue };
+        for (at, head) in pages.into_iter().zip(heads.iter()) {
+            let (Head::Written(head, _), indices) = head else { continue };
             fw.saw_sequence(head.sequence);
             let number = head.version;
             let end = DumpEnd::default();
@@ -67,11 +67,11 @@ pub(crate) async fn find_dump(
             match head.kind {
                 Kind::DumpDue => {}
                 // Its row has further pages, with nothing in them.
-                Kind::DumpEnd if used(&indices).next().is_none() => {}
+                Kind::DumpEnd if used(indices).next().is_none() => {}
                 Kind::DumpEnd => {
                     last.insert(number, at);
                 }
-                kind => dump.pages.push((at, kind, indices)),
+                kind => dump.pages.push((at, kind, indices.to_vec())),
             }
         }
     }

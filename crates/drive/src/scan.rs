@@ -3,48 +3,77 @@
 use crate::firmware::Firmware;
 use crate::types::{Before, NO_INDEX, PageHead};
 use tantalum_device::{DataMut, OwnedData};
-use tantalum_nand::{OpError, PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
+use tantalum_nand::{OpError, PageAddr, PageState, ReadRequest, Reading, SECTOR_BYTES, Unit};
 
 /// What the out-of-band area of a page tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     /// The page is erased.
     Erased,
     /// It can not be read, or no drive wrote it.
     Unreadable,
-    /// It was written by a drive: its head, the index of each sector, and what was written
-    /// before it (map log only).
-    Written(PageHead, Vec<u32>, Before),
+    /// It was written by a drive: its head, and what was written before it (map log only).
+    Written(PageHead, Before),
+}
+
+/// What was read of some pages, in their order.
+pub(crate) struct Heads {
+    heads: Vec<Head>,
+    indices: Vec<u32>,
+    page_sectors: usize,
+}
+
+impl Heads {
+    /// Of each page its head, and the index of each of its sectors.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Head, &[u32])> + ExactSizeIterator {
+        self.heads.iter().copied().zip(self.indices.chunks_exact(self.page_sectors))
+    }
+
+    /// The heads alone.
+    pub fn heads(&self) -> &[Head] {
+        &self.heads
+    }
 }
 
 /// Reads on each die that are asked for at a time: enough to keep it busy, and few enough
 /// that a large drive does not queue a hundred thousand.
 const READS_PER_DIE: usize = 16;
 
-/// These pages in turns over the dies, in batches to be read side by side; as indices.
-fn batches(fw: &Firmware, pages: &[PageAddr]) -> Vec<Vec<usize>> {
+/// These pages in turns over the dies: block, unit, and place in the list; and how many of them are read side by side.
+fn in_turns(fw: &Firmware, pages: &[PageAddr]) -> (Vec<(u32, u32, usize)>, usize) {
     let g = &fw.design.geometry;
-    let mut order: Vec<usize> = (0..pages.len()).collect();
-    order.sort_by_key(|&i| (pages[i].unit.0 % g.blocks, pages[i].unit.0));
-    order.chunks(READS_PER_DIE * g.dies() as usize).map(<[usize]>::to_vec).collect()
+    let turn = |(i, at): (usize, &PageAddr)| (at.unit.0 % g.blocks, at.unit.0, i);
+    let mut order: Vec<(u32, u32, usize)> = pages.iter().enumerate().map(turn).collect();
+    order.sort_unstable();
+    (order, READS_PER_DIE * g.dies() as usize)
+}
+
+/// Waits until all of these have ended, for the last first: then hardly any of the others is
+/// still to be waited for.
+async fn all_ended(ops: &mut Vec<Reading<'_>>) {
+    while let Some(op) = ops.pop() {
+        op.await;
+    }
 }
 
 /// Reads the heads of these pages, all dies side by side.
-pub(crate) async fn read_heads(fw: &Firmware, pages: &[PageAddr]) -> Result<Vec<Head>, OpError> {
-    let mut heads = vec![Head::Erased; pages.len()];
+pub(crate) async fn read_heads(fw: &Firmware, pages: &[PageAddr]) -> Result<Heads, OpError> {
     let ps = fw.places.page_sectors as usize;
+    let mut heads = vec![Head::Erased; pages.len()];
+    let mut indices = vec![NO_INDEX; pages.len() * ps];
     read_words(fw, pages, |i, state, oob| {
         heads[i] = match (state, PageHead::decode(oob)) {
             (PageState::Erased, _) => Head::Erased,
             (PageState::Programmed, Some(head)) => {
-                let indices = oob[2..2 + ps].iter().map(|w| *w as u32).collect();
-                Head::Written(head, indices, Before::decode((oob[2] >> 32) as u32))
+                let own = indices[i * ps..(i + 1) * ps].iter_mut();
+                own.zip(&oob[2..]).for_each(|(index, word)| *index = *word as u32);
+                Head::Written(head, Before::decode((oob[2] >> 32) as u32))
             }
             _ => Head::Unreadable,
         };
     })
     .await?;
-    Ok(heads)
+    Ok(Heads { heads, indices, page_sectors: ps })
 }
 
 /// Reads the out-of-band words of these pages, all dies side by side; `tell` is told of each
@@ -55,9 +84,10 @@ pub(crate) async fn read_words(
     mut tell: impl FnMut(usize, PageState, &[u64]),
 ) -> Result<(), OpError> {
     let mut oob = vec![0; fw.nand.oob_words()];
-    for batch in batches(fw, pages) {
-        let mut ops = Vec::with_capacity(batch.len());
-        for i in batch {
+    let (order, at_a_time) = in_turns(fw, pages);
+    let mut ops = Vec::with_capacity(at_a_time.min(pages.len()));
+    for batch in order.chunks(at_a_time) {
+        for &(_, _, i) in batch {
             let mut states = [PageState::Erased];
             ops.push(fw.nand.read(ReadRequest {
                 at: pages[i],
@@ -70,9 +100,7 @@ pub(crate) async fn read_words(
             fw.stats.flash_reads.add(1);
             tell(i, states[0], &oob);
         }
-        for op in ops {
-            op.await;
-        }
+        all_ended(&mut ops).await;
     }
     Ok(())
 }
@@ -87,9 +115,10 @@ pub(crate) async fn read_pages(
     let ps = fw.places.page_sectors as usize;
     let kind = if own { tantalum_device::Payload::Bytes } else { fw.nand.payload() };
     let mut out: Vec<Option<OwnedData>> = vec![None; pages.len()];
-    for batch in batches(fw, pages) {
-        let mut ops = Vec::with_capacity(batch.len());
-        for i in batch {
+    let (order, at_a_time) = in_turns(fw, pages);
+    let mut ops = Vec::with_capacity(at_a_time.min(pages.len()));
+    for batch in order.chunks(at_a_time) {
+        for &(_, _, i) in batch {
             let mut data = OwnedData::zeros(kind, ps, SECTOR_BYTES);
             let mut states = [PageState::Erased];
             let room: DataMut<'_> = data.as_mut();
@@ -104,9 +133,7 @@ pub(crate) async fn read_pages(
             fw.stats.flash_reads.add(1);
             out[i] = (states[0] == PageState::Programmed).then_some(data);
         }
-        for op in ops {
-            op.await;
-        }
+        all_ended(&mut ops).await;
     }
     Ok(out)
 }
@@ -129,13 +156,14 @@ pub(crate) async fn write_pointers(fw: &Firmware, units: &[Unit]) -> Result<Vec<
         };
         let probes: Vec<PageAddr> =
             open.iter().map(|&i| PageAddr { unit: units[i], page: middle(i) }).collect();
-        let heads = read_heads(fw, &probes).await?;
-        for ((i, probe), head) in open.into_iter().zip(probes).zip(heads) {
-            match head {
-                Head::Erased => bounds[i].1 = probe.page,
-                _ => bounds[i].0 = probe.page + 1,
+        read_words(fw, &probes, |probe, state, _| {
+            let (bounds, page) = (&mut bounds[open[probe]], probes[probe].page);
+            match state {
+                PageState::Erased => bounds.1 = page,
+                _ => bounds.0 = page + 1,
             }
-        }
+        })
+        .await?;
     }
 }
 

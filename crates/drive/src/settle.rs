@@ -38,9 +38,9 @@ impl Units {
             data: Vec::new(),
             log: Vec::new(),
             unknown: Vec::new(),
-            blank: !heads.iter().any(|h| matches!(h, Head::Written(..))),
+            blank: !heads.heads().iter().any(|h| matches!(h, Head::Written(..))),
         };
-        for (at, head) in all.into_iter().zip(heads) {
+        for (at, head) in all.into_iter().zip(heads.heads()) {
             let unit = at.unit;
             match head {
                 Head::Erased => units.erased.push(unit),
@@ -82,9 +82,9 @@ pub(crate) async fn ask_further(
         let pages: Vec<PageAddr> =
             asked.iter().map(|unit| PageAddr { unit: *unit, page }).collect();
         asked.clear();
-        for (at, head) in pages.iter().zip(read_heads(fw, &pages).await?) {
+        for (at, head) in pages.iter().zip(read_heads(fw, &pages).await?.heads()) {
             match head {
-                Head::Written(head, ..) => told.push((at.unit, head)),
+                Head::Written(head, ..) => told.push((at.unit, *head)),
                 Head::Unreadable => asked.push(at.unit),
                 Head::Erased => {}
             }

@@ -23,12 +23,24 @@ pub(crate) fn summary_rows(g: &Geometry) -> u32 {
 }
 
 /// What is beside one page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
+#[derive(Clone, Copy)]
+pub(crate) struct Note<'a>(&'a [u8]);
+
+impl Note<'_> {
     /// Its sequence number.
-    pub sequence: u64,
+    pub fn sequence(&self) -> u64 {
+        word(&self.0[..8])
+    }
+
     /// Logical page number and birth of each sector.
-    pub sectors: Vec<(u32, u64)>,
+    pub fn sectors(&self) -> impl Iterator<Item = (u32, u64)> {
+        let number = |at: &[u8]| at.try_into().map_or(0, u32::from_le_bytes);
+        self.0[8..].chunks_exact(12).map(move |s| (number(&s[..4]), word(&s[4..])))
+    }
+}
+
+fn word(at: &[u8]) -> u64 {
+    at.try_into().map_or(0, u64::from_le_bytes)
 }
 
 fn encode(words: &[u64], page_sectors: usize, out: &mut Vec<u8>) {
@@ -42,17 +54,12 @@ fn encode(words: &[u64], page_sectors: usize, out: &mut Vec<u8>) {
 }
 
 /// The notes of the pages with data, from the bytes of a summary.
-pub(crate) fn decode(bytes: &[u8], places: &Places) -> Vec<Note> {
-    let word = |at: &[u8]| at.try_into().map_or(0, u64::from_le_bytes);
-    let note = |page: &[u8]| Note {
-        sequence: word(&page[..8]),
-        sectors: page[8..]
-            .chunks_exact(12)
-            .map(|s| (s[..4].try_into().map_or(0, u32::from_le_bytes), word(&s[4..])))
-            .collect(),
-    };
+pub(crate) fn decode<'a>(
+    bytes: &'a [u8],
+    places: &Places,
+) -> impl ExactSizeIterator<Item = Note<'a>> + use<'a> {
     let pages = bytes.chunks_exact(page_note(places.page_sectors) as usize);
-    pages.take(places.data_pages as usize).map(note).collect()
+    pages.take(places.data_pages as usize).map(Note)
 }
 
 /// A summary that is being written.
@@ -75,7 +82,8 @@ impl Firmware {
         let full = at.page + pages == self.places.data_pages;
         let mut notes = self.notes.borrow_mut();
         if at.page == 0 {
-            notes.insert(at.unit.0, Vec::new());
+            let bytes = self.places.data_pages * page_note(self.places.page_sectors);
+            notes.insert(at.unit.0, Vec::with_capacity(bytes as usize));
         }
         let note = notes.get_mut(&at.unit.0)?;
         for page in words.chunks_exact(width) {

@@ -29,7 +29,7 @@ impl Zone {
             .map(|unit| PageAddr { unit, page: 0 })
             .collect();
         let mut zone = Zone { erased: Vec::new(), dump: Vec::new(), unknown: Vec::new() };
-        for (at, head) in all.iter().zip(read_heads(fw, &all).await?) {
+        for (at, head) in all.iter().zip(read_heads(fw, &all).await?.heads()) {
             match head {
                 Head::Erased => zone.erased.push(at.unit),
                 Head::Unreadable => zone.unknown.push(at.unit),

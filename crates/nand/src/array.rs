@@ -120,14 +120,21 @@ impl NandArray {
     /// An array that goes on where `image` was taken, operations in flight included,
     /// with power.
     pub fn from_image(rt: &Rt, image: &Image) -> NandArray {
-        let now = rt.now();
-        let array = NandArray::build(
-            rt,
-            image.geometry.clone(),
-            image.timing.clone(),
-            image.schedule.rebased(Nanos::ZERO, now),
-            image.store.clone(),
-        );
+        let schedule = image.schedule.rebased(Nanos::ZERO, rt.now());
+        let (geometry, timing) = (image.geometry.clone(), image.timing.clone());
+        let array = NandArray::build(rt, geometry, timing, schedule, image.store.clone());
+        array.power_on();
+        array
+    }
+
+    /// The array that [`NandArray::from_image`] makes of a [`NandArray::snapshot`] of this one.
+    pub fn copy(&self, rt: &Rt) -> NandArray {
+        let s = &mut *self.state.borrow_mut();
+        let now = self.rt.now();
+        s.schedule.settle_all(now);
+        let schedule = s.schedule.rebased(now, rt.now());
+        let (geometry, timing) = (self.geometry.clone(), self.timing.clone());
+        let array = NandArray::build(rt, geometry, timing, schedule, s.store.clone());
         array.power_on();
         array
     }
@@ -202,14 +209,6 @@ impl NandArray {
     /// Operations issued so far.
     pub fn ops_issued(&self) -> u64 {
         self.issued.get()
-    }
-
-    /// Whether a die would begin an operation at once.
-    ///
-    /// # Panics
-    /// If there is no such die.
-    pub fn is_idle(&self, die: u32) -> bool {
-        self.state.borrow_mut().schedule.is_idle(die, self.rt.now())
     }
 
     /// The array has power from now on.

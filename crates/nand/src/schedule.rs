@@ -45,7 +45,15 @@ pub(crate) struct Schedule {
     busy: Nanos,
     next_op: u64,
     records: Option<Records>,
+    /// Of operations that have ended, to be used again when nobody looks at them any more.
+    spare: VecDeque<Rc<Ends>>,
 }
+
+/// Of these so many are kept.
+const SPARE: usize = 256;
+
+/// Room for operations that a die has from the beginning.
+const QUEUE: usize = 16;
 
 /// When an operation will end, as far as is known.
 pub(crate) struct Planned {
@@ -57,11 +65,12 @@ pub(crate) struct Planned {
 impl Schedule {
     pub fn new(geometry: &Geometry) -> Schedule {
         Schedule {
-            dies: (0..geometry.dies()).map(|_| VecDeque::new()).collect(),
+            dies: (0..geometry.dies()).map(|_| VecDeque::with_capacity(QUEUE)).collect(),
             channels: (0..geometry.channels).map(|_| Channel::default()).collect(),
             busy: Nanos::ZERO,
             next_op: 0,
             records: None,
+            spare: VecDeque::new(),
         }
     }
 
@@ -94,8 +103,24 @@ impl Schedule {
     fn enter(&mut self, die: u32, now: Nanos) {
         self.settle(die, now);
         let queue = &mut self.dies[die as usize];
-        while queue.front().is_some_and(|f| f.end <= now) {
-            queue.pop_front();
+        while let Some(ended) = queue.pop_front_if(|f| f.end <= now) {
+            if let Some(ends) = ended.ends
+                && self.spare.len() < SPARE
+            {
+                self.spare.push_back(ends);
+            }
+        }
+    }
+
+    /// What tells of the end of a new operation.
+    fn new_ends(&mut self) -> Rc<Ends> {
+        match self.spare.pop_front() {
+            Some(ends) if Rc::strong_count(&ends) == 1 => {
+                ends.die.set(Nanos::ZERO);
+                ends.moved.set(None);
+                ends
+            }
+            _ => Rc::default(),
         }
     }
 
@@ -144,7 +169,7 @@ impl Schedule {
         let queue = &self.dies[die as usize];
         let place = queue.len();
         let unsure = flight.transfer.is_some() || queue.iter().any(|f| f.transfer.is_some());
-        let ends = (unsure || timing.read_priority > 0).then(Rc::<Ends>::default);
+        let ends = (unsure || timing.read_priority > 0).then(|| self.new_ends());
         flight.ends = ends.clone();
         self.insert(die, now, place, flight);
         Planned { end: self.dies[die as usize][place].end, ends }
@@ -163,7 +188,7 @@ impl Schedule {
         self.enter(die, now);
         let mut flight = Flight::new(self.next_op, Effect::Read, span);
         flight.ready = now;
-        let ends = Rc::<Ends>::default();
+        let ends = self.new_ends();
         flight.ends = Some(ends.clone());
         let op = flight.op;
         let mut place = self.place_of_read(die, now, (at, count), timing);
@@ -256,7 +281,8 @@ impl Schedule {
             if let Some(ends) = &f.ends {
                 ends.die.set(end);
             }
-            if f.kind() == OpKind::Read {
+            // (A read that is new does not wait for the channel yet.)
+            if i > from && f.kind() == OpKind::Read {
                 channel.delay(f.op, end);
             }
             if let (Some(at), Some(records)) = (f.record, &mut self.records)
@@ -276,7 +302,9 @@ impl Schedule {
         let shift = |t: Nanos| t.saturating_sub(from) + to;
         let flights = |queue: &VecDeque<Flight>| {
             let under_way = queue.iter().filter(|f| f.end > from);
-            under_way.map(|f| f.rebased(from, shift)).collect()
+            let mut queue = VecDeque::with_capacity(QUEUE);
+            queue.extend(under_way.map(|f| f.rebased(from, shift)));
+            queue
         };
         Schedule {
             dies: self.dies.iter().map(flights).collect(),
@@ -284,13 +312,8 @@ impl Schedule {
             busy: Nanos::ZERO,
             next_op: self.next_op,
             records: None,
+            spare: VecDeque::new(),
         }
-    }
-
-    /// Whether the die would begin an operation at once.
-    pub fn is_idle(&mut self, die: u32, now: Nanos) -> bool {
-        self.enter(die, now);
-        self.dies[die as usize].is_empty()
     }
 
     /// All that was to come is off.

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use tantalum_device::{Data, Payload};
-use tantalum_nand::{Image, NandArray, PageState, Unit};
+use tantalum_nand::{Activity, Image, NandArray, PageState, Unit};
 use tantalum_rt::Nanos;
 
 const U: Unit = Unit(0);
@@ -70,7 +70,8 @@ fn operations_in_flight_go_on() {
             wipe(a, Unit(1));
         });
         go_on(1, &image, later, move |rt, a| async move {
-            assert!(!a.is_idle(0) && a.is_idle(1));
+            let Activity { programs, erases, reads, .. } = a.activity();
+            assert_eq!((programs, erases, reads), (1, 0, 0));
             // The die is busy for as long as it was: the next erase waits.
             a.erase(Unit(2)).unwrap().await.unwrap();
             assert_eq!(rt.now().0, later + END - (START + 300) + 2 * TBERS);
@@ -148,9 +149,9 @@ fn the_channel_and_reads_go_on_too() {
     // A read keeps its die, and later the channel, though nobody awaits it.
     let image = image(100, |a| drop(look(a, page(unit_of(0), 0))));
     go_on(1, &image, 0, |rt, a| async move {
-        assert!(!a.is_idle(0));
+        assert_eq!(a.activity().reads, 1);
         rt.sleep_until(Nanos(TR - 100)).await;
-        assert!(a.is_idle(0));
+        assert_eq!(a.activity().reads, 0);
         let end = a.program(page(unit_of(2), 0), Data::Stamps(&stamps(2, 2)), &oob(2, 2)).unwrap();
         end.await.unwrap();
         let read_move = 100 + (8192 + 64) * 10;

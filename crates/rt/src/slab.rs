@@ -13,6 +13,9 @@ struct Slot<T> {
     value: Option<T>,
 }
 
+/// Slots that a slab has room for from the beginning: many runtimes live shortly.
+const ROOM: usize = 16;
+
 /// A slab. Freed slots are reused last in, first out.
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -21,7 +24,7 @@ pub(crate) struct Slab<T> {
 
 impl<T> Slab<T> {
     pub fn new() -> Slab<T> {
-        Slab { slots: Vec::new(), free: Vec::new() }
+        Slab { slots: Vec::with_capacity(ROOM), free: Vec::with_capacity(ROOM) }
     }
 
     /// The key that the next [`Slab::insert`] will give.

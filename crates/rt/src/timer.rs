@@ -44,7 +44,7 @@ pub(crate) struct Timers {
 
 impl Timers {
     pub fn new() -> Timers {
-        Timers { heap: BinaryHeap::new(), wanted: Slab::new(), cancelled: 0, seq: 0 }
+        Timers { heap: BinaryHeap::with_capacity(16), wanted: Slab::new(), cancelled: 0, seq: 0 }
     }
 
     pub fn set(&mut self, at: Nanos, task: TaskId) -> Key {

@@ -54,31 +54,32 @@ impl MapLog {
     /// # Errors
     /// The first entry of which they tell something else.
     pub fn audit_content(&self, nand: &NandArray, space: &Space, map: &Map) -> Result<(), String> {
-        let dirty: BTreeSet<Lpn> = match &self.persistence {
-            Persistence::Protected(dirty) | Persistence::Units(dirty, _) => {
-                dirty.entries().collect()
-            }
+        let dirty = match &self.persistence {
+            Persistence::Protected(dirty) | Persistence::Units(dirty, _) => Some(dirty),
             Persistence::Journal(_) if self.durable < map.version() => return Ok(()),
-            Persistence::Journal(_) => BTreeSet::new(),
+            Persistence::Journal(_) => None,
         };
         let told = self.told(nand, space)?;
-        for (lpn, ppa) in map.entries() {
-            let tells = told.get(&lpn).copied();
-            ensure(tells == Some(ppa) || dirty.contains(&lpn), || {
-                format!("{lpn:?} is at {ppa:?}; the map log says {tells:?}")
+        for (page, told) in (0..).zip(told.chunks(MAP_PAGE_ENTRIES as usize)) {
+            let entries = map.entries_of(page);
+            // (There are numbers that belong to no page.)
+            let mut beyond = told.iter().skip(entries.len());
+            ensure(beyond.all(Option::is_none), || {
+                format!("the map log tells of entries behind those of map page {page}")
             })?;
-        }
-        for (lpn, ppa) in told {
-            ensure(map.get(lpn) == Some(ppa) || dirty.contains(&lpn), || {
-                format!("{lpn:?} is at {:?}; the map log says {ppa:?}", map.get(lpn))
-            })?;
+            for (lpn, tells) in entries.map(Lpn).zip(told) {
+                let is = map.get(lpn);
+                ensure(is == *tells || dirty.is_some_and(|dirty| dirty.has(lpn)), || {
+                    format!("{lpn:?} is at {is:?}; the map log says {tells:?}")
+                })?;
+            }
         }
         Ok(())
     }
 
-    /// What the log tells of each entry. Units that went bad are not erased: what the log
+    /// What the log tells of each entry of each map page. Units that went bad are not erased: what the log
     /// wrote to them goes on to be told, though it has let go of them.
-    fn told(&self, nand: &NandArray, space: &Space) -> Result<BTreeMap<Lpn, Ppa>, String> {
+    fn told(&self, nand: &NandArray, space: &Space) -> Result<Vec<Option<Ppa>>, String> {
         let mut images: BTreeMap<u32, Told> = BTreeMap::new();
         let mut deltas: Vec<Told> = Vec::new();
         let mut words = vec![0; nand.oob_words()];
@@ -109,31 +110,30 @@ impl MapLog {
                 }
             }
         }
-        let mut entries = BTreeMap::new();
+        let mut entries = vec![None; self.image_at.len() * MAP_PAGE_ENTRIES as usize];
         let mut page = vec![0; self.places.page_sectors as usize * SECTOR];
-        let mut sector_of = |at: PageAddr, sector: usize| {
-            nand.inspect_payload(at, DataMut::Bytes(&mut page));
-            page[sector * SECTOR..(sector + 1) * SECTOR].to_vec()
-        };
         for (number, (_, at, sector, _)) in &images {
-            for (i, bytes) in sector_of(*at, *sector).chunks_exact(4).enumerate() {
+            nand.inspect_payload(*at, DataMut::Bytes(&mut page));
+            let first = *number as usize * MAP_PAGE_ENTRIES as usize;
+            let entries = entries.get_mut(first..first + MAP_PAGE_ENTRIES as usize);
+            let entries =
+                entries.ok_or_else(|| format!("there is no map page {number}, {at:?}"))?;
+            for (entry, bytes) in entries.iter_mut().zip(page[sector * SECTOR..].chunks_exact(4)) {
                 let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                if let Some(ppa) = value.checked_sub(1) {
-                    entries.insert(Lpn(number * MAP_PAGE_ENTRIES + i as u32), Ppa(ppa));
-                }
+                *entry = value.checked_sub(1).map(Ppa);
             }
         }
         deltas.sort_by_key(|d| d.0);
         for (version, at, sector, count) in deltas {
-            for bytes in sector_of(at, sector).chunks_exact(8).take(count as usize) {
+            nand.inspect_payload(at, DataMut::Bytes(&mut page));
+            let sector = &page[sector * SECTOR..(sector + 1) * SECTOR];
+            for bytes in sector.chunks_exact(8).take(count as usize) {
                 let (lpn, to) = decode_entry(bytes);
                 if images.get(&map_page(lpn)).is_some_and(|image| version <= image.0) {
                     continue;
                 }
-                match to {
-                    Some(ppa) => entries.insert(lpn, ppa),
-                    None => entries.remove(&lpn),
-                };
+                let entry = entries.get_mut(lpn.0 as usize);
+                *entry.ok_or_else(|| format!("the map log tells of {lpn:?}, {at:?}"))? = to;
             }
         }
         Ok(entries)

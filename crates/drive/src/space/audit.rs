@@ -2,7 +2,6 @@
 
 use super::{Role, Space};
 use crate::audit::ensure;
-use std::collections::BTreeMap;
 use tantalum_nand::{NandArray, PageAddr, PageState, Unit};
 
 impl Space {
@@ -12,19 +11,20 @@ impl Space {
     /// # Errors
     /// What is not so.
     pub fn audit(&self, nand: &NandArray) -> Result<(), String> {
-        let mut lists: BTreeMap<u32, Vec<Role>> = BTreeMap::new();
+        // Each unit with the list that has it.
+        let mut lists: Vec<(u32, Role)> = Vec::with_capacity(self.units.len());
         let mut words = vec![0; nand.oob_words()];
         let mut free = 0;
         for (number, die) in self.dies.iter().enumerate() {
             for &(_, erase_first, unit) in &die.free {
                 free += 1;
-                lists.entry(unit).or_default().push(Role::Free);
+                lists.push((unit, Role::Free));
                 ensure(erase_first || nand.is_erased(Unit(unit)), || {
                     format!("{:?} is free, and neither erased nor to be erased", Unit(unit))
                 })?;
             }
             for point in die.points.iter().flatten() {
-                lists.entry(point.unit.0).or_default().push(Role::Open);
+                lists.push((point.unit.0, Role::Open));
                 let at = PageAddr { unit: point.unit, page: point.page };
                 let state = nand.inspect(at, &mut words);
                 ensure(state == PageState::Erased, || {
@@ -32,24 +32,26 @@ impl Space {
                 })?;
             }
             for (bucket, unit) in die.victims.members()? {
-                lists.entry(unit.0).or_default().push(Role::Full);
+                lists.push((unit.0, Role::Full));
                 let valid = self.valid_in(unit);
                 let right = die.victims.bucket(valid);
                 ensure(bucket == right, || {
                     format!("{unit:?} with {valid} valid sectors is among those of bucket {bucket}")
                 })?;
             }
-            let outside = lists.keys().find(|u| self.die_of(Unit(**u)) > number);
+            let outside = lists.iter().find(|u| self.die_of(Unit(u.0)) > number);
             ensure(outside.is_none(), || format!("a list of die {number} has {outside:?}"))?;
         }
         for unit in &self.condemned {
-            lists.entry(*unit).or_default().push(Role::Condemned);
+            lists.push((*unit, Role::Condemned));
         }
         ensure(free == self.free, || format!("{free} units are free, counted {}", self.free))?;
+        lists.sort_by_key(|u| u.0);
         self.audit_units(&lists)
     }
 
-    fn audit_units(&self, lists: &BTreeMap<u32, Vec<Role>>) -> Result<(), String> {
+    /// `lists`: in the order of their numbers.
+    fn audit_units(&self, mut lists: &[(u32, Role)]) -> Result<(), String> {
         let mut bad = 0;
         for (number, info) in self.units.iter().enumerate() {
             let unit = Unit(number as u32);
@@ -58,12 +60,13 @@ impl Space {
             ensure(counted == info.valid as usize, || {
                 format!("{counted} sectors of {unit:?} are valid, counted {}", info.valid)
             })?;
-            let listed = lists.get(&unit.0).map_or(&[][..], Vec::as_slice);
+            let (listed, rest) = lists.split_at(lists.partition_point(|u| u.0 <= unit.0));
+            lists = rest;
             let own = match info.role {
                 role @ (Role::Free | Role::Open | Role::Full | Role::Condemned) => &[role][..],
                 Role::Leaving | Role::Map | Role::Dump | Role::Bad => &[],
             };
-            ensure(listed == own, || {
+            ensure(listed.iter().map(|u| &u.1).eq(own), || {
                 format!("{unit:?} has the role {:?}, and is in the lists {listed:?}", info.role)
             })?;
             let without = matches!(info.role, Role::Free | Role::Map | Role::Dump | Role::Bad);

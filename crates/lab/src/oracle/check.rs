@@ -156,11 +156,13 @@ impl Check<'_> {
         let mut least: Option<(usize, Place)> = None;
         let mut blocks: Vec<u64> = h.by_block.keys().copied().collect();
         blocks.sort_unstable();
+        let (mut list, mut spans) = (Vec::new(), Vec::new());
         for block in blocks {
-            let list: Vec<usize> = h.by_block[&block].iter().map(|id| place_of(*id)).collect();
+            list.clear();
+            list.extend(h.by_block[&block].iter().map(|id| place_of(*id)));
             for piece in 0..self.per_block() {
                 let place = (block, piece);
-                let spans = self.spans(place, &list, &ids);
+                self.spans(place, &list, &ids, &mut spans);
                 let (Some(first), Some(last)) = (spans.first(), spans.last()) else { continue };
                 if most.is_none_or(|m| first.0 > m.0) {
                     most = Some((first.0, place));
@@ -169,7 +171,7 @@ impl Check<'_> {
                     least = Some((last.1, place));
                 }
                 places += 1;
-                for (from, to) in spans {
+                for &(from, to) in &spans {
                     agree[from] += 1;
                     agree[to + 1] -= 1;
                 }
@@ -216,11 +218,13 @@ impl Check<'_> {
                     (unit, has, has_not) = (u, false, false);
                 }
                 // Of zeros with several sources the latest says least.
-                let latest = h
-                    .sources(place.0, place.1, self.found(place))
-                    .into_iter()
-                    .filter(|source| ids.binary_search(source).is_ok_and(|i| i <= k))
-                    .max();
+                let mut latest = None;
+                h.each_source(place.0, place.1, self.found(place), |source| {
+                    if ids.binary_search(&source).is_ok_and(|i| i <= k) {
+                        latest = latest.max(Some(source));
+                    }
+                    true
+                });
                 has |= latest == Some(*id);
                 has_not |= latest < Some(*id);
                 if has && has_not {
@@ -233,7 +237,7 @@ impl Check<'_> {
 
     /// The values of `k` with which a place agrees, as disjoint ranges in ascending
     /// order, both ends included. `list` are the commands that wrote the block.
-    fn spans(&self, place: Place, list: &[usize], ids: &[Id]) -> Vec<(usize, usize)> {
+    fn spans(&self, place: Place, list: &[usize], ids: &[Id], spans: &mut Vec<(usize, usize)>) {
         let h = self.history;
         let command = |i: usize| &h.commands[&ids[i]];
         // Until a command that surely was received covers it.
@@ -241,8 +245,8 @@ impl Check<'_> {
             let next = list.iter().find(|i| **i >= after && !command(**i).optional);
             next.copied().unwrap_or(ids.len())
         };
-        let mut spans: Vec<(usize, usize)> = Vec::new();
-        for source in h.sources(place.0, place.1, self.found(place)) {
+        spans.clear();
+        h.each_source(place.0, place.1, self.found(place), |source| {
             let (from, to) = match ids.binary_search(&source) {
                 Err(_) => (0, until(0)),
                 Ok(i) => {
@@ -256,8 +260,8 @@ impl Check<'_> {
                 Some(last) if from <= last.1 + 1 => last.1 = last.1.max(to),
                 _ => spans.push((from, to)),
             }
-        }
-        spans
+            true
+        });
     }
 }
 
@@ -297,11 +301,12 @@ impl<'a> Units<'a> {
 
     /// All places of the command with the number of their unit, in ascending order
     /// of units.
-    fn places(&self, per_block: u32) -> impl Iterator<Item = (u64, Place)> + use<> {
+    fn places(&self, per_block: u32) -> impl Iterator<Item = (u64, Place)> + use<'a> {
         let caps = self.history.caps;
         let group = self.command.action == Action::Group;
         let piece_bytes = u64::from(self.history.piece);
-        self.command.blocks().enumerate().flat_map(move |(i, block)| {
+        let command: &'a Command = self.command;
+        command.blocks().enumerate().flat_map(move |(i, block)| {
             (0..per_block).map(move |piece| {
                 let byte = i as u64 * u64::from(caps.block_size) + u64::from(piece) * piece_bytes;
                 let unit = if group { 0 } else { byte / u64::from(caps.atomic_unit) };

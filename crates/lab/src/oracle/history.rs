@@ -76,8 +76,8 @@ pub(super) struct Command {
 }
 
 impl Command {
-    pub fn blocks(&self) -> impl Iterator<Item = u64> + use<> {
-        self.extents.clone().into_iter().flat_map(|(at, count)| at..at + count)
+    pub fn blocks(&self) -> impl Iterator<Item = u64> {
+        self.extents.iter().flat_map(|&(at, count)| at..at + count)
     }
 
     /// Invariant 2.
@@ -167,13 +167,19 @@ impl History {
         if !command.extents.iter().all(fits) {
             command.extents.clear();
         }
+        command.listed = command.extents.iter().map(|e| e.1).sum();
+        // Blocks that may list what can not be seen any more.
+        let mut long = Vec::new();
+        let by_block = Rc::make_mut(&mut self.by_block);
         for block in command.blocks() {
-            command.listed += 1;
-            Rc::make_mut(&mut self.by_block).entry(block).or_default().push(id);
+            let list = by_block.entry(block).or_default();
+            list.push(id);
+            if list.len() >= LISTED && list.len().is_power_of_two() {
+                long.push(block);
+            }
         }
-        let blocks = command.blocks();
         Rc::make_mut(&mut self.commands).insert(id, command);
-        for block in blocks {
+        for block in long {
             self.weed(block);
         }
         id
@@ -210,7 +216,7 @@ impl History {
                 }
             }
             Failure::Refused => {
-                let blocks = c.blocks();
+                let blocks: Vec<u64> = c.blocks().collect();
                 let by_block = Rc::make_mut(&mut self.by_block);
                 for block in blocks {
                     if let Some(list) = by_block.get_mut(&block) {
@@ -281,41 +287,29 @@ impl History {
     }
 
     fn stale(&self, submitted: u64, block: u64, piece: u32, found: Id) -> Option<Violation> {
-        let empty = Vec::new();
-        let list = self.by_block.get(&block).unwrap_or(&empty);
-        let complete: Vec<Id> = list
-            .iter()
-            .filter(|id| self.commands[id].completed.is_some_and(|c| c < submitted))
-            .copied()
-            .collect();
-        let sources = self.sources(block, piece, found);
-        let current = |id: &Id| match self.commands.get(id) {
-            None => complete.is_empty(),
-            Some(c) => complete.iter().all(|y| !c.before(&self.commands[y])),
+        let list = self.by_block.get(&block).map_or(&[][..], Vec::as_slice);
+        let complete = || {
+            let commands = list.iter().map(|id| (*id, &self.commands[id]));
+            commands.filter(|(_, c)| c.completed.is_some_and(|at| at < submitted))
         };
-        if sources.iter().any(current) {
+        let is_current = |id: Id| match self.commands.get(&id) {
+            None => complete().next().is_none(),
+            Some(c) => complete().all(|(_, y)| !c.before(y)),
+        };
+        if !self.each_source(block, piece, found, |id| !is_current(id)) {
             return None;
         }
         let block = Block(block);
-        Some(match complete.last() {
-            Some(&expected) if found < self.next => {
+        Some(match complete().next_back() {
+            Some((expected, _)) if found < self.next => {
                 Violation::StaleRead { block, expected, found: Found(found) }
             }
             _ => self.unknown(block, found),
         })
     }
 
-    /// Where `found` can come from: commands, and 0 for what was there before.
-    pub fn sources(&self, block: u64, piece: u32, found: Id) -> Vec<Id> {
-        let mut all = Vec::new();
-        self.each_source(block, piece, found, |id| {
-            all.push(id);
-            true
-        });
-        all
-    }
-
-    /// The same one by one, as long as `each` says so; whether it said so of all.
+    /// Where `found` can come from, one by one: commands, and 0 for what was there before. As
+    /// long as `each` says so; whether it said so of all.
     pub fn each_source(
         &self,
         block: u64,
@@ -364,10 +358,6 @@ impl History {
     /// Forgets commands of a block that can not be seen any more: something later
     /// is complete and must survive, and was so before any read in flight began.
     fn weed(&mut self, block: u64) {
-        let count = self.by_block.get(&block).map_or(0, Vec::len);
-        if count < LISTED || !count.is_power_of_two() {
-            return;
-        }
         let Some(list) = Rc::make_mut(&mut self.by_block).get_mut(&block) else { return };
         let commands = Rc::make_mut(&mut self.commands);
         let oldest_read = self.reading.first().copied().unwrap_or(u64::MAX);
