@@ -59,6 +59,18 @@ impl<'a> Nested<'a> {
     }
 }
 
+/// One of the cuts.
+#[derive(Clone, Copy)]
+struct Cut<'a> {
+    seed: u64,
+    /// What is cut of the recovery from it.
+    nested: &'a Nested<'a>,
+    /// Its place among the points of what is cut.
+    place: u64,
+    /// So many cuts before it, each in the recovery from the one before.
+    depth: usize,
+}
+
 /// What all cuts of a run share.
 pub(super) struct Dive<'a> {
     scenario: &'a Scenario,
@@ -93,19 +105,13 @@ impl<'a> Dive<'a> {
         nested: &Nested<'_>,
         place: u64,
     ) -> Result<(), Found> {
-        self.cut_below(player, mix64(seed ^ mix64(at.0)), nested, place, 0)
+        let seed = mix64(seed ^ mix64(at.0));
+        self.cut_below(player, Cut { seed, nested, place, depth: 0 })
     }
 
-    fn cut_below(
-        &self,
-        player: &Player,
-        seed: u64,
-        nested: &Nested<'_>,
-        place: u64,
-        depth: usize,
-    ) -> Result<(), Found> {
+    fn cut_below(&self, player: &Player, cut: Cut<'_>) -> Result<(), Found> {
         let mut stage = Stage::Dying;
-        let result = caught(|| self.dive(player, seed, nested, place, depth, &mut stage));
+        let result = caught(|| self.dive(player, cut, &mut stage));
         result.map_err(|mut found| {
             if found.stage == Stage::Run {
                 found.stage = stage;
@@ -114,15 +120,8 @@ impl<'a> Dive<'a> {
         })
     }
 
-    fn dive(
-        &self,
-        player: &Player,
-        seed: u64,
-        nested: &Nested<'_>,
-        place: u64,
-        depth: usize,
-        stage: &mut Stage,
-    ) -> Result<(), Found> {
+    fn dive(&self, player: &Player, cut: Cut<'_>, stage: &mut Stage) -> Result<(), Found> {
+        let Cut { seed, nested, place, depth } = cut;
         let mut runtime = Runtime::virtual_time(seed);
         let rt = runtime.handle();
         let Some(drive) = player.drive.cut_copy(&rt) else {
@@ -187,7 +186,8 @@ impl<'a> Dive<'a> {
                 tally.nested[depth] += 1;
             }
             let seed = mix64(seed ^ mix64(point.at.0));
-            let found = self.cut_below(&copy, seed, &nested, place as u64, depth + 1);
+            let cut = Cut { seed, nested: &nested, place: place as u64, depth: depth + 1 };
+            let found = self.cut_below(&copy, cut);
             (self.tick)();
             found.map_err(|found| found.below(point.at, place))?;
         }
