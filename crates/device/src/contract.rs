@@ -183,7 +183,8 @@ pub enum IoError {
 }
 
 /// Why an atomic group was not written. Nothing of it was, nor ever will be,
-/// unless it is [`AtomicError::Io`] with a lost power, where all or nothing was.
+/// unless it is [`AtomicError::Io`] with a lost power or a failure on the way, where all or
+/// nothing was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AtomicError {
     /// The device has no atomic groups.
@@ -219,7 +220,9 @@ pub trait BlockDevice {
     /// Writes `data` to the blocks from `at` on.
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError>;
 
-    /// Writes all extents of the group, or none.
+    /// Writes all extents of the group, or none: a read sees all of them or none, and so does
+    /// whoever reads after a crash. It survives when this returns. Dropping the future before it
+    /// is polled gives the group up; afterwards it may or may not be written, as a whole.
     async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError>;
 
     /// Makes everything durable that completed before, if [`Caps::flush`] says so.

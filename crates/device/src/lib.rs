@@ -11,7 +11,8 @@
 //!    it returns, unless the device declares that its flushes do nothing
 //!    ([`Caps::flush`]). A write with [`Durability::Fua`] survives once it returns.
 //! 3. **Atomic.** One write up to [`Caps::atomic_unit`], and one group up to
-//!    [`Caps::atomic_group`], is all or nothing. A larger group is refused, never
+//!    [`Caps::atomic_group`], is all or nothing, for reads and after a crash. A group that
+//!    has completed survives, whatever [`Caps::ack`] says. A larger group is refused, never
 //!    split; a larger plain write is atomic per aligned-to-its-start
 //!    `atomic_unit` at best.
 //! 4. **Order.** If [`Caps::ordered`], what survives is a prefix of the writes (and

@@ -206,7 +206,7 @@ impl BlockDevice for RamDevice {
             let caps = self.caps();
             caps.check_group(group)?;
             let parts = group.iter().map(|e| Part::data(e.at, e.data, caps)).collect();
-            self.carry_out(parts, true, false).await;
+            self.carry_out(parts, true, true).await;
             Ok(())
         };
         self.link.command("an atomic group", body).await

@@ -154,16 +154,32 @@ fn c3_a_unit_below_a_block_tears_blocks() {
 #[test]
 fn c3_a_group_is_all_or_nothing_whatever_its_size() {
     for ordered in [false, true] {
-        let seen = each_seed(&options(Caps { ordered, ..caps() }), |_, d| async move {
+        let seen = each_seed(&options(Caps { ordered, ..caps() }), |rt, d| async move {
             let group = [
                 Extent { at: Block(9), data: Data::Stamps(&[1, 2, 3]) },
                 Extent { at: Block(2), data: Data::Stamps(&[4, 5]) },
             ];
+            let again = [
+                Extent { at: Block(3), data: Data::Stamps(&[6]) },
+                Extent { at: Block(11), data: Data::Stamps(&[7]) },
+            ];
             d.write_atomic(&group).await.unwrap();
+            // The power goes while the second one is under way.
+            let plug = d.clone();
+            let timer = rt.clone();
+            let cut = rt.spawn("the cut", async move {
+                timer.sleep(US).await;
+                plug.cut();
+            });
+            let second = d.write_atomic(&again).await;
+            drop(cut);
+            assert_eq!(second, Err(AtomicError::Io(IoError::PowerLost)));
             let d = cycle(&d).await;
             [get(&d, 9, 3).await, get(&d, 2, 2).await].concat()
         });
-        assert_eq!(distinct(seen), BTreeSet::from([vec![0; 5], vec![1, 2, 3, 4, 5]]));
+        // What has completed survives.
+        let (old, new) = (vec![1, 2, 3, 4, 5], vec![1, 2, 7, 4, 6]);
+        assert_eq!(distinct(seen), BTreeSet::from([old, new]));
     }
 }
 

@@ -1,7 +1,8 @@
 //! The firmware held against itself and against the flash array, without disturbing
 //! either: for those who cut the power everywhere and look at what came of it.
 //!
-//! 1. Map and space agree: what the map names is valid, and nothing else; no two logical
+//! 1. Map and space agree: what the map names is valid, and what is on flash of atomic groups,
+//!    and nothing else; no two logical
 //!    pages are in one place; a unit is bad in both or in neither.
 //! 2. What the map names is on flash, can be read, and says whose it is.
 //! 3. Every erase unit has one role and is in the one list of that role; what is free is
@@ -54,12 +55,21 @@ fn map_and_space(fw: &Firmware) -> Result<(), String> {
         count += 1;
         ensure(space.is_valid(ppa), || format!("{ppa:?} of {lpn:?} is not counted as valid"))?;
     }
+    let grouped = fw.groups.borrow().landed().count() as u32;
+    for (lpn, ppa) in fw.groups.borrow().landed() {
+        let named = named[(ppa.0 / 64) as usize] >> (ppa.0 % 64) & 1 == 1;
+        ensure(!named && space.is_valid(ppa), || {
+            format!("{lpn:?} of a group is at {ppa:?}, which is not valid, or somebody else's")
+        })?;
+    }
     ensure(count == map.live(), || {
         format!("the map names {count} sectors, and believes that it names {}", map.live())
     })?;
     let valid: u32 = (0..g.units()).map(|unit| space.valid_in(Unit(unit))).sum();
-    ensure(count == valid, || {
-        format!("the map names {count} sectors, but {valid} are counted as valid")
+    ensure(count + grouped == valid, || {
+        format!(
+            "the map names {count} sectors and groups {grouped}, but {valid} are counted as valid"
+        )
     })?;
     for unit in (0..g.units()).map(Unit) {
         let marked = map.get(unit_entry(fw.layout.logical, unit)).is_some();
@@ -73,7 +83,8 @@ fn map_and_flash(fw: &Firmware) -> Result<(), String> {
     let map = fw.map.borrow();
     let mut words = vec![0; fw.nand.oob_words()];
     let mut page = None;
-    for (lpn, ppa) in map.mapped() {
+    let groups = fw.groups.borrow();
+    for (lpn, ppa) in map.mapped().chain(groups.landed()) {
         let (at, sector) = fw.places.page(ppa);
         if page != Some(at) {
             page = Some(at);

@@ -11,7 +11,8 @@
 //!    programmed waits again, before all others.
 //!    The order in which they leave it is that of their arrival, unless it is to be another
 //!    ([`Buffer::in_disorder`]).
-//! 5. Epochs number the writes between flushes; an epoch is done when each of its
+//! 5. A copy that belongs to an atomic group says so: it stays until its group is whole.
+//! 6. Epochs number the writes between flushes; an epoch is done when each of its
 //!    pages, or a newer copy of it, is on flash.
 
 mod audit;
@@ -53,6 +54,8 @@ struct Entry {
     next: u32,
     /// The newer copy that this one holds back.
     successor: u32,
+    /// It belongs to an atomic group.
+    grouped: bool,
 }
 
 /// The buffer: slots, an index by logical page number, the flusher's queue.
@@ -84,6 +87,7 @@ impl Buffer {
             prev: NONE,
             next: NONE,
             successor: NONE,
+            grouped: false,
         };
         Buffer {
             entries: vec![blank; slots as usize],
@@ -159,6 +163,18 @@ impl Buffer {
         let Some(&at) = self.index.get(&lpn.0) else { return false };
         out.copy_from(self.slot_data(at));
         true
+    }
+
+    /// The newest copy of a page, which is buffered, belongs to an atomic group from now on.
+    pub fn join_group(&mut self, lpn: Lpn) {
+        if let Some(at) = self.index.get(&lpn.0) {
+            self.entries[*at as usize].grouped = true;
+        }
+    }
+
+    /// Whether what was taken belongs to an atomic group.
+    pub fn is_grouped(&self, slot: Slot) -> bool {
+        self.entries[slot.0 as usize].grouped
     }
 
     /// Whether a page is buffered.
@@ -339,6 +355,7 @@ impl Buffer {
         let e = &mut self.entries[at as usize];
         e.state = State::Free;
         e.successor = NONE;
+        e.grouped = false;
         let epoch = (e.epoch - self.first_epoch) as usize;
         self.open[epoch] -= 1;
         self.pass_done_epochs();

@@ -288,11 +288,11 @@ impl<'a> Move<'a> {
             let at = page * words + 2 + (i % ps) as usize;
             let (word, birth) = (oob[at], oob[at + ps as usize]);
             let whole = states[page] == PageState::Programmed;
-            let (word, birth) = match fw.map.borrow().get(Lpn(word as u32)) {
-                Some(at) if whole && at == old => (word, birth),
-                _ => match fw.map.borrow().mapped().find(|m| m.1 == old) {
+            let (word, birth) = match fw.is_at(Lpn(word as u32), old) {
+                true if whole => (word, birth),
+                _ => match fw.who_is_at(old) {
                     // Born now: no older copy comes back in its place.
-                    Some((lpn, _)) => (u64::from(lpn.0) | LOST, BORN_NOW),
+                    Some(lpn) => (u64::from(lpn.0) | LOST, BORN_NOW),
                     None => continue,
                 },
             };
@@ -345,9 +345,10 @@ impl<'a> Move<'a> {
         }
         for i in 0..used {
             let lpn = Lpn(self.packed[i].word as u32);
-            if fw.map.borrow().get(lpn) == Some(self.packed[i].from) || planted!(MoveResurrects) {
-                fw.remap(lpn, Some(fw.places.ppa(at, i as u32)));
-            } else {
+            let (from, to) = (self.packed[i].from, fw.places.ppa(at, i as u32));
+            if fw.map.borrow().get(lpn) == Some(from) || planted!(MoveResurrects) {
+                fw.remap(lpn, Some(to));
+            } else if !fw.move_in_group(lpn, from, to) {
                 fw.enter_stale(at, i as u32, &self.words);
             }
         }

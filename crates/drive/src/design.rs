@@ -26,6 +26,9 @@ pub struct Design {
     pub cache: CacheDesign,
     /// How the map is made persistent.
     pub map: MapDesign,
+    /// Groups of writes that survive whole or not at all.
+    #[serde(default)]
+    pub atomic: AtomicDesign,
     /// The firmware's own time.
     pub firmware: FirmwareDesign,
     /// What is there when the power is gone.
@@ -233,6 +236,27 @@ pub struct MapDesign {
     /// Erase units of one dump area (there are two); more units, on more dies, are
     /// faster to write. Protected cache only.
     pub dump_units: u32,
+}
+
+/// Groups of scattered writes that survive a power loss whole or not at all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AtomicDesign {
+    /// KiB in one group, at most; less where the buffer is smaller. Without a protected cache
+    /// at most 2048, and no more than there are spare erase units for. 0: groups are refused.
+    pub group_kib: u32,
+    /// Extents in one group, at most.
+    pub extents: u32,
+    /// KiB of all groups that are under way, at most, without a protected cache: their old
+    /// data and their new are kept side by side until they are whole, in erase units that are
+    /// set aside for that.
+    pub outstanding_kib: u32,
+}
+
+impl Default for AtomicDesign {
+    fn default() -> AtomicDesign {
+        AtomicDesign { group_kib: 1024, extents: 256, outstanding_kib: 8192 }
+    }
 }
 
 fn default_journal() -> u32 {

@@ -8,6 +8,7 @@
 use crate::areas::DumpAreas;
 use crate::bounds::Reservations;
 use crate::buffer::Buffer;
+use crate::group::{Groups, group_limit};
 use crate::journal::{Entry, Journal, OPEN};
 use crate::layout::Layout;
 use crate::map::Map;
@@ -54,6 +55,11 @@ pub(crate) struct Firmware {
     pub arrival: Mutex,
     /// Writes that were let in, for whose pages there has to be room.
     pub coming: RefCell<Coming>,
+    /// Atomic groups under way.
+    pub groups: RefCell<Groups>,
+    /// Room for more of them.
+    pub group_room: Semaphore,
+    pub group_done: WaitQueue,
     pub room: Semaphore,
     pub work: WaitQueue,
     pub urgent: Cell<u32>,
@@ -209,6 +215,9 @@ impl Firmware {
             ),
             arrival: Mutex::new(rt, "its turn to be admitted"),
             coming: RefCell::default(),
+            groups: RefCell::default(),
+            group_room: Semaphore::new(rt, "room for atomic groups", layout.group_sectors.into()),
+            group_done: WaitQueue::new(rt, "an atomic group to be whole"),
             room: Semaphore::new(rt, "room in the buffer", design.buffer_slots().into()),
             work: WaitQueue::new(rt, "pages to write"),
             urgent: Cell::new(0),
@@ -266,16 +275,11 @@ impl Firmware {
     /// Changes a map entry, and all that hangs on it.
     pub fn remap(&self, lpn: Lpn, to: Option<Ppa>) {
         let (version, old) = self.map.borrow_mut().set(lpn, to);
-        let mut space = self.space.borrow_mut();
         if let Some(new) = to {
-            space.validate(new);
+            self.space.borrow_mut().validate(new);
         }
         if let Some(old) = old {
-            space.invalidate(old, version);
-            let die = &self.dies[(self.places.unit(old).0 / self.design.geometry.blocks) as usize];
-            if die.hungry.get() {
-                die.notify();
-            }
+            self.supersede(old, version);
         } else if to.is_none() {
             return; // Nothing was there, nothing is: no change to make durable.
         }
@@ -285,6 +289,15 @@ impl Firmware {
         }
         if self.is_high(&log) {
             self.log_work.notify_all();
+        }
+    }
+
+    /// What is in this place does not count any more, since the change `version`.
+    pub fn supersede(&self, old: Ppa, version: Version) {
+        self.space.borrow_mut().invalidate(old, version);
+        let die = &self.dies[(self.places.unit(old).0 / self.design.geometry.blocks) as usize];
+        if die.hungry.get() {
+            die.notify();
         }
     }
 
@@ -323,6 +336,7 @@ impl Firmware {
         }
         // Nobody frees slots any more: those who wait for room come in and are refused.
         self.room.release(u32::MAX.into());
+        self.group_room.release(u32::MAX.into());
         for queue in [
             &self.work,
             &self.epochs,
@@ -330,6 +344,7 @@ impl Firmware {
             &self.log_progress,
             &self.activity,
             &self.map_known,
+            &self.group_done,
         ] {
             queue.notify_all();
         }
@@ -511,7 +526,7 @@ impl Firmware {
                 Payload::Stamps => SECTOR_BYTES,
             },
             thin: layout.is_thin(),
-            atomic_group: None,
+            atomic_group: group_limit(design, layout),
             payload,
         }
     }

@@ -68,8 +68,9 @@ impl BlockDevice for DriveLink {
         self.link.command("a write", body).await
     }
 
-    async fn write_atomic(&self, _group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        Err(AtomicError::Unsupported)
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        let body = async { self.firmware()?.write_group(group).await };
+        self.link.command("an atomic group", body).await
     }
 
     async fn flush(&self) -> Result<(), IoError> {
@@ -128,7 +129,7 @@ impl Firmware {
     }
 
     /// The same for a command that was carried out in part: it may leave a trace.
-    fn still_healthy(&self) -> Result<(), IoError> {
+    pub fn still_healthy(&self) -> Result<(), IoError> {
         match self.healthy() {
             Err(IoError::ReadOnly) => Err(IoError::Failed("the drive's life ended meanwhile")),
             health => health,
@@ -169,7 +170,8 @@ impl Firmware {
             // What is live is not known before.
             self.until_whole().await;
         }
-        let let_in = self.let_in(at.0, blocks)?;
+        let pages = at.0 as u32..(at.0 + blocks) as u32;
+        let let_in = self.let_in(std::slice::from_ref(&pages))?;
         let mut first = 0;
         while first < blocks {
             let count = most.min(blocks - first);
@@ -177,6 +179,7 @@ impl Firmware {
             if disorder && turn.is_none() {
                 turn = Some(self.arrival.lock().await);
             }
+            self.until_no_group(&pages).await;
             if shears && let Data::Bytes(page) = piece {
                 let rest = self.admit_part(Lpn((at.0 + first) as u32), page).await?;
                 drop(turn.take());
@@ -210,7 +213,7 @@ impl Firmware {
     }
 
     /// Waits for room in the buffer. Whoever does so has the turn to be admitted.
-    async fn take_room(&self, count: u64) {
+    pub async fn take_room(&self, count: u64) {
         let asked = self.rt.now();
         {
             let _starved = (self.room.free() < count).then(|| Starved::new(self));
@@ -257,7 +260,7 @@ impl Firmware {
 
     /// Takes pages into the buffer, for which there is room. In one go: after this they
     /// are all there, before it none.
-    fn admit(&self, first: u64, data: Data<'_>) {
+    pub fn admit(&self, first: u64, data: Data<'_>) {
         let mut buffer = self.buffer.borrow_mut();
         let blocks = data.blocks(SECTOR_BYTES).unwrap_or(0);
         let mut replaced = 0;
@@ -327,6 +330,7 @@ impl Firmware {
         self.pass_link().await;
         let _turn = self.arrival.lock().await;
         self.until_whole().await;
+        self.until_no_group(&(range.start.0 as u32..(range.start.0 + range.count) as u32)).await;
         let mut done = 0;
         while done < range.count {
             let step = DISCARD_STEP.min(self.changes_at_once().into());

@@ -6,10 +6,11 @@
 
 use crate::dump::SECTOR_ENTRIES;
 use crate::firmware::Firmware;
+use crate::group::Change;
 use crate::journal::{ENTRY_BYTES, Entry, Spilled};
 use crate::layout::DELTA_ENTRIES;
 use crate::map::map_page;
-use crate::maplog::{LogPlace, encode_entry};
+use crate::maplog::{LogPlace, encode_change, encode_entry};
 use crate::planted::planted;
 use crate::space::{FreeUnit, Role};
 use crate::types::{Kind, LOG_VERSION_BITS, Ppa, Version};
@@ -31,6 +32,7 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
             return;
         }
         let done = match () {
+            () if fw.groups.borrow().are_ready() => record_groups(&fw).await,
             () if fw.is_spill_enough() => spill(&fw).await,
             () if fw.design.keeps_units() => checkpoint(&fw).await,
             () if fw.design.is_protected() => store_dirty(&fw).await,
@@ -51,6 +53,7 @@ impl Firmware {
             || self.drain_wanted.get() > self.drained.get()
             || self.turn_log.get()
             || self.idle_checkpoint.get()
+            || self.groups.borrow().are_ready()
     }
 
     /// Waits until all changes up to `version` survive a power loss. False if the drive
@@ -123,6 +126,47 @@ async fn commit(fw: &Firmware) -> Option<()> {
     log.set_durable(version);
     drop(log);
     fw.log_progress.notify_all();
+    Some(())
+}
+
+/// Writes the records of atomic groups that are on flash: each in one sector, which is there
+/// whole or not at all. Then they are mapped.
+async fn record_groups(fw: &Firmware) -> Option<()> {
+    clean(fw).await?;
+    // Newer than whatever the log has, older than all that will be told after it.
+    let version = fw.map.borrow_mut().bump();
+    let groups = fw.groups.borrow_mut().take_ready();
+    let mut sectors: Vec<Vec<Change>> = Vec::new();
+    for group in &groups {
+        match sectors.last_mut() {
+            Some(some) if some.len() + group.changes.len() <= DELTA_ENTRIES as usize => {
+                some.extend(&group.changes);
+            }
+            _ => sectors.push(group.changes.clone()),
+        }
+    }
+    if planted!(GroupRecordedInParts) {
+        let halves = |some: Vec<Change>| {
+            let half = some[some.len() / 2..].to_vec();
+            [some[..some.len() / 2].to_vec(), half]
+        };
+        sectors = sectors.into_iter().flat_map(halves).collect();
+    }
+    for some in sectors.chunks(if planted!(GroupRecordedInParts) { 1 } else { sectors.len() }) {
+        let mut bytes = vec![0; some.len() * SECTOR];
+        for (changes, out) in some.iter().zip(bytes.chunks_exact_mut(SECTOR)) {
+            for (change, out) in changes.iter().zip(out.chunks_exact_mut(8)) {
+                encode_change(change.lpn, Some(change.place), out);
+            }
+        }
+        let counts: Vec<u32> = some.iter().map(|changes| changes.len() as u32).collect();
+        let written = append(fw, Kind::MapDelta, version, &counts, &bytes).await?;
+        let mut log = fw.log.borrow_mut();
+        for (changes, (serial, _)) in some.iter().zip(written) {
+            changes.iter().for_each(|change| log.delta_stored(change.lpn, serial));
+        }
+    }
+    groups.iter().for_each(|group| fw.map_group(group));
     Some(())
 }
 

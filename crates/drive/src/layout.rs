@@ -39,8 +39,11 @@ pub fn dumped_map_sectors(design: &Design) -> u64 {
         () if design.keeps_units() => {
             u64::from(design.map.journal_entries).div_ceil(SECTOR_ENTRIES as u64)
         }
-        // More: units that went bad are dirty beside those.
-        () if design.map.dirty_pages_max > 0 => u64::from(design.map.dirty_pages_max) + 1,
+        // Units that went bad are dirty beside those, and begin a row of their own.
+        () if design.map.dirty_pages_max > 0 => {
+            let row = design.geometry.row_sectors();
+            u64::from(design.map.dirty_pages_max.next_multiple_of(row)) + 1
+        }
         () => u64::from(design.map.dirty_max.div_ceil(DELTA_ENTRIES)) + 1,
     }
 }
@@ -83,6 +86,9 @@ pub struct Layout {
     /// Of these, needed beside the logical capacity: open units of both streams and the
     /// collector's reserve, for every die, and the reserve that the dies share.
     pub working_units: u32,
+    /// Sectors of atomic groups that may be under way at a time, if what they replace has to be
+    /// kept beside them: there are units for these, too.
+    pub group_sectors: u32,
     /// Units beyond all needs: so many may go bad before the drive takes no more writes.
     pub spare_units: u32,
 }
@@ -215,6 +221,14 @@ impl Layout {
         // Where there are units to spare, some of them are for dumps.
         let spare = units - need;
         let more = if thin { 0 } else { (spare / 4).min(dump_units.into()) };
+        // And some, without capacitors, for atomic groups: old data beside new.
+        let mut groups = 0;
+        let mut group_sectors = 0;
+        if !design.is_protected() && design.atomic.group_kib > 0 {
+            let wanted = u64::from(design.atomic.outstanding_kib.max(design.atomic.group_kib) / 4);
+            groups = wanted.div_ceil(in_unit.into()).min(spare / 2);
+            group_sectors = wanted.min(groups * u64::from(in_unit)) as u32;
+        }
         Ok(Layout {
             raw,
             logical,
@@ -227,7 +241,8 @@ impl Layout {
             dump_zone: (dump + more) as u32,
             data_units: (units - map_units - dump - more) as u32,
             working_units: working as u32,
-            spare_units: (spare - more) as u32,
+            group_sectors,
+            spare_units: (spare - more - groups) as u32,
         })
     }
 

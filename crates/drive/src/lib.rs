@@ -34,6 +34,7 @@ mod drive;
 mod dump;
 mod energy;
 mod firmware;
+mod group;
 mod host;
 mod journal;
 mod journal_replay;
@@ -66,8 +67,8 @@ mod zone;
 
 pub use capacitor::{CapacitorType, Parts, Service, VoltageError, Voltages};
 pub use design::{
-    CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign, FlushMode, Kept,
-    LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
+    AtomicDesign, CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign,
+    FlushMode, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
 };
 pub use drive::Drive;
 pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign};

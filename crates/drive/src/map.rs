@@ -63,6 +63,12 @@ impl Map {
         self.version = self.version.max(version);
     }
 
+    /// A version of its own, without a change.
+    pub fn bump(&mut self) -> Version {
+        self.version.0 += 1;
+        self.version
+    }
+
     /// Changes an entry; the change's version and the entry's old value.
     pub fn set(&mut self, lpn: Lpn, to: Option<Ppa>) -> (Version, Option<Ppa>) {
         self.version.0 += 1;

@@ -519,8 +519,13 @@ impl MapLog {
 
 /// The bytes of one entry of a delta or dump: logical page number, address + 1 or 0.
 pub fn encode_entry(map: &Map, lpn: Lpn, out: &mut [u8]) {
+    encode_change(lpn, map.get(lpn), out);
+}
+
+/// The same of a change that the map does not have yet.
+pub fn encode_change(lpn: Lpn, to: Option<Ppa>, out: &mut [u8]) {
     out[..4].copy_from_slice(&lpn.0.to_le_bytes());
-    let value = map.get(lpn).map_or(0, |p| p.0 + 1);
+    let value = to.map_or(0, |p| p.0 + 1);
     out[4..8].copy_from_slice(&value.to_le_bytes());
 }
 

@@ -97,6 +97,19 @@ mod defects {
         UnitNotEntered,
         /// What was out of date when it landed is not entered there.
         StaleNotEntered,
+        /// A page of an atomic group is mapped before all of the group is on flash.
+        GroupMappedEarly,
+        /// The record of a group is written in two parts.
+        GroupRecordedInParts,
+        /// A group completes before its record is on flash.
+        GroupAckedEarly,
+        /// A group is admitted extent by extent.
+        GroupAdmittedInParts,
+        /// What collection moved of a group before it was whole may be erased where it was,
+        /// though the record says that it is there.
+        GroupMoveForgotten,
+        /// A write of a page of a group does not wait for the group.
+        GroupOvertaken,
         /// A unit that failed is not marked as bad in the map.
         BadForgotten,
     }

@@ -45,6 +45,8 @@ macro_rules! counters {
 counters! {
     /// Write commands completed.
     host_writes,
+    /// Atomic groups completed, which are not among these commands.
+    host_groups,
     /// Bytes written by the host.
     host_write_bytes,
     /// Write commands refused for want of space.

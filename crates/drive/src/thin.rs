@@ -24,7 +24,7 @@ use tantalum_device::IoError;
 #[derive(Default)]
 pub(crate) struct Coming {
     next: u64,
-    writes: BTreeMap<u64, Range<u32>>,
+    writes: BTreeMap<u64, Vec<Range<u32>>>,
 }
 
 /// A write that was let in; its room is kept for it while this lives.
@@ -40,18 +40,18 @@ impl Drop for LetIn<'_> {
 }
 
 impl Firmware {
-    /// Lets a write of `count` pages from `first` on in, which has the turn to be admitted:
-    /// nothing to keep if there always is room.
+    /// Lets a write of these ranges of pages, apart from each other, in, which has the turn to be
+    /// admitted: nothing to keep if there always is room.
     ///
     /// # Errors
     /// [`IoError::NoSpace`] if there is none, and why the drive takes no writes at all.
-    pub fn let_in(&self, first: u64, count: u64) -> Result<Option<LetIn<'_>>, IoError> {
+    pub fn let_in(&self, pages: &[Range<u32>]) -> Result<Option<LetIn<'_>>, IoError> {
         if !self.layout.is_thin() {
             return Ok(None);
         }
         self.healthy()?;
-        let pages = first as u32..(first + count) as u32;
-        let new = pages.clone().filter(|page| !self.is_live(Lpn(*page))).count() as u64;
+        let each = pages.iter().cloned().flatten();
+        let new = each.filter(|page| !self.is_live(Lpn(*page))).count() as u64;
         let room = u64::from(self.layout.room);
         // (The exact count walks the buffer: seldom.)
         if new > 0 && self.live_at_most() + new > room && self.live() + new > room {
@@ -61,25 +61,28 @@ impl Firmware {
         let mut coming = self.coming.borrow_mut();
         let number = coming.next;
         coming.next += 1;
-        coming.writes.insert(number, pages);
+        coming.writes.insert(number, pages.to_vec());
         Ok(Some(LetIn { coming: &self.coming, number }))
     }
 
     fn is_live(&self, lpn: Lpn) -> bool {
         self.map.borrow().get(lpn).is_some()
             || self.buffer.borrow().contains(lpn)
-            || self.coming.borrow().writes.values().any(|pages| pages.contains(&lpn.0))
+            || self.coming.borrow().writes.values().flatten().any(|pages| pages.contains(&lpn.0))
     }
 
     /// Live pages, some of them perhaps counted twice.
     fn live_at_most(&self) -> u64 {
-        let coming: u64 = self.coming.borrow().writes.values().map(|w| w.len() as u64).sum();
+        let coming: u64 = {
+            let coming = self.coming.borrow();
+            coming.writes.values().flatten().map(|w| w.len() as u64).sum()
+        };
         u64::from(self.map.borrow().live()) + self.buffer.borrow().pages().len() as u64 + coming
     }
 
     fn live(&self) -> u64 {
         let (map, buffer, coming) = (self.map.borrow(), self.buffer.borrow(), self.coming.borrow());
-        let mut unmapped: Vec<u32> = coming.writes.values().flat_map(Clone::clone).collect();
+        let mut unmapped: Vec<u32> = coming.writes.values().flatten().cloned().flatten().collect();
         unmapped.extend(buffer.pages().map(|lpn| lpn.0));
         unmapped.retain(|lpn| map.get(Lpn(*lpn)).is_none());
         unmapped.sort_unstable();

@@ -51,6 +51,11 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         let Some(good) = fw.outcome(at.unit, op.await) else { return };
         let mut freed = 0;
         for (i, (slot, lpn)) in batch.iter().enumerate() {
+            if good && fw.buffer.borrow().is_grouped(*slot) {
+                // It stays until its group is whole.
+                fw.land_in_group(*slot, *lpn, fw.places.ppa(at, i as u32));
+                continue;
+            }
             if good && !planted!(MapEarly) && fw.buffer.borrow().is_valid(*slot) {
                 fw.remap(*lpn, Some(fw.places.ppa(at, i as u32)));
             } else if good {
@@ -91,7 +96,7 @@ impl Firmware {
         let waiting = buffer.waiting();
         let stuck = self.starved.get() && buffer.used() == waiting;
         waiting >= row + self.design.cache.reorder
-            || (waiting > 0 && (self.urgent.get() > 0 || stuck))
+            || (waiting > 0 && (self.urgent.get() > 0 || self.groups.borrow().are_open() || stuck))
             || self.poisoned.get()
     }
 

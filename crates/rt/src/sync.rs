@@ -252,6 +252,13 @@ pub struct Permit<'a> {
     count: u64,
 }
 
+impl Permit<'_> {
+    /// The permits are the caller's from now on: to be given back by [`Semaphore::release`].
+    pub fn keep(mut self) {
+        self.count = 0;
+    }
+}
+
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.semaphore.release(self.count);

@@ -1,4 +1,4 @@
-//! The buffer held against itself (buffer, invariants 1, 3 and 5).
+//! The buffer held against itself (buffer, invariants 1, 3 and 6).
 
 use super::{Buffer, NONE, State};
 use crate::audit::ensure;

@@ -13,6 +13,9 @@ pub enum Command {
     Write(u64, u64),
     /// The same with forced unit access.
     Fua(u64, u64),
+    /// Writes an atomic group: so many extents of one block, from this one on, each so far from
+    /// the one before. (At most as many as the drive takes; none, if it takes no groups.)
+    Group(u64, u64, u64),
     /// Discards.
     Discard(u64, u64),
     /// Reads.
@@ -48,7 +51,10 @@ impl Command {
 
     /// The same on fewer blocks, if that can be.
     pub fn shorter(&self, count: u64) -> Option<Command> {
-        let own = self.blocks()?.count;
+        let own = match *self {
+            Command::Group(_, extents, _) => extents,
+            _ => self.blocks()?.count,
+        };
         if count == 0 || count >= own {
             return None;
         }
@@ -57,6 +63,7 @@ impl Command {
             Command::Fua(at, _) => Command::Fua(at, count),
             Command::Discard(at, _) => Command::Discard(at, count),
             Command::Read(at, _) => Command::Read(at, count),
+            Command::Group(at, _, step) => Command::Group(at, count, step),
             other => other,
         })
     }
@@ -79,7 +86,7 @@ pub struct Ingredients {
     pub then: u32,
     /// Hosts that send them side by side: each takes the next when its last one has ended.
     pub hosts: u32,
-    /// How often which kind comes. (Drives have no atomic groups: those are left out.)
+    /// How often which kind comes.
     pub mix: Mix,
     /// Pauses, relative to the others; of up to `pause_us` µs.
     pub pause: u64,
@@ -89,6 +96,8 @@ pub struct Ingredients {
     pub cycle: u64,
     /// Blocks in a command, at most.
     pub max_blocks: u64,
+    /// Extents of an atomic group, at most; at least two.
+    pub max_extents: u64,
     /// Blocks that are touched, from the first on; 0: all of the drive. The others must stay
     /// what they are.
     pub range: u64,
@@ -107,6 +116,7 @@ impl Default for Ingredients {
             pause_us: 2_000,
             cycle: 0,
             max_blocks: 6,
+            max_extents: 8,
             range: 0,
             faults: 0,
         }
@@ -121,8 +131,16 @@ impl Ingredients {
 
     fn command(&self, dice: &mut Stream, blocks: u64) -> Command {
         let mix = &self.mix;
-        let weights =
-            [mix.write, mix.fua, mix.discard, mix.read, mix.flush, self.pause, self.cycle];
+        let weights = [
+            mix.write,
+            mix.fua,
+            mix.discard,
+            mix.read,
+            mix.flush,
+            self.pause,
+            self.cycle,
+            mix.group,
+        ];
         let mut roll = dice.below(weights.iter().sum::<u64>().max(1));
         let mut kind = 0;
         while kind + 1 < weights.len() && roll >= weights[kind] {
@@ -130,6 +148,9 @@ impl Ingredients {
             kind += 1;
         }
         let range = if self.range == 0 { blocks } else { self.range.min(blocks) };
+        if kind == 7 {
+            return self.group(dice, range);
+        }
         let count = dice.range(1, self.max_blocks.clamp(1, range) + 1);
         let at = dice.below(range - count + 1);
         match kind {
@@ -141,6 +162,13 @@ impl Ingredients {
             5 => Command::Pause(dice.below(self.pause_us + 1)),
             _ => Command::Cycle,
         }
+    }
+
+    fn group(&self, dice: &mut Stream, range: u64) -> Command {
+        let extents = dice.range(2, self.max_extents.max(2) + 1).min(range);
+        let step = dice.range(1, (range - 1) / (extents - 1).max(1) + 1);
+        let at = dice.below(range - (extents - 1) * step);
+        Command::Group(at, extents, step)
     }
 
     /// Orders up to `most` failures at random places of a list.

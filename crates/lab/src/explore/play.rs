@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use tantalum_device::{Block, Blocks, Durability, IoError, PowerCycle};
+use tantalum_device::{AtomicError, Block, Blocks, Durability, IoError, PowerCycle};
 use tantalum_drive::{Drive, DriveLink};
 use tantalum_rt::{Nanos, Rt};
 
@@ -95,6 +95,7 @@ impl Player {
             (Command::Fua(..), Some(range)) => host.write(range, Durability::Fua).await,
             (Command::Discard(..), Some(range)) => host.discard(range).await,
             (Command::Read(..), Some(range)) => host.read(range).await,
+            (Command::Group(at, extents, step), _) => self.group(host, at, extents, step).await,
             (Command::Flush, _) => host.flush().await,
             (Command::Pause(us), _) => {
                 self.rt.sleep(Nanos::from_micros(us)).await;
@@ -115,6 +116,25 @@ impl Player {
             return Ok(()); // It may; and then nothing of the write may ever be seen.
         }
         ended.map_err(|error| failed(&format!("{command:?}"), &error))
+    }
+
+    async fn group(
+        &self,
+        host: &Host<DriveLink>,
+        at: u64,
+        extents: u64,
+        step: u64,
+    ) -> Result<(), IoError> {
+        let Some(limit) = self.oracle.caps().atomic_group else { return Ok(()) };
+        let most =
+            (limit.bytes / u64::from(self.oracle.caps().block_size)).min(limit.extents.into());
+        let block = |i| Blocks { start: Block(at + i * step), count: 1 };
+        let ranges: Vec<Blocks> = (0..extents.min(most)).map(block).collect();
+        match host.write_atomic(&ranges).await {
+            Err(AtomicError::Io(error)) => Err(error),
+            Err(_) => Err(IoError::Invalid("the group was refused")),
+            Ok(()) => Ok(()),
+        }
     }
 
     fn hear(&self) {

@@ -55,7 +55,7 @@ impl From<&IoError> for Failure {
 impl From<&AtomicError> for Failure {
     fn from(e: &AtomicError) -> Failure {
         match e {
-            AtomicError::Io(IoError::PowerLost) => Failure::PowerLost,
+            AtomicError::Io(e) => e.into(),
             _ => Failure::Refused,
         }
     }
@@ -192,8 +192,10 @@ impl History {
         if self.caps.ack.survives() {
             c.must = Some(Cause::Acked);
         }
-        if c.action == Action::Fua {
-            c.must = Some(Cause::Fua);
+        match c.action {
+            Action::Fua => c.must = Some(Cause::Fua),
+            Action::Group => c.must = Some(Cause::Acked),
+            Action::Write | Action::Discard => {}
         }
         if c.must.is_none() {
             self.volatile.insert(id);

@@ -102,7 +102,7 @@ fn play(caps: Caps, events: &[Event]) -> (History, Vec<Known>) {
             Event::Succeed(i) if !flying.is_empty() => {
                 let k = &mut known[flying[i % flying.len()]];
                 k.completed = Some(now);
-                k.must = caps.ack.survives() || k.action == Action::Fua;
+                k.must = caps.ack.survives() || matches!(k.action, Action::Fua | Action::Group);
                 history.succeed(k.id);
             }
             Event::GiveUp(i) if !flying.is_empty() => {
