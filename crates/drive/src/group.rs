@@ -22,7 +22,7 @@ use crate::buffer::Slot;
 use crate::firmware::Firmware;
 use crate::layout::{DELTA_ENTRIES, Layout};
 use crate::planted::planted;
-use crate::types::{Lpn, Ppa, Version};
+use crate::types::{Lpn, Ppa};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -220,15 +220,17 @@ impl Firmware {
     /// Collection has moved a page: whether it is one of a group, which is there from now on.
     pub fn move_in_group(&self, lpn: Lpn, from: Ppa, to: Ppa) -> bool {
         match self.groups.borrow_mut().members.get_mut(&lpn).map(|m| &mut m.landed) {
-            Some(Some((_, place))) if *place == from => *place = to,
+            Some(Some((_, place))) if *place == from => {
+                if !planted!(GroupMoveForgotten) {
+                    *place = to;
+                }
+            }
             _ => return false,
         }
-        let version = match planted!(GroupMoveForgotten) {
-            true => Version(0),
-            false => self.map.borrow_mut().bump(),
-        };
+        let version = self.map.borrow_mut().bump();
         self.space.borrow_mut().validate(to);
         self.supersede(from, version);
+        self.stats.group_moved_bytes.add(SECTOR_BYTES.into());
         true
     }
 

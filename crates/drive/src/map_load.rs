@@ -58,9 +58,13 @@ pub(crate) async fn load_map(
     // What newer units say of older ones is known first.
     let mut contents = Vec::with_capacity(log_units.len());
     let mut full: Vec<Unit> = Vec::new();
-    for (&unit, &end) in log_units.iter().zip(&ends).rev() {
-        let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
-        let heads = read_heads(fw, &pages).await?;
+    let of_unit = |(unit, end): (&Unit, &u32)| -> Vec<PageAddr> {
+        (0..*end).map(|page| PageAddr { unit: *unit, page }).collect()
+    };
+    let pages: Vec<Vec<PageAddr>> = log_units.iter().zip(&ends).map(of_unit).collect();
+    let mut all_heads = read_heads(fw, &pages.concat()).await?;
+    for ((&unit, &end), pages) in log_units.iter().zip(&ends).zip(pages).rev() {
+        let heads = all_heads.split_off(all_heads.heads().len() - pages.len());
         let whole = check_torn(&pages, heads.heads(), full.contains(&unit))?;
         full.extend(heads.heads().iter().filter_map(|head| match head {
             Head::Written(.., Before::Full(unit)) => Some(*unit),

@@ -105,8 +105,7 @@ mod defects {
         GroupAckedEarly,
         /// A group is admitted extent by extent.
         GroupAdmittedInParts,
-        /// What collection moved of a group before it was whole may be erased where it was,
-        /// though the record says that it is there.
+        /// What collection moves of a group before it is whole is looked for where it was.
         GroupMoveForgotten,
         /// A write of a page of a group does not wait for the group.
         GroupOvertaken,

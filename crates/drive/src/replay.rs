@@ -46,33 +46,35 @@ pub(crate) async fn find_dump(
     let ends = write_pointers(fw, units).await?;
     let mut found: BTreeMap<u64, Dump> = BTreeMap::new();
     let mut last = BTreeMap::new();
-    for (&unit, &end) in units.iter().zip(&ends) {
-        let pages: Vec<PageAddr> = (0..end).map(|page| PageAddr { unit, page }).collect();
-        let heads = read_heads(fw, &pages).await?;
-        for (at, head) in pages.into_iter().zip(heads.iter()) {
-            let (Head::Written(head, _), indices) = head else { continue };
-            fw.saw_sequence(head.sequence);
-            let number = head.version;
-            let end = DumpEnd::default();
-            let dump = found.entry(number).or_insert_with(|| Dump {
-                number,
-                complete: false,
-                units: Vec::new(),
-                pages: Vec::new(),
-                end,
-            });
-            if !dump.units.contains(&unit) {
-                dump.units.push(unit);
+    let of = |(unit, end): (&Unit, &u32)| {
+        let unit = *unit;
+        (0..*end).map(move |page| PageAddr { unit, page })
+    };
+    let pages: Vec<PageAddr> = units.iter().zip(&ends).flat_map(of).collect();
+    let heads = read_heads(fw, &pages).await?;
+    for (at, head) in pages.into_iter().zip(heads.iter()) {
+        let (Head::Written(head, _), indices) = head else { continue };
+        fw.saw_sequence(head.sequence);
+        let number = head.version;
+        let end = DumpEnd::default();
+        let dump = found.entry(number).or_insert_with(|| Dump {
+            number,
+            complete: false,
+            units: Vec::new(),
+            pages: Vec::new(),
+            end,
+        });
+        if !dump.units.contains(&at.unit) {
+            dump.units.push(at.unit);
+        }
+        match head.kind {
+            Kind::DumpDue => {}
+            // Its row has further pages, with nothing in them.
+            Kind::DumpEnd if used(indices).next().is_none() => {}
+            Kind::DumpEnd => {
+                last.insert(number, at);
             }
-            match head.kind {
-                Kind::DumpDue => {}
-                // Its row has further pages, with nothing in them.
-                Kind::DumpEnd if used(indices).next().is_none() => {}
-                Kind::DumpEnd => {
-                    last.insert(number, at);
-                }
-                kind => dump.pages.push((at, kind, indices.to_vec())),
-            }
+            kind => dump.pages.push((at, kind, indices.to_vec())),
         }
     }
     let Some((number, mut dump)) = found.pop_last() else { return Ok(None) };

@@ -29,6 +29,15 @@ impl Heads {
         self.heads.iter().copied().zip(self.indices.chunks_exact(self.page_sectors))
     }
 
+    /// Takes those from page `at` on away.
+    pub fn split_off(&mut self, at: usize) -> Heads {
+        Heads {
+            heads: self.heads.split_off(at),
+            indices: self.indices.split_off(at * self.page_sectors),
+            page_sectors: self.page_sectors,
+        }
+    }
+
     /// The heads alone.
     pub fn heads(&self) -> &[Head] {
         &self.heads
@@ -39,11 +48,18 @@ impl Heads {
 /// that a large drive does not queue a hundred thousand.
 const READS_PER_DIE: usize = 16;
 
-/// These pages in turns over the dies: block, unit, and place in the list; and how many of them are read side by side.
+/// These pages in turns over the dies: turn, die, and place in the list; and how many of them
+/// are read side by side.
 fn in_turns(fw: &Firmware, pages: &[PageAddr]) -> (Vec<(u32, u32, usize)>, usize) {
     let g = &fw.design.geometry;
-    let turn = |(i, at): (usize, &PageAddr)| (at.unit.0 % g.blocks, at.unit.0, i);
-    let mut order: Vec<(u32, u32, usize)> = pages.iter().enumerate().map(turn).collect();
+    let mut turns = vec![0u32; g.dies() as usize];
+    let place = |(i, at): (usize, &PageAddr)| {
+        let die = g.die(at.unit);
+        let turn = &mut turns[die as usize];
+        *turn += 1;
+        (*turn, die, i)
+    };
+    let mut order: Vec<(u32, u32, usize)> = pages.iter().enumerate().map(place).collect();
     order.sort_unstable();
     (order, READS_PER_DIE * g.dies() as usize)
 }

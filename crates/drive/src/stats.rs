@@ -71,6 +71,8 @@ counters! {
     background_bytes,
     /// Of these, moved to level wear.
     levelled_bytes,
+    /// Of these, pages of atomic groups that were not whole yet.
+    group_moved_bytes,
     /// Bytes of pages programmed with the map.
     meta_bytes,
     /// Checkpoints of the journal of units completed.

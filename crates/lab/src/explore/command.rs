@@ -111,7 +111,7 @@ impl Default for Ingredients {
             commands: 180,
             then: 16,
             hosts: 2,
-            mix: Mix { write: 8, fua: 1, group: 0, flush: 1, discard: 1, read: 1 },
+            mix: Mix { write: 8, fua: 1, group: 2, flush: 1, discard: 1, read: 1 },
             pause: 0,
             pause_us: 2_000,
             cycle: 0,

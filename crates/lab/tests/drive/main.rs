@@ -9,6 +9,7 @@ mod faults;
 mod flush_cost;
 mod flush_modes;
 mod full;
+mod groups;
 mod idle;
 mod planted;
 mod progress;

@@ -2,6 +2,7 @@
 //! drive without one is clean under the same cuts.
 
 use crate::designs::{tiny, with_spare};
+use crate::groups::moving;
 use tantalum_device::Payload;
 use tantalum_drive::{Defect, FlushMode, plant};
 use tantalum_lab::explore::{Command, Found, Ingredients, Nesting, Scenario, Tally, reduce};
@@ -11,8 +12,8 @@ use tantalum_rt::Stream;
 const RUNS: u64 = 8;
 const CUTS: u64 = 160;
 
-/// The `run`-th scenario of the hunt, on this preset.
-fn scenario(preset: &str, run: u64) -> Scenario {
+/// The `run`-th scenario of the hunt, on this preset; with atomic groups or without.
+fn scenario(preset: &str, run: u64, groups: bool) -> Scenario {
     let mut what = Ingredients { pause: 1, hosts: 1 + run as u32 % 3, ..Ingredients::default() };
     let mut design = if run % 2 == 1 { with_spare(preset) } else { tiny(preset) };
     if run % 4 > 1 {
@@ -20,6 +21,10 @@ fn scenario(preset: &str, run: u64) -> Scenario {
         design.cache.flush = FlushMode::Drain;
     }
     what.faults = 20;
+    if groups {
+        what.hosts += 3;
+        what.mix.group = 4;
+    }
     if run % 3 == 1 {
         what.range = 40;
     }
@@ -28,9 +33,12 @@ fn scenario(preset: &str, run: u64) -> Scenario {
 
 /// Looks for anything that is wrong with a preset, whatever is planted; after how many cuts
 /// it was found.
-fn hunt(preset: &str, cuts: &mut u64) -> Option<(Scenario, Found)> {
+fn hunt(preset: &str, groups: bool, cuts: &mut u64) -> Option<(Scenario, Found)> {
     for run in 0..RUNS {
-        let scenario = scenario(preset, run);
+        let scenario = match groups && run == RUNS - 1 {
+            true => moving("volatile", run),
+            false => scenario(preset, run, groups),
+        };
         let mut dice = Stream::new(run, "points");
         let mut tally = Tally::default();
         let found = scenario.points(20).and_then(|points| {
@@ -59,6 +67,7 @@ fn preset(defect: Defect) -> &'static str {
         | Defect::DirtyForgotten
         | Defect::OlderImage
         | Defect::AckEarly
+        | Defect::GroupAdmittedInParts
         | Defect::SplitAdmission => "durassd",
         Defect::UnitNotEntered
         | Defect::StaleNotEntered
@@ -73,7 +82,8 @@ fn each_planted_defect_is_found() {
     assert!(Defect::ALL.len() >= 12);
     for defect in Defect::ALL {
         plant(Some(*defect));
-        let found = hunt(preset(*defect), &mut 0);
+        let groups = format!("{defect:?}").starts_with("Group");
+        let found = hunt(preset(*defect), groups, &mut 0);
         plant(None);
         let Some((_, found)) = found else { panic!("{defect:?} is not found") };
         println!("{defect:?}: {}: {}", found.stage, found.failure);
@@ -82,11 +92,13 @@ fn each_planted_defect_is_found() {
 
 #[test]
 fn without_a_defect_nothing_is_found() {
-    for preset in ["volatile", "durassd", "spartan-e"] {
-        let mut cuts = 0;
-        let found = hunt(preset, &mut cuts);
-        assert!(found.is_none(), "{preset}, after {cuts} cuts: {found:?}");
-        assert!(cuts > RUNS * CUTS, "{preset}: {cuts} cuts");
+    for preset in ["volatile", "durassd", "spartan-e", "ssd-a"] {
+        for groups in [false, true] {
+            let mut cuts = 0;
+            let found = hunt(preset, groups, &mut cuts);
+            assert!(found.is_none(), "{preset}, after {cuts} cuts: {found:?}");
+            assert!(cuts > RUNS * CUTS, "{preset}: {cuts} cuts");
+        }
     }
 }
 
@@ -95,7 +107,7 @@ fn without_a_defect_nothing_is_found() {
 #[test]
 fn a_case_is_reduced_to_the_commands_that_matter() {
     plant(Some(Defect::SplitAdmission));
-    let (scenario, found) = hunt("durassd", &mut 0).unwrap();
+    let (scenario, found) = hunt("durassd", false, &mut 0).unwrap();
     let reduced = reduce(&scenario, &found, 5_000);
     let again = reduced.scenario.cut(&reduced.found.cuts);
     plant(None);
