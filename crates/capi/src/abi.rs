@@ -1,0 +1,359 @@
+//! What C sees: codes, constants and structures, as in `include/tantalum.h`.
+//!
+//! 1. A structure only ever grows at its end. Its first field is the caller's `sizeof`; nothing
+//!    beyond that is read or written, and what a caller does not have yet is zero.
+//! 2. All fields are 8 bytes wide or pointers, so that there is no padding.
+
+use crate::error::Failure;
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::size_of;
+
+/// The number of this ABI: programs built for another one must not be run with this library.
+pub const TANTALUM_ABI_VERSION: u32 = 1;
+
+/// Success.
+pub const TANTALUM_OK: c_int = 0;
+/// An argument, or a command, can not be meant. Nothing was done.
+pub const TANTALUM_EINVAL: c_int = -1;
+/// The drive has no power, or lost it before the command completed.
+pub const TANTALUM_EPOWER: c_int = -2;
+/// Data that were written can not be read back.
+pub const TANTALUM_EMEDIUM: c_int = -3;
+/// The drive failed the command.
+pub const TANTALUM_EFAILED: c_int = -4;
+/// A durability step failed before: no writes until the drive was restarted.
+pub const TANTALUM_EPOISONED: c_int = -5;
+/// No space for new data. Nothing was done.
+pub const TANTALUM_ENOSPC: c_int = -6;
+/// The drive is worn out and can only be read.
+pub const TANTALUM_EREADONLY: c_int = -7;
+/// The drive does not do such a thing.
+pub const TANTALUM_ENOTSUP: c_int = -8;
+/// The atomic group is larger than the drive's limit. Nothing was done.
+pub const TANTALUM_ETOOLARGE: c_int = -9;
+/// Two extents of the atomic group overlap. Nothing was done.
+pub const TANTALUM_EOVERLAP: c_int = -10;
+/// There is no such design, or it can not be built.
+pub const TANTALUM_EDESIGN: c_int = -11;
+/// Not enough memory. Nothing was done.
+pub const TANTALUM_ENOMEM: c_int = -12;
+/// Too much is submitted and not waited for. Nothing was done.
+pub const TANTALUM_EBUSY: c_int = -13;
+/// There is no such ticket, or it was waited for already.
+pub const TANTALUM_ETICKET: c_int = -14;
+/// The drive does not start: its emergency dump is not complete.
+pub const TANTALUM_EDUMP: c_int = -15;
+/// A defect of the library; the handle can only be closed.
+pub const TANTALUM_EINTERNAL: c_int = -16;
+
+/// All codes, with what [`crate::tantalum_strerror`] says of them.
+pub(crate) const CODES: [(c_int, &std::ffi::CStr); 17] = [
+    (TANTALUM_OK, c"success"),
+    (TANTALUM_EINVAL, c"an argument or a command can not be meant"),
+    (TANTALUM_EPOWER, c"the drive lost its power"),
+    (TANTALUM_EMEDIUM, c"data can not be read back"),
+    (TANTALUM_EFAILED, c"the drive failed the command"),
+    (TANTALUM_EPOISONED, c"no writes until the drive is restarted"),
+    (TANTALUM_ENOSPC, c"no space left on the drive"),
+    (TANTALUM_EREADONLY, c"the drive is worn out and can only be read"),
+    (TANTALUM_ENOTSUP, c"the drive does not do that"),
+    (TANTALUM_ETOOLARGE, c"the atomic group is larger than the drive's limit"),
+    (TANTALUM_EOVERLAP, c"extents of the atomic group overlap"),
+    (TANTALUM_EDESIGN, c"there is no such design, or it can not be built"),
+    (TANTALUM_ENOMEM, c"not enough memory"),
+    (TANTALUM_EBUSY, c"too much is submitted and not waited for"),
+    (TANTALUM_ETICKET, c"no such ticket, or it was waited for already"),
+    (TANTALUM_EDUMP, c"the drive's emergency dump is not complete"),
+    (TANTALUM_EINTERNAL, c"a defect of the library"),
+];
+
+/// Flag of a write: durable before it completes (forced unit access).
+pub const TANTALUM_FUA: u32 = 1;
+
+/// Tickets of one handle that are not waited for, at most.
+pub const TANTALUM_TICKETS_MAX: usize = 4096;
+/// Bytes of submitted commands that are not waited for, at most; a single command may be larger.
+pub const TANTALUM_SUBMITTED_BYTES_MAX: u64 = 256 << 20;
+/// The longest [`crate::tantalum_sleep`]: a day.
+pub const TANTALUM_SLEEP_MAX_NS: u64 = 86_400_000_000_000;
+
+/// A completed write may be lost with the power until a flush returns.
+pub const TANTALUM_ACK_VOLATILE: u64 = 0;
+/// A completed write survives, in memory that the drive keeps.
+pub const TANTALUM_ACK_POWER_SAFE: u64 = 1;
+/// A completed write survives, on the medium.
+pub const TANTALUM_ACK_ON_MEDIA: u64 = 2;
+
+/// One extent of an atomic group.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_camel_case_types)]
+pub struct tantalum_extent {
+    /// The first block.
+    pub block: u64,
+    /// What to write there: `blocks` times the block size.
+    pub data: *const c_void,
+    /// How many blocks.
+    pub blocks: u64,
+}
+
+/// A structure that grows with the versions of the library.
+///
+/// # Safety
+/// It is `repr(C)`, without padding, begins with a `u64` that is its size in bytes, and any bytes
+/// are a value of it.
+pub(crate) unsafe trait Record: Copy + Default {}
+
+macro_rules! records {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident: $ty:ty,)* })*) => { $(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug)]
+        #[allow(non_camel_case_types)]
+        pub struct $name {
+            /// Bytes of this structure: the caller's `sizeof`.
+            pub size: u64,
+            $($(#[$fdoc])* pub $field: $ty,)*
+        }
+
+        impl Default for $name {
+            /// Zeros, but for the size.
+            fn default() -> $name {
+                // SAFETY: zeros are a value of numbers, pointers and records of them.
+                let mut record: $name = unsafe { std::mem::zeroed() };
+                record.size = size_of::<$name>() as u64;
+                record
+            }
+        }
+
+        // SAFETY: `repr(C)`; numbers of 8 bytes, pointers and records of them, after the size.
+        unsafe impl Record for $name {}
+
+        impl $name {
+            /// Where each field begins, for the test that compares this with the header.
+            pub const LAYOUT: &[(&str, usize)] = &[
+                ("size", 0),
+                $((stringify!($field), std::mem::offset_of!($name, $field)),)*
+            ];
+        }
+    )* };
+}
+
+/// What was counted of one kind of command: see the header.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub struct tantalum_command_stats {
+    /// Commands that succeeded.
+    pub commands: u64,
+    /// Commands that failed.
+    pub failed: u64,
+    /// Bytes that the successful ones moved.
+    pub bytes: u64,
+    /// Median latency of the successful ones, ns of virtual time.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+records! {
+    /// Which drive [`crate::tantalum_open_drive`] opens.
+    tantalum_drive_options {
+        /// Seed of the run.
+        seed: u64,
+        /// Name of a preset, or null.
+        preset: *const c_char,
+        /// A design as TOML, or null. One of the two.
+        design: *const c_char,
+        /// What of it is to be different, as TOML; or null.
+        overrides: *const c_char,
+    }
+
+    /// Which drive [`crate::tantalum_open_ram`] opens.
+    tantalum_ram_options {
+        /// Seed of the run.
+        seed: u64,
+        /// Blocks.
+        blocks: u64,
+        /// Bytes in a block; 0: 4096.
+        block_size: u64,
+        /// What a completed write means: `TANTALUM_ACK_…`.
+        ack: u64,
+        /// Not 0: its flushes do nothing.
+        flush_ignored: u64,
+        /// Not 0: what survives a cut is a prefix of what arrived.
+        ordered: u64,
+        /// Bytes of a write that are all or nothing; 0: a block.
+        atomic_unit: u64,
+        /// Extents in an atomic group, at most; 0: groups are refused.
+        group_extents: u64,
+        /// Bytes in an atomic group, at most.
+        group_bytes: u64,
+        /// Time of each read, write, group and discard, ns.
+        command_ns: u64,
+        /// Each takes up to so much longer, at random, ns.
+        jitter_ns: u64,
+        /// Time of each flush, ns.
+        flush_ns: u64,
+        /// Time from power to the first command, ns.
+        start_ns: u64,
+    }
+
+    /// What a drive promises.
+    tantalum_caps {
+        /// Bytes in a block.
+        block_size: u64,
+        /// Blocks.
+        blocks: u64,
+        /// What a completed write means: `TANTALUM_ACK_…`.
+        ack: u64,
+        /// 1: a flush makes durable what completed before; 0: it does nothing.
+        flush: u64,
+        /// 1: what survives a cut is a prefix of what arrived.
+        ordered: u64,
+        /// Bytes of a write that are all or nothing.
+        atomic_unit: u64,
+        /// Extents in an atomic group, at most; 0: groups are refused.
+        group_extents: u64,
+        /// Bytes in an atomic group, at most.
+        group_bytes: u64,
+        /// 1: it may refuse new data for want of space.
+        thin: u64,
+    }
+
+    /// What a power cut came to.
+    tantalum_power_loss {
+        /// Virtual time from the cut until the drive was off, ns.
+        took_ns: u64,
+        /// 1: the emergency dump was complete, or none was needed.
+        dump_complete: u64,
+        /// Joules in the capacitors.
+        budget_j: f64,
+        /// Joules drawn.
+        spent_j: f64,
+        /// Joules that were missing.
+        missing_j: f64,
+    }
+
+    /// What the last restart took.
+    tantalum_recovery {
+        /// Virtual time from power to the first command, ns.
+        ready_ns: u64,
+        /// Virtual time from power until the restart was finished, ns; 0: not yet.
+        whole_ns: u64,
+        /// 1: nothing had ever been written.
+        blank: u64,
+        /// 1: there was no complete dump, what was acknowledged last may be lost.
+        salvaged: u64,
+        /// Looking for the emergency dump, ns.
+        find_ns: u64,
+        /// Reading it, ns.
+        dump_ns: u64,
+        /// Reading the first pages of all erase units, ns.
+        scan_ns: u64,
+        /// Reading the map log, ns.
+        map_ns: u64,
+        /// Buffered pages found in the dump.
+        dump_pages: u64,
+        /// Changed map entries found in the dump.
+        dump_entries: u64,
+        /// Map pages read.
+        map_pages: u64,
+        /// Deltas of the map log replayed.
+        map_deltas: u64,
+    }
+
+    /// What was done since the drive was opened, over all power cycles.
+    tantalum_stats {
+        /// Virtual time since the drive was opened, ns.
+        now_ns: u64,
+        /// Plain reads.
+        read: tantalum_command_stats,
+        /// Plain writes.
+        write: tantalum_command_stats,
+        /// Writes with forced unit access.
+        fua: tantalum_command_stats,
+        /// Atomic groups.
+        group: tantalum_command_stats,
+        /// Flushes.
+        flush: tantalum_command_stats,
+        /// Discards.
+        discard: tantalum_command_stats,
+        /// Power cuts.
+        power_cuts: u64,
+        /// Bytes of pages programmed, for whatever reason.
+        flash_program_bytes: u64,
+        /// Of these, with data of the host.
+        flash_host_bytes: u64,
+        /// Of these, with the map.
+        flash_map_bytes: u64,
+        /// Of these, in emergency dumps.
+        flash_dump_bytes: u64,
+        /// Bytes of sectors moved by the collector.
+        flash_moved_bytes: u64,
+        /// Read operations of the flash array.
+        flash_reads: u64,
+        /// Erase operations.
+        flash_erases: u64,
+        /// Erase units that went bad.
+        flash_bad_units: u64,
+    }
+}
+
+/// Puts as much of `value` into the caller's record as that has room for, zeros where it is
+/// larger, and how much that is into its size.
+///
+/// # Safety
+/// `out` is null or points to a record whose size field is true.
+pub(crate) unsafe fn put<T: Record>(out: *mut T, value: &T) -> Result<(), Failure> {
+    // SAFETY: as the caller says.
+    let size = unsafe { size_of_record(out) }?;
+    let (own, to) = (size_of::<T>(), out.cast::<u8>());
+    let common = size.min(own);
+    // SAFETY: `size` bytes at `out` are the caller's record, `own` those of `value`; it is
+    // written byte by byte, so that alignment does not matter.
+    unsafe {
+        to.copy_from_nonoverlapping((value as *const T).cast::<u8>(), common);
+        to.add(common).write_bytes(0, size - common);
+        to.cast::<u64>().write_unaligned(common as u64);
+    }
+    Ok(())
+}
+
+/// The caller's record; what it does not have is zero, what this library does not know must be.
+///
+/// # Safety
+/// `from` is null or points to a record whose size field is true.
+pub(crate) unsafe fn take<T: Record>(from: *const T) -> Result<T, Failure> {
+    // SAFETY: as the caller says.
+    let size = unsafe { size_of_record(from) }?;
+    let mut record = T::default();
+    let common = size.min(size_of::<T>());
+    let bytes = from.cast::<u8>();
+    // SAFETY: `size` bytes at `from` are the caller's record; any bytes are a value of `T`.
+    unsafe { (&raw mut record).cast::<u8>().copy_from_nonoverlapping(bytes, common) };
+    for i in common..size {
+        // SAFETY: within the caller's record.
+        if unsafe { bytes.add(i).read() } != 0 {
+            return Err(Failure::invalid("the options have a field that this library has not"));
+        }
+    }
+    Ok(record)
+}
+
+/// # Safety
+/// `record` is null or points to a record whose size field is true.
+unsafe fn size_of_record<T: Record>(record: *const T) -> Result<usize, Failure> {
+    if record.is_null() {
+        return Err(Failure::invalid("a structure is null"));
+    }
+    // SAFETY: a record begins with its size.
+    let size = unsafe { record.cast::<u64>().read_unaligned() };
+    // The bound keeps a size that was never set from being believed.
+    if size < 8 || size % 8 != 0 || size > 65_536 {
+        return Err(Failure::invalid("set the structure's size to its sizeof first"));
+    }
+    Ok(size as usize)
+}

@@ -1,0 +1,62 @@
+//! Drives for programs in C: open one, read, write, write atomic groups, cut its power, restore
+//! it. What each function guarantees is in `include/tantalum.h`; `docs/c-api.md` is for users.
+//!
+//! 1. Nothing that C passes in, short of memory that is not there, makes the library panic or
+//!    abort; and no panic crosses into C (`error`).
+//! 2. Each handle has a thread of its own with a runtime on virtual time (`server`); calls of many
+//!    threads are served side by side (`client`).
+//! 3. Data are copied on the thread of the caller, during its call (`memory`).
+//! 4. The binary interface only grows (`abi`).
+
+mod abi;
+mod calls;
+mod client;
+mod command;
+mod error;
+mod group;
+mod mailbox;
+mod memory;
+mod open;
+mod power;
+mod report;
+mod server;
+
+pub use abi::*;
+pub use calls::*;
+pub use error::{tantalum_last_error, tantalum_strerror};
+pub use group::*;
+pub use open::{tantalum_close, tantalum_get_caps, tantalum_open_drive, tantalum_open_ram};
+pub use power::*;
+
+use client::Client;
+use error::Failure;
+use std::ffi::c_char;
+use std::sync::Arc;
+
+/// An open drive.
+#[allow(non_camel_case_types)]
+pub struct tantalum_drive {
+    client: Arc<Client>,
+}
+
+/// # Safety
+/// `drive` is null or open, for as long as `'a`.
+unsafe fn client<'a>(drive: *const tantalum_drive) -> Result<&'a Client, Failure> {
+    // SAFETY: as the caller says.
+    match unsafe { drive.as_ref() } {
+        Some(drive) => Ok(&drive.client),
+        None => Err(Failure::invalid("the handle is null")),
+    }
+}
+
+/// The number of the ABI that this library has.
+#[unsafe(no_mangle)]
+pub extern "C" fn tantalum_abi_version() -> u32 {
+    TANTALUM_ABI_VERSION
+}
+
+/// The version of the library, as text. Never null; valid for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn tantalum_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}

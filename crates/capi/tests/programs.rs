@@ -1,0 +1,85 @@
+//! Programs in C, compiled by the system's compiler, on both libraries. That there is no
+//! compiler is a failure: nothing here is skipped.
+
+#![allow(clippy::disallowed_methods, reason = "tests start the compiler and what it made")]
+
+mod common;
+
+use common::{built, cc, crate_dir, run, scratch};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Which of the two libraries a program is linked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Linked {
+    /// libtantalum.so, found again by its own name.
+    Shared,
+    /// libtantalum.a.
+    Static,
+}
+
+/// Compiles the program in `source` (below the crate) and links it.
+fn compile(source: &str, linked: Linked, dir: &Path) -> PathBuf {
+    let program = dir.join("program");
+    let mut cc = cc();
+    cc.arg(crate_dir().join(source)).arg("-o").arg(&program);
+    match linked {
+        Linked::Shared => {
+            // As an installation has it: the program looks for the name with the ABI.
+            let link = |name: &str, to: &Path| {
+                std::os::unix::fs::symlink(to, dir.join(name)).expect("the folder is empty");
+            };
+            link("libtantalum.so.1", &built().join("libtantalum.so"));
+            link("libtantalum.so", Path::new("libtantalum.so.1"));
+            cc.arg("-L").arg(dir).arg("-ltantalum").arg(format!("-Wl,-rpath,{}", dir.display()));
+            cc.arg("-lpthread");
+        }
+        Linked::Static => {
+            cc.arg(built().join("libtantalum.a")).args(["-lgcc_s", "-lpthread", "-lm", "-ldl"]);
+        }
+    }
+    run(&mut cc);
+    program
+}
+
+/// Compiles and runs a program on one library; what it printed.
+fn on(source: &str, linked: Linked, args: &[&str]) -> String {
+    let name = source.rsplit('/').next().unwrap_or(source);
+    let dir = scratch(&format!("{name}-{linked:?}-{}", args.join("-")));
+    run(Command::new(compile(source, linked, &dir)).args(args))
+}
+
+#[test]
+fn the_bank_keeps_its_money_on_both_libraries() {
+    let shared = on("examples/bank.c", Linked::Shared, &[]);
+    let linked = on("examples/bank.c", Linked::Static, &[]);
+    assert_eq!(shared, linked, "the same calls, the same seed, the same run");
+    assert_eq!(shared.lines().filter(|l| l.starts_with("cut ")).count(), 12);
+    assert!(shared.contains("transfers acknowledged, all there"), "{shared}");
+    // The cuts found transfers under way.
+    assert!(!shared.contains(" 0 not at all"), "{shared}");
+}
+
+#[test]
+fn the_bank_keeps_its_money_without_capacitors() {
+    for preset in ["volatile", "baseline"] {
+        let printed = on("examples/bank.c", Linked::Shared, &[preset]);
+        assert!(printed.contains("transfers acknowledged, all there"), "{printed}");
+    }
+}
+
+#[test]
+fn every_function_does_what_the_header_says() {
+    for linked in [Linked::Shared, Linked::Static] {
+        assert_eq!(on("tests/c/api.c", linked, &[]), "all as documented\n");
+    }
+}
+
+#[test]
+fn threads_share_a_handle_through_power_cuts() {
+    for preset in ["durassd", "volatile"] {
+        let printed = on("tests/c/threads.c", Linked::Shared, &[preset]);
+        assert_eq!(printed, "all threads saw what they should\n");
+    }
+    on("tests/c/threads.c", Linked::Static, &[]);
+}
