@@ -200,3 +200,6 @@ fn run<B: Chassis>(
     }
     serve(&mut runtime, &chassis, mailbox)
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,3 +83,52 @@ fn threads_share_a_handle_through_power_cuts() {
     }
     on("tests/c/threads.c", Linked::Static, &[]);
 }
+
+#[test]
+fn an_installation_is_complete_and_found_by_its_pkg_config_file() {
+    let prefix = scratch("install");
+    let script = crate_dir().join("../../scripts/install-capi");
+    let install = |prefix: &str| {
+        let mut script = Command::new(&script);
+        script.arg(prefix).env("BUILT", built()).env_remove("DESTDIR");
+        script
+    };
+    let refused = install("relative").output().expect("the script can be run");
+    assert_eq!(refused.status.code(), Some(2));
+    run(&mut install(&prefix.to_string_lossy()));
+
+    // What pkg-config does, as far as this file needs it.
+    let pc = prefix.join("lib/pkgconfig/tantalum.pc");
+    let text = std::fs::read_to_string(pc).expect("the file is installed");
+    assert!(!text.contains('@'), "{text}");
+    let mut variables: Vec<(String, String)> = Vec::new();
+    let expand = |value: &str, variables: &[(String, String)]| {
+        let with =
+            |v: String, (name, of): &(String, String)| v.replace(&format!("${{{name}}}"), of);
+        variables.iter().fold(value.to_string(), with)
+    };
+    let mut fields = Vec::new();
+    for line in text.lines() {
+        if let Some((name, value)) = line.split_once(": ") {
+            fields.push((name, expand(value, &variables)));
+        } else if let Some((name, value)) = line.split_once('=') {
+            variables.push((name.to_string(), expand(value, &variables)));
+        }
+    }
+    let field = |name: &str| {
+        let found = fields.iter().find(|f| f.0 == name);
+        found.unwrap_or_else(|| panic!("no {name} in {text}")).1.clone()
+    };
+    assert_eq!(field("Version"), env!("CARGO_PKG_VERSION"));
+
+    let bank = crate_dir().join("examples/bank.c");
+    let program = prefix.join("bank");
+    let mut cc = Command::new("cc");
+    cc.arg(&bank).args(field("Cflags").split(' ')).args(field("Libs").split(' '));
+    run(cc.arg("-o").arg(&program));
+    let shared = run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")));
+    let mut cc = Command::new("cc");
+    cc.arg(&bank).args(field("Cflags").split(' ')).arg(prefix.join("lib/libtantalum.a"));
+    run(cc.args(field("Libs.private").split(' ')).arg("-o").arg(&program));
+    assert_eq!(run(&mut Command::new(&program)), shared);
+}

@@ -1,0 +1,126 @@
+//! What becomes of calls when the drive's thread is in trouble.
+
+use super::*;
+use crate::TANTALUM_EINVAL;
+use crate::command::Ram;
+use std::cell::Cell;
+use std::rc::Rc;
+use tantalum_device::{Ack, IoError, Payload, RamDevice, RamOptions};
+use tantalum_drive::Drive;
+
+/// A RAM drive with a defect.
+#[derive(Clone)]
+struct Broken {
+    ram: Ram,
+    /// A cut panics.
+    panics: bool,
+    /// It is never off after a cut.
+    stays: bool,
+}
+
+impl PowerCycle for Broken {
+    type Device = RamDevice;
+
+    fn device(&self) -> RamDevice {
+        self.ram.device()
+    }
+
+    fn cut(&self) {
+        assert!(!self.panics, "a planted panic");
+        self.ram.cut();
+    }
+
+    async fn off(&self) {
+        if self.stays {
+            std::future::pending().await
+        }
+    }
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        self.ram.power_on().await
+    }
+}
+
+impl Chassis for Broken {
+    fn drive(&self) -> Option<&Drive> {
+        None
+    }
+
+    fn cuts(&self) -> u64 {
+        0
+    }
+}
+
+fn ram(rt: &Rt) -> Ram {
+    let caps = Caps {
+        block_size: 512,
+        blocks: 8,
+        thin: false,
+        ack: Ack::Volatile,
+        flush: true,
+        ordered: false,
+        atomic_unit: 512,
+        atomic_group: None,
+        payload: Payload::Bytes,
+    };
+    let device = RamDevice::new(rt, RamOptions::new(caps));
+    Ram { device, is_on: Rc::new(Cell::new(true)), cuts: Rc::default() }
+}
+
+fn broken(panics: bool, stays: bool) -> Client {
+    Client::open(1, move |rt| Ok(Broken { ram: ram(rt), panics, stays })).expect("it opens")
+}
+
+/// After this every call fails, and says why; none waits for ever.
+fn is_dead(client: &Client, why: &str) {
+    let failures = [
+        client.order(Command::Flush).err(),
+        client.submit(0, || Command::Flush, None).err(),
+        client.wait(vec![1]).err(),
+        client.now().err(),
+        client.count().err(),
+    ];
+    for failure in failures {
+        let failure = failure.expect("the drive is dead");
+        assert_eq!(failure.code, TANTALUM_EINTERNAL);
+        assert!(failure.message.contains(why), "{}", failure.message);
+    }
+}
+
+#[test]
+fn a_panic_while_opening_is_a_failure() {
+    let open = Client::open(1, |_: &Rt| -> Result<Ram, Failure> { panic!("a planted panic") });
+    let failure = open.err().expect("it does not open");
+    assert_eq!(failure.code, TANTALUM_EINTERNAL);
+    assert!(failure.message.contains("a planted panic"), "{}", failure.message);
+}
+
+#[test]
+fn a_panic_of_the_drive_fails_the_call_and_all_later_ones() {
+    let client = broken(true, false);
+    let ticket = client.submit(0, || Command::Flush, None).expect("it is taken");
+    let failure = client.order(Command::Cut).expect_err("it panics");
+    assert_eq!(failure.code, TANTALUM_EINTERNAL);
+    assert!(client.wait(vec![ticket]).is_err());
+    is_dead(&client, "a planted panic");
+    client.close();
+    is_dead(&client, "a planted panic");
+}
+
+#[test]
+fn a_run_that_stalls_fails_the_calls_that_wait_and_names_them() {
+    let client = broken(false, true);
+    let failure = client.order(Command::Cut).expect_err("it never ends");
+    assert_eq!(failure.code, TANTALUM_EINTERNAL);
+    assert!(failure.message.contains("\"a power cut\""), "{}", failure.message);
+    is_dead(&client, "stalled");
+}
+
+#[test]
+fn a_closed_drive_refuses_everything() {
+    let client = Client::open(1, |rt| Ok(ram(rt))).expect("it opens");
+    client.close();
+    assert_eq!(client.order(Command::Flush).expect_err("closed").code, TANTALUM_EINVAL);
+    assert_eq!(client.now().expect_err("closed").code, TANTALUM_EINVAL);
+    client.close();
+}
