@@ -15,7 +15,7 @@
 use crate::firmware::Firmware;
 use crate::layout::unit_entry;
 use crate::space::{FreeUnit, Role};
-use crate::types::{Kind, LOST, Lpn, PageHead};
+use crate::types::{Kind, LOST, Lpn, MORE, PART, PageHead};
 use tantalum_nand::{NandArray, PageAddr, PageState, SECTOR_BYTES, Unit};
 
 /// Fails with `what` unless `holds`.
@@ -94,7 +94,7 @@ fn map_and_flash(fw: &Firmware) -> Result<(), String> {
         let kind = PageHead::decode(&words).map(|head| head.kind);
         let of_host = matches!(kind, Some(Kind::Host | Kind::Moved | Kind::Cold));
         ensure(of_host, || format!("{lpn:?} is at {at:?}, a page of kind {kind:?}"))?;
-        let word = words[2 + sector as usize] & !LOST;
+        let word = words[2 + sector as usize] & !(LOST | PART | MORE);
         ensure(word == u64::from(lpn.0), || {
             format!("{lpn:?} is at {ppa:?}, which says it is {:?}", Lpn(word as u32))
         })?;

@@ -85,6 +85,13 @@ impl Design {
             )));
         }
         self.check_journal().map_err(value)?;
+        if self.flags_groups() && self.is_protected() {
+            return Err(value(
+                "atomic.scheme = \"flag\" is for a cache without protection: a protected one has \
+                 whole groups without it"
+                    .into(),
+            ));
+        }
         if self.map.directory && !self.is_protected() {
             return Err(value("map.directory is for a protected cache: it is in the dump".into()));
         }

@@ -20,7 +20,7 @@ use crate::firmware::Firmware;
 use crate::journal::Entry;
 use crate::planted::planted;
 use crate::space::Streams;
-use crate::types::{BORN_NOW, Kind, LOST, Lpn, Ppa};
+use crate::types::{BORN_NOW, Kind, LOST, Lpn, MORE, PART, Ppa};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_device::OwnedData;
@@ -286,7 +286,7 @@ impl<'a> Move<'a> {
                 continue;
             }
             let at = page * words + 2 + (i % ps) as usize;
-            let (word, birth) = (oob[at], oob[at + ps as usize]);
+            let (word, birth) = (oob[at] & !(PART | MORE), oob[at + ps as usize]);
             let whole = states[page] == PageState::Programmed;
             let (word, birth) = match fw.is_at(Lpn(word as u32), old) {
                 true if whole => (word, birth),

@@ -251,11 +251,27 @@ pub struct AtomicDesign {
     /// data and their new are kept side by side until they are whole, in erase units that are
     /// set aside for that.
     pub outstanding_kib: u32,
+    /// How a drive without a protected cache knows of a group that is whole.
+    pub scheme: GroupScheme,
+}
+
+/// How a drive without a protected cache knows, after a power loss, that a group is whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupScheme {
+    /// A record of the map log, in one page, names its pages.
+    #[default]
+    Record,
+    /// One flag beside each of its pages says whether more come after it (Ouyang et al., "Beyond
+    /// Block I/O", section 3): one group at a time, nothing else is written meanwhile, and a restart
+    /// reads what is beside every page.
+    Flag,
 }
 
 impl Default for AtomicDesign {
     fn default() -> AtomicDesign {
-        AtomicDesign { group_kib: 1024, extents: 256, outstanding_kib: 8192 }
+        let scheme = GroupScheme::default();
+        AtomicDesign { group_kib: 1024, extents: 256, outstanding_kib: 8192, scheme }
     }
 }
 
@@ -427,6 +443,11 @@ impl Design {
     /// Whether of the map capacitors keep only which units were written.
     pub fn keeps_units(&self) -> bool {
         self.is_protected() && self.map.kept == Kept::Units
+    }
+
+    /// Whether flags tell which groups are whole.
+    pub fn flags_groups(&self) -> bool {
+        self.atomic.scheme == GroupScheme::Flag
     }
 
     /// Whether capacitors keep the buffer and the map.

@@ -60,6 +60,8 @@ pub(crate) struct Firmware {
     /// Room for more of them.
     pub group_room: Semaphore,
     pub group_done: WaitQueue,
+    /// Whose turn it is between the keeper of the log and the last page of a group (see `flag`).
+    pub last_page: Mutex,
     pub room: Semaphore,
     pub work: WaitQueue,
     pub urgent: Cell<u32>,
@@ -218,6 +220,7 @@ impl Firmware {
             groups: RefCell::default(),
             group_room: Semaphore::new(rt, "room for atomic groups", layout.group_sectors.into()),
             group_done: WaitQueue::new(rt, "an atomic group to be whole"),
+            last_page: Mutex::new(rt, "the last page of an atomic group"),
             room: Semaphore::new(rt, "room in the buffer", design.buffer_slots().into()),
             work: WaitQueue::new(rt, "pages to write"),
             urgent: Cell::new(0),

@@ -27,7 +27,7 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use tantalum_device::{AtomicError, Extent, GroupLimit, IoError};
-use tantalum_nand::SECTOR_BYTES;
+use tantalum_nand::{SECTOR_BYTES, Unit};
 use tantalum_rt::Nanos;
 
 /// What a drive of this design takes as one group; `None` if none.
@@ -51,9 +51,14 @@ pub(crate) struct Groups {
     members: FxHashMap<Lpn, Member>,
     /// Groups that are on flash, and in no record yet.
     ready: Vec<u64>,
+    /// Programs of a group that only flags tell of: what they brought is not collected before it
+    /// is whole.
+    pub pinned: Vec<(Unit, u32)>,
 }
 
 struct Group {
+    /// The number of the first page that was programmed after it began, at least.
+    began: u64,
     pages: Vec<Lpn>,
     /// Pages that are not on flash yet.
     left: usize,
@@ -93,13 +98,29 @@ impl Groups {
     /// The groups that wait for their records; they are being written from now on.
     pub fn take_ready(&mut self) -> Vec<Ready> {
         let numbers = std::mem::take(&mut self.ready);
-        let of = |number: u64| {
-            let pages = self.open.get(&number).map_or(&[][..], |group| &group.pages);
-            let place = |lpn: &Lpn| Some(self.members.get(lpn)?.landed?.1);
-            let change = |lpn: &Lpn| Some(Change { lpn: *lpn, place: place(lpn)? });
-            Ready { number, changes: pages.iter().filter_map(change).collect() }
-        };
-        numbers.into_iter().map(of).collect()
+        numbers.into_iter().map(|number| self.tell(number)).collect()
+    }
+
+    /// Pages of the only group under way that are not on flash.
+    pub fn left(&self) -> usize {
+        self.open.values().map(|group| group.left).sum()
+    }
+
+    /// When it began.
+    pub fn began(&self) -> u64 {
+        self.open.values().next().map_or(0, |group| group.began)
+    }
+
+    /// The only group under way, which is on flash.
+    pub fn only(&self) -> Option<Ready> {
+        self.open.keys().next().map(|number| self.tell(*number))
+    }
+
+    fn tell(&self, number: u64) -> Ready {
+        let pages = self.open.get(&number).map_or(&[][..], |group| &group.pages);
+        let place = |lpn: &Lpn| Some(self.members.get(lpn)?.landed?.1);
+        let change = |lpn: &Lpn| Some(Change { lpn: *lpn, place: place(lpn)? });
+        Ready { number, changes: pages.iter().filter_map(change).collect() }
     }
 
     /// What is on flash of groups that are not mapped.
@@ -140,6 +161,10 @@ impl Firmware {
         for range in &pages {
             self.until_no_group(range).await;
         }
+        if self.design.flags_groups() {
+            // Nothing else of the host is written between its first page and its last.
+            self.program_so_far().await?;
+        }
         let protected = self.design.is_protected();
         let beside = self.group_room.acquire(if protected { 0 } else { count }).await;
         self.take_room(count).await;
@@ -178,7 +203,8 @@ impl Firmware {
             buffer.join_group(*lpn);
             groups.members.insert(*lpn, Member { group: number, landed: None });
         }
-        groups.open.insert(number, Group { left: pages.len(), pages });
+        let began = self.sequence.get();
+        groups.open.insert(number, Group { began, left: pages.len(), pages });
         number
     }
 
@@ -189,7 +215,12 @@ impl Firmware {
     /// Waits until no group under way has any of these pages (5). Whoever calls has the turn to
     /// be admitted, so that none begins meanwhile.
     pub async fn until_no_group(&self, pages: &Range<u32>) {
-        let clear = || planted!(GroupOvertaken) || !self.groups.borrow().touches(pages);
+        let alone = self.design.flags_groups();
+        let clear = || {
+            let groups = self.groups.borrow();
+            let waits = groups.touches(pages) || alone && groups.are_open();
+            !waits || planted!(GroupOvertaken)
+        };
         self.group_done.until(|| clear() || self.poisoned.get()).await;
     }
 
@@ -205,7 +236,7 @@ impl Firmware {
         let number = member.group;
         let Some(group) = groups.open.get_mut(&number) else { return };
         group.left -= 1;
-        if group.left == 0 {
+        if group.left == 0 && !self.design.flags_groups() {
             groups.ready.push(number);
             self.log_work.notify_all();
             self.group_done.notify_all();
@@ -257,7 +288,7 @@ impl Firmware {
             if let Some(old) = old.filter(|old| *old != place) {
                 self.supersede(old, version);
             }
-            if place != change.place {
+            if place != change.place || self.design.flags_groups() {
                 self.log.borrow_mut().changed(change.lpn);
             }
             self.buffer.borrow_mut().finish(slot);

@@ -11,7 +11,7 @@
 use crate::firmware::Firmware;
 use crate::journal::Entry;
 use crate::planted::planted;
-use crate::types::Lpn;
+use crate::types::{Lpn, MORE, PART};
 use crate::{CacheMode, FlushMode};
 use std::rc::Rc;
 use tantalum_device::{
@@ -243,7 +243,7 @@ impl Firmware {
                 self.stats.flash_reads.add(1);
                 let op = self.must(self.nand.read(request));
                 op.ok_or(IoError::Failed("the flash array took no read"))?.await;
-                let own = words[2 + first as usize] == u64::from(lpn.0);
+                let own = words[2 + first as usize] & !(PART | MORE) == u64::from(lpn.0);
                 readable = states[0] == PageState::Programmed && own;
             }
         }
@@ -279,7 +279,7 @@ impl Firmware {
     }
 
     /// Waits until all that is in the buffer now is on flash.
-    async fn program_so_far(&self) -> Result<(), IoError> {
+    pub async fn program_so_far(&self) -> Result<(), IoError> {
         let epoch = self.buffer.borrow_mut().close_epoch();
         let _urgent = Urgent::new(self);
         let flown = || planted!(FlushSkipsFlying) && self.buffer.borrow().waiting() == 0;
@@ -411,7 +411,8 @@ impl Firmware {
             let op = self.must(op).ok_or(IoError::Failed("the flash array took no read"))?;
             // Each sector says whose it is: nothing else is ever served.
             let found = words[2 + sector as usize..].iter().take(count as usize);
-            let wrong = (i..).zip(found).find(|(i, word)| **word != u64::from(lpn(*i).0));
+            let named = |word: u64| word & !(PART | MORE);
+            let wrong = (i..).zip(found).find(|(i, word)| named(**word) != u64::from(lpn(*i).0));
             let wrong =
                 if state[0] == PageState::Programmed { wrong.map(|w| w.0) } else { Some(i) };
             ops.push((op, wrong.map(|i| Block(at.0 + i))));

@@ -34,6 +34,7 @@ mod drive;
 mod dump;
 mod energy;
 mod firmware;
+mod flag;
 mod group;
 mod host;
 mod journal;
@@ -68,7 +69,7 @@ mod zone;
 pub use capacitor::{CapacitorType, Parts, Service, VoltageError, Voltages};
 pub use design::{
     AtomicDesign, CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign,
-    FlushMode, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
+    FlushMode, GroupScheme, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
 };
 pub use drive::Drive;
 pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign};

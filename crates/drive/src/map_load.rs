@@ -24,6 +24,7 @@ use crate::scan::{Head, read_heads, read_pages, used, write_pointers};
 use crate::settle::Units;
 use crate::space::Role;
 use crate::types::{Before, Kind, LOG_VERSION_BITS, Lpn, PageHead, Ppa, Version};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use tantalum_device::{Data, DataMut};
 use tantalum_nand::{PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
@@ -41,13 +42,21 @@ struct Record {
     sequence: u64,
 }
 
-/// Reads the newest image of each map page, then the deltas newer than that, in order. For
-/// each map page the sequence number of its image; 0 without one.
+/// When the map log told last of what: sequence numbers of its pages.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// For each map page that of its image; 0 without one.
+    pub images: Vec<u64>,
+    /// For each logical page that of the last delta, if flags tell of groups.
+    pub deltas: FxHashMap<Lpn, u64>,
+}
+
+/// Reads the newest image of each map page, then the deltas newer than that, in order.
 pub(crate) async fn load_map(
     fw: &Firmware,
     units: &Units,
     report: &mut RecoveryReport,
-) -> Result<Vec<u64>, RecoveryError> {
+) -> Result<Told, RecoveryError> {
     let log_units: Vec<Unit> = units.log.iter().map(|u| u.1).collect();
     let ends = write_pointers(fw, &log_units).await?;
     let mut images: BTreeMap<u32, Record> = BTreeMap::new();
@@ -109,9 +118,9 @@ pub(crate) async fn load_map(
         return Err(RecoveryError::Damaged(what));
     }
     let versions: BTreeMap<u32, u64> = images.iter().map(|(p, r)| (*p, r.version)).collect();
-    let mut stored = vec![0; fw.layout.map_pages as usize];
+    let mut told = Told { images: vec![0; fw.layout.map_pages as usize], ..Told::default() };
     for record in images.values() {
-        stored[record.index as usize] = record.sequence;
+        told.images[record.index as usize] = record.sequence;
         let place = fw.places.ppa(record.at, record.sector as u32);
         fw.log.borrow_mut().image_found(record.index, record.serial, place);
     }
@@ -130,6 +139,10 @@ pub(crate) async fn load_map(
             let (lpn, to) = decode_entry(entry);
             check_entry(fw, lpn, to)?;
             let page = map_page(lpn);
+            if fw.design.flags_groups() {
+                let last = told.deltas.entry(lpn).or_default();
+                *last = record.sequence.max(*last);
+            }
             if versions.get(&page).is_none_or(|&image| record.version > image) {
                 fw.map.borrow_mut().put(lpn, to);
                 fw.log.borrow_mut().delta_stored(lpn, record.serial);
@@ -138,7 +151,7 @@ pub(crate) async fn load_map(
     }
     let version = fw.map.borrow().version();
     fw.log.borrow_mut().set_durable(version);
-    Ok(stored)
+    Ok(told)
 }
 
 /// Invariant 3, for the written pages of one unit of the log; `full`: another unit says that

@@ -109,6 +109,12 @@ mod defects {
         GroupMoveForgotten,
         /// A write of a page of a group does not wait for the group.
         GroupOvertaken,
+        /// The last page of a group is not the one whose flag says so.
+        FlagOnWrongPage,
+        /// A restart takes what is left of a group for the beginning of the next.
+        FlagGroupsMixed,
+        /// A restart takes numbers of pages again that what is left of a group has.
+        FlagNumberReused,
         /// A unit that failed is not marked as bad in the map.
         BadForgotten,
     }

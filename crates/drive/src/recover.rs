@@ -20,6 +20,7 @@
 
 use crate::Design;
 use crate::firmware::Firmware;
+use crate::flag::redo_groups;
 use crate::keeper::store_map;
 use crate::layout::{Layout, unit_entry};
 use crate::map_load::{load_directory, load_map};
@@ -135,8 +136,12 @@ pub(crate) async fn recover(
     } else {
         let all = Units::scan(&fw).await?;
         report.scan = lap(rt);
-        let stored = load_map(&fw, &all, &mut report).await?;
+        let told = load_map(&fw, &all, &mut report).await?;
         report.map_load = lap(rt);
+        if design.flags_groups() {
+            redo_groups(&fw, &all, &told).await?;
+            report.dump_replay = lap(rt);
+        }
         // (The first mark of all may be torn.)
         let is_blank = all.blank && dump.is_none();
         report.blank = is_blank;
@@ -147,7 +152,7 @@ pub(crate) async fn recover(
                 return Err(RecoveryError::DumpLost { number });
             }
             Missing::Salvage => {
-                rebuild(&fw, &all, &stored, &mut report).await?;
+                rebuild(&fw, &all, &told.images, &mut report).await?;
                 report.salvaged = true;
             }
         }
@@ -156,7 +161,7 @@ pub(crate) async fn recover(
     if let Some(dump) = &dump {
         replay_dump(&fw, dump, missing, &mut report).await?;
     }
-    report.dump_replay = lap(rt);
+    report.dump_replay += lap(rt);
     know_bad_units(&fw);
     failed.iter().for_each(|unit| fw.condemn(*unit));
     fw.check_life();

@@ -181,10 +181,18 @@ impl Before {
 /// was moved. It is kept as something that can not be read.
 pub const LOST: u64 = 1 << 32;
 
+/// Beside the logical page number of a sector that the host wrote: it belongs to an atomic group
+/// of which nothing else tells (see `flag`).
+pub const PART: u64 = 1 << 33;
+
+/// Beside the logical page number of such a sector: more of the group comes after it.
+pub const MORE: u64 = 1 << 34;
+
 /// Out-of-band words beside each page: 0: kind (8 bits) and sequence number (56);
-/// 1: version of the map (see [`LOG_VERSION_BITS`]), or number of the dump; then one a sector: its logical
+/// 1: version of the map (see [`LOG_VERSION_BITS`]), number of the dump, or that of a group (with
+/// [`PART`]); then one a sector: its logical
 /// page number, number of the map page, or count of entries (32 bits; above them
-/// [`LOST`], or in the map log [`Before`]); then one a sector:
+/// [`LOST`], [`PART`], [`MORE`], or in the map log [`Before`]); then one a sector:
 /// its birth, the sequence number of the page in which its data were first programmed. Of two
 /// copies of a logical page the one born later is newer; those born together are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::firmware::Firmware;
 use crate::journal::Entry;
 use crate::planted::planted;
 use crate::space::Streams;
-use crate::types::{BORN_NOW, Kind};
+use crate::types::{BORN_NOW, Kind, PART};
 use std::rc::Rc;
 use tantalum_device::OwnedData;
 use tantalum_nand::SECTOR_BYTES;
@@ -23,10 +23,17 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         if fw.poisoned.get() {
             return;
         }
+        let most = most.min(fw.takeable());
         fw.buffer.borrow_mut().take(most, &mut batch, data.as_mut());
         if batch.is_empty() {
             continue; // Another die was quicker.
         }
+        let grouped = fw.buffer.borrow().is_grouped(batch[0].0);
+        let flags = fw.group_flags(grouped);
+        let _turn = match flags == PART {
+            true => Some(fw.last_page.lock().await),
+            false => None,
+        };
         if fw.has_work(row) {
             fw.work.notify_one();
         }
@@ -38,8 +45,9 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         let sectors = (pages * fw.places.page_sectors) as usize;
         let place = fw.space.borrow_mut().place(die, Streams::Host, pages);
         let (at, _) = place.expect("the write point has a row's rest left");
-        let words_of = batch.iter().map(|b| (u64::from(b.1.0), BORN_NOW));
-        fw.page_words(Kind::Host, 0, pages, words_of, &mut words);
+        let words_of = batch.iter().map(|b| (u64::from(b.1.0) | flags, BORN_NOW));
+        let began = if flags == 0 { 0 } else { fw.groups.borrow().began() };
+        fw.page_words(Kind::Host, began, pages, words_of, &mut words);
         let op = fw.nand.program(at, data.as_data().slice(0..sectors, SECTOR_BYTES), &words);
         let Some(op) = fw.must(op) else { return };
         let summary = fw.note(at, &words);
@@ -72,7 +80,10 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
             let slots = batch.iter().rev().map(|b| b.0);
             freed = slots.filter(|slot| fw.buffer.borrow_mut().requeue(*slot)).count() as u64;
         }
-        fw.landed(at.unit, pages);
+        match good && flags != 0 {
+            true => fw.landed_with_flags(at.unit, pages),
+            false => fw.landed(at.unit, pages),
+        }
         fw.end_changes(reserved);
         fw.room.release(freed);
         fw.epochs.notify_all();
@@ -93,7 +104,7 @@ impl Firmware {
             return self.poisoned.get(); // Soon.
         }
         let buffer = self.buffer.borrow();
-        let waiting = buffer.waiting();
+        let waiting = buffer.waiting().min(self.takeable());
         let stuck = self.starved.get() && buffer.used() == waiting;
         waiting >= row + self.design.cache.reorder
             || (waiting > 0 && (self.urgent.get() > 0 || self.groups.borrow().are_open() || stuck))

@@ -65,6 +65,10 @@ pub fn random_design(seed: u64) -> Design {
         table.insert("wear".into(), toml::Table::from_iter([("spread_max".into(), spread)]).into());
     }
     disorder(&mut table, &base, seed);
+    if !base.is_protected() && Stream::new(seed, "a random scheme").chance(1, 3) {
+        let scheme = toml::Table::from_iter([("scheme".into(), "flag".into())]);
+        table.insert("atomic".into(), scheme.into());
+    }
     priorities(&mut table, seed);
     // The least over-provisioning that can be built, and up to half as much more.
     let extra = pick(0, 50);

@@ -4,7 +4,7 @@ use crate::designs::with_spare;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Data, DataMut, Extent, Payload, PowerCycle,
 };
-use tantalum_drive::{Design, Drive};
+use tantalum_drive::{Design, Drive, GroupScheme};
 use tantalum_lab::explore::{Command, Ingredients, Nesting, Scenario, Tally};
 use tantalum_rt::{Nanos, Runtime, Stream};
 
@@ -60,13 +60,24 @@ fn large(preset: &str) -> Design {
     base.with_overrides(&table).unwrap()
 }
 
+/// All presets, and some of them with flags instead of records.
+fn designs() -> impl Iterator<Item = Design> {
+    let flagged = ["volatile", "baseline", "ssd-a"].into_iter().map(|preset| {
+        let mut design = large(preset);
+        design.atomic.scheme = GroupScheme::Flag;
+        design
+    });
+    Design::presets().iter().map(|preset| large(preset)).chain(flagged)
+}
+
 #[test]
 fn groups_of_up_to_256_extents_are_whole_or_not_there() {
-    for preset in Design::presets() {
+    for design in designs() {
+        let preset = format!("{} {:?}", design.name, design.atomic.scheme);
         let mut what = Ingredients { hosts: 6, commands: 60, ..Ingredients::default() };
         (what.mix.group, what.max_extents) = (12, 256);
-        let scenario = what.scenario(large(preset), Payload::Stamps, 7).unwrap();
-        assert!(scenario.run().unwrap().host_groups > 20, "{preset}");
+        let scenario = what.scenario(design, Payload::Stamps, 7).unwrap();
+        assert!(scenario.run().unwrap().host_groups > 15, "{preset}");
         let mut points: Vec<_> = scenario.points(20).unwrap().into_iter().enumerate().collect();
         let mut dice = Stream::new(7, "points");
         while points.len() > 40 {
@@ -113,10 +124,11 @@ fn what_can_not_be_a_group_is_refused_with_the_limit() {
 /// A read sees all of a group or nothing, at any time.
 #[test]
 fn reads_see_whole_groups() {
-    for preset in Design::presets() {
+    for design in designs() {
+        let preset = format!("{} {:?}", design.name, design.atomic.scheme);
         let mut runtime = Runtime::virtual_time(5);
         let rt = runtime.handle();
-        let drive = Drive::new(&rt, &large(preset), Payload::Stamps).unwrap();
+        let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
         let test = async move {
             drive.power_on().await.unwrap();
             let device = drive.device();

@@ -4,7 +4,7 @@
 use crate::designs::{tiny, with_spare};
 use crate::groups::moving;
 use tantalum_device::Payload;
-use tantalum_drive::{Defect, FlushMode, plant};
+use tantalum_drive::{Defect, FlushMode, GroupScheme, plant};
 use tantalum_lab::explore::{Command, Found, Ingredients, Nesting, Scenario, Tally, reduce};
 use tantalum_rt::Stream;
 
@@ -13,7 +13,7 @@ const RUNS: u64 = 8;
 const CUTS: u64 = 160;
 
 /// The `run`-th scenario of the hunt, on this preset; with atomic groups or without.
-fn scenario(preset: &str, run: u64, groups: bool) -> Scenario {
+fn scenario(preset: &str, run: u64, groups: Option<GroupScheme>) -> Scenario {
     let mut what = Ingredients { pause: 1, hosts: 1 + run as u32 % 3, ..Ingredients::default() };
     let mut design = if run % 2 == 1 { with_spare(preset) } else { tiny(preset) };
     if run % 4 > 1 {
@@ -21,7 +21,8 @@ fn scenario(preset: &str, run: u64, groups: bool) -> Scenario {
         design.cache.flush = FlushMode::Drain;
     }
     what.faults = 20;
-    if groups {
+    if let Some(scheme) = groups {
+        design.atomic.scheme = scheme;
         what.hosts += 3;
         what.mix.group = 4;
     }
@@ -33,9 +34,9 @@ fn scenario(preset: &str, run: u64, groups: bool) -> Scenario {
 
 /// Looks for anything that is wrong with a preset, whatever is planted; after how many cuts
 /// it was found.
-fn hunt(preset: &str, groups: bool, cuts: &mut u64) -> Option<(Scenario, Found)> {
+fn hunt(preset: &str, groups: Option<GroupScheme>, cuts: &mut u64) -> Option<(Scenario, Found)> {
     for run in 0..RUNS {
-        let scenario = match groups && run == RUNS - 1 {
+        let scenario = match groups == Some(GroupScheme::Record) && run == RUNS - 1 {
             true => moving("volatile", run),
             false => scenario(preset, run, groups),
         };
@@ -82,7 +83,12 @@ fn each_planted_defect_is_found() {
     assert!(Defect::ALL.len() >= 12);
     for defect in Defect::ALL {
         plant(Some(*defect));
-        let groups = format!("{defect:?}").starts_with("Group");
+        let name = format!("{defect:?}");
+        let groups = match () {
+            () if name.starts_with("Group") => Some(GroupScheme::Record),
+            () if name.starts_with("Flag") => Some(GroupScheme::Flag),
+            () => None,
+        };
         let found = hunt(preset(*defect), groups, &mut 0);
         plant(None);
         let Some((_, found)) = found else { panic!("{defect:?} is not found") };
@@ -93,7 +99,10 @@ fn each_planted_defect_is_found() {
 #[test]
 fn without_a_defect_nothing_is_found() {
     for preset in ["volatile", "durassd", "spartan-e", "ssd-a"] {
-        for groups in [false, true] {
+        for groups in [None, Some(GroupScheme::Record), Some(GroupScheme::Flag)] {
+            if groups == Some(GroupScheme::Flag) && !["volatile", "ssd-a"].contains(&preset) {
+                continue; // Protected memory has no flags.
+            }
             let mut cuts = 0;
             let found = hunt(preset, groups, &mut cuts);
             assert!(found.is_none(), "{preset}, after {cuts} cuts: {found:?}");
@@ -107,7 +116,7 @@ fn without_a_defect_nothing_is_found() {
 #[test]
 fn a_case_is_reduced_to_the_commands_that_matter() {
     plant(Some(Defect::SplitAdmission));
-    let (scenario, found) = hunt("durassd", false, &mut 0).unwrap();
+    let (scenario, found) = hunt("durassd", None, &mut 0).unwrap();
     let reduced = reduce(&scenario, &found, 5_000);
     let again = reduced.scenario.cut(&reduced.found.cuts);
     plant(None);
