@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests start the command")]
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
 fn energy(arguments: &[&str]) -> Output {
@@ -29,6 +30,60 @@ fn the_published_drive_needs_what_was_published() {
     assert_eq!(terms(1), ("0.0618".into(), "0.0201".into()));
     assert_eq!(terms(2), ("0.0618".into(), "0.0069".into()));
     assert!(drives.iter().all(|d| d["capacitors"].as_array().unwrap().len() == 3));
+    // Full protection is on the outside, too.
+    for (key, value) in drives[0].as_object().unwrap() {
+        assert_eq!(&report[key], value, "{key}");
+    }
+}
+
+#[test]
+fn what_is_saved_is_told_by_each_count() {
+    let report = json(&[]);
+    let savings = report["savings"].as_array().unwrap();
+    let told = |drive: &str, count: &str| {
+        let mut of = savings.iter().filter(|s| s["drive"] == drive && s["count"] == count);
+        format!("{:.2}", of.next().expect("it is told")["percent"].as_f64().unwrap())
+    };
+    let text = String::from_utf8(energy(&[]).stdout).unwrap();
+    for (drive, count, percent, words) in [
+        ("journaling", "memory", "97.87", "protected memory"),
+        ("journaling", "paper", "97.72", "energy, paper's count"),
+        ("journaling", "full", "97.33", "energy, full count"),
+        ("journaling, erase abort", "paper", "98.09", "energy, paper's count"),
+        ("journaling, erase abort", "full", "97.69", "energy, full count"),
+    ] {
+        assert_eq!(told(drive, count), percent, "{drive}, {count}");
+        let mut lines = text.lines();
+        let line = lines.find(|l| l.starts_with(&format!("| {drive}: {words}")));
+        assert!(line.is_some_and(|l| l.ends_with(&format!("{percent} |"))), "{text}");
+    }
+    assert!(json(&["--design", "spartan-es"]).get("savings").is_none());
+}
+
+/// Names of the fields of a value, `[]` for each member of a list.
+fn fields(value: &Value, name: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(all) => {
+            let dot = if name.is_empty() { "" } else { "." };
+            all.iter().for_each(|(k, v)| fields(v, &format!("{name}{dot}{k}"), found));
+        }
+        Value::Array(all) => all.iter().for_each(|v| fields(v, &format!("{name}[]"), found)),
+        _ => _ = found.insert(name.to_string()),
+    }
+}
+
+#[test]
+fn every_field_is_documented() {
+    let text = include_str!("../../../docs/json.md");
+    let (_, text) = text.split_once("## `tantalum energy --json`").unwrap();
+    let (text, _) = text.split_once("\n## ").unwrap();
+    let documented = text.lines().filter_map(|l| l.strip_prefix("| `")?.split('`').next());
+    let documented: BTreeSet<String> = documented.map(String::from).collect();
+    let mut found = BTreeSet::new();
+    fields(&json(&[]), "", &mut found);
+    fields(&json(&["--design", "spartan-es"]), "", &mut found);
+    found.retain(|name| !name.starts_with("drives[]."));
+    assert_eq!(found, documented);
 }
 
 #[test]

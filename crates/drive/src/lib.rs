@@ -72,7 +72,7 @@ pub use design::{
     FlushMode, GroupScheme, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
 };
 pub use drive::Drive;
-pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign};
+pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign, Saving, SavingCount};
 pub use host::DriveLink;
 pub use layout::{Layout, LayoutError};
 pub use phases::{PHASES, Phase, Recoveries};
