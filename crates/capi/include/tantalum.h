@@ -24,6 +24,9 @@
  * EPOISONED of a write it is not known how much of it was carried out; a group was carried out
  * as a whole or not at all.
  *
+ * Memory that is missing for the caller's data is TANTALUM_ENOMEM; if it is missing for the
+ * simulation itself, the process ends.
+ *
  * A handle does not survive fork() in the child.
  */
 #ifndef TANTALUM_H
