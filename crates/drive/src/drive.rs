@@ -250,7 +250,8 @@ impl Drive {
     }
 
     /// Restores the power of a drive that does not start because its dump is not complete
-    /// ([`RecoveryError::DumpLost`]), or of any other. Without the dump the newest copies of
+    /// ([`RecoveryError::DumpLost`]), since a page that its journal of units names can not be read
+    /// ([`RecoveryError::Damaged`]), or of any other. Without the dump the newest copies of
     /// all logical pages that are on flash are looked for, page by page. What only the
     /// protected memory had is lost, though it was acknowledged; what was discarded last may be
     /// there again. [`Drive::last_recovery`] says how much was put right.

@@ -11,7 +11,12 @@
 //! 2. The area written to was erased before; the other area may still hold the dump
 //!    before this one.
 //! 3. Rows are programmed whole, in all planes.
-//! 4. What fails to program is programmed again, further on in the area: rows of at least
+//! 4. Pages whose programs were under way at the cut are in it, too, though these programs are
+//!    finished: they may fail, and their mapping was not changed. To leave them out would spare
+//!    no capacitors: at worst each die finishes a page of the map or of collection, while all of
+//!    the buffer waits. Nor are these programs taken back: one that is stopped spoils its row,
+//!    and raises the error rate (SpartanSSD: by up to 50 %).
+//! 5. What fails to program is programmed again, further on in the area: rows of at least
 //!    [`DUMP_SLACK_ROWS`] programs may fail, wherever they are, and as many more as there is
 //!    room for.
 

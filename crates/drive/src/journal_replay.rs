@@ -5,13 +5,15 @@
 //!    out of date, nor one born before its page was discarded (`journal`, 3 and 4).
 //! 2. Of the copies of a logical page the one born last counts; of those born together,
 //!    which are the same, the one programmed last.
-//! 3. A page of a range that can not be read stops the start: what it told is unknown.
-//!    (Salvaging goes on without it.)
+//! 3. A page of a range that can not be read, and of which no summary tells, stops the start:
+//!    which logical pages it had is unknown, so that none of those that the map knows older
+//!    copies of could be told from one that is lost. (Salvaging goes on without it.)
 //! 4. Nothing here changes flash. The entries are the journal's from then on, too.
 
 use crate::firmware::Firmware;
 use crate::journal::{Entry, OPEN, Spilled, without_forgotten};
 use crate::layout::unit_entry;
+use crate::planted::planted;
 use crate::recover::{Missing, RecoveryError, RecoveryReport, check_entry};
 use crate::scan::{read_pages, read_words, write_pointers};
 use crate::summary::decode;
@@ -134,7 +136,11 @@ async fn scan(
     fw.saw_sequence(scan.latest);
     report.salvaged |= unread.is_some();
     if let Some(at) = unread.filter(|_| missing == Missing::Refuse) {
-        let what = format!("a page that the journal of units names can not be read at {at:?}");
+        let what = format!(
+            "a page that the journal of units names can not be read at {at:?}: of which logical \
+             pages it had the newest copies is not known; salvaging the drive goes on without \
+             it, and older copies of these may come back"
+        );
         return Err(RecoveryError::Damaged(what));
     }
     Ok(scan.newest)
@@ -240,7 +246,7 @@ impl<'a> Scan<'a> {
             }
             for (page, note) in (0..).zip(decode(&bytes, &places)) {
                 let at = PageAddr { unit: *unit, page };
-                if self.counts(at) && !self.has_failed(at) {
+                if self.counts(at) && (!self.has_failed(at) || planted!(SummaryCountsFailed)) {
                     self.count(at, note.sequence(), note.sectors());
                 }
             }

@@ -115,6 +115,12 @@ mod defects {
         FlagGroupsMixed,
         /// A restart takes numbers of pages again that what is left of a group has.
         FlagNumberReused,
+        /// A summary has what is beside the first page of its unit in place of the last one's.
+        SummaryStale,
+        /// A summary is written though the drive has not seen all pages of the unit written.
+        SummaryOfPart,
+        /// What a summary tells counts for rows that failed, too.
+        SummaryCountsFailed,
         /// A unit that failed is not marked as bad in the map.
         BadForgotten,
     }

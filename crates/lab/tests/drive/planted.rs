@@ -74,6 +74,7 @@ fn preset(defect: Defect) -> &'static str {
         | Defect::StaleNotEntered
         | Defect::DumpSkipsSpilled
         | Defect::ForgottenNotEntered => "spartan-e",
+        Defect::SummaryStale | Defect::SummaryOfPart | Defect::SummaryCountsFailed => "spartan-es",
         _ => "volatile",
     }
 }
@@ -98,7 +99,7 @@ fn each_planted_defect_is_found() {
 
 #[test]
 fn without_a_defect_nothing_is_found() {
-    for preset in ["volatile", "durassd", "spartan-e", "ssd-a"] {
+    for preset in ["volatile", "durassd", "spartan-e", "spartan-es", "ssd-a"] {
         for groups in [None, Some(GroupScheme::Record), Some(GroupScheme::Flag)] {
             if groups == Some(GroupScheme::Flag) && !["volatile", "ssd-a"].contains(&preset) {
                 continue; // Protected memory has no flags.
