@@ -375,11 +375,18 @@ impl<D: BlockDevice> BlockDevice for Shadow<D> {
             let hashes = (0..count as usize).map(|i| hash(block(i)));
             parts.push((range, self.submit(range, hashes)));
         }
-        self.patience.watch(self.inner.write_atomic(group)).await?;
+        let written = self.patience.watch(self.inner.write_atomic(group)).await;
         for (range, submitted) in parts {
-            self.complete(range, submitted, Durability::Normal);
+            match &written {
+                // A group that has completed survives, whatever plain writes do.
+                Ok(()) => self.complete(range, submitted, Durability::Fua),
+                Err(AtomicError::Io(IoError::NoSpace)) => {
+                    self.book.borrow_mut().refuse(range, submitted);
+                }
+                Err(_) => {}
+            }
         }
-        Ok(())
+        written
     }
 
     async fn flush(&self) -> Result<(), IoError> {

@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability,
-    Extent, Faults, IoError, Payload, RamDevice, RamOptions,
+    Extent, Faults, GroupLimit, IoError, Payload, RamDevice, RamOptions,
 };
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 use tantalum_workload::jobs::{
-    Fsync, Hot, Job, JobError, JobReport, Pattern, Places, ReadsFrom, run,
+    Batch, Fsync, Hot, Job, JobError, JobReport, Pattern, Places, ReadsFrom, Together, run,
+    run_observed,
 };
 
 const BLOCKS: u64 = 1024;
@@ -22,7 +23,7 @@ fn ram(rt: &Rt, payload: Payload, command: Nanos) -> RamDevice {
         ordered: false,
         atomic_unit: 4096,
         thin: false,
-        atomic_group: None,
+        atomic_group: Some(GroupLimit { extents: 64, bytes: 1 << 20 }),
         payload,
     };
     RamDevice::new(
@@ -477,4 +478,61 @@ fn a_pass_of_mixed_sizes_covers_the_range_on_average() {
     let sizes = vec![[4096, 3], [4096 * 5, 1]];
     let job = Job { sizes, passes: Some(1.0), ..Job::default() };
     assert_eq!(on_ram(job, 1).0.unwrap().commands(), BLOCKS / 2);
+}
+
+/// How long a batch of eight writes takes on a device of 100 µs for each command and 1 ms for a
+/// flush; and that each way leaves the same.
+#[test]
+fn a_batch_takes_as_long_as_all_of_it() {
+    let of = |how, commands| {
+        let batch = Some(Batch { writes: 8, how });
+        Job { batch, range: 0.1, commands: Some(commands), ..Job::default() }
+    };
+    let mut left = Vec::new();
+    for (how, us) in
+        [(Together::Flushed, 8 * 1100), (Together::Unordered, 100), (Together::Group, 100)]
+    {
+        let mut runtime = Runtime::virtual_time(1);
+        let rt = runtime.handle();
+        let main = async move {
+            let device = ram(&rt, Payload::Stamps, Nanos::from_micros(100));
+            let took = Rc::new(RefCell::new(Vec::new()));
+            let heard = took.clone();
+            let done = move |kind, took| heard.borrow_mut().push((kind, took));
+            run_observed(&rt, &device, &of(how, 50), 3, done).await.unwrap();
+            let mut all = vec![0; BLOCKS as usize];
+            device.read(Block(0), DataMut::Stamps(&mut all)).await.unwrap();
+            (took.take(), all)
+        };
+        let (took, all) = runtime.block_on(main).unwrap();
+        let kind = if how == Together::Group { CommandKind::Group } else { CommandKind::Write };
+        assert_eq!(took, vec![(kind, Nanos::from_micros(us)); 50]);
+        left.push(all);
+    }
+    assert!(left.windows(2).all(|pair| pair[0] == pair[1]));
+    // More than the device takes as one group.
+    let job =
+        Job { batch: Some(Batch { writes: 65, how: Together::Group }), ..of(Together::Group, 1) };
+    let refused = on_ram(job, 1).0.unwrap_err();
+    assert!(refused.to_string().contains("the limit is 64 extents"), "{refused}");
+    let job = Job { reads: Some(0.5), ..of(Together::Group, 1) };
+    assert!(matches!(job.check(), Err(JobError::Value { .. })));
+}
+
+#[test]
+fn strides_come_to_each_place_in_the_end() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let _ = runtime.block_on(async {});
+    let caps = *ram(&rt, Payload::Stamps, Nanos::ZERO).caps();
+    let job = Job { pattern: Pattern::Strided(7), ..Job::default() };
+    let mut places = job.places(&caps, 1).unwrap();
+    let mut dice = Stream::new(1, "strides");
+    let seen: Vec<u64> = (0..BLOCKS).map(|_| places.next(&mut dice).start.0).collect();
+    assert_eq!(seen[..3], [0, 7, 14]);
+    let mut sorted = seen.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, (0..BLOCKS).collect::<Vec<_>>());
+    let far = Job { pattern: Pattern::Strided(BLOCKS + 1), ..Job::default() };
+    assert!(matches!(far.places(&caps, 1), Err(JobError::Value { name: "pattern.strided", .. })));
 }

@@ -7,6 +7,7 @@
 //! 4. A write that is refused for want of space ends nothing: the job goes on with the next
 //!    command.
 
+mod batch;
 mod places;
 mod run;
 
@@ -14,7 +15,7 @@ pub use places::{Hot, JESD219_READS, JESD219_SIZES, Pattern, Places};
 pub(crate) use run::fill;
 pub use run::{run, run_observed};
 
-use tantalum_device::{Block, Caps, CommandKind, DeviceStats, IoError};
+use tantalum_device::{AtomicError, Block, Caps, CommandKind, DeviceStats, IoError};
 use tantalum_rt::Nanos;
 
 /// What the file system of the host does for an fsync: a flush of the device, and a
@@ -51,6 +52,28 @@ pub struct ReadsFrom {
     pub range: f64,
 }
 
+/// How the writes of a batch are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Together {
+    /// One after the other, each followed by an fsync.
+    Flushed,
+    /// All at once, in no order.
+    Unordered,
+    /// As one atomic group.
+    Group,
+}
+
+/// Writes that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Batch {
+    /// How many; no two of them touch the same blocks.
+    pub writes: u32,
+    /// How they are done.
+    pub how: Together,
+}
+
 /// A synthetic block job. It ends with the first of `commands`, `passes` and
 /// `seconds` that is reached; at least one must be given.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -79,7 +102,10 @@ pub struct Job {
     pub fsync_every: u64,
     /// What the file system of the host does for an fsync.
     pub fsync: Fsync,
-    /// Commands in flight.
+    /// Writes come in batches: each is counted as one command, and takes as long as all of it.
+    /// For jobs that only write.
+    pub batch: Option<Batch>,
+    /// Commands in flight; of batches so many.
     pub queue_depth: u32,
     /// The share of the device that is used, from its start on, above 0 to 1.
     pub range: f64,
@@ -104,6 +130,7 @@ impl Default for Job {
             fua: 0.0,
             fsync_every: 0,
             fsync: Fsync::default(),
+            batch: None,
             queue_depth: 1,
             range: 1.0,
             commands: None,
@@ -145,6 +172,9 @@ pub enum JobError {
     /// It would never end.
     #[error("the job has no end: give `commands`, `passes` or `seconds`")]
     Endless,
+    /// The device takes no such group.
+    #[error("an atomic group was refused: {0}")]
+    Group(AtomicError),
     /// The device failed a command.
     #[error("a {kind} at {at} failed: {error}")]
     Io {
@@ -196,7 +226,7 @@ impl JobError {
             JobError::BlockSize { .. } => Some("block_size"),
             JobError::Sizes => Some("sizes"),
             JobError::Value { name, .. } => name.split(' ').next(),
-            JobError::Endless | JobError::Io { .. } => None,
+            JobError::Endless | JobError::Group(_) | JobError::Io { .. } => None,
         }
     }
 }
@@ -296,6 +326,17 @@ impl Job {
             // (A nanosecond is the least time there is.)
             if let Some(value) = limit.filter(|value| !(1e-9..1e9).contains(value)) {
                 return Err(JobError::Value { name, value, range: "above 0 and below 1e9" });
+            }
+        }
+        if let Some(Batch { writes, .. }) = self.batch {
+            let (name, value) = ("batch.writes", writes.into());
+            if !(1..=4096).contains(&writes) {
+                return Err(JobError::Value { name, value, range: "1 to 4096" });
+            }
+            let value = self.read_share() + self.discards + self.fua + self.fsync_every as f64;
+            if value > 0.0 {
+                let name = "batch with reads, discards, fua or fsync_every";
+                return Err(JobError::Value { name, value, range: "0: batches only write" });
             }
         }
         if self.commands == Some(0) {

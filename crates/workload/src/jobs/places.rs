@@ -16,6 +16,9 @@ use tantalum_rt::{Stream, mix64};
 pub enum Pattern {
     /// One after the other, from the start of the range, round and round.
     Sequential,
+    /// One after the other, each so many places behind the one before; round and round, and one
+    /// place further each time. At least 1.
+    Strided(u64),
     /// Anywhere, with equal probability.
     Random,
     /// Everywhere once, in random order; then everywhere again, in another.
@@ -90,6 +93,8 @@ pub struct Places {
 enum Choice {
     /// The next block.
     Sequential(u64),
+    /// The next place, and how far they are apart.
+    Strided(u64, u64),
     Random,
     /// The count of commands so far, and the salt.
     Permutation(u64, u64),
@@ -130,6 +135,14 @@ impl Places {
         let weights = sizes.iter().map(|s| s[1]).sum();
         let choice = match pattern {
             Pattern::Sequential => Choice::Sequential(0),
+            Pattern::Strided(stride) => {
+                if !(1..=slots).contains(&stride) {
+                    let (name, value) = ("pattern.strided", stride as f64);
+                    let range = "at least 1, and at most the places in the range";
+                    return Err(JobError::Value { name, value, range });
+                }
+                Choice::Strided(0, stride)
+            }
             Pattern::Random => Choice::Random,
             Pattern::Permutation => Choice::Permutation(0, salt),
             Pattern::Zipf(theta) => Choice::Zipf(Zipf::new(slots, theta), salt),
@@ -166,6 +179,15 @@ impl Places {
         let slots = self.slots;
         let slot = match &mut self.choice {
             Choice::Sequential(_) => 0,
+            Choice::Strided(next, stride) => {
+                let slot = *next;
+                *next += *stride;
+                if *next >= slots {
+                    // (What it was modulo the stride, and one.)
+                    *next = (slot % *stride + 1) % *stride;
+                }
+                slot
+            }
             Choice::Random => dice.below(slots),
             Choice::Permutation(count, salt) => {
                 let (pass, rank) = (*count / slots, *count % slots);

@@ -76,21 +76,21 @@ pub async fn run_observed<D: BlockDevice + Clone + 'static>(
     Ok(JobReport { elapsed: rt.now().saturating_sub(begin), stats: device.snapshot() })
 }
 
-struct Shared<D> {
-    rt: Rt,
-    device: Stats<D>,
+pub(super) struct Shared<D> {
+    pub rt: Rt,
+    pub device: Stats<D>,
     /// The same device, for what is not the job's: the journal of the file system.
     host: D,
-    done: Box<dyn Fn(CommandKind, Nanos)>,
+    pub done: Box<dyn Fn(CommandKind, Nanos)>,
     job: Job,
     reads: f64,
     /// Device blocks in the longest command.
     longest: u64,
     until: Nanos,
-    places: RefCell<Places>,
+    pub places: RefCell<Places>,
     /// Where reads go, if that is elsewhere.
     read_places: Option<RefCell<Places>>,
-    dice: RefCell<Stream>,
+    pub dice: RefCell<Stream>,
     left: Cell<u64>,
     writes: Cell<u64>,
     /// Commits of the journal, and the tick of the last one.
@@ -99,10 +99,10 @@ struct Shared<D> {
     failed: Cell<bool>,
 }
 
-struct Next {
+pub(super) struct Next {
     kind: CommandKind,
-    range: Blocks,
-    stamp: u64,
+    pub range: Blocks,
+    pub stamp: u64,
     fsync: bool,
 }
 
@@ -111,7 +111,10 @@ impl<D: BlockDevice> Shared<D> {
         let caps = *shared.device.caps();
         let mut room = OwnedData::zeros(caps.payload, shared.longest as usize, caps.block_size);
         while let Some(next) = shared.next() {
-            let result = shared.command(&next, &mut room).await;
+            let result = match shared.job.batch {
+                Some(batch) => shared.batch(next, batch).await,
+                None => shared.command(&next, &mut room).await,
+            };
             if result.is_err() {
                 shared.failed.set(true);
                 return result;
@@ -152,7 +155,7 @@ impl<D: BlockDevice> Shared<D> {
     }
 
     /// What the file system does for an fsync, see [`Fsync`].
-    async fn fsync(&self, stamp: u64) -> Result<(), IoError> {
+    pub async fn fsync(&self, stamp: u64) -> Result<(), IoError> {
         let host = &self.job.fsync;
         if host.barriers {
             self.device.flush().await?;

@@ -1,0 +1,45 @@
+//! Atomic groups beside other ways to write the same: what was published, and what was promised.
+
+use std::sync::Arc;
+use tantalum_lab::experiment::Experiment;
+use tantalum_lab::report::{Report, Verdict};
+use tantalum_lab::runner;
+
+fn quick(text: &str) -> Report {
+    let shorter = [
+        ("run.warm_up_ms".to_string(), toml::Value::Integer(100)),
+        ("run.run_ms".to_string(), toml::Value::Array(vec![toml::Value::Integer(300); 2])),
+        ("cuts".to_string(), toml::Value::Integer(1)),
+    ];
+    let e = Experiment::parse_with("an experiment", text, &shorter).unwrap();
+    let rows = e.rows().unwrap();
+    runner::check(&rows).unwrap();
+    let watch: runner::Watch = Arc::new(|_| ());
+    runner::run(&e, &rows, 2, &watch)
+}
+
+#[test]
+fn groups_cost_less_than_the_same_writes_apart() {
+    let report = quick(include_str!("../../../experiments/atomic-latency.toml"));
+    let rate = |name: &str| {
+        let row = report.rows.iter().find(|row| row.name.starts_with(name));
+        row.unwrap_or_else(|| panic!("no row {name}")).findings.transactions_per_second
+    };
+    for row in &report.rows {
+        assert_eq!(row.verdict, Verdict::AsExpected, "{row:#?}");
+        let group = row.name.ends_with("group") || row.name.ends_with("flag");
+        assert!(!group || row.findings.commits_lost == 0, "{row:#?}");
+        let off = row.deviation_percent();
+        assert!(off.is_none_or(|off| off.abs() < 10.0), "{}: {off:?}", row.name);
+    }
+    for pattern in ["random", "strided", "sequential"] {
+        let of = |how| rate(&format!("{pattern}/card/job.{pattern}.batch.how={how}"));
+        assert!(of("group") >= of("unordered"), "{pattern}");
+        assert!(of("group") >= 4.0 * of("flushed"), "{pattern}");
+    }
+    for drive in ["durassd", "volatile"] {
+        let of = |how| rate(&format!("many/{drive}/job.many.batch.how={how}"));
+        assert!(of("group") >= 0.95 * of("unordered"), "{drive}");
+    }
+    assert!(rate("many/volatile-flag") < rate("many/volatile/job.many.batch.how=group"));
+}
