@@ -1,6 +1,6 @@
 //! What can go wrong in the file layer.
 
-use tantalum_device::{Block, IoError};
+use tantalum_device::{AtomicError, Block, IoError};
 
 /// Why a call of the file layer failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,9 +36,22 @@ pub enum FilesError {
     /// is on the device is not known any more, so that nothing is written.
     #[error("the file layer takes no writes since one of its own failed: mount it again")]
     Poisoned,
+    /// An atomic group is larger than the device takes, or than what the layer can promise
+    /// there; nothing was changed.
+    #[error(transparent)]
+    Group(AtomicError),
     /// The device failed a command.
     #[error(transparent)]
     Io(#[from] IoError),
+}
+
+impl From<AtomicError> for FilesError {
+    fn from(e: AtomicError) -> FilesError {
+        match e {
+            AtomicError::Io(e) => FilesError::Io(e),
+            other => FilesError::Group(other),
+        }
+    }
 }
 
 pub(crate) fn name_of(name: &[u8]) -> String {

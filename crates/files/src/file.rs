@@ -4,6 +4,7 @@ use crate::FilesError;
 use crate::layer::Files;
 use crate::meta::Node;
 use crate::state::{Change, HOLE, Run};
+use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
 
@@ -79,7 +80,7 @@ impl<D: BlockDevice> File<D> {
         }
         let _turn = node.lock.lock().await;
         inner.check()?;
-        self.make_room(offset, end).await?;
+        self.make_room(std::slice::from_ref(&(offset..end))).await?;
         let size = node.size.get();
         let zero_from = if node.stale.get() { u64::MAX } else { size };
         let done = inner.put(node, offset, data, zero_from).await;
@@ -164,7 +165,7 @@ impl<D: BlockDevice> File<D> {
     }
 
     /// The chunks in a range that have no place on the device.
-    fn missing(&self, offset: u64, end: u64) -> impl Iterator<Item = u32> {
+    pub(crate) fn missing(&self, offset: u64, end: u64) -> impl Iterator<Item = u32> {
         let inner = &self.files.inner;
         let chunk = inner.layout.chunk_bytes();
         let state = inner.state.borrow();
@@ -174,7 +175,7 @@ impl<D: BlockDevice> File<D> {
             .map(|i| i as u32)
     }
 
-    fn check_end(&self, end: u64) -> Result<(), FilesError> {
+    pub(crate) fn check_end(&self, end: u64) -> Result<(), FilesError> {
         let l = &self.files.inner.layout;
         if end.div_ceil(l.chunk_bytes()) > u64::from(l.chunks) {
             return Err(FilesError::NoSpace("a file can not be larger than the device"));
@@ -182,16 +183,19 @@ impl<D: BlockDevice> File<D> {
         Ok(())
     }
 
-    /// Sees to it that a write of this range has chunks to go to, and that a crash
-    /// after it can not leave the file too short. Under the file's lock.
-    async fn make_room(&self, offset: u64, end: u64) -> Result<(), FilesError> {
+    /// Sees to it that writes of these ranges, which rise, have chunks to go to, and that a
+    /// crash after them can not leave the file too short. Under the file's lock.
+    pub(crate) async fn make_room(&self, ranges: &[Range<u64>]) -> Result<(), FilesError> {
         let (inner, node) = (&*self.files.inner, &*self.node);
+        let end = ranges.last().map_or(0, |range| range.end);
         self.check_end(end)?;
         if end > node.size.get() {
             self.clear_tail().await?;
         }
         let recorded = self.recorded();
-        let missing: Vec<u32> = self.missing(offset, end).collect();
+        let mut missing: Vec<u32> =
+            ranges.iter().flat_map(|range| self.missing(range.start, range.end)).collect();
+        missing.dedup();
         if missing.is_empty() && end <= recorded {
             return Ok(());
         }

@@ -6,19 +6,19 @@ use crate::state::HOLE;
 use tantalum_device::{Block, BlockDevice, Data, DataMut, Durability, IoError};
 
 /// A part of a file that lies in one piece on the device.
-struct Piece {
-    length: usize,
+pub(crate) struct Piece {
+    pub length: usize,
     /// Its first byte on the device; `None`: a hole.
-    at: Option<u64>,
+    pub at: Option<u64>,
 }
 
 /// A command on chunks of a file is in progress: they are not given away.
-struct User<'a> {
+pub(crate) struct User<'a> {
     node: &'a Node,
 }
 
 impl<'a> User<'a> {
-    fn new(node: &'a Node) -> User<'a> {
+    pub fn new(node: &'a Node) -> User<'a> {
         node.users.set(node.users.get() + 1);
         User { node }
     }
@@ -35,7 +35,7 @@ impl Drop for User<'_> {
 
 impl<D: BlockDevice> Inner<D> {
     /// The piece at `from`, `limit` bytes at most.
-    fn piece(&self, node: &Node, from: u64, limit: usize) -> Piece {
+    pub fn piece(&self, node: &Node, from: u64, limit: usize) -> Piece {
         let l = &self.layout;
         let chunk_bytes = l.chunk_bytes();
         let state = self.state.borrow();
@@ -186,7 +186,7 @@ impl<D: BlockDevice> Inner<D> {
 
     /// The present content of a block that is about to be overwritten in part;
     /// `to` is zeros.
-    async fn fetch(
+    pub async fn fetch(
         &self,
         node: &Node,
         block: u64,

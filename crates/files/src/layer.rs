@@ -7,7 +7,7 @@ use crate::meta::{Inner, Node};
 use crate::state::Change;
 use crate::{FilesError, mount};
 use std::rc::Rc;
-use tantalum_device::BlockDevice;
+use tantalum_device::{BlockDevice, GroupLimit};
 use tantalum_rt::Rt;
 
 /// How a device is divided.
@@ -116,6 +116,15 @@ impl<D: BlockDevice> Files<D> {
     /// Bytes in a chunk: aligned pages up to this size are one write of the device.
     pub fn chunk(&self) -> u64 {
         self.inner.layout.chunk_bytes()
+    }
+
+    /// The largest group that [`File::write_atomic`] takes, counted in whole blocks and in
+    /// pieces of the device; `None`: none can be promised, since the device takes no groups, or
+    /// what the group depends on could be lost (it neither keeps completed writes nor does its
+    /// flush mean anything).
+    pub fn group_limit(&self) -> Option<GroupLimit> {
+        let caps = self.inner.device.caps();
+        caps.atomic_group.filter(|_| caps.ack.survives() || caps.flush)
     }
 
     /// The files there are, by name.

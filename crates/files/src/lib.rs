@@ -78,6 +78,14 @@
 //!    nothing; deleting always works. On a device that promises more than it has
 //!    ([`Caps::thin`](tantalum_device::Caps::thin)) metadata have their room from the format
 //!    on, and before a write of data is refused all free chunks are discarded.
+//! 9. **Groups.** [`File::write_atomic`] is one atomic group of the device: whoever mounts after
+//!    a crash finds all of its ranges written or none, and when it returns they survive any
+//!    crash, on every device that takes groups and means its flushes ([`Files::group_limit`]).
+//!    A read sees all or nothing of it, too, where it is one command (within a chunk, it is).
+//!    The chunks that it needs, and all changes of metadata made before, are durable before the
+//!    group begins; so after a crash without it the file may be longer than it was, by zeros, up
+//!    to the end of the last chunk of the group. A group that is refused, by the limit or for
+//!    want of space, has changed nothing.
 //!
 //! The format on the device is drawn at the top of `format.rs`.
 
@@ -85,6 +93,7 @@ mod cache;
 mod error;
 mod file;
 mod format;
+mod group;
 mod io;
 mod layer;
 mod meta;

@@ -49,12 +49,21 @@ impl Node {
 }
 
 /// Changes that wait to be written.
-#[derive(Default)]
 pub(crate) struct Queue {
     /// Changes, encoded, behind room for the head of a record.
     record: Vec<u8>,
     queued: u64,
     written: u64,
+    /// Of these, so many can not be lost any more.
+    durable: u64,
+}
+
+impl Default for Queue {
+    /// What a mount finds counts as one change, which may be lost before a flush: the life
+    /// before may have ended without a crash.
+    fn default() -> Queue {
+        Queue { record: Vec::new(), queued: 1, written: 1, durable: 0 }
+    }
 }
 
 /// Where the next record goes.
@@ -217,10 +226,26 @@ impl<D: BlockDevice> Inner<D> {
     pub async fn flush(&self) -> Result<(), FilesError> {
         self.check()?;
         let pending = self.pool.borrow_mut().take_pending();
+        let written = self.queue.borrow().written;
         let unsure = self.unsure();
         self.device.flush().await?;
         unsure.all_well();
         self.pool.borrow_mut().release(&pending, true);
+        let mut queue = self.queue.borrow_mut();
+        queue.durable = queue.durable.max(written);
+        Ok(())
+    }
+
+    /// Sees to it that no change made so far can be lost any more.
+    pub async fn make_durable(&self) -> Result<(), FilesError> {
+        self.commit().await?;
+        let lost = {
+            let queue = self.queue.borrow();
+            queue.durable < queue.written
+        };
+        if lost && !self.device.caps().ack.survives() {
+            self.flush().await?;
+        }
         Ok(())
     }
 
