@@ -31,6 +31,8 @@ pub(crate) enum Open {
 pub(crate) trait HostFile {
     fn read(&self, ctx: &Ctx, offset: u64, to: &mut [u8]) -> Result<usize, Fail>;
     fn write(&self, ctx: &Ctx, offset: u64, data: &[u8]) -> Result<(), Fail>;
+    /// All of it or nothing, and durable when it returns.
+    fn write_atomic(&self, ctx: &Ctx, ranges: &[(u64, &[u8])]) -> Result<(), Fail>;
     fn truncate(&self, ctx: &Ctx, size: u64) -> Result<(), Fail>;
     fn sync(&self, ctx: &Ctx) -> Result<(), Fail>;
     fn size(&self) -> u64;
@@ -98,6 +100,10 @@ impl<D: BlockDevice> HostFile for File<D> {
         Ok(ctx.wait(File::write(self, offset, data))??)
     }
 
+    fn write_atomic(&self, ctx: &Ctx, ranges: &[(u64, &[u8])]) -> Result<(), Fail> {
+        Ok(ctx.wait(File::write_atomic(self, ranges))??)
+    }
+
     fn truncate(&self, ctx: &Ctx, size: u64) -> Result<(), Fail> {
         Ok(ctx.wait(File::truncate(self, size))??)
     }
@@ -139,6 +145,11 @@ impl HostFile for MemoryFile {
         }
         bytes[end - data.len()..end].copy_from_slice(data);
         Ok(())
+    }
+
+    /// Never asked for: what is in memory is no database that is told of groups.
+    fn write_atomic(&self, _: &Ctx, _: &[(u64, &[u8])]) -> Result<(), Fail> {
+        Err(Fail::Code(ffi::SQLITE_IOERR_COMMIT_ATOMIC))
     }
 
     fn truncate(&self, _: &Ctx, size: u64) -> Result<(), Fail> {

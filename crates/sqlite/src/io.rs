@@ -2,13 +2,14 @@
 
 use crate::context::{Ctx, with_current};
 use crate::error::Fail;
+use crate::group::{Group, is_off};
 use crate::host::HostFile;
 use crate::lock::{Level, SHM_LOCKS, ShmHeld};
 use crate::mount::Database;
-use crate::vfs::call;
+use crate::vfs::{call, path as text};
 use libsqlite3_sys as ffi;
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::rc::Rc;
 
 /// What SQLite keeps of an open file.
@@ -21,11 +22,14 @@ pub(crate) struct SqlFile {
 /// What we keep of it.
 pub(crate) struct OpenFile {
     file: Rc<dyn HostFile>,
+    pub group: Group,
     id: u64,
     /// Where the last write ended.
     last_end: Cell<u64>,
     /// What a database has beside its bytes.
-    database: Option<Rc<Database>>,
+    pub database: Option<Rc<Database>>,
+    /// The database that it is the rollback journal of.
+    journal_of: Option<Rc<Database>>,
     level: Cell<Level>,
     shm: Cell<ShmHeld>,
     shm_mapped: Cell<bool>,
@@ -34,18 +38,61 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    pub fn new(file: Rc<dyn HostFile>, id: u64, database: Option<Rc<Database>>) -> OpenFile {
+    pub fn new(
+        file: Rc<dyn HostFile>,
+        id: u64,
+        database: Option<Rc<Database>>,
+        journal_of: Option<Rc<Database>>,
+    ) -> OpenFile {
         OpenFile {
             file,
+            group: Group::default(),
             id,
             last_end: Cell::new(u64::MAX),
             database,
+            journal_of,
             level: Cell::default(),
             shm: Cell::default(),
             shm_mapped: Cell::new(false),
             persist_log: Cell::new(false),
             powersafe_overwrite: Cell::new(true),
         }
+    }
+
+    /// Whether transactions may be groups.
+    pub fn takes_groups(&self, ctx: &Ctx) -> bool {
+        self.database.is_some() && ctx.common.groups.is_ok()
+    }
+
+    /// Comes before every change of the file that is no group.
+    fn will_change(&self, ctx: &Ctx) -> Result<(), Fail> {
+        if let Some(database) = &self.database {
+            database.fallback.protect(ctx)?;
+        }
+        self.changes();
+        Ok(())
+    }
+
+    /// Comes before and after every change that is no group: a sync between may have missed it.
+    fn changes(&self) {
+        if let Some(database) = &self.database {
+            database.synced.set(false);
+        }
+    }
+
+    fn sync(&self, ctx: &Ctx) -> Result<(), Fail> {
+        let Some(database) = &self.database else { return self.file.sync(ctx) };
+        // A group needs no sync, but SQLite asks for one.
+        if database.synced.get() && self.takes_groups(ctx) {
+            return Ok(());
+        }
+        // (What another connection writes meanwhile takes it back.)
+        database.synced.set(true);
+        let done = self.file.sync(ctx);
+        if done.is_err() {
+            database.synced.set(false);
+        }
+        done
     }
 
     fn raise(&self, want: Level) -> Result<(), Fail> {
@@ -61,7 +108,11 @@ impl OpenFile {
 
     fn lower(&self, to: Level) {
         if let Some(database) = &self.database {
-            self.level.set(database.locks.borrow_mut().lower(self.id, self.level.get(), to));
+            let before = self.level.replace(to);
+            if before >= Level::Reserved && to < Level::Reserved {
+                database.fallback.end();
+            }
+            self.level.set(database.locks.borrow_mut().lower(self.id, before, to));
         }
     }
 
@@ -104,6 +155,18 @@ pub(crate) static METHODS: &ffi::sqlite3_io_methods = &ffi::sqlite3_io_methods {
 unsafe fn opened<'a>(file: *mut ffi::sqlite3_file) -> &'a OpenFile {
     // SAFETY: `open` put a box there, which lives until `close`.
     unsafe { &*(*file.cast::<SqlFile>()).open }
+}
+
+/// An open file of this file system.
+///
+/// # Safety
+/// `file` must be null, or a file that SQLite has open or has closed, but not freed.
+pub(crate) unsafe fn ours<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a OpenFile> {
+    // SAFETY: as above. A closed file has no methods, one of another file system has others.
+    unsafe {
+        let methods = file.as_ref()?.pMethods;
+        std::ptr::eq(methods, METHODS).then(|| opened(file))
+    }
 }
 
 /// A call on an open file.
@@ -150,7 +213,9 @@ unsafe extern "C" fn read(
         let to = unsafe {
             std::slice::from_raw_parts_mut(to.cast::<u8>(), usize::try_from(count).unwrap_or(0))
         };
-        let there = open.file.read(ctx, number(offset)?, to)?;
+        let offset = number(offset)?;
+        let there = open.file.read(ctx, offset, to)?;
+        let there = open.group.read(offset, to, there);
         if there < to.len() {
             to[there..].fill(0);
             return Err(Fail::Code(ffi::SQLITE_IOERR_SHORT_READ));
@@ -180,7 +245,17 @@ unsafe extern "C" fn write(
         let body = || {
             let offset = number(offset)?;
             ctx.pay_if_much()?;
-            ctx.write(&open.file, open.last_end.get(), offset, data)?;
+            if open.group.is_open() {
+                ctx.drain()?;
+                return open.group.write(ctx.common.groups.as_ref().ok().copied(), offset, data);
+            }
+            open.will_change(ctx)?;
+            let journal = open.journal_of.as_ref();
+            let other = journal.and_then(|d| d.fallback.hold(&open.file, offset, data));
+            let data = other.as_deref().unwrap_or(data);
+            let done = ctx.write(&open.file, open.last_end.get(), offset, data);
+            open.changes();
+            done?;
             open.last_end.set(offset.saturating_add(data.len() as u64));
             Ok(())
         };
@@ -192,20 +267,29 @@ unsafe extern "C" fn write(
 }
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
-    let body = |ctx: &Ctx, open: &OpenFile| open.file.truncate(ctx, number(size)?);
+    let body = |ctx: &Ctx, open: &OpenFile| {
+        if open.group.is_open() {
+            return Err(Fail::Code(ffi::SQLITE_IOERR_TRUNCATE));
+        }
+        open.will_change(ctx)?;
+        let done = open.file.truncate(ctx, number(size)?);
+        open.changes();
+        done
+    };
     // SAFETY: SQLite calls this on open files only.
     unsafe { on(file, ffi::SQLITE_IOERR_TRUNCATE, body) }
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int {
     // SAFETY: SQLite calls this on open files only.
-    unsafe { on(file, ffi::SQLITE_IOERR_FSYNC, |ctx, open| open.file.sync(ctx)) }
+    unsafe { on(file, ffi::SQLITE_IOERR_FSYNC, |ctx, open| open.sync(ctx)) }
 }
 
 unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
     let body = |_: &Ctx, open: &OpenFile| {
+        let size = open.file.size().max(open.group.end());
         // SAFETY: `out` points to room for the answer.
-        unsafe { *out = i64::try_from(open.file.size()).unwrap_or(i64::MAX) };
+        unsafe { *out = i64::try_from(size).unwrap_or(i64::MAX) };
         Ok(())
     };
     // SAFETY: SQLite calls this on open files only.
@@ -281,8 +365,40 @@ unsafe extern "C" fn file_control(
         }
         // Room is reserved in chunks anyway.
         ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,
-        // Groups of writes would begin, commit and roll back here, once the device's
-        // characteristics say SQLITE_IOCAP_BATCH_ATOMIC.
+        ffi::SQLITE_FCNTL_BEGIN_ATOMIC_WRITE => {
+            let begin = |_: &Ctx, open: &OpenFile| {
+                open.database.iter().for_each(|d| d.fallback.end());
+                open.group.begin()
+            };
+            // SAFETY: SQLite calls this on open files only.
+            unsafe { on(file, ffi::SQLITE_IOERR_BEGIN_ATOMIC, begin) }
+        }
+        ffi::SQLITE_FCNTL_COMMIT_ATOMIC_WRITE => {
+            let commit = |ctx: &Ctx, open: &OpenFile| open.group.commit(ctx, &*open.file);
+            // SAFETY: SQLite calls this on open files only.
+            unsafe { on(file, ffi::SQLITE_IOERR_COMMIT_ATOMIC, commit) }
+        }
+        ffi::SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => {
+            open.group.roll_back();
+            open.database.iter().for_each(|d| d.fallback.begin());
+            ffi::SQLITE_OK
+        }
+        ffi::SQLITE_FCNTL_PRAGMA => {
+            // SAFETY: the argument of this control are the name of a pragma and its value, if
+            // it has one, behind room for an answer.
+            let (name, value) = unsafe {
+                let words: *const *const c_char = argument.cast();
+                (text(*words.add(1)), text(*words.add(2)))
+            };
+            if name.eq_ignore_ascii_case(b"synchronous")
+                && !value.is_empty()
+                && open.level.get() < Level::Reserved
+            {
+                open.group.unsynced.set(is_off(value));
+            }
+            // SQLite goes on with it.
+            ffi::SQLITE_NOTFOUND
+        }
         _ => ffi::SQLITE_NOTFOUND,
     }
 }
@@ -294,7 +410,12 @@ unsafe extern "C" fn sector_size(_: *mut ffi::sqlite3_file) -> c_int {
 unsafe extern "C" fn device_characteristics(file: *mut ffi::sqlite3_file) -> c_int {
     // SAFETY: SQLite calls this on open files only.
     let open = unsafe { opened(file) };
-    let bits = with_current(|ctx| ctx.map_or(0, |ctx| ctx.common.characteristics));
+    let bits = with_current(|ctx| {
+        ctx.map_or(0, |ctx| {
+            let batch = open.takes_groups(ctx) && !open.group.unsynced.get();
+            ctx.common.characteristics | if batch { ffi::SQLITE_IOCAP_BATCH_ATOMIC } else { 0 }
+        })
+    });
     match open.powersafe_overwrite.get() {
         true => bits,
         false => bits & !ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE,

@@ -61,17 +61,34 @@
 //! 5. **Promises.** SQLite is told what the device promises, and nothing else
 //!    ([`Characteristics`]).
 //!
+//! 6. **Groups.** On a device with atomic groups SQLite writes a transaction that fits into one
+//!    as one, without a journal, and it survives any crash when its commit returns. What does
+//!    not fit or fails goes through a journal as if there were no groups. SQLite is told of
+//!    groups only while that is so ([`Options::batch_atomic`]);
+//!    [`Connection::batch_atomic`] says whether it is, and if not, why.
+//!
 //! # Which settings lose nothing
 //!
 //! On a device whose completed writes survive, in order or not, no transaction that was
 //! acknowledged is lost in any mode, with `synchronous = OFF` too. On a volatile one it
 //! takes `synchronous = FULL` with a journal that is truncated, persistent, or a log;
 //! with `journal_mode = DELETE` it takes `EXTRA`, since `FULL` does not sync the
-//! directory, and a deleted journal may come back.
+//! directory, and a deleted journal may come back (where SQLite is told of groups, `FULL` does
+//! sync it).
+//!
+//! # SQLite has to be compiled for groups
+//!
+//! That is done by `.cargo/config.toml` of this workspace, for whatever is built in it. Who
+//! depends on this crate from elsewhere sets
+//! `LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE` in the environment, or in the `[env]` of
+//! his own; without, there are no groups, and all else is as it is
+//! ([`BatchOff::NotCompiled`]).
 
+mod batch;
 mod connection;
 mod context;
 mod error;
+mod group;
 mod guest;
 mod host;
 mod io;
@@ -81,6 +98,7 @@ mod setup;
 mod statement;
 mod vfs;
 
+pub use batch::{BatchAtomic, BatchOff, JournalWhen};
 pub use connection::Connection;
 pub use error::{Gone, SqliteError};
 pub use guest::{Guest, Sqlite};

@@ -1,6 +1,8 @@
 //! What the guests on one mounted file layer share.
 
+use crate::batch::BatchOff;
 use crate::context::Ctx;
+use crate::group::Fallback;
 use crate::guest::{Guest, Sqlite};
 use crate::host::{FilesHost, Host};
 use crate::lock::{FileLocks, ShmLocks};
@@ -11,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::rc::{Rc, Weak};
-use tantalum_device::{BlockDevice, Caps};
+use tantalum_device::{BlockDevice, Caps, GroupLimit};
 use tantalum_files::Files;
 use tantalum_rt::{Nanos, Rt};
 
@@ -47,6 +49,11 @@ pub struct Options {
     pub epoch_ms: i64,
     /// What SQLite is told about the device.
     pub characteristics: Characteristics,
+    /// Whether SQLite is told that a transaction may be written as one atomic group, without a
+    /// journal, where the file layer can promise that
+    /// ([`Files::group_limit`](tantalum_files::Files::group_limit)) and
+    /// [`Options::characteristics`] are those of the device.
+    pub batch_atomic: bool,
     /// Where temporary files are.
     pub temporaries: Temporaries,
     /// Bytes of stack for each guest.
@@ -54,13 +61,15 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 10 µs for a step, 1 µs for a call, the first of January 2024, 1 MiB of stack.
+    /// 10 µs for a step, 1 µs for a call, the first of January 2024, 1 MiB of stack; atomic
+    /// groups.
     fn default() -> Options {
         Options {
             statement_cpu: Nanos::from_micros(10),
             call_cpu: Nanos::from_micros(1),
             epoch_ms: 1_704_067_200_000,
             characteristics: Characteristics::default(),
+            batch_atomic: true,
             temporaries: Temporaries::default(),
             stack: 1 << 20,
         }
@@ -92,6 +101,10 @@ impl<D: BlockDevice + 'static> Mount<D> {
                 Characteristics::OfTheDevice => characteristics(caps, files.chunk()),
                 Characteristics::Plain => ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE,
             },
+            groups: match (options.characteristics, options.batch_atomic) {
+                (Characteristics::OfTheDevice, true) => files.group_limit().ok_or(BatchOff::Device),
+                _ => Err(BatchOff::Mount),
+            },
             sector: c_int::try_from(caps.block_size).unwrap_or(4096).min(65536),
             host: Box::new(FilesHost::new(files)),
             options,
@@ -119,6 +132,8 @@ pub(crate) struct Common {
     pub rt: Rt,
     pub options: Options,
     pub characteristics: c_int,
+    /// The largest transaction that is one atomic group, or why there are none.
+    pub groups: Result<GroupLimit, BatchOff>,
     pub sector: c_int,
     pub host: Box<dyn Host>,
     databases: RefCell<BTreeMap<Vec<u8>, Weak<Database>>>,
@@ -148,6 +163,10 @@ impl Common {
 /// What the connections to one database share.
 #[derive(Default)]
 pub(crate) struct Database {
+    /// Since the last sync nothing but groups, which need none, was written to it. (Not so in
+    /// the beginning: nobody knows what there was before.)
+    pub synced: Cell<bool>,
+    pub fallback: Fallback,
     pub locks: RefCell<FileLocks>,
     pub shm_locks: RefCell<ShmLocks>,
     pub shm: RefCell<Shm>,
@@ -205,8 +224,8 @@ fn characteristics(caps: &Caps, chunk: u64) -> c_int {
     if caps.ordered && caps.ack.survives() {
         bits |= ffi::SQLITE_IOCAP_SEQUENTIAL;
     }
-    // Not SAFE_APPEND: a crash may leave a file longer than what was appended. Not
-    // BATCH_ATOMIC: groups of writes are not handed down.
+    // Not SAFE_APPEND: a crash may leave a file longer than what was appended. (BATCH_ATOMIC is
+    // of a database, not of the device.)
     bits
 }
 

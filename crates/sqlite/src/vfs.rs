@@ -63,11 +63,11 @@ pub(crate) fn call(otherwise: c_int, body: impl FnOnce(&Ctx) -> Result<(), Fail>
     })
 }
 
-/// The bytes of a path.
+/// The bytes of a path, or of another text of SQLite's; none if it is null.
 ///
 /// # Safety
 /// `name` must be null or point to a string that ends with NUL and outlives the result.
-unsafe fn path<'a>(name: *const c_char) -> &'a [u8] {
+pub(crate) unsafe fn path<'a>(name: *const c_char) -> &'a [u8] {
     if name.is_null() {
         return &[];
     }
@@ -106,7 +106,11 @@ unsafe extern "C" fn open(
         };
         let database = (flags & ffi::SQLITE_OPEN_MAIN_DB != 0 && !temporary)
             .then(|| ctx.common.database(name));
-        let open = OpenFile::new(below, ctx.common.next_id(), database);
+        let journal_of = (flags & ffi::SQLITE_OPEN_MAIN_JOURNAL != 0)
+            .then(|| name.strip_suffix(b"-journal"))
+            .flatten()
+            .map(|name| ctx.common.database(name));
+        let open = OpenFile::new(below, ctx.common.next_id(), database, journal_of);
         // SAFETY: as above; `close` takes the box back.
         unsafe {
             (*file).open = Box::into_raw(Box::new(open));

@@ -6,7 +6,7 @@ mod common;
 use common::{caps, device, format, mount};
 use std::cell::Cell;
 use std::rc::Rc;
-use tantalum_device::{Ack, Caps, PowerCycle};
+use tantalum_device::{Ack, Caps, CommandKind, Faults, GroupLimit, PowerCycle};
 use tantalum_rt::{Nanos, Runtime, Stream};
 use tantalum_sqlite::{Sqlite, SqliteError};
 
@@ -21,6 +21,8 @@ struct Case {
     mode: &'static str,
     synchronous: &'static str,
     page: u32,
+    /// Of a hundred atomic groups, so many fail.
+    failing: u64,
 }
 
 /// What became of one seed's cuts.
@@ -32,6 +34,8 @@ struct Outcome {
     commits: i64,
     lost: u32,
     corrupt: u32,
+    /// Commits that were one atomic group each.
+    groups: u64,
     hash: u64,
 }
 
@@ -49,6 +53,7 @@ fn client(
     me: i64,
     settings: &str,
     acked: &Cell<i64>,
+    groups: &Cell<u64>,
     dice: &mut Stream,
 ) -> Result<(), SqliteError> {
     let db = sql.open("t.db")?;
@@ -57,6 +62,7 @@ fn client(
     let mut insert = db.prepare("INSERT INTO t (who, seq, v) VALUES (?, ?, ?)")?;
     let mut update = db.prepare("UPDATE n SET seq = ? WHERE who = ?")?;
     let mut value = vec![0; 3000];
+    let mut committed = 0;
     loop {
         let seq = acked.get() + 1;
         let mut step = || -> Result<(), SqliteError> {
@@ -74,6 +80,8 @@ fn client(
         };
         step()?;
         acked.set(seq);
+        groups.set(groups.get() + u64::from(db.batch_atomic()?.committed > committed));
+        committed = db.batch_atomic()?.committed;
     }
 }
 
@@ -112,12 +120,14 @@ fn lives(seed: u64, case: Case, lives: u32) -> Outcome {
     let rt2 = rt.clone();
     let run = async move {
         let rt = rt2;
-        let device = device(&rt, case.caps);
+        let device = Faults::new(&rt, device(&rt, case.caps), "faults");
+        device.fail_often(CommandKind::Group, case.failing, 100);
         format(&rt, &device.device()).await;
         let acked: Acked = Default::default();
         let settings = open_settings(&case);
         let mut dice = rt.stream("the test");
         let mut outcome = Outcome::default();
+        let groups = Rc::new(Cell::new(0));
         for life in 0..lives {
             // Mount and recover, now and then cut meanwhile.
             let (mounted, last) = loop {
@@ -161,9 +171,10 @@ fn lives(seed: u64, case: Case, lives: u32) -> Outcome {
                 let name = format!("client {i} in life {life}");
                 let mut dice = rt.stream(&name);
                 let (acked, settings) = (acked.clone(), settings.clone());
-                let corrupt = corrupt.clone();
+                let (corrupt, groups) = (corrupt.clone(), groups.clone());
                 let guest = mounted.guest(&name, move |sql| {
-                    let error = client(sql, i as i64, &settings, &acked, &mut dice).unwrap_err();
+                    let error =
+                        client(sql, i as i64, &settings, &acked, &groups, &mut dice).unwrap_err();
                     assert!(error.is_io() || error.is_corrupt(), "{error}");
                     corrupt.set(corrupt.get() + u32::from(error.is_corrupt()));
                 });
@@ -178,6 +189,7 @@ fn lives(seed: u64, case: Case, lives: u32) -> Outcome {
             }
             domain.kill();
             outcome.corrupt += corrupt.get();
+            outcome.groups = groups.get();
             outcome.commits += acked.iter().map(|a| a.get()).sum::<i64>() - before;
             device.power_on().await.unwrap();
         }
@@ -190,16 +202,21 @@ fn lives(seed: u64, case: Case, lives: u32) -> Outcome {
 
 /// All journal modes, pages of all sizes.
 fn sweep(caps: Caps, synchronous: &'static str, seeds: u64) -> Outcome {
+    sweep_failing(caps, synchronous, seeds, 0)
+}
+
+fn sweep_failing(caps: Caps, synchronous: &'static str, seeds: u64, failing: u64) -> Outcome {
     let mut sum = Outcome::default();
     for seed in 0..seeds {
         let mode = ["DELETE", "TRUNCATE", "PERSIST", "WAL"][seed as usize % 4];
         let page = [4096, 512, 65536, 8192][seed as usize / 4 % 4];
         // Nothing less keeps a deleted journal from coming back; see the documentation.
         let synchronous = match (synchronous, mode) {
-            ("FULL", "DELETE") => "EXTRA",
+            // (It is what SQLite does by itself where it is told of groups.)
+            ("FULL", "DELETE") if caps.atomic_group.is_none() => "EXTRA",
             other => other.0,
         };
-        let one = lives(seed, Case { caps, mode, synchronous, page }, 6);
+        let one = lives(seed, Case { caps, mode, synchronous, page, failing }, 6);
         // Shown if the test fails.
         println!("seed {seed}, {mode}, {synchronous}, pages of {page}: {one:?}");
         sum.cuts += one.cuts;
@@ -207,6 +224,7 @@ fn sweep(caps: Caps, synchronous: &'static str, seeds: u64) -> Outcome {
         sum.commits += one.commits;
         sum.lost += one.lost;
         sum.corrupt += one.corrupt;
+        sum.groups += one.groups;
     }
     sum
 }
@@ -231,6 +249,37 @@ fn on_media_out_of_order_and_torn_loses_nothing_without_a_sync() {
     loses_nothing(&sweep(caps(Ack::OnMedia, false, 512, 32), "OFF", 32));
 }
 
+/// Groups of eight pages of 4 KiB: some transactions fit, some do not, and the cache spills.
+fn grouping(ack: Ack, ordered: bool) -> Caps {
+    let limit = GroupLimit { extents: 8, bytes: 32 << 10 };
+    Caps { atomic_group: Some(limit), ..caps(ack, ordered, 512, 32) }
+}
+
+#[test]
+fn groups_on_a_volatile_device_lose_nothing() {
+    let sum = sweep(grouping(Ack::Volatile, false), "FULL", 48);
+    loses_nothing(&sum);
+    assert!(sum.groups > 500, "{sum:?}");
+}
+
+/// A journal is written after the group has failed, and must be durable before the database is
+/// touched.
+#[test]
+fn groups_that_fail_on_a_volatile_device_lose_nothing() {
+    let sum = sweep_failing(grouping(Ack::Volatile, false), "FULL", 48, 40);
+    loses_nothing(&sum);
+    assert!(sum.groups > 200, "{sum:?}");
+}
+
+#[test]
+fn groups_where_writes_survive_lose_nothing() {
+    for (synchronous, failing) in [("FULL", 10), ("NORMAL", 0), ("OFF", 0)] {
+        let sum = sweep_failing(grouping(Ack::OnMedia, false), synchronous, 24, failing);
+        assert_eq!((sum.lost, sum.corrupt), (0, 0), "{synchronous}");
+        assert_eq!(sum.groups == 0, synchronous == "OFF", "{sum:?}");
+    }
+}
+
 #[test]
 fn volatile_in_order_without_a_sync_loses_the_last_only() {
     let sum = sweep(caps(Ack::Volatile, true, 4096, 32), "OFF", 24);
@@ -251,6 +300,7 @@ fn same_seed_same_cuts() {
         mode: "WAL",
         synchronous: "FULL",
         page: 4096,
+        failing: 0,
     };
     let first = lives(5, case.clone(), 5);
     assert_eq!(first, lives(5, case.clone(), 5));

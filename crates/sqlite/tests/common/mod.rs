@@ -1,7 +1,7 @@
 //! Devices and mounts for the tests.
 #![allow(dead_code)] // Each test file uses its part.
 
-use tantalum_device::{Ack, Caps, Payload, RamDevice, RamOptions};
+use tantalum_device::{Ack, BlockDevice, Caps, Payload, RamDevice, RamOptions};
 use tantalum_files::{Files, FormatOptions, MountOptions};
 use tantalum_rt::{Nanos, Rt, Runtime};
 use tantalum_sqlite::{Mount, Options, Sqlite};
@@ -28,11 +28,11 @@ pub fn device(rt: &Rt, caps: Caps) -> RamDevice {
     RamDevice::new(rt, options)
 }
 
-pub async fn format(rt: &Rt, device: &RamDevice) {
+pub async fn format<D: BlockDevice>(rt: &Rt, device: &D) {
     Files::format(rt, device, &FormatOptions::default()).await.unwrap();
 }
 
-pub async fn mount(rt: &Rt, device: RamDevice) -> Mount<RamDevice> {
+pub async fn mount<D: BlockDevice + 'static>(rt: &Rt, device: D) -> Mount<D> {
     let files = Files::mount(rt, device, &MountOptions::default()).await.unwrap();
     Mount::new(rt, files, Options::default())
 }
