@@ -6,6 +6,8 @@
 //! 1. Each guest has its own connection with the row's settings, and it is closed when
 //!    the guest ends.
 //! 2. Loading and running go the same way, with the same settings.
+//! 3. SQLite is told of atomic groups only where the row asks for them; a row that does, where
+//!    they are not in force, fails and says why.
 
 use crate::experiment::{Journal, Synchronous};
 use rustc_hash::FxHashMap;
@@ -20,6 +22,9 @@ const DATABASE: &str = "bench.db";
 
 /// How long a statement waits for other connections.
 const BUSY_TIMEOUT: Nanos = Nanos::from_secs(60);
+
+/// SQLite's code for a setting that does not go (`SQLITE_MISUSE`).
+const NOT_SUPPORTED: i32 = 21;
 
 /// The database's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +45,18 @@ impl Settings {
         connection.busy_timeout(BUSY_TIMEOUT);
         connection.execute(&format!(
             "PRAGMA page_size = {page_bytes}; PRAGMA cache_size = {cache_pages}; \
-             PRAGMA journal_mode = {journal}; PRAGMA synchronous = {synchronous}"
-        ))
+             PRAGMA journal_mode = {}; PRAGMA synchronous = {synchronous}",
+            journal.mode()
+        ))?;
+        if *journal == Journal::BatchAtomic {
+            let off = connection.batch_atomic()?.off;
+            if !off.is_empty() {
+                let why: Vec<String> = off.iter().map(ToString::to_string).collect();
+                let message = format!("no transaction can be an atomic group: {}", why.join("; "));
+                return Err(SqliteError { code: NOT_SUPPORTED, message });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -69,7 +84,8 @@ impl<D: BlockDevice + 'static> Engine<D> {
     /// Those of the file layer.
     pub async fn mount(rt: &Rt, device: D, settings: &Settings) -> Result<Self, FilesError> {
         let files = Files::mount(rt, device, &MountOptions::default()).await?;
-        let mount = Mount::new(rt, files.clone(), Options::default());
+        let batch_atomic = settings.journal == Journal::BatchAtomic;
+        let mount = Mount::new(rt, files.clone(), Options { batch_atomic, ..Options::default() });
         Ok(Engine { rt: rt.clone(), files, mount, settings: settings.clone() })
     }
 

@@ -163,6 +163,12 @@ pub struct Counts {
     pub erases: u64,
     /// Erase units that went bad.
     pub retired_units: u64,
+    /// Write commands completed.
+    pub writes: u64,
+    /// Atomic groups completed.
+    pub groups: u64,
+    /// Flushes completed.
+    pub flushes: u64,
     /// Free erase units now: a state, which is left out of sums and differences.
     pub free_units: u64,
     /// The fewest there were since the drives last started: another state.
@@ -209,6 +215,9 @@ impl Counts {
             space_wait_ns: s.space_wait.0,
             erases: s.erases,
             retired_units: s.retired_units,
+            writes: s.host_writes,
+            groups: s.host_groups,
+            flushes: s.flushes,
             free_units: s.free_units,
             free_units_least: s.free_units_min,
         }
@@ -223,6 +232,9 @@ impl Counts {
             space_wait_ns: f(self.space_wait_ns, other.space_wait_ns),
             erases: f(self.erases, other.erases),
             retired_units: f(self.retired_units, other.retired_units),
+            writes: f(self.writes, other.writes),
+            groups: f(self.groups, other.groups),
+            flushes: f(self.flushes, other.flushes),
             ..Counts::default()
         }
     }

@@ -45,12 +45,31 @@ impl Serialize for WorkloadKind {
 
 /// SQLite's journal mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Journal {
     /// A write-ahead log.
     Wal,
     /// A rollback journal, deleted at commit.
     Delete,
+    /// A rollback journal, cut to nothing at commit.
+    Truncate,
+    /// A rollback journal, whose head is overwritten at commit.
+    Persist,
+    /// Each transaction is one atomic group of the drive; those that do not fit have a
+    /// rollback journal, deleted at commit.
+    BatchAtomic,
+}
+
+impl Journal {
+    /// What SQLite calls it.
+    pub(crate) fn mode(self) -> &'static str {
+        match self {
+            Journal::Wal => "wal",
+            Journal::Delete | Journal::BatchAtomic => "delete",
+            Journal::Truncate => "truncate",
+            Journal::Persist => "persist",
+        }
+    }
 }
 
 /// SQLite's `synchronous`.
@@ -95,8 +114,8 @@ impl fmt::Display for WorkloadKind {
 impl fmt::Display for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Journal::Wal => "wal",
-            Journal::Delete => "delete",
+            Journal::BatchAtomic => "batch-atomic",
+            other => other.mode(),
         })
     }
 }

@@ -268,6 +268,22 @@ impl RowFindings {
         (host > 0).then(|| flash as f64 / host as f64)
     }
 
+    /// What a commit costs its drives, among the measures.
+    pub(crate) fn measure_commits(&mut self) {
+        let Some(drives) = self.drives.as_ref().filter(|_| self.commits_acknowledged > 0) else {
+            return;
+        };
+        let (load, all) = (drives.under_load, self.commits_acknowledged as f64);
+        let flash = load.programmed().iter().sum::<u64>() as f64;
+        self.measures.extend([
+            ("host_bytes_per_commit", self.host_bytes as f64 / all),
+            ("flash_bytes_per_commit", flash / all),
+            ("writes_per_commit", load.writes as f64 / all),
+            ("groups_per_commit", load.groups as f64 / all),
+            ("flushes_per_commit", load.flushes as f64 / all),
+        ]);
+    }
+
     /// Notes a problem.
     pub fn problem(&mut self, words: String) {
         self.problems_total += 1;

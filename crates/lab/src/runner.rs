@@ -170,7 +170,13 @@ fn try_row(
         return pages::run(seed, plan, model, made, cut);
     }
     match (row.benchmark(), row.job()) {
-        (Some(benchmark), _) => row::run(seed, plan, Rc::from(benchmark), made, cut),
+        (Some(benchmark), _) => {
+            let (mut findings, done) = row::run(seed, plan, Rc::from(benchmark), made, cut);
+            if run.commit_costs {
+                findings.measure_commits();
+            }
+            (findings, done)
+        }
         (None, Some(job)) => block::run(seed, plan, job.clone(), made, cut),
         (None, None) => unreachable!("a row's workload was looked up when it was read"),
     }

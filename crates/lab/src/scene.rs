@@ -71,6 +71,9 @@ pub struct RunParameters {
     pub cache_pages: u32,
     /// In so many of a hundred recoveries the power goes again.
     pub recovery_cut_percent: u32,
+    /// Whether `measures` tells what a commit costs the drive in bytes and commands (databases
+    /// on SQLite).
+    pub commit_costs: bool,
 }
 
 impl Default for RunParameters {
@@ -83,6 +86,7 @@ impl Default for RunParameters {
             page_bytes: 4096,
             cache_pages: 100,
             recovery_cut_percent: 20,
+            commit_costs: false,
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 use tantalum_device::{
-    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    Payload, PowerCycle, RamDevice, RamOptions, Stats,
+    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
+    GroupLimit, IoError, Payload, PowerCycle, RamDevice, RamOptions, Stats,
 };
 use tantalum_lab::block;
 use tantalum_lab::engine::Settings;
@@ -18,7 +18,11 @@ use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};
 use tantalum_workload::tpcc::{Tpcc, TpccScale};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
 
-const JOURNALS: [Journal; 2] = [Journal::Wal, Journal::Delete];
+const JOURNALS: [Journal; 5] =
+    [Journal::Wal, Journal::Delete, Journal::BatchAtomic, Journal::Persist, Journal::Truncate];
+
+/// Without syncs no transaction is a group, and a row that asks for them fails.
+const UNSYNCED: [Journal; 2] = [Journal::Wal, Journal::Delete];
 
 fn linkbench() -> Rc<dyn Benchmark> {
     Rc::new(LinkBench::new(LinkBenchScale { nodes: 120, ..LinkBenchScale::default() }))
@@ -59,7 +63,7 @@ fn ram_that(rt: &Rt, ack: Ack, flush: bool) -> Stats<RamDevice> {
         ordered: ack.survives(),
         atomic_unit: 4096,
         thin: false,
-        atomic_group: None,
+        atomic_group: Some(GroupLimit { extents: 64, bytes: 128 << 10 }),
         payload: Payload::Bytes,
     };
     let options = RamOptions {
@@ -102,6 +106,31 @@ fn with_syncs_a_volatile_cache_loses_nothing() {
     }
 }
 
+/// `FULL` does, where SQLite is told of groups: it syncs the directory then.
+#[test]
+fn atomic_groups_lose_nothing() {
+    for (seed, benchmark) in (20..).zip([linkbench(), ycsb(), tpcc()]) {
+        let plan = RowPlan { cuts: 40, ..plan(Journal::BatchAtomic, Synchronous::Full) };
+        let f = run(seed, benchmark, plan, |rt| ram(rt, Ack::Volatile));
+        assert!(!f.lost_anything() && f.violations == 0, "seed {seed}: {f:#?}");
+        assert!(f.commits_acknowledged > 100, "{f:#?}");
+    }
+}
+
+#[test]
+fn a_row_without_groups_in_force_says_why() {
+    for (synchronous, flush, why) in [
+        (Synchronous::Off, true, "synchronous is OFF"),
+        (Synchronous::Full, false, "the device can not promise atomic groups"),
+    ] {
+        let plan = plan(Journal::BatchAtomic, synchronous);
+        let subject = |rt: &Rt| Ok(ram_that(rt, Ack::Volatile, flush));
+        let (_, result) = row::run(1, plan, ycsb(), subject, || ());
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
 #[test]
 fn a_deleted_journal_that_comes_back_undoes_the_last_commit() {
     let plan = RowPlan { cuts: 40, ..plan(Journal::Delete, Synchronous::Full) };
@@ -112,7 +141,7 @@ fn a_deleted_journal_that_comes_back_undoes_the_last_commit() {
 
 #[test]
 fn without_syncs_a_volatile_cache_loses() {
-    for (seed, journal) in (1..).zip(JOURNALS) {
+    for (seed, journal) in (1..).zip(UNSYNCED) {
         let plan = plan(journal, Synchronous::Off);
         let f = run(seed, ycsb(), plan, |rt| ram(rt, Ack::Volatile));
         assert!(f.lost_anything(), "seed {seed}: {f:#?}");
@@ -125,7 +154,7 @@ fn without_syncs_a_volatile_cache_loses() {
 #[test]
 fn a_device_that_ignores_flushes_loses_and_breaks_no_promise() {
     let mut corrupt = 0;
-    for (seed, journal) in (1..).zip(JOURNALS) {
+    for (seed, journal) in (1..).zip(UNSYNCED) {
         let plan = RowPlan { cuts: 20, ..plan(journal, Synchronous::Extra) };
         let f = run(seed, ycsb(), plan, |rt| ram_that(rt, Ack::Volatile, false));
         assert!(f.lost_anything(), "seed {seed}: {f:#?}");
@@ -138,7 +167,7 @@ fn a_device_that_ignores_flushes_loses_and_breaks_no_promise() {
 #[test]
 fn without_syncs_a_durable_cache_loses_nothing() {
     let mut cuts_in_recovery = 0;
-    for (seed, journal) in (1..).zip(JOURNALS) {
+    for (seed, journal) in (1..).zip(UNSYNCED) {
         for benchmark in [linkbench(), ycsb(), tpcc()] {
             let plan = plan(journal, Synchronous::Off);
             let f = run(seed, benchmark, plan, |rt| ram(rt, Ack::PowerSafe));

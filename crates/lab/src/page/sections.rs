@@ -256,10 +256,10 @@ pub(super) fn designs<'r>(group: &Group<'r>) -> Vec<(String, Vec<&'r RowReport>)
 pub(super) fn line(row: &RowReport, place: usize, points: Vec<(f64, f64)>) -> Line {
     let (style, dashed) = match row.synchronous {
         _ if !row.has_journal() || !row.params.is_empty() => (place % 4, place / 4 % 2 == 1),
-        Synchronous::Off => (0, row.journal == Journal::Delete),
-        Synchronous::Normal => (1, row.journal == Journal::Delete),
-        Synchronous::Full => (2, row.journal == Journal::Delete),
-        Synchronous::Extra => (3, row.journal == Journal::Delete),
+        Synchronous::Off => (0, row.journal != Journal::Wal),
+        Synchronous::Normal => (1, row.journal != Journal::Wal),
+        Synchronous::Full => (2, row.journal != Journal::Wal),
+        Synchronous::Extra => (3, row.journal != Journal::Wal),
     };
     Line { label: settings(row), style, dashed, marked: false, points }
 }
