@@ -76,9 +76,8 @@ fn tables_within(report: &Report, width: usize) -> String {
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
         for row in rows {
-            let refused = row.findings.refused;
-            if refused > 0 {
-                let _ = writeln!(text, "{}: {refused} writes refused, no space left", row.name);
+            for note in row.notes() {
+                let _ = writeln!(text, "{}: {note}", row.name);
             }
             let Some(error) = &row.error else { continue };
             let load = Nanos(row.findings.load_ns);

@@ -7,25 +7,7 @@ mod common;
 use common::{ends, file};
 use std::process::{Command, Output, Stdio};
 
-const SMALL: &str = r#"
-title = "small"
-cuts = 1
-[job.random]
-pattern = "permutation"
-range = 0.5
-queue_depth = 16
-passes = 1.0
-[drive]
-geometry = { channels = 2, packages = 2, chips = 1, planes = 1, blocks = 64, pages = 32, page_bytes = 4096 }
-space = { over_provisioning = 60.0 }
-[design.base]
-base = "spartan-es"
-cache = { buffer_kib = 32, atomic_unit_kib = 16 }
-map = { write_points = 2 }
-[[row]]
-workload = "random"
-design = "base"
-"#;
+const SMALL: &str = include_str!("../../lab/src/search/tiny.toml");
 
 fn search(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));

@@ -76,6 +76,22 @@ pub struct Caps {
 }
 
 impl Caps {
+    /// Of a device that keeps all that it acknowledged, in order and in whole blocks of 4096
+    /// bytes, and takes no groups: what a drive with a protected cache promises at least.
+    pub fn power_safe(blocks: u64, payload: Payload) -> Caps {
+        Caps {
+            block_size: 4096,
+            blocks,
+            thin: false,
+            ack: Ack::PowerSafe,
+            flush: true,
+            ordered: true,
+            atomic_unit: 4096,
+            atomic_group: None,
+            payload,
+        }
+    }
+
     /// The number of blocks in `data` if a write of it at `at` fits the device.
     ///
     /// # Errors

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tantalum_device::{
-    Ack, Block, BlockDevice, Caps, CommandKind, Data, DataMut, Durability, Faults, IoError,
-    Payload, PowerCycle, RamDevice, RamOptions, Stats,
+    Block, BlockDevice, Caps, CommandKind, Data, DataMut, Durability, Faults, IoError, Payload,
+    PowerCycle, RamDevice, RamOptions, Stats,
 };
 use tantalum_files::{Files, FilesError, FormatOptions, MountOptions, Promise};
 use tantalum_rt::{Nanos, Rt, Runtime};
@@ -14,17 +14,7 @@ const FORMAT: FormatOptions =
     FormatOptions { chunk: 8192, directory_bytes: 600, journal_blocks: 10 };
 
 fn caps(block_size: u32, blocks: u64) -> Caps {
-    Caps {
-        block_size,
-        blocks,
-        ack: Ack::PowerSafe,
-        flush: true,
-        ordered: true,
-        atomic_unit: 4096,
-        thin: false,
-        atomic_group: None,
-        payload: Payload::Bytes,
-    }
+    Caps { block_size, ..Caps::power_safe(blocks, Payload::Bytes) }
 }
 
 fn ram(rt: &Rt, caps: Caps) -> RamDevice {

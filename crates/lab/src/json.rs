@@ -131,6 +131,9 @@ fn row(row: &RowReport) -> Value {
     if f.refused > 0 {
         all["refused"] = f.refused.into();
     }
+    if f.full {
+        all["full"] = true.into();
+    }
     all
 }
 

@@ -37,3 +37,4 @@ pub mod series;
 pub mod shadow;
 mod source;
 pub mod terms;
+mod turn;

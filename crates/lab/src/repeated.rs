@@ -69,6 +69,7 @@ fn fold(name: &str, rows: &[&RowReport]) -> RowReport {
     f.databases_corrupt = rows.iter().map(|r| r.findings.databases_corrupt).sum();
     f.violations = rows.iter().map(|r| r.findings.violations).sum();
     f.refused = rows.iter().map(|r| r.findings.refused).sum();
+    f.full = rows.iter().any(|r| r.findings.full);
     let median_of = |what: fn(&RowReport) -> Option<f64>| {
         let mut each: Vec<f64> = ran.iter().filter_map(|r| what(r)).collect();
         each.sort_by(f64::total_cmp);

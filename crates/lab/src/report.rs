@@ -182,9 +182,12 @@ pub struct RowFindings {
     /// Times that SQLite was found ahead of what could have been in flight: an
     /// error of the experiment itself.
     pub ledger_ahead: u64,
-    /// Writes of a block job or trace that the drive refused under load for want of space: it
-    /// promises more than it can keep.
+    /// Writes that the drive refused under load for want of space: it promises more than it can
+    /// keep.
     pub refused: u64,
+    /// A database had no room for a transaction: it was cut and checked once more, and the row
+    /// ended there.
+    pub full: bool,
     /// Bytes of row contents written by acknowledged commits.
     pub user_bytes: u64,
     /// Bytes the host wrote to the drive under load.
@@ -373,6 +376,21 @@ impl RowReport {
             .iter()
             .map(|(key, value)| format!("{}={value}", key.rsplit('.').next().unwrap_or(key)));
         each.collect::<Vec<_>>().join(" ")
+    }
+
+    /// What else is to be said of it: what its drive refused, and where that ended it.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let RowFindings { refused, full, load_ns, .. } = self.findings;
+        if refused > 0 {
+            let writes = if refused == 1 { "write" } else { "writes" };
+            notes.push(format!("{refused} {writes} refused, no space left"));
+        }
+        if full && self.error.is_none() {
+            let load = Nanos(load_ns);
+            notes.push(format!("full after {load} of load; cut once more, checked, ended there"));
+        }
+        notes
     }
 
     /// What came of the row, in a word: capitals where it is not as expected.

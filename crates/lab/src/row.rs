@@ -11,7 +11,9 @@
 //! 3. Load, latency and traffic are measured from the start of the clients to the
 //!    cut: outages, recoveries and checks are outside.
 //! 4. After a damaged database the row goes on from the image of the loaded one.
-//! 5. A violation is what breaks the promise of drive and settings ([`Promise`]), and every
+//! 5. A database for which there is no room any more ends the row, but not before it came back
+//!    from a power cut and was judged. On a thin drive that is no error: it promised too much.
+//! 6. A violation is what breaks the promise of drive and settings ([`Promise`]), and every
 //!    block that holds what the drive must not hold; what was not promised may be lost.
 
 use crate::clocks::{Clocked, Clocks};
@@ -23,12 +25,12 @@ use crate::precondition::{PreconditionError, Preparation};
 use crate::promise::Promise;
 use crate::report::RowFindings;
 use crate::shadow::{Comparison, Shadow, Witness};
+use crate::turn::{self, Books, Stop};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError, PowerCycle};
 use tantalum_drive::Drive;
 use tantalum_files::FilesError;
-use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Nanos, Rt, RunError, Runtime, Stream, first};
 use tantalum_workload::database::{self, Benchmark, Client, StepError};
 use tantalum_workload::sql::{SqlError, SqlErrorKind};
@@ -223,12 +225,20 @@ struct Recovered<S: Subject> {
     compared: Comparison,
 }
 
-/// How a client's turn ended.
-struct ClientEnd {
-    client: Client,
-    operations: u64,
-    user_bytes: u64,
-    error: Option<StepError>,
+/// How a load ended.
+#[derive(Default)]
+struct Loaded {
+    /// What a client found damaged before the cut: it must not pass unseen, even if it was in a
+    /// cache only.
+    damage: Option<String>,
+    /// There was no room for a transaction.
+    full: Option<SqlError>,
+}
+
+impl Loaded {
+    fn damaged(what: &impl std::fmt::Display) -> Loaded {
+        Loaded { damage: Some(format!("under load: {what}")), full: None }
+    }
 }
 
 impl<S: Subject> Run<S> {
@@ -247,7 +257,7 @@ impl<S: Subject> Run<S> {
         let mut recovery = Clocked::default();
         while self.findings.borrow().cuts < self.plan.cuts {
             let before: Vec<u64> = self.clients.iter().map(Client::acknowledged).collect();
-            let damage = self.under_load(engine).await?;
+            let Loaded { damage, full } = self.under_load(engine).await?;
             let mut recovered = self.recover().await?;
             recovered.verdict.damage.extend(damage);
             engine = recovered.engine;
@@ -256,14 +266,20 @@ impl<S: Subject> Run<S> {
                 recovery.add(time);
             }
             let sound = self.account(&before, recovered.verdict, recovered.compared);
-            if !sound {
+            if !sound && full.is_none() {
                 engine = self.start_over(engine, &image).await?;
             }
             let mut findings = self.findings.borrow_mut();
             findings.drive_recovery = drive_recovery.times();
             findings.recovery = recovery.times();
+            findings.full = full.is_some();
             drop(findings);
             cut();
+            match full {
+                Some(_) if self.subject.device().caps().thin => break,
+                Some(error) => return Err(RowError::Sql { doing: "running a client", error }),
+                None => {}
+            }
         }
         Ok(())
     }
@@ -292,31 +308,41 @@ impl<S: Subject> Run<S> {
         Ok((engine, Rc::new(image)))
     }
 
-    /// Runs the clients, cuts the power under them, and waits out the outage. Gives
-    /// what a client found damaged before the cut: it must not pass unseen, even if
-    /// it was in a cache only.
-    async fn under_load(&mut self, engine: Engine<Watched<S>>) -> Result<Option<String>, RowError> {
+    /// Where its clients write down what they do.
+    fn books(&self) -> Books {
+        Books {
+            rt: self.rt.clone(),
+            benchmark: self.benchmark.clone(),
+            latency: self.latency.clone(),
+            findings: self.findings.clone(),
+        }
+    }
+
+    /// Runs the clients, cuts the power under them, and waits out the outage.
+    async fn under_load(&mut self, engine: Engine<Watched<S>>) -> Result<Loaded, RowError> {
         let stop = Rc::new(Stop::new(&self.rt));
+        let refused = self.witness.as_ref().map_or(0, Witness::refused);
         let traffic = self.subject.traffic();
         let start = self.rt.now();
         let turns: Vec<_> = std::mem::take(&mut self.clients)
             .into_iter()
-            .map(|client| self.turn(&engine, client, stop.clone()))
+            .map(|client| turn::start(&engine, client, self.books(), stop.clone()))
             .collect();
         let until_cut = draw(&mut self.dice, self.plan.run_time);
         // (What a failure ends is measured up to it.)
-        first(self.rt.sleep(until_cut), stop.early.until(|| stop.failed.get())).await;
+        first(self.rt.sleep(until_cut), stop.early()).await;
         let after = self.subject.traffic();
         let hang = self.witness.as_ref().and_then(Witness::hang);
         self.findings.borrow_mut().look_before_cut(self.subject.drives());
         self.subject.cut();
         self.witness.iter().for_each(Witness::cut);
-        stop.now.set(true);
+        stop.set();
         {
             let mut f = self.findings.borrow_mut();
             f.cuts += 1;
             f.load_ns += self.rt.now().saturating_sub(start).0;
             f.count_traffic(traffic, after);
+            f.refused += self.witness.as_ref().map_or(0, Witness::refused) - refused;
             self.cut_at = self.rt.now();
         }
         let mut failure = None;
@@ -336,12 +362,13 @@ impl<S: Subject> Run<S> {
             return Err(RowError::Hang(hang));
         }
         match failure {
-            Some(StepError::Damaged(what)) => Ok(Some(format!("under load: {what}"))),
-            Some(StepError::Sql(e)) if e.kind == SqlErrorKind::Corrupt => {
-                Ok(Some(format!("under load: {e}")))
+            Some(StepError::Damaged(what)) => Ok(Loaded::damaged(&what)),
+            Some(StepError::Sql(e)) if e.kind == SqlErrorKind::Corrupt => Ok(Loaded::damaged(&e)),
+            Some(StepError::Sql(e)) if e.kind == SqlErrorKind::Full => {
+                Ok(Loaded { full: Some(e), ..Loaded::default() })
             }
             Some(StepError::Sql(error)) => Err(RowError::Sql { doing: "running a client", error }),
-            None => Ok(None),
+            None => Ok(Loaded::default()),
         }
     }
 
@@ -488,97 +515,6 @@ impl<S: Subject> Run<S> {
         engine.restore(image).await.map_err(files)?;
         self.clients.iter_mut().for_each(|c| c.resume(0));
         Ok(engine)
-    }
-
-    /// One client, until `stop` is set or an error ends it. An error after the stop
-    /// is what a cut looks like from above.
-    fn turn(
-        &self,
-        engine: &Engine<Watched<S>>,
-        client: Client,
-        stop: Rc<Stop>,
-    ) -> impl Future<Output = Result<ClientEnd, RowError>> + use<S> {
-        let benchmark = self.benchmark.clone();
-        let latency = self.latency.clone();
-        let rt = self.rt.clone();
-        let findings = self.findings.clone();
-        // Load goes on where the last cut ended it.
-        let (began, loaded) = (rt.now(), findings.borrow().load_ns);
-        let shared = Rc::new(RefCell::new(None));
-        let given = shared.clone();
-        *shared.borrow_mut() =
-            Some(ClientEnd { client, operations: 0, user_bytes: 0, error: None });
-        let name =
-            format!("client {}", shared.borrow().as_ref().map_or(0, |e: &ClientEnd| e.client.id()));
-        let halted = stop.clone();
-        let join = engine.guest(name, move |sql| {
-            let Some(mut end) = given.borrow_mut().take() else { return };
-            while !stop.now.get() {
-                let start = rt.now();
-                let acknowledged = end.client.acknowledged();
-                let step = benchmark.operate(sql, &mut end.client);
-                let commits = end.client.acknowledged() - acknowledged;
-                findings.borrow_mut().commits_acknowledged += commits;
-                match step {
-                    Ok(step) => {
-                        end.user_bytes += step.committed.unwrap_or(0);
-                        if !stop.now.get() {
-                            end.operations += 1;
-                            let now = rt.now();
-                            latency.borrow_mut().add(step.operation, now.saturating_sub(start));
-                            let after = Nanos(loaded + now.saturating_sub(began).0);
-                            let mut f = findings.borrow_mut();
-                            f.series.get_or_insert_default().add(after);
-                        }
-                    }
-                    Err(error) => {
-                        if !stop.now.get() {
-                            stop.hear(&error);
-                            end.error = Some(error);
-                        }
-                        break;
-                    }
-                }
-            }
-            *given.borrow_mut() = Some(end);
-        });
-        async move {
-            let opened = join.await.map_err(|_| RowError::Dropped)?;
-            let mut end = shared.borrow_mut().take().ok_or(RowError::Dropped)?;
-            if let Err(error) = opened
-                && !halted.now.get()
-            {
-                end.error = Some(error.into());
-            }
-            Ok(end)
-        }
-    }
-}
-
-/// When clients end.
-struct Stop {
-    /// At the cut.
-    now: Cell<bool>,
-    /// One failed: that ends the load before.
-    failed: Cell<bool>,
-    early: WaitQueue,
-}
-
-impl Stop {
-    fn new(rt: &Rt) -> Stop {
-        let early = WaitQueue::new(rt, "a client's failure");
-        Stop { now: Cell::new(false), failed: Cell::new(false), early }
-    }
-
-    /// A client ended with this error. (What is damaged is found by the others, too; that is
-    /// for the judge.)
-    fn hear(&self, error: &StepError) {
-        if let StepError::Sql(e) = error
-            && e.kind != SqlErrorKind::Corrupt
-        {
-            self.failed.set(true);
-            self.early.notify_all();
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tantalum_device::{Ack, Caps, Payload, RamDevice, RamOptions};
+use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
 use tantalum_lab::engine::{Engine, Settings};
 use tantalum_lab::experiment::{Journal, Synchronous};
 use tantalum_rt::Runtime;
@@ -34,17 +34,7 @@ fn with_database<T: 'static>(
     let mut runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();
     let done = runtime.block_on(async move {
-        let caps = Caps {
-            block_size: 4096,
-            blocks: 16_384,
-            ack: Ack::PowerSafe,
-            flush: true,
-            ordered: true,
-            atomic_unit: 4096,
-            thin: false,
-            atomic_group: None,
-            payload: Payload::Bytes,
-        };
+        let caps = Caps::power_safe(16_384, Payload::Bytes);
         let settings = Settings {
             page_bytes: 4096,
             cache_pages: 1000,

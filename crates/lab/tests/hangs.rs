@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{
-    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
     Link, Payload, PowerCycle, RamDevice, RamOptions,
 };
 use tantalum_lab::block;
@@ -29,17 +29,7 @@ struct Hanging {
 
 impl Hanging {
     fn new(rt: &Rt, writes: u64, payload: Payload) -> Hanging {
-        let caps = Caps {
-            block_size: 4096,
-            blocks: 65_536,
-            ack: Ack::PowerSafe,
-            flush: true,
-            ordered: true,
-            atomic_unit: 4096,
-            thin: false,
-            atomic_group: None,
-            payload,
-        };
+        let caps = Caps::power_safe(65_536, payload);
         let command = Nanos::from_micros(100);
         let inner = RamDevice::new(rt, RamOptions { command, ..RamOptions::new(caps) });
         Hanging { inner, link: Link::new(rt), writes: Rc::new(Cell::new(writes)) }

@@ -512,6 +512,7 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     fields(&serde_json::from_str(&json).unwrap(), "", &mut run);
     // Only there where a drive had no room.
     run.insert("rows[].refused".to_string());
+    run.insert("rows[].full".to_string());
     let mut speed = BTreeSet::new();
     fields(&serde_json::to_value(bench::drive(1, |_| ())).unwrap(), "", &mut speed);
     for (found, text) in [(run, of_run), (speed, of_bench)] {

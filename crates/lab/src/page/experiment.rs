@@ -28,6 +28,7 @@ pub fn experiment(report: &Report, command: &Command) -> String {
         @for group in groups(folded) {
             h2 { (group.title) }
             (scrolling(&format!("Results, {}", group.title), group.rows.len(), &table(&group)))
+            (notes(&group))
         }
         (wrong(report, command))
         (throughput(folded))
@@ -42,6 +43,17 @@ pub fn experiment(report: &Report, command: &Command) -> String {
         (details(report))
     };
     page(&report.title, &body)
+}
+
+/// What else is to be said of its rows.
+fn notes(group: &Group<'_>) -> Markup {
+    html! {
+        @if group.rows.iter().any(|r| !r.notes().is_empty()) {
+            ul { @for row in &group.rows { @for note in row.notes() {
+                li { (row.name) ": " (note) }
+            } } }
+        }
+    }
 }
 
 /// The rows of one workload.

@@ -3,35 +3,10 @@
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// 4 dies of 64 units of 32 pages of 4 KiB, half of it filled.
-const FILE: &str = r#"
-    title = "tiny"
-    cuts = 1
-    [precondition]
-    fill = 0.5
-    passes_max = 0.0
-    [job.random]
-    pattern = "permutation"
-    range = 0.5
-    queue_depth = 16
-    passes = 1.0
-    [job.reads]
-    reads = 1.0
-    commands = 1000
-    [trace.t]
-    file = "x"
-    [drive]
-    geometry = { channels = 2, packages = 2, chips = 1, planes = 1, blocks = 64, pages = 32, page_bytes = 4096 }
-    space = { over_provisioning = 60.0 }
-    link = { write_mb_s = 0 }
-    [design.base]
-    base = "spartan-es"
-    cache = { buffer_kib = 32, atomic_unit_kib = 16 }
-    map = { write_points = 2 }
-    [[row]]
-    workload = "random"
-    design = "base"
-"#;
+const TINY: &str = include_str!("tiny.toml");
+
+/// Workloads that can not be searched with.
+const OTHERS: &str = "[job.reads]\nreads = 1.0\ncommands = 1000\n[trace.t]\nfile = \"x\"\n";
 
 struct Nobody;
 
@@ -48,7 +23,7 @@ fn limits(recovery_ms: u64, slowdown: f64) -> Limits {
 }
 
 fn search(limits: Limits, all: bool) -> (Experiment, Search) {
-    let e = Experiment::parse("tiny.toml", FILE).unwrap();
+    let e = Experiment::parse("tiny.toml", TINY).unwrap();
     let effort = Effort { cuts: 1, measured: Nanos::from_millis(40), all };
     let search = Search::new(&e, "random", "base", limits, effort).unwrap();
     (e, search)
@@ -150,7 +125,7 @@ fn what_is_known_when_it_is_interrupted_is_kept() {
 
 #[test]
 fn what_can_not_be_searched_is_refused() {
-    let e = Experiment::parse("tiny.toml", FILE).unwrap();
+    let e = Experiment::parse("tiny.toml", &format!("{TINY}{OTHERS}")).unwrap();
     let effort = Effort { cuts: 1, measured: Nanos::from_millis(10), all: false };
     let told = |workload: &str, base: &str| {
         let search = Search::new(&e, workload, base, limits(1, 0.0), effort);
