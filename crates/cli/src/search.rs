@@ -30,7 +30,8 @@ Examples:
   tantalum search --workload random --recovery-max 1s --slowdown-max 5% --set drive.geometry.blocks=256
 
 Candidates differ in what capacitors keep of the map (changed map pages, changed entries, or a journal of
-erase units, with summaries or without), in how much of it and when the map is stored, in the
+erase units, with summaries or without, spilled to flash when it is full (elastic) or not), in how
+much of it and when the map is stored, in whether they keep the map's directory, in the
 write buffer, and in whether erases are stopped; all else is that of the base. Each is put under the
 job, its power is cut when there is the most to be found again, and it has to start. Joules
 are those of the full count of `tantalum energy`. The same seed gives the same result.
@@ -221,6 +222,7 @@ fn summary(found: &Findings, volts: Voltages) -> String {
         "buffer",
         "kept of the map",
         "summary",
+        "directory",
         "stored",
         "erases",
         "requests/s",
@@ -246,6 +248,7 @@ fn summary(found: &Findings, volts: Voltages) -> String {
         String::new(),
         "all of it".into(),
         String::new(),
+        String::new(),
         "never".into(),
         "finished".into(),
         format!("{:.0}", found.reference_rate),
@@ -255,7 +258,7 @@ fn summary(found: &Findings, volts: Voltages) -> String {
     ]);
     for (i, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 0));
-        if [0, 1, 2, 7, 8, 9].contains(&i) {
+        if [0, 1, 2, 8, 9, 10].contains(&i) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -308,6 +311,7 @@ fn line(t: &Tried, volts: Voltages, result: &str) -> Vec<String> {
         format!("{} KiB", d.cache.buffer_kib),
         c.choice.kept(d),
         if d.map.summary { "yes" } else { "" }.into(),
+        if d.map.directory { "yes" } else { "" }.into(),
         c.choice.stored(d),
         if d.power.erase_abort { "stopped" } else { "finished" }.into(),
         format!("{:.0}", t.rate),

@@ -80,36 +80,42 @@ fn plots(found: &Findings) -> Vec<(String, Lines)> {
     let late: Measure = |t| t.recovery.as_millis_f64();
     let quick = move |t: &Tried| t.recovery <= limits.recovery;
     let fast = move |t: &Tried| t.slowdown <= limits.slowdown;
-    let plot = |id: &str, name: &str, what: Measure, other: &dyn Fn(&Tried) -> bool| {
-        // (Steps are many: a few marks tell them apart.)
-        let line = |label: &str, style, dashed, points: Vec<_>| Line {
-            label: label.to_string(),
-            style,
-            dashed,
-            marked: points.len() == 1,
-            points,
+    // From the least to the most, and 0.
+    type Ends = fn(f64, f64) -> Range;
+    let linear: Ends = |low, high| Range::Between([low.min(0.0), high.max(0.0)]);
+    let decades: Ends = |low, high| Range::Decades([low, high]);
+    let plot =
+        |id: &str, name: &str, what: Measure, scale: Ends, other: &dyn Fn(&Tried) -> bool| {
+            // (Steps are many: a few marks tell them apart.)
+            let line = |label: &str, style, dashed, points: Vec<_>| Line {
+                label: label.to_string(),
+                style,
+                dashed,
+                marked: points.len() == 1,
+                points,
+            };
+            let mut lines = vec![
+                line("any", 0, true, least(found, what, &|_| true)),
+                line("within the other limit", 1, false, least(found, what, other)),
+            ];
+            if let Some(t) = found.winner.map(|i| &found.tried[i]) {
+                lines.push(line("found", 2, false, vec![(t.candidate.energy_j * 1e6, what(t))]));
+            }
+            let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1));
+            let (low, high) =
+                (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+            Lines {
+                id: id.to_string(),
+                title: format!("{name} by energy"),
+                description: describe(&lines),
+                x: Scale::new("energy, mJ", Range::Decades(range), |v| format!("{}", v / 1e3)),
+                y: Scale::new(name, scale(low, high), |v| format!("{v}")),
+                lines,
+            }
         };
-        let mut lines = vec![
-            line("any", 0, true, least(found, what, &|_| true)),
-            line("within the other limit", 1, false, least(found, what, other)),
-        ];
-        if let Some(t) = found.winner.map(|i| &found.tried[i]) {
-            lines.push(line("found", 2, false, vec![(t.candidate.energy_j * 1e6, what(t))]));
-        }
-        let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1));
-        let (low, high) = (values().fold(0.0, f64::min), values().fold(0.0, f64::max));
-        Lines {
-            id: id.to_string(),
-            title: format!("{name} by energy"),
-            description: describe(&lines),
-            x: Scale::new("energy, mJ", Range::Decades(range), |v| format!("{}", v / 1e3)),
-            y: Scale::new(name, Range::Between([low, high]), |v| format!("{v}")),
-            lines,
-        }
-    };
     vec![
-        ("The least slowdown".into(), plot("slowdown", "slower, %", slow, &quick)),
-        ("The quickest restart".into(), plot("restart", "restart, ms", late, &fast)),
+        ("The least slowdown".into(), plot("slowdown", "slower, %", slow, linear, &quick)),
+        ("The quickest restart".into(), plot("restart", "restart, ms", late, decades, &fast)),
     ]
 }
 
@@ -145,7 +151,7 @@ fn table(found: &Findings, farads: &impl Fn(f64) -> f64) -> Markup {
         table {
             thead { tr {
                 @for title in ["mJ", "mF", "buffer, KiB"] { th scope="col" { (title) } }
-                @for title in ["kept of the map", "stored", "erases"] { th.word scope="col" { (title) } }
+                @for title in ["kept of the map", "summary", "directory", "stored", "erases"] { th.word scope="col" { (title) } }
                 @for title in ["requests/s", "slower, %", "restart, ms"] { th scope="col" { (title) } }
                 th.word scope="col" {}
             } }
@@ -157,6 +163,8 @@ fn table(found: &Findings, farads: &impl Fn(f64) -> f64) -> Markup {
                     td { (format!("{:.3}", farads(c.energy_j) * 1e3)) }
                     td { (d.cache.buffer_kib) }
                     td.word { (c.choice.kept(d)) }
+                    td.word { @if d.map.summary { "yes" } }
+                    td.word { @if d.map.directory { "yes" } }
                     td.word { (c.choice.stored(d)) }
                     td.word { @if d.power.erase_abort { "stopped" } @else { "finished" } }
                     td { (format!("{:.0}", t.rate)) }

@@ -67,7 +67,8 @@ impl Choice {
         match self.keeps {
             Keeps::Pages => format!("{} map pages", m.dirty_pages_max),
             Keeps::Entries { .. } => format!("{} entries", m.dirty_max),
-            Keeps::Units { .. } => format!("journal of {}", m.journal_entries),
+            Keeps::Units { elastic: false, .. } => format!("journal of {}", m.journal_entries),
+            Keeps::Units { elastic: true, .. } => format!("elastic of {}", m.journal_entries),
         }
     }
 
@@ -88,12 +89,17 @@ impl fmt::Display for Choice {
             Keeps::Pages => "map pages",
             Keeps::Entries { whole: false } => "entries",
             Keeps::Entries { whole: true } => "entries, stored at half",
-            Keeps::Units { summary: false } => "units",
-            Keeps::Units { summary: true } => "units with summaries",
+            Keeps::Units { summary: false, elastic: false } => "units",
+            Keeps::Units { summary: true, elastic: false } => "units with summaries",
+            Keeps::Units { summary: false, elastic: true } => "units, elastic",
+            Keeps::Units { summary: true, elastic: true } => "units with summaries, elastic",
         };
         write!(f, "buffer of {} KiB, {kept} in {} programs", self.buffer_kib, self.programs)?;
         if let Some(ranges) = self.ranges {
             write!(f, ", stored at {ranges} ranges")?;
+        }
+        if !self.directory {
+            f.write_str(", no directory")?;
         }
         f.write_str(if self.erase_abort { ", erases stopped" } else { ", erases finished" })
     }

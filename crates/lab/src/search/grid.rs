@@ -1,5 +1,6 @@
-//! The designs that are searched: what of the map capacitors keep, in how much memory, how
-//! large the write buffer is, and whether an erase under way has to be finished.
+//! The designs that are searched: what of the map capacitors keep, in how much memory, whether
+//! they keep its directory, how large the write buffer is, and whether an erase under way has to
+//! be finished.
 //!
 //! 1. The energy of a candidate follows from its design alone, without a run.
 //! 2. What is kept of the map fills whole programs of an emergency dump: less would cost as much.
@@ -24,6 +25,9 @@ pub enum Keeps {
     Units {
         /// Whether full units tell what is in them (`map.summary`).
         summary: bool,
+        /// Whether a full journal is spilled to flash (`map.elastic`), rather than the map stored
+        /// before it is.
+        elastic: bool,
     },
 }
 
@@ -34,6 +38,8 @@ pub struct Choice {
     pub keeps: Keeps,
     /// Ranges in the journal of units at which the map is stored; `None`: only its size counts.
     pub ranges: Option<u32>,
+    /// Whether they keep where on flash the map is (`map.directory`).
+    pub directory: bool,
     /// KiB of the write buffer.
     pub buffer_kib: u32,
     /// Programs of an emergency dump for what is kept of the map.
@@ -45,7 +51,8 @@ pub struct Choice {
 impl Choice {
     /// Whether both are the same but for their sizes and the erase.
     pub(super) fn is_family(&self, other: &Choice) -> bool {
-        (self.keeps, self.ranges) == (other.keeps, other.ranges)
+        let family = |c: &Choice| (c.keeps, c.ranges, c.directory);
+        family(self) == family(other)
     }
 }
 
@@ -95,9 +102,12 @@ pub(super) fn grid(base: &Design) -> Vec<Candidate> {
     let mut all = Vec::new();
     for buffer_kib in buffers(base) {
         for programs in PROGRAMS {
-            for erase_abort in [true, false] {
+            for (erase_abort, directory) in
+                [(true, true), (true, false), (false, true), (false, false)]
+            {
                 for (keeps, ranges) in kinds(base, programs) {
-                    let choice = Choice { keeps, ranges, buffer_kib, programs, erase_abort };
+                    let choice =
+                        Choice { keeps, ranges, directory, buffer_kib, programs, erase_abort };
                     all.extend(candidate(base, choice));
                 }
             }
@@ -114,20 +124,19 @@ fn kinds(base: &Design, programs: u32) -> Vec<(Keeps, Option<u32>)> {
         (Keeps::Entries { whole: false }, None),
         (Keeps::Entries { whole: true }, None),
     ];
-    // The map is stored when half of the journal is full, in any case.
     let entries = journal_entries(base, programs);
     if programs > 1 && journal_entries(base, programs - 1) == entries {
         return all;
     }
-    let ranges = std::iter::successors(Some(base.journal_slack()), |n| n.checked_mul(2));
-    let bounds: Vec<Option<u32>> = match base.map.elastic {
-        // Whatever its size, it is spilled when it is full.
-        true => ranges.take_while(|n| *n <= most_entries(base) / 2).map(Some).collect(),
-        // The map is stored when half of the journal is full, in any case.
-        false => ranges.take_while(|n| *n < entries / 2).map(Some).chain([None]).collect(),
-    };
-    for summary in [false, true] {
-        all.extend(bounds.iter().map(|bound| (Keeps::Units { summary }, *bound)));
+    let ranges = || std::iter::successors(Some(base.journal_slack()), |n| n.checked_mul(2));
+    // Whatever its size, it is spilled when it is full.
+    let elastic = ranges().take_while(|n| *n <= most_entries(base) / 2).map(Some);
+    // The map is stored when half of the journal is full, in any case.
+    let bounded = ranges().take_while(|n| *n < entries / 2).map(Some).chain([None]);
+    let both = elastic.map(|bound| (true, bound)).chain(bounded.map(|bound| (false, bound)));
+    for (elastic, bound) in both {
+        let units = |summary| (Keeps::Units { summary, elastic }, bound);
+        all.extend([units(false), units(true)]);
     }
     all
 }
@@ -145,6 +154,7 @@ fn candidate(base: &Design, choice: Choice) -> Option<Candidate> {
     let mut design = protected(base);
     design.cache.buffer_kib = choice.buffer_kib;
     design.power.erase_abort = choice.erase_abort;
+    design.map.directory = choice.directory;
     let sectors = choice.programs * design.geometry.row_sectors();
     let map = &mut design.map;
     match choice.keeps {
@@ -153,9 +163,8 @@ fn candidate(base: &Design, choice: Choice) -> Option<Candidate> {
         Keeps::Entries { whole } => {
             (map.dirty_max, map.whole) = ((sectors - 1) * (SECTOR / MAP_ENTRY), whole);
         }
-        Keeps::Units { summary } => {
-            (map.kept, map.summary) = (Kept::Units, summary);
-            map.elastic = base.map.elastic;
+        Keeps::Units { summary, elastic } => {
+            (map.kept, map.summary, map.elastic) = (Kept::Units, summary, elastic);
             map.checkpoint_share = base.map.checkpoint_share;
             map.checkpoint_idle = base.map.checkpoint_idle;
             map.journal_entries = journal_entries(base, choice.programs);
@@ -237,7 +246,8 @@ mod tests {
                 Keeps::Entries { .. } => more.map.dirty_max += 1,
                 Keeps::Units { .. } => more.map.journal_entries += 1,
             }
-            let whole = full_protection(&base).unwrap().0;
+            let mut whole = full_protection(&base).unwrap().0;
+            whole.map.directory = c.choice.directory;
             let most =
                 energy(&Design { cache: c.design.cache.clone(), power: c.design.power, ..whole });
             let units = matches!(c.choice.keeps, Keeps::Units { .. });
@@ -249,14 +259,19 @@ mod tests {
             Keeps::Pages,
             Keeps::Entries { whole: false },
             Keeps::Entries { whole: true },
-            Keeps::Units { summary: false },
-            Keeps::Units { summary: true },
+            Keeps::Units { summary: false, elastic: false },
+            Keeps::Units { summary: true, elastic: false },
+            Keeps::Units { summary: false, elastic: true },
+            Keeps::Units { summary: true, elastic: true },
         ] {
-            assert!(all.iter().any(|c| c.choice.keeps == keeps), "{keeps:?}");
+            for directory in [false, true] {
+                let is = |c: &Choice| (c.keeps, c.directory) == (keeps, directory);
+                assert!(all.iter().any(|c| is(&c.choice)), "{keeps:?}, directory {directory}");
+            }
         }
         let same = |a: &&Candidate| a.choice.buffer_kib == 64 && a.choice.programs == 8;
-        let levels: Vec<_> =
-            all.iter().filter(same).map(|c| (c.choice.erase_abort, c.level())).collect();
+        let kind = |c: &Candidate| (c.choice.erase_abort, c.choice.directory);
+        let levels: Vec<_> = all.iter().filter(same).map(|c| (kind(c), c.level())).collect();
         assert!(
             levels.iter().all(|l| levels.iter().all(|m| l.0 != m.0 || l.1 == m.1)),
             "{levels:?}"
