@@ -158,8 +158,12 @@ fn candidate(base: &Design, choice: Choice) -> Option<Candidate> {
     let sectors = choice.programs * design.geometry.row_sectors();
     let map = &mut design.map;
     match choice.keeps {
-        // (One sector more: units that went bad, and a sector that is not full.)
-        Keeps::Pages => map.dirty_pages_max = sectors.checked_sub(1).filter(|n| *n > 0)?,
+        // (One row more, for units that went bad.)
+        Keeps::Pages => {
+            let row = design.geometry.row_sectors();
+            map.dirty_pages_max = sectors.checked_sub(row).filter(|n| *n > 0)?;
+        }
+        // (One sector more, which is not full.)
         Keeps::Entries { whole } => {
             (map.dirty_max, map.whole) = ((sectors - 1) * (SECTOR / MAP_ENTRY), whole);
         }
