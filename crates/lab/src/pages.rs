@@ -7,7 +7,7 @@
 //!    own is counted beside ([`RowFindings::measures`]).
 //! 3. A commit that is lost breaks a promise if barriers are on or the drive keeps what it
 //!    acknowledged; a page that is damaged, if beside that nothing of it can tear: it goes
-//!    over the double-write area, or the drive writes it whole.
+//!    over the double-write area or in an atomic group, or the drive writes it whole.
 //! 4. The power of both drives goes at the same instant, and the host's with it.
 
 use crate::clocks::Clocked;
@@ -165,7 +165,7 @@ impl<S: Subject> Run<S> {
         self.drives.power_on().await.map_err(drive("starting for the first time"))?;
         prepare(&self.rt, &self.drives.data, &self.plan, &self.findings).await?;
         let caps = *self.drives.data.device().caps();
-        let mix = || Mix::new(job.benchmark, job.database_mib, job.page_bytes);
+        let mix = || job.mix();
         let pages = mix().pages();
         let layout = job.layout(pages, &caps).map_err(told)?;
         let journal = Journal::new(pages);
@@ -279,7 +279,7 @@ impl<S: Subject> Run<S> {
         let [data, log] = self.drives.volumes(&self.rt, Host::PLAIN);
         let found = recover(&data, &log, layout, journal).await.map_err(drive("recovering"))?;
         let kept = job.barriers || caps.ack.survives();
-        let sound = kept && (job.double_write || job.page_bytes <= caps.atomic_unit);
+        let sound = kept && job.double_write.is_safe(job.page_bytes, caps.atomic_unit);
         let mut f = self.findings.borrow_mut();
         f.blocks_compared += found.pages * u64::from(layout.page_blocks);
         lost(&mut f, number, found.commits_lost, kept);
@@ -392,4 +392,7 @@ fn measures(f: &mut RowFindings, counts: &Counts, flushes: u64) {
         ("changes_blocked_by_writes_per_transaction", counts.latched as f64 / all),
         ("flushes_per_transaction", flushes as f64 / all),
     ]);
+    if counts.groups > 0 {
+        f.measures.insert("groups_per_transaction", counts.groups as f64 / all);
+    }
 }

@@ -1,10 +1,10 @@
 //! The page-level engine on devices that break whatever they did not promise.
 
 use std::rc::Rc;
-use tantalum_device::{Ack, Caps, Payload, PowerCycle, RamDevice, RamOptions};
+use tantalum_device::{Ack, Caps, GroupLimit, Payload, PowerCycle, RamDevice, RamOptions};
 use tantalum_rt::{Nanos, Runtime};
 use tantalum_workload::pages::{
-    AppendTree, AppendTreeJob, Benchmark, Engine, EngineJob, Host, Journal, LogDevice, Mix,
+    AppendTree, AppendTreeJob, Benchmark, Engine, EngineJob, Host, Journal, LogDevice, PageWrites,
     Recovered, Volume, load, read_stamp, recover,
 };
 
@@ -13,11 +13,12 @@ use tantalum_workload::pages::{
 struct Kind {
     ack: Ack,
     atomic_unit: u32,
+    groups: Option<GroupLimit>,
 }
 
-const VOLATILE: Kind = Kind { ack: Ack::Volatile, atomic_unit: 4096 };
-const DURABLE: Kind = Kind { ack: Ack::PowerSafe, atomic_unit: 131_072 };
-const DURABLE_4K: Kind = Kind { ack: Ack::PowerSafe, atomic_unit: 4096 };
+const VOLATILE: Kind = Kind { ack: Ack::Volatile, atomic_unit: 4096, groups: None };
+const DURABLE: Kind = Kind { ack: Ack::PowerSafe, atomic_unit: 131_072, groups: None };
+const DURABLE_4K: Kind = Kind { ack: Ack::PowerSafe, atomic_unit: 4096, groups: None };
 
 fn device(rt: &tantalum_rt::Rt, kind: Kind, blocks: u64, stream: &str) -> RamDevice {
     let caps = Caps {
@@ -28,7 +29,7 @@ fn device(rt: &tantalum_rt::Rt, kind: Kind, blocks: u64, stream: &str) -> RamDev
         ordered: kind.ack == Ack::PowerSafe,
         atomic_unit: kind.atomic_unit,
         thin: false,
-        atomic_group: None,
+        atomic_group: kind.groups,
         payload: Payload::Stamps,
     };
     RamDevice::new(
@@ -65,7 +66,7 @@ fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
     let rt = runtime.handle();
     let all = runtime.block_on(async move {
         let mut dice = rt.stream("cuts");
-        let pages = Mix::new(job.benchmark, job.database_mib, job.page_bytes).pages();
+        let pages = job.mix().pages();
         let data = device(&rt, kind, 40_000, "data");
         let log = device(&rt, kind, 40_000, "log");
         let layout =
@@ -81,7 +82,7 @@ fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
                 LogDevice::Own => way(&log),
                 LogDevice::Same => on_data.clone(),
             };
-            let mix = Mix::new(job.benchmark, job.database_mib, job.page_bytes);
+            let mix = job.mix();
             let engine = Engine::new(
                 &rt,
                 domain.clone(),
@@ -172,7 +173,7 @@ fn the_double_write_area_repairs_what_tears() {
 
 #[test]
 fn without_it_large_pages_tear_unless_the_drive_writes_them_whole() {
-    let job = EngineJob { double_write: false, buffer_percent: 20.0, ..small() };
+    let job = EngineJob { double_write: PageWrites::InPlace, buffer_percent: 20.0, ..small() };
     let found = cuts(3, job.clone(), VOLATILE, 12);
     assert!(found.torn > 0 && found.behind + found.ahead + found.commits_lost == 0, "{found:?}");
     // Pages of the unit that the drive writes whole do not.
@@ -183,8 +184,82 @@ fn without_it_large_pages_tear_unless_the_drive_writes_them_whole() {
 }
 
 #[test]
+fn pages_in_atomic_groups_do_not_tear_and_need_no_barrier() {
+    // Batches of 20 pages: limits of 3 pages by bytes, of 7 by extents, and of all of them.
+    for (extents, bytes) in [(256, 3 * 16384 + 4096), (7, 1 << 20), (256, 1 << 20)] {
+        let groups = Some(GroupLimit { extents, bytes });
+        for single_page_flush in [true, false] {
+            let job = EngineJob {
+                double_write: PageWrites::Atomic,
+                buffer_percent: 20.0,
+                single_page_flush,
+                ..small()
+            };
+            let found = cuts(3, job, Kind { groups, ..VOLATILE }, 4);
+            assert!(is_sound(&found) && found.repaired == 0, "{found:?}");
+        }
+    }
+    // The log has barriers of its own to lose.
+    let groups = Some(GroupLimit { extents: 256, bytes: 1 << 20 });
+    let job = EngineJob {
+        double_write: PageWrites::Atomic,
+        buffer_percent: 20.0,
+        barriers: false,
+        ..small()
+    };
+    let found = cuts(5, job, Kind { groups, ..VOLATILE }, 6);
+    assert!(found.commits_lost > 0 && found.torn == 0, "{found:?}");
+}
+
+#[test]
+fn drives_that_can_not_write_a_page_as_a_group_are_refused() {
+    let job = EngineJob { double_write: PageWrites::Atomic, buffer_percent: 20.0, ..small() };
+    let runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    for (groups, told) in [
+        (None, Some("this one takes none")),
+        (Some(GroupLimit { extents: 2, bytes: 8192 }), Some("takes 2 extents and 8192 bytes")),
+        (Some(GroupLimit { extents: 1, bytes: 16384 }), None),
+    ] {
+        let drive = device(&rt, Kind { groups, ..VOLATILE }, 40_000, "data");
+        let layout = job.layout(1000, tantalum_device::BlockDevice::caps(&drive));
+        match (layout, told) {
+            (Ok(_), None) => {}
+            (Err(e), Some(told)) => assert!(e.to_string().contains(told), "{e}"),
+            (other, _) => panic!("{groups:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_share_of_operations_that_change_something_can_be_chosen() {
+    let mut dice = tantalum_rt::Stream::new(1, "shares");
+    let share = |update_percent, dice: &mut _| {
+        let mut mix = EngineJob { update_percent, ..small() }.mix();
+        let mut uses = Vec::new();
+        let changes = (0..4000).filter(|_| {
+            uses.clear();
+            mix.next(dice, &mut uses);
+            uses.iter().any(|u| u.redo > 0)
+        });
+        changes.count() as f64 / 4000.0
+    };
+    for percent in [0.0, 60.0, 100.0] {
+        let found = share(Some(percent), &mut dice) * 100.0;
+        assert!((found - percent).abs() < 3.0, "{percent}: {found}");
+    }
+    let own = share(None, &mut dice);
+    assert!((0.25..0.4).contains(&own), "{own}");
+}
+
+#[test]
 fn without_barriers_only_a_durable_cache_keeps_commits() {
-    let job = EngineJob { barriers: false, page_bytes: 4096, double_write: false, ..small() };
+    let job = EngineJob {
+        barriers: false,
+        page_bytes: 4096,
+        double_write: PageWrites::InPlace,
+        ..small()
+    };
     let found = cuts(5, job.clone(), DURABLE, 6);
     assert!(is_sound(&found), "{found:?}");
     let found = cuts(5, job, VOLATILE, 6);
@@ -197,7 +272,7 @@ fn o_dsync_and_a_waiting_reader_are_safe_too() {
         benchmark: Benchmark::Tpcc,
         database_mib: 16,
         o_dsync: true,
-        double_write: false,
+        double_write: PageWrites::InPlace,
         single_page_flush: false,
         page_bytes: 4096,
         buffer_percent: 20.0,
@@ -273,6 +348,7 @@ fn jobs_that_make_no_sense_are_refused() {
     let told = |job: EngineJob| job.layout(4000, &caps(40_000)).unwrap_err().to_string();
     for (job, expected) in [
         (EngineJob { page_bytes: 5000, ..small() }, "page_bytes = 5000: must be a power of two"),
+        (EngineJob { update_percent: Some(101.0), ..small() }, "update_percent = 101: must be 0"),
         (EngineJob { clients: 0, ..small() }, "clients = 0: must be 1 to 4096"),
         (EngineJob { buffer_percent: 1.0, ..small() }, "frames are too few"),
         (EngineJob { log_mib: 400, ..small() }, "the log needs 103424 blocks"),

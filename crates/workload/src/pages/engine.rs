@@ -13,12 +13,13 @@ use super::doublewrite::DoubleWrite;
 use super::job::LSN_END;
 use super::mix::REDO_OVERHEAD;
 use super::{
-    EngineJob, FrameId, Journal, LOADED, Layout, Lsn, Mix, PageNo, Pool, Redo, Volume, whole,
+    EngineJob, FrameId, Journal, LOADED, Layout, Lsn, Mix, PageNo, PageWrites, Pool, Redo, Volume,
+    whole,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tantalum_device::{BlockDevice, IoError, Latencies};
+use tantalum_device::{AtomicError, BlockDevice, IoError, Latencies};
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 
@@ -39,6 +40,9 @@ pub enum EngineError {
     /// A drive failed.
     #[error(transparent)]
     Io(#[from] IoError),
+    /// The drive does not take pages as an atomic group.
+    #[error("writing pages as an atomic group: {0}")]
+    Group(AtomicError),
     /// What was read is not the page.
     #[error("page {} is damaged: {what}", .page.0)]
     Damaged {
@@ -50,6 +54,15 @@ pub enum EngineError {
     /// The run was too long for the stamps.
     #[error("the log is longer than stamps can say (1 TiB): run fewer transactions")]
     LogSpent,
+}
+
+impl From<AtomicError> for EngineError {
+    fn from(error: AtomicError) -> EngineError {
+        match error {
+            AtomicError::Io(error) => EngineError::Io(error),
+            other => EngineError::Group(other),
+        }
+    }
 }
 
 /// What an engine has done since counting began.
@@ -79,6 +92,8 @@ pub struct Counts {
     pub batches: u64,
     /// Pages written by readers in need of a frame.
     pub single_flushes: u64,
+    /// Atomic groups in which cleaners and readers wrote.
+    pub groups: u64,
 }
 
 /// An engine that runs.
@@ -121,7 +136,8 @@ impl<D: BlockDevice + 'static> Engine<D> {
         log: Volume<D>,
         journal: &Journal,
     ) -> Rc<Engine<D>> {
-        let area = job.double_write.then(|| DoubleWrite::new(rt, data.clone(), layout.area));
+        let area = (job.double_write == PageWrites::Double)
+            .then(|| DoubleWrite::new(rt, data.clone(), layout.area));
         Rc::new(Engine {
             rt: rt.clone(),
             domain,

@@ -4,12 +4,16 @@
 //! 1. Before a page is written, the log is made durable up to its last change.
 //! 2. With the double-write area: copies, a barrier, the pages, a barrier. Without: the
 //!    pages, a barrier. With O_DSYNC each page has its own barrier, and no other.
-//! 3. A page counts for checkpoints as not written until the barrier after it returned.
+//! 3. As atomic groups: as few as the drive's limit allows, side by side; a page is never split
+//!    over two. No barrier: a group that completed is durable. (Neither is the file's time
+//!    stamp committed: nothing about the pages hangs on it.)
+//! 4. A page counts for checkpoints as not written until the barrier or the group returned.
 
 use super::engine::{Engine, EngineError};
-use super::{FrameId, Lsn, PageNo, stamp};
+use super::job::pages_in;
+use super::{FrameId, Lsn, PageNo, PageWrites, stamp};
 use std::rc::Rc;
-use tantalum_device::{BlockDevice, IoError};
+use tantalum_device::{AtomicError, BlockDevice, Data, Extent, IoError};
 
 /// Above this share of the log cleaners write the oldest changes too.
 const LOG_BUSY: f64 = 0.5;
@@ -96,6 +100,59 @@ impl<D: BlockDevice + 'static> Engine<D> {
         let (writes, number) = self.begin_writes(&frames);
         let last = writes.iter().map(|w| w.lsn).max().unwrap_or_default();
         self.redo.make_durable(last).await?;
+        if self.job.double_write == PageWrites::Atomic {
+            self.put_groups(&writes, evict).await?;
+        } else {
+            self.put_batch(&writes, evict).await?;
+        }
+        self.unsynced.borrow_mut().remove(&number);
+        let mut counts = self.counts.borrow_mut();
+        counts.pages_cleaned += writes.len() as u64;
+        counts.batches += 1;
+        Ok(())
+    }
+
+    /// Writes a batch as atomic groups.
+    async fn put_groups(self: &Rc<Self>, writes: &[Write], evict: bool) -> Result<(), EngineError> {
+        let limit = self.data.caps().atomic_group.ok_or(AtomicError::Unsupported)?;
+        let most = pages_in(limit, self.job.page_bytes).max(1);
+        let tasks: Vec<_> = writes
+            .chunks(most)
+            .map(|part| {
+                let (this, part) = (self.clone(), part.to_vec());
+                let task = async move {
+                    this.put_group(&part).await?;
+                    part.iter().for_each(|w| this.end_write(*w, evict));
+                    Ok(())
+                };
+                self.domain.spawn_background("a group of pages", task)
+            })
+            .collect();
+        let mut result = Ok(());
+        for task in tasks {
+            // Cancelled only together with this one.
+            result = result.and(task.await.unwrap_or(Ok(())));
+        }
+        result
+    }
+
+    /// Writes pages as one atomic group; they are durable then.
+    async fn put_group(&self, writes: &[Write]) -> Result<(), EngineError> {
+        let each = self.layout.page_blocks as usize;
+        let stamps: Vec<u64> =
+            writes.iter().flat_map(|w| std::iter::repeat_n(stamp(w.page, w.lsn), each)).collect();
+        let extents: Vec<_> = writes
+            .iter()
+            .zip(stamps.chunks(each))
+            .map(|(w, s)| Extent { at: self.layout.place(w.page), data: Data::Stamps(s) })
+            .collect();
+        self.data.write_atomic(&extents).await?;
+        self.counts.borrow_mut().groups += 1;
+        Ok(())
+    }
+
+    /// Writes a batch one page a command, over the double-write area if there is one.
+    async fn put_batch(self: &Rc<Self>, writes: &[Write], evict: bool) -> Result<(), EngineError> {
         let pages: Vec<_> = writes.iter().map(|w| (w.page, w.lsn)).collect();
         let copies = match &self.area {
             Some(area) => Some(area.batch(&pages).await?),
@@ -119,10 +176,6 @@ impl<D: BlockDevice + 'static> Engine<D> {
             self.data.fsync(false).await?;
         }
         drop(copies);
-        self.unsynced.borrow_mut().remove(&number);
-        let mut counts = self.counts.borrow_mut();
-        counts.pages_cleaned += writes.len() as u64;
-        counts.batches += 1;
         Ok(())
     }
 
@@ -131,16 +184,20 @@ impl<D: BlockDevice + 'static> Engine<D> {
         let (writes, number) = self.begin_writes(&[frame]);
         let w = writes[0];
         self.redo.make_durable(w.lsn).await?;
-        let copy = match &self.area {
-            Some(area) => Some(area.single(w.page, w.lsn).await?),
-            None => None,
-        };
         // The frame is free only when all is done: who wrote it wants it.
-        self.put(w).await?;
-        if !self.job.o_dsync {
-            self.data.fsync(false).await?;
+        if self.job.double_write == PageWrites::Atomic {
+            self.put_group(&writes).await?;
+        } else {
+            let copy = match &self.area {
+                Some(area) => Some(area.single(w.page, w.lsn).await?),
+                None => None,
+            };
+            self.put(w).await?;
+            if !self.job.o_dsync {
+                self.data.fsync(false).await?;
+            }
+            drop(copy);
         }
-        drop(copy);
         self.unsynced.borrow_mut().remove(&number);
         self.end_write(w, true);
         self.counts.borrow_mut().single_flushes += 1;

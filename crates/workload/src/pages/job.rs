@@ -3,8 +3,8 @@
 use super::doublewrite::{AreaPlace, BATCH_PAGES};
 use super::redo::LogPlace;
 use super::volume::{Host, JOURNAL_BLOCKS};
-use super::{BLOCK_BYTES, Lsn};
-use tantalum_device::{Block, Caps, Payload};
+use super::{BLOCK_BYTES, Lsn, Mix, PageWrites};
+use tantalum_device::{Block, Caps, GroupLimit, Payload};
 
 /// Which benchmark's pages are read and changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -38,8 +38,13 @@ pub struct EngineJob {
     pub buffer_percent: f64,
     /// Bytes in a page: 4096 to 65536, a power of two.
     pub page_bytes: u32,
-    /// Whether pages go over the double-write area.
-    pub double_write: bool,
+    /// Whether pages go over the double-write area, or as atomic groups without it.
+    pub double_write: PageWrites,
+    /// The share of LinkBench's operations that change something, per cent; without it, that of
+    /// its mix (about 31). Among themselves those that read and those that change keep their
+    /// shares.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_percent: Option<f64>,
     /// Whether the host sends flushes.
     pub barriers: bool,
     /// Whether each write of a page carries a barrier of its own (files opened with O_DSYNC).
@@ -88,7 +93,8 @@ impl Default for EngineJob {
             database_mib: 800,
             buffer_percent: 10.0,
             page_bytes: 16384,
-            double_write: true,
+            double_write: PageWrites::Double,
+            update_percent: None,
             barriers: true,
             o_dsync: false,
             queued_flush: false,
@@ -136,6 +142,17 @@ pub enum JobError {
     /// The drive carries real bytes.
     #[error("the drive must have blocks of 4 KiB and carry stamps")]
     Drive,
+    /// The drive can not write a page as an atomic group.
+    #[error(
+        "double_write = \"atomic\" needs a drive that takes atomic groups of at least {page} bytes, \
+         and this one {has}: take another drive, or true or false"
+    )]
+    Groups {
+        /// Bytes of a page.
+        page: u32,
+        /// What the drive has instead.
+        has: String,
+    },
 }
 
 /// Where everything lies.
@@ -166,6 +183,11 @@ impl Layout {
 }
 
 impl EngineJob {
+    /// What its transactions do.
+    pub fn mix(&self) -> Mix {
+        Mix::new(self.benchmark, self.database_mib, self.page_bytes).updating(self.update_percent)
+    }
+
     /// The host on which it runs.
     pub fn host(&self) -> Host {
         let EngineJob { barriers, queued_flush, tick_ms, .. } = *self;
@@ -215,6 +237,13 @@ impl EngineJob {
                 return Err(wrong(key, value.to_string(), &format!("{least} to {most}")));
             }
         }
+        if let Some(share) = self.update_percent {
+            let fits = self.benchmark == Benchmark::LinkBench && (0.0..=100.0).contains(&share);
+            if !fits {
+                let must = "0 to 100, with the benchmark linkbench only";
+                return Err(wrong("update_percent", share.to_string(), must));
+            }
+        }
         // Each client may hold one frame; the cleaners must find others.
         let least = self.clients + self.cleaners * self.batch_pages;
         if self.frames() < least {
@@ -243,6 +272,18 @@ impl EngineJob {
         if caps.payload != Payload::Stamps || caps.block_size != BLOCK_BYTES {
             return Err(JobError::Drive);
         }
+        if self.double_write == PageWrites::Atomic {
+            let has = match caps.atomic_group {
+                Some(limit) if pages_in(limit, self.page_bytes) > 0 => None,
+                Some(limit) => {
+                    Some(format!("takes {} extents and {} bytes", limit.extents, limit.bytes))
+                }
+                None => Some("takes none".into()),
+            };
+            if let Some(has) = has {
+                return Err(JobError::Groups { page: self.page_bytes, has });
+            }
+        }
         let page_blocks = self.page_bytes / BLOCK_BYTES;
         let area = AreaPlace { first: Block(0), page_blocks };
         let log_blocks = (self.log_mib << 20) / u64::from(BLOCK_BYTES);
@@ -265,6 +306,11 @@ impl EngineJob {
             None => Ok(layout),
         }
     }
+}
+
+/// Pages of this size in an atomic group, at most.
+pub(super) fn pages_in(limit: GroupLimit, page_bytes: u32) -> usize {
+    u64::from(limit.extents).min(limit.bytes / u64::from(page_bytes)) as usize
 }
 
 /// A log sequence number that no block can carry any more.

@@ -23,6 +23,8 @@ pub struct LinkBenchPages {
     nodes: u64,
     /// Nodes added so far.
     added: u64,
+    /// The share of operations that change something; `None`: that of the mix.
+    pub(super) update_percent: Option<f64>,
     node_table: Tree,
     link_table: Tree,
     link_index: Tree,
@@ -46,6 +48,7 @@ impl LinkBenchPages {
             graph: LinkBench::new(scale),
             nodes,
             added: 0,
+            update_percent: None,
             node_table: tree(many(HEADROOM), NODE_ROW),
             link_table: tree(many(LINKS), LINK_ROW),
             link_index: tree(many(LINKS), LINK_ROW),
@@ -76,7 +79,19 @@ impl LinkBenchPages {
 
     /// What the next operation does.
     pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) {
-        let operation = LinkBench::draw(dice);
+        let operation = match self.update_percent {
+            None => LinkBench::draw(dice),
+            Some(share) => {
+                let changes = (dice.below(1_000_000) as f64) < share * 1e4;
+                // Both kinds are in the mix with a third at least: this ends soon.
+                loop {
+                    let drawn = LinkBench::draw(dice);
+                    if is_change(drawn) == changes {
+                        break drawn;
+                    }
+                }
+            }
+        };
         match operation {
             Operation::GetNode => self.node_table.read(self.graph.node_to_read(dice), out),
             Operation::UpdateNode => self.node_table.change(self.graph.node_to_update(dice), out),
@@ -112,5 +127,20 @@ impl LinkBenchPages {
                 }
             }
         }
+    }
+}
+
+fn is_change(operation: Operation) -> bool {
+    match operation {
+        Operation::GetNode
+        | Operation::GetLinkList
+        | Operation::CountLinks
+        | Operation::MultigetLink => false,
+        Operation::UpdateNode
+        | Operation::AddNode
+        | Operation::DeleteNode
+        | Operation::AddLink
+        | Operation::UpdateLink
+        | Operation::DeleteLink => true,
     }
 }

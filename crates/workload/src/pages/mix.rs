@@ -116,6 +116,15 @@ impl Mix {
         }
     }
 
+    /// The same with another share of operations that change something, per cent; only
+    /// LinkBench's has one to choose.
+    pub fn updating(mut self, percent: Option<f64>) -> Mix {
+        if let Mix::LinkBench(pages) = &mut self {
+            pages.update_percent = percent;
+        }
+        self
+    }
+
     /// Pages of the database.
     pub fn pages(&self) -> u32 {
         match self {

@@ -10,13 +10,13 @@
 //!
 //! The way of one transaction: `mix` says which pages it reads and changes; `engine` gets
 //! them into the `pool`, changes them, and commits them in the `redo` log; later `flush`
-//! writes them, over the `doublewrite` area if there is one; `volume` is the host's way
+//! writes them, over the `doublewrite` area or as atomic groups, as `torn` says; `volume` is the host's way
 //! to the drive. `recover` says what a power cut has left.
 //!
 //! 1. **Write-ahead.** A page is written to its place only after the log is durable up
 //!    to its last change (as far as the host can know: without barriers it can not).
 //! 2. **Double write.** With it, a copy of a page is durable before the page is written to
-//!    its place.
+//!    its place. With atomic groups, a page is in one group, whole.
 //! 3. **A clean frame** equals what the device would read for its page.
 //! 4. **A checkpoint** is behind every change that is not in its place, durable.
 //! 5. **An acknowledged commit** is in the durable log.
@@ -35,6 +35,7 @@ mod mix;
 mod pool;
 mod recover;
 mod redo;
+mod torn;
 mod tpcc;
 mod volume;
 
@@ -46,6 +47,7 @@ pub use mix::{Access, Mix, Tree};
 pub use pool::{FrameId, Pool};
 pub use recover::{Recovered, load, recover};
 pub use redo::{Journal, LogPlace, Record, Redo};
+pub use torn::PageWrites;
 pub use volume::{Host, Volume};
 
 /// Bytes of the blocks that carry a stamp each: those of every drive here.

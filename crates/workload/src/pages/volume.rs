@@ -13,7 +13,9 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use tantalum_device::{Block, BlockDevice, Caps, Data, DataMut, Durability, IoError};
+use tantalum_device::{
+    AtomicError, Block, BlockDevice, Caps, Data, DataMut, Durability, Extent, IoError,
+};
 use tantalum_rt::Rt;
 use tantalum_rt::sync::{Mutex, WaitQueue};
 
@@ -112,6 +114,17 @@ impl<D: BlockDevice> Volume<D> {
     pub async fn write(&self, at: Block, stamps: &[u64]) -> Result<(), IoError> {
         let _turn = self.turn().await;
         self.shared.device.write(at, Data::Stamps(stamps), Durability::Normal).await
+    }
+
+    /// Writes all stamps of the group, or none; see [`BlockDevice::write_atomic`]. They are
+    /// durable when it returns, with barriers or without: the drive's promise of a group does
+    /// not need them.
+    ///
+    /// # Errors
+    /// The drive's.
+    pub async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        let _turn = self.turn().await;
+        self.shared.device.write_atomic(group).await
     }
 
     /// A barrier: what was written before is durable when it returns, if barriers are on.

@@ -1,0 +1,90 @@
+//! What an engine does against pages that a power cut tears.
+//!
+//! 1. In files it is `true`, `false` or `"atomic"`, and nothing else.
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+
+/// How pages are written, so that none is torn for good (`innodb_doublewrite`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageWrites {
+    /// To their places only (`false`): a page larger than what the drive writes whole can tear.
+    InPlace,
+    /// To the double-write area first (`true`): a torn page is repaired from there.
+    #[default]
+    Double,
+    /// To their places only, as atomic groups of the drive (`"atomic"`): none can tear, and what
+    /// completed is durable. See Ouyang, Nellans, Wipfel, Flynn, Panda, "Beyond Block I/O"
+    /// (HPCA 2011), section 5.
+    Atomic,
+}
+
+impl PageWrites {
+    /// Whether a page survives every cut whole, or is repaired, on a drive that writes
+    /// `atomic_unit` bytes whole.
+    pub fn is_safe(self, page_bytes: u32, atomic_unit: u32) -> bool {
+        self != PageWrites::InPlace || page_bytes <= atomic_unit
+    }
+}
+
+const ATOMIC: &str = "atomic";
+
+impl Serialize for PageWrites {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            PageWrites::InPlace => to.serialize_bool(false),
+            PageWrites::Double => to.serialize_bool(true),
+            PageWrites::Atomic => to.serialize_str(ATOMIC),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PageWrites {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<PageWrites, D::Error> {
+        from.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl Visitor<'_> for Reader {
+    type Value = PageWrites;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("true, false or \"atomic\"")
+    }
+
+    fn visit_bool<E: Error>(self, on: bool) -> Result<PageWrites, E> {
+        Ok(if on { PageWrites::Double } else { PageWrites::InPlace })
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<PageWrites, E> {
+        if word == ATOMIC {
+            Ok(PageWrites::Atomic)
+        } else {
+            Err(E::invalid_value(serde::de::Unexpected::Str(word), &self))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_and_written_as_a_switch_or_a_word() {
+        for (text, value) in [
+            ("true", PageWrites::Double),
+            ("false", PageWrites::InPlace),
+            ("\"atomic\"", PageWrites::Atomic),
+        ] {
+            assert_eq!(serde_json::from_str::<PageWrites>(text).unwrap(), value);
+            assert_eq!(serde_json::to_string(&value).unwrap(), text);
+        }
+        for text in ["\"on\"", "1", "null"] {
+            let error = serde_json::from_str::<PageWrites>(text).unwrap_err().to_string();
+            assert!(error.contains("true, false or \"atomic\""), "{error}");
+        }
+    }
+}
