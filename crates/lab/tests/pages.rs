@@ -49,6 +49,31 @@ fn barriers_and_double_writes_cost_an_engine_what_was_published() {
 }
 
 #[test]
+fn atomic_groups_are_cheaper_than_double_writes() {
+    let text = include_str!("../../../experiments/atomic-innodb.toml");
+    for design in ["card", "durassd", "volatile"] {
+        let report = run(text, &[&format!("innodb/{design}/")]);
+        assert_eq!(report.rows.len(), 3);
+        let row = |word: &str| {
+            let named = report.rows.iter().find(|r| r.name.ends_with(word));
+            &named.expect("it ran").findings
+        };
+        let [groups, twice, once] = ["=atomic", "=true", "=false"].map(row);
+        let rates = [groups, twice, once].map(|f| f.transactions_per_second);
+        assert!(rates[0] > 1.2 * rates[1], "{design}: {rates:?}");
+        // Without protected memory a group waits for its record on flash.
+        let least = if design == "volatile" { 0.9 } else { 1.0 };
+        assert!(rates[0] > least * rates[2], "{design}: {rates:?}");
+        let bytes = [groups, twice]
+            .map(|f| f.flash_bytes.expect("a drive with flash") as f64 / f.transactions as f64);
+        assert!(bytes[0] < 0.75 * bytes[1], "{design}: {bytes:?}");
+        // No page tears, and none has to be repaired.
+        assert!(groups.measures["groups_per_transaction"] > 0.0, "{design}");
+        assert!(groups.measures["pages_repaired"] == 0.0 && !groups.lost_anything(), "{design}");
+    }
+}
+
+#[test]
 fn without_barriers_a_volatile_cache_loses_an_engines_commits() {
     let text = include_str!("../../../experiments/linkbench.toml");
     let report = run(text, &["innodb-linkbench/volatile"]);
