@@ -316,6 +316,7 @@ mod tests {
             capacity_bytes: 4 << 30,
             under_load,
             spare_left_percent: 4.5,
+            spare_left_units: 45,
             wear,
             ..DriveFigures::default()
         };
