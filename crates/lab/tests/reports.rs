@@ -506,7 +506,12 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     let mut run = BTreeSet::new();
     let filled = "[precondition]\nfill = 0.01\npasses_max = 0.0";
     let twice = small().replace("cuts = 3", "cuts = 3\nrepetitions = 2");
-    let report = report(&format!("{twice}{TRACE}{ENGINE}\n{filled}"));
+    let twice = twice.replace("[run]", "[run]\ncommit_costs = true");
+    // (With a buffer so small that pages are written back.)
+    let engine = ENGINE.replace("warmup = 0", "warmup = 0\ndouble_write = \"atomic\"");
+    let engine = engine.replace("buffer_percent = 50.0", "buffer_percent = 20.0");
+    let engine = engine.replace("transactions = 100", "transactions = 4000");
+    let report = report(&format!("{twice}{TRACE}{engine}\n{filled}"));
     preconditioning_is_on_the_page(&report);
     let json = report.to_json();
     fields(&serde_json::from_str(&json).unwrap(), "", &mut run);
