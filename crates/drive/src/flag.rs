@@ -43,8 +43,10 @@ impl Firmware {
 
     /// What is beside pages that were just taken from the buffer.
     pub fn group_flags(&self, grouped: bool) -> u64 {
+        if !grouped || !self.design.flags_groups() {
+            return 0;
+        }
         match self.groups.borrow().left() {
-            _ if !grouped || !self.design.flags_groups() => 0,
             1 => PART,
             _ if planted!(FlagOnWrongPage) && self.buffer.borrow().waiting() == 0 => PART,
             _ => PART | MORE,

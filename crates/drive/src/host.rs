@@ -179,7 +179,9 @@ impl Firmware {
             if disorder && turn.is_none() {
                 turn = Some(self.arrival.lock().await);
             }
-            self.until_no_group(&pages).await;
+            if self.groups.borrow().are_open() {
+                self.until_no_group(&pages).await;
+            }
             if shears && let Data::Bytes(page) = piece {
                 let rest = self.admit_part(Lpn((at.0 + first) as u32), page).await?;
                 drop(turn.take());

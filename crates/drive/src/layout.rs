@@ -2,7 +2,9 @@
 //! what the drive needs for itself.
 //!
 //! 1. What the drive needs for itself is set aside first, whatever it promises.
-//! 2. `room` sectors of live data, wherever they are, leave collection able to work. A drive
+//! 2. Without protected memory units are set aside for the new data of atomic groups beside the
+//!    old: for `group_sectors` of them, and at most half of what would be to spare.
+//! 3. `room` sectors of live data, wherever they are, leave collection able to work. A drive
 //!    that promises more is thinly provisioned, and `thin` sees to it that there are no more.
 
 use crate::Design;
