@@ -278,6 +278,10 @@ impl<'a> Move<'a> {
         });
         fw.stats.flash_reads.add(1);
         let Some(op) = fw.must(op) else { return end };
+        for page in oob.chunks_exact(words) {
+            let lpns = page[2..].iter().take(ps as usize);
+            lpns.for_each(|lpn| fw.map.borrow().look_ahead(Lpn((lpn & !(PART | MORE)) as u32)));
+        }
         op.await;
         for i in 0..count * ps {
             let page = (i / ps) as usize;

@@ -13,6 +13,7 @@ use crate::journal::Entry;
 use crate::planted::planted;
 use crate::types::{Lpn, MORE, PART};
 use crate::{CacheMode, FlushMode};
+use std::pin::pin;
 use std::rc::Rc;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
@@ -47,7 +48,7 @@ impl BlockDevice for DriveLink {
     }
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        let body = async { self.firmware()?.read(at, buf).await };
+        let body = pin!(async { self.firmware()?.read(at, buf).await });
         self.link.command("a read", body).await
     }
 
@@ -64,22 +65,22 @@ impl BlockDevice for DriveLink {
             };
             return self.link.command("a write", passed).await;
         }
-        let body = async { self.firmware()?.write(at, data, want).await };
+        let body = pin!(async { self.firmware()?.write(at, data, want).await });
         self.link.command("a write", body).await
     }
 
     async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        let body = async { self.firmware()?.write_group(group).await };
+        let body = pin!(async { self.firmware()?.write_group(group).await });
         self.link.command("an atomic group", body).await
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        let body = async { self.firmware()?.flush().await };
+        let body = pin!(async { self.firmware()?.flush().await });
         self.link.command("a flush", body).await
     }
 
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        let body = async { self.firmware()?.discard(range).await };
+        let body = pin!(async { self.firmware()?.discard(range).await });
         self.link.command("a discard", body).await
     }
 }

@@ -13,6 +13,7 @@
 use crate::layout::{MAP_PAGE_ENTRIES, end_entry, unit_entry};
 use crate::types::{Lpn, Ppa, Version};
 use tantalum_nand::Unit;
+use tantalum_rt::prefetch;
 
 /// The table, one 4-byte entry a logical page, whole in memory.
 #[derive(Clone)]
@@ -51,6 +52,14 @@ impl Map {
     /// Where a logical page is; nowhere, if there is no such page.
     pub fn get(&self, lpn: Lpn) -> Option<Ppa> {
         self.entries.get(lpn.0 as usize)?.checked_sub(1).map(Ppa)
+    }
+
+    /// The entry of a logical page is needed soon: the processor may fetch it meanwhile. The
+    /// tables of all but the smallest drives are larger than its caches.
+    pub fn look_ahead(&self, lpn: Lpn) {
+        if let Some(entry) = self.entries.get(lpn.0 as usize) {
+            prefetch(entry);
+        }
     }
 
     /// The version of the newest change.

@@ -50,6 +50,7 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         fw.page_words(Kind::Host, began, pages, words_of, &mut words);
         let op = fw.nand.program(at, data.as_data().slice(0..sectors, SECTOR_BYTES), &words);
         let Some(op) = fw.must(op) else { return };
+        batch.iter().for_each(|(_, lpn)| fw.map.borrow().look_ahead(*lpn));
         let summary = fw.note(at, &words);
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         fw.stats.host_program_bytes.add(fw.page_bytes(pages));
