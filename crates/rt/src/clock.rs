@@ -25,6 +25,17 @@ pub trait Clock {
     /// No task is ready: wait until `deadline`, or until something from outside
     /// wakes a task. After [`Idle::Reached`], [`Clock::now`] is at least `deadline`.
     fn idle(&mut self, deadline: Option<Nanos>) -> Idle;
+
+    /// After how many polls without an idle moment [`Clock::look_outside`] is called.
+    fn polls_between_looks(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Tasks have run for long, and some still are ready: takes in what has come from
+    /// outside, without waiting. Whether anything came.
+    fn look_outside(&mut self) -> bool {
+        false
+    }
 }
 
 /// The clock of simulations: it stands still while tasks run, and jumps to the

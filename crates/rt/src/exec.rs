@@ -1,10 +1,12 @@
 //! The executor: tasks, the ready queue, and the loop.
 
 use crate::clock::{Clock, Idle, VirtualClock};
+use crate::inbox::{Inbox, TaskWaker};
 use crate::join::{Finisher, Join, JoinState};
 use crate::rng::{Stream, mix64};
 use crate::slab::{Key, Slab};
 use crate::timer::{Sleep, Timers};
+use crate::wall::Outside;
 use crate::{Domain, Nanos, RunError, Waiting};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -12,9 +14,8 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 /// Polls at one instant after which a run is taken to be in a busy loop.
 const LIVELOCK_POLLS: u64 = 10_000_000;
@@ -41,30 +42,6 @@ struct DomainState {
     weed_at: usize,
 }
 
-/// Wakes that come through [`std::task::Waker`]s: from combinators on this thread
-/// or, on a wall clock, from other threads. The runtime's own primitives do not
-/// take this way.
-struct Inbox {
-    any: AtomicBool,
-    tasks: Mutex<Vec<TaskId>>,
-}
-
-struct TaskWaker {
-    task: TaskId,
-    inbox: Arc<Inbox>,
-}
-
-impl Wake for TaskWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.inbox.tasks.lock().unwrap_or_else(|e| e.into_inner()).push(self.task);
-        self.inbox.any.store(true, Ordering::Release);
-    }
-}
-
 struct Inner {
     seed: u64,
     now: Cell<Nanos>,
@@ -78,6 +55,7 @@ struct Inner {
     trace: Cell<u64>,
     events: Cell<u64>,
     inbox: Arc<Inbox>,
+    outside: Option<Rc<Outside>>,
     root: Cell<Option<Key>>,
 }
 
@@ -101,24 +79,10 @@ impl Runtime {
 
     /// A runtime on any clock.
     pub fn with_clock(seed: u64, clock: Box<dyn Clock>) -> Runtime {
-        let inner = Rc::new(Inner {
-            seed,
-            now: Cell::new(clock.now()),
-            tasks: RefCell::new(Slab::new()),
-            domains: RefCell::new(Slab::new()),
-            ready: RefCell::default(),
-            timers: RefCell::new(Timers::new()),
-            commands: RefCell::new(Slab::new()),
-            current: Cell::new(None),
-            foreground: Cell::new(0),
-            trace: Cell::new(mix64(seed)),
-            events: Cell::new(0),
-            inbox: Arc::new(Inbox { any: AtomicBool::new(false), tasks: Mutex::default() }),
-            root: Cell::new(None),
-        });
-        let rt = Rt { inner };
-        let root = rt.domain();
-        rt.inner.root.set(Some(root.key));
+        Runtime { rt: Rt::new(seed, clock.now(), Inbox::new(None), None), clock }
+    }
+
+    pub(crate) fn of(rt: Rt, clock: Box<dyn Clock>) -> Runtime {
         Runtime { rt, clock }
     }
 
@@ -169,9 +133,7 @@ impl Runtime {
     /// # Errors
     /// [`RunError`], if that can never be.
     pub fn drain(&mut self) -> Result<(), RunError> {
-        let done = |rt: &Rt| {
-            rt.inner.foreground.get() == 0 && rt.inner.commands.borrow().iter().next().is_none()
-        };
+        let done = |rt: &Rt| rt.inner.foreground.get() == 0 && !rt.has_commands();
         self.run(done, None)
     }
 
@@ -186,18 +148,26 @@ impl Runtime {
 
     fn run(&mut self, done: impl Fn(&Rt) -> bool, until: Option<Nanos>) -> Result<(), RunError> {
         let inner = &*self.rt.inner;
-        let mut polls = 0u64;
+        let looks = self.clock.polls_between_looks().min(LIVELOCK_POLLS);
+        let (mut polls, mut look) = (0u64, looks);
         loop {
-            if inner.inbox.any.load(Ordering::Acquire) {
+            if inner.inbox.any() {
                 self.rt.take_inbox();
             }
             let next = inner.ready.borrow_mut().pop_front();
             if let Some(task) = next {
                 polls += 1;
-                if polls > LIVELOCK_POLLS {
-                    let tasks = inner.tasks.borrow();
-                    let name = tasks.get(task.0).map(|t| t.name.to_string()).unwrap_or_default();
-                    return Err(RunError::Livelock { at: self.rt.now(), task: name, polls });
+                if polls > look {
+                    if self.clock.look_outside() | self.rt.pass_to(self.clock.now()) {
+                        polls = 0;
+                    } else if polls > LIVELOCK_POLLS {
+                        return Err(self.rt.livelock(task, polls));
+                    }
+                    look = (polls + looks).min(LIVELOCK_POLLS);
+                    if done(&self.rt) {
+                        inner.ready.borrow_mut().push_front(task);
+                        return Ok(());
+                    }
                 }
                 self.rt.poll(task);
                 continue;
@@ -218,7 +188,7 @@ impl Runtime {
                     let now = self.clock.now();
                     if now > inner.now.get() {
                         inner.now.set(now);
-                        polls = 0;
+                        (polls, look) = (0, looks);
                     }
                 }
             }
@@ -238,6 +208,34 @@ impl Drop for Runtime {
 }
 
 impl Rt {
+    pub(crate) fn new(
+        seed: u64,
+        now: Nanos,
+        inbox: Arc<Inbox>,
+        outside: Option<Rc<Outside>>,
+    ) -> Rt {
+        let inner = Rc::new(Inner {
+            seed,
+            now: Cell::new(now),
+            tasks: RefCell::new(Slab::new()),
+            domains: RefCell::new(Slab::new()),
+            ready: RefCell::default(),
+            timers: RefCell::new(Timers::new()),
+            commands: RefCell::new(Slab::new()),
+            current: Cell::new(None),
+            foreground: Cell::new(0),
+            trace: Cell::new(mix64(seed)),
+            events: Cell::new(0),
+            inbox,
+            outside,
+            root: Cell::new(None),
+        });
+        let rt = Rt { inner };
+        let root = rt.domain();
+        rt.inner.root.set(Some(root.key));
+        rt
+    }
+
     /// The time now.
     pub fn now(&self) -> Nanos {
         self.inner.now.get()
@@ -404,7 +402,7 @@ impl Rt {
         };
         let mut tasks = self.inner.tasks.borrow_mut();
         let id = TaskId(tasks.next_key());
-        let waker = Waker::from(Arc::new(TaskWaker { task: id, inbox: self.inner.inbox.clone() }));
+        let waker = TaskWaker::of(id, &self.inner.inbox);
         tasks.insert(Task {
             body: Some((Box::pin(body), waker)),
             name: name.into(),
@@ -469,12 +467,41 @@ impl Rt {
     }
 
     fn take_inbox(&self) {
-        let inbox = &self.inner.inbox;
-        inbox.any.store(false, Ordering::Release);
-        let woken = std::mem::take(&mut *inbox.tasks.lock().unwrap_or_else(|e| e.into_inner()));
-        for task in woken {
+        for task in self.inner.inbox.take() {
             self.wake(task);
         }
+    }
+
+    /// For a clock that moves while tasks are ready: wakes all whose timers are due at
+    /// `now`. Whether there were any.
+    fn pass_to(&self, now: Nanos) -> bool {
+        self.inner.now.set(now.max(self.now()));
+        let mut any = false;
+        loop {
+            let due = self.inner.timers.borrow_mut().fire(self.now());
+            let Some(task) = due else { return any };
+            self.wake(task);
+            any = true;
+        }
+    }
+
+    fn livelock(&self, task: TaskId, polls: u64) -> RunError {
+        let tasks = self.inner.tasks.borrow();
+        let task = tasks.get(task.0).map(|t| t.name.to_string()).unwrap_or_default();
+        RunError::Livelock { at: self.now(), task, polls }
+    }
+
+    /// Whether a command is announced.
+    pub(crate) fn has_commands(&self) -> bool {
+        self.inner.commands.borrow().len() > 0
+    }
+
+    pub(crate) fn inbox(&self) -> &Arc<Inbox> {
+        &self.inner.inbox
+    }
+
+    pub(crate) fn outside(&self) -> Option<&Rc<Outside>> {
+        self.inner.outside.as_ref()
     }
 
     fn stalled(&self) -> RunError {

@@ -4,7 +4,8 @@
 //! Every core (drive, flash log, flash cache) is plain `async` code that takes
 //! time, randomness and tasks from here and from nowhere else. On the virtual
 //! clock, when nothing is runnable, time jumps to the next timer: the same seed
-//! gives the same run, to the last event.
+//! gives the same run, to the last event. On the wall clock ([`wall`]) the same code runs on
+//! real time, with sockets and files.
 //!
 //! ```
 //! use tantalum_rt::{Nanos, Runtime};
@@ -23,7 +24,8 @@
 //! 1. **Order.** Ready tasks run first in, first out; timers fire by time, ties
 //!    by the order in which they were set. Nothing else decides what runs next.
 //! 2. **Time** moves only when no task is ready, and only to a timer that is
-//!    still wanted: a cancelled timer never moves it.
+//!    still wanted: a cancelled timer never moves it. (On the wall clock it passes by
+//!    itself; tasks see it move where [`wall`] says.)
 //! 3. **Slots and generations.** A task is known by (slot, generation). A wake,
 //!    timer or waker of a task that has ended does nothing.
 //! 4. **Power domains.** Killing a domain drops its tasks in the order in which
@@ -47,19 +49,23 @@ mod clock;
 mod domain;
 mod error;
 mod exec;
+mod inbox;
 mod join;
+mod post;
 mod prefetch;
 mod rng;
 mod slab;
 pub mod sync;
 mod time;
 mod timer;
+pub mod wall;
 
 pub use clock::{Clock, Idle, VirtualClock};
 pub use domain::Domain;
 pub use error::{RunError, Waiting};
 pub use exec::{Outstanding, Rt, Runtime, TaskId};
 pub use join::{Cancelled, First, Join, first, join_all};
+pub use post::{Inbox, Post, PostError};
 pub use prefetch::prefetch;
 pub use rng::{Stream, mix64};
 pub use time::Nanos;

@@ -74,6 +74,11 @@ impl<T> Slab<T> {
         })
     }
 
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }

@@ -1,0 +1,111 @@
+//! Wakes that do not come from the runtime's own primitives: through
+//! [`std::task::Waker`]s, from combinators on its thread or from other threads.
+//!
+//! 1. A wake is never lost: it is seen before the next poll, or it rings the bell of a
+//!    runtime that waits (or is about to).
+//! 2. The bell is rung at most once for each time that the runtime falls asleep.
+
+use crate::exec::TaskId;
+use rustix::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+
+pub(crate) struct Inbox {
+    any: AtomicBool,
+    tasks: Mutex<Vec<TaskId>>,
+    /// The runtime waits for what comes from outside, and looks here only when the bell
+    /// rings.
+    asleep: AtomicBool,
+    /// An eventfd, on a clock that waits.
+    bell: Option<OwnedFd>,
+    /// How many channels there are through which other threads may still post.
+    channels: AtomicUsize,
+}
+
+impl Inbox {
+    pub fn new(bell: Option<OwnedFd>) -> Arc<Inbox> {
+        Arc::new(Inbox {
+            any: AtomicBool::new(false),
+            tasks: Mutex::default(),
+            asleep: AtomicBool::new(false),
+            bell,
+            channels: AtomicUsize::new(0),
+        })
+    }
+
+    /// Whether there is a wake.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// All wakes.
+    pub fn take(&self) -> Vec<TaskId> {
+        self.any.store(false, Ordering::Release);
+        std::mem::take(&mut *self.tasks.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    fn put(&self, task: TaskId) {
+        self.tasks.lock().unwrap_or_else(|e| e.into_inner()).push(task);
+        // This store and the load below, against those of `fall_asleep`: in the one order
+        // that all threads see, one of the two sides sees the other.
+        self.any.store(true, Ordering::SeqCst);
+        if let Some(bell) = &self.bell
+            && self.asleep.load(Ordering::SeqCst)
+            && self.asleep.swap(false, Ordering::SeqCst)
+        {
+            // It fails only when the counter is full: then it has been rung.
+            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// From now on a wake rings the bell. `false`, and nothing, if there is a wake.
+    pub fn fall_asleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        if self.any.load(Ordering::SeqCst) {
+            self.wake_up();
+            return false;
+        }
+        true
+    }
+
+    /// Wakes need not ring the bell any more.
+    pub fn wake_up(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    pub fn add_channel(&self) {
+        self.channels.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub fn remove_channel(&self) {
+        self.channels.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether other threads may still post.
+    pub fn has_channels(&self) -> bool {
+        self.channels.load(Ordering::Acquire) > 0
+    }
+}
+
+pub(crate) struct TaskWaker {
+    task: TaskId,
+    inbox: Arc<Inbox>,
+}
+
+impl TaskWaker {
+    pub fn of(task: TaskId, inbox: &Arc<Inbox>) -> Waker {
+        Waker::from(Arc::new(TaskWaker { task, inbox: inbox.clone() }))
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.inbox.put(self.task);
+    }
+}

@@ -1,0 +1,218 @@
+//! Files of the system, read and written at offsets.
+
+use super::io::Io;
+use super::net::count;
+use super::work::{Kind, Span, Work};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::rc::Rc;
+
+/// What the kernel wants of buffers, offsets and lengths of direct I/O, at most.
+const ALIGNMENT: usize = 4096;
+
+/// How to open a file for [`Io::open`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileOptions {
+    /// For writing too.
+    pub write: bool,
+    /// Makes it if it is not there, readable for all and writable for the owner (less the
+    /// process's mask). Needs `write`.
+    pub create: bool,
+    /// Past the page cache (`O_DIRECT`). Offsets and lengths must then be multiples of the
+    /// device's logical block, and buffers [`AlignedBuf`]s.
+    pub direct: bool,
+}
+
+/// An open file. Dropping it closes it, once what was under way has ended.
+pub struct IoFile {
+    io: Io,
+    fd: Rc<OwnedFd>,
+    direct: bool,
+}
+
+/// A buffer whose address is a multiple of 4096, for direct I/O.
+pub struct AlignedBuf(Span);
+
+impl AlignedBuf {
+    /// `len` zeroes.
+    pub fn zeroed(len: usize) -> AlignedBuf {
+        let bytes = vec![0; len + ALIGNMENT - 1];
+        let from = bytes.as_ptr().align_offset(ALIGNMENT);
+        AlignedBuf(Span { bytes, from, to: from + len })
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes[self.0.from..self.0.to]
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.part_mut()
+    }
+}
+
+/// What can be lent to an operation: `Vec<u8>` (all of it) and [`AlignedBuf`].
+pub trait IoBuf: sealed::Lent {}
+impl IoBuf for Vec<u8> {}
+impl IoBuf for AlignedBuf {}
+
+mod sealed {
+    use super::{AlignedBuf, Span};
+
+    pub trait Lent {
+        #[expect(private_interfaces, reason = "nobody else implements or calls it")]
+        fn lend(self) -> Span;
+        #[expect(private_interfaces, reason = "as above")]
+        fn back(span: Span) -> Self;
+    }
+
+    #[expect(private_interfaces, reason = "as above")]
+    impl Lent for Vec<u8> {
+        fn lend(self) -> Span {
+            let to = self.len();
+            Span { bytes: self, from: 0, to }
+        }
+        fn back(span: Span) -> Vec<u8> {
+            span.bytes
+        }
+    }
+
+    #[expect(private_interfaces, reason = "as above")]
+    impl Lent for AlignedBuf {
+        fn lend(self) -> Span {
+            self.0
+        }
+        fn back(span: Span) -> AlignedBuf {
+            AlignedBuf(span)
+        }
+    }
+}
+
+impl Io {
+    /// Opens a file. This call itself is not awaited: it holds up the thread.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(&self, path: impl AsRef<Path>, options: FileOptions) -> io::Result<IoFile> {
+        let mut flags = OFlags::CLOEXEC;
+        flags |= if options.write { OFlags::RDWR } else { OFlags::RDONLY };
+        flags.set(OFlags::CREATE, options.create);
+        flags.set(OFlags::DIRECT, options.direct);
+        let fd = rustix::fs::open(path.as_ref(), flags, Mode::from_raw_mode(0o644))?;
+        Ok(self.file(fd, options.direct))
+    }
+
+    /// A file that was opened elsewhere; `direct`: past the page cache.
+    pub fn file(&self, fd: OwnedFd, direct: bool) -> IoFile {
+        IoFile { io: self.clone(), fd: Rc::new(fd), direct }
+    }
+}
+
+impl IoFile {
+    /// Reads into all of `buf`; how many bytes. Less than its length only at the end of the
+    /// file. If this future is dropped before its end, the buffer is gone.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn read_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
+        let (result, span) = self.all(Kind::ReadAt, buf.lend(), offset).await;
+        (result, B::back(span))
+    }
+
+    /// Writes all of `buf`. If this future is dropped before its end, any part of it may
+    /// have been written, or be written yet.
+    ///
+    /// # Errors
+    /// The system's; [`io::ErrorKind::WriteZero`] if it takes no more.
+    pub async fn write_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
+        let span = buf.lend();
+        let want = span.to - span.from;
+        let (result, span) = self.all(Kind::WriteAt, span, offset).await;
+        let result = result.and_then(|done| match done == want {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WriteZero.into()),
+        });
+        (result, B::back(span))
+    }
+
+    /// As much of the span as can be.
+    async fn all(
+        &self,
+        kind: impl Fn(u64) -> Kind,
+        mut span: Span,
+        offset: u64,
+    ) -> (io::Result<usize>, Span) {
+        let begin = span.from;
+        let mut result = Ok(());
+        while span.from < span.to {
+            let done = span.from - begin;
+            let kind = kind(offset + done as u64);
+            let work = Work { kind, fd: self.fd.clone(), span };
+            let (outcome, back) = self.io.run(work, "a file").await;
+            span = back;
+            let count = match outcome {
+                Ok(value) => count(value),
+                Err(e) => {
+                    result = Err(e.into());
+                    break;
+                }
+            };
+            span.from += count;
+            // Direct I/O that ends between two blocks has met the end of the file, and
+            // could not go on from there.
+            if count == 0 || (self.direct && count % 512 != 0) {
+                break;
+            }
+        }
+        let done = span.from - begin;
+        span.from = begin;
+        (result.map(|()| done), span)
+    }
+
+    /// All that was written before this was begun is durable when it ends (`fdatasync`).
+    ///
+    /// # Errors
+    /// The system's. What was written before may then be lost, whatever a later call says.
+    pub async fn sync_data(&self) -> io::Result<()> {
+        let work = Work { kind: Kind::SyncData, fd: self.fd.clone(), span: Span::default() };
+        self.io.run(work, "a file to be synced").await.0?;
+        Ok(())
+    }
+
+    /// The length of the file, bytes. It holds up the thread, as [`IoFile::set_len`] does.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn len(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&*self.fd)?.st_size as u64)
+    }
+
+    /// Whether it has no byte.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts the file off there, or extends it by a hole.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_len(&self, len: u64) -> io::Result<()> {
+        Ok(rustix::fs::ftruncate(&*self.fd, len)?)
+    }
+}
+
+impl AsFd for IoFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

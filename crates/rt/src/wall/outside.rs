@@ -1,0 +1,210 @@
+//! All that a runtime on the wall clock shares with the world outside: the operations
+//! under way, who carries them out, and timers of real time.
+
+use super::driver::{Backend, Driver};
+use super::poll::Poll;
+use super::uring::Uring;
+use super::work::{Kind, Operations, Outcome, Span, Work};
+use crate::exec::{Rt, TaskId};
+use crate::inbox::Inbox;
+use crate::slab::Key;
+use crate::timer::Timers;
+use crate::{Nanos, wall::WallOptions};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+#[expect(clippy::disallowed_types, reason = "this is where real time comes from")]
+use std::time::Instant;
+
+pub(crate) struct Outside {
+    #[expect(clippy::disallowed_types, reason = "as above")]
+    origin: Instant,
+    backend: Backend,
+    nonblocking: bool,
+    bell: Rc<OwnedFd>,
+    state: RefCell<State>,
+}
+
+struct State {
+    ops: Operations,
+    /// Gone when the runtime is.
+    driver: Option<Box<dyn Driver>>,
+    timers: Timers,
+}
+
+impl Outside {
+    /// With the inbox of the runtime, which rings its bell.
+    pub fn new(options: &WallOptions) -> io::Result<(Rc<Outside>, Arc<Inbox>)> {
+        let driver: Box<dyn Driver> = match options.io {
+            Backend::Poll => Box::new(Poll::default()),
+            Backend::Uring => Box::new(Uring::new()?),
+            Backend::Auto => match Uring::new() {
+                Ok(uring) => Box::new(uring),
+                Err(_) => Box::new(Poll::default()),
+            },
+        };
+        let nonblocking = driver.wants_nonblocking();
+        let mut flags = EventfdFlags::CLOEXEC;
+        flags.set(EventfdFlags::NONBLOCK, nonblocking);
+        let bell = eventfd(0, flags)?;
+        let inbox = Inbox::new(Some(bell.try_clone()?));
+        let outside = Outside {
+            origin: real_time(),
+            backend: driver.backend(),
+            nonblocking,
+            bell: Rc::new(bell),
+            state: RefCell::new(State {
+                ops: Operations::new(),
+                driver: Some(driver),
+                timers: Timers::new(),
+            }),
+        };
+        Ok((Rc::new(outside), inbox))
+    }
+
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Real time since the runtime began.
+    pub fn real_now(&self) -> Nanos {
+        Nanos(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    /// Makes a descriptor such as the back end wants it.
+    pub fn prepare(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(rustix::io::ioctl_fionbio(fd, self.nonblocking)?)
+    }
+
+    /// Begins an operation for the running task.
+    pub(super) fn begin(&self, rt: &Rt, work: Work, task: TaskId) -> Key {
+        let mut state = self.state.borrow_mut();
+        let State { ops, driver, .. } = &mut *state;
+        let key = ops.insert(work, task);
+        match driver {
+            Some(driver) => driver.begin(key, ops),
+            None => ops.complete(key, Err(Errno::CANCELED)),
+        }
+        wake(rt, ops);
+        key
+    }
+
+    pub(super) fn poll(&self, key: Key, task: impl FnOnce() -> TaskId) -> Option<(Outcome, Span)> {
+        self.state.borrow_mut().ops.poll(key, task)
+    }
+
+    pub fn abandon(&self, key: Key) {
+        let mut state = self.state.borrow_mut();
+        let State { ops, driver, .. } = &mut *state;
+        if ops.abandon(key)
+            && let Some(driver) = driver
+        {
+            driver.cancel(key, ops);
+        }
+    }
+
+    /// Whether anything is under way that somebody waits for.
+    pub fn is_busy(&self) -> bool {
+        self.state.borrow().ops.wanted() > 0
+    }
+
+    pub fn has_unsent(&self) -> bool {
+        self.state.borrow().driver.as_ref().is_some_and(|d| d.has_unsent())
+    }
+
+    /// Takes completions: those that lie ready, or, `asking` the kernel, all. Whether a task
+    /// was woken.
+    pub fn take(&self, rt: &Rt, asking: bool) -> bool {
+        let mut state = self.state.borrow_mut();
+        let State { ops, driver, .. } = &mut *state;
+        if let Some(driver) = driver {
+            if asking { driver.look(ops) } else { driver.take(ops) }
+        }
+        wake(rt, ops)
+    }
+
+    /// Tells the kernel of what was begun, and waits for completions, the bell, or until
+    /// `limit` is over. Whether a task was woken.
+    pub fn wait(&self, rt: &Rt, limit: Option<Duration>) -> bool {
+        let mut state = self.state.borrow_mut();
+        let State { ops, driver, .. } = &mut *state;
+        let Some(driver) = driver else { return false };
+        if limit != Some(Duration::ZERO)
+            && let Some(key) = ops.listen(|| self.hear())
+        {
+            driver.begin(key, ops);
+        }
+        driver.wait(ops, limit).expect("the kernel refuses to wait for operations it took");
+        wake(rt, ops)
+    }
+
+    fn hear(&self) -> Work {
+        let span = Span { bytes: vec![0; 8], from: 0, to: 8 };
+        Work { kind: Kind::Read, fd: self.bell.clone(), span }
+    }
+
+    pub fn set_timer(&self, at: Nanos, task: TaskId) -> Key {
+        self.state.borrow_mut().timers.set(at, task)
+    }
+
+    pub fn timer_is_set(&self, key: Key) -> bool {
+        self.state.borrow().timers.is_set(key)
+    }
+
+    pub fn cancel_timer(&self, key: Key) {
+        self.state.borrow_mut().timers.cancel(key);
+    }
+
+    /// When the next timer of real time is due.
+    pub fn next_timer(&self) -> Option<Nanos> {
+        self.state.borrow_mut().timers.next()
+    }
+
+    /// Wakes those whose timers of real time are due. Whether there were any.
+    pub fn fire(&self, rt: &Rt) -> bool {
+        if self.next_timer().is_none() {
+            return false;
+        }
+        let now = self.real_now();
+        let timers = &mut self.state.borrow_mut().timers;
+        let due = std::iter::from_fn(|| timers.fire(now));
+        due.map(|task| rt.wake(task)).count() > 0
+    }
+
+    /// Cancels all that is under way, and waits for its end.
+    pub fn close(&self) {
+        let mut state = self.state.borrow_mut();
+        let State { ops, driver, .. } = &mut *state;
+        let Some(mut driver) = driver.take() else { return };
+        for key in ops.keys() {
+            if ops.abandon(key) {
+                driver.cancel(key, ops);
+            }
+        }
+        while !ops.is_empty() {
+            driver.wait(ops, None).expect("the kernel refuses to wait for operations it took");
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "this is where real time comes from"
+)]
+fn real_time() -> Instant {
+    Instant::now()
+}
+
+fn wake(rt: &Rt, ops: &mut Operations) -> bool {
+    let any = !ops.woken.is_empty();
+    for task in ops.woken.drain(..) {
+        rt.wake(task);
+    }
+    any
+}

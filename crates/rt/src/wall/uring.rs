@@ -1,0 +1,217 @@
+//! Operations over io_uring (Axboe, "Efficient IO with io_uring", 2019).
+//!
+//! 1. What tasks begin is gathered and told to the kernel in one call, when no task is
+//!    ready.
+//! 2. Completions lie in memory that is shared with the kernel, and are taken from there
+//!    without a call. Work that the kernel has put off until the next call (deferred task
+//!    work) shows in a flag there.
+//! 3. Of each operation that the kernel knows the table holds buffer, address and file
+//!    until its completion has been taken (`work.rs`, 1).
+
+use super::driver::{Backend, Driver};
+use super::work::{Kind, Operations, Value};
+use crate::slab::Key;
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, opcode, squeue};
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags};
+use std::io;
+use std::time::Duration;
+
+/// Entries of the submission queue; when it is full the kernel is told earlier.
+const ENTRIES: u32 = 256;
+/// Marks the completion of a cancellation, which nobody waits for.
+const CANCELLATION: u64 = u64::MAX;
+/// The most that one operation moves; longer ones go on where it ended.
+const LONGEST: usize = 1 << 30;
+
+pub(super) struct Uring {
+    ring: IoUring,
+    unsent: bool,
+}
+
+impl Uring {
+    /// # Errors
+    /// If the kernel has no io_uring, denies it, or lacks something of it.
+    pub fn new() -> io::Result<Uring> {
+        let ring = IoUring::builder()
+            .setup_cqsize(4 * ENTRIES)
+            .setup_submit_all()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .build(ENTRIES)
+            .or_else(|_| IoUring::builder().setup_cqsize(4 * ENTRIES).build(ENTRIES))?;
+        let lacks = |what| io::Error::new(io::ErrorKind::Unsupported, what);
+        let params = ring.params();
+        if !params.is_feature_ext_arg() || !params.is_feature_nodrop() {
+            return Err(lacks("io_uring of this kernel is too old: 5.11 or newer is needed"));
+        }
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [
+            opcode::Read::CODE,
+            opcode::Write::CODE,
+            opcode::Fsync::CODE,
+            opcode::Recv::CODE,
+            opcode::Send::CODE,
+            opcode::Accept::CODE,
+            opcode::Connect::CODE,
+            opcode::AsyncCancel::CODE,
+        ];
+        match needed.iter().all(|&code| probe.is_supported(code)) {
+            true => Ok(Uring { ring, unsent: false }),
+            false => Err(lacks("io_uring of this kernel lacks an operation")),
+        }
+    }
+
+    /// Puts an entry into the submission queue.
+    ///
+    /// # Safety
+    /// What the entry points to must stay where it is until its completion has been taken.
+    unsafe fn push(&mut self, entry: squeue::Entry, ops: &mut Operations) -> Result<(), Errno> {
+        self.unsent = true;
+        loop {
+            // SAFETY: the caller's.
+            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                return Ok(());
+            }
+            self.enter(ops, 0, None).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        }
+    }
+
+    /// One call to the kernel, and again as long as it was kept from doing what it was
+    /// asked for.
+    fn enter(
+        &mut self,
+        ops: &mut Operations,
+        want: usize,
+        limit: Option<Duration>,
+    ) -> io::Result<()> {
+        loop {
+            let submitter = self.ring.submitter();
+            let result = match limit {
+                Some(limit) => {
+                    let limit = Timespec::from(limit);
+                    submitter.submit_with_args(want, &SubmitArgs::new().timespec(&limit))
+                }
+                None => submitter.submit_and_wait(want),
+            };
+            match result.map_err(|e| (Errno::from_io_error(&e), e)) {
+                Ok(_) => break,
+                // The time is over, or a signal has come: what was begun has been told.
+                Err((Some(Errno::TIME | Errno::INTR), _)) => break,
+                // The kernel is short of memory or of room for completions.
+                Err((Some(Errno::AGAIN | Errno::BUSY), _)) => {
+                    self.take(ops);
+                    if !ops.woken.is_empty() {
+                        return Ok(());
+                    }
+                    std::thread::yield_now();
+                }
+                Err((_, e)) => return Err(e),
+            }
+        }
+        self.unsent = !self.ring.submission().is_empty();
+        Ok(())
+    }
+}
+
+fn word(key: Key) -> u64 {
+    u64::from(key.generation) << 32 | u64::from(key.slot)
+}
+
+fn key(word: u64) -> Key {
+    Key { slot: word as u32, generation: (word >> 32) as u32 }
+}
+
+impl Driver for Uring {
+    fn backend(&self) -> Backend {
+        Backend::Uring
+    }
+
+    fn wants_nonblocking(&self) -> bool {
+        // Operations on such descriptors would end at once instead of waiting.
+        false
+    }
+
+    fn begin(&mut self, key: Key, ops: &mut Operations) {
+        let Some(work) = ops.work(key) else { return };
+        let fd = Fd(work.fd.as_raw_fd());
+        let part = work.span.part_mut();
+        let (at, len) = (part.as_mut_ptr(), part.len().min(LONGEST) as u32);
+        let entry = match &work.kind {
+            Kind::Read => opcode::Read::new(fd, at, len).offset(u64::MAX).build(),
+            Kind::ReadAt(offset) => opcode::Read::new(fd, at, len).offset(*offset).build(),
+            Kind::WriteAt(offset) => opcode::Write::new(fd, at, len).offset(*offset).build(),
+            Kind::Recv => opcode::Recv::new(fd, at, len).build(),
+            Kind::Send => {
+                let flags = SendFlags::NOSIGNAL.bits() as i32;
+                opcode::Send::new(fd, at, len).flags(flags).build()
+            }
+            Kind::SyncData => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+            Kind::Accept => {
+                let flags = SocketFlags::CLOEXEC.bits() as i32;
+                let nowhere = std::ptr::null_mut();
+                opcode::Accept::new(fd, nowhere, std::ptr::null_mut()).flags(flags).build()
+            }
+            Kind::Connect(to) => {
+                opcode::Connect::new(fd, to.as_ptr().cast(), to.addr_len()).build()
+            }
+        };
+        // SAFETY: buffer, address and descriptor belong to the operation in the table, which
+        // leaves it only with its completion; the table itself moves none of them (they are
+        // on the heap, and behind no unique reference while the operation is under way).
+        let pushed = unsafe { self.push(entry.user_data(word(key)), ops) };
+        if let Err(e) = pushed {
+            ops.complete(key, Err(e));
+        }
+    }
+
+    fn cancel(&mut self, key: Key, ops: &mut Operations) {
+        let entry = opcode::AsyncCancel::new(word(key)).build().user_data(CANCELLATION);
+        // Without it the operation ends by itself, or when its peer does.
+        // SAFETY: the entry points to nothing.
+        let _ = unsafe { self.push(entry, ops) };
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.unsent
+    }
+
+    fn take(&mut self, ops: &mut Operations) {
+        for entry in self.ring.completion() {
+            if entry.user_data() == CANCELLATION {
+                continue;
+            }
+            let key = key(entry.user_data());
+            let Some(work) = ops.work(key) else { continue };
+            let outcome = match (entry.result(), &work.kind) {
+                (e @ ..0, _) => Err(Errno::from_raw_os_error(-e)),
+                // SAFETY: the kernel has made this descriptor for us, and nobody else has it.
+                (fd, Kind::Accept) => Ok(Value::Fd(unsafe { OwnedFd::from_raw_fd(fd) })),
+                (count, _) => Ok(Value::Count(count as usize)),
+            };
+            ops.complete(key, outcome);
+        }
+    }
+
+    fn look(&mut self, ops: &mut Operations) {
+        let queue = self.ring.submission();
+        let kernel_has_some = queue.taskrun() || queue.cq_overflow();
+        drop(queue);
+        if kernel_has_some {
+            // If it fails the next wait does, and says so.
+            let _ = self.enter(ops, 0, None);
+        }
+        self.take(ops);
+    }
+
+    fn wait(&mut self, ops: &mut Operations, limit: Option<Duration>) -> io::Result<()> {
+        let want = usize::from(limit != Some(Duration::ZERO));
+        self.enter(ops, want, limit.filter(|_| want > 0))?;
+        self.take(ops);
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Operations that are under way outside: what they own, and how they end.
+//!
+//! 1. An operation owns its buffer, its address and a share of its file descriptor from
+//!    its beginning to its completion. Nothing else can free, move or reuse them.
+//! 2. Dropping the future of an operation abandons it: it is cancelled, and stays in the
+//!    table until it has completed. What it then brings (a connection) is closed.
+//! 3. A completion is delivered once; one for an operation that is not in the table any
+//!    more is ignored.
+
+use crate::exec::TaskId;
+use crate::slab::{Key, Slab};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+use std::rc::Rc;
+
+/// A buffer, and the part of it that an operation is about.
+#[derive(Default)]
+pub(super) struct Span {
+    pub bytes: Vec<u8>,
+    pub from: usize,
+    pub to: usize,
+}
+
+impl Span {
+    pub fn part_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.from..self.to]
+    }
+}
+
+/// What an operation does.
+#[derive(Clone)]
+pub(super) enum Kind {
+    /// Reads from where the descriptor stands (an eventfd).
+    Read,
+    Recv,
+    Send,
+    /// At this offset of a file.
+    ReadAt(u64),
+    WriteAt(u64),
+    SyncData,
+    Accept,
+    Connect(Rc<SocketAddrAny>),
+}
+
+pub(super) struct Work {
+    pub kind: Kind,
+    pub fd: Rc<OwnedFd>,
+    pub span: Span,
+}
+
+/// What an operation brought.
+pub(super) enum Value {
+    /// So many bytes; 0 of those that have none.
+    Count(usize),
+    /// A connection.
+    Fd(OwnedFd),
+}
+
+pub(super) type Outcome = Result<Value, Errno>;
+
+enum State {
+    Waiting(TaskId),
+    Done(Outcome),
+    Abandoned,
+    /// Nobody waits for it: the runtime's own, which only ends a wait.
+    Bell,
+}
+
+struct Operation {
+    work: Work,
+    state: State,
+}
+
+/// The table of all operations under way.
+pub(super) struct Operations {
+    table: Slab<Operation>,
+    /// Tasks whose operations have completed since this was last emptied.
+    pub woken: Vec<TaskId>,
+    /// Whether the bell's read is in the table.
+    listening: bool,
+}
+
+impl Operations {
+    pub fn new() -> Operations {
+        Operations { table: Slab::new(), woken: Vec::new(), listening: false }
+    }
+
+    pub fn insert(&mut self, work: Work, task: TaskId) -> Key {
+        self.table.insert(Operation { work, state: State::Waiting(task) })
+    }
+
+    /// Puts in the read that ends when the bell rings, unless it is there.
+    pub fn listen(&mut self, work: impl FnOnce() -> Work) -> Option<Key> {
+        if self.listening {
+            return None;
+        }
+        self.listening = true;
+        Some(self.table.insert(Operation { work: work(), state: State::Bell }))
+    }
+
+    /// How many are under way for somebody.
+    pub fn wanted(&self) -> usize {
+        self.table.len() - usize::from(self.listening)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.table.len() == 0
+    }
+
+    pub fn keys(&self) -> Vec<Key> {
+        self.table.iter().map(|(key, _)| key).collect()
+    }
+
+    pub fn work(&mut self, key: Key) -> Option<&mut Work> {
+        self.table.get_mut(key).map(|op| &mut op.work)
+    }
+
+    /// The result, if there is one; else `task` is who waits for it.
+    pub fn poll(&mut self, key: Key, task: impl FnOnce() -> TaskId) -> Option<(Outcome, Span)> {
+        let op = self.table.get_mut(key)?;
+        if let State::Waiting(waiter) = &mut op.state {
+            *waiter = task();
+            return None;
+        }
+        let op = self.table.remove(key)?;
+        match op.state {
+            State::Done(outcome) => Some((outcome, op.work.span)),
+            _ => None,
+        }
+    }
+
+    /// Nobody waits any more. Whether it is still under way, and to be cancelled.
+    pub fn abandon(&mut self, key: Key) -> bool {
+        let Some(op) = self.table.get_mut(key) else { return false };
+        if let State::Done(_) = op.state {
+            self.table.remove(key);
+            return false;
+        }
+        if let State::Waiting(_) = op.state {
+            op.state = State::Abandoned;
+        }
+        true
+    }
+
+    pub fn complete(&mut self, key: Key, outcome: Outcome) {
+        let Some(op) = self.table.get_mut(key) else { return };
+        match op.state {
+            State::Waiting(task) => {
+                op.state = State::Done(outcome);
+                self.woken.push(task);
+            }
+            State::Abandoned => drop(self.table.remove(key)),
+            State::Bell => {
+                self.listening = false;
+                self.table.remove(key);
+            }
+            State::Done(_) => {}
+        }
+    }
+}
