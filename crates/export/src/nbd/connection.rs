@@ -1,0 +1,339 @@
+//! The transmission phase of one client.
+//!
+//! One task takes requests from the stream, some work on them, one sends replies.
+//!
+//! 1. Requests are begun in the order in which they arrived, each by one worker; there are never
+//!    more workers than requests that may be in flight.
+//! 2. A request is in flight from its arrival until its reply is sent. While as many are in
+//!    flight as may be, nothing is received.
+//! 3. A request that was begun is carried out to its end, whatever becomes of the client.
+
+use super::export::{Access, Failure};
+use super::handshake::ALLOCATION_CONTEXT;
+use super::intake::{Chunk, Intake};
+use super::outbox::{Load, Outbox};
+use super::server::{Limits, OnCut, Switch};
+use super::session::End;
+use super::stream::Stream;
+use super::wire::REQUEST_BYTES;
+use super::{Command, Errno, Request, Terms, reply};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use tantalum_device::{IoError, PowerCycle};
+use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::{First, Rt, first};
+
+/// Data of at least so many bytes are sent from the buffer into which they were read.
+const LONG_BYTES: u32 = 32 << 10;
+/// Bytes for which a request without data counts: its reply.
+const REPLY_BYTES: u64 = 64;
+/// Bytes for which a refused request counts: its reply has a message.
+const REFUSAL_BYTES: u64 = 320;
+
+/// A request that waits for a worker.
+struct Job {
+    cookie: u64,
+    command: Command,
+    /// Where its payload lies.
+    payload: Option<(Rc<Chunk>, usize)>,
+    cost: Load,
+}
+
+/// See the module.
+pub(crate) struct Connection<S: Stream, P: PowerCycle> {
+    rt: Rt,
+    stream: Rc<S>,
+    access: Access<P>,
+    terms: Terms,
+    limits: Limits,
+    on_cut: OnCut,
+    switch: Rc<Switch>,
+    jobs: RefCell<VecDeque<Job>>,
+    ready: WaitQueue,
+    workers: Cell<u32>,
+    load: Cell<Load>,
+    eased: WaitQueue,
+    outbox: RefCell<Outbox>,
+    outgoing: WaitQueue,
+    /// No more requests come.
+    over: Cell<bool>,
+    /// Nothing is sent any more, and why.
+    gone: RefCell<Option<End>>,
+}
+
+impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
+    pub fn new(
+        rt: &Rt,
+        stream: Rc<S>,
+        access: Access<P>,
+        terms: Terms,
+        (limits, on_cut): (Limits, OnCut),
+        switch: Rc<Switch>,
+    ) -> Connection<S, P> {
+        Connection {
+            rt: rt.clone(),
+            stream,
+            access,
+            terms,
+            limits,
+            on_cut,
+            switch,
+            jobs: RefCell::default(),
+            ready: WaitQueue::new(rt, "a request of a client"),
+            workers: Cell::new(0),
+            load: Cell::default(),
+            eased: WaitQueue::new(rt, "requests in flight"),
+            outbox: RefCell::default(),
+            outgoing: WaitQueue::new(rt, "a reply to a client"),
+            over: Cell::new(false),
+            gone: RefCell::default(),
+        }
+    }
+
+    /// Serves until the client goes, or has to; then all that was begun is done.
+    pub async fn run(self: Rc<Self>, intake: Intake) -> End {
+        let sender = self.rt.spawn_background("replies to a client", self.clone().send_replies());
+        let end = self.take_requests(intake).await;
+        self.over.set(true);
+        self.ready.notify_all();
+        self.outgoing.notify_all();
+        self.eased.until(|| self.load.get().requests == 0).await;
+        self.stream.shutdown();
+        // It ends, since nothing is left to send.
+        let _ = sender.await;
+        self.gone.take().unwrap_or(end)
+    }
+
+    async fn take_requests(self: &Rc<Self>, mut intake: Intake) -> End {
+        // Bytes of a payload that is passed over.
+        let mut skip = 0;
+        loop {
+            let (chunk, mut start, end) = intake.share();
+            let need = loop {
+                let there = &chunk.bytes()[start..end];
+                let over = there.len().min(skip as usize);
+                if over > 0 {
+                    skip -= over as u32;
+                    start += over;
+                    continue;
+                }
+                let Some(header) = there.first_chunk::<REQUEST_BYTES>() else {
+                    break REQUEST_BYTES;
+                };
+                let Some(request) = Request::parse(header) else { return End::NotARequest };
+                match request.check(&self.terms) {
+                    Ok(Command::Disconnect) => return End::Gone,
+                    Ok(command) => {
+                        let whole = REQUEST_BYTES + request.payload() as usize;
+                        if there.len() < whole {
+                            break whole;
+                        }
+                        self.accept(request.cookie, command, &chunk, start + REQUEST_BYTES).await;
+                        start += whole;
+                    }
+                    Err((errno, why)) => {
+                        start += REQUEST_BYTES;
+                        skip = request.payload();
+                        let cost = Load::one(REFUSAL_BYTES);
+                        self.wait_for_room(cost).await;
+                        self.fail(request.cookie, cost, errno, why);
+                    }
+                }
+                if let Some(end) = self.has_to_end() {
+                    return end;
+                }
+            };
+            intake.go_on(chunk, start, end);
+            intake.make_room(need);
+            let received = first(intake.fill(&*self.stream), self.switch.turned()).await;
+            match (self.has_to_end(), received) {
+                (Some(end), _) => return end,
+                (None, First::A(Ok(0))) if intake.content().is_empty() && skip == 0 => {
+                    return End::Gone;
+                }
+                (None, First::A(Ok(0))) => return End::CutShort,
+                (None, First::A(Ok(_))) => {}
+                (None, First::A(Err(error))) => return End::Io(error.kind()),
+                (None, First::B(())) => return End::Stopped,
+            }
+        }
+    }
+
+    /// Whether nothing more is to be taken from the client.
+    fn has_to_end(&self) -> Option<End> {
+        let switched = || self.switch.is_turned().then_some(End::Stopped);
+        self.gone.borrow().clone().or_else(switched)
+    }
+
+    /// A request that can be carried out, with its payload in `chunk`.
+    async fn accept(self: &Rc<Self>, cookie: u64, command: Command, chunk: &Rc<Chunk>, at: usize) {
+        let bytes = match command {
+            Command::Read { length, .. } | Command::Write { length, .. } => length.into(),
+            _ => 0,
+        };
+        let cost = Load::one(bytes + REPLY_BYTES);
+        self.wait_for_room(cost).await;
+        let writes = matches!(command, Command::Write { .. });
+        let payload = writes.then(|| (chunk.clone(), at));
+        self.jobs.borrow_mut().push_back(Job { cookie, command, payload, cost });
+        if !self.ready.notify_one() && self.workers.get() < self.limits.requests {
+            self.workers.set(self.workers.get() + 1);
+            self.rt.spawn_background("a request of a client", self.clone().work());
+        }
+    }
+
+    /// Waits until one more may be in flight; from now on it is.
+    async fn wait_for_room(&self, cost: Load) {
+        let fits = || {
+            let load = self.load.get().plus(cost);
+            // One that is alone always fits.
+            load.requests <= 1
+                || load.requests <= self.limits.requests && load.bytes <= self.limits.bytes
+        };
+        self.eased.until(fits).await;
+        self.load.set(self.load.get().plus(cost));
+    }
+
+    fn ease(&self, by: Load) {
+        self.load.set(self.load.get().minus(by));
+        self.eased.notify_all();
+    }
+
+    async fn work(self: Rc<Self>) {
+        let mut scratch = Vec::new();
+        loop {
+            let job = self.jobs.borrow_mut().pop_front();
+            match job {
+                Some(job) => self.carry_out(job, &mut scratch).await,
+                None if self.over.get() => return,
+                None => self.ready.wait().await,
+            }
+        }
+    }
+
+    async fn carry_out(&self, job: Job, scratch: &mut Vec<u8>) {
+        if self.switch.is_turned() {
+            return self.fail(job.cookie, job.cost, Errno::Shutdown, "the server is stopping");
+        }
+        let (cookie, cost) = (job.cookie, job.cost);
+        let done = match job.command {
+            Command::Read { at, length } => {
+                return self.read(cookie, cost, at, length, scratch).await;
+            }
+            Command::Status { at, length, one } => {
+                return self.status(cookie, cost, at, length, one);
+            }
+            Command::Write { at, length, fua } => match &job.payload {
+                Some((chunk, from)) if length > 0 => {
+                    let data = &chunk.bytes()[*from..*from + length as usize];
+                    self.access.write(at, data, fua).await
+                }
+                _ => Ok(()),
+            },
+            Command::Flush => self.access.flush().await,
+            Command::Trim { at, length, fua } => self.access.trim(at, length, fua).await,
+            Command::Zero { length: 0, .. } | Command::Disconnect => Ok(()),
+            Command::Zero { at, length, fua, keep, fast } => {
+                self.access.zero(at, length, fua, keep, fast).await
+            }
+        };
+        // The buffer is free before the client can know that it may send more.
+        drop(job);
+        match done {
+            Ok(()) => self.answer(cost, |out| reply::done(out, cookie)),
+            Err(failure) => self.failed(cookie, cost, &failure),
+        }
+    }
+
+    async fn read(&self, cookie: u64, cost: Load, at: u64, length: u32, scratch: &mut Vec<u8>) {
+        let structured = self.terms.structured;
+        if length == 0 {
+            return self.answer(cost, |out| reply::nothing(out, structured, cookie));
+        }
+        let long = length >= LONG_BYTES;
+        let head = reply::data_head_bytes(structured);
+        let mut buf = if long { Vec::new() } else { std::mem::take(scratch) };
+        buf.resize(head + length as usize, 0);
+        let read = self.access.read(at, &mut buf[head..]).await;
+        match read {
+            Err(failure) => self.failed(cookie, cost, &failure),
+            Ok(()) if long => {
+                let mut front = Vec::with_capacity(head);
+                reply::data_head(&mut front, structured, cookie, at, length);
+                buf[..head].copy_from_slice(&front);
+                if self.gone.borrow().is_none() {
+                    self.outbox.borrow_mut().push(cost, buf);
+                    self.outgoing.notify_one();
+                } else {
+                    self.ease(cost);
+                }
+                return;
+            }
+            Ok(()) => self.answer(cost, |out| {
+                reply::data_head(out, structured, cookie, at, length);
+                out.extend_from_slice(&buf[head..]);
+            }),
+        }
+        if !long {
+            *scratch = buf;
+        }
+    }
+
+    fn status(&self, cookie: u64, cost: Load, _at: u64, length: u32, _one: bool) {
+        // All of it is allocated, as far as can be told.
+        let extents = [(length, 0)];
+        self.answer(cost, |out| reply::status(out, cookie, ALLOCATION_CONTEXT, &extents));
+    }
+
+    fn failed(&self, cookie: u64, cost: Load, failure: &Failure) {
+        if *failure == Failure::Device(IoError::PowerLost) && self.on_cut == OnCut::Drop {
+            self.hang_up(End::PowerLost);
+            return self.ease(cost);
+        }
+        self.fail(cookie, cost, failure.errno(), &failure.to_string());
+    }
+
+    fn fail(&self, cookie: u64, cost: Load, errno: Errno, why: &str) {
+        self.answer(cost, |out| reply::error(out, self.terms.structured, cookie, errno, why));
+    }
+
+    fn answer(&self, cost: Load, encode: impl FnOnce(&mut Vec<u8>)) {
+        if self.gone.borrow().is_some() {
+            return self.ease(cost);
+        }
+        self.outbox.borrow_mut().append(cost, encode);
+        self.outgoing.notify_one();
+    }
+
+    /// Nothing is sent any more; the stream ends, and with it what waits in it.
+    fn hang_up(&self, why: End) {
+        self.gone.borrow_mut().get_or_insert(why);
+        self.stream.shutdown();
+        let mut dropped = Load::default();
+        while let Some(piece) = self.outbox.borrow_mut().pop() {
+            dropped = dropped.plus(piece.answers);
+        }
+        self.ease(dropped);
+        self.outgoing.notify_all();
+    }
+
+    async fn send_replies(self: Rc<Self>) {
+        loop {
+            let piece = self.outbox.borrow_mut().pop();
+            match piece {
+                Some(piece) => {
+                    let (sent, buf) = self.stream.send(piece.bytes).await;
+                    self.outbox.borrow_mut().give_back(buf);
+                    self.ease(piece.answers);
+                    if let Err(error) = sent {
+                        self.hang_up(End::Io(error.kind()));
+                    }
+                }
+                None if self.over.get() && self.load.get().requests == 0 => return,
+                None if self.gone.borrow().is_some() && self.over.get() => return,
+                None => self.outgoing.wait().await,
+            }
+        }
+    }
+}

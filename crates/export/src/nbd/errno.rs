@@ -1,0 +1,44 @@
+//! The errors that the protocol can tell.
+
+use tantalum_device::IoError;
+
+/// What a reply can say. The values are the protocol's, whatever those of the system are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Errno {
+    /// The export can only be read.
+    Permission = 1,
+    /// The command failed.
+    Io = 5,
+    /// The request can not be meant.
+    Invalid = 22,
+    /// No space is left, or a write ends beyond the end.
+    NoSpace = 28,
+    /// The request is too large for one chunk.
+    Overflow = 75,
+    /// What was asked for on condition that it is fast is not fast.
+    NotSupported = 95,
+    /// The server is stopping.
+    Shutdown = 108,
+}
+
+impl Errno {
+    /// The number in the reply.
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+}
+
+impl From<&IoError> for Errno {
+    fn from(error: &IoError) -> Errno {
+        match error {
+            IoError::Invalid(_) => Errno::Invalid,
+            IoError::NoSpace => Errno::NoSpace,
+            IoError::ReadOnly => Errno::Permission,
+            IoError::PowerLost
+            | IoError::Uncorrectable(_)
+            | IoError::Failed(_)
+            | IoError::Poisoned => Errno::Io,
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! The negotiation, without any I/O.
+//!
+//! 1. Each option is answered, or ends the connection with a reason. Options that are not known
+//!    are answered so.
+//! 2. Nothing is kept of what the client sent but three agreements: no zeros, structured replies,
+//!    the export for which the metadata context was chosen.
+//! 3. No reply is longer than what the server's own exports need.
+
+use super::request::Terms;
+use super::wire::{
+    BASE_ALLOCATION, INIT_MAGIC, NAME_BYTES, OPTION_MAGIC, OPTION_REPLY_MAGIC, handshake_flag,
+    info, opt, rep, transmission_flag,
+};
+
+/// The metadata context's number in replies.
+pub const ALLOCATION_CONTEXT: u32 = 1;
+
+/// Zeros behind a chosen export, for old clients.
+const OLD_ZEROES: usize = 124;
+
+/// An export as a client sees it before it chooses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Its name.
+    pub name: String,
+    /// A line for people.
+    pub description: String,
+    /// Bytes.
+    pub size: u64,
+    /// It can only be read.
+    pub read_only: bool,
+    /// Zeros can be written faster than data.
+    pub fast_zero: bool,
+    /// It can tell what is allocated.
+    pub allocation: bool,
+    /// The length of which every offset and length is to be a multiple, in bytes.
+    pub block_min: u32,
+    /// The same, to be fast.
+    pub block_preferred: u32,
+    /// The longest read or write, in bytes.
+    pub payload_max: u32,
+}
+
+/// How an export was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its place among the offers.
+    pub export: usize,
+    /// What is requested: the information of these kinds; `None` from clients that want none, and
+    /// take no error either.
+    wants: Option<Wants>,
+}
+
+/// Kinds of information that a client has asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Wants {
+    name: bool,
+    description: bool,
+}
+
+/// How the negotiation goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// With another option.
+    Again,
+    /// It does not: the client has chosen. To be answered by [`Handshake::enter`] or
+    /// [`Handshake::refuse`].
+    Enter(Entry),
+    /// The client goes; the answer is still to be sent.
+    Abort,
+}
+
+/// Why a client is left without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Its flags are not known.
+    #[error("the client set flags that are not known ({0:#x})")]
+    Flags(u32),
+    /// An option does not begin as options do.
+    #[error("an option began with {0:#018x}: the client does not speak the protocol")]
+    Magic(u64),
+    /// It chose an export that does not exist, in a way that takes no error.
+    #[error("the client chose an export that does not exist, by an option that takes no error")]
+    NoSuchExport,
+    /// It chose an export that has no power, in a way that takes no error.
+    #[error("the client chose an export without power, by an option that takes no error")]
+    Unavailable,
+    /// It did not agree to fixed newstyle, and then sent something else than a name.
+    #[error("the client sent option {0}, but did not agree to fixed newstyle")]
+    NotFixed(u32),
+    /// It haggles for ever.
+    #[error("the client sent more than {0} options")]
+    TooMany(u32),
+}
+
+/// One client's negotiation.
+#[derive(Debug)]
+pub struct Handshake<'a> {
+    offers: &'a [Offer],
+    fixed: bool,
+    no_zeroes: bool,
+    structured: bool,
+    /// The export for which the metadata context was chosen.
+    context: Option<usize>,
+    left: u32,
+    options_max: u32,
+}
+
+impl<'a> Handshake<'a> {
+    /// A new one. The first offer is also that without a name, unless one is called "". The
+    /// client may send `options_max` options.
+    pub fn new(offers: &'a [Offer], options_max: u32) -> Handshake<'a> {
+        let (fixed, no_zeroes, structured) = (false, false, false);
+        Handshake {
+            offers,
+            fixed,
+            no_zeroes,
+            structured,
+            context: None,
+            left: options_max,
+            options_max,
+        }
+    }
+
+    /// What the server says first.
+    pub fn greeting(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&INIT_MAGIC.to_be_bytes());
+        out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
+        let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
+        out.extend_from_slice(&flags.to_be_bytes());
+    }
+
+    /// The client's answer to that.
+    ///
+    /// # Errors
+    /// [`Refusal::Flags`].
+    pub fn client_flags(&mut self, flags: u32) -> Result<(), Refusal> {
+        let fixed = u32::from(handshake_flag::FIXED_NEWSTYLE);
+        let no_zeroes = u32::from(handshake_flag::NO_ZEROES);
+        if flags & !(fixed | no_zeroes) != 0 {
+            return Err(Refusal::Flags(flags));
+        }
+        self.fixed = flags & fixed != 0;
+        self.no_zeroes = flags & no_zeroes != 0;
+        Ok(())
+    }
+
+    /// The first 16 bytes of an option: which, and the length of its data.
+    ///
+    /// # Errors
+    /// Why the client is left.
+    pub fn option_head(&mut self, head: &[u8; 16]) -> Result<(u32, u32), Refusal> {
+        let magic = u64::from_be_bytes(std::array::from_fn(|i| head[i]));
+        if magic != OPTION_MAGIC {
+            return Err(Refusal::Magic(magic));
+        }
+        self.left = self.left.checked_sub(1).ok_or(Refusal::TooMany(self.options_max))?;
+        let word = |at| u32::from_be_bytes(std::array::from_fn(|i| head[at + i]));
+        let option = word(8);
+        if !self.fixed && option != opt::EXPORT_NAME {
+            return Err(Refusal::NotFixed(option));
+        }
+        Ok((option, word(12)))
+    }
+
+    /// An option whose data are too long to be looked at, and were passed over.
+    ///
+    /// # Errors
+    /// Why the client is left.
+    pub fn too_long(&self, option: u32, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        if option == opt::EXPORT_NAME {
+            return Err(Refusal::NoSuchExport);
+        }
+        error(out, option, rep::ERR_TOO_BIG, "the option is too long");
+        Ok(())
+    }
+
+    /// An option with its data; what is to be answered is appended to `out`.
+    ///
+    /// # Errors
+    /// Why the client is left.
+    pub fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Result<Step, Refusal> {
+        match option {
+            opt::EXPORT_NAME => {
+                let name = std::str::from_utf8(data).map_err(|_| Refusal::NoSuchExport)?;
+                let export = self.find(name).ok_or(Refusal::NoSuchExport)?;
+                return Ok(Step::Enter(Entry { export, wants: None }));
+            }
+            opt::ABORT => {
+                reply(out, option, rep::ACK, &[]);
+                return Ok(Step::Abort);
+            }
+            opt::LIST if !data.is_empty() => {
+                error(out, option, rep::ERR_INVALID, "the list takes no data");
+            }
+            opt::LIST => self.list(out),
+            opt::INFO | opt::GO => return Ok(self.info_or_go(option, data, out)),
+            opt::STRUCTURED_REPLY if !data.is_empty() => {
+                error(out, option, rep::ERR_INVALID, "structured replies take no data");
+            }
+            opt::STRUCTURED_REPLY => {
+                self.structured = true;
+                reply(out, option, rep::ACK, &[]);
+            }
+            opt::LIST_META_CONTEXT | opt::SET_META_CONTEXT => self.contexts(option, data, out),
+            opt::STARTTLS => {
+                let why = "there is no TLS here: use a UNIX socket, or a proxy that adds it";
+                error(out, option, rep::ERR_UNSUP, why);
+            }
+            _ => error(out, option, rep::ERR_UNSUP, "the option is not known"),
+        }
+        Ok(Step::Again)
+    }
+
+    /// The client gets what it has chosen; the terms from now on.
+    pub fn enter(&self, entry: Entry, out: &mut Vec<u8>) -> Terms {
+        let offer = &self.offers[entry.export];
+        match entry.wants {
+            Some(wants) => {
+                self.tell(opt::GO, offer, wants, out);
+                reply(out, opt::GO, rep::ACK, &[]);
+            }
+            None => {
+                out.extend_from_slice(&offer.size.to_be_bytes());
+                out.extend_from_slice(&self.flags(offer).to_be_bytes());
+                if !self.no_zeroes {
+                    out.resize(out.len() + OLD_ZEROES, 0);
+                }
+            }
+        }
+        Terms {
+            size: offer.size,
+            read_only: offer.read_only,
+            payload_max: offer.payload_max,
+            structured: self.structured,
+            allocation: self.structured && self.context == Some(entry.export),
+        }
+    }
+
+    /// The client does not get what it has chosen, since that has no power; it may go on.
+    ///
+    /// # Errors
+    /// [`Refusal::Unavailable`] if it can not be told.
+    pub fn refuse(&self, entry: Entry, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        if entry.wants.is_none() {
+            return Err(Refusal::Unavailable);
+        }
+        let why = "the drive has no power: restore it and connect again";
+        error(out, opt::GO, rep::ERR_UNKNOWN, why);
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        let first = || (name.is_empty() && !self.offers.is_empty()).then_some(0);
+        self.offers.iter().position(|o| o.name == name).or_else(first)
+    }
+
+    fn list(&self, out: &mut Vec<u8>) {
+        for offer in self.offers {
+            let mut data = (offer.name.len() as u32).to_be_bytes().to_vec();
+            data.extend_from_slice(offer.name.as_bytes());
+            reply(out, opt::LIST, rep::SERVER, &data);
+        }
+        reply(out, opt::LIST, rep::ACK, &[]);
+    }
+
+    fn info_or_go(&self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let mut fields = Fields(data);
+        let parsed = (|| {
+            let name = fields.text()?;
+            let mut wants = Wants::default();
+            for _ in 0..fields.half()? {
+                match fields.half()? {
+                    info::NAME => wants.name = true,
+                    info::DESCRIPTION => wants.description = true,
+                    _ => {}
+                }
+            }
+            fields.0.is_empty().then_some((name, wants))
+        })();
+        let Some((name, wants)) = parsed else {
+            error(out, option, rep::ERR_INVALID, "the option's data are malformed");
+            return Step::Again;
+        };
+        let Some(export) = self.find(name) else {
+            error(out, option, rep::ERR_UNKNOWN, "there is no such export");
+            return Step::Again;
+        };
+        if option == opt::GO {
+            return Step::Enter(Entry { export, wants: Some(wants) });
+        }
+        self.tell(option, &self.offers[export], wants, out);
+        reply(out, option, rep::ACK, &[]);
+        Step::Again
+    }
+
+    fn tell(&self, option: u32, offer: &Offer, wants: Wants, out: &mut Vec<u8>) {
+        let mut data = info::EXPORT.to_be_bytes().to_vec();
+        data.extend_from_slice(&offer.size.to_be_bytes());
+        data.extend_from_slice(&self.flags(offer).to_be_bytes());
+        reply(out, option, rep::INFO, &data);
+        let mut data = info::BLOCK_SIZE.to_be_bytes().to_vec();
+        for size in [offer.block_min, offer.block_preferred, offer.payload_max] {
+            data.extend_from_slice(&size.to_be_bytes());
+        }
+        reply(out, option, rep::INFO, &data);
+        let name = wants.name.then_some((info::NAME, &offer.name));
+        let description = wants.description.then_some((info::DESCRIPTION, &offer.description));
+        for (kind, text) in name.into_iter().chain(description) {
+            let mut data = kind.to_be_bytes().to_vec();
+            data.extend_from_slice(text.as_bytes());
+            reply(out, option, rep::INFO, &data);
+        }
+    }
+
+    fn flags(&self, offer: &Offer) -> u16 {
+        use transmission_flag::*;
+        let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN;
+        if offer.read_only {
+            flags |= READ_ONLY;
+        } else {
+            flags |= SEND_TRIM | SEND_WRITE_ZEROES;
+            if offer.fast_zero {
+                flags |= SEND_FAST_ZERO;
+            }
+        }
+        if self.structured {
+            flags |= SEND_DF;
+        }
+        flags
+    }
+
+    fn contexts(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) {
+        if option == opt::SET_META_CONTEXT {
+            self.context = None;
+        }
+        if !self.structured {
+            let why = "metadata contexts need structured replies: ask for these first";
+            return error(out, option, rep::ERR_INVALID, why);
+        }
+        let lists = option == opt::LIST_META_CONTEXT;
+        let mut fields = Fields(data);
+        let parsed = (|| {
+            let name = fields.text()?;
+            let queries = fields.word()?;
+            // Without a query all are listed, and none is chosen.
+            let mut wanted = lists && queries == 0;
+            for _ in 0..queries {
+                let query = fields.text()?;
+                wanted |= query == BASE_ALLOCATION || lists && query == "base:";
+            }
+            fields.0.is_empty().then_some((name, wanted))
+        })();
+        let Some((name, wanted)) = parsed else {
+            return error(out, option, rep::ERR_INVALID, "the option's data are malformed");
+        };
+        let Some(export) = self.find(name) else {
+            return error(out, option, rep::ERR_UNKNOWN, "there is no such export");
+        };
+        if wanted && self.offers[export].allocation {
+            let number = if lists { 0 } else { ALLOCATION_CONTEXT };
+            let mut data = number.to_be_bytes().to_vec();
+            data.extend_from_slice(BASE_ALLOCATION.as_bytes());
+            reply(out, option, rep::META_CONTEXT, &data);
+            if !lists {
+                self.context = Some(export);
+            }
+        }
+        reply(out, option, rep::ACK, &[]);
+    }
+}
+
+/// The fields of an option's data, from the front.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (first, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    fn half(&mut self) -> Option<u16> {
+        Some(u16::from_be_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let bytes = self.word()? as usize;
+        if bytes > NAME_BYTES {
+            return None;
+        }
+        std::str::from_utf8(self.take(bytes)?).ok()
+    }
+}
+
+fn reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
+    out.extend_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
+    out.extend_from_slice(&option.to_be_bytes());
+    out.extend_from_slice(&kind.to_be_bytes());
+    out.extend_from_slice(&(data.len() as u32).to_be_bytes());
+    out.extend_from_slice(data);
+}
+
+fn error(out: &mut Vec<u8>, option: u32, kind: u32, why: &str) {
+    reply(out, option, kind, why.as_bytes());
+}

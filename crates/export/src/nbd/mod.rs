@@ -1,0 +1,56 @@
+//! A server of the network block device protocol.
+//!
+//! The protocol is that of `doc/proto.md` of the NBD project: fixed newstyle negotiation,
+//! simple and structured replies. [`wire`] has its numbers, [`Handshake`] and [`Request`] are
+//! the protocol without any I/O, [`Server`] lets it run over [`Stream`]s.
+//!
+//! # What a client can rely on
+//!
+//! 1. **Flush and forced unit access** are those of the device's contract. All connections
+//!    share one device, so a flush on any of them covers whatever was answered on all:
+//!    exports always allow several connections.
+//! 2. **Whole blocks in one piece.** A write request is one write of the device, whatever its
+//!    length, so that it is atomic up to the device's atomic unit. It is never split here.
+//! 3. **Parts of blocks** may be written although the device has only whole blocks: the rest of
+//!    the first and last block is read first, and no other write comes between
+//!    ([`RangeLock`]). The request is still one write of the device. Parts of blocks that are
+//!    trimmed keep their content.
+//! 4. **Zeros** are written by discarding. Only on a thin device, and if the client wants the space
+//!    to be kept, are they really written, in pieces.
+//! 5. **Order.** Requests begin in the order in which they arrived, and end in any.
+//! 6. **A client that goes away** stops nothing: what was received whole is carried out, what
+//!    was not is not begun.
+//!
+//! # What a client can not do
+//!
+//! 7. Reach another export than the one that it chose, or write to one that is read-only.
+//! 8. Make the server hold more than [`Limits`] say: requests and bytes in flight are counted
+//!    from their arrival until their replies are sent, and memory for a payload grows as the
+//!    payload arrives.
+//! 9. Bring the server down: whatever it sends is answered, or its connection ends with a reason
+//!    ([`End`]).
+
+mod connection;
+mod errno;
+mod export;
+mod handshake;
+mod intake;
+mod lock;
+mod outbox;
+mod pipe;
+mod reply;
+mod request;
+mod server;
+mod session;
+mod stream;
+pub mod wire;
+
+pub use errno::Errno;
+pub use export::{Export, ExportError, Volume};
+pub use handshake::{Entry, Handshake, Offer, Refusal, Step};
+pub use lock::{Held, RangeLock};
+pub use pipe::{PipeEnd, pipe};
+pub use request::{Command, Request, Terms};
+pub use server::{Event, Limits, OnCut, Options, Server};
+pub use session::End;
+pub use stream::Stream;

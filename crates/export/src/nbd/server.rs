@@ -1,0 +1,266 @@
+//! A server: exports, and the clients that use them.
+//!
+//! 1. There are never more clients than [`Limits::clients`]: one more is sent away at once.
+//! 2. To stop is to take nothing more from any client, to answer what is under way, and then to
+//!    go; who does not take its answers in time is left.
+
+use super::session::{self, Common};
+use super::stream::Stream;
+use super::{End, Export, ExportError};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tantalum_device::PowerCycle;
+use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::{First, Nanos, Rt, first};
+
+/// What clients may ask for at a time. Memory is bounded by `clients` times `bytes` (twice that
+/// if parts of blocks are written), and a buffer for receiving and one for sending for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients at a time.
+    pub clients: u32,
+    /// Requests in flight of each client.
+    pub requests: u32,
+    /// Bytes in flight of each client; a single request is always taken.
+    pub bytes: u64,
+    /// The longest read or write, in bytes.
+    pub payload: u32,
+    /// Options that a client may send before it chooses an export.
+    pub options: u32,
+    /// Time until it must have chosen.
+    pub handshake: Nanos,
+}
+
+impl Default for Limits {
+    /// 64 clients, with 256 requests and 64 MiB each; requests of up to 32 MiB (what clients take
+    /// for granted that are not told); 64 options in 10 s.
+    fn default() -> Limits {
+        Limits {
+            clients: 64,
+            requests: 256,
+            bytes: 64 << 20,
+            payload: 32 << 20,
+            options: 64,
+            handshake: Nanos::from_secs(10),
+        }
+    }
+}
+
+impl Limits {
+    fn check(&self) -> Result<(), ExportError> {
+        let bounds = [
+            ("clients", self.clients.into(), 1, 1 << 16),
+            ("requests", self.requests.into(), 1, 1 << 16),
+            ("bytes in flight", self.bytes, 4096, 1 << 40),
+            // What any client may take for granted, and what lengths in replies can tell.
+            ("bytes of a request", self.payload.into(), 64 << 10, 1 << 30),
+            ("options", self.options.into(), 1, 1 << 16),
+        ];
+        match bounds.into_iter().find(|(_, value, min, max)| value < min || value > max) {
+            Some((what, value, min, max)) => Err(ExportError::Limit { what, value, min, max }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How clients notice that the drive's power was cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnCut {
+    /// Their commands fail (EIO), until they connect again after the power is back.
+    #[default]
+    Errors,
+    /// Their connections drop.
+    Drop,
+}
+
+/// How a server serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// What clients may ask for.
+    pub limits: Limits,
+    /// How they notice a cut.
+    pub on_cut: OnCut,
+}
+
+/// Something to be told to who watches the server. Clients are numbered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A client came, from there.
+    Came(u64, String),
+    /// It was sent away: there are too many.
+    SentAway(u64),
+    /// It has chosen the export of this name.
+    Chose(u64, String),
+    /// It is gone.
+    Ended(u64, End),
+}
+
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Event::Came(id, peer) => write!(f, "client {id} came from {peer}"),
+            Event::SentAway(id) => write!(f, "client {id} was sent away: there are too many"),
+            Event::Chose(id, name) => write!(f, "client {id} uses export \"{name}\""),
+            Event::Ended(id, end) => write!(f, "client {id}: {end}"),
+        }
+    }
+}
+
+/// Tells a session that it has to end.
+pub(crate) struct Switch {
+    turned: Cell<bool>,
+    changed: WaitQueue,
+}
+
+impl Switch {
+    fn new(rt: &Rt) -> Switch {
+        Switch { turned: Cell::new(false), changed: WaitQueue::new(rt, "a client to send bytes") }
+    }
+
+    fn turn(&self) {
+        self.turned.set(true);
+        self.changed.notify_all();
+    }
+
+    pub fn is_turned(&self) -> bool {
+        self.turned.get()
+    }
+
+    /// Waits until it is.
+    pub async fn turned(&self) {
+        self.changed.until(|| self.turned.get()).await;
+    }
+}
+
+/// A client, as the server knows it.
+struct Client {
+    switch: Rc<Switch>,
+    hang_up: Box<dyn Fn()>,
+}
+
+/// See the module. Cheap to clone: a handle to one server.
+pub struct Server<P: PowerCycle> {
+    inner: Rc<Inner<P>>,
+}
+
+impl<P: PowerCycle> Clone for Server<P> {
+    fn clone(&self) -> Server<P> {
+        Server { inner: self.inner.clone() }
+    }
+}
+
+struct Inner<P: PowerCycle> {
+    common: Common<P>,
+    clients: RefCell<BTreeMap<u64, Client>>,
+    next: Cell<u64>,
+    stopping: Cell<bool>,
+    left: WaitQueue,
+    tell: Box<dyn Fn(&Event)>,
+}
+
+impl<P: PowerCycle + 'static> Server<P> {
+    /// A server of these exports. What happens is told to `tell`.
+    ///
+    /// # Errors
+    /// [`ExportError`] if they can not be served so.
+    pub fn new(
+        rt: &Rt,
+        exports: Vec<Export<P>>,
+        options: Options,
+        tell: impl Fn(&Event) + 'static,
+    ) -> Result<Server<P>, ExportError> {
+        options.limits.check()?;
+        let offer = |e: &Export<P>| e.offer(options.limits.payload);
+        let offers = exports.iter().map(offer).collect::<Result<Vec<_>, _>>()?;
+        if offers.is_empty() {
+            return Err(ExportError::Nothing);
+        }
+        for (i, offer) in offers.iter().enumerate() {
+            if offers[..i].iter().any(|o| o.name == offer.name) {
+                return Err(ExportError::Twice(offer.name.clone()));
+            }
+        }
+        let common = Common { rt: rt.clone(), exports, offers, options };
+        let inner = Inner {
+            common,
+            clients: RefCell::default(),
+            next: Cell::new(1),
+            stopping: Cell::new(false),
+            left: WaitQueue::new(rt, "clients to go"),
+            tell: Box::new(tell),
+        };
+        Ok(Server { inner: Rc::new(inner) })
+    }
+
+    /// Serves a client that has connected, in a task of its own. `peer` says where it came from.
+    pub fn accept<S: Stream>(&self, stream: S, peer: impl Into<Cow<'static, str>>) {
+        let inner = self.inner.clone();
+        let rt = inner.common.rt.clone();
+        let id = inner.next.get();
+        inner.next.set(id + 1);
+        (inner.tell)(&Event::Came(id, peer.into().into_owned()));
+        let full = inner.clients.borrow().len() >= inner.common.options.limits.clients as usize;
+        if full || inner.stopping.get() {
+            stream.shutdown();
+            return (inner.tell)(&Event::SentAway(id));
+        }
+        let (stream, switch) = (Rc::new(stream), Rc::new(Switch::new(&rt)));
+        let line = Rc::downgrade(&stream);
+        let hang_up = Box::new(move || {
+            if let Some(stream) = line.upgrade() {
+                stream.shutdown();
+            }
+        });
+        let client = Client { switch: switch.clone(), hang_up };
+        inner.clients.borrow_mut().insert(id, client);
+        rt.spawn_background("a client", async move {
+            let chosen = |export: usize| {
+                let name = inner.common.offers[export].name.clone();
+                (inner.tell)(&Event::Chose(id, name));
+            };
+            let end = session::run(&inner.common, stream, switch, chosen).await;
+            inner.clients.borrow_mut().remove(&id);
+            (inner.tell)(&Event::Ended(id, end));
+            inner.left.notify_all();
+        });
+    }
+
+    /// How many clients there are.
+    pub fn clients(&self) -> usize {
+        self.inner.clients.borrow().len()
+    }
+
+    /// The exports.
+    pub fn exports(&self) -> &[Export<P>] {
+        &self.inner.common.exports
+    }
+
+    /// Drops all connections, at once; what is under way is carried out.
+    pub fn drop_clients(&self) {
+        for client in self.inner.clients.borrow().values() {
+            client.switch.turn();
+            (client.hang_up)();
+        }
+    }
+
+    /// Stops: takes no more clients and nothing more from those that are there, and waits until
+    /// what is under way is answered. Who does not take its answers within `patience` is left.
+    /// Whether all took them.
+    pub async fn stop(&self, patience: Nanos) -> bool {
+        let inner = &*self.inner;
+        inner.stopping.set(true);
+        for client in inner.clients.borrow().values() {
+            client.switch.turn();
+        }
+        let gone = || inner.clients.borrow().is_empty();
+        let asked = first(inner.left.until(gone), inner.common.rt.sleep(patience)).await;
+        if asked == First::A(()) {
+            return true;
+        }
+        self.drop_clients();
+        inner.left.until(gone).await;
+        false
+    }
+}

@@ -1,0 +1,175 @@
+//! One client, from its first byte to its last.
+
+use super::connection::Connection;
+use super::handshake::{Handshake, Refusal, Step};
+use super::intake::Intake;
+use super::request::Terms;
+use super::server::{OnCut, Options, Switch};
+use super::stream::Stream;
+use super::wire::OPTION_BYTES;
+use super::{Export, Offer};
+use std::io;
+use std::rc::Rc;
+use tantalum_device::{IoError, PowerCycle};
+use tantalum_rt::{First, Rt, first};
+
+/// Longer data of an option are passed over: a name, and as many queries as a client can mean.
+const OPTION_MAX: usize = 64 << 10;
+
+/// How a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum End {
+    /// The client went.
+    #[error("the client went")]
+    Gone,
+    /// The client went in the middle of something.
+    #[error("the client went in the middle of an option or a request")]
+    CutShort,
+    /// The client broke the rules of the negotiation.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// What should have been a request is none.
+    #[error("what should have been a request does not begin as requests do")]
+    NotARequest,
+    /// The negotiation took too long.
+    #[error("the client did not choose an export in time")]
+    TooSlow,
+    /// The stream failed.
+    #[error("the connection failed: {0}")]
+    Io(io::ErrorKind),
+    /// The drive's power was cut, and clients are to notice by that.
+    #[error("the drive lost its power")]
+    PowerLost,
+    /// The server stops.
+    #[error("the server stops")]
+    Stopped,
+}
+
+/// What all sessions of a server have in common.
+pub(crate) struct Common<P: PowerCycle> {
+    pub rt: Rt,
+    pub exports: Vec<Export<P>>,
+    pub offers: Vec<Offer>,
+    pub options: Options,
+}
+
+/// Lets the session run.
+pub(crate) async fn run<S: Stream, P: PowerCycle + 'static>(
+    common: &Common<P>,
+    stream: Rc<S>,
+    switch: Rc<Switch>,
+    chosen: impl FnOnce(usize),
+) -> End {
+    let rt = &common.rt;
+    let mut intake = Intake::new();
+    let negotiated = {
+        let talk = negotiate(common, &*stream, &mut intake);
+        let patience = rt.sleep(common.options.limits.handshake);
+        match first(first(talk, switch.turned()), patience).await {
+            First::A(First::A(result)) => result,
+            First::A(First::B(())) => Err(End::Stopped),
+            First::B(()) => Err(End::TooSlow),
+        }
+    };
+    let (export, terms) = match negotiated {
+        Ok(chosen) => chosen,
+        Err(end) => {
+            stream.shutdown();
+            return end;
+        }
+    };
+    chosen(export);
+    let access = common.exports[export].access();
+    let how = (common.options.limits, common.options.on_cut);
+    let connection = Connection::new(rt, stream, access, terms, how, switch);
+    Rc::new(connection).run(intake).await
+}
+
+async fn negotiate<P: PowerCycle>(
+    common: &Common<P>,
+    stream: &impl Stream,
+    intake: &mut Intake,
+) -> Result<(usize, Terms), End> {
+    let limits = &common.options.limits;
+    let mut handshake = Handshake::new(&common.offers, limits.options);
+    let mut out = Vec::new();
+    handshake.greeting(&mut out);
+    say(stream, &mut out).await?;
+    let flags = *bytes::<4>(stream, intake).await?;
+    intake.used(4);
+    handshake.client_flags(u32::from_be_bytes(flags))?;
+    loop {
+        let head = *bytes::<OPTION_BYTES>(stream, intake).await?;
+        intake.used(OPTION_BYTES);
+        let (option, length) = handshake.option_head(&head)?;
+        if length as usize > OPTION_MAX {
+            pass_over(stream, intake, length as usize).await?;
+            handshake.too_long(option, &mut out)?;
+            say(stream, &mut out).await?;
+            continue;
+        }
+        at_least(stream, intake, length as usize).await?;
+        let step = handshake.option(option, &intake.content()[..length as usize], &mut out)?;
+        intake.used(length as usize);
+        match step {
+            Step::Again => {}
+            Step::Abort => {
+                say(stream, &mut out).await?;
+                return Err(End::Gone);
+            }
+            Step::Enter(entry) => {
+                let probe = common.exports[entry.export].access().probe().await;
+                if probe == Err(IoError::PowerLost) {
+                    if common.options.on_cut == OnCut::Drop {
+                        return Err(End::PowerLost);
+                    }
+                    handshake.refuse(entry, &mut out)?;
+                } else {
+                    let terms = handshake.enter(entry, &mut out);
+                    say(stream, &mut out).await?;
+                    return Ok((entry.export, terms));
+                }
+            }
+        }
+        say(stream, &mut out).await?;
+    }
+}
+
+async fn say(stream: &impl Stream, out: &mut Vec<u8>) -> Result<(), End> {
+    let (sent, buf) = stream.send(std::mem::take(out)).await;
+    *out = buf;
+    out.clear();
+    sent.map_err(|e| End::Io(e.kind()))
+}
+
+/// Waits for so many bytes; they stay there.
+async fn at_least(stream: &impl Stream, intake: &mut Intake, count: usize) -> Result<(), End> {
+    while intake.content().len() < count {
+        intake.make_room(count);
+        match intake.fill(stream).await {
+            Ok(0) if intake.content().is_empty() => return Err(End::Gone),
+            Ok(0) => return Err(End::CutShort),
+            Ok(_) => {}
+            Err(error) => return Err(End::Io(error.kind())),
+        }
+    }
+    Ok(())
+}
+
+async fn bytes<'a, const N: usize>(
+    stream: &impl Stream,
+    intake: &'a mut Intake,
+) -> Result<&'a [u8; N], End> {
+    at_least(stream, intake, N).await?;
+    intake.content().first_chunk().ok_or(End::CutShort)
+}
+
+async fn pass_over(stream: &impl Stream, intake: &mut Intake, mut count: usize) -> Result<(), End> {
+    while count > 0 {
+        at_least(stream, intake, 1).await?;
+        let over = intake.content().len().min(count);
+        intake.used(over);
+        count -= over;
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! What a session talks over.
+
+use std::io;
+
+/// A connected stream of bytes. Buffers belong to the operation until it completes.
+#[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
+pub trait Stream: 'static {
+    /// Receives into `buf[from..]`; how many bytes, 0 at the end of the stream. Dropping the
+    /// future loses the buffer and, maybe, bytes that have arrived: only for who reads no
+    /// further.
+    async fn recv(&self, buf: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>);
+
+    /// Sends all of `buf`.
+    async fn send(&self, buf: Vec<u8>) -> (io::Result<()>, Vec<u8>);
+
+    /// Ends both directions: whoever waits in this stream comes back.
+    fn shutdown(&self);
+}

@@ -1,0 +1,6 @@
+//! What fuzz targets do with their input. Ordinary tests do the same with the corpus, so that it
+//! can not rot.
+
+#![allow(clippy::missing_panics_doc)] // That is how a fuzz target says that something is wrong.
+
+pub mod session;
