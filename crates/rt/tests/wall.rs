@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::rc::Rc;
-use tantalum_rt::wall::{AlignedBuf, Backend, FileOptions, Io, WallOptions};
+use tantalum_rt::wall::{AlignedBuf, Backend, FileOptions, Io, Signal, WallOptions};
 use tantalum_rt::{First, Nanos, PostError, Rt, RunError, Runtime, first};
 
 /// io_uring may be denied where the tests run; then there is one back end to test.
@@ -540,6 +540,30 @@ fn files_keep_what_is_written_direct_or_not() {
                 assert!(result.is_err() && buf == [1, 2, 3]);
             })
             .unwrap();
+    }
+}
+
+#[test]
+fn signals_wake_the_task_that_waits_for_them() {
+    for backend in backends() {
+        let (mut runtime, rt, io) = runtime(backend, 1.0);
+        let mut signals = io.signals(&[Signal::Hangup, Signal::Interrupt]).unwrap();
+        let raise = |n| signal_hook::low_level::raise(n).unwrap();
+        rt.spawn("raiser", async move {
+            io.sleep(Nanos::from_micros(100)).await;
+            raise(signal_hook::consts::SIGINT);
+        });
+        raise(signal_hook::consts::SIGHUP);
+        raise(signal_hook::consts::SIGHUP);
+        let got = runtime
+            .block_on(async move {
+                let got = [signals.next().await.unwrap(), signals.next().await.unwrap()];
+                // One more, on another thread.
+                let thread = in_thread(move || raise(signal_hook::consts::SIGHUP));
+                (got, signals.next().await.unwrap(), thread.join().is_ok())
+            })
+            .unwrap();
+        assert_eq!(got, ([Signal::Hangup, Signal::Interrupt], Signal::Hangup, true));
     }
 }
 

@@ -17,6 +17,8 @@ pub struct WallClock {
     rt: Rt,
     outside: Rc<Outside>,
     scale: Scale,
+    /// Real time as it was last looked up.
+    real: Nanos,
     /// How far the clock has jumped ahead ([`Scale::Jump`]).
     jumped: Nanos,
     margin: Margin,
@@ -25,12 +27,24 @@ pub struct WallClock {
 
 impl WallClock {
     pub(super) fn new(rt: Rt, outside: Rc<Outside>, scale: Scale, spin: Nanos) -> WallClock {
-        let margin = Margin::new(spin);
-        WallClock { rt, outside, scale, jumped: Nanos::ZERO, margin, put_off: 0 }
+        WallClock {
+            rt,
+            real: outside.real_now(),
+            outside,
+            scale,
+            jumped: Nanos::ZERO,
+            margin: Margin::new(spin),
+            put_off: 0,
+        }
+    }
+
+    fn look_up(&mut self) -> Nanos {
+        self.real = self.outside.real_now();
+        self.real
     }
 
     /// The real time at which the clock shows `at`, if it does not jump.
-    fn real(&self, at: Nanos) -> Nanos {
+    fn real_of(&self, at: Nanos) -> Nanos {
         self.scale.real(at.saturating_sub(self.jumped))
     }
 
@@ -46,7 +60,9 @@ impl WallClock {
 
     /// Whether something has come, without asking the kernel.
     fn has_come(&self) -> bool {
-        self.outside.take(&self.rt, false) | self.outside.fire(&self.rt) | self.rt.inbox().any()
+        self.outside.take(&self.rt, false)
+            | self.outside.fire(&self.rt, self.real)
+            | self.rt.inbox().any()
     }
 
     /// A timer is due: it goes first, but not for ever.
@@ -65,24 +81,52 @@ impl WallClock {
         if !self.rt.inbox().fall_asleep() {
             return true;
         }
-        let began = self.outside.real_now();
+        let until = span.map(|s| self.look_up().saturating_add(s));
         let came = self.outside.wait(&self.rt, span.map(|s| Duration::from_nanos(s.0)));
         self.rt.inbox().wake_up();
-        if let Some(span) = span
-            && !came
-        {
-            self.margin.learn(self.outside.real_now().saturating_sub(began + span));
+        let now = self.look_up();
+        let late = until.map(|u| now.saturating_sub(u));
+        if let Some(late) = late.filter(|l| !came && *l > Nanos::ZERO) {
+            self.margin.learn(late);
         }
-        came || self.rt.inbox().any()
+        came
+    }
+
+    /// Waits until `until`, of real time, or until something comes.
+    fn wait(&mut self, until: Option<Nanos>) -> Idle {
+        loop {
+            let now = self.real;
+            let left = until.map(|u| u.saturating_sub(now));
+            if left == Some(Nanos::ZERO) {
+                return Idle::Reached;
+            }
+            let left = left.map(|l| l.saturating_sub(self.margin.get()));
+            let came = if left != Some(Nanos::ZERO) {
+                self.sleep(left)
+            } else if self.outside.has_unsent() {
+                self.outside.wait(&self.rt, Some(Duration::ZERO))
+            } else {
+                std::hint::spin_loop();
+                self.outside.take(&self.rt, true)
+            };
+            let now = self.look_up();
+            if came | self.rt.inbox().any() | self.outside.fire(&self.rt, now) {
+                return Idle::Woken;
+            }
+        }
     }
 }
 
 impl Clock for WallClock {
     fn now(&self) -> Nanos {
-        self.scale.virtual_time(self.outside.real_now()) + self.jumped
+        self.scale.virtual_time(self.real) + self.jumped
     }
 
     fn idle(&mut self, deadline: Option<Nanos>) -> Idle {
+        let jumps = deadline.is_some() && self.may_jump();
+        if !jumps || self.put_off == 0 {
+            self.look_up();
+        }
         if self.has_come() {
             return Idle::Woken;
         }
@@ -91,39 +135,18 @@ impl Clock for WallClock {
             if deadline <= now {
                 return self.due();
             }
-            if self.may_jump() {
+            if jumps {
                 self.jumped += deadline - now;
                 return self.due();
             }
         }
         self.put_off = 0;
-        let real = deadline.map(|d| self.real(d));
+        let real = deadline.map(|d| self.real_of(d));
         let until = real.into_iter().chain(self.outside.next_timer()).min();
-        let Some(until) = until else {
-            if !self.expects_something() {
-                return Idle::Nothing;
-            }
-            self.sleep(None);
-            return Idle::Woken;
-        };
-        loop {
-            let left = until.saturating_sub(self.outside.real_now());
-            let before = left.saturating_sub(self.margin.get());
-            let came = if before > Nanos::ZERO {
-                self.sleep(Some(before))
-            } else if self.outside.has_unsent() {
-                self.outside.wait(&self.rt, Some(Duration::ZERO))
-            } else {
-                std::hint::spin_loop();
-                self.outside.take(&self.rt, true) | self.rt.inbox().any()
-            };
-            if came || self.outside.fire(&self.rt) {
-                return Idle::Woken;
-            }
-            if self.outside.real_now() >= until {
-                return Idle::Reached;
-            }
+        if until.is_none() && !self.expects_something() {
+            return Idle::Nothing;
         }
+        self.wait(until)
     }
 
     fn polls_between_looks(&self) -> u64 {
@@ -135,7 +158,8 @@ impl Clock for WallClock {
             true => self.outside.wait(&self.rt, Some(Duration::ZERO)),
             false => self.outside.take(&self.rt, true),
         };
-        came | self.outside.fire(&self.rt)
+        let now = self.look_up();
+        came | self.outside.fire(&self.rt, now)
     }
 }
 

@@ -52,6 +52,7 @@
 //! a look outside. While nobody waits it goes as real time does: what is done in idle times
 //! is done when the world outside is idle, and a periodic timer costs no more than it should.
 
+mod attempt;
 mod clock;
 mod driver;
 mod file;

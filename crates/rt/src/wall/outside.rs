@@ -15,6 +15,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::io;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +49,10 @@ impl Outside {
                 Err(_) => Box::new(Poll::default()),
             },
         };
+        if driver.backend() == Backend::Poll {
+            // Else `ppoll` adds 50 µs by default.
+            rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
+        }
         let nonblocking = driver.wants_nonblocking();
         let mut flags = EventfdFlags::CLOEXEC;
         flags.set(EventfdFlags::NONBLOCK, nonblocking);
@@ -165,12 +170,8 @@ impl Outside {
         self.state.borrow_mut().timers.next()
     }
 
-    /// Wakes those whose timers of real time are due. Whether there were any.
-    pub fn fire(&self, rt: &Rt) -> bool {
-        if self.next_timer().is_none() {
-            return false;
-        }
-        let now = self.real_now();
+    /// Wakes those whose timers of real time are due at `now`. Whether there were any.
+    pub fn fire(&self, rt: &Rt, now: Nanos) -> bool {
         let timers = &mut self.state.borrow_mut().timers;
         let due = std::iter::from_fn(|| timers.fire(now));
         due.map(|task| rt.wake(task)).count() > 0

@@ -3,13 +3,13 @@
 //! 1. An operation is tried when it is begun, and again whenever its descriptor is ready.
 //! 2. Files are always ready: reading, writing and syncing them holds up the thread.
 
+use super::attempt::attempt;
 use super::driver::{Backend, Driver};
-use super::work::{Kind, Operations, Outcome, Value, Work};
+use super::work::{Kind, Operations};
 use crate::slab::Key;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::io::{Errno, pread, pwrite, read};
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, connect, recv, send};
+use rustix::io::Errno;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,35 +26,6 @@ pub(super) struct Poll {
     waiting: Vec<Waiting>,
 }
 
-/// Tries an operation, maybe `again`; [`Errno::AGAIN`] if its descriptor is not ready.
-fn attempt(work: &mut Work, again: bool) -> Outcome {
-    let fd = &*work.fd;
-    let part = &mut work.span.bytes[work.span.from..work.span.to];
-    let count = match &work.kind {
-        Kind::Read => read(fd, part),
-        Kind::Recv => recv(fd, part, RecvFlags::DONTWAIT).map(|(_, count)| count),
-        Kind::Send => send(fd, part, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
-        Kind::ReadAt(offset) => pread(fd, part, *offset),
-        Kind::WriteAt(offset) => pwrite(fd, part, *offset),
-        Kind::SyncData => rustix::fs::fdatasync(fd).map(|()| 0),
-        Kind::Accept => {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            return accept_with(fd, flags).map(Value::Fd);
-        }
-        Kind::Connect(_) if again => match rustix::net::sockopt::socket_error(fd) {
-            Ok(result) => result.map(|()| 0),
-            Err(e) => Err(e),
-        },
-        Kind::Connect(to) => match connect(fd, &**to) {
-            Err(Errno::INPROGRESS) => Err(Errno::AGAIN),
-            // A listener of the UNIX kind has no room: there is nothing to wait for.
-            Err(Errno::AGAIN) => Err(Errno::CONNREFUSED),
-            other => other.map(|()| 0),
-        },
-    };
-    count.map(Value::Count)
-}
-
 fn readiness(kind: &Kind) -> PollFlags {
     match kind {
         Kind::Send | Kind::WriteAt(_) | Kind::Connect(_) => PollFlags::OUT,
@@ -65,16 +36,13 @@ fn readiness(kind: &Kind) -> PollFlags {
 impl Poll {
     /// Tries it; whether it is to be tried again.
     fn attempt(&mut self, key: Key, again: bool, ops: &mut Operations) -> bool {
-        let Some(work) = ops.work(key) else { return false };
-        loop {
-            match attempt(work, again) {
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return true,
-                outcome => {
-                    ops.complete(key, outcome);
-                    return false;
-                }
+        match ops.work(key).map(|work| attempt(work, again)) {
+            Some(Err(Errno::AGAIN)) => true,
+            Some(outcome) => {
+                ops.complete(key, outcome);
+                false
             }
+            None => false,
         }
     }
 }

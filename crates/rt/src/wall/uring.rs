@@ -1,13 +1,15 @@
 //! Operations over io_uring (Axboe, "Efficient IO with io_uring", 2019).
 //!
 //! 1. What tasks begin is gathered and told to the kernel in one call, when no task is
-//!    ready.
+//!    ready. A send that is alone is done at once instead: its completion would end that
+//!    call, which could otherwise wait for what comes next.
 //! 2. Completions lie in memory that is shared with the kernel, and are taken from there
 //!    without a call. Work that the kernel has put off until the next call (deferred task
 //!    work) shows in a flag there.
 //! 3. Of each operation that the kernel knows the table holds buffer, address and file
 //!    until its completion has been taken (`work.rs`, 1).
 
+use super::attempt::attempt;
 use super::driver::{Backend, Driver};
 use super::work::{Kind, Operations, Value};
 use crate::slab::Key;
@@ -28,7 +30,12 @@ const LONGEST: usize = 1 << 30;
 
 pub(super) struct Uring {
     ring: IoUring,
-    unsent: bool,
+    /// Not told to the kernel yet.
+    begun: Vec<Key>,
+    /// So much of it is sends.
+    sends: usize,
+    /// Nor of cancellations.
+    cancelled: bool,
 }
 
 impl Uring {
@@ -61,7 +68,7 @@ impl Uring {
             opcode::AsyncCancel::CODE,
         ];
         match needed.iter().all(|&code| probe.is_supported(code)) {
-            true => Ok(Uring { ring, unsent: false }),
+            true => Ok(Uring { ring, begun: Vec::new(), sends: 0, cancelled: false }),
             false => Err(lacks("io_uring of this kernel lacks an operation")),
         }
     }
@@ -71,7 +78,6 @@ impl Uring {
     /// # Safety
     /// What the entry points to must stay where it is until its completion has been taken.
     unsafe fn push(&mut self, entry: squeue::Entry, ops: &mut Operations) -> Result<(), Errno> {
-        self.unsent = true;
         loop {
             // SAFETY: the caller's.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
@@ -99,6 +105,8 @@ impl Uring {
                 None => submitter.submit_and_wait(want),
             };
             match result.map_err(|e| (Errno::from_io_error(&e), e)) {
+                // The kernel may have stopped between two entries.
+                Ok(_) if want == 0 && !self.ring.submission().is_empty() => {}
                 Ok(_) => break,
                 // The time is over, or a signal has come: what was begun has been told.
                 Err((Some(Errno::TIME | Errno::INTR), _)) => break,
@@ -113,30 +121,29 @@ impl Uring {
                 Err((_, e)) => return Err(e),
             }
         }
-        self.unsent = !self.ring.submission().is_empty();
         Ok(())
     }
-}
 
-fn word(key: Key) -> u64 {
-    u64::from(key.generation) << 32 | u64::from(key.slot)
-}
-
-fn key(word: u64) -> Key {
-    Key { slot: word as u32, generation: (word >> 32) as u32 }
-}
-
-impl Driver for Uring {
-    fn backend(&self) -> Backend {
-        Backend::Uring
+    /// Puts what was begun into the submission queue.
+    fn gather(&mut self, ops: &mut Operations) {
+        let alone = std::mem::take(&mut self.sends) == 1;
+        let mut begun = std::mem::take(&mut self.begun);
+        for key in begun.drain(..) {
+            match ops.work(key) {
+                Some(work) if alone && matches!(work.kind, Kind::Send) => {
+                    match attempt(work, false) {
+                        Err(Errno::AGAIN) => self.submit(key, ops),
+                        outcome => ops.complete(key, outcome),
+                    }
+                }
+                _ => self.submit(key, ops),
+            }
+        }
+        // Its room is used again.
+        self.begun = begun;
     }
 
-    fn wants_nonblocking(&self) -> bool {
-        // Operations on such descriptors would end at once instead of waiting.
-        false
-    }
-
-    fn begin(&mut self, key: Key, ops: &mut Operations) {
+    fn submit(&mut self, key: Key, ops: &mut Operations) {
         let Some(work) = ops.work(key) else { return };
         let fd = Fd(work.fd.as_raw_fd());
         let part = work.span.part_mut();
@@ -168,16 +175,47 @@ impl Driver for Uring {
             ops.complete(key, Err(e));
         }
     }
+}
+
+fn word(key: Key) -> u64 {
+    u64::from(key.generation) << 32 | u64::from(key.slot)
+}
+
+fn key(word: u64) -> Key {
+    Key { slot: word as u32, generation: (word >> 32) as u32 }
+}
+
+impl Driver for Uring {
+    fn backend(&self) -> Backend {
+        Backend::Uring
+    }
+
+    fn wants_nonblocking(&self) -> bool {
+        // Operations on such descriptors would end at once instead of waiting.
+        false
+    }
+
+    fn begin(&mut self, key: Key, ops: &mut Operations) {
+        let is_send = ops.work(key).is_some_and(|work| matches!(work.kind, Kind::Send));
+        self.sends += usize::from(is_send);
+        self.begun.push(key);
+    }
 
     fn cancel(&mut self, key: Key, ops: &mut Operations) {
+        if let Some(at) = self.begun.iter().position(|&begun| begun == key) {
+            self.begun.remove(at);
+            let is_send = ops.work(key).is_some_and(|work| matches!(work.kind, Kind::Send));
+            self.sends -= usize::from(is_send);
+            return ops.complete(key, Err(Errno::CANCELED));
+        }
         let entry = opcode::AsyncCancel::new(word(key)).build().user_data(CANCELLATION);
         // Without it the operation ends by itself, or when its peer does.
         // SAFETY: the entry points to nothing.
-        let _ = unsafe { self.push(entry, ops) };
+        self.cancelled = unsafe { self.push(entry, ops) }.is_ok();
     }
 
     fn has_unsent(&self) -> bool {
-        self.unsent
+        !self.begun.is_empty() || self.cancelled
     }
 
     fn take(&mut self, ops: &mut Operations) {
@@ -209,8 +247,12 @@ impl Driver for Uring {
     }
 
     fn wait(&mut self, ops: &mut Operations, limit: Option<Duration>) -> io::Result<()> {
-        let want = usize::from(limit != Some(Duration::ZERO));
-        self.enter(ops, want, limit.filter(|_| want > 0))?;
+        self.gather(ops);
+        let want = usize::from(limit != Some(Duration::ZERO) && ops.woken.is_empty());
+        self.cancelled = false;
+        if want > 0 || !self.ring.submission().is_empty() {
+            self.enter(ops, want, limit.filter(|_| want > 0))?;
+        }
         self.take(ops);
         Ok(())
     }

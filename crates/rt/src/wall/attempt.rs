@@ -1,0 +1,38 @@
+//! Operations as calls that do not block.
+
+use super::work::{Kind, Outcome, Value, Work};
+use rustix::io::{Errno, pread, pwrite, read, retry_on_intr};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, connect, recv, send};
+
+/// Tries an operation, maybe `again`; [`Errno::AGAIN`] if its descriptor is not ready.
+pub(super) fn attempt(work: &mut Work, again: bool) -> Outcome {
+    retry_on_intr(|| once(work, again))
+}
+
+fn once(work: &mut Work, again: bool) -> Outcome {
+    let fd = &*work.fd;
+    let part = &mut work.span.bytes[work.span.from..work.span.to];
+    let count = match &work.kind {
+        Kind::Read => read(fd, part),
+        Kind::Recv => recv(fd, part, RecvFlags::DONTWAIT).map(|(_, count)| count),
+        Kind::Send => send(fd, part, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+        Kind::ReadAt(offset) => pread(fd, part, *offset),
+        Kind::WriteAt(offset) => pwrite(fd, part, *offset),
+        Kind::SyncData => rustix::fs::fdatasync(fd).map(|()| 0),
+        Kind::Accept => {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            return accept_with(fd, flags).map(Value::Fd);
+        }
+        Kind::Connect(_) if again => match rustix::net::sockopt::socket_error(fd) {
+            Ok(result) => result.map(|()| 0),
+            Err(e) => Err(e),
+        },
+        Kind::Connect(to) => match connect(fd, &**to) {
+            Err(Errno::INPROGRESS) => Err(Errno::AGAIN),
+            // A listener of the UNIX kind has no room: there is nothing to wait for.
+            Err(Errno::AGAIN) => Err(Errno::CONNREFUSED),
+            other => other.map(|()| 0),
+        },
+    };
+    count.map(Value::Count)
+}
