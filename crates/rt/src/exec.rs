@@ -517,11 +517,13 @@ impl Rt {
         RunError::Stalled { at: self.now(), waiting }
     }
 
-    /// How many slots for tasks, domains and timers there are: what a run needed
-    /// at its fullest, and the measure of a leak.
+    /// How many slots for tasks, domains, timers and operations there are: what a run
+    /// needed at its fullest, and the measure of a leak.
     pub fn footprint(&self) -> usize {
         let timers = self.inner.timers.borrow().footprint();
-        self.inner.tasks.borrow().capacity() + self.inner.domains.borrow().capacity() + timers
+        let outside = self.outside().map_or(0, |o| o.footprint());
+        let tasks = self.inner.tasks.borrow().capacity();
+        tasks + self.inner.domains.borrow().capacity() + timers + outside
     }
 }
 

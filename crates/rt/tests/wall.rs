@@ -218,6 +218,44 @@ fn w4_a_run_that_nothing_can_bring_on_is_stalled_and_one_that_a_thread_can_is_no
 }
 
 #[test]
+fn posts_of_several_threads_keep_their_order_and_none_is_lost() {
+    for backend in backends() {
+        for scale in [1.0, 0.0] {
+            let (mut runtime, rt, io) = runtime(backend, scale);
+            let (post, mut inbox) = rt.inbox_of(3);
+            let threads: Vec<_> = (0..4u32)
+                .map(|who| {
+                    let post = post.clone();
+                    in_thread(move || {
+                        for n in 0..400u32 {
+                            post.post_wait((who, n)).unwrap();
+                            // So that the runtime falls asleep now and then.
+                            if (n + who) % 37 == 0 {
+                                std::thread::yield_now();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            drop(post);
+            let counts = runtime.block_on(async move {
+                let mut counts = [0; 4];
+                while let Some((who, n)) = inbox.next().await {
+                    assert_eq!(counts[who as usize], n);
+                    counts[who as usize] += 1;
+                    if n % 53 == 0 {
+                        io.sleep(Nanos::from_micros(20)).await;
+                    }
+                }
+                counts
+            });
+            assert_eq!(counts.unwrap(), [400; 4]);
+            threads.into_iter().for_each(|t| t.join().unwrap());
+        }
+    }
+}
+
+#[test]
 fn posts_are_bounded_and_refused_when_the_inbox_is_gone() {
     for backend in backends() {
         let (mut runtime, rt, _) = runtime(backend, 1.0);
@@ -305,6 +343,71 @@ fn large_messages_go_in_parts_and_arrive_whole() {
             })
             .unwrap();
         assert!(heard == data);
+    }
+}
+
+#[test]
+fn a_send_that_is_dropped_half_way_leaves_the_connection_usable() {
+    for backend in backends() {
+        let (mut runtime, rt, io) = runtime(backend, 1.0);
+        runtime
+            .block_on(async move {
+                let (a, b) = pair(&io).await;
+                let (a, b) = (Rc::new(a), Rc::new(b));
+                // More than the socket takes: it waits for the peer when it is dropped.
+                let sends = a.send(vec![1; 8 << 20]);
+                let dropped = first(sends, io.sleep(Nanos::from_micros(500))).await;
+                assert!(matches!(dropped, First::B(())));
+                let marker = rt.spawn("marker", {
+                    let a = a.clone();
+                    async move {
+                        a.send(vec![2; 3]).await.0.unwrap();
+                        a.shutdown_send();
+                    }
+                });
+                let (mut buf, mut heard) = (vec![0; 1 << 16], Vec::new());
+                loop {
+                    let (result, back) = b.recv(buf, 0).await;
+                    buf = back;
+                    match result.unwrap() {
+                        0 => break,
+                        count => heard.extend_from_slice(&buf[..count]),
+                    }
+                }
+                marker.await.unwrap();
+                let (ones, twos) = heard.split_at(heard.len() - 3);
+                assert!(twos == [2; 3] && ones.iter().all(|&b| b == 1) && ones.len() < 8 << 20);
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn an_operation_dropped_right_after_it_has_ended_gives_back_what_it_brought() {
+    for backend in backends() {
+        let (mut runtime, rt, io) = runtime(backend, 1.0);
+        let path = Scratch::new(&format!("brought-{backend:?}"));
+        let at = path.0.clone();
+        runtime
+            .block_on(async move {
+                let listener = Rc::new(io.listen_unix(&at).unwrap());
+                for round in 0..100 {
+                    let domain = rt.domain();
+                    let l = listener.clone();
+                    domain.spawn("acceptor", async move { l.accept().await.map(drop) });
+                    rt.yield_now().await;
+                    let client = io.connect_unix(&at).await.unwrap();
+                    for _ in 0..round % 4 {
+                        rt.yield_now().await;
+                    }
+                    domain.kill();
+                    // Accepted and closed, or still there for the next.
+                    let next = listener.accept();
+                    let ended = first(client.recv(vec![0; 1], 0), next).await;
+                    assert!(matches!(ended, First::A((Ok(0), _)) | First::B(Ok(_))));
+                }
+            })
+            .unwrap();
     }
 }
 
@@ -469,7 +572,7 @@ fn w3_buffers_of_dropped_operations_are_neither_freed_nor_reused() {
 #[test]
 fn w3_operations_under_way_when_the_runtime_goes_are_ended_first() {
     for backend in backends() {
-        for _ in 0..50 {
+        for _ in 0..12 {
             let (mut runtime, rt, io) = runtime(backend, 1.0);
             let path = Scratch::new(&format!("under-way-{backend:?}"));
             let options = FileOptions { write: true, create: true, ..FileOptions::default() };

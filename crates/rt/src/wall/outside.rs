@@ -165,6 +165,12 @@ impl Outside {
         self.state.borrow_mut().timers.cancel(key);
     }
 
+    /// Slots for operations and timers: what was needed at the fullest.
+    pub fn footprint(&self) -> usize {
+        let state = self.state.borrow();
+        state.ops.footprint() + state.timers.footprint()
+    }
+
     /// When the next timer of real time is due.
     pub fn next_timer(&self) -> Option<Nanos> {
         self.state.borrow_mut().timers.next()

@@ -108,6 +108,10 @@ impl Operations {
         self.table.len() == 0
     }
 
+    pub fn footprint(&self) -> usize {
+        self.table.capacity()
+    }
+
     pub fn keys(&self) -> Vec<Key> {
         self.table.iter().map(|(key, _)| key).collect()
     }
