@@ -43,6 +43,12 @@ impl<D: BlockDevice> File<D> {
         File { files, node }
     }
 
+    /// The number of the file: it keeps it whatever it is called, and no other file there is
+    /// has it.
+    pub fn number(&self) -> u64 {
+        self.node.ino
+    }
+
     /// The size in bytes.
     pub fn size(&self) -> u64 {
         self.node.size.get()

@@ -17,6 +17,8 @@ pub(crate) trait Host {
     fn delete(&self, ctx: &Ctx, name: &[u8], durable: bool) -> Result<(), Fail>;
     /// The size of a file, if it exists.
     fn size_of(&self, name: &[u8]) -> Option<u64>;
+    /// Which file has this name.
+    fn number_of(&self, name: &[u8]) -> Option<u64>;
 }
 
 /// How to open a file.
@@ -36,6 +38,8 @@ pub(crate) trait HostFile {
     fn truncate(&self, ctx: &Ctx, size: u64) -> Result<(), Fail>;
     fn sync(&self, ctx: &Ctx) -> Result<(), Fail>;
     fn size(&self) -> u64;
+    /// What the file is known by, whatever it is called. (Those in memory are all 0.)
+    fn number(&self) -> u64;
 }
 
 pub(crate) struct FilesHost<D: BlockDevice> {
@@ -89,6 +93,10 @@ impl<D: BlockDevice + 'static> Host for FilesHost<D> {
     fn size_of(&self, name: &[u8]) -> Option<u64> {
         Some(self.files.open(name).ok()?.size())
     }
+
+    fn number_of(&self, name: &[u8]) -> Option<u64> {
+        Some(self.files.open(name).ok()?.number())
+    }
 }
 
 impl<D: BlockDevice> HostFile for File<D> {
@@ -118,6 +126,10 @@ impl<D: BlockDevice> HostFile for File<D> {
 
     fn size(&self) -> u64 {
         File::size(self)
+    }
+
+    fn number(&self) -> u64 {
+        File::number(self)
     }
 }
 
@@ -164,5 +176,9 @@ impl HostFile for MemoryFile {
 
     fn size(&self) -> u64 {
         self.bytes.borrow().len() as u64
+    }
+
+    fn number(&self) -> u64 {
+        0
     }
 }

@@ -22,6 +22,11 @@ pub(crate) struct SqlFile {
 /// What we keep of it.
 pub(crate) struct OpenFile {
     file: Rc<dyn HostFile>,
+    /// The name under which it was opened.
+    name: Box<[u8]>,
+    /// It was opened to be read only. SQLite relies on it that such a connection can not lock
+    /// others out: when it closes last, it leaves the log as it is.
+    read_only: bool,
     pub group: Group,
     id: u64,
     /// Where the last write ended.
@@ -34,18 +39,22 @@ pub(crate) struct OpenFile {
     shm: Cell<ShmHeld>,
     shm_mapped: Cell<bool>,
     persist_log: Cell<bool>,
-    powersafe_overwrite: Cell<bool>,
+    pub powersafe_overwrite: Cell<bool>,
 }
 
 impl OpenFile {
     pub fn new(
         file: Rc<dyn HostFile>,
+        name: &[u8],
+        read_only: bool,
         id: u64,
         database: Option<Rc<Database>>,
         journal_of: Option<Rc<Database>>,
     ) -> OpenFile {
         OpenFile {
             file,
+            name: name.into(),
+            read_only,
             group: Group::default(),
             id,
             last_end: Cell::new(u64::MAX),
@@ -66,11 +75,16 @@ impl OpenFile {
 
     /// Comes before every change of the file that is no group.
     fn will_change(&self, ctx: &Ctx) -> Result<(), Fail> {
+        self.may_change()?;
         if let Some(database) = &self.database {
             database.fallback.protect(ctx)?;
         }
         self.changes();
         Ok(())
+    }
+
+    fn may_change(&self) -> Result<(), Fail> {
+        if self.read_only { Err(Fail::Code(ffi::SQLITE_READONLY)) } else { Ok(()) }
     }
 
     /// Comes before and after every change that is no group: a sync between may have missed it.
@@ -96,6 +110,9 @@ impl OpenFile {
     }
 
     fn raise(&self, want: Level) -> Result<(), Fail> {
+        if want > Level::Shared && self.read_only {
+            return Err(Fail::Code(ffi::SQLITE_IOERR_LOCK));
+        }
         if let Some(database) = &self.database {
             let level = database.locks.borrow_mut().raise(self.id, self.level.get(), want);
             self.level.set(level);
@@ -358,15 +375,17 @@ unsafe extern "C" fn file_control(
             unsafe { *number = open.level.get() as c_int };
             ffi::SQLITE_OK
         }
-        ffi::SQLITE_FCNTL_HAS_MOVED => {
-            // SAFETY: as above. A name is never given to another file while it is open.
-            unsafe { *number = 0 };
+        ffi::SQLITE_FCNTL_HAS_MOVED => with_current(|ctx| {
+            let now = ctx.and_then(|ctx| ctx.common.host.number_of(&open.name));
+            // SAFETY: as above.
+            unsafe { *number = c_int::from(ctx.is_some() && now != Some(open.file.number())) };
             ffi::SQLITE_OK
-        }
+        }),
         // Room is reserved in chunks anyway.
         ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,
         ffi::SQLITE_FCNTL_BEGIN_ATOMIC_WRITE => {
             let begin = |_: &Ctx, open: &OpenFile| {
+                open.may_change()?;
                 open.database.iter().for_each(|d| d.fallback.end());
                 open.group.begin()
             };
@@ -395,6 +414,15 @@ unsafe extern "C" fn file_control(
                 && open.level.get() < Level::Reserved
             {
                 open.group.unsynced.set(is_off(value));
+            }
+            // A guest is one thread: SQLite must not sort on others, which can not reach its files.
+            if name.eq_ignore_ascii_case(b"threads") {
+                // SAFETY: there is room for an answer, which SQLite frees.
+                unsafe {
+                    let answer: *mut *mut c_char = argument.cast();
+                    *answer = ffi::sqlite3_mprintf(c"%d".as_ptr(), 0 as c_int);
+                }
+                return ffi::SQLITE_OK;
             }
             // SQLite goes on with it.
             ffi::SQLITE_NOTFOUND

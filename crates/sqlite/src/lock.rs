@@ -1,5 +1,9 @@
 //! The locks on one database file: SQLite's rollback locks, and the eight locks of
 //! its write-ahead log. Pure; they live in the memory of the mount and end with it.
+//!
+//! Who has found a hot journal goes from shared to exclusive at once, or stays where it is.
+//! Were it pending for a moment, another that looks at the journal meanwhile would take it for
+//! that of a living writer, and read a database that has to be rolled back.
 
 use std::ops::Range;
 
@@ -57,7 +61,10 @@ impl FileLocks {
             return have;
         }
         let level = match want {
-            Level::Exclusive if self.readers > 1 => Level::Pending,
+            Level::Exclusive if self.readers > 1 => match have {
+                Level::Shared => return have,
+                _ => Level::Pending,
+            },
             _ => want,
         };
         self.writer = Some((id, level));
@@ -177,10 +184,12 @@ mod tests {
         let mut l = FileLocks::default();
         assert_eq!(l.raise(1, None, Shared), Shared);
         assert_eq!(l.raise(2, None, Shared), Shared);
-        assert_eq!(l.raise(1, Shared, Exclusive), Pending);
+        assert_eq!(l.raise(1, Shared, Exclusive), Shared);
+        assert!(!l.is_reserved(), "or the other takes the journal for a living one");
         assert_eq!(l.raise(2, Shared, Exclusive), Shared);
         assert_eq!(l.lower(2, Shared, None), None);
-        assert_eq!(l.raise(1, Pending, Exclusive), Exclusive);
+        assert_eq!(l.raise(1, Shared, Exclusive), Exclusive);
+        assert!(l.is_reserved());
     }
 
     #[test]

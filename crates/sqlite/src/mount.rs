@@ -136,7 +136,7 @@ pub(crate) struct Common {
     pub groups: Result<GroupLimit, BatchOff>,
     pub sector: c_int,
     pub host: Box<dyn Host>,
-    databases: RefCell<BTreeMap<Vec<u8>, Weak<Database>>>,
+    databases: RefCell<BTreeMap<u64, Weak<Database>>>,
     opened: Cell<u64>,
 }
 
@@ -147,15 +147,16 @@ impl Common {
         self.opened.get()
     }
 
-    /// What the connections to the database of this name share.
-    pub fn database(&self, name: &[u8]) -> Rc<Database> {
+    /// What the connections to the database in this file share. (Not by its name: that may be
+    /// given to another file while this one is open.)
+    pub fn database(&self, file: u64) -> Rc<Database> {
         let mut databases = self.databases.borrow_mut();
-        if let Some(d) = databases.get(name).and_then(Weak::upgrade) {
+        if let Some(d) = databases.get(&file).and_then(Weak::upgrade) {
             return d;
         }
         databases.retain(|_, d| d.strong_count() > 0);
         let database = Rc::new(Database::default());
-        databases.insert(name.to_vec(), Rc::downgrade(&database));
+        databases.insert(file, Rc::downgrade(&database));
         database
     }
 }

@@ -87,6 +87,10 @@ unsafe extern "C" fn open(
     // be null if it could not be opened.
     unsafe { (*file).base.pMethods = std::ptr::null() };
     call(ffi::SQLITE_IOERR, |ctx| {
+        let powersafe = flags & ffi::SQLITE_OPEN_URI == 0 || {
+            // SAFETY: with this flag the name is one of SQLite's, with parameters behind it.
+            unsafe { ffi::sqlite3_uri_boolean(name, c"psow".as_ptr(), 1) != 0 }
+        };
         // SAFETY: SQLite's file names are NUL-terminated strings.
         let name = unsafe { path(name) };
         let host = &ctx.common.host;
@@ -105,12 +109,16 @@ unsafe extern "C" fn open(
             host.open(ctx, name, how)?
         };
         let database = (flags & ffi::SQLITE_OPEN_MAIN_DB != 0 && !temporary)
-            .then(|| ctx.common.database(name));
+            .then(|| ctx.common.database(below.number()));
         let journal_of = (flags & ffi::SQLITE_OPEN_MAIN_JOURNAL != 0)
             .then(|| name.strip_suffix(b"-journal"))
             .flatten()
-            .map(|name| ctx.common.database(name));
-        let open = OpenFile::new(below, ctx.common.next_id(), database, journal_of);
+            .and_then(|name| host.number_of(name))
+            .map(|file| ctx.common.database(file));
+        let read_only = flags & ffi::SQLITE_OPEN_READONLY != 0;
+        let id = ctx.common.next_id();
+        let open = OpenFile::new(below, name, read_only, id, database, journal_of);
+        open.powersafe_overwrite.set(powersafe);
         // SAFETY: as above; `close` takes the box back.
         unsafe {
             (*file).open = Box::into_raw(Box::new(open));

@@ -6,8 +6,8 @@ use common::{alone, caps, device, format, mount};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{Ack, CommandKind, Faults, RamDevice};
-use tantalum_files::{Files, FormatOptions, MountOptions};
-use tantalum_rt::{Nanos, Rt, Runtime};
+use tantalum_files::{Files, FormatOptions, MountOptions, Promise};
+use tantalum_rt::{Nanos, Rt, Runtime, join_all};
 use tantalum_sqlite::{Characteristics, Mount, Options, SqliteError, Temporaries};
 
 #[test]
@@ -429,4 +429,151 @@ fn a_guest_that_is_dropped_runs_to_its_end() {
         drop(mount(&rt, device).await.guest("g", |_| panic!("it never began")));
     };
     runtime.block_on(run).unwrap();
+}
+
+#[test]
+fn who_only_reads_leaves_the_log_as_it_is() {
+    alone(16, |sql| {
+        let writer = sql.open("t.db").unwrap();
+        writer.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (v)").unwrap();
+        let reader = sql.open("file:t.db?mode=ro").unwrap();
+        assert_eq!(reader.query_integer("SELECT count(*) FROM t", &[]), Ok(0));
+        assert_eq!(reader.execute("INSERT INTO t VALUES (1)").unwrap_err().primary(), 8);
+        writer.execute("INSERT INTO t VALUES (1)").unwrap();
+        drop(writer);
+        assert_eq!(reader.query_integer("SELECT count(*) FROM t", &[]), Ok(1));
+        // The last one to close would write the log back and delete it.
+        drop(reader);
+        let again = sql.open("file:t.db?mode=ro").unwrap();
+        assert_eq!(again.query_text("PRAGMA journal_mode", &[]).unwrap(), "wal");
+        assert_eq!(again.query_integer("SELECT count(*) FROM t", &[]), Ok(1));
+    });
+}
+
+#[test]
+fn a_database_is_the_file_and_not_the_name() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let run = async move {
+        let device = device(&rt, caps(Ack::PowerSafe, true, 4096, 16));
+        format(&rt, &device).await;
+        let files = Files::mount(&rt, device, &MountOptions::default()).await.unwrap();
+        let mount = Mount::new(&rt, files.clone(), Options::default());
+        let guest = mount.guest("g", move |sql| {
+            let before = sql.open("t.db").unwrap();
+            before.execute("CREATE TABLE t (v); BEGIN EXCLUSIVE").unwrap();
+            sql.wait(files.delete(b"t.db", Promise::Completed)).unwrap().unwrap();
+            // Another database: nobody has locked it.
+            let after = sql.open("t.db").unwrap();
+            after.execute("CREATE TABLE u (v); INSERT INTO u VALUES (1)").unwrap();
+            // And the old one can not be written any more: nobody would find its journal.
+            let error = before.execute("INSERT INTO t VALUES (1); COMMIT").unwrap_err();
+            assert_eq!(error.code, 1032, "SQLITE_READONLY_DBMOVED: {error}");
+            assert_eq!(after.query_text("PRAGMA integrity_check", &[]).unwrap(), "ok");
+            sql.wait(files.rename(b"t.db", b"u.db", Promise::Completed)).unwrap().unwrap();
+            let error = after.execute("INSERT INTO u VALUES (2)").unwrap_err();
+            assert_eq!(error.code, 1032, "{error}");
+            let moved = sql.open("u.db").unwrap();
+            moved.execute("INSERT INTO u VALUES (2)").unwrap();
+            assert_eq!(moved.query_integer("SELECT count(*) FROM u", &[]), Ok(2));
+        });
+        guest.await
+    };
+    runtime.block_on(run).unwrap();
+}
+
+/// Two clients come to a database with a hot journal, the second one so much later; what each
+/// sees of the transaction that was cut off.
+async fn after_a_cut(rt: Rt, late: Nanos) -> Vec<i64> {
+    let device = device(&rt, caps(Ack::PowerSafe, true, 4096, 16));
+    format(&rt, &device).await;
+    let mount_now = mount(&rt, device.clone()).await;
+    let writer = mount_now.guest("writer", |sql| {
+        let db = sql.open("t.db").unwrap();
+        let rows = "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200)";
+        db.execute("PRAGMA cache_size = 5; CREATE TABLE t (v)").unwrap();
+        db.execute(&format!("{rows} INSERT INTO t SELECT printf('old%.500c', '.') FROM n"))
+            .unwrap();
+        db.execute("BEGIN; UPDATE t SET v = 'new' || v").unwrap();
+        sql.sleep(Nanos::from_secs(1000)).unwrap_err();
+    });
+    let domain = rt.domain();
+    domain.spawn("writer", writer);
+    rt.sleep(Nanos::from_secs(10)).await;
+    domain.kill();
+    let files = Files::mount(&rt, device, &MountOptions::default()).await.unwrap();
+    assert!(files.exists(b"t.db-journal"));
+    // Each call of a client takes time, so that the other one runs between any two.
+    let options = Options { call_cpu: Nanos::from_micros(100), ..Options::default() };
+    let mount = Mount::new(&rt, files, options);
+    let client = |name: &str, late: Nanos, again: Nanos| {
+        mount.guest(name, move |sql| {
+            sql.sleep(late).unwrap();
+            let db = sql.open("t.db").unwrap();
+            loop {
+                match db.query_integer("SELECT count(*) FROM t WHERE v LIKE 'new%'", &[]) {
+                    // (Each waits for a time of its own, or they get into step.)
+                    Err(e) if e.is_busy() => sql.sleep(again).unwrap(),
+                    new => break new.unwrap(),
+                }
+            }
+        })
+    };
+    join_all(vec![
+        client("a", Nanos::ZERO, Nanos::from_micros(700)),
+        client("b", late, Nanos::from_micros(1100)),
+    ])
+    .await
+}
+
+#[test]
+fn two_that_find_a_hot_journal_see_what_it_restores() {
+    for late in 0..40 {
+        let mut runtime = Runtime::virtual_time(late);
+        let rt = runtime.handle();
+        let seen = runtime.block_on(after_a_cut(rt, Nanos::from_micros(50 * late))).unwrap();
+        assert_eq!(seen, [0, 0], "{late}");
+    }
+}
+
+/// Bytes in the log after two commits to a database of this name.
+fn bytes_in_the_log(name: &'static str) -> u64 {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let run = async move {
+        let device = device(&rt, caps(Ack::PowerSafe, true, 4096, 16));
+        format(&rt, &device).await;
+        let files = Files::mount(&rt, device, &MountOptions::default()).await.unwrap();
+        let mount = Mount::new(&rt, files.clone(), Options::default());
+        let guest = mount.guest("g", move |sql| {
+            let db = sql.open(name).unwrap();
+            db.execute("PRAGMA page_size = 1024; PRAGMA synchronous = FULL").unwrap();
+            db.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (v)").unwrap();
+            db.execute("INSERT INTO t VALUES (1)").unwrap();
+            files.open(b"t.db-wal").unwrap().size()
+        });
+        guest.await
+    };
+    runtime.block_on(run).unwrap()
+}
+
+#[test]
+fn a_name_may_say_that_writes_damage_their_neighbours() {
+    // SQLite then fills the log up to the next sector with each commit.
+    assert!(bytes_in_the_log("file:t.db?psow=0") > bytes_in_the_log("t.db") + 4096);
+}
+
+#[test]
+fn sorting_stays_on_the_thread_of_the_guest() {
+    alone(32, |sql| {
+        let db = sql.open("t.db").unwrap();
+        assert_eq!(db.query_text("PRAGMA threads = 4", &[]).unwrap(), "0");
+        db.execute("PRAGMA temp_store = FILE; PRAGMA cache_size = 10").unwrap();
+        let rows = "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)";
+        db.execute("CREATE TABLE t (v)").unwrap();
+        db.execute(&format!("{rows} INSERT INTO t SELECT hex(randomblob(20)) FROM n")).unwrap();
+        // More than the cache holds: it sorts in pieces, which it writes to temporary files.
+        db.execute("CREATE INDEX i ON t (v)").unwrap();
+        assert_eq!(db.query_text("PRAGMA integrity_check", &[]).unwrap(), "ok");
+    });
 }
