@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{Ack, CommandKind, Faults, RamDevice};
 use tantalum_files::{Files, FormatOptions, MountOptions, Promise};
-use tantalum_rt::{Nanos, Rt, Runtime, join_all};
+use tantalum_rt::{Nanos, Rt, Runtime};
 use tantalum_sqlite::{Characteristics, Mount, Options, SqliteError, Temporaries};
 
 #[test]
@@ -480,60 +480,6 @@ fn a_database_is_the_file_and_not_the_name() {
         guest.await
     };
     runtime.block_on(run).unwrap();
-}
-
-/// Two clients come to a database with a hot journal, the second one so much later; what each
-/// sees of the transaction that was cut off.
-async fn after_a_cut(rt: Rt, late: Nanos) -> Vec<i64> {
-    let device = device(&rt, caps(Ack::PowerSafe, true, 4096, 16));
-    format(&rt, &device).await;
-    let mount_now = mount(&rt, device.clone()).await;
-    let writer = mount_now.guest("writer", |sql| {
-        let db = sql.open("t.db").unwrap();
-        let rows = "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200)";
-        db.execute("PRAGMA cache_size = 5; CREATE TABLE t (v)").unwrap();
-        db.execute(&format!("{rows} INSERT INTO t SELECT printf('old%.500c', '.') FROM n"))
-            .unwrap();
-        db.execute("BEGIN; UPDATE t SET v = 'new' || v").unwrap();
-        sql.sleep(Nanos::from_secs(1000)).unwrap_err();
-    });
-    let domain = rt.domain();
-    domain.spawn("writer", writer);
-    rt.sleep(Nanos::from_secs(10)).await;
-    domain.kill();
-    let files = Files::mount(&rt, device, &MountOptions::default()).await.unwrap();
-    assert!(files.exists(b"t.db-journal"));
-    // Each call of a client takes time, so that the other one runs between any two.
-    let options = Options { call_cpu: Nanos::from_micros(100), ..Options::default() };
-    let mount = Mount::new(&rt, files, options);
-    let client = |name: &str, late: Nanos, again: Nanos| {
-        mount.guest(name, move |sql| {
-            sql.sleep(late).unwrap();
-            let db = sql.open("t.db").unwrap();
-            loop {
-                match db.query_integer("SELECT count(*) FROM t WHERE v LIKE 'new%'", &[]) {
-                    // (Each waits for a time of its own, or they get into step.)
-                    Err(e) if e.is_busy() => sql.sleep(again).unwrap(),
-                    new => break new.unwrap(),
-                }
-            }
-        })
-    };
-    join_all(vec![
-        client("a", Nanos::ZERO, Nanos::from_micros(700)),
-        client("b", late, Nanos::from_micros(1100)),
-    ])
-    .await
-}
-
-#[test]
-fn two_that_find_a_hot_journal_see_what_it_restores() {
-    for late in 0..40 {
-        let mut runtime = Runtime::virtual_time(late);
-        let rt = runtime.handle();
-        let seen = runtime.block_on(after_a_cut(rt, Nanos::from_micros(50 * late))).unwrap();
-        assert_eq!(seen, [0, 0], "{late}");
-    }
 }
 
 /// Bytes in the log after two commits to a database of this name.
