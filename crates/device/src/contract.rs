@@ -224,6 +224,15 @@ pub enum AtomicError {
     Io(#[from] IoError),
 }
 
+/// Whether blocks hold data, as far as a device can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// How many blocks are alike; at least one.
+    pub blocks: u64,
+    /// They hold nothing, and read as zeros.
+    pub hole: bool,
+}
+
 /// A block device that keeps the contract in the crate's documentation.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait BlockDevice {
@@ -247,6 +256,14 @@ pub trait BlockDevice {
     /// Gives blocks back: they read as zeros from now on, durable with the next flush
     /// (or at once, if [`Caps::ack`] says so for writes).
     async fn discard(&self, range: Blocks) -> Result<(), IoError>;
+
+    /// How many of the blocks of `range` from its start on are alike in holding data or not, and
+    /// which; more may follow that are so too. What can not be told holds data. Commands under
+    /// way may change it at any time. The range must not be empty.
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        self.caps().check_range(range)?;
+        Ok(Allocation { blocks: range.count, hole: false })
+    }
 }
 
 /// A box with a plug: something whose power can be cut and restored.

@@ -40,8 +40,8 @@ mod ram;
 mod stats;
 
 pub use contract::{
-    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Durability, Extent, GroupLimit, IoError,
-    PowerCycle,
+    Ack, Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Durability, Extent, GroupLimit,
+    IoError, PowerCycle,
 };
 pub use data::{Data, DataMut, OwnedData, Payload};
 pub use disk::{Disk, DiskModel};

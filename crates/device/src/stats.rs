@@ -1,8 +1,8 @@
 //! A wrapper that counts commands and bytes and keeps latencies, by kind.
 
 use crate::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability, Extent,
-    IoError, PowerCycle,
+    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut,
+    Durability, Extent, IoError, PowerCycle,
 };
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
@@ -189,6 +189,10 @@ impl<D: BlockDevice> BlockDevice for Stats<D> {
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         let bytes = self.bytes(Some(range.count));
         self.count(CommandKind::Discard, bytes, self.inner.discard(range)).await
+    }
+
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        self.inner.allocation(range).await
     }
 }
 

@@ -16,14 +16,17 @@ use crate::{CacheMode, FlushMode};
 use std::pin::pin;
 use std::rc::Rc;
 use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    Link, OwnedData,
+    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
+    IoError, Link, OwnedData,
 };
 use tantalum_nand::{PageState, ReadRequest, SECTOR_BYTES};
 use tantalum_rt::Nanos;
 
 /// Entries discarded in one step, at most.
 const DISCARD_STEP: u64 = 512;
+
+/// Entries of the map looked at for one question about it, at most.
+const QUESTION_STEP: u64 = 1 << 16;
 
 /// Pages that a disorderly drive admits of one command before others may go between.
 const DISORDERLY_PIECE: u64 = 8;
@@ -82,6 +85,11 @@ impl BlockDevice for DriveLink {
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         let body = pin!(async { self.firmware()?.discard(range).await });
         self.link.command("a discard", body).await
+    }
+
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        let body = pin!(async { self.firmware()?.allocation(range).await });
+        self.link.command("a question about the map", body).await
     }
 }
 
@@ -363,6 +371,23 @@ impl Firmware {
         }
         self.stats.discard_bytes.add(range.count * u64::from(SECTOR_BYTES));
         Ok(())
+    }
+
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        self.caps.check_range(range)?;
+        self.pass_link().await;
+        let count = range.count.min(QUESTION_STEP);
+        if !self.know(Lpn(range.start.0 as u32), count).await {
+            return Err(IoError::Failed("the map can not be read"));
+        }
+        let (buffer, map) = (self.buffer.borrow(), self.map.borrow());
+        let is_hole = |i: u64| {
+            let lpn = Lpn((range.start.0 + i) as u32);
+            map.get(lpn).is_none() && !buffer.contains(lpn)
+        };
+        let hole = is_hole(0);
+        let blocks = (1..count).find(|i| is_hole(*i) != hole).unwrap_or(count);
+        Ok(Allocation { blocks, hole })
     }
 
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {

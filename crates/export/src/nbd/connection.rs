@@ -16,7 +16,7 @@ use super::server::{Limits, OnCut, Switch};
 use super::session::End;
 use super::stream::Stream;
 use super::wire::REQUEST_BYTES;
-use super::{Command, Errno, Request, Terms, reply};
+use super::{Command, Errno, Request, Terms, reply, wire};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -28,6 +28,8 @@ use tantalum_rt::{First, Rt, first};
 const LONG_BYTES: u32 = 32 << 10;
 /// Bytes for which a request without data counts: its reply.
 const REPLY_BYTES: u64 = 64;
+/// Bytes for which a question about what is allocated counts: its extents.
+const STATUS_BYTES: u64 = 1024;
 /// Bytes for which a refused request counts: its reply has a message.
 const REFUSAL_BYTES: u64 = 320;
 
@@ -170,6 +172,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
     async fn accept(self: &Rc<Self>, cookie: u64, command: Command, chunk: &Rc<Chunk>, at: usize) {
         let bytes = match command {
             Command::Read { length, .. } | Command::Write { length, .. } => length.into(),
+            Command::Status { .. } => STATUS_BYTES,
             _ => 0,
         };
         let cost = Load::one(bytes + REPLY_BYTES);
@@ -222,7 +225,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
                 return self.read(cookie, cost, at, length, scratch).await;
             }
             Command::Status { at, length, one } => {
-                return self.status(cookie, cost, at, length, one);
+                return self.status(cookie, cost, at, length, one).await;
             }
             Command::Write { at, length, fua } => match &job.payload {
                 Some((chunk, from)) if length > 0 => {
@@ -280,10 +283,16 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         }
     }
 
-    fn status(&self, cookie: u64, cost: Load, _at: u64, length: u32, _one: bool) {
-        // All of it is allocated, as far as can be told.
-        let extents = [(length, 0)];
-        self.answer(cost, |out| reply::status(out, cookie, ALLOCATION_CONTEXT, &extents));
+    async fn status(&self, cookie: u64, cost: Load, at: u64, length: u32, one: bool) {
+        let mut extents = Vec::new();
+        match self.access.status(at, length, one, &mut extents).await {
+            Ok(()) => {
+                let flags = |hole| if hole { wire::STATE_HOLE | wire::STATE_ZERO } else { 0 };
+                let extents: Vec<_> = extents.iter().map(|e| (e.0, flags(e.1))).collect();
+                self.answer(cost, |out| reply::status(out, cookie, ALLOCATION_CONTEXT, &extents));
+            }
+            Err(failure) => self.failed(cookie, cost, &failure),
+        }
     }
 
     fn failed(&self, cookie: u64, cost: Load, failure: &Failure) {

@@ -15,6 +15,11 @@ const DISCARD_STEP: u64 = 64 << 20;
 /// taken as well.
 const BLOCK_MIN: u32 = 512;
 
+/// Extents in one answer about what is allocated, at most; what lies behind is asked for anew.
+const EXTENTS_MAX: usize = 64;
+/// Bytes about which a device is asked for one answer, at most.
+const STATUS_BYTES: u64 = 256 << 20;
+
 /// Why exports can not be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
@@ -116,7 +121,7 @@ impl<P: PowerCycle> Export<P> {
             size: caps.bytes(),
             read_only: self.read_only,
             fast_zero: true,
-            allocation: false,
+            allocation: true,
             block_min: BLOCK_MIN.min(caps.block_size),
             block_preferred: caps.block_size,
             payload_max,
@@ -283,6 +288,35 @@ impl<P: PowerCycle> Access<P> {
         }
         self.discard(first, last).await?;
         self.force_discards(fua).await
+    }
+
+    /// What of a range is allocated, from its start on: bytes, and whether they are a hole. There
+    /// is at least one extent, and with `one` no more.
+    pub async fn status(
+        &self,
+        at: u64,
+        length: u32,
+        one: bool,
+        extents: &mut Vec<(u32, bool)>,
+    ) -> Result<(), Failure> {
+        let block = u64::from(self.caps().block_size);
+        let end = at + u64::from(length).min(STATUS_BYTES);
+        let mut next = at;
+        while next < end {
+            let first = next / block;
+            let range = Blocks { start: Block(first), count: end.div_ceil(block) - first };
+            let found = self.device.allocation(range).await?;
+            let until = ((first + found.blocks.max(1)) * block).min(end);
+            let bytes = (until - next) as u32;
+            let full = extents.len() == if one { 1 } else { EXTENTS_MAX };
+            match extents.last_mut() {
+                Some(last) if last.1 == found.hole => last.0 += bytes,
+                _ if full => break,
+                _ => extents.push((bytes, found.hole)),
+            }
+            next = until;
+        }
+        Ok(())
     }
 
     /// The whole blocks in a range of bytes: the first, and the one behind the last.

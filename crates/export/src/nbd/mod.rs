@@ -35,6 +35,7 @@ mod errno;
 mod export;
 mod handshake;
 mod intake;
+mod listen;
 mod lock;
 mod outbox;
 mod pipe;

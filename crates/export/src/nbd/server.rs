@@ -29,7 +29,7 @@ pub struct Limits {
     pub payload: u32,
     /// Options that a client may send before it chooses an export.
     pub options: u32,
-    /// Time until it must have chosen.
+    /// Real time until it must have chosen.
     pub handshake: Nanos,
 }
 
@@ -95,6 +95,8 @@ pub enum Event {
     Chose(u64, String),
     /// It is gone.
     Ended(u64, End),
+    /// A client could not be accepted, for this reason.
+    Trouble(String),
 }
 
 impl std::fmt::Display for Event {
@@ -104,6 +106,7 @@ impl std::fmt::Display for Event {
             Event::SentAway(id) => write!(f, "client {id} was sent away: there are too many"),
             Event::Chose(id, name) => write!(f, "client {id} uses export \"{name}\""),
             Event::Ended(id, end) => write!(f, "client {id}: {end}"),
+            Event::Trouble(why) => write!(f, "a client could not be accepted: {why}"),
         }
     }
 }
@@ -156,6 +159,7 @@ struct Inner<P: PowerCycle> {
     clients: RefCell<BTreeMap<u64, Client>>,
     next: Cell<u64>,
     stopping: Cell<bool>,
+    /// Clients left, or the server is to stop.
     left: WaitQueue,
     tell: Box<dyn Fn(&Event)>,
 }
@@ -251,16 +255,40 @@ impl<P: PowerCycle + 'static> Server<P> {
     pub async fn stop(&self, patience: Nanos) -> bool {
         let inner = &*self.inner;
         inner.stopping.set(true);
+        inner.left.notify_all();
         for client in inner.clients.borrow().values() {
             client.switch.turn();
         }
         let gone = || inner.clients.borrow().is_empty();
-        let asked = first(inner.left.until(gone), inner.common.rt.sleep(patience)).await;
+        let asked = first(inner.left.until(gone), self.pause(patience)).await;
         if asked == First::A(()) {
             return true;
         }
         self.drop_clients();
         inner.left.until(gone).await;
         false
+    }
+
+    /// Waits until the server is told to stop.
+    pub(crate) async fn stopping(&self) {
+        self.inner.left.until(|| self.inner.stopping.get()).await;
+    }
+
+    /// Lets this much real time pass.
+    pub(crate) async fn pause(&self, span: Nanos) {
+        pause(&self.inner.common.rt, span).await;
+    }
+
+    pub(crate) fn trouble(&self, why: &std::io::Error) {
+        (self.inner.tell)(&Event::Trouble(why.to_string()));
+    }
+}
+
+/// Lets this much real time pass, where there is such; else the clock's. Patience with clients
+/// does not scale with modelled times.
+pub(crate) async fn pause(rt: &Rt, span: Nanos) {
+    match rt.io() {
+        Some(io) => io.sleep(span).await,
+        None => rt.sleep(span).await,
     }
 }

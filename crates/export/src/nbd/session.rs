@@ -4,7 +4,7 @@ use super::connection::Connection;
 use super::handshake::{Handshake, Refusal, Step};
 use super::intake::Intake;
 use super::request::Terms;
-use super::server::{OnCut, Options, Switch};
+use super::server::{OnCut, Options, Switch, pause};
 use super::stream::Stream;
 use super::wire::OPTION_BYTES;
 use super::{Export, Offer};
@@ -64,7 +64,7 @@ pub(crate) async fn run<S: Stream, P: PowerCycle + 'static>(
     let mut intake = Intake::new();
     let negotiated = {
         let talk = negotiate(common, &*stream, &mut intake);
-        let patience = rt.sleep(common.options.limits.handshake);
+        let patience = pause(rt, common.options.limits.handshake);
         match first(first(talk, switch.turned()), patience).await {
             First::A(First::A(result)) => result,
             First::A(First::B(())) => Err(End::Stopped),
