@@ -75,6 +75,8 @@ pub struct Buffer {
     /// From how many of the pages that have waited longest the flusher picks.
     window: u32,
     dice: Option<Stream>,
+    /// Pages whose newest copy is another since somebody asked, if anybody does.
+    touched: Option<Vec<Lpn>>,
 }
 
 impl Buffer {
@@ -102,6 +104,7 @@ impl Buffer {
             first_epoch: 0,
             window: 1,
             dice: None,
+            touched: None,
         }
     }
 
@@ -111,6 +114,32 @@ impl Buffer {
         self.window = window.max(1);
         self.dice = Some(dice);
         self
+    }
+
+    /// From now on notes whose newest copy becomes another.
+    pub fn watch(&mut self) {
+        self.touched = Some(Vec::new());
+    }
+
+    /// The pages noted since this was asked, each once.
+    pub fn take_touched(&mut self, out: &mut Vec<Lpn>) {
+        out.clear();
+        if let Some(touched) = &mut self.touched {
+            std::mem::swap(out, touched);
+            out.sort_unstable();
+            out.dedup();
+        }
+    }
+
+    fn touch(&mut self, lpn: Lpn) {
+        if let Some(touched) = &mut self.touched {
+            touched.push(lpn);
+        }
+    }
+
+    /// The newest copy of a page, if it is buffered.
+    pub fn newest(&self, lpn: Lpn) -> Option<Data<'_>> {
+        self.index.get(&lpn.0).map(|at| self.slot_data(*at))
     }
 
     /// A random number below `n`; 0 without disorder.
@@ -130,6 +159,7 @@ impl Buffer {
 
     /// Takes a page in; whether it needed a slot of its own. There must be a free one.
     pub fn insert(&mut self, lpn: Lpn, data: Data<'_>) -> bool {
+        self.touch(lpn);
         let held_by = match self.index.get(&lpn.0) {
             Some(&at) => match self.entries[at as usize].state {
                 State::Waiting | State::Held => {
@@ -190,6 +220,7 @@ impl Buffer {
     /// Forgets a page (trim); how many slots became free.
     pub fn discard(&mut self, lpn: Lpn) -> u32 {
         let Some(at) = self.index.remove(&lpn.0) else { return 0 };
+        self.touch(lpn);
         match self.entries[at as usize].state {
             State::Waiting => {
                 self.unlink(at);
@@ -262,6 +293,7 @@ impl Buffer {
         let (lpn, successor) = (e.lpn, e.successor);
         if self.index.get(&lpn.0) == Some(&at) {
             self.index.remove(&lpn.0);
+            self.touch(lpn);
         }
         if successor != NONE {
             self.enqueue(successor);

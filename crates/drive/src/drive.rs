@@ -12,12 +12,14 @@
 
 use crate::areas::{clear_old_dump, mark_due};
 use crate::audit::audit;
+use crate::census::Census;
 use crate::collect::{collect_on, watch_host};
 use crate::dump::outage;
 use crate::firmware::Firmware;
 use crate::host::DriveLink;
 use crate::keeper::keep_log;
 use crate::layout::Layout;
+use crate::mirror::Mirror;
 use crate::phases::Recoveries;
 use crate::recover::{Missing, RecoveryError, RecoveryReport, finish, recover};
 use crate::stats::{DriveStats, Stats};
@@ -29,7 +31,7 @@ use crate::{Design, DesignError};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use tantalum_device::{Caps, IoError, Link, Payload, PowerCycle};
-use tantalum_nand::{NandArray, Unit};
+use tantalum_nand::{ImageFile, NandArray, Unit};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Domain, Nanos, Rt};
 
@@ -55,6 +57,7 @@ struct Shared {
     /// Of all power cycles whose memory somebody still holds.
     memories: RefCell<Vec<Weak<Firmware>>>,
     caps: Caps,
+    image: Option<ImageFile>,
 }
 
 enum Power {
@@ -83,7 +86,7 @@ impl Drive {
         let words = PageHead::words(design.geometry.page_sectors());
         let nand = NandArray::new(rt, &design.geometry, &design.timing, payload, words)
             .map_err(|error| DesignError::Geometry { design: design.name.clone(), error })?;
-        Ok(Drive::over(rt, &Rc::new(design.clone()), layout, Rc::new(nand)))
+        Ok(Drive::over(rt, &Rc::new(design.clone()), layout, Rc::new(nand), None))
     }
 
     /// A drive over an array that another drive of the same design has used; without
@@ -97,10 +100,27 @@ impl Drive {
             let what = "its geometry is not that of the array".to_string();
             return Err(DesignError::Value { design: design.name.clone(), what });
         }
-        Ok(Drive::over(rt, &Rc::new(design.clone()), layout, Rc::new(nand)))
+        Ok(Drive::over(rt, &Rc::new(design.clone()), layout, Rc::new(nand), None))
     }
 
-    fn over(rt: &Rt, design: &Rc<Design>, layout: Layout, nand: Rc<NandArray>) -> Drive {
+    /// A drive in an image file, whose array has power.
+    pub(crate) fn in_image(
+        rt: &Rt,
+        design: &Rc<Design>,
+        layout: Layout,
+        nand: Rc<NandArray>,
+        image: ImageFile,
+    ) -> Drive {
+        Drive::over(rt, design, layout, nand, Some(image))
+    }
+
+    fn over(
+        rt: &Rt,
+        design: &Rc<Design>,
+        layout: Layout,
+        nand: Rc<NandArray>,
+        image: Option<ImageFile>,
+    ) -> Drive {
         nand.set_endurance(design.wear.endurance);
         let stats = Rc::new(Stats::default());
         let caps = Firmware::caps(design, &layout, nand.payload());
@@ -119,6 +139,7 @@ impl Drive {
             losses: RefCell::default(),
             memories: RefCell::default(),
             caps,
+            image,
         });
         Drive { shared }
     }
@@ -229,6 +250,16 @@ impl Drive {
         WearReport::of(&(0..g.units()).map(unit).collect::<Vec<_>>(), g.blocks)
     }
 
+    /// What the erase units are there for; `None` without power.
+    pub fn census(&self) -> Option<Census> {
+        let Power::On { firmware, .. } = &*self.shared.power.borrow() else { return None };
+        let space = firmware.space.borrow();
+        let mapped_pages = firmware.map.borrow().live();
+        let mut census = Census { mapped_pages, ..Census::default() };
+        (0..space.count()).for_each(|unit| census.count(space.role(Unit(unit))));
+        Some(census)
+    }
+
     /// How many power cycles' memory is still held: that of the present one, and of those
     /// whose links somebody keeps. For those who look for leaks.
     pub fn memories(&self) -> usize {
@@ -302,7 +333,7 @@ impl Drive {
     pub fn cut_copy(&self, rt: &Rt) -> Option<Drive> {
         let this = &*self.shared;
         let nand = Rc::new(this.nand.copy(rt));
-        let copy = Drive::over(rt, &this.design, this.layout.clone(), nand);
+        let copy = Drive::over(rt, &this.design, this.layout.clone(), nand, None);
         let power = match &*this.power.borrow() {
             Power::Off => {
                 copy.shared.nand.power_off();
@@ -332,6 +363,22 @@ impl Drive {
             Power::On { firmware, .. } => audit(firmware),
             _ => Ok(()),
         }
+    }
+
+    pub(crate) fn file(&self) -> Option<&ImageFile> {
+        self.shared.image.as_ref()
+    }
+
+    pub(crate) fn counters(&self) -> &Rc<Stats> {
+        &self.shared.stats
+    }
+
+    /// Cuts the power of a drive without any, as if it had had it with this memory.
+    pub(crate) fn cut_left_behind(&self, firmware: Firmware) {
+        let (domain, link) = (self.shared.rt.domain(), Link::new(&self.shared.rt));
+        let power = Power::On { domain, link, firmware: Rc::new(firmware) };
+        *self.shared.power.borrow_mut() = power;
+        self.cut();
     }
 
     async fn off_if_dying(&self) {
@@ -390,6 +437,7 @@ impl Shared {
         }
         let state = Power::Marking { domain: domain.clone(), firmware: firmware.clone() };
         *self.power.borrow_mut() = state;
+        self.keep(&firmware);
         let marking = self.rt.now();
         mark_due(&firmware).await?;
         report.mark = self.rt.now() - marking;
@@ -416,10 +464,29 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// From now on what is protected outlives the process, if the drive is in an image.
+    fn keep(&self, firmware: &Rc<Firmware>) {
+        let Some(image) = self.image.as_ref().filter(|_| self.design.is_protected()) else {
+            return;
+        };
+        let mirror = Mirror::begin(firmware, &image.protected());
+        if firmware.mirror.set(mirror).is_ok() {
+            let firmware = Rc::downgrade(firmware);
+            self.nand.before_changes(Some(Rc::new(move || {
+                if let Some(firmware) = firmware.upgrade() {
+                    firmware.publish();
+                }
+            })));
+        }
+    }
+
     /// The host's power is gone.
     fn lose_power(self: &Rc<Self>, domain: &Domain, firmware: Rc<Firmware>) {
         self.stats.cuts.add(1);
         domain.kill();
+        // The dump changes none of what is protected: were it cut short, it would begin anew.
+        firmware.publish();
+        self.nand.before_changes(None);
         if !firmware.is_whole.get()
             && let Some(report) = &*self.report.borrow()
         {
@@ -440,7 +507,11 @@ impl Shared {
     }
 
     fn power_off(&self) {
+        self.nand.before_changes(None);
         self.nand.power_off();
+        if let Some(image) = &self.image {
+            Mirror::clear(&image.protected());
+        }
         *self.power.borrow_mut() = Power::Off;
         self.changed.notify_all();
     }

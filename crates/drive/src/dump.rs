@@ -87,6 +87,9 @@ pub(crate) async fn outage(fw: &Firmware) -> PowerLoss {
     fw.nand.abandon(fw.design.power.erase_abort);
     // The mark may be among what was taken back.
     fw.dump.borrow_mut().ready.iter_mut().for_each(|u| u.1 = fw.nand.next_page(u.0));
+    if let Some(mirror) = fw.mirror.get() {
+        mirror.begin_dump(fw);
+    }
     let supply = Supply::new(&fw.rt, &fw.nand, fw.design.power, fw.design.joules(&fw.layout));
     let ended = first(emergency_dump(fw, &supply), supply.run_dry()).await;
     // A dump that fails is not complete, and the restart will say so.

@@ -13,6 +13,7 @@ use crate::journal::{Entry, Journal, OPEN};
 use crate::layout::Layout;
 use crate::map::Map;
 use crate::maplog::{Dirty, MapLog, Persistence};
+use crate::mirror::Mirror;
 use crate::planted::planted;
 use crate::space::{Space, Streams};
 use crate::stats::Stats;
@@ -20,7 +21,7 @@ use crate::thin::Coming;
 use crate::types::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
 use crate::{CacheMode, Design, FlushMode};
 use rustc_hash::FxHashMap;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{Ack, Caps, Payload};
 use tantalum_nand::{NandArray, OpError, PageAddr, SECTOR_BYTES, Unit};
@@ -98,6 +99,8 @@ pub(crate) struct Firmware {
     pub read_only: Cell<bool>,
     /// It was so at the start already: what was dumped then still holds.
     pub began_read_only: Cell<bool>,
+    /// What of this memory outlives the process, if any does.
+    pub mirror: OnceCell<Mirror>,
 }
 
 /// Where the tasks of one die wait for space.
@@ -253,6 +256,7 @@ impl Firmware {
             ending: Cell::new(None),
             read_only: Cell::new(false),
             began_read_only: Cell::new(false),
+            mirror: OnceCell::new(),
         }
     }
 

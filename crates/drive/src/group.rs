@@ -176,6 +176,7 @@ impl Firmware {
                 self.rt.sleep(Nanos(1_000)).await;
             }
         }
+        self.publish();
         let number = (!protected && count > 0).then(|| self.begin_group(&pages));
         drop((let_in, turn));
         if let Some(number) = number {

@@ -206,6 +206,7 @@ impl Firmware {
             } else {
                 self.admit(at.0 + first, piece);
             }
+            self.publish();
             first += count;
             if disorder {
                 drop(turn.take());
@@ -364,6 +365,7 @@ impl Firmware {
             }
             self.end_changes(reserved);
             self.epochs.notify_all();
+            self.publish();
             done += count;
         }
         if self.design.cache.mode == CacheMode::Through {

@@ -176,9 +176,34 @@ pub struct Journal {
     ranges: u32,
     /// How many ranges of each unit are spilled, or on their way.
     named: BTreeMap<u32, u32>,
+    /// Of all that memory has, so many entries from the first on are as they were when somebody
+    /// asked, if anybody does.
+    stable: Option<usize>,
 }
 
 impl Journal {
+    /// From now on notes how much stays as it is.
+    pub fn watch(&mut self) {
+        self.stable = Some(0);
+    }
+
+    /// How many of [`Journal::entries`], from the first on, are as they were when this was asked
+    /// before; all, if nobody watches.
+    pub fn take_stable(&mut self) -> usize {
+        let len = self.len();
+        self.stable.replace(len).map_or(len, |stable| stable.min(len))
+    }
+
+    /// What a process left behind of [`Journal::entries`], for a dump.
+    pub fn left_behind(entries: Vec<Entry>) -> Journal {
+        Journal { entries: entries.into(), ..Journal::default() }
+    }
+
+    /// Nothing is as it was.
+    fn rewrite(&mut self) {
+        self.stable = self.stable.map(|_| 0);
+    }
+
     /// One more.
     pub fn push(&mut self, entry: Entry) {
         // A large discard comes in steps.
@@ -194,6 +219,8 @@ impl Journal {
             if let Some(Entry::Gone { count, .. }) = self.entries.back_mut() {
                 *count += more;
             }
+            let others = self.len() - 1;
+            self.stable = self.stable.map(|stable| stable.min(others));
             return;
         }
         self.ranges += u32::from(entry.is_range());
@@ -208,6 +235,9 @@ impl Journal {
     /// A unit is erased: what was in it does not count any more.
     pub fn forget(&mut self, unit: Unit) {
         let of = |entry: &Entry| entry.names() == Some(unit);
+        if self.entries.iter().any(of) {
+            self.rewrite();
+        }
         self.older -= self.entries.iter().take(self.older).filter(|e| of(e)).count();
         self.ranges -= self.entries.iter().filter(|e| of(e) && e.is_range()).count() as u32;
         self.entries.retain(|entry| !of(entry));
@@ -247,6 +277,7 @@ impl Journal {
     /// Entries to be spilled, the oldest, at most `most`: none that name a unit that `writing`
     /// has.
     pub fn begin_spill(&mut self, most: usize, writing: impl Fn(Unit) -> bool) -> Vec<Entry> {
+        self.rewrite();
         debug_assert!(self.older == 0 && self.spilling.is_empty());
         let mut kept = VecDeque::with_capacity(self.entries.len());
         for entry in self.entries.drain(..) {
@@ -265,6 +296,7 @@ impl Journal {
 
     /// They are on flash, in these sectors.
     pub fn end_spill(&mut self, places: impl Iterator<Item = Ppa>, in_sector: usize) {
+        self.rewrite();
         let entries = std::mem::take(&mut self.spilling);
         for (place, some) in places.zip(entries.chunks(in_sector)) {
             self.spilled.push(Spilled { place, entries: some.to_vec() });
@@ -273,6 +305,7 @@ impl Journal {
 
     /// A sector that was spilled is somewhere else.
     pub fn spill_moved(&mut self, from: Ppa, to: Ppa) {
+        self.rewrite();
         for sector in self.spilled.iter_mut().filter(|sector| sector.place == from) {
             sector.place = to;
         }
@@ -280,6 +313,7 @@ impl Journal {
 
     /// At recovery: what a dump has of the journal, and the sectors that it names.
     pub fn restore(&mut self, spilled: Vec<Spilled>, entries: &[Entry]) {
+        self.rewrite();
         for entry in spilled.iter().flat_map(|sector| &sector.entries) {
             match entry {
                 Entry::Written { unit, .. } => *self.named.entry(unit.0).or_default() += 1,
@@ -308,6 +342,7 @@ impl Journal {
 
     /// It is complete.
     pub fn end_checkpoint(&mut self) {
+        self.rewrite();
         let void = self.entries.drain(..std::mem::take(&mut self.older));
         self.ranges -= void.filter(Entry::is_range).count() as u32;
         self.ranges -= self.named.values().sum::<u32>();

@@ -27,6 +27,7 @@ mod audit;
 mod bounds;
 mod buffer;
 mod capacitor;
+mod census;
 mod check;
 mod collect;
 mod design;
@@ -37,6 +38,7 @@ mod firmware;
 mod flag;
 mod group;
 mod host;
+mod image;
 mod journal;
 mod journal_replay;
 mod keeper;
@@ -45,6 +47,7 @@ mod level;
 mod map;
 mod map_load;
 mod maplog;
+mod mirror;
 #[cfg(test)]
 mod models;
 mod phases;
@@ -67,6 +70,7 @@ mod write;
 mod zone;
 
 pub use capacitor::{CapacitorType, Parts, Service, VoltageError, Voltages};
+pub use census::Census;
 pub use design::{
     AtomicDesign, CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign,
     FlushMode, GroupScheme, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
@@ -74,6 +78,7 @@ pub use design::{
 pub use drive::Drive;
 pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign, Saving, SavingCount};
 pub use host::DriveLink;
+pub use image::{DriveImageError, is_dump_owed};
 pub use layout::{Layout, LayoutError};
 pub use phases::{PHASES, Phase, Recoveries};
 #[cfg(feature = "planted")]

@@ -24,6 +24,7 @@ mod audit;
 use crate::journal::Journal;
 use crate::layout::MAP_PAGE_ENTRIES;
 use crate::map::{Map, map_page};
+use crate::mirror::TouchedMap;
 use crate::planted::planted;
 use crate::space::FreeUnit;
 use crate::types::{Before, Lpn, Places, Ppa, Version};
@@ -44,6 +45,8 @@ pub struct Dirty {
     storing: FxHashMap<u32, Vec<Lpn>>,
     total: u32,
     dirty_pages: u32,
+    /// What has changed since somebody asked, if anybody does.
+    touched: Option<Box<TouchedMap>>,
 }
 
 impl Dirty {
@@ -58,12 +61,35 @@ impl Dirty {
             storing: FxHashMap::default(),
             total: 0,
             dirty_pages: 0,
+            touched: None,
         }
+    }
+
+    /// From now on notes what changes.
+    pub fn watch(&mut self) {
+        self.touched = Some(Box::default());
+    }
+
+    /// What was noted since this was asked.
+    pub fn touched_mut(&mut self) -> Option<&mut TouchedMap> {
+        self.touched.as_deref_mut()
+    }
+
+    /// Which of the entries of a map page are dirty, as bits.
+    pub fn page_bits(&self, page: u32) -> &[u64] {
+        let words = (MAP_PAGE_ENTRIES / 64) as usize;
+        &self.bits[page as usize * words..][..words]
     }
 
     /// An entry changed.
     pub fn mark(&mut self, lpn: Lpn) {
         let page = map_page(lpn);
+        if let Some(touched) = &mut self.touched {
+            touched.entries.push(lpn);
+            if self.counts[page as usize] == 0 {
+                touched.begun.push(page);
+            }
+        }
         if let Some(again) = self.storing.get_mut(&page) {
             again.push(lpn);
         }
@@ -126,6 +152,9 @@ impl Dirty {
     /// The map page is on flash as it was when its store began.
     pub fn end_store(&mut self, page: u32) {
         let again = self.storing.remove(&page).unwrap_or_default();
+        if let Some(touched) = &mut self.touched {
+            touched.stored.push(page);
+        }
         let words = (MAP_PAGE_ENTRIES / 64) as usize;
         let first = page as usize * words;
         self.bits[first..first + words].fill(0);
@@ -214,6 +243,8 @@ pub struct MapLog {
     keep_free: usize,
     /// Units that the log should own beside those it has.
     owed: u32,
+    /// Map pages whose image is elsewhere since somebody asked, if anybody does.
+    moved: Option<Vec<u32>>,
 }
 
 impl MapLog {
@@ -242,6 +273,26 @@ impl MapLog {
             images: vec![NEVER; pages],
             keep_free: keep_free as usize,
             owed: 0,
+            moved: None,
+        }
+    }
+
+    /// From now on notes what protected memory has to tell of.
+    pub fn watch(&mut self) {
+        self.moved = Some(Vec::new());
+        if let Some(dirty) = self.dirty_mut() {
+            dirty.watch();
+        }
+        if let Some(journal) = self.journal_mut() {
+            journal.watch();
+        }
+    }
+
+    /// The map pages whose images have moved since this was asked.
+    pub fn take_moved(&mut self, out: &mut Vec<u32>) {
+        out.clear();
+        if let Some(moved) = &mut self.moved {
+            std::mem::swap(out, moved);
         }
     }
 
@@ -489,6 +540,9 @@ impl MapLog {
     pub fn image_found(&mut self, page: u32, serial: u32, place: Ppa) {
         self.image_at[page as usize] = serial;
         self.images[page as usize] = place.0;
+        if let Some(moved) = &mut self.moved {
+            moved.push(page);
+        }
     }
 
     /// Where the newest image of a map page is, if there is one.

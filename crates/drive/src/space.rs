@@ -127,6 +127,9 @@ pub struct Space {
     levelling: bool,
     bad: u32,
     condemned: BTreeSet<u32>,
+    /// Units of which [`Space::writing`] may tell something else since somebody asked, if
+    /// anybody does.
+    touched: Option<Vec<Unit>>,
 }
 
 impl Space {
@@ -159,7 +162,46 @@ impl Space {
             levelling,
             bad: 0,
             condemned: BTreeSet::new(),
+            touched: None,
         }
+    }
+
+    /// From now on notes of which units [`Space::writing`] may tell something else.
+    pub fn watch(&mut self) {
+        self.touched = Some(Vec::new());
+    }
+
+    /// The units noted since this was asked, each once.
+    pub fn take_touched(&mut self, out: &mut Vec<Unit>) {
+        out.clear();
+        if let Some(touched) = &mut self.touched {
+            std::mem::swap(out, touched);
+            out.sort_unstable();
+            out.dedup();
+        }
+    }
+
+    fn touch(&mut self, unit: Unit) {
+        if let Some(touched) = &mut self.touched {
+            touched.push(unit);
+        }
+    }
+
+    /// How many units there are.
+    pub fn count(&self) -> u32 {
+        self.units.len() as u32
+    }
+
+    /// What [`Space::writing`] tells of a unit.
+    pub fn written_to(&self, unit: Unit) -> Option<u32> {
+        let info = &self.units[unit.0 as usize];
+        (info.role == Role::Open || info.flying > 0).then_some(info.landed)
+    }
+
+    /// What a process left behind: this unit was being written, for a dump.
+    pub fn left_behind(&mut self, unit: Unit, landed: u32) {
+        let info = &mut self.units[unit.0 as usize];
+        (info.role, info.landed) = (Role::Open, landed);
     }
 
     fn die_of(&self, unit: Unit) -> usize {
@@ -299,6 +341,7 @@ impl Space {
 
     /// A unit becomes the write point of a stream, from page `page` on.
     pub fn open(&mut self, stream: Streams, unit: Unit, page: u32) {
+        self.touch(unit);
         let die = self.die_of(unit);
         let info = &mut self.units[unit.0 as usize];
         (info.role, info.landed) = (Role::Open, page);
@@ -326,17 +369,20 @@ impl Space {
             self.units[at.unit.0 as usize].role = Role::Leaving;
         }
         self.units[at.unit.0 as usize].flying += 1;
+        self.touch(at.unit);
         Some((at, count))
     }
 
     /// One more program is under way in a unit that is full: tell [`Space::landed`] of it, too.
     pub fn fly(&mut self, unit: Unit) {
+        self.touch(unit);
         self.units[unit.0 as usize].flying += 1;
     }
 
     /// A program of so many pages has ended, and what it brought is counted. Programs in one
     /// unit end in the order in which their pages were given.
     pub fn landed(&mut self, unit: Unit, pages: u32) {
+        self.touch(unit);
         let info = &mut self.units[unit.0 as usize];
         info.flying -= 1;
         info.landed += pages;
@@ -347,12 +393,13 @@ impl Space {
 
     /// The units that are being written, with the page before which all is counted.
     pub fn writing(&self) -> impl Iterator<Item = (Unit, u32)> + '_ {
-        let units = (0..).map(Unit).zip(&self.units);
-        units.filter(|u| u.1.role == Role::Open || u.1.flying > 0).map(|u| (u.0, u.1.landed))
+        let units = (0..self.units.len() as u32).map(Unit);
+        units.filter_map(|unit| Some((unit, self.written_to(unit)?)))
     }
 
     /// A unit is full, or will not be written further: it may be collected.
     pub fn file(&mut self, unit: Unit) {
+        self.touch(unit);
         let die = self.die_of(unit);
         let info = &mut self.units[unit.0 as usize];
         debug_assert_eq!(info.role, Role::Leaving);
@@ -390,6 +437,7 @@ impl Space {
     /// Whether that is new. One without valid sectors is [`Role::Bad`] when it is in no
     /// list, else when what is under way in it has ended and its sectors were moved.
     pub fn condemn(&mut self, unit: Unit) -> bool {
+        self.touch(unit);
         let die = self.die_of(unit);
         let info = &mut self.units[unit.0 as usize];
         if std::mem::replace(&mut info.bad, true) {

@@ -1,10 +1,13 @@
 //! The array as its user sees it: issue an operation, await its end.
 
+mod outliving;
+
 use crate::flight::{Effect, Image, OpKind};
 use crate::geometry::{GeometryError, SECTOR_BYTES};
+use crate::medium::Store;
 use crate::outage::{Activity, Outstanding};
 use crate::schedule::{OpRecord, Planned, Schedule};
-use crate::store::{PageState, Store};
+use crate::store::PageState;
 use crate::wait::{Programmed, Reading};
 use crate::{Geometry, PageAddr, Timing, Unit};
 use std::cell::{Cell, RefCell};
@@ -32,6 +35,13 @@ pub enum OpError {
     /// The array has no power.
     #[error("the flash array has no power")]
     NoPower,
+    /// More operations are under way than the image has room for: a defect in the caller, who
+    /// has said how many there may be.
+    #[error("the image has no room for one more operation under way, at unit {} page {}", .at.unit.0, .at.page)]
+    Busy {
+        /// Where.
+        at: PageAddr,
+    },
 }
 
 /// What an array has done since it was made. Operations count when they are issued,
@@ -92,6 +102,8 @@ pub struct NandArray {
     state: Rc<RefCell<State>>,
     issued: Cell<u64>,
     endurance: Cell<u32>,
+    /// Called before anything is changed.
+    before: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
 impl NandArray {
@@ -127,12 +139,14 @@ impl NandArray {
         array
     }
 
-    /// The array that [`NandArray::from_image`] makes of a [`NandArray::snapshot`] of this one.
+    /// The array that [`NandArray::from_image`] makes of a [`NandArray::snapshot`] of this one: in
+    /// memory, also of one in an image file.
     pub fn copy(&self, rt: &Rt) -> NandArray {
         let s = &mut *self.state.borrow_mut();
         let now = self.rt.now();
         s.schedule.settle_all(now);
-        let schedule = s.schedule.rebased(now, rt.now());
+        let mut schedule = s.schedule.rebased(now, rt.now());
+        s.store.complete(&mut schedule);
         let (geometry, timing) = (self.geometry.clone(), self.timing.clone());
         let array = NandArray::build(rt, geometry, timing, schedule, s.store.clone());
         array.power_on();
@@ -160,7 +174,8 @@ impl NandArray {
         };
         let state = Rc::new(RefCell::new(state));
         let (issued, endurance) = (Cell::new(0), Cell::new(u32::MAX));
-        NandArray { rt: rt.clone(), geometry, timing, state, issued, endurance }
+        let before = RefCell::default();
+        NandArray { rt: rt.clone(), geometry, timing, state, issued, endurance, before }
     }
 
     /// The shape.
@@ -252,16 +267,18 @@ impl NandArray {
         self.state.borrow_mut().schedule.outstanding(self.rt.now())
     }
 
-    /// All that the array is now.
+    /// All that the array is now, in memory: of an array in an image file all of it is read.
     pub fn snapshot(&self) -> Image {
         let s = &mut *self.state.borrow_mut();
         let now = self.rt.now();
         s.schedule.settle_all(now);
+        let mut schedule = s.schedule.rebased(now, Nanos::ZERO);
+        s.store.complete(&mut schedule);
         Image {
             geometry: self.geometry.clone(),
             timing: self.timing.clone(),
             store: s.store.clone(),
-            schedule: Rc::new(s.schedule.rebased(now, Nanos::ZERO)),
+            schedule: Rc::new(schedule),
         }
     }
 
@@ -390,6 +407,7 @@ impl NandArray {
         data: Data<'_>,
         oob: &[u64],
     ) -> Result<Programmed, OpError> {
+        self.publish();
         let s = &mut *self.state.borrow_mut();
         if !s.power {
             return Err(OpError::NoPower);
@@ -419,10 +437,15 @@ impl NandArray {
         let now = self.rt.now();
         let bytes = u64::from(count) * (u64::from(g.page_bytes) + u64::from(g.oob_bytes));
         let spans = (self.timing.transfer(bytes), self.timing.program(at.page / g.planes));
-        s.store.program(at, count, data, oob);
+        s.prepare(die, now, at)?;
+        if at.page == 0 {
+            s.keep_former(die, at.unit);
+        }
+        s.store.fill(at, data, oob);
         let failed = countdown(&mut s.fail_program) || mishap(s.fail_rates.0, &mut s.mishaps);
         let effect = Effect::Program { at, count, failed };
         let planned = s.schedule.program(die, now, spans, effect, &self.timing);
+        s.store.advance(at.unit, at.page + count);
         s.stats.programs += 1;
         s.stats.pages_programmed += u64::from(count);
         self.note(OpKind::Program, at);
@@ -432,7 +455,7 @@ impl NandArray {
             }
         }
         let failed = failed.then_some(OpError::Failed { at });
-        Ok(self.programmed(die, planned, "a program", failed, &s.off_at))
+        Ok(self.programmed(die, planned, "a program", failed, s))
     }
 
     /// Erases a unit. Issued now; the future observes its end.
@@ -442,6 +465,7 @@ impl NandArray {
     /// the power goes before the end, or if the medium fails. The unit is unusable
     /// then until it is erased again.
     pub fn erase(&self, unit: Unit) -> Result<Programmed, OpError> {
+        self.publish();
         let s = &mut *self.state.borrow_mut();
         if !s.power {
             return Err(OpError::NoPower);
@@ -450,23 +474,20 @@ impl NandArray {
         self.check(at, 1)?;
         let die = self.geometry.die(unit);
         let now = self.rt.now();
-        let u = s.store.unit_mut(unit);
-        let effect =
-            Effect::Erase { unit, cells: u.cells.take(), next: u.next, half_erased: u.half_erased };
-        u.next = 0;
-        u.half_erased = false;
-        u.erase_count += 1;
-        let worn = u.erase_count > self.endurance.get();
+        s.prepare(die, now, at)?;
+        let effect = Effect::Erase { unit, was: s.store.detach(unit) };
         let planned = s.schedule.erase(die, now, self.timing.erase(), effect, &self.timing);
+        s.store.erase(unit);
+        let worn = s.store.unit(unit).erase_count > self.endurance.get();
         s.stats.erases += 1;
         self.note(OpKind::Erase, at);
         let mishap = mishap(s.fail_rates.1, &mut s.mishaps);
         let failed = countdown(&mut s.fail_erase) || worn || mishap;
         if failed {
-            s.store.unit_mut(unit).half_erased = true;
+            s.store.spoil(unit);
         }
         let failed = failed.then_some(OpError::Failed { at });
-        Ok(self.programmed(die, planned, "an erase", failed, &s.off_at))
+        Ok(self.programmed(die, planned, "an erase", failed, s))
     }
 
     fn programmed(
@@ -475,10 +496,11 @@ impl NandArray {
         planned: Planned,
         why: &'static str,
         failed: Option<OpError>,
-        off_at: &Rc<Cell<Nanos>>,
+        state: &State,
     ) -> Programmed {
         let moving = planned.ends.map(|ends| (self.state.clone(), die, ends));
-        Programmed::new(&self.rt, planned.end, moving, why, failed, off_at.clone())
+        let (off_at, clock) = (state.off_at.clone(), state.schedule.book.clock());
+        Programmed::new(&self.rt, planned.end, moving, why, failed, off_at, clock)
     }
 
     /// Reads pages of one row. Issued now: what the request has room for is filled

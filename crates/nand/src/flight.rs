@@ -1,8 +1,9 @@
 //! An operation from its issue to its end; snapshots of all that survives a power loss.
 
 use crate::channel::Ends;
+use crate::medium::Store;
 use crate::schedule::Schedule;
-use crate::store::{Cells, Store};
+use crate::store::UnitState;
 use crate::{Geometry, PageAddr, Timing, Unit};
 use std::rc::Rc;
 use tantalum_rt::Nanos;
@@ -21,8 +22,16 @@ pub enum OpKind {
 #[derive(Clone)]
 pub(crate) enum Effect {
     Read,
-    Program { at: PageAddr, count: u32, failed: bool },
-    Erase { unit: Unit, cells: Option<Rc<Cells>>, next: u32, half_erased: bool },
+    Program {
+        at: PageAddr,
+        count: u32,
+        failed: bool,
+    },
+    /// `was`: the unit before.
+    Erase {
+        unit: Unit,
+        was: UnitState,
+    },
 }
 
 /// An operation on its die.
@@ -45,6 +54,8 @@ pub(crate) struct Flight {
     pub suspended: u32,
     pub ends: Option<Rc<Ends>>,
     pub record: Option<u64>,
+    /// Where the image has it, if there is one.
+    pub slot: Option<u32>,
 }
 
 impl Flight {
@@ -63,6 +74,7 @@ impl Flight {
             suspended: 0,
             ends: None,
             record: None,
+            slot: None,
         }
     }
 
@@ -71,6 +83,14 @@ impl Flight {
             Effect::Read => OpKind::Read,
             Effect::Program { .. } => OpKind::Program,
             Effect::Erase { .. } => OpKind::Erase,
+        }
+    }
+
+    /// Which unit it erases.
+    pub fn erases(&self) -> Option<Unit> {
+        match &self.effect {
+            Effect::Erase { unit, .. } => Some(*unit),
+            _ => None,
         }
     }
 

@@ -25,6 +25,9 @@
 //! 6. A read sees what operations issued before it leave behind, and nothing of a
 //!    page that is not programmed.
 //!
+//! 7. Cells in memory and cells in an image file obey the same rules, at the same times; an
+//!    image outlives the process, however that ends (`image`).
+//!
 //! An *erase unit* here is the same block of every plane of one die: it is erased
 //! in one operation, and holds `planes × pages` pages, numbered row by row.
 
@@ -32,6 +35,8 @@ mod array;
 mod channel;
 mod flight;
 mod geometry;
+mod image;
+mod medium;
 mod outage;
 mod schedule;
 mod store;
@@ -41,6 +46,9 @@ mod wait;
 pub use array::{NandArray, NandStats, OpError, ReadRequest};
 pub use flight::{Image, OpKind};
 pub use geometry::{Geometry, GeometryError, PageAddr, SECTOR_BYTES, Unit};
+#[cfg(feature = "stores")]
+pub use image::watch_stores;
+pub use image::{IMAGE_VERSION, ImageError, ImageFile, ImageSpec, Region};
 pub use outage::{Activity, Outstanding};
 pub use schedule::OpRecord;
 pub use store::PageState;

@@ -8,8 +8,8 @@
 use crate::PageAddr;
 use crate::channel::Channel;
 use crate::flight::{Effect, Flight, OpKind};
+use crate::medium::Store;
 use crate::schedule::Schedule;
-use crate::store::Store;
 use std::collections::VecDeque;
 use tantalum_rt::{Nanos, Stream};
 
@@ -44,10 +44,12 @@ impl Schedule {
             // In reverse order of issue, so that what never began is undone first.
             while let Some(f) = queue.pop_back() {
                 if f.end <= now || f.kind() == OpKind::Read {
+                    self.book.ended(&f);
                     continue;
                 }
                 let begun = f.begun || f.start < now;
                 word = word.rotate_left(1) ^ u64::from(begun);
+                let slot = f.slot;
                 match f.effect {
                     Effect::Program { at, count, .. } if begun => {
                         for page in at.page..at.page + count {
@@ -58,9 +60,10 @@ impl Schedule {
                             }
                         }
                     }
-                    Effect::Erase { unit, .. } if begun => store.unit_mut(unit).half_erased = true,
+                    Effect::Erase { unit, .. } if begun => store.spoil(unit),
                     effect => effect.undo(store),
                 }
+                self.book.leave(slot);
             }
         }
         self.reset();
@@ -75,18 +78,21 @@ impl Schedule {
             let mut left = VecDeque::new();
             while let Some(mut f) = queue.pop_back() {
                 if f.end <= now || f.kind() == OpKind::Read {
+                    self.book.ended(&f);
                     continue;
                 }
+                let slot = f.slot;
                 match f.effect {
                     _ if !(f.begun || f.start < now) => f.effect.undo(store),
-                    Effect::Erase { unit, .. } if erases => {
-                        store.unit_mut(unit).half_erased = true;
-                    }
+                    Effect::Erase { unit, .. } if erases => store.spoil(unit),
                     _ => {
                         f.resume(now);
+                        self.book.update(&f);
                         left.push_front(f);
+                        continue;
                     }
                 }
+                self.book.leave(slot);
             }
             *queue = left;
         }
@@ -98,8 +104,8 @@ impl Schedule {
         self.settle_all(now);
         let mut activity = Activity { programs: 0, erases: 0, reads: 0, until: Nanos::MAX };
         for queue in &mut self.dies {
-            while queue.front().is_some_and(|f| f.end <= now) {
-                queue.pop_front();
+            while let Some(f) = queue.pop_front_if(|f| f.end <= now) {
+                self.book.ended(&f);
             }
             let Some(f) = queue.front() else { continue };
             if f.start > now {
@@ -138,13 +144,7 @@ impl Effect {
         match self {
             Effect::Read => {}
             Effect::Program { at, count, failed } => store.undo(at, count, failed),
-            Effect::Erase { unit, cells, next, half_erased } => {
-                let u = store.unit_mut(unit);
-                u.cells = cells;
-                u.next = next;
-                u.half_erased = half_erased;
-                u.erase_count -= 1;
-            }
+            Effect::Erase { unit, was } => store.restore(unit, was),
         }
     }
 }

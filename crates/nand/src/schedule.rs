@@ -13,7 +13,9 @@
 
 use crate::channel::{Channel, Ends};
 use crate::flight::{Effect, Flight, OpKind};
-use crate::{Geometry, PageAddr, Timing};
+use crate::image::Book;
+use crate::store::UnitState;
+use crate::{Geometry, PageAddr, Timing, Unit};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_rt::Nanos;
@@ -47,6 +49,8 @@ pub(crate) struct Schedule {
     records: Option<Records>,
     /// Of operations that have ended, to be used again when nobody looks at them any more.
     spare: VecDeque<Rc<Ends>>,
+    /// What an image knows of programs and erases under way.
+    pub book: Book,
 }
 
 /// Of these so many are kept.
@@ -71,7 +75,23 @@ impl Schedule {
             next_op: 0,
             records: None,
             spare: VecDeque::new(),
+            book: Book::default(),
         }
+    }
+
+    /// With operations under way that an image knows of, in order of issue.
+    pub fn with_book(geometry: &Geometry, book: Book, flights: Vec<Flight>) -> Schedule {
+        let mut schedule = Schedule { book, ..Schedule::new(geometry) };
+        for flight in flights {
+            schedule.next_op = schedule.next_op.max(flight.op + 1);
+            let unit = match &flight.effect {
+                Effect::Program { at, .. } => at.unit,
+                Effect::Erase { unit, .. } => *unit,
+                Effect::Read => continue,
+            };
+            schedule.dies[geometry.die(unit) as usize].push_back(flight);
+        }
+        schedule
     }
 
     fn channel(&self, die: u32) -> usize {
@@ -80,6 +100,7 @@ impl Schedule {
 
     /// Works out the transfers on the channel of `die` that were asked for up to `now`.
     pub fn settle(&mut self, die: u32, now: Nanos) {
+        self.book.note(now);
         let channel = self.channel(die);
         while let Some((turn, end)) = self.channels[channel].serve(now) {
             let Some(die) = turn.die else { continue };
@@ -100,10 +121,11 @@ impl Schedule {
     }
 
     /// Settles, and forgets what has ended.
-    fn enter(&mut self, die: u32, now: Nanos) {
+    pub fn enter(&mut self, die: u32, now: Nanos) {
         self.settle(die, now);
         let queue = &mut self.dies[die as usize];
         while let Some(ended) = queue.pop_front_if(|f| f.end <= now) {
+            self.book.ended(&ended);
             if let Some(ends) = ended.ends
                 && self.spare.len() < SPARE
             {
@@ -201,6 +223,7 @@ impl Schedule {
             f.left = f.end - now;
             (f.begun, f.going) = (true, false);
             f.suspended += 1;
+            self.book.update(f);
             self.busy += cost;
             flight.ready = now + cost;
             place = 0;
@@ -243,6 +266,7 @@ impl Schedule {
     fn insert(&mut self, die: u32, now: Nanos, place: usize, mut flight: Flight) {
         self.next_op += 1;
         self.busy += flight.left;
+        flight.slot = self.book.enter(&flight);
         if let Some(records) = &mut self.records {
             flight.record = Some(records.taken + records.kept.len() as u64);
             let (start, end) = (Nanos::ZERO, Nanos::ZERO);
@@ -278,6 +302,7 @@ impl Schedule {
             }
             (f.start, f.end) = (start, end);
             free = end;
+            self.book.update(f);
             if let Some(ends) = &f.ends {
                 ends.die.set(end);
             }
@@ -313,7 +338,46 @@ impl Schedule {
             next_op: self.next_op,
             records: None,
             spare: VecDeque::new(),
+            book: Book::default(),
         }
+    }
+
+    /// If the last erase of a unit that is on its way has its former pages in the image only,
+    /// keeps what `unload` makes of them.
+    pub fn keep_former(
+        &mut self,
+        die: u32,
+        unit: Unit,
+        unload: impl FnOnce(&UnitState) -> UnitState,
+    ) {
+        for f in self.dies[die as usize].iter_mut().rev() {
+            match &mut f.effect {
+                Effect::Erase { unit: u, was } if *u == unit => {
+                    if was.cells.is_none() && was.next > 0 {
+                        *was = unload(was);
+                        self.book.overwritten(f);
+                    }
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Programs of a unit's pages from `page` on have never been issued; what they did is not
+    /// undone.
+    pub fn take_back(&mut self, die: u32, unit: Unit, page: u32) {
+        let book = &mut self.book;
+        self.dies[die as usize].retain(|f| {
+            let there = match &f.effect {
+                Effect::Program { at, .. } => at.unit == unit && at.page >= page,
+                _ => false,
+            };
+            if there {
+                book.leave(f.slot);
+            }
+            !there
+        });
     }
 
     /// All that was to come is off.

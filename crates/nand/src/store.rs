@@ -1,4 +1,4 @@
-//! What is in the cells: payload, out-of-band words and page states, by unit,
+//! What is in the cells, in memory: payload, out-of-band words and page states, by unit,
 //! shared with snapshots until written (copy on write).
 //!
 //! Memory follows what is programmed: an erased unit has none, and a drive of 480 GB that
@@ -97,6 +97,7 @@ enum PageStore {
 /// One unit.
 #[derive(Clone, Default)]
 pub(crate) struct UnitState {
+    /// In memory: of an image only what has been overwritten since.
     pub cells: Option<Rc<Cells>>,
     /// Rows programmed in all planes, and pages programmed beyond them: a unit is
     /// programmed page by page in the order of their numbers.
@@ -106,19 +107,19 @@ pub(crate) struct UnitState {
     pub half_erased: bool,
 }
 
-/// All units.
+/// All units, in memory.
 #[derive(Clone)]
-pub(crate) struct Store {
-    pub units: Vec<UnitState>,
+pub(crate) struct RamStore {
+    units: Vec<UnitState>,
     kind: Payload,
     words: usize,
     page_sectors: usize,
     unit_pages: usize,
 }
 
-impl Store {
-    pub fn new(geometry: &Geometry, kind: Payload, words: usize) -> Store {
-        Store {
+impl RamStore {
+    pub fn new(geometry: &Geometry, kind: Payload, words: usize) -> RamStore {
+        RamStore {
             units: vec![UnitState::default(); geometry.units() as usize],
             kind,
             words,
@@ -147,24 +148,14 @@ impl Store {
         }
     }
 
-    /// How many pages `data` fills; `None` if not a whole number.
-    pub fn pages_in(&self, data: &Data<'_>) -> Option<u32> {
-        let sectors = data.blocks(SECTOR_BYTES)? as usize;
-        if !sectors.is_multiple_of(self.page_sectors) {
-            return None;
-        }
-        u32::try_from(sectors / self.page_sectors).ok()
-    }
-
-    /// Puts pages in place; the rules have been checked.
-    pub fn program(&mut self, at: PageAddr, count: u32, data: Data<'_>, oob: &[u64]) {
+    /// Puts pages in place, behind those that the unit has; the rules have been checked.
+    pub fn fill(&mut self, at: PageAddr, data: Data<'_>, oob: &[u64]) {
         let ps = self.page_sectors;
         if self.unit(at.unit).cells.is_none() {
             let blank = Rc::new(self.blank());
             self.unit_mut(at.unit).cells = Some(blank);
         }
         let unit = self.unit_mut(at.unit);
-        unit.next = at.page + count;
         let cells = Rc::make_mut(unit.cells.as_mut().expect("just put there"));
         let first = at.page as usize;
         cells.oob.put(first, oob);
@@ -277,5 +268,18 @@ impl Store {
 
     pub fn words(&self) -> usize {
         self.words
+    }
+
+    /// What kind of payload a page has.
+    pub fn payload_of(&self, at: PageAddr) -> Payload {
+        let is_aside = |cells: &Rc<Cells>| cells.aside.contains_key(&at.page);
+        match &self.unit(at.unit).cells {
+            Some(cells) if is_aside(cells) => Payload::Bytes,
+            _ => self.kind,
+        }
+    }
+
+    pub fn page_sectors(&self) -> usize {
+        self.page_sectors
     }
 }

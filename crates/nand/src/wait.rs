@@ -6,6 +6,7 @@
 
 use crate::array::{OpError, State};
 use crate::channel::Ends;
+use crate::image::ImageClock;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::marker::PhantomData;
@@ -27,6 +28,8 @@ pub struct Programmed {
     why: &'static str,
     failed: Option<OpError>,
     off_at: Rc<Cell<Nanos>>,
+    /// That of the image, if there is one.
+    clock: Option<Rc<ImageClock>>,
 }
 
 impl Programmed {
@@ -37,9 +40,10 @@ impl Programmed {
         why: &'static str,
         failed: Option<OpError>,
         off_at: Rc<Cell<Nanos>>,
+        clock: Option<Rc<ImageClock>>,
     ) -> Programmed {
         let sleep = rt.sleep_until_for(end, why);
-        Programmed { rt: rt.clone(), sleep, end, moving, why, failed, off_at }
+        Programmed { rt: rt.clone(), sleep, end, moving, why, failed, off_at, clock }
     }
 }
 
@@ -63,6 +67,10 @@ impl Future for Programmed {
             }
             if this.off_at.get() < this.end {
                 return Poll::Ready(Err(OpError::NoPower));
+            }
+            // Somebody is going to act on it.
+            if let Some(clock) = &this.clock {
+                clock.note(this.rt.now());
             }
             return Poll::Ready(this.failed.map_or(Ok(()), Err));
         }

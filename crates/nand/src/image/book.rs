@@ -1,0 +1,248 @@
+//! What an image knows of programs and erases from their issue to their end.
+//!
+//! 1. A record is whole when its first word says so, and is gone when that is zero.
+//! 2. An operation has its record before it changes what the image says of a unit, and keeps it
+//!    until it has ended, or its effect has been taken back or torn. Each of these can be done
+//!    twice.
+//! 3. The image's clock is the time up to which somebody has acted on what had ended. It never goes
+//!    back, and goes on from where it was when the image is opened anew. A process that is killed
+//!    leaves the array as of that moment.
+
+use super::ImageError;
+use super::format::FLIGHT_BYTES;
+use super::mapped::Region;
+use crate::flight::{Effect, Flight, OpKind};
+use crate::store::UnitState;
+use crate::{Geometry, PageAddr, Unit};
+use std::cell::Cell;
+use std::rc::Rc;
+use tantalum_rt::Nanos;
+
+/// The image's clock.
+pub(crate) struct ImageClock {
+    state: Region,
+    /// This time of the runtime is `base` of the image.
+    from: Nanos,
+    base: u64,
+    noted: Cell<Nanos>,
+}
+
+/// Where it is in the image's state.
+const CLOCK: u64 = 0;
+/// How often the image was opened.
+const OPENED: u64 = 8;
+
+impl ImageClock {
+    /// Goes on from where the image is, at `now` of the runtime.
+    pub fn new(state: Region, now: Nanos) -> ImageClock {
+        let base = state.word(CLOCK);
+        state.publish(OPENED, state.word(OPENED).saturating_add(1));
+        ImageClock { state, from: now, base, noted: Cell::new(now) }
+    }
+
+    /// Somebody acts on what has ended up to `now`.
+    pub fn note(&self, now: Nanos) {
+        if now > self.noted.get() {
+            self.noted.set(now);
+            self.state.publish(CLOCK, self.time(now));
+        }
+    }
+
+    fn time(&self, t: Nanos) -> u64 {
+        self.base.saturating_add((t.saturating_sub(self.from)).0)
+    }
+}
+
+/// Programs and erases that have not ended. Without an image nothing is kept.
+#[derive(Default)]
+pub(crate) struct Book(Option<Box<Inner>>);
+
+struct Inner {
+    region: Region,
+    clock: Rc<ImageClock>,
+    free: Vec<u32>,
+    /// Units whose erase has ended.
+    erased: Vec<Unit>,
+}
+
+/// No operation takes longer from its beginning on.
+const LONGEST: Nanos = Nanos(1 << 44);
+
+const BEGUN: u8 = 1;
+const FAILED: u8 = 2;
+/// What was there has been overwritten.
+const GONE: u8 = 4;
+const WAS_HALF_ERASED: u8 = 8;
+
+impl Book {
+    /// Of this part of an image; with the operations that it says are under way, in order of
+    /// issue, and those that had ended.
+    pub fn open(
+        region: Region,
+        clock: Rc<ImageClock>,
+        geometry: &Geometry,
+        offset: u64,
+    ) -> Result<(Book, Vec<Flight>), ImageError> {
+        let slots = (region.len() / FLIGHT_BYTES) as u32;
+        let mut flights = Vec::new();
+        let mut inner = Inner { region, clock, free: Vec::new(), erased: Vec::new() };
+        for slot in (0..slots).rev() {
+            match inner.read(slot, geometry) {
+                Ok(None) => inner.free.push(slot),
+                Ok(Some(flight)) => flights.push(flight),
+                Err(what) => {
+                    let offset = offset + u64::from(slot) * FLIGHT_BYTES;
+                    return Err(ImageError::Damaged { offset, what });
+                }
+            }
+        }
+        flights.sort_by_key(|f| f.op);
+        let (from, base) = (inner.clock.from, inner.clock.base);
+        let shift = |t: Nanos| Nanos(t.0.saturating_sub(base)).saturating_add(from);
+        let flights =
+            flights.into_iter().map(|f| Flight { slot: f.slot, ..f.rebased(Nanos(base), shift) });
+        let flights = flights.collect();
+        Ok((Book(Some(Box::new(inner))), flights))
+    }
+
+    /// Whether one more operation has room.
+    pub fn has_room(&self) -> bool {
+        self.0.as_ref().is_none_or(|inner| !inner.free.is_empty())
+    }
+
+    /// For those who look at the end of an operation.
+    pub fn clock(&self) -> Option<Rc<ImageClock>> {
+        self.0.as_ref().map(|inner| inner.clock.clone())
+    }
+
+    /// See [`ImageClock::note`].
+    pub fn note(&self, now: Nanos) {
+        if let Some(inner) = &self.0 {
+            inner.clock.note(now);
+        }
+    }
+
+    /// An operation is issued: where its record is. When it runs is told next.
+    pub fn enter(&mut self, f: &Flight) -> Option<u32> {
+        let inner = self.0.as_mut().filter(|_| f.kind() != OpKind::Read)?;
+        let slot = inner.free.pop()?;
+        inner.write(slot, f);
+        Some(slot)
+    }
+
+    /// An operation runs at another time than was told, or has begun.
+    pub fn update(&self, f: &Flight) {
+        if let (Some(inner), Some(slot)) = (&self.0, f.slot) {
+            inner.put_flags(slot, f, false);
+            inner.put_times(slot, f);
+        }
+    }
+
+    /// What an erase took away is overwritten in the image: it can only be torn from now on.
+    pub fn overwritten(&self, f: &Flight) {
+        if let (Some(inner), Some(slot)) = (&self.0, f.slot) {
+            inner.put_flags(slot, f, true);
+        }
+    }
+
+    /// The operation with this record is over.
+    pub fn leave(&mut self, slot: Option<u32>) {
+        if let (Some(inner), Some(slot)) = (&mut self.0, slot) {
+            inner.region.publish(u64::from(slot) * FLIGHT_BYTES, 0);
+            inner.free.push(slot);
+        }
+    }
+
+    /// An operation has ended.
+    pub fn ended(&mut self, f: &Flight) {
+        self.leave(f.slot);
+        if let (Some(inner), Effect::Erase { unit, .. }) = (&mut self.0, &f.effect) {
+            inner.erased.push(*unit);
+        }
+    }
+
+    /// The units whose erases have ended since this was asked.
+    pub fn take_erased(&mut self) -> Option<Vec<Unit>> {
+        let inner = self.0.as_mut()?;
+        (!inner.erased.is_empty()).then(|| std::mem::take(&mut inner.erased))
+    }
+}
+
+impl Inner {
+    fn put_flags(&self, slot: u32, f: &Flight, gone: bool) {
+        let at = u64::from(slot) * FLIGHT_BYTES + 8;
+        let word = self.region.word(at);
+        let begun = if f.begun || f.is_under_way(self.clock.noted.get()) { BEGUN } else { 0 };
+        let flags = begun | if gone { GONE } else { 0 };
+        self.region.publish(at, word | u64::from(flags) << 8);
+    }
+
+    fn put_times(&self, slot: u32, f: &Flight) {
+        let at = u64::from(slot) * FLIGHT_BYTES;
+        // (In between it begins later than it ends, or earlier than it will: it has not begun
+        // in either case, or is known to have.)
+        self.region.publish(at + 32, self.clock.time(f.start));
+        self.region.publish(at + 40, self.clock.time(f.end));
+    }
+
+    fn write(&self, slot: u32, f: &Flight) {
+        let at = u64::from(slot) * FLIGHT_BYTES;
+        let half = |half| if half { WAS_HALF_ERASED } else { 0 };
+        let (kind, flags, count, unit, page, wear) = match &f.effect {
+            Effect::Program { at, count, failed } => {
+                let flags = if *failed { FAILED } else { 0 };
+                (1u8, flags, *count, at.unit, at.page, 0)
+            }
+            Effect::Erase { unit, was } => {
+                (2, half(was.half_erased), 0, *unit, was.next, was.erase_count)
+            }
+            Effect::Read => return,
+        };
+        let first = u64::from(kind) | u64::from(flags) << 8 | u64::from(count) << 32;
+        self.region.set_word(at + 8, first);
+        self.region.set_word(at + 16, u64::from(unit.0) | u64::from(page) << 32);
+        self.region.set_word(at + 24, wear.into());
+        self.region.set_word(at + 32, u64::MAX);
+        self.region.set_word(at + 40, u64::MAX);
+        self.region.publish(at, f.op + 1);
+    }
+
+    /// The record in a slot, with times of the image; an error says what is wrong with it.
+    fn read(&self, slot: u32, g: &Geometry) -> Result<Option<Flight>, String> {
+        let at = u64::from(slot) * FLIGHT_BYTES;
+        let Some(op) = self.region.word(at).checked_sub(1) else { return Ok(None) };
+        let [first, place, wear, start, end] =
+            [8, 16, 24, 32, 40].map(|i| self.region.word(at + i));
+        let (kind, flags, count) = (first as u8, (first >> 8) as u8, (first >> 32) as u32);
+        let (unit, page) = (Unit(place as u32), (place >> 32) as u32);
+        if unit.0 >= g.units() || page > g.unit_pages() {
+            return Err(format!("an operation under way at unit {} page {page}", unit.0));
+        }
+        let effect = match kind {
+            1 if count > 0 && count <= g.planes && page + count <= g.unit_pages() => {
+                let at = PageAddr { unit, page };
+                Effect::Program { at, count, failed: flags & FAILED != 0 }
+            }
+            2 => {
+                let half_erased = flags & WAS_HALF_ERASED != 0;
+                let erase_count = wear as u32;
+                Effect::Erase {
+                    unit,
+                    was: UnitState { cells: None, next: page, erase_count, half_erased },
+                }
+            }
+            _ => {
+                return Err(format!("an operation of kind {kind} over {count} pages is under way"));
+            }
+        };
+        let (begun, end) = (flags & (BEGUN | GONE) != 0, end.max(start));
+        if (begun || start < self.clock.base) && end.saturating_sub(self.clock.base) > LONGEST.0 {
+            return Err(format!("an operation under way from {start} until {end} ns"));
+        }
+        let mut f = Flight::new(op.min(u64::MAX / 2), effect, Nanos(end - start));
+        (f.start, f.end, f.ready) = (Nanos(start), Nanos(end), Nanos(start));
+        f.begun = begun;
+        f.slot = Some(slot);
+        Ok(Some(f))
+    }
+}

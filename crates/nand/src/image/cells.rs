@@ -1,0 +1,349 @@
+//! The cells in an image file.
+//!
+//! 1. Pages behind the last one of a unit mean nothing: they are put there first, and count when
+//!    the unit's own word, stored in one go, says so.
+//! 2. What the image says of a unit is kept in memory, too, and never read again: what is in the
+//!    file can make data wrong, not the program.
+//! 3. The space of an erased unit is given back when its erase has ended, and before anything is
+//!    programmed there.
+
+use super::format::{PAGE_RECORD, Parts, SECTOR, UNIT_BYTES};
+use super::mapped::Region;
+use super::{ImageError, ImageSpec};
+use crate::geometry::SECTOR_BYTES;
+use crate::store::{PageState, RamStore, UnitState};
+use crate::{Geometry, PageAddr, Unit};
+use tantalum_device::{Data, DataMut, OwnedData, Payload};
+
+/// What is kept of a page: 0 for nothing at all.
+const BYTES: u8 = 1;
+const STAMPS: u8 = 2;
+/// Nothing but zeros, which are not kept.
+const ZEROS: u8 = 3;
+/// Set beside these: it can not be read.
+const TORN: u8 = 0x80;
+
+const HALF_ERASED: u64 = 1;
+/// The unit may have space of the file.
+const HAS_SPACE: u64 = 2;
+
+pub(crate) struct ImageStore {
+    geometry: Geometry,
+    kind: Payload,
+    words: usize,
+    page_sectors: usize,
+    units: Vec<UnitState>,
+    has_space: Vec<bool>,
+    of_units: Region,
+    of_pages: Region,
+    oob: Region,
+    stamps: Region,
+    payload: Region,
+}
+
+impl ImageStore {
+    /// The cells of an image whose header has been checked.
+    pub fn open(spec: &ImageSpec, parts: &Parts, all: &Region) -> Result<ImageStore, ImageError> {
+        let region = |part: super::format::Part| all.part(part.at, part.len);
+        let mut store = ImageStore {
+            geometry: spec.geometry.clone(),
+            kind: spec.payload,
+            words: spec.oob_words as usize,
+            page_sectors: spec.geometry.page_sectors() as usize,
+            units: Vec::with_capacity(spec.geometry.units() as usize),
+            has_space: Vec::with_capacity(spec.geometry.units() as usize),
+            of_units: region(parts.units),
+            of_pages: region(parts.pages),
+            oob: region(parts.oob),
+            stamps: region(parts.stamps),
+            payload: region(parts.payload),
+        };
+        for unit in 0..spec.geometry.units() {
+            let at = u64::from(unit) * UNIT_BYTES;
+            let (word, flags) = (store.of_units.word(at), store.of_units.word(at + 8));
+            let (next, erase_count) = (word as u32, (word >> 32) as u32);
+            if next > spec.geometry.unit_pages() || flags > HALF_ERASED | HAS_SPACE {
+                return Err(ImageError::Damaged {
+                    offset: parts.units.at + at,
+                    what: format!("unit {unit} is said to have {next} pages, flags {flags:#x}"),
+                });
+            }
+            let half_erased = flags & HALF_ERASED != 0;
+            store.units.push(UnitState { cells: None, next, erase_count, half_erased });
+            store.has_space.push(flags & HAS_SPACE != 0);
+        }
+        Ok(store)
+    }
+
+    pub fn unit(&self, unit: Unit) -> &UnitState {
+        &self.units[unit.0 as usize]
+    }
+
+    pub fn kind(&self) -> Payload {
+        self.kind
+    }
+
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    pub fn page_sectors(&self) -> usize {
+        self.page_sectors
+    }
+
+    /// The number of a page among all.
+    fn number(&self, at: PageAddr) -> u64 {
+        u64::from(at.unit.0) * u64::from(self.geometry.unit_pages()) + u64::from(at.page)
+    }
+
+    /// Changes what is kept of a unit, in memory and in the image. Of its two words at most one
+    /// changes the meaning of the other, and that comes first: a unit that is erased anew is not
+    /// half erased before it is empty.
+    pub fn change(&mut self, unit: Unit, change: impl FnOnce(&mut UnitState)) {
+        let u = &mut self.units[unit.0 as usize];
+        change(u);
+        let flags = if u.half_erased { HALF_ERASED } else { 0 }
+            | if self.has_space[unit.0 as usize] { HAS_SPACE } else { 0 };
+        let at = u64::from(unit.0) * UNIT_BYTES;
+        let word = u64::from(u.next) | u64::from(u.erase_count) << 32;
+        self.of_units.publish(at, word);
+        self.of_units.publish(at + 8, flags);
+    }
+
+    pub fn advance(&mut self, unit: Unit, next: u32) {
+        self.change(unit, |u| u.next = next);
+    }
+
+    fn record(&self, at: PageAddr) -> u64 {
+        self.of_pages.word(self.number(at) * PAGE_RECORD)
+    }
+
+    fn set_record(&self, at: PageAddr, record: u64) {
+        self.of_pages.publish(self.number(at) * PAGE_RECORD, record);
+    }
+
+    /// Puts pages behind those that the unit has.
+    pub fn fill(&mut self, at: PageAddr, data: Data<'_>, oob: &[u64]) {
+        if !self.has_space[at.unit.0 as usize] {
+            self.has_space[at.unit.0 as usize] = true;
+            self.change(at.unit, |_| ());
+        }
+        let count = data.blocks(SECTOR_BYTES).unwrap_or(0) as usize / self.page_sectors;
+        for i in 0..count {
+            let page = PageAddr { unit: at.unit, page: at.page + i as u32 };
+            let data = data.slice(i * self.page_sectors..(i + 1) * self.page_sectors, SECTOR_BYTES);
+            self.put_page(page, data, &oob[i * self.words..(i + 1) * self.words], false);
+        }
+    }
+
+    fn put_page(&self, at: PageAddr, data: Data<'_>, oob: &[u64], torn: bool) {
+        let number = self.number(at);
+        let mut words = Vec::with_capacity(self.words * 8);
+        oob.iter().for_each(|word| words.extend_from_slice(&word.to_le_bytes()));
+        self.oob.write(number * words.len() as u64, &words);
+        let mut sum = crc32c::crc32c(&words);
+        let kind = match data {
+            Data::Bytes(bytes) if bytes.iter().all(|b| *b == 0) => ZEROS,
+            Data::Bytes(bytes) => {
+                self.payload.write(number * bytes.len() as u64, bytes);
+                sum = crc32c::crc32c_append(sum, bytes);
+                BYTES
+            }
+            Data::Stamps(stamps) => {
+                let bytes: Vec<u8> = stamps.iter().flat_map(|s| s.to_le_bytes()).collect();
+                self.stamps.write(number * bytes.len() as u64, &bytes);
+                sum = crc32c::crc32c_append(sum, &bytes);
+                STAMPS
+            }
+        };
+        let kind = kind | if torn { TORN } else { 0 };
+        self.set_record(at, u64::from(kind) | u64::from(sum) << 32);
+    }
+
+    pub fn tear(&mut self, at: PageAddr) {
+        self.set_record(at, self.record(at) | u64::from(TORN));
+    }
+
+    pub fn state(&self, at: PageAddr) -> PageState {
+        let unit = self.unit(at.unit);
+        match () {
+            () if unit.half_erased => PageState::Uncorrectable,
+            () if at.page >= unit.next => PageState::Erased,
+            () => match self.record(at) as u8 {
+                BYTES | ZEROS => PageState::Programmed,
+                STAMPS if self.kind == Payload::Stamps => PageState::Programmed,
+                _ => PageState::Uncorrectable,
+            },
+        }
+    }
+
+    /// What is kept of a page that can be read.
+    fn readable(&self, at: PageAddr) -> Option<u8> {
+        (self.state(at) == PageState::Programmed).then(|| self.record(at) as u8)
+    }
+
+    pub fn copy_out(&self, at: PageAddr, first: usize, mut out: DataMut<'_>) {
+        let number = self.number(at);
+        match (self.readable(at), &mut out) {
+            (Some(BYTES), DataMut::Bytes(to)) => {
+                let page = number * u64::from(self.geometry.page_bytes);
+                self.payload.read(page + (first * SECTOR) as u64, to);
+            }
+            (Some(STAMPS), DataMut::Stamps(to)) => {
+                let page = number * self.page_sectors as u64;
+                for (i, stamp) in (page + first as u64..).zip(to.iter_mut()) {
+                    *stamp = self.stamps.word(i * 8);
+                }
+            }
+            _ => out.zero(),
+        }
+    }
+
+    pub fn copy_oob(&self, at: PageAddr, out: &mut [u64]) {
+        if self.readable(at).is_none() {
+            return out.fill(0);
+        }
+        let first = self.number(at) * self.words as u64;
+        for (i, word) in (first..).zip(out) {
+            *word = self.oob.word(i * 8);
+        }
+    }
+
+    /// Whether a page that can be read is what was programmed; one that can not is.
+    pub fn is_intact(&self, at: PageAddr) -> bool {
+        let record = self.record(at);
+        let Some(kind) = self.readable(at) else { return true };
+        let mut words = vec![0; self.words * 8];
+        self.oob.read(self.number(at) * words.len() as u64, &mut words);
+        let mut sum = crc32c::crc32c(&words);
+        let (region, len) = match kind {
+            BYTES => (&self.payload, self.geometry.page_bytes as usize),
+            STAMPS => (&self.stamps, self.page_sectors * 8),
+            _ => (&self.payload, 0),
+        };
+        let mut bytes = vec![0; len];
+        region.read(self.number(at) * len as u64, &mut bytes);
+        sum = crc32c::crc32c_append(sum, &bytes);
+        sum == (record >> 32) as u32
+    }
+
+    /// Where in its part of the file the data of a page are; for those who report damage.
+    pub fn payload_offset(&self, at: PageAddr) -> u64 {
+        self.number(at) * u64::from(self.geometry.page_bytes)
+    }
+
+    /// The erase of a unit has ended: its space is given back, unless it is in use again.
+    pub fn give_back(&mut self, unit: Unit) {
+        if self.unit(unit).next > 0 || !self.has_space[unit.0 as usize] {
+            return;
+        }
+        let pages = u64::from(self.geometry.unit_pages());
+        let punch = |region: &Region, of_page: u64| {
+            region.give_back(u64::from(unit.0) * pages * of_page, pages * of_page);
+        };
+        punch(&self.payload, self.geometry.page_bytes.into());
+        punch(&self.oob, self.words as u64 * 8);
+        if self.kind == Payload::Stamps {
+            punch(&self.stamps, self.page_sectors as u64 * 8);
+        }
+        self.has_space[unit.0 as usize] = false;
+        self.change(unit, |_| ());
+    }
+
+    /// The same of all units whose erase ended without that.
+    pub fn give_all_back(&mut self, but: &[Unit]) {
+        for unit in (0..self.geometry.units()).map(Unit).filter(|unit| !but.contains(unit)) {
+            if !self.unit(unit).half_erased {
+                self.give_back(unit);
+            }
+        }
+    }
+
+    /// The pages of a unit, in memory: for those who overwrite it, and may have to put it back.
+    pub fn unload(&self, unit: Unit, was: &UnitState) -> UnitState {
+        let mut ram = RamStore::new(&self.one(), self.kind, self.words);
+        self.copy_to(&mut ram, unit, Unit(0), was.next);
+        let u = ram.unit_mut(Unit(0));
+        UnitState { cells: u.cells.take(), ..was.clone() }
+    }
+
+    /// The geometry of an array of one unit like these.
+    fn one(&self) -> Geometry {
+        Geometry { channels: 1, packages: 1, chips: 1, blocks: 1, ..self.geometry.clone() }
+    }
+
+    fn copy_to(&self, ram: &mut RamStore, unit: Unit, to: Unit, next: u32) {
+        let mut words = vec![0; self.words];
+        for page in 0..next {
+            let at = PageAddr { unit, page };
+            let record = self.record(at) as u8;
+            let kind = match record & !TORN {
+                STAMPS if self.kind == Payload::Stamps => Payload::Stamps,
+                _ => Payload::Bytes,
+            };
+            let mut data = OwnedData::zeros(kind, self.page_sectors, SECTOR_BYTES);
+            match &mut data {
+                OwnedData::Bytes(bytes) if record & !TORN == BYTES => {
+                    self.payload.read(self.payload_offset(at), bytes);
+                }
+                OwnedData::Bytes(_) => {}
+                OwnedData::Stamps(stamps) => {
+                    let first = self.number(at) * self.page_sectors as u64;
+                    for (i, stamp) in (first..).zip(stamps) {
+                        *stamp = self.stamps.word(i * 8);
+                    }
+                }
+            }
+            let first = self.number(at) * self.words as u64;
+            for (i, word) in (first..).zip(&mut words) {
+                *word = self.oob.word(i * 8);
+            }
+            let at = PageAddr { unit: to, page };
+            ram.fill(at, data.as_data(), &words);
+            ram.unit_mut(to).next = page + 1;
+            if record & TORN != 0 || !matches!(record & !TORN, BYTES | STAMPS | ZEROS) {
+                ram.tear(at);
+            }
+        }
+    }
+
+    /// A unit is as it was; with its pages, if they have been overwritten.
+    pub fn restore(&mut self, unit: Unit, was: UnitState) {
+        let UnitState { cells, next, erase_count, half_erased } = was;
+        if let Some(cells) = cells {
+            self.advance(unit, 0);
+            let mut ram = RamStore::new(&self.one(), self.kind, self.words);
+            *ram.unit_mut(Unit(0)) = UnitState { cells: Some(cells), next, ..UnitState::default() };
+            self.load(unit, &ram, next);
+        }
+        self.change(unit, |u| {
+            (u.next, u.erase_count, u.half_erased) = (next, erase_count, half_erased);
+        });
+    }
+
+    fn load(&mut self, unit: Unit, ram: &RamStore, next: u32) {
+        self.has_space[unit.0 as usize] = true;
+        let mut words = vec![0; self.words];
+        for page in 0..next {
+            let from = PageAddr { unit: Unit(0), page };
+            let kind = ram.payload_of(from);
+            let mut data = OwnedData::zeros(kind, self.page_sectors, SECTOR_BYTES);
+            ram.copy_out(from, 0, data.as_mut());
+            ram.copy_oob(from, &mut words);
+            let torn = ram.state(from) == PageState::Uncorrectable;
+            self.put_page(PageAddr { unit, page }, data.as_data(), &words, torn);
+        }
+    }
+
+    /// All of it, in memory.
+    pub fn to_ram(&self) -> RamStore {
+        let mut ram = RamStore::new(&self.geometry, self.kind, self.words);
+        for unit in (0..self.geometry.units()).map(Unit) {
+            let UnitState { next, erase_count, half_erased, .. } = *self.unit(unit);
+            self.copy_to(&mut ram, unit, unit, next);
+            let u = ram.unit_mut(unit);
+            (u.erase_count, u.half_erased) = (erase_count, half_erased);
+        }
+        ram
+    }
+}

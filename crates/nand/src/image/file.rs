@@ -1,0 +1,188 @@
+//! Image files: made, opened, locked.
+//!
+//! 1. A file is an image from the moment at which its header is whole, which is written last.
+//! 2. One process has an image at a time, and in it one owner.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the edge at which an array gets a file; nothing else of the crate opens any"
+)]
+
+use super::format::{FLIGHT_BYTES, Part, Parts};
+use super::mapped::{Mapped, PAGE, Region};
+use super::{Book, ImageClock, ImageError, ImageSpec, ImageStore};
+use crate::flight::Flight;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::rc::Rc;
+use tantalum_rt::Nanos;
+
+/// An image file that this process has open, and nobody else. Cheap to clone: a handle to one.
+#[derive(Clone)]
+pub struct ImageFile {
+    map: Rc<Mapped>,
+    spec: Rc<ImageSpec>,
+    parts: Rc<Parts>,
+}
+
+fn io(what: &'static str) -> impl Fn(std::io::Error) -> ImageError {
+    move |source| ImageError::Io { what, source }
+}
+
+fn lock(file: &File, alone: bool) -> Result<(), ImageError> {
+    let locked = if alone { file.try_lock() } else { file.try_lock_shared() };
+    locked.map_err(|e| match e {
+        TryLockError::WouldBlock => ImageError::InUse,
+        TryLockError::Error(source) => {
+            ImageError::Io { what: "the image can not be locked", source }
+        }
+    })
+}
+
+impl ImageFile {
+    /// Makes a blank image and opens it. The file is sparse: it takes as much space as what is
+    /// programmed. `replace`: a file that is there is overwritten, whatever it is.
+    ///
+    /// # Errors
+    /// [`ImageError`] if such an image can not be, or the file not be written.
+    pub fn create(path: &Path, spec: &ImageSpec, replace: bool) -> Result<ImageFile, ImageError> {
+        spec.check()?;
+        let parts = spec.parts();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let options = if replace { options.create(true) } else { options.create_new(true) };
+        let mut file = options.open(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::AlreadyExists => ImageError::Exists,
+            _ => io("the image can not be made")(e),
+        })?;
+        lock(&file, true)?;
+        let written = file.set_len(0).and_then(|()| file.set_len(parts.end));
+        written.map_err(io("the image can not be given its length"))?;
+        let mut put = |at: u64, bytes: &[u8]| {
+            file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes))
+        };
+        put(parts.design.at, spec.design.as_bytes())
+            .and_then(|()| put(0, &spec.encode()))
+            .map_err(io("the image can not be written"))?;
+        ImageFile::map(file, spec.clone(), parts, true)
+    }
+
+    /// Opens an image.
+    ///
+    /// # Errors
+    /// [`ImageError`] says what is wrong with it.
+    pub fn open(path: &Path) -> Result<ImageFile, ImageError> {
+        ImageFile::open_as(path, true)
+    }
+
+    /// Opens an image to look at it: what is done to it stays in memory, and is gone with that;
+    /// the file does not change. Nobody else may have it open for more than that.
+    ///
+    /// # Errors
+    /// [`ImageError`] says what is wrong with it.
+    pub fn open_view(path: &Path) -> Result<ImageFile, ImageError> {
+        ImageFile::open_as(path, false)
+    }
+
+    fn open_as(path: &Path, shared: bool) -> Result<ImageFile, ImageError> {
+        let file = OpenOptions::new().read(true).write(shared).open(path);
+        let mut file = file.map_err(io("the image can not be opened"))?;
+        lock(&file, shared)?;
+        let have = file.metadata().map_err(io("the image can not be looked at"))?.len();
+        let mut header = vec![0; PAGE as usize];
+        let some = have.min(PAGE) as usize;
+        let failed = io("the image can not be read");
+        file.read_exact(&mut header[..some]).map_err(&failed)?;
+        if have < PAGE && header[..8] == *super::format::MAGIC {
+            return Err(ImageError::Length { have, want: PAGE });
+        }
+        let (mut spec, parts, sum) = ImageSpec::decode(&header)?;
+        if have != parts.end {
+            return Err(ImageError::Length { have, want: parts.end });
+        }
+        let mut design = vec![0; parts.design.len as usize];
+        file.seek(SeekFrom::Start(parts.design.at)).map_err(&failed)?;
+        file.read_exact(&mut design).map_err(&failed)?;
+        let damaged =
+            |what: &str| ImageError::Damaged { offset: parts.design.at, what: what.to_string() };
+        if crc32c::crc32c(&design) != sum {
+            return Err(damaged("the design's description is not what its checksum says"));
+        }
+        spec.design = String::from_utf8(design)
+            .map_err(|_| damaged("the design's description is no text"))?;
+        ImageFile::map(file, spec, parts, shared)
+    }
+
+    fn map(
+        file: File,
+        spec: ImageSpec,
+        parts: Parts,
+        shared: bool,
+    ) -> Result<ImageFile, ImageError> {
+        let map =
+            Mapped::new(file, parts.end, shared).map_err(io("the image can not be mapped"))?;
+        Ok(ImageFile { map: Rc::new(map), spec: Rc::new(spec), parts: Rc::new(parts) })
+    }
+
+    /// What it was made for.
+    pub fn spec(&self) -> &ImageSpec {
+        &self.spec
+    }
+
+    /// Length of the file. (It takes less: see [`ImageFile::create`].)
+    pub fn bytes(&self) -> u64 {
+        self.parts.end
+    }
+
+    fn region(&self, part: Part) -> Region {
+        Region::new(self.map.clone(), part.at, part.len)
+    }
+
+    /// Memory that is there for whatever else has to outlive the process: as many bytes as
+    /// [`ImageSpec::protected`] says, zeros at first. The array does not touch it.
+    pub fn protected(&self) -> Region {
+        self.region(self.parts.protected)
+    }
+
+    /// Where that begins in the file.
+    pub fn protected_offset(&self) -> u64 {
+        self.parts.protected.at
+    }
+
+    /// Where the payload begins in the file.
+    pub fn payload_offset(&self) -> u64 {
+        self.parts.payload.at
+    }
+
+    /// Waits until all that was stored so far survives a crash of the host, too. (What was stored
+    /// survives the process in any case.)
+    ///
+    /// # Errors
+    /// That of the host's file system.
+    pub fn sync(&self) -> Result<(), ImageError> {
+        self.map.sync().map_err(io("the image can not be synced"))
+    }
+
+    /// Of a clean image none, else the programs and erases that were under way when its last user
+    /// was killed.
+    pub fn under_way(&self) -> u64 {
+        let flights = self.region(self.parts.flights);
+        let slots = 0..flights.len() / FLIGHT_BYTES;
+        slots.filter(|slot| flights.word(slot * FLIGHT_BYTES) != 0).count() as u64
+    }
+
+    /// How often it was opened for an array.
+    pub fn openings(&self) -> u64 {
+        self.region(self.parts.state).word(8)
+    }
+
+    /// Cells and operations under way, as of `now`.
+    pub(crate) fn parts(&self, now: Nanos) -> Result<(ImageStore, Book, Vec<Flight>), ImageError> {
+        let all = Region::new(self.map.clone(), 0, self.parts.end);
+        let store = ImageStore::open(&self.spec, &self.parts, &all)?;
+        let clock = Rc::new(ImageClock::new(self.region(self.parts.state), now));
+        let (region, offset) = (self.region(self.parts.flights), self.parts.flights.at);
+        let (book, flights) = Book::open(region, clock, &self.spec.geometry, offset)?;
+        Ok((store, book, flights))
+    }
+}

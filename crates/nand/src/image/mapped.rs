@@ -1,0 +1,198 @@
+//! A file that is memory: mapped, had by one process, and read and written in pieces.
+//!
+//! 1. What was stored is in the file, whatever becomes of the process afterwards: killed at any
+//!    instruction, it leaves all stores before that one, and none after. (Only a crash of the
+//!    host can take more; [`Mapped::sync`] is for that.)
+//! 2. [`Region::publish`] is the order of stores: whatever was stored before it is in the file if
+//!    what it stores is.
+//! 3. Nothing here hands out a reference into the file: what another process writes there, against
+//!    the lock, can make data wrong, and nothing else.
+//!
+//! If the host's file system is full, or somebody shortens the file, the system kills the process
+//! at its next store: to the drive that is a power cut like any other.
+
+use rustix::fs::FallocateFlags;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+pub(crate) struct Mapped {
+    base: NonNull<u8>,
+    len: usize,
+    file: File,
+    shared: bool,
+}
+
+impl Mapped {
+    /// Maps the whole of a file of this length. The lock on the file holds as long as this. Not
+    /// `shared`: what is stored stays in memory, and the file as it is.
+    pub fn new(file: File, len: u64, shared: bool) -> io::Result<Mapped> {
+        let size = usize::try_from(len).ok().filter(|size| *size > 0);
+        let size = size.ok_or_else(|| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let how = if shared { MapFlags::SHARED } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
+        // SAFETY: a new mapping, at an address that the system chooses: nothing that exists is
+        // touched. It is only ever accessed through raw pointers (3).
+        let base = unsafe { mmap(std::ptr::null_mut(), size, access, how, &file, 0) }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapped { base, len: size, file, shared })
+    }
+
+    fn at(&self, at: u64, len: usize) -> *mut u8 {
+        let fits = usize::try_from(at).ok().and_then(|at| at.checked_add(len));
+        assert!(fits.is_some_and(|end| end <= self.len), "{len} bytes at {at} are not in the file");
+        // SAFETY: within the mapping, as just checked.
+        unsafe { self.base.as_ptr().add(at as usize) }
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) {
+        // SAFETY: the source is as long as `out` and mapped; `out` is memory of this process
+        // outside of the mapping, to which there are no references.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.at(at, out.len()), out.as_mut_ptr(), out.len())
+        }
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        // SAFETY: as for `read`, the other way round. One thread has the mapping.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(at, bytes.len()), bytes.len())
+        }
+    }
+
+    fn word(&self, at: u64) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8), "a word begins at {at}");
+        // SAFETY: mapped for as long as `self` lives, aligned (the mapping begins at a page), and
+        // an atomic may be changed by others.
+        unsafe { AtomicU64::from_ptr(self.at(at, 8).cast()) }
+    }
+
+    /// Gives the space of this part back: it reads as zeros. A file system that can not do that
+    /// keeps it.
+    fn punch(&self, at: u64, len: u64) {
+        if len > 0 && self.shared {
+            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = rustix::fs::fallocate(&self.file, how, at, len);
+        }
+    }
+
+    /// Waits until all that was stored survives a crash of the host.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length, and nobody uses it any more.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A part of an image file: memory that outlives the process. Cheap to clone.
+///
+/// # Panics
+/// Every function does if it is asked for something beyond its end.
+#[derive(Clone)]
+pub struct Region {
+    map: Rc<Mapped>,
+    at: u64,
+    len: u64,
+}
+
+impl Region {
+    pub(crate) fn new(map: Rc<Mapped>, at: u64, len: u64) -> Region {
+        Region { map, at, len }
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn place(&self, at: u64, len: usize) -> u64 {
+        let end = at.checked_add(len as u64);
+        assert!(end.is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
+        self.at + at
+    }
+
+    /// A part of it.
+    pub fn part(&self, at: u64, len: u64) -> Region {
+        let end = at.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
+        Region { map: self.map.clone(), at: self.at + at, len }
+    }
+
+    /// Copies bytes out.
+    pub fn read(&self, at: u64, out: &mut [u8]) {
+        self.map.read(self.place(at, out.len()), out);
+    }
+
+    /// Copies bytes in, in no order: a process that is killed meanwhile leaves any part of them.
+    pub fn write(&self, at: u64, bytes: &[u8]) {
+        self.map.write(self.place(at, bytes.len()), bytes);
+        stored();
+    }
+
+    /// The word (8 bytes, little-endian) at a multiple of 8.
+    pub fn word(&self, at: u64) -> u64 {
+        u64::from_le(self.map.word(self.place(at, 8)).load(Ordering::Acquire))
+    }
+
+    /// Stores a word in one go, in no order with other stores.
+    pub fn set_word(&self, at: u64, word: u64) {
+        self.map.word(self.place(at, 8)).store(word.to_le(), Ordering::Relaxed);
+        stored();
+    }
+
+    /// Stores a word in one go, after all that was stored before and before all that comes.
+    pub fn publish(&self, at: u64, word: u64) {
+        self.map.word(self.place(at, 8)).store(word.to_le(), Ordering::Release);
+        // Processor and file see one thread's stores in its order; the compiler has to keep it.
+        compiler_fence(Ordering::SeqCst);
+        stored();
+    }
+
+    /// Gives the space of whole pages of the host in this part back; the part reads as zeros then,
+    /// or as before where that is not possible.
+    pub fn give_back(&self, at: u64, len: u64) {
+        let start = self.place(at, 0).next_multiple_of(PAGE);
+        let end = (self.place(at, 0) + len.min(self.len - at)) / PAGE * PAGE;
+        self.map.punch(start, end.saturating_sub(start));
+    }
+}
+
+/// Parts of the file begin at multiples of this.
+pub(crate) const PAGE: u64 = 4096;
+
+#[cfg(feature = "stores")]
+thread_local! {
+    static WATCHER: std::cell::RefCell<Option<Box<dyn FnMut()>>> = const { std::cell::RefCell::new(None) };
+}
+
+/// From now on `watcher` is called after each store to an image in this thread, but not while it
+/// is called. For tests: the process could end there.
+#[cfg(feature = "stores")]
+pub fn watch_stores(watcher: Option<Box<dyn FnMut()>>) {
+    WATCHER.with(|w| *w.borrow_mut() = watcher);
+}
+
+/// Something was stored.
+fn stored() {
+    #[cfg(feature = "stores")]
+    WATCHER.with(|w| {
+        if let Ok(mut watcher) = w.try_borrow_mut()
+            && let Some(watcher) = &mut *watcher
+        {
+            watcher();
+        }
+    });
+}

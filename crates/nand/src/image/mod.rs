@@ -1,0 +1,90 @@
+//! A flash array in an image file.
+//!
+//! 1. The file is memory that outlives the process (see `mapped`): killed at any instruction, it
+//!    leaves the array as it was at a moment of the run, the newest that anybody has acted on.
+//!    What was under way at that moment is still so when the image is opened, and is then torn or
+//!    ended like at any power loss.
+//! 2. An array in an image does what one in memory does, at the same times.
+//! 3. A file that is damaged, not an image, of a newer format, of another length or in use is
+//!    refused, with what is wrong and where. What is not looked at then (payload, out-of-band
+//!    words) can make pages wrong, and nothing else; [`ImageFile`] keeps a checksum of each
+//!    ([`crate::NandArray::verify`]).
+//! 4. A host that crashes may leave anything since the last [`ImageFile::sync`].
+//!
+//! The format is drawn byte by byte in `docs/image.md`.
+
+mod book;
+mod cells;
+mod file;
+mod format;
+mod mapped;
+
+pub(crate) use book::{Book, ImageClock};
+pub(crate) use cells::ImageStore;
+pub use file::ImageFile;
+pub use format::{IMAGE_VERSION, ImageSpec};
+pub use mapped::Region;
+#[cfg(feature = "stores")]
+pub use mapped::watch_stores;
+
+use crate::GeometryError;
+use std::io;
+
+/// Why an image can not be made or used. All offsets are bytes from the beginning of the file.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The host's file system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is such a file already.
+    #[error("there is a file of this name already; it can be replaced if that is meant")]
+    Exists,
+    /// Another process has it open.
+    #[error("the image is in use by another process")]
+    InUse,
+    /// It is no image.
+    #[error("not an image: it does not begin with \"TANTALUM\" at offset 0")]
+    Foreign,
+    /// It has another format.
+    #[error(
+        "the image has format {version} (offset 8); this program knows formats 1 to {IMAGE_VERSION}"
+    )]
+    Newer {
+        /// Which.
+        version: u32,
+    },
+    /// It is not as long as it should be.
+    #[error("the image has {have} bytes, and should have {want}: it was cut off or added to")]
+    Length {
+        /// Bytes there.
+        have: u64,
+        /// Bytes that its header tells of.
+        want: u64,
+    },
+    /// What is there can not be.
+    #[error("the image is damaged at offset {offset}: {what}")]
+    Damaged {
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// It would be too large.
+    #[error("the {what} is {have}; an image has at most {most}")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+        /// How much.
+        have: u64,
+        /// How much there may be.
+        most: u64,
+    },
+    /// There is no such array.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+}
