@@ -25,9 +25,10 @@ type Place = (u64, u32);
 pub(super) fn check(history: &mut History, seen: &FxHashMap<u64, Pieces>) {
     let mut check = Check { history, seen, violations: Vec::new() };
     let known = check.places_are_known();
-    check.commands_survive_whole();
+    let ids = check.history.in_order();
+    check.commands_survive_whole(&ids);
     if known && check.violations.is_empty() && check.history.caps.ordered {
-        check.survivors_are_a_prefix();
+        check.survivors_are_a_prefix(&ids);
     }
     let violations = check.violations;
     for v in violations {
@@ -53,32 +54,35 @@ impl Check<'_> {
     /// Rule 1; whether it holds.
     fn places_are_known(&mut self) -> bool {
         let h = self.history;
-        let mut blocks: Vec<u64> = h.by_block.keys().chain(h.base.keys()).copied().collect();
-        blocks.extend(self.seen.keys());
-        blocks.sort_unstable();
-        blocks.dedup();
-        for block in blocks {
-            for piece in 0..self.per_block() {
-                let found = self.found((block, piece));
-                if !h.each_source(block, piece, found, |_| false) {
-                    continue;
+        let written = h.by_block.keys();
+        let before = h.base.keys().filter(|block| !h.by_block.contains_key(block));
+        let known = |block: &&u64| h.by_block.contains_key(block) || h.base.contains_key(block);
+        let others = self.seen.keys().filter(|block| !known(block));
+        let mut unknown: Vec<Place> = Vec::new();
+        for &block in written.chain(before).chain(others) {
+            let mut places = (0..self.per_block()).map(|piece| (block, piece));
+            unknown.extend(
+                places.find(|&place| h.each_source(place.0, place.1, self.found(place), |_| false)),
+            );
+        }
+        unknown.sort_unstable();
+        for (block, piece) in unknown {
+            let found = self.found((block, piece));
+            self.violations.push(match found {
+                GARBAGE if h.caps.payload == Payload::Bytes => {
+                    Violation::Mixed { block: Block(block), offset: piece * h.piece }
                 }
-                self.violations.push(match found {
-                    GARBAGE if h.caps.payload == Payload::Bytes => {
-                        Violation::Mixed { block: Block(block), offset: piece * h.piece }
-                    }
-                    _ => h.unknown(Block(block), found),
-                });
-                break;
-            }
+                _ => h.unknown(Block(block), found),
+            });
         }
         self.violations.is_empty()
     }
 
     /// Rules 2 and 3.
-    fn commands_survive_whole(&mut self) {
+    fn commands_survive_whole(&mut self, ids: &[Id]) {
         let h = self.history;
-        for (&id, command) in h.commands.iter() {
+        for &id in ids {
+            let command = &h.commands[&id];
             let units = Units::of(h, command);
             // Of the present unit, where the command is seen and where it can not be.
             let (mut unit, mut has, mut has_not) = (0, None, None);
@@ -135,9 +139,8 @@ impl Check<'_> {
     }
 
     /// Rule 4.
-    fn survivors_are_a_prefix(&mut self) {
+    fn survivors_are_a_prefix(&mut self, ids: &[Id]) {
         let h = self.history;
-        let ids: Vec<Id> = h.commands.keys().copied().collect();
         let n = ids.len();
         let place_of = |id: Id| ids.binary_search(&id).unwrap_or(n);
         let at_least = h
@@ -162,7 +165,7 @@ impl Check<'_> {
             list.extend(h.by_block[&block].iter().map(|id| place_of(*id)));
             for piece in 0..self.per_block() {
                 let place = (block, piece);
-                self.spans(place, &list, &ids, &mut spans);
+                self.spans(place, &list, ids, &mut spans);
                 let (Some(first), Some(last)) = (spans.first(), spans.last()) else { continue };
                 if most.is_none_or(|m| first.0 > m.0) {
                     most = Some((first.0, place));
@@ -180,7 +183,7 @@ impl Check<'_> {
         let mut sum = 0;
         for (k, d) in agree.iter().enumerate().take(n + 1) {
             sum += d;
-            if k >= at_least && sum == places && self.no_unit_is_torn(k, &ids) {
+            if k >= at_least && sum == places && self.no_unit_is_torn(k, ids) {
                 return;
             }
         }

@@ -8,7 +8,7 @@
 use super::content::{GARBAGE, Id, Pieces};
 use super::violation::{Cause, Found, Violation};
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use tantalum_device::{AtomicError, Block, Caps, Data, IoError, Payload};
 
@@ -94,7 +94,7 @@ pub(super) struct History {
     tick: u64,
     next: Id,
     // (Shared with copies until either changes it: see `at_a_cut`.)
-    pub commands: Rc<BTreeMap<Id, Command>>,
+    pub commands: Rc<FxHashMap<Id, Command>>,
     pub by_block: Rc<FxHashMap<u64, Vec<Id>>>,
     /// Durable content at the last check; zeros where there is none.
     pub base: Rc<FxHashMap<u64, Pieces>>,
@@ -127,6 +127,13 @@ impl History {
             failed: None,
             violations: Vec::new(),
         }
+    }
+
+    /// The numbers of all commands, in the order of their arrival.
+    pub fn in_order(&self) -> Vec<Id> {
+        let mut ids: Vec<Id> = self.commands.keys().copied().collect();
+        ids.sort_unstable();
+        ids
     }
 
     /// The time of the next event, later than any before.
