@@ -97,7 +97,7 @@ async fn carry_out(rt: &Rt, a: &NandArray, tag: u64, step: &Step) {
             let at = PageAddr { unit: Unit(unit), page: a.next_page(Unit(unit)) };
             let pages = pages.min(2 - at.page % 2);
             // (Metadata are bytes in an array of stamps, too.)
-            let kind = if tag % 5 == 0 { Payload::Bytes } else { a.payload() };
+            let kind = if tag.is_multiple_of(5) { Payload::Bytes } else { a.payload() };
             let data = payload(kind, tag, pages, zeros);
             match a.program(at, data.as_data(), &oob(tag, pages)) {
                 Ok(_) | Err(OpError::Rule { .. }) => {}

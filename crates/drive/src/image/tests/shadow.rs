@@ -78,7 +78,8 @@ impl Shadow {
 
     /// A flush that was sent when so many were acknowledged is through.
     pub fn flushed(&mut self, acked: usize) {
-        for (at, stamp) in self.acked[..acked.min(self.acked.len())].to_vec() {
+        for i in 0..acked.min(self.acked.len()) {
+            let (at, stamp) = self.acked[i];
             self.keep(at, stamp);
         }
     }
