@@ -8,6 +8,7 @@ mod bench;
 mod compare;
 mod crash;
 mod designs;
+mod drive;
 mod energy;
 mod out;
 mod published;
@@ -35,6 +36,8 @@ Examples:
   tantalum crash experiments/crash.toml        the power cut at every moment of a run
   tantalum search --workload random --recovery-max 1s --slowdown-max 5%
                                                the least capacitors that do
+  tantalum drive create disk.img --design durassd --capacity 8GiB
+                                               a drive in a file
   tantalum bench drive --json                  how fast the simulation is
   tantalum designs durassd                     what a preset consists of")]
 struct Arguments {
@@ -52,6 +55,9 @@ enum Command {
     Compare(compare::CompareArguments),
     /// List the designs of drives that come with the program, or print one
     Designs(designs::DesignsArguments),
+    /// Drives in image files: make one, look at it, check it, serve it to other programs
+    #[command(subcommand)]
+    Drive(drive::DriveCommand),
     /// What it takes to survive a power loss: joules, farads, capacitors
     Energy(energy::EnergyArguments),
     /// Look for the least energy with which a drive is fast enough and starts soon enough
@@ -79,6 +85,7 @@ fn main() -> ExitCode {
         Command::Crash(arguments) => crash::crash(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Designs(arguments) => designs::designs(&arguments),
+        Command::Drive(command) => drive::drive(&command),
         Command::Energy(arguments) => energy::energy(&arguments),
         Command::Search(arguments) => search::search(&arguments),
         Command::Trace(command) => trace::trace(&command),

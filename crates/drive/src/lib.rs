@@ -27,6 +27,7 @@ mod audit;
 mod bounds;
 mod buffer;
 mod capacitor;
+mod capacity;
 mod census;
 mod check;
 mod collect;

@@ -15,6 +15,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 use tantalum_rt::Nanos;
 
 /// An image file that this process has open, and nobody else. Cheap to clone: a handle to one.
@@ -29,14 +30,27 @@ fn io(what: &'static str) -> impl Fn(std::io::Error) -> ImageError {
     move |source| ImageError::Io { what, source }
 }
 
+/// For how long a lock may still be that of a process which was killed, or of one that is
+/// just being started by this one.
+const DYING: Duration = Duration::from_millis(500);
+const STEP: Duration = Duration::from_millis(20);
+
 fn lock(file: &File, alone: bool) -> Result<(), ImageError> {
-    let locked = if alone { file.try_lock() } else { file.try_lock_shared() };
-    locked.map_err(|e| match e {
-        TryLockError::WouldBlock => ImageError::InUse,
-        TryLockError::Error(source) => {
-            ImageError::Io { what: "the image can not be locked", source }
+    let mut left = DYING;
+    loop {
+        let locked = if alone { file.try_lock() } else { file.try_lock_shared() };
+        match locked {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if left > Duration::ZERO => {
+                std::thread::sleep(STEP);
+                left = left.saturating_sub(STEP);
+            }
+            Err(TryLockError::WouldBlock) => return Err(ImageError::InUse),
+            Err(TryLockError::Error(source)) => {
+                return Err(ImageError::Io { what: "the image can not be locked", source });
+            }
         }
-    })
+    }
 }
 
 impl ImageFile {

@@ -1,0 +1,47 @@
+//! `tantalum drive`: drives in image files, and drives on the wall clock, for other programs.
+
+mod check;
+mod create;
+mod inspect;
+mod serve;
+mod view;
+
+use clap::Subcommand;
+
+/// Commands on drives.
+#[derive(Subcommand)]
+pub enum DriveCommand {
+    /// Make an image of a blank drive
+    Create(create::CreateArguments),
+    /// Say what an image is of, and in which state that is; nothing is changed
+    Inspect(inspect::InspectArguments),
+    /// Read everything that is in an image, and hold it to the drive's invariants; nothing is changed
+    Check(check::CheckArguments),
+    /// Serve a drive, in an image or in memory, as a network block device (NBD)
+    Serve(serve::ServeArguments),
+}
+
+/// Carries one out; gives the exit code.
+pub fn drive(command: &DriveCommand) -> u8 {
+    match command {
+        DriveCommand::Create(arguments) => create::create(arguments),
+        DriveCommand::Inspect(arguments) => inspect::inspect(arguments),
+        DriveCommand::Check(arguments) => check::check(arguments),
+        DriveCommand::Serve(arguments) => serve::serve(arguments),
+    }
+}
+
+/// Bytes in words.
+fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 4] =
+        [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.iter().find(|u| bytes >= u.0) {
+        Some((unit, name)) => format!("{:.2} {name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+/// A serial number as it is written.
+fn serial(bytes: &[u8; 16]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,155 @@
+//! `tantalum drive create`.
+
+use super::{serial, size};
+use crate::out;
+use crate::run::{Setting, setting};
+use clap::Args;
+use std::io::Read;
+use std::path::PathBuf;
+use tantalum_device::Payload;
+use tantalum_drive::{Design, Drive, DriveImageError};
+use tantalum_lab::model::ssd_preset;
+use tantalum_nand::ImageError;
+
+/// Arguments of `tantalum drive create`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum drive create disk.img --design durassd --capacity 8GiB
+  tantalum drive create disk.img --design my-drive.toml
+  tantalum drive create disk.img --design volatile --capacity 500M --set cache.buffer_kib=1024
+  tantalum drive create disk.img --design spartan-es --capacity 16GiB --force
+
+The file is sparse: it takes as much space as the flash of the drive holds. With --capacity the drive
+has fewer or more blocks than its design, or smaller ones, and as many dies.
+Exit codes: 0, it is made; 1, the file can not be written; 2, no such drive can be built, or there is
+a file already.")]
+pub struct CreateArguments {
+    /// The file to be made
+    image: PathBuf,
+    /// A preset, or a file with a design (TOML, see `tantalum designs NAME --all`)
+    #[arg(long, value_name = "D", default_value = "durassd")]
+    design: String,
+    /// What the drive promises to the host, at least; else what its design does. Bytes, or with K,
+    /// M, G, T, KiB, MiB, GiB, TiB (powers of 1024)
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    capacity: Option<u64>,
+    /// Another value for a key of the design, with dots into tables; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    sets: Vec<Setting>,
+    /// Overwrite a file that is there, whatever it is; not one that is in use as an image
+    #[arg(long)]
+    force: bool,
+}
+
+/// A size on the command line.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        _ => return Err(format!("\"{unit}\" is no unit; use K, M, G or T, as in 8GiB")),
+    };
+    let number: u64 = number.parse().map_err(|_| "a number is wanted, as in 8GiB".to_string())?;
+    number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(|| "no drive has that size".into())
+}
+
+/// Carries it out; gives the exit code.
+pub fn create(arguments: &CreateArguments) -> u8 {
+    let design = match design(arguments) {
+        Ok(design) => design,
+        Err(e) => return out::error(e, out::USAGE),
+    };
+    let number = match random() {
+        Ok(number) => number,
+        Err(e) => return out::error(format_args!("no serial number: {e}"), out::FAILED),
+    };
+    let (path, name) = (&arguments.image, arguments.image.display());
+    match Drive::create_image(path, &design, Payload::Bytes, number, arguments.force) {
+        Ok(image) => {
+            let capacity = design.check().map_or(0, |layout| u64::from(layout.logical) * 4096);
+            let text = format!(
+                "{name}: a blank {} of {} ({capacity} bytes), serial {}, up to {} on disk\n",
+                design.name,
+                size(capacity),
+                serial(&image.spec().serial),
+                size(image.bytes()),
+            );
+            out::bytes(text.as_bytes())
+        }
+        Err(DriveImageError::Image(ImageError::Exists)) => {
+            out::error(format_args!("there is a {name} already: --force overwrites it"), out::USAGE)
+        }
+        Err(e @ DriveImageError::Image(ImageError::Io { .. })) => {
+            out::error(format_args!("{name}: {e}"), out::FAILED)
+        }
+        Err(e) => out::error(format_args!("{name}: {e}"), out::USAGE),
+    }
+}
+
+fn design(arguments: &CreateArguments) -> Result<Design, String> {
+    let mut design = named(&arguments.design)?;
+    // All together: one alone may not be possible.
+    let mut table = toml::Table::new();
+    for set in &arguments.sets {
+        let (key, value) = set.pair();
+        let mut at = &mut table;
+        let (last, tables) = key.rsplit_once('.').map_or((&*key, ""), |(t, last)| (last, t));
+        for name in tables.split('.').filter(|name| !name.is_empty()) {
+            let inner = at.entry(name).or_insert_with(|| toml::Table::new().into());
+            at = inner.as_table_mut().ok_or("a table was expected")?;
+        }
+        at.insert(last.to_string(), value);
+    }
+    if !table.is_empty() {
+        design = design.with_overrides(&table).map_err(|e| e.to_string())?;
+    }
+    if let Some(bytes) = arguments.capacity {
+        design = design.with_capacity(bytes).map_err(|e| e.to_string())?;
+    }
+    Ok(design)
+}
+
+/// A preset; or what a file has, if the name is that of one.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+fn named(name: &str) -> Result<Design, String> {
+    let looks_like_a_file = name.ends_with(".toml") || name.contains(std::path::MAIN_SEPARATOR);
+    if !looks_like_a_file {
+        return ssd_preset(name);
+    }
+    let text = std::fs::read_to_string(name).map_err(|e| format!("can not read {name}: {e}"))?;
+    Design::from_toml(&text).map_err(|e| format!("{name}: {e}"))
+}
+
+/// A number that no other drive has.
+#[allow(clippy::disallowed_methods, reason = "the edge: a number that no run follows from")]
+fn random() -> std::io::Result<[u8; 16]> {
+    let mut number = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut number)?;
+    Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_what_they_say() {
+        for (text, want) in [
+            ("4096", Ok(4096)),
+            ("8GiB", Ok(8 << 30)),
+            ("8g", Ok(8 << 30)),
+            ("500M", Ok(500 << 20)),
+            ("1 TiB", Ok(1 << 40)),
+        ] {
+            assert_eq!(bytes(text), want, "{text}");
+        }
+        for text in ["", "x", "0", "8 parsec", "-1", "99999999999999T"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+}

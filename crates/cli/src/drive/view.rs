@@ -1,0 +1,53 @@
+//! A drive in an image as a restart would find it, without changing the image: on a private view
+//! of it, in virtual time.
+
+use std::path::Path;
+use tantalum_device::PowerCycle;
+use tantalum_drive::{Drive, DriveImageError};
+use tantalum_nand::ImageFile;
+use tantalum_rt::{RunError, Runtime};
+
+/// A drive on a view of its image.
+pub struct View {
+    pub runtime: Runtime,
+    pub image: ImageFile,
+}
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    #[error(transparent)]
+    Image(#[from] DriveImageError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl View {
+    pub fn open(path: &Path) -> Result<View, ViewError> {
+        let image = ImageFile::open_view(path).map_err(DriveImageError::from)?;
+        Ok(View { runtime: Runtime::virtual_time(1), image })
+    }
+
+    /// The drive without power: with the dump written that it owed.
+    pub fn off(&mut self) -> Result<Drive, ViewError> {
+        let drive = Drive::on_file(&self.runtime.handle(), self.image.clone())?;
+        let waiting = drive.clone();
+        self.runtime.block_on(async move { waiting.off().await })?;
+        Ok(drive)
+    }
+
+    /// Starts it to the end; why not, in a line.
+    pub fn start(&mut self, drive: &Drive) -> Result<Result<(), String>, ViewError> {
+        let starting = drive.clone();
+        let started = self.runtime.block_on(async move {
+            let started = starting.start().await;
+            starting.settled().await;
+            match (starting.last_failure(), started) {
+                (Some(why), _) => Err(why.to_string()),
+                (None, Err(e)) => Err(e.to_string()),
+                (None, Ok(())) => Ok(()),
+            }
+        });
+        Ok(started?)
+    }
+}

@@ -1,0 +1,204 @@
+//! `tantalum drive` as a user meets it.
+
+#![allow(clippy::disallowed_methods, reason = "tests start the command and make files")]
+
+mod common;
+
+use common::ends;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tantalum_device::{Block, BlockDevice, Data, Durability, PowerCycle};
+use tantalum_drive::Drive;
+use tantalum_rt::Runtime;
+
+fn drive(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    command.arg("drive").args(arguments).output().expect("the command starts")
+}
+
+fn path(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+/// Makes a small image; `killed`: by a process that wrote ten blocks and ended without a cut.
+fn image(name: &str, design: &str, killed: bool) -> String {
+    let path = path(name);
+    let text = path.to_str().unwrap().to_string();
+    let small = [
+        "geometry.channels=2",
+        "geometry.packages=1",
+        "geometry.chips=2",
+        "geometry.pages=32",
+        "geometry.blocks=48",
+        "cache.buffer_kib=256",
+        "space.over_provisioning=60",
+    ];
+    let mut arguments = vec!["create", &text, "--design", design];
+    small.iter().for_each(|set| arguments.extend(["--set", set]));
+    if design == "durassd" {
+        let more = ["map.dirty_max=4096", "map.dump_units=4", "map.write_points=2"];
+        more.iter().for_each(|set| arguments.extend(["--set", set]));
+    }
+    let (out, _) = ends(&drive(&arguments), 0);
+    assert!(out.contains(&format!("a blank {design} of ")), "{out}");
+    if killed {
+        let mut runtime = Runtime::virtual_time(1);
+        let drive = Drive::on_image(&runtime.handle(), &path).unwrap();
+        let main = async move {
+            drive.power_on().await.unwrap();
+            for block in 0..10 {
+                let data = vec![block as u8 + 1; 4096];
+                let device = drive.device();
+                device.write(Block(block), Data::Bytes(&data), Durability::Fua).await.unwrap();
+            }
+        };
+        runtime.block_on(main).unwrap();
+    }
+    text
+}
+
+fn json(arguments: &[&str], code: i32) -> Value {
+    let (out, _) = ends(&drive(&[arguments, &["--json"]].concat()), code);
+    serde_json::from_str(&out).expect("it prints JSON")
+}
+
+#[test]
+fn a_new_image_is_blank_and_whole() {
+    let image = image("blank.img", "durassd", false);
+    let (out, _) = ends(&drive(&["inspect", &image]), 0);
+    for line in ["last user   none yet", "mapped      0 pages", "dump        none yet"] {
+        assert!(out.contains(line), "{out}");
+    }
+    let (out, _) = ends(&drive(&["check", &image]), 0);
+    assert!(out.ends_with("all is well\n"), "{out}");
+    let (out, _) = ends(&drive(&["inspect", &image, "--design"]), 0);
+    assert!(out.contains("name = \"durassd\"") && out.contains("blocks = 48"), "{out}");
+    // It is not overwritten unasked.
+    let (_, err) = ends(&drive(&["create", &image]), 2);
+    assert!(err.contains("--force overwrites it"), "{err}");
+    ends(&drive(&["create", &image, "--design", "volatile", "--capacity", "4GiB", "--force"]), 0);
+    let report = json(&["inspect", &image], 0);
+    assert_eq!(report["design"]["name"], "volatile");
+    assert!(report["design"]["capacity_bytes"].as_u64().unwrap() >= 4 << 30);
+    assert!(report["allocated_bytes"].as_u64().unwrap() < 16 << 20, "{report}");
+}
+
+#[test]
+fn what_a_killed_process_left_is_told_and_not_changed() {
+    for (design, owed) in [("durassd", true), ("volatile", false)] {
+        let image = image(&format!("killed-{design}.img"), design, true);
+        let before = std::fs::read(&image).unwrap();
+        let report = json(&["inspect", &image], 0);
+        assert_eq!(report["dump_owed"], owed);
+        assert_eq!(report["state"]["units"]["bad"], 0);
+        if owed {
+            assert_eq!(report["state"]["dump"]["buffered_pages"], 10);
+            assert!(report["state"]["dump"]["joules"].as_f64().unwrap() > 0.0);
+        } else {
+            assert_eq!(report["state"]["units"]["mapped_pages"], 10);
+            assert_eq!(report["state"]["dump"], Value::Null);
+        }
+        let report = json(&["check", &image], 0);
+        assert_eq!((&report["faults"], &report["dump_owed"]), (&0.into(), &owed.into()));
+        assert!(before == std::fs::read(&image).unwrap(), "a look has changed the image");
+    }
+}
+
+#[test]
+fn damage_is_found_and_told() {
+    let image = image("damaged.img", "volatile", true);
+    let whole = std::fs::read(&image).unwrap();
+    let damage = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = whole.clone();
+        change(&mut bytes);
+        std::fs::write(&image, bytes).unwrap();
+    };
+    // A block that was written: somewhere in the payload.
+    let block = vec![7u8; 4096];
+    let at = whole.windows(4096).step_by(4096).position(|w| w == block);
+    let at = at.expect("the block is on flash") * 4096;
+    damage(&|bytes| bytes[at + 100] ^= 1);
+    let (out, _) = ends(&drive(&["check", &image]), 1);
+    assert!(out.contains("is not what its checksum says") && out.contains("1 faults"), "{out}");
+    assert_eq!(json(&["check", &image], 1)["faults"], 1);
+    damage(&|bytes| bytes[50] ^= 1);
+    for command in ["inspect", "check"] {
+        let (_, err) = ends(&drive(&[command, &image]), 1);
+        assert!(err.contains("the image is damaged at offset 4092"), "{err}");
+    }
+    damage(&|bytes| bytes.truncate(5000));
+    let (_, err) = ends(&drive(&["check", &image]), 1);
+    assert!(err.contains("the image has 5000 bytes, and should have"), "{err}");
+    damage(&|bytes| bytes[8] = 9);
+    let (_, err) = ends(&drive(&["check", &image]), 2);
+    assert!(err.contains("the image has format 9 (offset 8)"), "{err}");
+    damage(&|bytes| bytes[..8].copy_from_slice(b"PNG-file"));
+    let (_, err) = ends(&drive(&["inspect", &image]), 2);
+    assert!(err.contains("not an image"), "{err}");
+    let (_, err) = ends(&drive(&["inspect", "no-such-file.img"]), 2);
+    assert!(err.contains("no-such-file.img: the image can not be opened"), "{err}");
+}
+
+#[test]
+fn an_image_in_use_is_refused() {
+    let image = image("used.img", "volatile", false);
+    let runtime = Runtime::virtual_time(1);
+    let _drive = Drive::on_image(&runtime.handle(), Path::new(&image)).unwrap();
+    for command in ["inspect", "check"] {
+        let (_, err) = ends(&drive(&[command, &image]), 2);
+        assert!(err.contains("in use by another process"), "{err}");
+    }
+    let (_, err) = ends(&drive(&["create", &image, "--force"]), 2);
+    assert!(err.contains("in use by another process"), "{err}");
+}
+
+#[test]
+fn what_can_not_be_meant_is_refused() {
+    let image = path("refused.img");
+    let image = image.to_str().unwrap();
+    for (arguments, what) in [
+        (vec!["--design", "durasd"], "durassd"),
+        (vec!["--design", "disk-15k"], "is a magnetic disk"),
+        (vec!["--design", "nowhere.toml"], "can not read nowhere.toml"),
+        (vec!["--capacity", "lots"], "8GiB"),
+        (vec!["--capacity", "8 parsec"], "is no unit"),
+        (vec!["--capacity", "9999999T"], "no drive of its kind"),
+        (vec!["--set", "cache.buffer_kb=3"], "buffer_k"),
+        (vec!["--set", "geometry.page_bytes=5000"], "5000"),
+    ] {
+        let arguments = [vec!["create", image], arguments].concat();
+        let (_, err) = ends(&drive(&arguments), 2);
+        assert!(err.contains(what), "{arguments:?}: {err}");
+        assert!(!Path::new(image).exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn every_field_is_documented() {
+    let image = image("documented.img", "durassd", true);
+    let text = include_str!("../../../docs/json.md");
+    for command in ["inspect", "check"] {
+        let (_, part) = text.split_once(&format!("## `tantalum drive {command} --json`")).unwrap();
+        let (part, _) = part.split_once("\n## ").unwrap();
+        let mut missing = Vec::new();
+        fields(&json(&[command, &image], 0), "", &mut |path, last| {
+            if !part.contains(&format!("`{path}`")) && !part.contains(&format!("`{last}`")) {
+                missing.push(path.to_string());
+            }
+        });
+        assert!(missing.is_empty(), "{command}: {missing:?}");
+    }
+}
+
+fn fields(value: &Value, path: &str, found: &mut dyn FnMut(&str, &str)) {
+    let Value::Object(all) = value else {
+        return found(path, path.rsplit('.').next().unwrap_or_default());
+    };
+    for (name, value) in all {
+        let dot = if path.is_empty() { "" } else { "." };
+        fields(value, &format!("{path}{dot}{name}"), found);
+    }
+}
