@@ -88,10 +88,7 @@ mod tests {
                 let mut less = design.clone();
                 less.geometry.blocks -= 1;
                 assert!(bytes(&less).is_none_or(|have| have < gib << 30), "{preset}: {gib} GiB");
-                assert!(
-                    preset.to_string() != "volatile" || have < (gib << 30) * 5 / 4,
-                    "{have} of {gib} GiB"
-                );
+                assert!(*preset != "volatile" || have < (gib << 30) * 5 / 4, "{have} of {gib} GiB");
                 assert_eq!(design.geometry.dies(), base.geometry.dies());
             }
             assert!(base.with_capacity(u64::MAX).is_err());
