@@ -3,8 +3,10 @@
 mod check;
 mod create;
 mod inspect;
+mod live;
 mod serve;
 mod view;
+mod words;
 
 use clap::Subcommand;
 

@@ -5,7 +5,7 @@ use crate::{
     Durability, Extent, IoError, PowerCycle,
 };
 use hdrhistogram::Histogram;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_rt::{Nanos, Rt};
 
@@ -110,23 +110,75 @@ impl DeviceStats {
 pub struct Stats<D> {
     inner: D,
     rt: Rt,
-    counts: Rc<RefCell<DeviceStats>>,
+    shared: Rc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    counts: RefCell<DeviceStats>,
+    under_way: Cell<u64>,
+    /// Commands left until something is to be done; 0: nothing is.
+    left: Cell<u64>,
+    then: RefCell<Option<Box<dyn FnOnce()>>>,
+}
+
+impl Shared {
+    /// A command has succeeded.
+    fn one_less(&self) {
+        let left = self.left.get();
+        if left == 0 {
+            return;
+        }
+        self.left.set(left - 1);
+        if left == 1
+            && let Some(then) = self.then.take()
+        {
+            then();
+        }
+    }
+}
+
+/// A command under way, which may be given up.
+struct UnderWay<'a>(&'a Cell<u64>);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl<D> Stats<D> {
     /// Nothing is counted yet.
     pub fn new(rt: &Rt, inner: D) -> Stats<D> {
-        Stats { inner, rt: rt.clone(), counts: Rc::default() }
+        Stats { inner, rt: rt.clone(), shared: Rc::default() }
     }
 
     /// What was counted so far.
     pub fn snapshot(&self) -> DeviceStats {
-        self.counts.borrow().clone()
+        self.shared.counts.borrow().clone()
     }
 
     /// Begins to count anew.
     pub fn reset(&self) {
-        *self.counts.borrow_mut() = DeviceStats::default();
+        *self.shared.counts.borrow_mut() = DeviceStats::default();
+    }
+
+    /// Commands that were begun and have not ended.
+    pub fn under_way(&self) -> u64 {
+        self.shared.under_way.get()
+    }
+
+    /// Calls `then` when `n` more commands have succeeded (at least one), before whoever sent the last of them
+    /// learns that. It replaces what was to be called before.
+    pub fn after(&self, n: u64, then: impl FnOnce() + 'static) {
+        *self.shared.then.borrow_mut() = Some(Box::new(then));
+        self.shared.left.set(n.max(1));
+    }
+
+    /// What [`Stats::after`] was told is not called.
+    pub fn after_all(&self) {
+        self.shared.left.set(0);
+        *self.shared.then.borrow_mut() = None;
     }
 
     /// The device below.
@@ -141,13 +193,19 @@ impl<D> Stats<D> {
         command: impl Future<Output = Result<(), E>>,
     ) -> Result<(), E> {
         let begin = self.rt.now();
+        let shared = &*self.shared;
+        shared.under_way.set(shared.under_way.get() + 1);
+        let under_way = UnderWay(&shared.under_way);
         let result = command.await;
-        let mut counts = self.counts.borrow_mut();
+        drop(under_way);
+        let mut counts = shared.counts.borrow_mut();
         let k = &mut counts.kinds[kind.index()];
         if result.is_ok() {
             k.commands += 1;
             k.bytes += bytes;
             k.latency.record(self.rt.now().saturating_sub(begin));
+            drop(counts);
+            shared.one_less();
         } else {
             k.failed += 1;
         }
@@ -200,8 +258,8 @@ impl<B: PowerCycle> PowerCycle for Stats<B> {
     type Device = Stats<B::Device>;
 
     fn device(&self) -> Stats<B::Device> {
-        let (rt, counts) = (self.rt.clone(), self.counts.clone());
-        Stats { inner: self.inner.device(), rt, counts }
+        let (rt, shared) = (self.rt.clone(), self.shared.clone());
+        Stats { inner: self.inner.device(), rt, shared }
     }
 
     fn cut(&self) {

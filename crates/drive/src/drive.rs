@@ -60,6 +60,19 @@ struct Shared {
     image: Option<ImageFile>,
 }
 
+/// How far a drive has power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PowerState {
+    /// None at all.
+    Off,
+    /// It starts, and takes no commands yet.
+    Starting,
+    /// It takes commands.
+    On,
+    /// The host's is gone; what the capacitors allow is done.
+    Dying,
+}
+
 enum Power {
     Off,
     Starting(Domain),
@@ -266,9 +279,19 @@ impl Drive {
         self.shared.memories.borrow().iter().filter(|m| m.strong_count() > 0).count()
     }
 
+    /// How far the drive has power.
+    pub fn power(&self) -> PowerState {
+        match *self.shared.power.borrow() {
+            Power::Off => PowerState::Off,
+            Power::Starting(_) | Power::Marking { .. } => PowerState::Starting,
+            Power::On { .. } => PowerState::On,
+            Power::Dying => PowerState::Dying,
+        }
+    }
+
     /// Whether the drive has no power at all.
     pub fn is_off(&self) -> bool {
-        matches!(*self.shared.power.borrow(), Power::Off)
+        self.power() == PowerState::Off
     }
 
     /// Restores the power, like [`PowerCycle::power_on`].

@@ -76,7 +76,7 @@ pub use design::{
     AtomicDesign, CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign,
     FlushMode, GroupScheme, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
 };
-pub use drive::Drive;
+pub use drive::{Drive, PowerState};
 pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign, Saving, SavingCount};
 pub use host::DriveLink;
 pub use image::{DriveImageError, is_dump_owed};

@@ -33,25 +33,31 @@ pub struct Recoveries {
     pub phases: [Phase; PHASES.len()],
 }
 
+impl RecoveryReport {
+    /// What each phase of [`PHASES`] took.
+    pub fn phases(&self) -> [Nanos; PHASES.len()] {
+        [
+            self.find,
+            self.dump_replay,
+            self.areas,
+            self.mark,
+            self.total,
+            self.scan,
+            self.map_load,
+            self.space,
+            self.whole,
+            self.scanned,
+        ]
+    }
+}
+
 impl Recoveries {
     /// One more, finished or cut.
     pub(crate) fn add(&mut self, r: &RecoveryReport) {
         self.count += 1;
         self.early += u64::from(r.early);
         self.finished += u64::from(r.whole > Nanos::ZERO);
-        let took = [
-            r.find,
-            r.dump_replay,
-            r.areas,
-            r.mark,
-            r.total,
-            r.scan,
-            r.map_load,
-            r.space,
-            r.whole,
-            r.scanned,
-        ];
-        for (phase, took) in self.phases.iter_mut().zip(took) {
+        for (phase, took) in self.phases.iter_mut().zip(r.phases()) {
             phase.sum += took;
             phase.max = phase.max.max(took);
         }

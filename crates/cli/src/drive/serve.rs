@@ -1,18 +1,16 @@
 //! `tantalum drive serve`: a drive as a network block device.
 
-use super::create;
+use super::live::{self, Front, LiveArguments, LiveDrive, OnCut, Site};
 use crate::out;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use tantalum_device::{BlockDevice, Payload, PowerCycle};
-use tantalum_drive::{Design, Drive};
 use tantalum_export::activation;
-use tantalum_export::nbd::{Event, Export, Limits, OnCut, Options, Server, Volume};
-use tantalum_lab::model;
-use tantalum_rt::wall::{Backend, Io, Listener, Signal, WallOptions};
-use tantalum_rt::{First, Nanos, Rt, Runtime, first};
+use tantalum_export::nbd::{Event, Export, Limits, Options, Server, Volume};
+use tantalum_rt::wall::{Io, Listener};
+use tantalum_rt::{Nanos, Rt};
 
 /// What clients that do not take their answers are waited for at the end.
 const PATIENCE: Nanos = Nanos::from_secs(5);
@@ -21,7 +19,7 @@ const PATIENCE: Nanos = Nanos::from_secs(5);
 const DYING: Nanos = Nanos::from_secs(1);
 
 /// Arguments of `tantalum drive serve`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(after_help = "\
 Examples:
   tantalum drive create disk.img --design durassd --capacity 16GiB
@@ -44,13 +42,6 @@ pub struct ServeArguments {
     /// The image of the drive (see `tantalum drive create`)
     #[arg(value_name = "IMAGE", required_unless_present = "design", conflicts_with = "design")]
     image: Option<PathBuf>,
-    /// A blank drive in memory instead, of this design (see `tantalum designs`)
-    #[arg(long, value_name = "DESIGN")]
-    design: Option<String>,
-    /// Its capacity, at least, for instance 8GiB; else the design's own. Memory is taken for what is
-    /// written
-    #[arg(long, value_name = "SIZE", value_parser = create::bytes, requires = "design")]
-    capacity: Option<u64>,
     /// Listen at a UNIX socket
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
@@ -68,13 +59,6 @@ pub struct ServeArguments {
     /// Export it under this name too, to be read only
     #[arg(long, value_name = "NAME")]
     reader: Vec<String>,
-    /// Real seconds for each second of the drive's: 1 for its modelled latencies, 0 for as fast
-    /// as the code goes
-    #[arg(long, value_name = "F", default_value_t = 1.0)]
-    time_scale: f64,
-    /// How clients notice that the power was cut
-    #[arg(long, value_enum, default_value_t = Cut::Errors)]
-    on_cut: Cut,
     /// Clients at a time, at most
     #[arg(long, value_name = "N", default_value_t = Limits::default().clients)]
     clients: u32,
@@ -84,38 +68,11 @@ pub struct ServeArguments {
     /// The longest request, in KiB
     #[arg(long, value_name = "KIB", default_value_t = Limits::default().payload >> 10)]
     longest: u32,
-    /// What carries out I/O
-    #[arg(long, value_enum, default_value_t = IoBackend::Auto)]
-    io: IoBackend,
-    /// Microseconds to spin before a timer is due, at most: punctuality for processor time
-    #[arg(long, value_name = "US", default_value_t = 60)]
-    spin: u64,
-    /// The seed of whatever is random in the drive
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Say which clients come and go
     #[arg(long, short)]
     verbose: bool,
-}
-
-/// How clients notice a cut.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Cut {
-    /// Their commands fail, until they connect again after the power is back
-    Errors,
-    /// Their connections drop
-    Drop,
-}
-
-/// What carries out I/O.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum IoBackend {
-    /// io_uring, or poll where that is denied
-    Auto,
-    /// io_uring
-    Uring,
-    /// poll, read and write
-    Poll,
+    #[command(flatten)]
+    live: LiveArguments,
 }
 
 fn parse_tcp(text: &str) -> Result<SocketAddr, String> {
@@ -126,69 +83,76 @@ fn parse_tcp(text: &str) -> Result<SocketAddr, String> {
 
 /// Carries it out; gives the exit code.
 pub fn serve(arguments: &ServeArguments) -> u8 {
-    let design = match arguments.design.as_deref().map(|name| design(name, arguments.capacity)) {
-        None => None,
-        Some(Ok(design)) => Some(design),
-        Some(Err(message)) => return out::error(message, out::USAGE),
-    };
-    match run(arguments, design.as_ref()) {
-        Ok(()) => out::OK,
-        Err(message) => out::error(message, out::FAILED),
+    let own = arguments.clone();
+    live::run(&arguments.live, arguments.image.as_deref(), async move |site| {
+        NbdFront::new(site, &own).await
+    })
+}
+
+/// The server in front of the drive.
+struct NbdFront {
+    rt: Rt,
+    server: Server<LiveDrive>,
+    /// Not served yet, and how to get there.
+    listeners: RefCell<Vec<(Listener, String)>>,
+    on_cut: OnCut,
+}
+
+impl NbdFront {
+    async fn new(site: Site, arguments: &ServeArguments) -> Result<NbdFront, String> {
+        let server = server(&site.rt, arguments, &site.drive)?;
+        let places = Places {
+            name: escape(&arguments.export),
+            unix: arguments.unix.clone(),
+            tcp: arguments.tcp,
+        };
+        let listeners = RefCell::new(listeners(&site.io, &places).await?);
+        Ok(NbdFront { rt: site.rt, server, listeners, on_cut: arguments.live.on_cut })
     }
 }
 
-fn design(name: &str, capacity: Option<u64>) -> Result<Design, String> {
-    let mut design = model::ssd_preset(name)?;
-    if let Some(bytes) = capacity {
-        design = design.with_capacity(bytes).map_err(|e| e.to_string())?;
-    }
-    design.check().map_err(|e| e.to_string())?;
-    Ok(design)
-}
-
-/// The drive to be served, without power.
-fn plug(rt: &Rt, arguments: &ServeArguments, design: Option<&Design>) -> Result<Drive, String> {
-    match (&arguments.image, design) {
-        (Some(path), _) => {
-            Drive::on_image(rt, path).map_err(|e| format!("{}: {e}", path.display()))
+impl Front for NbdFront {
+    async fn start(&self) -> Result<String, String> {
+        let mut addresses = String::new();
+        for (listener, uri) in self.listeners.take() {
+            let server = self.server.clone();
+            let serve = async move { server.serve(listener).await };
+            self.rt.spawn_background("clients to come", serve);
+            addresses.push_str(&uri);
+            addresses.push('\n');
         }
-        (None, Some(design)) => Drive::new(rt, design, Payload::Bytes).map_err(|e| e.to_string()),
-        (None, None) => Err("give an image, or a design".to_string()),
+        Ok(addresses)
+    }
+
+    async fn cut(&self) {
+        if self.on_cut == OnCut::Drop {
+            self.server.drop_clients();
+        }
+    }
+
+    async fn before_restore(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn after_restore(&self) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    async fn stop(&self) -> Result<(), String> {
+        if !self.server.stop(PATIENCE).await {
+            out::note("some clients did not take their answers");
+        }
+        Ok(())
     }
 }
 
-fn run(arguments: &ServeArguments, design: Option<&Design>) -> Result<(), String> {
-    let backend = match arguments.io {
-        IoBackend::Auto => Backend::Auto,
-        IoBackend::Uring => Backend::Uring,
-        IoBackend::Poll => Backend::Poll,
-    };
-    let options = WallOptions {
-        io: backend,
-        time_scale: arguments.time_scale,
-        spin: Nanos::from_micros(arguments.spin),
-    };
-    let mut runtime = Runtime::wall_time(arguments.seed, options)
-        .map_err(|e| format!("the wall clock does not start: {e}"))?;
-    let rt = runtime.handle();
-    let io = rt.io().ok_or("the clock has no way to sockets")?;
-    let drive = plug(&rt, arguments, design)?;
-    let server = server(&rt, arguments, &drive)?;
-    let places = Places {
-        name: escape(&arguments.export),
-        unix: arguments.unix.clone(),
-        tcp: arguments.tcp,
-    };
-    let live = async move {
-        let listeners = listeners(&io, &places).await?;
-        live(rt, io, drive, server, listeners).await
-    };
-    runtime.block_on(live).map_err(|e| format!("the drive stands still: {e}"))?
-}
-
-fn server(rt: &Rt, arguments: &ServeArguments, drive: &Drive) -> Result<Server<Drive>, String> {
+fn server(
+    rt: &Rt,
+    arguments: &ServeArguments,
+    drive: &LiveDrive,
+) -> Result<Server<LiveDrive>, String> {
     let volume = Volume::new(rt, drive.clone());
-    let about = format!("{} by tantalum", drive.design().name);
+    let about = format!("{} by tantalum", drive.inner().design().name);
     let export = |name: &String| Export::new(name, &volume).described(about.clone());
     let main = export(&arguments.export);
     let mut exports = vec![if arguments.read_only { main.read_only() } else { main }];
@@ -199,10 +163,7 @@ fn server(rt: &Rt, arguments: &ServeArguments, drive: &Drive) -> Result<Server<D
         payload: arguments.longest.saturating_mul(1 << 10),
         ..Limits::default()
     };
-    let on_cut = match arguments.on_cut {
-        Cut::Errors => OnCut::Errors,
-        Cut::Drop => OnCut::Drop,
-    };
+    let on_cut = arguments.live.on_cut.into();
     let verbose = arguments.verbose;
     let tell = move |event: &Event| {
         if verbose {
@@ -279,50 +240,6 @@ fn escape(name: &str) -> String {
 
 fn escape_path(path: &Path) -> String {
     escape(&path.to_string_lossy())
-}
-
-/// The drive's life: from power to the signal that ends it.
-async fn live(
-    rt: Rt,
-    io: Io,
-    drive: Drive,
-    server: Server<Drive>,
-    listeners: Vec<(Listener, String)>,
-) -> Result<(), String> {
-    let mut signals = io
-        .signals(&[Signal::Interrupt, Signal::Terminate])
-        .map_err(|e| format!("can not wait for signals: {e}"))?;
-    {
-        // Somebody waits for it: at time scale 0 its flash is not waited for.
-        let _announced = rt.outstanding("the start of the drive");
-        drive.start().await.map_err(|e| match drive.last_failure() {
-            Some(failure) => failure.to_string(),
-            None => e.to_string(),
-        })?;
-    }
-    let mut addresses = String::new();
-    for (listener, uri) in listeners {
-        let server = server.clone();
-        rt.spawn_background("clients to come", async move { server.serve(listener).await });
-        addresses.push_str(&uri);
-        addresses.push('\n');
-    }
-    out::bytes(addresses.as_bytes());
-    signals.next().await.map_err(|e| format!("can not wait for signals: {e}"))?;
-    let stop = async {
-        if !server.stop(PATIENCE).await {
-            out::note("some clients did not take their answers");
-        }
-        let flushed = drive.device().flush().await;
-        let _announced = rt.outstanding("the end of the drive");
-        drive.cut();
-        drive.off().await;
-        flushed.map_err(|e| format!("the last flush failed: {e}"))
-    };
-    match first(stop, signals.next()).await {
-        First::A(stopped) => stopped,
-        First::B(_) => Err("stopped at once, as asked for twice".to_string()),
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,165 @@
+//! What every command has in common that lets a drive run for other programs: the drive on the wall
+//! clock, its power, and its graceful end.
+//!
+//! 1. What is in front of the drive ([`Front`]) is told of every cut and every return of the power, in
+//!    their order; its hooks never run side by side.
+//! 2. A cut takes place at once, whatever is under way, even a restart.
+//! 3. SIGINT and SIGTERM end the process in good order: the front stops, what it took is flushed, and the
+//!    drive loses its power as by a cut. A second one ends it at once.
+
+mod arguments;
+mod power;
+mod report;
+mod schedule;
+
+pub use arguments::{LiveArguments, OnCut};
+pub use power::Plug;
+
+use crate::out;
+use std::path::Path;
+use std::rc::Rc;
+use tantalum_device::{BlockDevice, Payload, PowerCycle, Stats};
+use tantalum_drive::{Design, Drive, PowerState};
+use tantalum_lab::model;
+use tantalum_rt::wall::{Io, Signal};
+use tantalum_rt::{First, Rt, Runtime, first};
+
+/// The drive as those in front of it use it: its commands are counted, and timed.
+pub type LiveDrive = Stats<Drive>;
+
+/// Where a front is built.
+#[derive(Clone)]
+pub struct Site {
+    pub rt: Rt,
+    /// Sockets, signals and real time.
+    pub io: Io,
+    /// The drive. It has no power yet when the front is built.
+    pub drive: LiveDrive,
+}
+
+/// What is in front of a drive that runs: a server, a mounted file.
+#[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
+pub trait Front: 'static {
+    /// The drive takes commands for the first time: begins to serve. What is to be printed on
+    /// standard output, now that it can be used.
+    async fn start(&self) -> Result<String, String>;
+
+    /// The power of the drive has gone, and what its capacitors allow is done: commands on old links
+    /// fail. Clients are told, or dropped.
+    async fn cut(&self);
+
+    /// The power is about to return. An error leaves the drive without power.
+    async fn before_restore(&self) -> Result<(), String>;
+
+    /// The drive takes commands again. Lines for whoever asked for it.
+    async fn after_restore(&self) -> Result<Vec<String>, String>;
+
+    /// The end is near: takes nothing more, and waits for what is under way. The drive may have no
+    /// power.
+    async fn stop(&self) -> Result<(), String>;
+}
+
+/// Lets a drive run until a signal ends it: the one in `image`, or else of the design that the arguments name.
+/// `build` makes what is in front of it, before the drive starts. Gives the exit code.
+pub fn run<F: Front>(
+    arguments: &LiveArguments,
+    image: Option<&Path>,
+    build: impl AsyncFnOnce(Site) -> Result<F, String> + 'static,
+) -> u8 {
+    let design = match (image, &arguments.design) {
+        (Some(_), _) => None,
+        (None, None) => return out::error("give an image, or a design", out::USAGE),
+        (None, Some(name)) => match design(name, arguments.capacity) {
+            Ok(design) => Some(design),
+            Err(message) => return out::error(message, out::USAGE),
+        },
+    };
+    match try_run(arguments, image, design.as_ref(), build) {
+        Ok(()) => out::OK,
+        Err(message) => out::error(message, out::FAILED),
+    }
+}
+
+fn design(name: &str, capacity: Option<u64>) -> Result<Design, String> {
+    let mut design = model::ssd_preset(name)?;
+    if let Some(bytes) = capacity {
+        design = design.with_capacity(bytes).map_err(|e| e.to_string())?;
+    }
+    design.check().map_err(|e| e.to_string())?;
+    Ok(design)
+}
+
+fn try_run<F: Front>(
+    arguments: &LiveArguments,
+    image: Option<&Path>,
+    design: Option<&Design>,
+    build: impl AsyncFnOnce(Site) -> Result<F, String> + 'static,
+) -> Result<(), String> {
+    let mut runtime = Runtime::wall_time(arguments.seed, arguments.clock())
+        .map_err(|e| format!("the wall clock does not start: {e}"))?;
+    let rt = runtime.handle();
+    let io = rt.io().ok_or("the clock has no way to sockets")?;
+    let drive = match (image, design) {
+        (Some(path), _) => {
+            Drive::on_image(&rt, path).map_err(|e| format!("{}: {e}", path.display()))?
+        }
+        (None, Some(design)) => {
+            Drive::new(&rt, design, Payload::Bytes).map_err(|e| e.to_string())?
+        }
+        (None, None) => return Err("there is neither an image nor a design".to_string()),
+    };
+    let site = Site { drive: Stats::new(&rt, drive), rt, io };
+    let life = live(site, arguments.clone(), build);
+    runtime.block_on(life).map_err(|e| format!("the drive stands still: {e}"))?
+}
+
+/// The drive's life: from power to the signal that ends it.
+async fn live<F: Front>(
+    site: Site,
+    arguments: LiveArguments,
+    build: impl AsyncFnOnce(Site) -> Result<F, String>,
+) -> Result<(), String> {
+    let mut signals = site
+        .io
+        .signals(&[Signal::Interrupt, Signal::Terminate])
+        .map_err(|e| format!("can not wait for signals: {e}"))?;
+    let front = build(site.clone()).await?;
+    let plug = Rc::new(Plug::new(&site, front, arguments.salvage));
+    let at_once = || Err("stopped at once, as asked for twice".to_string());
+    let mut asked = 0;
+    let begun = {
+        let twice = async {
+            while asked < 2 && signals.next().await.is_ok() {
+                asked += 1;
+            }
+        };
+        match first(plug.begin(), twice).await {
+            First::A(begun) => begun?,
+            First::B(()) => return at_once(),
+        }
+    };
+    if asked == 0 {
+        out::bytes(begun.as_bytes());
+        schedule::begin(&plug, &arguments.schedule);
+        signals.next().await.map_err(|e| format!("can not wait for signals: {e}"))?;
+    }
+    match first(end(&site, &plug), signals.next()).await {
+        First::A(stopped) => stopped,
+        First::B(_) => at_once(),
+    }
+}
+
+/// Ends in good order.
+async fn end<F: Front>(site: &Site, plug: &Plug<F>) -> Result<(), String> {
+    let stopped = plug.stop().await;
+    let drive = site.drive.inner();
+    let flushed = match drive.power() {
+        PowerState::On => drive.device().flush().await,
+        _ => Ok(()),
+    };
+    let _announced = site.rt.outstanding("the end of the drive");
+    drive.cut();
+    drive.off().await;
+    stopped?;
+    flushed.map_err(|e| format!("the last flush failed: {e}"))
+}

@@ -1,0 +1,156 @@
+//! Arguments of every command that lets a drive run.
+
+use crate::drive::create;
+use clap::{Args, ValueEnum};
+use tantalum_export::nbd;
+use tantalum_rt::Nanos;
+use tantalum_rt::wall::{Backend, WallOptions};
+
+/// What they have in common.
+#[derive(Args, Clone)]
+pub struct LiveArguments {
+    /// A blank drive in memory instead of an image, of this design (see `tantalum designs`)
+    #[arg(long, value_name = "DESIGN")]
+    pub design: Option<String>,
+    /// Its capacity, at least, for instance 8GiB; else the design's own. Memory is taken for what is
+    /// written
+    #[arg(long, value_name = "SIZE", value_parser = create::bytes, requires = "design")]
+    pub capacity: Option<u64>,
+    /// Start it even if the emergency dump that is due is not complete: what only that had is lost
+    #[arg(long)]
+    pub salvage: bool,
+    /// Real seconds for each second of the drive's: 1 for its modelled latencies, 0 for as fast
+    /// as the code goes
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    time_scale: f64,
+    /// How clients notice that the power was cut
+    #[arg(long, value_enum, default_value_t = OnCut::Errors)]
+    pub on_cut: OnCut,
+    /// What carries out I/O
+    #[arg(long, value_enum, default_value_t = IoBackend::Auto)]
+    io: IoBackend,
+    /// Microseconds to spin before a timer is due, at most: punctuality for processor time
+    #[arg(long, value_name = "US", default_value_t = 60)]
+    spin: u64,
+    /// The seed of whatever is random in the drive and its power cuts
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub schedule: Schedule,
+}
+
+/// When the power is cut by itself, and returns.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Power cuts")]
+pub struct Schedule {
+    /// Cut the power when the drive has carried out N commands, others being under way; and again so
+    /// many after each return
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub cut_after_ops: Option<u64>,
+    /// Cut the power when this much real time has passed since it came: 10s, 500ms, 2m; or a time in
+    /// between, by the seed: 5s..20s
+    #[arg(long, value_name = "TIME[..TIME]", value_parser = times)]
+    pub cut_every: Option<(Nanos, Nanos)>,
+    /// Restore the power this much real time after such a cut (1s, or 0s..5s); else it stays away until
+    /// `tantalum drive restore`
+    #[arg(long, value_name = "TIME[..TIME]", value_parser = times)]
+    pub restore_after: Option<(Nanos, Nanos)>,
+}
+
+/// How clients notice a cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnCut {
+    /// Their commands fail, until they connect again after the power is back
+    Errors,
+    /// Their connections drop
+    Drop,
+}
+
+impl From<OnCut> for nbd::OnCut {
+    fn from(on_cut: OnCut) -> nbd::OnCut {
+        match on_cut {
+            OnCut::Errors => nbd::OnCut::Errors,
+            OnCut::Drop => nbd::OnCut::Drop,
+        }
+    }
+}
+
+/// What carries out I/O.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum IoBackend {
+    /// io_uring, or poll where that is denied
+    Auto,
+    /// io_uring
+    Uring,
+    /// poll, read and write
+    Poll,
+}
+
+impl LiveArguments {
+    /// The clock that they ask for.
+    pub fn clock(&self) -> WallOptions {
+        let io = match self.io {
+            IoBackend::Auto => Backend::Auto,
+            IoBackend::Uring => Backend::Uring,
+            IoBackend::Poll => Backend::Poll,
+        };
+        let spin = Nanos::from_micros(self.spin);
+        WallOptions { io, time_scale: self.time_scale, spin }
+    }
+}
+
+/// A time, or two with all in between.
+fn times(text: &str) -> Result<(Nanos, Nanos), String> {
+    let (low, high) = match text.split_once("..") {
+        Some((low, high)) => (time(low)?, time(high)?),
+        None => (time(text)?, time(text)?),
+    };
+    match low <= high {
+        true => Ok((low, high)),
+        false => Err("the first time is longer than the second".to_string()),
+    }
+}
+
+/// The longest time that may be asked for: a year.
+const LONGEST: f64 = 365.0 * 86_400.0;
+
+fn time(text: &str) -> Result<Nanos, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit.trim() {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => {
+            return Err(format!("\"{unit}\" is no unit of time; use us, ms, s, m or h, as in 10s"));
+        }
+    };
+    let number: f64 = number.parse().map_err(|_| "a time is wanted, as in 10s".to_string())?;
+    match number * seconds {
+        time if time <= LONGEST => Ok(Nanos((time * 1e9) as u64)),
+        _ => Err("that is longer than a year".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_what_they_say() {
+        for (text, want) in [
+            ("10s", (10_000_000_000, 10_000_000_000)),
+            ("0.5s..2m", (500_000_000, 120_000_000_000)),
+            ("250ms", (250_000_000, 250_000_000)),
+            ("0s..30us", (0, 30_000)),
+        ] {
+            assert_eq!(times(text), Ok((Nanos(want.0), Nanos(want.1))), "{text}");
+        }
+        for text in ["", "10", "s", "1.2.3s", "-1s", "2s..1s", "1s..", "1d", "9000000h"] {
+            assert!(times(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The plug of a drive that runs: cuts, restarts, and those who must be told.
+//!
+//! 1. A cut takes place at the call, before anything is waited for.
+//! 2. Hooks of the front run one at a time, and in the order of what happened: the power is not restored
+//!    before the front knows that it was cut.
+
+use super::report;
+use super::{Front, LiveDrive, Site};
+use std::cell::Cell;
+use tantalum_device::PowerCycle;
+use tantalum_drive::{Drive, PowerState, RecoveryError};
+use tantalum_export::control::{CutReport, RestoreReport};
+use tantalum_rt::sync::{Semaphore, WaitQueue};
+use tantalum_rt::wall::Io;
+use tantalum_rt::{Nanos, Rt};
+
+/// Why the power could not be restored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// Its dump is not complete.
+    #[error(
+        "the drive does not start: {0}. What is left can be had with `tantalum drive restore --salvage`"
+    )]
+    DumpLost(String),
+    /// It does not start for another reason.
+    #[error("the drive does not start: {0}")]
+    Failed(String),
+    /// The power went again.
+    #[error("the power was cut again before the drive had started")]
+    CutAgain,
+    /// What is in front of the drive does not come along.
+    #[error("{0}")]
+    Front(String),
+    /// The process is about to end.
+    #[error("the drive is about to be stopped")]
+    Stopping,
+}
+
+/// A plug that was pulled.
+pub struct Pulled {
+    before: report::Before,
+    at: Nanos,
+}
+
+/// A drive that runs, and what is in front of it.
+pub struct Plug<F> {
+    rt: Rt,
+    io: Io,
+    drive: LiveDrive,
+    front: F,
+    salvage: bool,
+    /// Who has the one permit may call hooks.
+    hooks: Semaphore,
+    /// The front does not know yet that the power was cut.
+    untold: Cell<bool>,
+    pulls: Cell<u64>,
+    stopping: Cell<bool>,
+    /// The power came or went.
+    changed: WaitQueue,
+}
+
+impl<F: Front> Plug<F> {
+    pub fn new(site: &Site, front: F, salvage: bool) -> Plug<F> {
+        Plug {
+            rt: site.rt.clone(),
+            io: site.io.clone(),
+            drive: site.drive.clone(),
+            front,
+            salvage,
+            hooks: Semaphore::new(&site.rt, "the power to come or go", 1),
+            untold: Cell::new(false),
+            pulls: Cell::new(0),
+            stopping: Cell::new(false),
+            changed: WaitQueue::new(&site.rt, "the power to come or go"),
+        }
+    }
+
+    pub fn rt(&self) -> &Rt {
+        &self.rt
+    }
+
+    pub fn io(&self) -> &Io {
+        &self.io
+    }
+
+    pub fn drive(&self) -> &LiveDrive {
+        &self.drive
+    }
+
+    fn bare(&self) -> &Drive {
+        self.drive.inner()
+    }
+
+    /// The first start; what the front prints.
+    pub async fn begin(&self) -> Result<String, String> {
+        let _turn = self.hooks.acquire(1).await;
+        self.start(self.salvage).await.map_err(|e| match e {
+            RestoreError::DumpLost(why) => {
+                format!("the drive does not start: {why}. What is left can be had with --salvage")
+            }
+            e => e.to_string(),
+        })?;
+        let said = self.front.start().await?;
+        self.changed.notify_all();
+        Ok(said)
+    }
+
+    /// The end: hooks are called no more.
+    pub async fn stop(&self) -> Result<(), String> {
+        self.stopping.set(true);
+        let _turn = self.hooks.acquire(1).await;
+        self.front.stop().await
+    }
+
+    /// Cuts the power, at this instant. What it comes to is known after [`Plug::told`].
+    pub fn pull(&self) -> Pulled {
+        let before = report::Before::of(self.bare());
+        let at = self.io.real_now();
+        if matches!(before.was, PowerState::On | PowerState::Starting) {
+            self.pulls.set(self.pulls.get() + 1);
+            self.untold.set(true);
+            self.bare().cut();
+        }
+        Pulled { before, at }
+    }
+
+    /// Waits until a drive whose plug was pulled is off, and the front knows.
+    pub async fn told(&self, pulled: Pulled) -> CutReport {
+        {
+            // Somebody waits for it: at time scale 0 the dump is not waited for.
+            let _announced = self.rt.outstanding("the end of a power cut");
+            self.bare().off().await;
+        }
+        let real = self.io.real_now() - pulled.at;
+        let report = pulled.before.cut(self.bare(), real);
+        let _turn = self.hooks.acquire(1).await;
+        self.tell().await;
+        report
+    }
+
+    /// Tells the front of a cut, if it does not know.
+    async fn tell(&self) {
+        if self.untold.replace(false) && !self.stopping.get() {
+            self.front.cut().await;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Restores the power, and answers when the drive has recovered to the end.
+    ///
+    /// # Errors
+    /// [`RestoreError`]
+    pub async fn restore(&self, salvage: bool) -> Result<RestoreReport, RestoreError> {
+        let began = self.io.real_now();
+        let turn = self.hooks.acquire(1).await;
+        self.tell().await;
+        if self.stopping.get() {
+            return Err(RestoreError::Stopping);
+        }
+        let was = self.bare().power();
+        if was == PowerState::On {
+            let mut report = report::restored(self.bare(), was);
+            report.notes.push("the drive has power already".to_string());
+            return Ok(report);
+        }
+        self.front.before_restore().await.map_err(RestoreError::Front)?;
+        let on = self.io.real_now();
+        self.start(salvage || self.salvage).await?;
+        let real_ready_ns = (self.io.real_now() - on).0;
+        let notes = self.front.after_restore().await.map_err(RestoreError::Front)?;
+        drop(turn);
+        self.changed.notify_all();
+        self.settled().await?;
+        let mut report = report::restored(self.bare(), was);
+        report.real_ready_ns = real_ready_ns;
+        report.real_ns = (self.io.real_now() - began).0;
+        report.notes.extend(notes);
+        Ok(report)
+    }
+
+    async fn start(&self, salvage: bool) -> Result<(), RestoreError> {
+        let drive = self.bare();
+        // Somebody waits for it: at time scale 0 its flash is not waited for.
+        let _announced = self.rt.outstanding("the start of the drive");
+        let mut started = drive.start().await;
+        if started.is_err() && salvage && drive.last_failure().is_some() {
+            started = drive.salvage().await;
+        }
+        started.map_err(|error| match drive.last_failure() {
+            Some(why @ RecoveryError::DumpLost { .. }) => RestoreError::DumpLost(why.to_string()),
+            Some(why) => RestoreError::Failed(why.to_string()),
+            None if error == tantalum_device::IoError::PowerLost => RestoreError::CutAgain,
+            None => RestoreError::Failed(error.to_string()),
+        })
+    }
+
+    /// Waits until the start is finished to the end.
+    async fn settled(&self) -> Result<(), RestoreError> {
+        let drive = self.bare();
+        {
+            let _announced = self.rt.outstanding("the rest of the start");
+            drive.settled().await;
+        }
+        match (drive.power(), drive.last_failure()) {
+            (PowerState::On, None) => Ok(()),
+            (_, Some(why)) => Err(RestoreError::Failed(why.to_string())),
+            (_, None) => Err(RestoreError::CutAgain),
+        }
+    }
+
+    /// How often the power was cut.
+    pub fn pulls(&self) -> u64 {
+        self.pulls.get()
+    }
+
+    /// Waits until the drive takes commands, and the front serves.
+    pub async fn until_on(&self) {
+        let is_on = || self.bare().power() == PowerState::On && !self.untold.get();
+        self.changed.until(is_on).await;
+    }
+
+    /// Waits until the power was cut more than so often, and the front knows.
+    pub async fn until_cut(&self, pulls: u64) {
+        self.changed.until(|| self.pulls.get() > pulls && !self.untold.get()).await;
+    }
+}
