@@ -647,6 +647,36 @@ fn files_keep_what_is_written_direct_or_not() {
 }
 
 #[test]
+fn a_watch_says_when_there_is_something_to_read_and_when_the_other_end_is_gone() {
+    for backend in backends() {
+        let (mut runtime, rt, io) = runtime(backend, 1.0);
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let watch = io.watch(ours.into()).unwrap();
+        let read = |watch: &tantalum_rt::wall::Watch| {
+            let mut byte = [0];
+            rustix::io::read(watch, &mut byte).map(|count| (count, byte[0]))
+        };
+        assert_eq!(read(&watch), Err(rustix::io::Errno::AGAIN));
+        let done = runtime.block_on(async move {
+            // One that is given up leaves nothing that would wake the next.
+            let early = first(watch.readable(), rt.sleep(Nanos::from_millis(1))).await;
+            assert!(matches!(early, First::B(())));
+            for value in [7, 8] {
+                let writer = theirs.try_clone().unwrap();
+                let thread = in_thread(move || rustix::io::write(&writer, &[value]).unwrap());
+                watch.readable().await.unwrap();
+                assert_eq!(read(&watch), Ok((1, value)));
+                thread.join().unwrap();
+            }
+            drop(theirs);
+            watch.readable().await.unwrap();
+            read(&watch)
+        });
+        assert_eq!(done.unwrap(), Ok((0, 0)));
+    }
+}
+
+#[test]
 fn signals_wake_the_task_that_waits_for_them() {
     for backend in backends() {
         let (mut runtime, rt, io) = runtime(backend, 1.0);

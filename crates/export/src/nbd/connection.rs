@@ -8,7 +8,6 @@
 //!    flight as may be, nothing is received.
 //! 3. A request that was begun is carried out to its end, whatever becomes of the client.
 
-use super::export::{Access, Failure};
 use super::handshake::ALLOCATION_CONTEXT;
 use super::intake::{Chunk, Intake};
 use super::outbox::{Load, Outbox};
@@ -17,6 +16,7 @@ use super::session::End;
 use super::stream::Stream;
 use super::wire::REQUEST_BYTES;
 use super::{Command, Errno, Request, Terms, reply, wire};
+use crate::volume::{Access, Failure};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -235,10 +235,10 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
                 _ => Ok(()),
             },
             Command::Flush => self.access.flush().await,
-            Command::Trim { at, length, fua } => self.access.trim(at, length, fua).await,
+            Command::Trim { at, length, fua } => self.access.trim(at, length.into(), fua).await,
             Command::Zero { length: 0, .. } | Command::Disconnect => Ok(()),
             Command::Zero { at, length, fua, keep, fast } => {
-                self.access.zero(at, length, fua, keep, fast).await
+                self.access.zero(at, length.into(), fua, keep, fast).await
             }
         };
         // The buffer is free before the client can know that it may send more.
@@ -300,7 +300,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
             self.hang_up(End::PowerLost);
             return self.ease(cost);
         }
-        self.fail(cookie, cost, failure.errno(), &failure.to_string());
+        self.fail(cookie, cost, failure.into(), &failure.to_string());
     }
 
     fn fail(&self, cookie: u64, cost: Load, errno: Errno, why: &str) {

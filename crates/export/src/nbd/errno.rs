@@ -1,5 +1,6 @@
 //! The errors that the protocol can tell.
 
+use crate::volume::Failure;
 use tantalum_device::IoError;
 
 /// What a reply can say. The values are the protocol's, whatever those of the system are.
@@ -39,6 +40,15 @@ impl From<&IoError> for Errno {
             | IoError::Uncorrectable(_)
             | IoError::Failed(_)
             | IoError::Poisoned => Errno::Io,
+        }
+    }
+}
+
+impl From<&Failure> for Errno {
+    fn from(failure: &Failure) -> Errno {
+        match failure {
+            Failure::Device(error) => error.into(),
+            Failure::NotFast => Errno::NotSupported,
         }
     }
 }

@@ -13,7 +13,7 @@
 //!    length, so that it is atomic up to the device's atomic unit. It is never split here.
 //! 3. **Parts of blocks** may be written although the device has only whole blocks: the rest of
 //!    the first and last block is read first, and no other write comes between
-//!    ([`RangeLock`]). The request is still one write of the device. Parts of blocks that are
+//!    ([`RangeLock`](crate::RangeLock)). The request is still one write of the device. Parts of blocks that are
 //!    trimmed keep their content.
 //! 4. **Zeros** are written by discarding. Only on a thin device, and if the client wants the space
 //!    to be kept, are they really written, in pieces.
@@ -36,7 +36,6 @@ mod export;
 mod handshake;
 mod intake;
 mod listen;
-mod lock;
 mod outbox;
 mod pipe;
 mod reply;
@@ -46,10 +45,10 @@ mod session;
 mod stream;
 pub mod wire;
 
+pub use crate::Volume;
 pub use errno::Errno;
-pub use export::{Export, ExportError, Volume};
+pub use export::{Export, ExportError};
 pub use handshake::{Entry, Handshake, Offer, Refusal, Step};
-pub use lock::{Held, RangeLock};
 pub use pipe::{PipeEnd, pipe};
 pub use request::{Command, Request, Terms};
 pub use server::{Event, Limits, OnCut, Options, Server};

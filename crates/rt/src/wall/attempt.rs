@@ -23,6 +23,9 @@ fn once(work: &mut Work, again: bool) -> Outcome {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             return accept_with(fd, flags).map(Value::Fd);
         }
+        // Whether it is ready is asked before it is tried again.
+        Kind::Readable if again => Ok(0),
+        Kind::Readable => Err(Errno::AGAIN),
         Kind::Connect(_) if again => match rustix::net::sockopt::socket_error(fd) {
             Ok(result) => result.map(|()| 0),
             Err(e) => Err(e),

@@ -64,6 +64,7 @@ mod real;
 mod scale;
 mod signal;
 mod uring;
+mod watch;
 mod work;
 
 pub use clock::WallClock;
@@ -74,6 +75,7 @@ pub use net::{Listener, Stream};
 pub(crate) use outside::Outside;
 pub use real::RealSleep;
 pub use signal::{Signal, Signals};
+pub use watch::Watch;
 
 use crate::{Nanos, Rt, Runtime};
 

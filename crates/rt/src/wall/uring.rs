@@ -25,6 +25,8 @@ use std::time::Duration;
 const ENTRIES: u32 = 256;
 /// Marks the completion of a cancellation, which nobody waits for.
 const CANCELLATION: u64 = u64::MAX;
+/// `POLLIN` of poll(2).
+const POLLIN: u32 = 1;
 /// The most that one operation moves; longer ones go on where it ended.
 const LONGEST: usize = 1 << 30;
 
@@ -66,6 +68,7 @@ impl Uring {
             opcode::Accept::CODE,
             opcode::Connect::CODE,
             opcode::AsyncCancel::CODE,
+            opcode::PollAdd::CODE,
         ];
         match needed.iter().all(|&code| probe.is_supported(code)) {
             true => Ok(Uring { ring, begun: Vec::new(), sends: 0, cancelled: false }),
@@ -158,6 +161,7 @@ impl Uring {
                 opcode::Send::new(fd, at, len).flags(flags).build()
             }
             Kind::SyncData => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+            Kind::Readable => opcode::PollAdd::new(fd, POLLIN).build(),
             Kind::Accept => {
                 let flags = SocketFlags::CLOEXEC.bits() as i32;
                 let nowhere = std::ptr::null_mut();

@@ -41,6 +41,8 @@ pub(super) enum Kind {
     SyncData,
     Accept,
     Connect(Rc<SocketAddrAny>),
+    /// Waits until something can be read, or the other end is gone.
+    Readable,
 }
 
 pub(super) struct Work {

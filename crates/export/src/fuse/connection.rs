@@ -1,0 +1,98 @@
+//! The descriptor through which kernel and file system talk.
+
+use super::wire::{self, Hello, Terms, init};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use std::io;
+use tantalum_rt::wall::{Io, Watch};
+
+/// Bytes of one read or write, at most.
+pub(super) const LONGEST: u32 = 1 << 20;
+/// Room for the longest request: data, and what is before them.
+pub(super) const ROOM: usize = LONGEST as usize + 4096;
+/// Asynchronous requests that the kernel keeps under way.
+const BACKGROUND: u16 = 128;
+/// What we would like, as far as the kernel has it.
+const FLAGS: u64 = init::ASYNC_READ
+    | init::BIG_WRITES
+    | init::ASYNC_DIO
+    | init::PARALLEL_DIROPS
+    | init::MAX_PAGES
+    | init::EXT
+    | init::DIRECT_IO_ALLOW_MMAP;
+
+/// What came.
+pub(super) enum Received {
+    /// A request of so many bytes.
+    Request(usize),
+    /// Nothing, for now.
+    Nothing,
+    /// The file system is unmounted, or the connection was aborted.
+    End,
+}
+
+/// See the module. When it drops, whoever waits for an answer gets an error, and so does
+/// whatever is asked later.
+pub struct Connection {
+    watch: Watch,
+}
+
+impl Connection {
+    /// Agrees with the kernel on how to talk over `fd`, which was just mounted: its first request
+    /// lies there.
+    pub(super) fn new(io: &Io, fd: OwnedFd) -> io::Result<Connection> {
+        let mut room = vec![0; ROOM];
+        loop {
+            let count = rustix::io::retry_on_intr(|| rustix::io::read(&fd, &mut room))?;
+            let unexpected = || {
+                let what = "the kernel does not begin as the FUSE protocol says";
+                io::Error::new(io::ErrorKind::InvalidData, what)
+            };
+            let hello = Hello::parse(&room[..count]).ok_or_else(unexpected)?;
+            let mut out = Vec::new();
+            wire::begin(&mut out);
+            if hello.major < wire::MAJOR || hello.major == wire::MAJOR && hello.minor < 28 {
+                wire::seal(&mut out, hello.unique, Some(Errno::PROTO.raw_os_error()));
+                rustix::io::write(&fd, &out)?;
+                let what = format!(
+                    "the kernel speaks FUSE {}.{}, and 7.28 (Linux 4.20) is needed",
+                    hello.major, hello.minor
+                );
+                return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+            }
+            let terms = Terms { flags: FLAGS, background: BACKGROUND, longest: LONGEST };
+            wire::hello(&mut out, &hello, &terms);
+            wire::seal(&mut out, hello.unique, None);
+            rustix::io::write(&fd, &out)?;
+            if hello.major == wire::MAJOR {
+                return Ok(Connection { watch: io.watch(fd)? });
+            }
+            // A newer kernel says it again, in our version.
+        }
+    }
+
+    /// Takes a request, if there is one. `room` must have [`ROOM`].
+    pub(super) fn receive(&self, room: &mut [u8]) -> io::Result<Received> {
+        loop {
+            match rustix::io::read(self.watch.as_fd(), &mut *room) {
+                Ok(0) | Err(Errno::NODEV) => return Ok(Received::End),
+                Ok(count) => return Ok(Received::Request(count)),
+                Err(Errno::AGAIN) => return Ok(Received::Nothing),
+                // The request was taken back while it was read.
+                Err(Errno::INTR | Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until there may be a request.
+    pub(super) async fn wait(&self) -> io::Result<()> {
+        self.watch.readable().await
+    }
+
+    /// Sends a whole reply. It does not wait; who asked may be gone.
+    pub(super) fn reply(&self, reply: &[u8]) {
+        // It fails only if nobody waits for the answer any more.
+        let _ = rustix::io::retry_on_intr(|| rustix::io::write(self.watch.as_fd(), reply));
+    }
+}

@@ -1,0 +1,215 @@
+//! A file system with one file: the drive.
+//!
+//! 1. Its length is the device's capacity, and stays so. Who opens it to overwrite it (`O_TRUNC`)
+//!    finds it as it was, as with a disk.
+//! 2. An open file is of one time with power: after a cut all that is asked of it fails, and what
+//!    is opened after the restart works. So nothing that was under way above the file when the
+//!    power went reaches the drive later.
+
+use super::session::{Failed, FileSystem};
+use super::wire::{self, Attributes, NewAttributes, Operation, Request, fallocate, open, set};
+use crate::volume::{Access, Volume};
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tantalum_device::{BlockDevice, Payload, PowerCycle};
+
+/// Its name.
+pub const FILE_NAME: &str = "drive";
+/// Its node.
+const FILE: u64 = 2;
+/// Open files, at most.
+const HANDLES_MAX: usize = 4096;
+/// Kinds of files, as in their modes.
+const DIRECTORY: u32 = 0o040000;
+const REGULAR: u32 = 0o100000;
+const PERMISSIONS: u32 = 0o7777;
+
+/// The device carries stamps, not bytes: it can not be a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the device carries stamps, not bytes: build it with payload")]
+pub struct NoBytes;
+
+/// See the module.
+pub struct OneFile<P: PowerCycle> {
+    volume: Rc<Volume<P>>,
+    bytes: u64,
+    block: u32,
+    thin: bool,
+    owner: Cell<(u32, u32)>,
+    mode: Cell<u32>,
+    /// Seconds since 1970.
+    made: u64,
+    handles: RefCell<BTreeMap<u64, Rc<Access<P>>>>,
+    next: Cell<u64>,
+}
+
+impl<P: PowerCycle> OneFile<P> {
+    /// The volume as a file of this user and group, for them alone; made `made` seconds after the
+    /// beginning of 1970.
+    ///
+    /// # Errors
+    /// [`NoBytes`].
+    pub fn new(
+        volume: &Rc<Volume<P>>,
+        owner: (u32, u32),
+        made: u64,
+    ) -> Result<OneFile<P>, NoBytes> {
+        let device = volume.plug().device();
+        let caps = device.caps();
+        if caps.payload != Payload::Bytes {
+            return Err(NoBytes);
+        }
+        Ok(OneFile {
+            volume: volume.clone(),
+            bytes: caps.bytes(),
+            block: caps.block_size,
+            thin: caps.thin,
+            owner: Cell::new(owner),
+            mode: Cell::new(0o600),
+            made,
+            handles: RefCell::default(),
+            next: Cell::new(1),
+        })
+    }
+
+    /// How many times the file is open.
+    pub fn open_count(&self) -> usize {
+        self.handles.borrow().len()
+    }
+
+    fn attributes(&self, node: u64) -> Attributes {
+        let (uid, gid) = self.owner.get();
+        let file = node == FILE;
+        let bytes = if file { self.bytes } else { 0 };
+        Attributes {
+            node,
+            size: bytes,
+            allocated: bytes,
+            mode: if file { REGULAR | self.mode.get() } else { DIRECTORY | 0o755 },
+            links: if file { 1 } else { 2 },
+            uid,
+            gid,
+            time: self.made,
+        }
+    }
+
+    async fn open(&self) -> Result<u64, Failed> {
+        if self.handles.borrow().len() >= HANDLES_MAX {
+            return Err(Errno::NFILE.into());
+        }
+        let access = Volume::access(&self.volume);
+        access.probe().await?;
+        let handle = self.next.get();
+        self.next.set(handle + 1);
+        self.handles.borrow_mut().insert(handle, Rc::new(access));
+        Ok(handle)
+    }
+
+    fn handle(&self, handle: u64) -> Result<Rc<Access<P>>, Errno> {
+        self.handles.borrow().get(&handle).cloned().ok_or(Errno::BADF)
+    }
+
+    fn set(&self, node: u64, new: &NewAttributes) -> Result<(), Errno> {
+        if node != FILE {
+            return Err(Errno::PERM);
+        }
+        // The length 0 for a path is how the kernel tells of `O_TRUNC`.
+        let truncates = new.size == 0 && new.valid & set::HANDLE == 0;
+        if new.valid & set::SIZE != 0 && new.size != self.bytes && !truncates {
+            return Err(Errno::PERM);
+        }
+        if new.valid & set::MODE != 0 {
+            self.mode.set(new.mode & PERMISSIONS);
+        }
+        let (uid, gid) = self.owner.get();
+        let uid = if new.valid & set::UID != 0 { new.uid } else { uid };
+        let gid = if new.valid & set::GID != 0 { new.gid } else { gid };
+        self.owner.set((uid, gid));
+        Ok(())
+    }
+
+    async fn allocate(&self, handle: u64, at: u64, length: u64, mode: u32) -> Result<(), Failed> {
+        let access = self.handle(handle)?;
+        let end = at.checked_add(length).ok_or(Errno::FBIG)?;
+        if end > self.bytes {
+            return Err(Errno::NOSPC.into());
+        }
+        match mode & !fallocate::KEEP_SIZE {
+            _ if length == 0 => Ok(()),
+            // There is room for every block, for ever.
+            0 if !self.thin => Ok(()),
+            fallocate::PUNCH_HOLE => Ok(access.zero(at, length, false, false, false).await?),
+            fallocate::ZERO_RANGE => Ok(access.zero(at, length, false, true, false).await?),
+            _ => Err(Errno::OPNOTSUPP.into()),
+        }
+    }
+}
+
+impl<P: PowerCycle + 'static> FileSystem for OneFile<P> {
+    async fn carry_out(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failed> {
+        let node = request.node;
+        match request.operation {
+            Operation::Read { handle, at, length } => {
+                let access = self.handle(handle)?;
+                let count = self.bytes.saturating_sub(at).min(length.into()) as usize;
+                let begin = out.len();
+                out.resize(begin + count, 0);
+                access.read(at, &mut out[begin..]).await?;
+            }
+            Operation::Write { handle, at, sync, data } => {
+                let access = self.handle(handle)?;
+                let room = self.bytes.saturating_sub(at);
+                let count = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+                if count == 0 && !data.is_empty() {
+                    return Err(Errno::NOSPC.into());
+                }
+                access.write_atomic(at, &data[..count], sync).await?;
+                wire::written(out, count as u32);
+            }
+            Operation::Sync { handle } => self.handle(handle)?.flush().await?,
+            Operation::Allocate { handle, at, length, mode } => {
+                self.allocate(handle, at, length, mode).await?;
+            }
+            Operation::Lookup { name } if node == wire::ROOT && name == FILE_NAME.as_bytes() => {
+                wire::entry(out, &self.attributes(FILE));
+            }
+            Operation::Lookup { .. } => return Err(Errno::NOENT.into()),
+            Operation::GetAttributes => wire::attributes(out, &self.attributes(node)),
+            Operation::SetAttributes(ref new) => {
+                self.set(node, new)?;
+                wire::attributes(out, &self.attributes(node));
+            }
+            Operation::Open if node == FILE => {
+                let handle = self.open().await?;
+                let flags = open::DIRECT_IO | open::NOFLUSH | open::PARALLEL_DIRECT_WRITES;
+                wire::opened(out, handle, flags);
+            }
+            Operation::Open => return Err(Errno::ISDIR.into()),
+            Operation::Release { handle } => drop(self.handles.borrow_mut().remove(&handle)),
+            Operation::Statistics => {
+                wire::statistics(out, self.block, self.bytes / u64::from(self.block), 1);
+            }
+            Operation::OpenDirectory => wire::opened(out, 0, 0),
+            Operation::ReadDirectory { at, length } => {
+                let entries: [(u64, bool, &[u8]); 3] = [
+                    (wire::ROOT, true, b"."),
+                    (wire::ROOT, true, b".."),
+                    (FILE, false, FILE_NAME.as_bytes()),
+                ];
+                for (i, (node, directory, name)) in
+                    entries.into_iter().enumerate().skip(at as usize)
+                {
+                    let entry = (node, i as u64 + 1, directory, name);
+                    if !wire::directory_entry(out, length as usize, entry) {
+                        break;
+                    }
+                }
+            }
+            Operation::Flush | Operation::ReleaseDirectory | Operation::Destroy => {}
+            Operation::Forget | Operation::Other => return Err(Errno::NOSYS.into()),
+        }
+        Ok(())
+    }
+}

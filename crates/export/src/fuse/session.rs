@@ -1,0 +1,291 @@
+//! Requests from a connection to a file system, and its answers back.
+//!
+//! 1. Requests are begun in the order in which they arrived, each by one worker; there are never
+//!    more workers than requests that may be in flight.
+//! 2. At most [`REQUESTS`] are in flight, and [`BYTES`] (one that is alone is always taken): while
+//!    there are more the kernel keeps the rest.
+//! 3. A request that was begun is carried out to its end, also if the session ends before: but
+//!    then nobody hears of it.
+
+use super::connection::{Connection, LONGEST, ROOM, Received};
+use super::wire::{self, Operation, Request};
+use crate::nbd::OnCut;
+use crate::volume::Failure;
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use tantalum_device::IoError;
+use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::{First, Rt, first};
+
+/// Requests in flight, at most.
+const REQUESTS: u32 = 256;
+/// Bytes in flight, at most.
+const BYTES: u64 = 64 << 20;
+/// A request of up to so many bytes is copied out of the buffer in which it arrived.
+const SHORT: usize = 64 << 10;
+/// Buffers that are kept to be used again.
+const SPARE: usize = 128;
+/// Requests that are taken before others get their turn.
+const AT_ONCE: usize = 64;
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// As the system would say it.
+    Errno(Errno),
+    /// There is no power.
+    PowerLost,
+}
+
+impl From<Errno> for Failed {
+    fn from(errno: Errno) -> Failed {
+        Failed::Errno(errno)
+    }
+}
+
+impl From<IoError> for Failed {
+    fn from(error: IoError) -> Failed {
+        Failed::Errno(match error {
+            IoError::PowerLost => return Failed::PowerLost,
+            IoError::Invalid(_) => Errno::INVAL,
+            IoError::NoSpace => Errno::NOSPC,
+            IoError::ReadOnly => Errno::ROFS,
+            IoError::Uncorrectable(_) | IoError::Failed(_) | IoError::Poisoned => Errno::IO,
+        })
+    }
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Failed {
+        match failure {
+            Failure::Device(error) => error.into(),
+            Failure::NotFast => Errno::OPNOTSUPP.into(),
+        }
+    }
+}
+
+/// What carries requests out.
+#[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
+pub(super) trait FileSystem: 'static {
+    /// Carries it out; the body of the reply goes behind what is in `out`.
+    async fn carry_out(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failed>;
+}
+
+/// How a session ended.
+#[derive(Debug, thiserror::Error)]
+pub enum End {
+    /// The file system was unmounted, or its connection aborted from outside.
+    #[error("it was unmounted")]
+    Unmounted,
+    /// It was told to.
+    #[error("it was stopped")]
+    Stopped,
+    /// The power was cut, and the connection was to end with it.
+    #[error("the drive lost its power")]
+    PowerLost,
+    /// What came was no request.
+    #[error("what came from the kernel is no request")]
+    NotARequest,
+    /// The descriptor failed.
+    #[error("no more requests can be read: {0}")]
+    Io(io::Error),
+}
+
+struct Job {
+    bytes: Vec<u8>,
+    length: usize,
+    cost: u64,
+}
+
+/// See the module.
+pub(super) struct Session<F: FileSystem> {
+    rt: Rt,
+    connection: RefCell<Option<Rc<Connection>>>,
+    files: Rc<F>,
+    on_cut: OnCut,
+    jobs: RefCell<VecDeque<Job>>,
+    ready: WaitQueue,
+    workers: Cell<u32>,
+    requests: Cell<u32>,
+    bytes: Cell<u64>,
+    eased: WaitQueue,
+    over: Cell<bool>,
+    hung_up: Cell<bool>,
+    stop: WaitQueue,
+    stopped: Cell<bool>,
+    short: RefCell<Vec<Vec<u8>>>,
+    long: RefCell<Vec<Vec<u8>>>,
+}
+
+impl<F: FileSystem> Session<F> {
+    pub fn new(rt: &Rt, connection: Connection, files: &Rc<F>, on_cut: OnCut) -> Rc<Session<F>> {
+        Rc::new(Session {
+            rt: rt.clone(),
+            connection: RefCell::new(Some(Rc::new(connection))),
+            files: files.clone(),
+            on_cut,
+            jobs: RefCell::default(),
+            ready: WaitQueue::new(rt, "a request of the kernel"),
+            workers: Cell::new(0),
+            requests: Cell::new(0),
+            bytes: Cell::new(0),
+            eased: WaitQueue::new(rt, "requests in flight"),
+            over: Cell::new(false),
+            hung_up: Cell::new(false),
+            stop: WaitQueue::new(rt, "the end of a mount"),
+            stopped: Cell::new(false),
+            short: RefCell::default(),
+            long: RefCell::default(),
+        })
+    }
+
+    /// Ends it: whoever waits for an answer gets an error.
+    pub fn stop(&self) {
+        self.stopped.set(true);
+        self.stop.notify_all();
+    }
+
+    /// Serves until the end; then all that was begun is done.
+    pub async fn run(self: Rc<Self>) -> End {
+        let connection = self.connection.borrow().clone();
+        let end = match connection {
+            Some(connection) => self.serve(connection).await,
+            None => End::Stopped,
+        };
+        self.over.set(true);
+        // The kernel gives up all that waits when the last user of the descriptor is gone.
+        self.connection.take();
+        self.ready.notify_all();
+        self.eased.until(|| self.requests.get() == 0).await;
+        end
+    }
+
+    async fn serve(self: &Rc<Self>, connection: Rc<Connection>) -> End {
+        let turned = || self.stopped.get() || self.hung_up.get();
+        loop {
+            let mut none = false;
+            for _ in 0..AT_ONCE {
+                let full = || self.requests.get() >= REQUESTS || self.bytes.get() >= BYTES;
+                if full() {
+                    first(self.eased.until(|| !full()), self.stop.until(turned)).await;
+                }
+                match self.take(&connection) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        none = true;
+                        break;
+                    }
+                    Err(end) => return end,
+                }
+            }
+            if turned() {
+                break;
+            }
+            if !none {
+                self.rt.yield_now().await;
+                continue;
+            }
+            match first(connection.wait(), self.stop.until(turned)).await {
+                First::A(Ok(())) => {}
+                First::A(Err(error)) => return End::Io(error),
+                First::B(()) => break,
+            }
+        }
+        if self.hung_up.get() { End::PowerLost } else { End::Stopped }
+    }
+
+    /// Takes a request from the kernel, if there is one.
+    fn take(self: &Rc<Self>, connection: &Connection) -> Result<bool, End> {
+        let mut room = self.long.borrow_mut().pop().unwrap_or_else(|| vec![0; ROOM]);
+        let received = connection.receive(&mut room);
+        let length = match received {
+            Ok(Received::Request(length)) => length,
+            Ok(Received::Nothing) => {
+                self.long.borrow_mut().push(room);
+                return Ok(false);
+            }
+            Ok(Received::End) => return Err(End::Unmounted),
+            Err(error) => return Err(End::Io(error)),
+        };
+        let bytes = if length <= SHORT {
+            let mut bytes = self.short.borrow_mut().pop().unwrap_or_default();
+            bytes.clear();
+            bytes.extend_from_slice(&room[..length]);
+            self.long.borrow_mut().push(room);
+            bytes
+        } else {
+            room
+        };
+        let cost = match Request::parse(&bytes[..length]) {
+            Some(Request { operation: Operation::Forget, .. }) => {
+                self.give_back(bytes);
+                return Ok(true);
+            }
+            Some(Request { operation: Operation::Read { length, .. }, .. }) => {
+                u64::from(length.min(LONGEST))
+            }
+            Some(_) => length as u64,
+            None => return Err(End::NotARequest),
+        };
+        self.requests.set(self.requests.get() + 1);
+        self.bytes.set(self.bytes.get() + cost);
+        self.jobs.borrow_mut().push_back(Job { bytes, length, cost });
+        if !self.ready.notify_one() && self.workers.get() < REQUESTS {
+            self.workers.set(self.workers.get() + 1);
+            self.rt.spawn_background("a request of the kernel", self.clone().work());
+        }
+        Ok(true)
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        let pool = if bytes.len() == ROOM { &self.long } else { &self.short };
+        let mut pool = pool.borrow_mut();
+        if pool.len() < SPARE {
+            pool.push(bytes);
+        }
+    }
+
+    async fn work(self: Rc<Self>) {
+        let mut out = Vec::new();
+        loop {
+            let job = self.jobs.borrow_mut().pop_front();
+            match job {
+                Some(job) => self.carry_out(job, &mut out).await,
+                None if self.over.get() => return,
+                None => self.ready.wait().await,
+            }
+        }
+    }
+
+    async fn carry_out(&self, job: Job, out: &mut Vec<u8>) {
+        if let Some(request) = Request::parse(&job.bytes[..job.length]) {
+            wire::begin(out);
+            let failed = self.files.carry_out(&request, out).await.err();
+            let error = match failed {
+                None => None,
+                Some(Failed::Errno(errno)) => Some(errno),
+                Some(Failed::PowerLost) => {
+                    if self.on_cut == OnCut::Drop {
+                        self.hung_up.set(true);
+                        self.stop.notify_all();
+                    }
+                    Some(Errno::IO)
+                }
+            };
+            wire::seal(out, request.unique, error.map(Errno::raw_os_error));
+            if let Some(connection) = &*self.connection.borrow() {
+                connection.reply(out);
+            }
+            if out.capacity() > SHORT + 4096 {
+                *out = Vec::new();
+            }
+        }
+        self.give_back(job.bytes);
+        self.requests.set(self.requests.get() - 1);
+        self.bytes.set(self.bytes.get() - job.cost);
+        self.eased.notify_all();
+    }
+}
