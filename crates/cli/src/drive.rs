@@ -4,6 +4,7 @@ mod check;
 mod create;
 mod inspect;
 mod live;
+mod mount;
 mod serve;
 mod view;
 mod words;
@@ -21,6 +22,8 @@ pub enum DriveCommand {
     Check(check::CheckArguments),
     /// Serve a drive, in an image or in memory, as a network block device (NBD)
     Serve(serve::ServeArguments),
+    /// Mount a drive, in an image or in memory, as a file or with a file system
+    Mount(mount::MountArguments),
 }
 
 /// Carries one out; gives the exit code.
@@ -30,6 +33,7 @@ pub fn drive(command: &DriveCommand) -> u8 {
         DriveCommand::Inspect(arguments) => inspect::inspect(arguments),
         DriveCommand::Check(arguments) => check::check(arguments),
         DriveCommand::Serve(arguments) => serve::serve(arguments),
+        DriveCommand::Mount(arguments) => mount::mount(arguments),
     }
 }
 

@@ -5,7 +5,8 @@
 //!    their order; its hooks never run side by side.
 //! 2. A cut takes place at once, whatever is under way, even a restart.
 //! 3. SIGINT and SIGTERM end the process in good order: the front stops, what it took is flushed, and the
-//!    drive loses its power as by a cut. A second one ends it at once.
+//!    drive loses its power as by a cut. A second one ends it at once, whoever uses it; a third, wherever
+//!    it is.
 
 mod arguments;
 mod power;
@@ -21,7 +22,7 @@ use std::rc::Rc;
 use tantalum_device::{BlockDevice, Payload, PowerCycle, Stats};
 use tantalum_drive::{Design, Drive, PowerState};
 use tantalum_lab::model;
-use tantalum_rt::wall::{Io, Signal};
+use tantalum_rt::wall::{Io, Signal, Signals};
 use tantalum_rt::{First, Rt, Runtime, first};
 
 /// The drive as those in front of it use it: its commands are counted, and timed.
@@ -57,6 +58,10 @@ pub trait Front: 'static {
     /// The end is near: takes nothing more, and waits for what is under way. The drive may have no
     /// power.
     async fn stop(&self) -> Result<(), String>;
+
+    /// The end is now, since it was asked for twice: gives up whatever [`Front::start`] or
+    /// [`Front::stop`] was at, and leaves nothing behind.
+    async fn give_up(&self) {}
 }
 
 /// Lets a drive run until a signal ends it: the one in `image`, or else of the design that the arguments name.
@@ -125,7 +130,6 @@ async fn live<F: Front>(
         .map_err(|e| format!("can not wait for signals: {e}"))?;
     let front = build(site.clone()).await?;
     let plug = Rc::new(Plug::new(&site, front, arguments.salvage));
-    let at_once = || Err("stopped at once, as asked for twice".to_string());
     let mut asked = 0;
     let begun = {
         let twice = async {
@@ -135,7 +139,7 @@ async fn live<F: Front>(
         };
         match first(plug.begin(), twice).await {
             First::A(begun) => begun?,
-            First::B(()) => return at_once(),
+            First::B(()) => return at_once(&site, &plug, &mut signals).await,
         }
     };
     if asked == 0 {
@@ -145,8 +149,24 @@ async fn live<F: Front>(
     }
     match first(end(&site, &plug), signals.next()).await {
         First::A(stopped) => stopped,
-        First::B(_) => at_once(),
+        First::B(_) => at_once(&site, &plug, &mut signals).await,
     }
+}
+
+/// Ends without waiting for those who use the drive.
+async fn at_once<F: Front>(
+    site: &Site,
+    plug: &Plug<F>,
+    signals: &mut Signals,
+) -> Result<(), String> {
+    let give_up = async {
+        plug.give_up().await;
+        let _announced = site.rt.outstanding("the end of the drive");
+        site.drive.inner().cut();
+        site.drive.inner().off().await;
+    };
+    first(give_up, signals.next()).await;
+    Err("stopped at once, as asked for twice".to_string())
 }
 
 /// Ends in good order.

@@ -112,6 +112,13 @@ impl<F: Front> Plug<F> {
         self.front.stop().await
     }
 
+    /// The end, without waiting for anybody.
+    pub async fn give_up(&self) {
+        self.stopping.set(true);
+        let _turn = self.hooks.acquire(1).await;
+        self.front.give_up().await;
+    }
+
     /// Cuts the power, at this instant. What it comes to is known after [`Plug::told`].
     pub fn pull(&self) -> Pulled {
         let before = report::Before::of(self.bare());

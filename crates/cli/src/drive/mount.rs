@@ -1,0 +1,226 @@
+//! `tantalum drive mount`: a drive as a file, or as a disk with a file system of the kernel's.
+//!
+//! 1. Whatever was set up is taken down on every way out that can be caught: the file system, the loop
+//!    device, the file, directories that were made.
+//! 2. What a killed process has left of the same image is taken down before anything is set up.
+//! 3. After a cut the file system above is dead, whether it has noticed or not: nothing of what it still
+//!    has reaches the drive (the file that was open fails for ever). It is replaced by one that is
+//!    mounted anew.
+
+mod filesystem;
+mod layers;
+mod programs;
+mod table;
+
+use super::live::{self, Front, LiveArguments, OnCut, Site};
+use super::size;
+use crate::out;
+use clap::Args;
+use filesystem::{Content, Kind};
+use layers::{Layers, Recipe};
+use std::path::{Path, PathBuf};
+use tantalum_device::{BlockDevice, PowerCycle};
+use tantalum_rt::Nanos;
+
+/// Between two attempts to unmount what is in use.
+const AGAIN: Nanos = Nanos::from_millis(500);
+
+/// Arguments of `tantalum drive mount`.
+#[derive(Args, Clone)]
+#[command(
+    override_usage = "tantalum drive mount [OPTIONS] IMAGE DIR\n       \
+                      tantalum drive mount [OPTIONS] --design DESIGN DIR",
+    after_help = "\
+Examples:
+  tantalum drive create disk.img --design durassd --capacity 16GiB
+  tantalum drive mount disk.img /mnt/flash                     the drive is the file /mnt/flash/drive
+  tantalum drive mount disk.img /mnt/flash --fs xfs --fs-block 16KiB
+  tantalum drive mount --design volatile --capacity 8GiB /mnt/flash --fs ext4 --time-scale 0
+
+Once it can be used, a line \"ready: DIR\" says so. With --fs the drive gets a file system, if it has none
+yet, by way of a loop device with direct I/O; it takes root. Databases whose pages are to reach the
+drive in one piece want XFS with blocks as long as their pages.
+
+SIGINT and SIGTERM unmount it, and end the drive in good order. If it is in use they say by whom, and wait;
+a second one leaves it to its users. To kill the process is a power cut; the next one that mounts the image
+cleans up. After `tantalum drive restore` the file system is checked and mounted again.
+Exit codes: 0, it ended in good order; 1, it did not, or can not be mounted; 2, no such drive can be meant."
+)]
+pub struct MountArguments {
+    /// The image of the drive (see `tantalum drive create`) and the directory where it is to be
+    /// mounted; the latter alone with --design
+    #[arg(value_names = ["IMAGE", "DIR"], num_args = 1..=2, required = true)]
+    places: Vec<PathBuf>,
+    /// Mount a file system of the kernel's that is on the drive; made if the drive is blank
+    #[arg(long, value_enum)]
+    fs: Option<Kind>,
+    /// The length of the blocks of a file system that is made. More than 4KiB takes XFS and
+    /// Linux 6.12
+    #[arg(long, value_name = "SIZE", value_parser = super::create::bytes, requires = "fs")]
+    fs_block: Option<u64>,
+    /// More options for mount(8), with commas in between
+    #[arg(long, value_name = "OPTIONS", requires = "fs")]
+    fs_options: Option<String>,
+    /// Make the file system whatever is on the drive
+    #[arg(long, requires = "fs")]
+    force: bool,
+    #[command(flatten)]
+    live: LiveArguments,
+}
+
+/// Carries it out; gives the exit code.
+pub fn mount(arguments: &MountArguments) -> u8 {
+    let own = arguments.clone();
+    let (image, dir) = match (&arguments.places[..], &arguments.live.design) {
+        ([image, dir], None) => (Some(image.clone()), dir.clone()),
+        ([dir], Some(_)) => (None, dir.clone()),
+        ([_], None) => {
+            return out::error("give an image and a directory, or a design", out::USAGE);
+        }
+        _ => return out::error("give either an image or a design", out::USAGE),
+    };
+    let block = arguments.fs_block.unwrap_or(4096);
+    if !block.is_power_of_two() || !(4096..=65536).contains(&block) {
+        return out::error("--fs-block: it must be 4, 8, 16, 32 or 64 KiB", out::USAGE);
+    }
+    if block > 4096 && arguments.fs == Some(Kind::Ext4) {
+        let message = "--fs-block: ext4 has blocks of at most 4 KiB here; use --fs xfs";
+        return out::error(message, out::USAGE);
+    }
+    let name = image.as_deref().map(path_in_full);
+    live::run(&arguments.live, image.as_deref(), async move |site| {
+        let source = match name {
+            Some(path) => path.display().to_string(),
+            None => own.live.design.clone().unwrap_or_default(),
+        };
+        MountFront::new(site, own, &dir, &source).await
+    })
+}
+
+/// Without links, so that it is the same however it is named.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+fn path_in_full(path: &Path) -> PathBuf {
+    let absolute = |_| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    std::fs::canonicalize(path).unwrap_or_else(absolute)
+}
+
+/// The mount in front of the drive.
+struct MountFront {
+    site: Site,
+    arguments: MountArguments,
+    layers: Layers,
+}
+
+impl MountFront {
+    async fn new(
+        site: Site,
+        arguments: MountArguments,
+        dir: &Path,
+        source: &str,
+    ) -> Result<MountFront, String> {
+        let recipe = Recipe {
+            dir: dir.to_path_buf(),
+            source: format!("tantalum:{source}"),
+            in_image: arguments.live.design.is_none(),
+            fs: arguments.fs,
+            options: arguments.fs_options.clone(),
+            on_cut: arguments.live.on_cut.into(),
+        };
+        let layers = Layers::new(&site, recipe).await?;
+        Ok(MountFront { site, arguments, layers })
+    }
+
+    /// The length of the blocks with which a file system is to be made; `None`: there is one.
+    async fn to_be_made(&self, kind: Kind) -> Result<Option<u32>, String> {
+        let wanted = self.arguments.fs_block.map(|block| block as u32);
+        if self.arguments.force {
+            return Ok(Some(wanted.unwrap_or(4096)));
+        }
+        let device = self.site.drive.device();
+        let _announced = self.site.rt.outstanding("what is on the drive");
+        let content = filesystem::content(&device)
+            .await
+            .map_err(|e| format!("what is on the drive can not be read: {e}"))?;
+        match content {
+            Content::Nothing => Ok(Some(wanted.unwrap_or(4096))),
+            Content::Known(there, _) if there != kind => Err(format!(
+                "there is a file system on the drive already, {}: use --fs {}, or --force to overwrite it",
+                there.name(),
+                there.name()
+            )),
+            Content::Known(_, block) if wanted.is_some_and(|wanted| wanted != block) => {
+                Err(format!(
+                    "there is {} with blocks of {block} bytes on the drive already: leave out \
+                     --fs-block, or use --force to overwrite it",
+                    kind.name()
+                ))
+            }
+            Content::Known(..) => Ok(None),
+            Content::Unknown => Err(
+                "there is something on the drive that is neither ext4 nor XFS: use --force to overwrite it"
+                    .to_string(),
+            ),
+        }
+    }
+
+    async fn begin(&self) -> Result<(), String> {
+        match self.arguments.fs {
+            None => self.layers.up(None).await,
+            Some(kind) => {
+                let made = self.to_be_made(kind).await?;
+                self.layers.up(made).await
+            }
+        }
+    }
+}
+
+impl Front for MountFront {
+    async fn start(&self) -> Result<String, String> {
+        if let Err(why) = self.begin().await {
+            self.layers.down_at_once().await;
+            return Err(why);
+        }
+        let bytes = self.site.drive.device().caps().bytes();
+        Ok(format!("ready: {} ({})\n", self.layers.place().display(), size(bytes)))
+    }
+
+    async fn cut(&self) {
+        if self.arguments.live.on_cut == OnCut::Drop {
+            self.layers.hang_up().await;
+        }
+    }
+
+    async fn before_restore(&self) -> Result<(), String> {
+        self.layers.leave_the_dead().await;
+        Ok(())
+    }
+
+    async fn after_restore(&self) -> Result<Vec<String>, String> {
+        let again = self.layers.up(None).await;
+        again.map_err(|why| format!("the drive has power, but is not mounted again: {why}"))?;
+        Ok(match self.arguments.fs.is_some() || self.arguments.live.on_cut == OnCut::Drop {
+            true => vec![format!("remounted: {}", self.layers.place().display())],
+            false => Vec::new(),
+        })
+    }
+
+    async fn stop(&self) -> Result<(), String> {
+        let mut told = Vec::new();
+        loop {
+            match self.layers.down().await {
+                Ok(()) => return Ok(()),
+                Err(layers::Busy { at, users }) => {
+                    if told != users || told.is_empty() {
+                        out::note(layers::busy(&at, &users));
+                        told = users;
+                    }
+                }
+            }
+            self.site.io.sleep(AGAIN).await;
+        }
+    }
+
+    async fn give_up(&self) {
+        self.layers.down_at_once().await;
+    }
+}

@@ -1,0 +1,134 @@
+//! File systems of the kernel on a drive: which there is, making one, having it checked.
+
+use super::programs;
+use clap::ValueEnum;
+use tantalum_device::{Block, BlockDevice, Blocks, IoError, OwnedData};
+use tantalum_rt::Rt;
+
+/// A file system that can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// ext4
+    Ext4,
+    /// XFS
+    Xfs,
+}
+
+impl Kind {
+    /// As the kernel calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Ext4 => "ext4",
+            Kind::Xfs => "xfs",
+        }
+    }
+}
+
+/// What is on a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing was ever written, or all was discarded.
+    Nothing,
+    /// A file system, with blocks of so many bytes.
+    Known(Kind, u32),
+    /// Something else.
+    Unknown,
+}
+
+/// Bytes that are enough to know a file system by.
+const HEAD_BYTES: u64 = 8192;
+
+/// Finds out what is on a device.
+pub async fn content<D: BlockDevice>(device: &D) -> Result<Content, IoError> {
+    let caps = *device.caps();
+    let count = (HEAD_BYTES / u64::from(caps.block_size)).max(1).min(caps.blocks);
+    let mut head = OwnedData::zeros(caps.payload, count as usize, caps.block_size);
+    device.read(Block(0), head.as_mut()).await?;
+    if let OwnedData::Bytes(bytes) = &head
+        && let Some((kind, block)) = known(bytes)
+    {
+        return Ok(Content::Known(kind, block));
+    }
+    let mut at = 0;
+    while at < caps.blocks {
+        let found = device.allocation(Blocks { start: Block(at), count: caps.blocks - at }).await?;
+        if !found.hole {
+            return Ok(Content::Unknown);
+        }
+        at += found.blocks.max(1);
+    }
+    Ok(Content::Nothing)
+}
+
+/// The file system that begins so, and the length of its blocks.
+fn known(head: &[u8]) -> Option<(Kind, u32)> {
+    // XFS: magic, then the length of a block, big-endian. ext: 1024 bytes on, at 56 the magic, at 24 the
+    // logarithm of the length over 1024, at 96 flags of features, of which extents tell ext4.
+    if head.starts_with(b"XFSB") {
+        let block = u32::from_be_bytes(*head.get(4..)?.first_chunk()?);
+        return Some((Kind::Xfs, block));
+    }
+    let ext = head.get(1024..)?;
+    let word = |at: usize| Some(u32::from_le_bytes(*ext.get(at..)?.first_chunk()?));
+    let is_ext4 = *ext.get(56..58)? == [0x53, 0xef] && word(96)? & 0x40 != 0;
+    is_ext4.then(|| Some((Kind::Ext4, 1024u32.checked_shl(word(24)?)?)))?
+}
+
+/// Makes a file system on a block device of the kernel.
+pub async fn make(rt: &Rt, kind: Kind, block: u32, device: &str) -> Result<(), String> {
+    let size = block.to_string();
+    let ended = match kind {
+        Kind::Ext4 => {
+            // What a discarded block reads as is known: tables of inodes need not be zeroed.
+            let how = "discard,lazy_itable_init=1,lazy_journal_init=1";
+            programs::run(rt, "mkfs.ext4", &["-q", "-F", "-b", &size, "-E", how, device]).await?
+        }
+        Kind::Xfs => {
+            let size = format!("size={size}");
+            programs::run(rt, "mkfs.xfs", &["-q", "-f", "-b", &size, device]).await?
+        }
+    };
+    ended.ok(&format!("making {}", kind.name())).map(drop)
+}
+
+/// Checks a file system that may not have been unmounted, as far as that has to be done before it
+/// is mounted: ext4's journal is replayed and its state is looked at; XFS does that when it is mounted.
+pub async fn check(rt: &Rt, kind: Kind, device: &str) -> Result<(), String> {
+    if kind == Kind::Xfs {
+        return Ok(());
+    }
+    let ended = programs::run(rt, "e2fsck", &["-p", device]).await?;
+    match ended.code {
+        // Clean, or made so.
+        0 | 1 => Ok(()),
+        code => Err(format!(
+            "e2fsck finds the file system damaged ({code}); to have it repaired, mount the drive \
+             without --fs and run e2fsck -f on the file: {}",
+            ended.out.trim()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_are_known_by_their_beginning() {
+        let mut head = vec![0; 8192];
+        assert_eq!(known(&head), None);
+        head[1024 + 56] = 0x53;
+        head[1024 + 57] = 0xef;
+        head[1024 + 24] = 2;
+        // Without extents it is older.
+        assert_eq!(known(&head), None);
+        head[1024 + 96] = 0x42;
+        assert_eq!(known(&head), Some((Kind::Ext4, 4096)));
+        head[1024 + 24] = 77;
+        assert_eq!(known(&head), None);
+        head[..8].copy_from_slice(b"XFSB\0\0\x40\0");
+        assert_eq!(known(&head), Some((Kind::Xfs, 16384)));
+        assert_eq!(known(b"XFSB"), None);
+        assert_eq!(known(&[]), None);
+    }
+}

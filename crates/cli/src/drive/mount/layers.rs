@@ -1,0 +1,344 @@
+//! What is set up above a drive: the file, a loop device on it, a file system on that. Each may be there
+//! or not, and what is not there is not taken down.
+
+use super::filesystem::{self, Kind};
+use super::programs;
+use super::table::{self, User};
+use crate::drive::live::{LiveDrive, Site};
+use crate::out;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use tantalum_drive::PowerState;
+use tantalum_export::Volume;
+use tantalum_export::fuse::{self, FILE_NAME, OneFile, Served};
+use tantalum_export::nbd::OnCut;
+
+/// Directories for files below which there is a loop device.
+const PRIVATE: &str = "/run/tantalum";
+
+/// What is to be set up.
+pub struct Recipe {
+    /// Where users find it.
+    pub dir: PathBuf,
+    /// The name in the table of mounts.
+    pub source: String,
+    /// That names an image, which nobody else has: what is there of that name is a leftover.
+    pub in_image: bool,
+    /// The file system on the drive, if there is to be one.
+    pub fs: Option<Kind>,
+    /// Its options.
+    pub options: Option<String>,
+    /// What a cut does to the file.
+    pub on_cut: OnCut,
+}
+
+/// It is in use.
+pub struct Busy {
+    /// What.
+    pub at: PathBuf,
+    /// By whom.
+    pub users: Vec<User>,
+}
+
+/// See the module.
+pub struct Layers {
+    site: Site,
+    recipe: Recipe,
+    volume: Rc<Volume<LiveDrive>>,
+    /// Where the file is.
+    file_dir: PathBuf,
+    /// Directories that were made, and go again.
+    made: RefCell<Vec<PathBuf>>,
+    served: RefCell<Option<Served>>,
+    /// The loop device.
+    disk: RefCell<Option<String>>,
+    /// The file system is mounted.
+    mounted: Cell<bool>,
+}
+
+impl Layers {
+    /// Nothing is set up yet; what a killed process left is taken down.
+    pub async fn new(site: &Site, mut recipe: Recipe) -> Result<Layers, String> {
+        if recipe.fs.is_some() && !rustix::process::geteuid().is_root() {
+            return Err("--fs takes root: it attaches a loop device and mounts it".to_string());
+        }
+        clean_up(site, &recipe).await;
+        // From here on the name is not looked up any more: it may lead to what we serve ourselves.
+        let made = make_dir(&recipe.dir, 0o755)?;
+        recipe.dir = super::path_in_full(&recipe.dir);
+        let made = if made { vec![recipe.dir.clone()] } else { Vec::new() };
+        let file_dir = match recipe.fs {
+            Some(_) => Path::new(PRIVATE).join(format!("drive-{}", std::process::id())),
+            None => recipe.dir.clone(),
+        };
+        let volume = Volume::new(&site.rt, site.drive.clone());
+        Ok(Layers {
+            site: site.clone(),
+            recipe,
+            volume,
+            file_dir,
+            made: RefCell::new(made),
+            served: RefCell::default(),
+            disk: RefCell::default(),
+            mounted: Cell::new(false),
+        })
+    }
+
+    /// Where users find it.
+    pub fn place(&self) -> PathBuf {
+        match self.recipe.fs {
+            Some(_) => self.recipe.dir.clone(),
+            None => self.recipe.dir.join(FILE_NAME),
+        }
+    }
+
+    async fn program(&self, program: &str, arguments: &[&str]) -> Result<programs::Ended, String> {
+        programs::run(&self.site.rt, program, arguments).await
+    }
+
+    /// Sets up whatever is not there. A file system is made, if the length of its blocks is given.
+    pub async fn up(&self, made: Option<u32>) -> Result<(), String> {
+        self.show_file()?;
+        let Some(kind) = self.recipe.fs else { return Ok(()) };
+        // The kernel must not wait for this thread while this thread waits for memory.
+        let _ = rustix::process::configure_io_flusher_behavior(true);
+        let disk = self.disk.borrow().clone();
+        let disk = match disk {
+            Some(disk) => disk,
+            None => self.attach().await?,
+        };
+        if self.mounted.get() {
+            return Ok(());
+        }
+        match made {
+            Some(block) => filesystem::make(&self.site.rt, kind, block, &disk).await?,
+            None => filesystem::check(&self.site.rt, kind, &disk).await?,
+        }
+        let mut options = match kind {
+            Kind::Ext4 => "noatime,noinit_itable".to_string(),
+            // The one that died with the power may have users yet, and has the same identity.
+            Kind::Xfs => "noatime,nouuid".to_string(),
+        };
+        if let Some(more) = &self.recipe.options {
+            options = format!("{options},{more}");
+        }
+        let at = self.recipe.dir.to_string_lossy();
+        let how = ["-i", "-t", kind.name(), "-o", &options, &disk, &at];
+        self.program("mount", &how).await?.ok(&format!("mounting {} at {at}", kind.name()))?;
+        self.mounted.set(true);
+        Ok(())
+    }
+
+    fn show_file(&self) -> Result<(), String> {
+        if self.served.borrow().as_ref().is_some_and(|served| !served.is_over()) {
+            return Ok(());
+        }
+        if self.recipe.fs.is_some() {
+            self.make_dir(Path::new(PRIVATE), 0o755)?;
+        }
+        self.make_dir(&self.file_dir, if self.recipe.fs.is_some() { 0o700 } else { 0o755 })?;
+        let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let made = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
+        let file = OneFile::new(&self.volume, owner, made.max(0) as u64);
+        let file = Rc::new(file.map_err(|e| e.to_string())?);
+        let connection = fuse::mount(&self.site.io, &self.file_dir, &self.recipe.source)
+            .map_err(|e| e.to_string())?;
+        let served = Served::one_file(&self.site.rt, connection, &file, self.recipe.on_cut);
+        *self.served.borrow_mut() = Some(served);
+        Ok(())
+    }
+
+    /// Makes a directory that is nowhere below what we serve.
+    fn make_dir(&self, dir: &Path, mode: u32) -> Result<(), String> {
+        if make_dir(dir, mode)? {
+            self.made.borrow_mut().push(dir.to_path_buf());
+        }
+        Ok(())
+    }
+
+    async fn attach(&self) -> Result<String, String> {
+        let file = self.file_dir.join(FILE_NAME);
+        let file = file.to_string_lossy();
+        let how = ["--find", "--show", "--direct-io=on", "--sector-size", "4096", &file];
+        let mut last = Ok(String::new());
+        // Two that look for a free one may find the same.
+        for _ in 0..5 {
+            let ended = self.program("losetup", &how).await?;
+            last = ended.ok("attaching a loop device").map(|out| out.trim().to_string());
+            if let Ok(disk) = &last {
+                *self.disk.borrow_mut() = Some(disk.clone());
+                break;
+            }
+        }
+        last
+    }
+
+    /// Takes down what can be: from the top, in good order.
+    pub async fn down(&self) -> Result<(), Busy> {
+        if self.mounted.get() {
+            self.unmount(&self.recipe.dir).await?;
+            self.mounted.set(false);
+        }
+        self.detach_disk().await;
+        let served = self.served.borrow().is_some();
+        if served {
+            self.unmount(&self.file_dir).await?;
+            let served = self.served.borrow_mut().take();
+            if let Some(served) = served {
+                served.end().await;
+            }
+        }
+        self.remove_dirs();
+        Ok(())
+    }
+
+    async fn unmount(&self, at: &Path) -> Result<(), Busy> {
+        let name = at.to_string_lossy();
+        let ended = self.program("umount", &["-i", &name]).await;
+        let ended = ended.and_then(|ended| ended.ok("unmounting").map(drop));
+        match ended {
+            Err(_) if is_mounted(at) => Err(Busy { at: at.to_path_buf(), users: table::users(at) }),
+            // It is gone, whoever did that.
+            _ => Ok(()),
+        }
+    }
+
+    async fn detach_disk(&self) {
+        let disk = self.disk.borrow_mut().take();
+        if let Some(disk) = disk {
+            // If it is in use, it goes with its last user.
+            if let Err(why) = self.program("losetup", &["-d", &disk]).await {
+                out::note(format_args!("{disk} is not detached: {why}"));
+            }
+        }
+    }
+
+    /// The file's connection ends, and whoever uses it gets errors.
+    pub async fn hang_up(&self) {
+        let served = self.served.borrow_mut().take();
+        if let Some(served) = served {
+            served.stop().await;
+            detach(&self.site, &self.file_dir).await;
+        }
+    }
+
+    /// After a cut: a file system that is mounted is left to its users, who get errors.
+    pub async fn leave_the_dead(&self) {
+        if self.mounted.replace(false) {
+            detach(&self.site, &self.recipe.dir).await;
+        }
+        self.detach_disk().await;
+    }
+
+    /// Takes everything down, whoever uses it.
+    pub async fn down_at_once(&self) {
+        if self.mounted.get() && self.site.drive.inner().power() == PowerState::On {
+            // Who uses it may lose what is not written yet, and we are about to go.
+            let _ = self.program("sync", &["-f", &self.recipe.dir.to_string_lossy()]).await;
+        }
+        self.leave_the_dead().await;
+        self.hang_up().await;
+        self.remove_dirs();
+    }
+
+    fn remove_dirs(&self) {
+        for dir in self.made.borrow_mut().drain(..).rev() {
+            // One that others use by now stays.
+            let _ = rustix::fs::rmdir(dir);
+        }
+    }
+}
+
+/// Takes down what a process that was killed has left: of this image, or dead and where we are to
+/// mount.
+async fn clean_up(site: &Site, recipe: &Recipe) {
+    let mounts = table::mounts();
+    let dir = super::path_in_full(&recipe.dir);
+    let loops = table::loops();
+    for mount in mounts.iter().filter(|m| m.kind == fuse::KIND) {
+        let disks = loops.iter().filter(|(_, file)| file.starts_with(&mount.at));
+        let disks: Vec<&String> = disks.map(|(name, _)| name).collect();
+        let above = mounts.iter().filter(|m| disks.iter().any(|disk| **disk == m.source));
+        let above: Vec<&PathBuf> = above.map(|m| &m.at).collect();
+        let ours = recipe.in_image && mount.source == recipe.source;
+        let in_our_way = mount.at == dir || mount.at == recipe.dir;
+        let in_our_way = in_our_way || above.iter().any(|at| **at == dir);
+        let dead = in_our_way && is_dead(&mount.at);
+        if !ours && !dead {
+            continue;
+        }
+        out::note(format_args!(
+            "{}: left by a process that was killed: taken down",
+            mount.at.display()
+        ));
+        for at in above {
+            detach(site, at).await;
+        }
+        for disk in disks {
+            let _ = programs::run(&site.rt, "losetup", &["-d", disk]).await;
+        }
+        detach(site, &mount.at).await;
+        if mount.at.starts_with(PRIVATE) {
+            let _ = rustix::fs::rmdir(&mount.at);
+        }
+    }
+}
+
+/// Unmounts at once, for all but those who use it.
+async fn detach(site: &Site, at: &Path) {
+    let ended = programs::run(&site.rt, "umount", &["-i", "-l", &at.to_string_lossy()]).await;
+    match ended.and_then(|ended| ended.ok("unmounting").map(drop)) {
+        Err(why) if is_mounted(at) => out::note(format_args!("{}: {why}", at.display())),
+        _ => {}
+    }
+}
+
+impl Drop for Layers {
+    fn drop(&mut self) {
+        // If the drive did not even start.
+        self.remove_dirs();
+    }
+}
+
+/// Makes a directory; whether it was not there.
+fn make_dir(dir: &Path, mode: u32) -> Result<bool, String> {
+    match rustix::fs::mkdir(dir, Mode::from_raw_mode(mode)) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(e) => Err(format!("can not make the directory {}: {e}", dir.display())),
+    }
+}
+
+/// Whether something is mounted there.
+fn is_mounted(at: &Path) -> bool {
+    table::mounts().iter().any(|mount| mount.at == at)
+}
+
+/// Whether nobody serves the file system there any more.
+fn is_dead(at: &Path) -> bool {
+    matches!(rustix::fs::stat(at), Err(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
+/// Who keeps it from being unmounted, and what to do.
+pub fn busy(at: &Path, users: &[User]) -> String {
+    let by = match users {
+        [] => "something that can not be seen from here".to_string(),
+        users => {
+            let one =
+                |user: &User| format!("{} ({}) has {}", user.name, user.pid, user.what.display());
+            let more = users.len().saturating_sub(8);
+            let mut text = users.iter().take(8).map(one).collect::<Vec<_>>().join(", ");
+            if more > 0 {
+                text += &format!(", and {more} more");
+            }
+            text
+        }
+    };
+    format!(
+        "{} is in use: {by}. It is unmounted as soon as that ends; a second signal leaves it to its users",
+        at.display()
+    )
+}
