@@ -155,8 +155,10 @@ impl<P: PowerCycle + 'static> FileSystem for OneFile<P> {
                 let access = self.handle(handle)?;
                 let count = self.bytes.saturating_sub(at).min(length.into()) as usize;
                 let begin = out.len();
-                out.resize(begin + count, 0);
-                access.read(at, &mut out[begin..]).await?;
+                if count > 0 {
+                    out.resize(begin + count, 0);
+                    access.read(at, &mut out[begin..]).await?;
+                }
             }
             Operation::Write { handle, at, sync, data } => {
                 let access = self.handle(handle)?;

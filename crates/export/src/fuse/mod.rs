@@ -31,6 +31,8 @@ mod file;
 mod mount;
 mod server;
 mod session;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use connection::Connection;

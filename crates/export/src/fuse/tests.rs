@@ -1,0 +1,323 @@
+//! A kernel that says whatever a test wants, over a pair of sockets that keep messages apart.
+
+#![allow(clippy::disallowed_methods, reason = "the kernel is another thread")]
+
+use super::connection::Connection;
+use super::wire::{IN_HEADER_BYTES, Put, ROOT, fallocate, init, set};
+use super::{End, OneFile, Served};
+use crate::Volume;
+use crate::nbd::OnCut;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::rc::Rc;
+use tantalum_device::{Caps, CommandKind, GroupLimit, Payload, PowerCycle, RamDevice, RamOptions};
+use tantalum_device::{DeviceStats, Stats};
+use tantalum_rt::Runtime;
+use tantalum_rt::wall::WallOptions;
+
+const LOOKUP: u32 = 1;
+const GETATTR: u32 = 3;
+const SETATTR: u32 = 4;
+const OPEN: u32 = 14;
+const READ: u32 = 15;
+const WRITE: u32 = 16;
+const FSYNC: u32 = 20;
+const HELLO: u32 = 26;
+const READDIR: u32 = 28;
+const FALLOCATE: u32 = 43;
+const FILE: u64 = 2;
+const BLOCKS: u64 = 1024;
+
+/// The kernel's end.
+struct Kernel {
+    fd: OwnedFd,
+    unique: u64,
+}
+
+impl Kernel {
+    fn send(&mut self, opcode: u32, node: u64, body: &[u8]) {
+        self.unique += 1;
+        let mut bytes = Vec::new();
+        bytes.u32((IN_HEADER_BYTES + body.len()) as u32);
+        bytes.u32(opcode);
+        bytes.u64(self.unique);
+        bytes.u64(node);
+        bytes.extend_from_slice(&[0; 16]);
+        bytes.extend_from_slice(body);
+        // The other end may be gone: then no answer comes either.
+        let _ = rustix::net::send(&self.fd, &bytes, rustix::net::SendFlags::NOSIGNAL);
+    }
+
+    /// The next answer: whose, its error, its body. `None` at the end.
+    fn answer(&mut self) -> Option<(u64, i32, Vec<u8>)> {
+        let mut bytes = vec![0; 2 << 20];
+        let count = rustix::io::read(&self.fd, &mut bytes).unwrap_or(0);
+        bytes.truncate(count);
+        let head = bytes.first_chunk::<16>()?;
+        assert_eq!(u32::from_ne_bytes(*head[..4].first_chunk()?) as usize, count);
+        let error = i32::from_ne_bytes(*head[4..].first_chunk()?);
+        Some((u64::from_ne_bytes(*head[8..].first_chunk()?), error, bytes[16..].to_vec()))
+    }
+
+    /// Asks, and gets the answer.
+    fn ask(&mut self, opcode: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, Errno> {
+        self.send(opcode, node, body);
+        let (unique, error, body) = self.answer().ok_or(Errno::NODEV)?;
+        assert_eq!(unique, self.unique);
+        if error == 0 { Ok(body) } else { Err(Errno::from_raw_os_error(-error)) }
+    }
+
+    fn open(&mut self) -> Result<u64, Errno> {
+        let body = self.ask(OPEN, FILE, &[0; 8])?;
+        Ok(u64::from_ne_bytes(*body.first_chunk().expect("a handle")))
+    }
+
+    fn write(&mut self, handle: u64, at: u64, sync: bool, data: &[u8]) -> Result<u32, Errno> {
+        let mut body = Vec::new();
+        body.u64(handle);
+        body.u64(at);
+        body.u32(data.len() as u32);
+        body.u32(0);
+        body.u64(0);
+        body.u32(if sync { 0o10000 } else { 0 });
+        body.u32(0);
+        body.extend_from_slice(data);
+        let told = self.ask(WRITE, FILE, &body)?;
+        Ok(u32::from_ne_bytes(*told.first_chunk().expect("a count")))
+    }
+
+    fn read(&mut self, handle: u64, at: u64, length: u32) -> Result<Vec<u8>, Errno> {
+        self.ask(READ, FILE, &numbers(&[handle, at, length.into(), 0, 0]))
+    }
+}
+
+fn numbers(values: &[u64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+/// What the body of a first request says.
+fn hello() -> Vec<u8> {
+    let mut body = Vec::new();
+    body.u32(7);
+    body.u32(45);
+    body.u32(1 << 17);
+    body.u32((init::EXT | init::ASYNC_DIO | init::MAX_PAGES) as u32);
+    body.u32((init::DIRECT_IO_ALLOW_MMAP >> 32) as u32);
+    body.extend_from_slice(&[0; 44]);
+    body
+}
+
+/// A device with groups of up to 512 KiB in three extents, and writes of up to 16 KiB.
+fn device(rt: &tantalum_rt::Rt) -> RamDevice {
+    let mut caps = Caps::power_safe(BLOCKS, Payload::Bytes);
+    caps.atomic_unit = 16 << 10;
+    caps.atomic_group = Some(GroupLimit { extents: 3, bytes: 600 << 10 });
+    RamDevice::new(rt, RamOptions::new(caps))
+}
+
+/// A command to the test's runtime: cut the power, or restore it.
+#[derive(PartialEq, Eq)]
+enum Power {
+    Cut,
+    Restore,
+}
+
+/// Serves a device to this kernel, which has said hello already; how it ended, and what reached the
+/// device.
+fn with_kernel(
+    on_cut: OnCut,
+    body: impl FnOnce(&mut Kernel, &dyn Fn(Power)) + Send + 'static,
+) -> (End, DeviceStats) {
+    let flags = SocketFlags::CLOEXEC;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .expect("a pair of sockets");
+    for end in [&ours, &theirs] {
+        // As long as the longest request; the system's limit binds all but root.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(end, 8 << 20);
+    }
+    let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
+    let mut runtime = Runtime::wall_time(1, options).expect("a wall clock");
+    let rt = runtime.handle();
+    let io = rt.io().expect("on the wall clock");
+    let (post, mut inbox) = rt.inbox_of(1);
+    let kernel = std::thread::spawn(move || {
+        let mut kernel = Kernel { fd: theirs, unique: 0 };
+        let told = kernel.ask(HELLO, 0, &hello()).expect("an answer to the first request");
+        assert_eq!(told.len(), 64);
+        // Commands are carried out before the post returns.
+        let power = |power| {
+            let (done, wait) = std::sync::mpsc::channel();
+            post.post((power, done)).unwrap_or_else(|_| panic!("it is gone"));
+            wait.recv().expect("it is done");
+        };
+        body(&mut kernel, &power);
+    });
+    let done = runtime.block_on(async move {
+        let device = Stats::new(&rt, device(&rt));
+        let volume = Volume::new(&rt, device.clone());
+        device.power_on().await.expect("power");
+        let file = Rc::new(OneFile::new(&volume, (0, 0), 0).expect("a file"));
+        let connection = Connection::new(&io, ours).expect("a connection");
+        let served = Served::one_file(&rt, connection, &file, on_cut);
+        let plug = device.clone();
+        rt.spawn_background("the plug", async move {
+            while let Some((power, done)) = inbox.next().await {
+                match power {
+                    Power::Cut => plug.cut(),
+                    Power::Restore => plug.power_on().await.expect("power"),
+                }
+                done.send(()).expect("the kernel waits");
+            }
+        });
+        let end = served.end().await;
+        (end, device.snapshot())
+    });
+    kernel.join().expect("the kernel is content");
+    done.expect("it runs")
+}
+
+#[test]
+fn what_is_written_is_read_whatever_its_bounds() {
+    let (end, _) = with_kernel(OnCut::Errors, |kernel, _| {
+        assert!(kernel.ask(LOOKUP, ROOT, b"drive\0").is_ok());
+        assert_eq!(kernel.ask(LOOKUP, ROOT, b"other\0"), Err(Errno::NOENT));
+        let handle = kernel.open().expect("a file");
+        let data: Vec<u8> = (0..10_000u32).map(|i| (i % 251) as u8).collect();
+        assert_eq!(kernel.write(handle, 1234, false, &data), Ok(10_000));
+        assert_eq!(kernel.read(handle, 1234, 10_000), Ok(data.clone()));
+        // Only the middle is not zero.
+        let all = kernel.read(handle, 0, 16_384).expect("read");
+        assert!(all[..1234].iter().chain(&all[11_234..]).all(|b| *b == 0));
+        // A hole from the middle of one block to the middle of another.
+        let mode = u64::from(fallocate::PUNCH_HOLE | fallocate::KEEP_SIZE);
+        assert!(kernel.ask(FALLOCATE, FILE, &numbers(&[handle, 2000, 7000, mode])).is_ok());
+        let all = kernel.read(handle, 1234, 10_000).expect("read");
+        assert_eq!((&all[..766], &all[7766..]), (&data[..766], &data[7766..]));
+        assert!(all[766..7766].iter().all(|b| *b == 0));
+        // At the end, and behind it.
+        let end = BLOCKS * 4096;
+        assert_eq!(kernel.write(handle, end - 5, false, b"hello, world"), Ok(5));
+        assert_eq!(kernel.read(handle, end - 5, 100), Ok(b"hello".to_vec()));
+        assert_eq!(kernel.read(handle, end + 5, 100), Ok(Vec::new()));
+        assert_eq!(kernel.write(handle, end, false, b"x"), Err(Errno::NOSPC));
+        let beyond = numbers(&[handle, end - 1, 2, mode]);
+        assert_eq!(kernel.ask(FALLOCATE, FILE, &beyond), Err(Errno::NOSPC));
+        assert_eq!(kernel.read(77, 0, 1), Err(Errno::BADF));
+    });
+    assert!(matches!(end, End::Unmounted), "{end}");
+}
+
+#[test]
+fn the_length_stays_what_it_is() {
+    with_kernel(OnCut::Errors, |kernel, _| {
+        let size = |told: &[u8]| u64::from_ne_bytes(*told[24..].first_chunk().expect("a size"));
+        let set_size = |kernel: &mut Kernel, size: u64, more: u32| {
+            let mut body = Vec::new();
+            body.u32(set::SIZE | more);
+            body.u32(0);
+            body.u64(0);
+            body.u64(size);
+            body.extend_from_slice(&[0; 64]);
+            kernel.ask(SETATTR, FILE, &body)
+        };
+        let told = kernel.ask(GETATTR, FILE, &[0; 16]).expect("attributes");
+        assert_eq!(size(&told), BLOCKS * 4096);
+        // `O_TRUNC` is passed over; to change the length is refused.
+        assert_eq!(size(&set_size(kernel, 0, 0).expect("passed over")), BLOCKS * 4096);
+        assert_eq!(set_size(kernel, 0, set::HANDLE), Err(Errno::PERM));
+        assert_eq!(set_size(kernel, 4096, 0), Err(Errno::PERM));
+        assert!(set_size(kernel, BLOCKS * 4096, 0).is_ok());
+        // "." and "..", then the file, however little room there is.
+        let list = kernel.ask(READDIR, ROOT, &numbers(&[0, 0, 4096])).expect("a list");
+        assert_eq!(list.len(), 96);
+        let rest = kernel.ask(READDIR, ROOT, &numbers(&[0, 2, 40])).expect("a list");
+        assert_eq!(&rest[24..29], b"drive");
+        assert_eq!(kernel.ask(READDIR, ROOT, &numbers(&[0, 3, 4096])), Ok(Vec::new()));
+    });
+}
+
+#[test]
+fn one_write_is_one_command_as_long_as_that_can_be_whole() {
+    let (_, stats) = with_kernel(OnCut::Errors, |kernel, _| {
+        let handle = kernel.open().expect("a file");
+        let data = vec![7; 1 << 20];
+        // Up to the atomic unit, and a part of a block.
+        assert_eq!(kernel.write(handle, 0, false, &data[..16 << 10]), Ok(16 << 10));
+        assert_eq!(kernel.write(handle, 100, true, &data[..100]), Ok(100));
+        // A group, wherever it lies.
+        assert_eq!(kernel.write(handle, 4096, false, &data[..512 << 10]), Ok(512 << 10));
+        // Three: up to 512 KiB, to 1 MiB, and the rest.
+        assert_eq!(kernel.write(handle, 8192, false, &data), Ok(1 << 20));
+        assert!(kernel.ask(FSYNC, FILE, &numbers(&[handle, 0])).is_ok());
+        assert_eq!(kernel.read(handle, 0, 1 << 20).map(|b| b[4096..] == data[4096..]), Ok(true));
+    });
+    // The rest behind 1 MiB is a write of two blocks.
+    assert_eq!(stats.of(CommandKind::Group).commands, 3);
+    assert_eq!(stats.of(CommandKind::Write).commands, 2);
+    assert_eq!(stats.of(CommandKind::Fua).commands, 1);
+    assert_eq!(stats.of(CommandKind::Flush).commands, 1);
+    let bytes = (16 << 10) + 4096 + (512 << 10) + (1 << 20);
+    assert_eq!(stats.bytes_written(), bytes);
+}
+
+#[test]
+fn a_file_that_was_open_at_a_cut_fails_for_ever_and_one_opened_later_works() {
+    let (end, _) = with_kernel(OnCut::Errors, |kernel, power| {
+        let old = kernel.open().expect("a file");
+        assert_eq!(kernel.write(old, 0, false, &[1; 4096]), Ok(4096));
+        power(Power::Cut);
+        assert_eq!(kernel.write(old, 0, false, &[2; 4096]), Err(Errno::IO));
+        assert_eq!(kernel.open(), Err(Errno::IO));
+        power(Power::Restore);
+        assert_eq!(kernel.write(old, 0, false, &[3; 4096]), Err(Errno::IO));
+        assert_eq!(kernel.read(old, 0, 4096), Err(Errno::IO));
+        let new = kernel.open().expect("a file");
+        assert_eq!(kernel.read(new, 0, 4096), Ok(vec![1; 4096]));
+    });
+    assert!(matches!(end, End::Unmounted), "{end}");
+}
+
+#[test]
+fn a_connection_that_is_to_drop_with_the_power_does() {
+    let (end, _) = with_kernel(OnCut::Drop, |kernel, power| {
+        let handle = kernel.open().expect("a file");
+        power(Power::Cut);
+        assert_eq!(kernel.read(handle, 0, 4096), Err(Errno::IO));
+        assert_eq!(kernel.answer(), None);
+    });
+    assert!(matches!(end, End::PowerLost), "{end}");
+}
+
+#[test]
+fn requests_side_by_side_are_all_answered() {
+    with_kernel(OnCut::Errors, |kernel, _| {
+        let handle = kernel.open().expect("a file");
+        let first = kernel.unique + 1;
+        for i in 0..600u64 {
+            let length = if i % 8 == 0 { 1 << 20 } else { 4096 };
+            kernel.send(READ, FILE, &numbers(&[handle, 4096 * i, length, 0, 0]));
+            // No more than the pair of sockets takes.
+            if i % 4 == 3 {
+                for _ in 0..4 {
+                    let (unique, error, _) = kernel.answer().expect("an answer");
+                    assert!(unique >= first && error == 0);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_unknown_is_refused_and_what_is_no_request_ends_the_session() {
+    let (end, _) = with_kernel(OnCut::Errors, |kernel, _| {
+        assert_eq!(kernel.ask(9, ROOT, b"dir\0"), Err(Errno::NOSYS));
+        assert_eq!(kernel.ask(4095, 99, &[]), Err(Errno::NOSYS));
+        // A question that needs no answer gets none.
+        kernel.send(2, FILE, &[0; 8]);
+        assert!(kernel.ask(GETATTR, ROOT, &[0; 16]).is_ok());
+        kernel.send(WRITE, FILE, &[0; 7]);
+        assert_eq!(kernel.answer(), None);
+    });
+    assert!(matches!(end, End::NotARequest), "{end}");
+}
