@@ -3,9 +3,12 @@
 mod check;
 mod create;
 mod inspect;
+mod listen;
 mod live;
 mod mount;
+mod remote;
 mod serve;
+mod top;
 mod view;
 mod words;
 
@@ -24,6 +27,16 @@ pub enum DriveCommand {
     Serve(serve::ServeArguments),
     /// Mount a drive, in an image or in memory, as a file or with a file system
     Mount(mount::MountArguments),
+    /// Cut the power of a drive that runs
+    Cut(remote::CutArguments),
+    /// Restore the power of a drive that runs
+    Restore(remote::RestoreArguments),
+    /// Say how a drive that runs is: its power, what came of the last cut
+    Status(remote::StatusArguments),
+    /// Say what a drive that runs has done: commands, latencies, flash, wear, energy
+    Stats(remote::StatsArguments),
+    /// Watch a drive that runs: throughput, latencies, buffer, map, collection, wear, energy
+    Top(top::TopArguments),
 }
 
 /// Carries one out; gives the exit code.
@@ -34,6 +47,11 @@ pub fn drive(command: &DriveCommand) -> u8 {
         DriveCommand::Check(arguments) => check::check(arguments),
         DriveCommand::Serve(arguments) => serve::serve(arguments),
         DriveCommand::Mount(arguments) => mount::mount(arguments),
+        DriveCommand::Cut(arguments) => remote::cut(arguments),
+        DriveCommand::Restore(arguments) => remote::restore(arguments),
+        DriveCommand::Status(arguments) => remote::status(arguments),
+        DriveCommand::Stats(arguments) => remote::stats(arguments),
+        DriveCommand::Top(arguments) => top::top(arguments),
     }
 }
 

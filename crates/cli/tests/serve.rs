@@ -2,95 +2,30 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and open sockets")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod common;
+
+use common::live::{Nbd, Serving, socket, tantalum};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 const ARGUMENTS: [&str; 8] =
     ["drive", "serve", "--design", "volatile", "--capacity", "2GiB", "--time-scale", "0"];
 
-struct Serving {
-    child: Child,
-    /// What it printed once it could be used.
-    uri: String,
-}
-
-impl Serving {
-    fn start(mut command: Command) -> Serving {
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        let mut uri = String::new();
-        let out = child.stdout.take().expect("standard output");
-        BufReader::new(out).read_line(&mut uri).expect("a line");
-        Serving { child, uri: uri.trim_end().to_string() }
-    }
-
-    /// Asks it to stop; its exit code, and what it said meanwhile.
-    fn stop(mut self) -> (Option<i32>, String) {
-        let pid = self.child.id().to_string();
-        let killed = Command::new("kill").args(["-TERM", &pid]).status().expect("kill starts");
-        assert!(killed.success());
-        let mut said = String::new();
-        let mut err = self.child.stderr.take().expect("standard error");
-        err.read_to_string(&mut said).expect("text");
-        (self.child.wait().expect("it ends").code(), said)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // If a test fails.
-        let _ = self.child.kill();
-    }
-}
-
-fn tantalum(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-/// A path that is short enough for a socket.
-fn socket(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("tantalum-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    path
-}
-
-/// Writes a block and reads it back, as a client of the old style.
+/// Writes a block and reads it back.
 fn use_it(socket: &Path) {
     talk(socket, true);
 }
 
 /// Reads the block that [`use_it`] wrote; writes it before, if `write`.
 fn talk(socket: &Path, write: bool) {
-    let mut stream = UnixStream::connect(socket).expect("a server");
-    let get = |stream: &mut UnixStream, count: usize| {
-        let mut bytes = vec![0; count];
-        stream.read_exact(&mut bytes).expect("bytes");
-        bytes
-    };
-    assert_eq!(get(&mut stream, 18)[..16], *b"NBDMAGICIHAVEOPT");
-    stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").expect("sent");
-    let told = get(&mut stream, 10);
-    assert!(u64::from_be_bytes(told[..8].try_into().expect("eight")) >= 2 << 30);
-    let request = |kind: u8| {
-        let mut bytes = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, kind];
-        bytes.extend([0, 0, 0, 0, 0, 0, 0, 7]);
-        bytes.extend([0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 16, 0]);
-        bytes
-    };
-    let done = [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+    let mut client = Nbd::connect(socket).expect("a server");
+    assert!(client.size >= 2 << 30);
     if write {
-        stream.write_all(&request(1)).expect("sent");
-        stream.write_all(&[0x5a; 4096]).expect("sent");
-        assert_eq!(get(&mut stream, 16), done);
+        client.write(16, &[0x5a; 4096]).expect("written");
     }
-    stream.write_all(&request(0)).expect("sent");
-    assert_eq!(get(&mut stream, 16), done);
-    assert!(get(&mut stream, 4096).iter().all(|b| *b == 0x5a));
+    assert!(client.read(16).expect("read").iter().all(|b| *b == 0x5a));
 }
 
 #[test]

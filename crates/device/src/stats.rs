@@ -67,6 +67,28 @@ impl Latencies {
         Nanos(self.histogram.mean() as u64)
     }
 
+    /// All of them together, within the histogram's precision.
+    pub fn sum(&self) -> Nanos {
+        Nanos((self.histogram.mean() * self.count() as f64) as u64)
+    }
+
+    /// How many stayed within each of `bounds`, which ascend, within the histogram's precision.
+    pub fn within(&self, bounds: &[Nanos]) -> Vec<u64> {
+        let mut counts = vec![0; bounds.len()];
+        for value in self.histogram.iter_recorded() {
+            let place = bounds.partition_point(|b| b.0 < value.value_iterated_to());
+            if let Some(count) = counts.get_mut(place) {
+                *count += value.count_at_value();
+            }
+        }
+        let mut sum = 0;
+        counts.iter_mut().for_each(|count| {
+            sum += *count;
+            *count = sum;
+        });
+        counts
+    }
+
     /// The longest, within the histogram's precision.
     pub fn max(&self) -> Nanos {
         Nanos(self.histogram.max())

@@ -493,6 +493,33 @@ fn a_dropped_listener_frees_its_address_and_a_stale_socket_is_replaced() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "a file in the way of a socket")]
+fn a_file_that_is_no_socket_is_not_replaced() {
+    for backend in backends() {
+        let (_runtime, _, io) = runtime(backend, 1.0);
+        let path = Scratch::new(&format!("no-socket-{backend:?}"));
+        std::fs::write(&path.0, "a file").unwrap();
+        let err = io.listen_unix(&path.0).err().unwrap();
+        assert_eq!(err.kind(), ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path.0).unwrap(), b"a file");
+        std::fs::remove_file(&path.0).unwrap();
+    }
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the mode of a file is looked at")]
+fn a_private_socket_is_its_users_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    for backend in backends() {
+        let (_runtime, _, io) = runtime(backend, 1.0);
+        let path = Scratch::new(&format!("private-{backend:?}"));
+        let _listener = io.listen_unix_private(&path.0).unwrap();
+        let mode = std::fs::metadata(&path.0).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+#[test]
 fn a_file_is_no_listener() {
     for backend in backends() {
         let (_runtime, _, io) = runtime(backend, 1.0);

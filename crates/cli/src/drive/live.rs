@@ -9,6 +9,9 @@
 //!    it is.
 
 mod arguments;
+mod control;
+mod http;
+mod metrics;
 mod power;
 mod report;
 mod schedule;
@@ -17,7 +20,7 @@ pub use arguments::{LiveArguments, OnCut};
 pub use power::Plug;
 
 use crate::out;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Payload, PowerCycle, Stats};
 use tantalum_drive::{Design, Drive, PowerState};
@@ -36,6 +39,14 @@ pub struct Site {
     pub io: Io,
     /// The drive. It has no power yet when the front is built.
     pub drive: LiveDrive,
+}
+
+/// What is told of the process that lets a drive run.
+pub struct About {
+    /// The image that the drive is in.
+    pub image: Option<PathBuf>,
+    /// Real seconds for each second of its clock.
+    pub time_scale: f64,
 }
 
 /// What is in front of a drive that runs: a server, a mounted file.
@@ -114,13 +125,18 @@ fn try_run<F: Front>(
         (None, None) => return Err("there is neither an image nor a design".to_string()),
     };
     let site = Site { drive: Stats::new(&rt, drive), rt, io };
-    let life = live(site, arguments.clone(), build);
+    let about = About {
+        image: image.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
+        time_scale: arguments.time_scale,
+    };
+    let life = live(site, about, arguments.clone(), build);
     runtime.block_on(life).map_err(|e| format!("the drive stands still: {e}"))?
 }
 
 /// The drive's life: from power to the signal that ends it.
 async fn live<F: Front>(
     site: Site,
+    about: About,
     arguments: LiveArguments,
     build: impl AsyncFnOnce(Site) -> Result<F, String>,
 ) -> Result<(), String> {
@@ -128,8 +144,23 @@ async fn live<F: Front>(
         .io
         .signals(&[Signal::Interrupt, Signal::Terminate])
         .map_err(|e| format!("can not wait for signals: {e}"))?;
+    let place = control::Place::of(arguments.control.as_deref(), about.image.as_deref());
+    let listener = match &place {
+        Some(place) => place.listen(&site.io).await?,
+        None => None,
+    };
     let front = build(site.clone()).await?;
-    let plug = Rc::new(Plug::new(&site, front, arguments.salvage));
+    let plug = Rc::new(Plug::new(&site, front, about, arguments.salvage));
+    if let Some(listener) = listener {
+        control::begin(&plug, listener);
+    }
+    if let Some(at) = arguments.http {
+        let at = http::begin(&plug, at)?;
+        if !at.ip().is_loopback() {
+            out::note("note: whoever reaches this address can see what the drive does");
+        }
+        out::note(format_args!("status and metrics: http://{at}/"));
+    }
     let mut asked = 0;
     let begun = {
         let twice = async {

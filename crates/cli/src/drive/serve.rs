@@ -1,11 +1,12 @@
 //! `tantalum drive serve`: a drive as a network block device.
 
+use super::listen;
 use super::live::{self, Front, LiveArguments, LiveDrive, OnCut, Site};
 use crate::out;
 use clap::Args;
 use std::cell::RefCell;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tantalum_export::activation;
 use tantalum_export::nbd::{Event, Export, Limits, Options, Server, Volume};
@@ -14,9 +15,6 @@ use tantalum_rt::{Nanos, Rt};
 
 /// What clients that do not take their answers are waited for at the end.
 const PATIENCE: Nanos = Nanos::from_secs(5);
-
-/// For how long a socket may still belong to a process that was killed.
-const DYING: Nanos = Nanos::from_secs(1);
 
 /// Arguments of `tantalum drive serve`.
 #[derive(Args, Clone)]
@@ -35,6 +33,12 @@ Once it can be used, a line for each address says how, for instance
   fio --name=x --ioengine=nbd --uri=U --rw=randwrite --bs=4k --iodepth=32 --size=1g
   nbd-client -unix /tmp/drive.sock -N drive /dev/nbd0  as a disk of the kernel
 
+The plug, from another terminal:
+  tantalum drive cut disk.img                          the power goes, with I/O in flight
+  tantalum drive restore disk.img                      and comes back: clients connect again
+  tantalum drive serve disk.img --unix S --cut-every 5s..20s --restore-after 1s
+                                                       the same by itself, at random
+
 SIGINT and SIGTERM stop it: what is under way is answered before, and the drive loses its power in
 good order. To kill it is a power cut: what the drive protects is dumped to its flash by the next one
 that uses the image.")]
@@ -47,7 +51,7 @@ pub struct ServeArguments {
     unix: Option<PathBuf>,
     /// Listen at a TCP address; a port alone is one of this machine's own (127.0.0.1), without
     /// anything it is 10809
-    #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_tcp, num_args = 0..=1,
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, num_args = 0..=1,
           default_missing_value = "10809")]
     tcp: Option<SocketAddr>,
     /// The name of the export; clients that name none get it too
@@ -73,12 +77,6 @@ pub struct ServeArguments {
     verbose: bool,
     #[command(flatten)]
     live: LiveArguments,
-}
-
-fn parse_tcp(text: &str) -> Result<SocketAddr, String> {
-    let port = text.parse::<u16>().map(|port| (IpAddr::V4(Ipv4Addr::LOCALHOST), port).into());
-    port.or_else(|_| text.parse::<SocketAddr>())
-        .map_err(|_| "it should be a port, or an address as 192.0.2.1:10809, [::1]:10809".into())
 }
 
 /// Carries it out; gives the exit code.
@@ -181,21 +179,6 @@ struct Places {
     tcp: Option<SocketAddr>,
 }
 
-/// Listens at a UNIX socket. One whose process was just killed is closed a little later.
-async fn listen_unix(io: &Io, path: &Path) -> io::Result<Listener> {
-    let mut left = DYING;
-    loop {
-        match io.listen_unix(path) {
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse && left > Nanos::ZERO => {
-                let step = Nanos::from_millis(50);
-                io.sleep(step).await;
-                left = left.saturating_sub(step);
-            }
-            listener => return listener,
-        }
-    }
-}
-
 /// Where to listen, and how to get there.
 async fn listeners(io: &Io, places: &Places) -> Result<Vec<(Listener, String)>, String> {
     let name = &places.name;
@@ -209,7 +192,8 @@ async fn listeners(io: &Io, places: &Places) -> Result<Vec<(Listener, String)>, 
         all.push((listener, uri));
     }
     if let Some(path) = &places.unix {
-        let listener = listen_unix(io, path).await.map_err(|e| cannot(path.display(), &e))?;
+        let listener = listen::unix(|| io.listen_unix(path), io).await;
+        let listener = listener.map_err(|e| cannot(path.display(), &e))?;
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         all.push((listener, format!("nbd+unix:///{name}?socket={}", escape_path(&path))));
     }
@@ -245,13 +229,6 @@ fn escape_path(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_port_alone_is_one_of_this_machine() {
-        assert_eq!(parse_tcp("7"), Ok("127.0.0.1:7".parse().unwrap()));
-        assert_eq!(parse_tcp("[::1]:7"), Ok("[::1]:7".parse().unwrap()));
-        assert!(parse_tcp("drive:7").is_err());
-    }
 
     #[test]
     fn names_are_escaped() {

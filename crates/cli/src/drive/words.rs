@@ -16,7 +16,7 @@ pub fn cut_in_a_line(r: &CutReport) -> String {
     );
     match r.discharge {
         Some(d) if d.complete => format!(
-            "the dump is complete in {}: {held}, {} of {} drawn",
+            "the dump is complete in {}, {} of {} drawn: {held}",
             time(d.took_ns),
             joules(d.joules_drawn),
             joules(d.joules_there)

@@ -1,5 +1,7 @@
 //! What the tests of the command share.
 
+pub mod live;
+
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -12,6 +14,7 @@ pub fn file(name: &str, content: impl AsRef<[u8]>) -> PathBuf {
 }
 
 /// Standard output and error of a command that ended with this code.
+#[allow(dead_code, reason = "not all tests start commands that end")]
 pub fn ends(output: &Output, code: i32) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));

@@ -1,5 +1,28 @@
 //! The plug of a drive that runs: what is asked and answered over its control socket.
+//!
+//! `docs/control.md` has the protocol byte by byte. A client sends lines of JSON, and gets one line for each,
+//! in their order. [`Request`] and [`Reply`] are those lines, [`ControlServer`] answers them on the runtime
+//! of the drive, [`Client`] asks from anywhere else.
+//!
+//! # What a client can not do
+//!
+//! 1. Make the server hold more than [`MAX_CLIENTS`] times [`MAX_LINE`] bytes, and an answer each.
+//! 2. Keep another client waiting: each has a task of its own.
+//! 3. Keep its place by doing nothing: who says nothing for [`IDLE`] is let go, as is who does not take an
+//!    answer for [`PATIENCE`].
+//! 4. Bring the drive down: what can not be understood is answered so, and what was begun is carried out, though
+//!    the client be gone.
 
+mod client;
 mod report;
+mod request;
+mod server;
 
-pub use report::{CutReport, Discharge, Phase, Power, RestoreReport};
+pub use client::{Client, ClientError, socket_beside};
+pub use report::{
+    Buffer, CommandCounts, CutReport, Discharge, DriveCounts, Energy, LATENCY_BOUNDS,
+    LatencyCounts, MapMemory, Outages, Phase, Power, RestoreReport, StatsReport, StatusReport,
+    Units, Wear,
+};
+pub use request::{Kind, Refusal, Reply, Request, VERSION};
+pub use server::{ControlServer, Handler, IDLE, MAX_CLIENTS, MAX_LINE, PATIENCE};

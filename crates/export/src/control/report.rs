@@ -90,3 +90,225 @@ pub struct Phase {
     /// What it took.
     pub ns: u64,
 }
+
+/// How a drive is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// Version of the program that lets it run.
+    pub program: String,
+    /// The process.
+    pub pid: u32,
+    /// The image; `None` for a drive in memory.
+    pub image: Option<String>,
+    /// The name of its design.
+    pub design: String,
+    /// Bytes that it promises.
+    pub capacity_bytes: u64,
+    /// Whether capacitors protect its memory.
+    pub protected: bool,
+    /// Whether what it acknowledges survives a power loss without a flush.
+    pub acknowledged_is_safe: bool,
+    /// The seed of its runtime.
+    pub seed: u64,
+    /// Real seconds for each second of its clock.
+    pub time_scale: f64,
+    /// Its power.
+    pub power: Power,
+    /// Its life is over: it can only be read.
+    pub worn_out: bool,
+    /// Its clock.
+    pub now_ns: u64,
+    /// Real time since the process has it.
+    pub real_now_ns: u64,
+    /// How often its power was cut since then.
+    pub cuts: u64,
+    /// What came of the last cut.
+    pub last_cut: Option<CutReport>,
+    /// What the last restart took.
+    pub last_restore: Option<RestoreReport>,
+    /// Why it does not start, or not to the end.
+    pub failure: Option<String>,
+}
+
+/// What a drive has done, and what is in it now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatsReport {
+    /// Its power.
+    pub power: Power,
+    /// Its clock.
+    pub now_ns: u64,
+    /// Real time since the process has it.
+    pub real_now_ns: u64,
+    /// Commands that were begun and have not ended.
+    pub under_way: u64,
+    /// Commands by kind: read, write, fua (a write with forced unit access), group (an atomic
+    /// one), flush, discard.
+    pub commands: std::collections::BTreeMap<String, CommandCounts>,
+    /// The bounds of [`LatencyCounts::within`].
+    pub latency_bounds_ns: Vec<u64>,
+    /// What the drive counts itself.
+    pub drive: DriveCounts,
+    /// The write buffer.
+    pub buffer: Buffer,
+    /// Of the map, what is in memory alone.
+    pub map: MapMemory,
+    /// Erase units by what they are there for; `None` without power.
+    pub units: Option<Units>,
+    /// How worn they are; `None` without power.
+    pub wear: Option<Wear>,
+    /// Of a protected drive: what a cut would take now.
+    pub energy: Option<Energy>,
+    /// What all cuts came to.
+    pub outages: Outages,
+}
+
+/// Bounds of latencies, from 1 µs to 10 s in steps of 1, 2 and 5, as nanoseconds of the drive's clock.
+pub const LATENCY_BOUNDS: [u64; 22] = {
+    let mut bounds = [0; 22];
+    let (mut i, mut decade) = (0, 1000);
+    while i < 22 {
+        bounds[i] = decade * [1, 2, 5][i % 3];
+        if i % 3 == 2 {
+            decade *= 10;
+        }
+        i += 1;
+    }
+    bounds
+};
+
+/// What was counted of one kind of command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandCounts {
+    /// Those that succeeded.
+    pub done: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Bytes that the former moved, or discarded.
+    pub bytes: u64,
+    /// Latencies of the former.
+    pub latency: LatencyCounts,
+}
+
+/// Latencies, by the drive's clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyCounts {
+    /// All together.
+    pub sum_ns: u64,
+    /// The median.
+    pub p50_ns: u64,
+    /// The 99th percentile.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// How many stayed within each of [`StatsReport::latency_bounds_ns`].
+    pub within: Vec<u64>,
+}
+
+/// What the drive counts itself, since the process has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DriveCounts {
+    /// Bytes written by the host.
+    pub host_write_bytes: u64,
+    /// Bytes read by the host.
+    pub host_read_bytes: u64,
+    /// Bytes of pages programmed, for whatever reason.
+    pub flash_program_bytes: u64,
+    /// Bytes of sectors moved by collection.
+    pub moved_bytes: u64,
+    /// Of these, moved in idle times.
+    pub moved_idle_bytes: u64,
+    /// Of these, moved to level wear.
+    pub levelled_bytes: u64,
+    /// Bytes of pages programmed with the map.
+    pub map_bytes: u64,
+    /// Bytes of pages programmed in emergency dumps.
+    pub dump_bytes: u64,
+    /// Read operations of the flash array.
+    pub flash_reads: u64,
+    /// Erase operations.
+    pub erases: u64,
+    /// Writes refused for want of space.
+    pub refused_writes: u64,
+    /// Time that commands waited for room in the buffer, summed over commands.
+    pub buffer_wait_ns: u64,
+    /// Time that flushers waited for a free erase unit, summed over dies.
+    pub space_wait_ns: u64,
+    /// Bytes programmed for each byte written by the host; 0 before the first.
+    pub write_amplification: f64,
+}
+
+/// A write buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// Pages of 4 KiB that it can hold.
+    pub pages: u64,
+    /// Those that it holds.
+    pub used: u64,
+}
+
+/// What of the map is in memory alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapMemory {
+    /// Entries that may be, of the map or of the journal of units.
+    pub entries: u64,
+    /// Those that are.
+    pub unstored: u64,
+    /// Pages of 4 KiB that are mapped; 0 without power.
+    pub mapped_pages: u64,
+}
+
+/// Erase units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Units {
+    /// Free.
+    pub free: u64,
+    /// The fewest that were since the last start.
+    pub free_min: u64,
+    /// Written to.
+    pub open: u64,
+    /// Full of data, some of it perhaps superseded, or on the way there or from there.
+    pub full: u64,
+    /// Of the map log.
+    pub map: u64,
+    /// Kept for emergency dumps.
+    pub dump: u64,
+    /// Bad.
+    pub bad: u64,
+}
+
+/// Erase counts of units that are not bad nor kept for dumps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wear {
+    /// The lowest.
+    pub min: u64,
+    /// The highest.
+    pub max: u64,
+    /// The mean.
+    pub mean: f64,
+    /// Erases that a unit can take; 0: any number.
+    pub endurance: u64,
+}
+
+/// Energy, in joules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Energy {
+    /// What is there.
+    pub there_j: f64,
+    /// What a cut would take now, with operations in flight at their worst; 0 without power.
+    pub needed_j: f64,
+    /// What a cut can take at worst.
+    pub worst_j: f64,
+}
+
+/// What all cuts of a protected drive came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outages {
+    /// How many there were, of this or any drive.
+    pub cuts: u64,
+    /// Of these, with a dump that was not complete.
+    pub incomplete: u64,
+    /// The most joules that one drew.
+    pub most_drawn_j: f64,
+    /// The longest until the drive was off.
+    pub longest_ns: u64,
+}

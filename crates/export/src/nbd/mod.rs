@@ -51,6 +51,7 @@ pub use export::{Export, ExportError};
 pub use handshake::{Entry, Handshake, Offer, Refusal, Step};
 pub use pipe::{PipeEnd, pipe};
 pub use request::{Command, Request, Terms};
+pub(crate) use server::pause;
 pub use server::{Event, Limits, OnCut, Options, Server};
 pub use session::End;
 pub use stream::Stream;

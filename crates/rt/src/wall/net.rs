@@ -3,6 +3,7 @@
 use super::io::Io;
 use super::work::{Kind, Span, Value, Work};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{
@@ -41,14 +42,31 @@ impl Io {
     /// The system's: [`io::ErrorKind::AddrInUse`] if somebody listens there, or if something
     /// else is there.
     pub fn listen_unix(&self, path: impl AsRef<Path>) -> io::Result<Listener> {
-        let path = path.as_ref();
-        let address = SocketAddrUnix::new(path)?;
         let fd = socket(AddressFamily::UNIX, SocketFlags::CLOEXEC)?;
+        self.bind_unix(fd, path.as_ref())
+    }
+
+    /// The same, at a socket that only this user may connect to, from its first moment on.
+    ///
+    /// # Errors
+    /// Those of [`Io::listen_unix`].
+    pub fn listen_unix_private(&self, path: impl AsRef<Path>) -> io::Result<Listener> {
+        let fd = socket(AddressFamily::UNIX, SocketFlags::CLOEXEC)?;
+        // Linux gives the file that is bound the mode of the socket.
+        rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+        self.bind_unix(fd, path.as_ref())
+    }
+
+    fn bind_unix(&self, fd: OwnedFd, path: &Path) -> io::Result<Listener> {
+        let address = SocketAddrUnix::new(path)?;
         match rustix::net::bind(&fd, &address) {
             Err(Errno::ADDRINUSE) => {
                 let trial = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 let trial = socket(AddressFamily::UNIX, trial)?;
-                if rustix::net::connect(trial, &address) != Err(Errno::CONNREFUSED) {
+                let is_refused = rustix::net::connect(trial, &address) == Err(Errno::CONNREFUSED);
+                // A file that is no socket refuses, too.
+                let is = FileType::from_raw_mode(rustix::fs::lstat(path)?.st_mode);
+                if !is_refused || is != FileType::Socket {
                     return Err(Errno::ADDRINUSE.into());
                 }
                 rustix::fs::unlink(path)?;

@@ -1,7 +1,9 @@
 //! Arguments of every command that lets a drive run.
 
-use crate::drive::create;
+use crate::drive::{create, listen};
 use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use tantalum_export::nbd;
 use tantalum_rt::Nanos;
 use tantalum_rt::wall::{Backend, WallOptions};
@@ -22,7 +24,15 @@ pub struct LiveArguments {
     /// Real seconds for each second of the drive's: 1 for its modelled latencies, 0 for as fast
     /// as the code goes
     #[arg(long, value_name = "F", default_value_t = 1.0)]
-    time_scale: f64,
+    pub time_scale: f64,
+    /// Where `tantalum drive cut`, `restore`, `status`, `stats` and `top` reach this process; else
+    /// IMAGE.control beside the image
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Show status, statistics and metrics for Prometheus at this address; a port alone is one of this
+    /// machine's own (127.0.0.1)
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address)]
+    pub http: Option<SocketAddr>,
     /// How clients notice that the power was cut
     #[arg(long, value_enum, default_value_t = OnCut::Errors)]
     pub on_cut: OnCut,

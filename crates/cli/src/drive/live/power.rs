@@ -5,11 +5,11 @@
 //!    before the front knows that it was cut.
 
 use super::report;
-use super::{Front, LiveDrive, Site};
-use std::cell::Cell;
+use super::{About, Front, LiveDrive, Site};
+use std::cell::{Cell, RefCell};
 use tantalum_device::PowerCycle;
 use tantalum_drive::{Drive, PowerState, RecoveryError};
-use tantalum_export::control::{CutReport, RestoreReport};
+use tantalum_export::control::{CutReport, Power, RestoreReport};
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::wall::Io;
 use tantalum_rt::{Nanos, Rt};
@@ -48,28 +48,34 @@ pub struct Plug<F> {
     io: Io,
     drive: LiveDrive,
     front: F,
+    about: About,
     salvage: bool,
     /// Who has the one permit may call hooks.
     hooks: Semaphore,
     /// The front does not know yet that the power was cut.
     untold: Cell<bool>,
     pulls: Cell<u64>,
+    last_cut: RefCell<Option<CutReport>>,
+    last_restore: RefCell<Option<RestoreReport>>,
     stopping: Cell<bool>,
     /// The power came or went.
     changed: WaitQueue,
 }
 
 impl<F: Front> Plug<F> {
-    pub fn new(site: &Site, front: F, salvage: bool) -> Plug<F> {
+    pub fn new(site: &Site, front: F, about: About, salvage: bool) -> Plug<F> {
         Plug {
             rt: site.rt.clone(),
             io: site.io.clone(),
             drive: site.drive.clone(),
             front,
+            about,
             salvage,
             hooks: Semaphore::new(&site.rt, "the power to come or go", 1),
             untold: Cell::new(false),
             pulls: Cell::new(0),
+            last_cut: RefCell::default(),
+            last_restore: RefCell::default(),
             stopping: Cell::new(false),
             changed: WaitQueue::new(&site.rt, "the power to come or go"),
         }
@@ -85,6 +91,20 @@ impl<F: Front> Plug<F> {
 
     pub fn drive(&self) -> &LiveDrive {
         &self.drive
+    }
+
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// What came of the last cut.
+    pub fn last_cut(&self) -> Option<CutReport> {
+        self.last_cut.borrow().clone()
+    }
+
+    /// What the last restart took.
+    pub fn last_restore(&self) -> Option<RestoreReport> {
+        self.last_restore.borrow().clone()
     }
 
     fn bare(&self) -> &Drive {
@@ -140,6 +160,9 @@ impl<F: Front> Plug<F> {
         }
         let real = self.io.real_now() - pulled.at;
         let report = pulled.before.cut(self.bare(), real);
+        if matches!(report.was, Power::On | Power::Starting) {
+            *self.last_cut.borrow_mut() = Some(report.clone());
+        }
         let _turn = self.hooks.acquire(1).await;
         self.tell().await;
         report
@@ -182,6 +205,7 @@ impl<F: Front> Plug<F> {
         report.real_ready_ns = real_ready_ns;
         report.real_ns = (self.io.real_now() - began).0;
         report.notes.extend(notes);
+        *self.last_restore.borrow_mut() = Some(report.clone());
         Ok(report)
     }
 

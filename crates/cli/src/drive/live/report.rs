@@ -1,8 +1,14 @@
 //! What a drive that runs is asked, in the form in which it travels.
 
-use tantalum_device::Caps;
+use super::{Front, Plug};
+use std::collections::BTreeMap;
+use tantalum_device::{Caps, CommandKind, KindStats};
 use tantalum_drive::{Drive, EnergyModel, PHASES, PowerState};
-use tantalum_export::control::{CutReport, Discharge, Phase, Power, RestoreReport};
+use tantalum_export::control::{
+    Buffer, CommandCounts, CutReport, Discharge, DriveCounts, Energy, LATENCY_BOUNDS,
+    LatencyCounts, MapMemory, Outages, Phase, Power, RestoreReport, StatsReport, StatusReport,
+    Units, Wear,
+};
 use tantalum_rt::Nanos;
 
 /// As it travels.
@@ -45,21 +51,22 @@ impl Before {
             joules_missing: loss.missing_j,
             took_ns: loss.took.0,
         });
+        let (buffered, unstored) = (u64::from(self.buffered), u64::from(self.unstored));
         let lost = match discharge {
-            Some(discharge) => !discharge.complete,
-            None => self.was == PowerState::On && !caps.ack.survives(),
+            Some(discharge) if discharge.complete => 0,
+            // What was programmed is found again by a salvage.
+            Some(_) => buffered,
+            None if caps.ack.survives() => 0,
+            None => buffered + unstored,
         };
         CutReport {
             was: power(self.was),
             acknowledged_is_safe: caps.ack.survives(),
             protected: drive.design().is_protected(),
-            buffered_pages: self.buffered.into(),
-            unstored_entries: self.unstored.into(),
+            buffered_pages: buffered,
+            unstored_entries: unstored,
             discharge,
-            lost_blocks_at_most: match lost {
-                true => u64::from(self.buffered) + u64::from(self.unstored),
-                false => 0,
-            },
+            lost_blocks_at_most: lost,
             real_ns: real.0,
         }
     }
@@ -99,5 +106,119 @@ pub fn restored(drive: &Drive, was: PowerState) -> RestoreReport {
         whole_ns: report.whole.0,
         real_ns: 0,
         notes: Vec::new(),
+    }
+}
+
+/// How the drive is.
+pub fn status<F: Front>(plug: &Plug<F>) -> StatusReport {
+    let (drive, about) = (plug.drive().inner(), plug.about());
+    let caps = drive.caps();
+    StatusReport {
+        program: env!("CARGO_PKG_VERSION").to_string(),
+        pid: std::process::id(),
+        image: about.image.as_ref().map(|path| path.display().to_string()),
+        design: drive.design().name.clone(),
+        capacity_bytes: caps.bytes(),
+        protected: drive.design().is_protected(),
+        acknowledged_is_safe: caps.ack.survives(),
+        seed: plug.rt().seed(),
+        time_scale: about.time_scale,
+        power: power(drive.power()),
+        worn_out: drive.is_worn_out(),
+        now_ns: plug.rt().now().0,
+        real_now_ns: plug.io().real_now().0,
+        cuts: plug.pulls(),
+        last_cut: plug.last_cut(),
+        last_restore: plug.last_restore(),
+        failure: drive.last_failure().map(|failure| failure.to_string()),
+    }
+}
+
+/// What it has done, and what is in it.
+pub fn stats<F: Front>(plug: &Plug<F>) -> StatsReport {
+    let drive = plug.drive().inner();
+    let counts = plug.drive().snapshot();
+    let kind = |kind: &CommandKind| (kind.name().to_string(), command(counts.of(*kind)));
+    let design = drive.design();
+    let s = drive.stats();
+    let (used, unstored) = drive.backlog();
+    let census = drive.census();
+    let model = EnergyModel::of(design, drive.layout());
+    let losses = drive.power_losses();
+    StatsReport {
+        power: power(drive.power()),
+        now_ns: plug.rt().now().0,
+        real_now_ns: plug.io().real_now().0,
+        under_way: plug.drive().under_way(),
+        commands: CommandKind::ALL.iter().map(kind).collect::<BTreeMap<_, _>>(),
+        latency_bounds_ns: LATENCY_BOUNDS.to_vec(),
+        drive: DriveCounts {
+            host_write_bytes: s.host_write_bytes,
+            host_read_bytes: s.host_read_bytes,
+            flash_program_bytes: s.flash_program_bytes,
+            moved_bytes: s.gc_copied_bytes,
+            moved_idle_bytes: s.background_bytes,
+            levelled_bytes: s.levelled_bytes,
+            map_bytes: s.meta_bytes,
+            dump_bytes: s.dump_bytes,
+            flash_reads: s.flash_reads,
+            erases: s.erases,
+            refused_writes: s.refused_writes,
+            buffer_wait_ns: s.buffer_wait.0,
+            space_wait_ns: s.space_wait.0,
+            write_amplification: s.write_amplification(),
+        },
+        buffer: Buffer { pages: u64::from(design.cache.buffer_kib) / 4, used: used.into() },
+        map: MapMemory {
+            entries: match design.keeps_units() {
+                true => design.map.journal_entries,
+                false => design.map.dirty_max,
+            }
+            .into(),
+            unstored: unstored.into(),
+            mapped_pages: census.map_or(0, |c| c.mapped_pages).into(),
+        },
+        units: census.map(|c| Units {
+            free: c.free.into(),
+            free_min: s.free_units_min,
+            open: c.open.into(),
+            full: (c.full + c.leaving).into(),
+            map: c.map.into(),
+            dump: c.dump.into(),
+            bad: c.bad.into(),
+        }),
+        wear: drive.wear().map(|wear| Wear {
+            min: wear.all.min.into(),
+            max: wear.all.max.into(),
+            mean: wear.all.mean(),
+            endurance: design.wear.endurance.into(),
+        }),
+        energy: design.is_protected().then(|| Energy {
+            there_j: design.joules(drive.layout()),
+            needed_j: joules_needed(drive),
+            worst_j: model.full().total_j(),
+        }),
+        outages: Outages {
+            cuts: s.cuts,
+            incomplete: losses.incomplete,
+            most_drawn_j: losses.most_spent_j,
+            longest_ns: losses.longest.0,
+        },
+    }
+}
+
+fn command(counts: &KindStats) -> CommandCounts {
+    let latency = &counts.latency;
+    CommandCounts {
+        done: counts.commands,
+        failed: counts.failed,
+        bytes: counts.bytes,
+        latency: LatencyCounts {
+            sum_ns: latency.sum().0,
+            p50_ns: latency.p50().0,
+            p99_ns: latency.p99().0,
+            max_ns: latency.max().0,
+            within: latency.within(&LATENCY_BOUNDS.map(Nanos)),
+        },
     }
 }

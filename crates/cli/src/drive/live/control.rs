@@ -1,0 +1,85 @@
+//! The control socket of a drive that runs.
+
+use super::power::RestoreError;
+use super::{Front, Plug, report};
+use crate::drive::listen;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use tantalum_export::control::{ControlServer, Handler, Kind, Refusal, Request, socket_beside};
+use tantalum_rt::wall::{Io, Listener};
+
+/// Where it is: at a path that was given, or beside the image.
+pub struct Place {
+    path: PathBuf,
+    given: bool,
+}
+
+impl Place {
+    /// `None`: there is none.
+    pub fn of(given: Option<&Path>, image: Option<&Path>) -> Option<Place> {
+        match (given, image) {
+            (Some(path), _) => Some(Place { path: path.to_owned(), given: true }),
+            (None, Some(image)) => Some(Place { path: socket_beside(image), given: false }),
+            (None, None) => None,
+        }
+    }
+
+    /// Listens there. A place that nobody asked for may be unfit: then there is none.
+    ///
+    /// # Errors
+    /// Why it can not, in a line.
+    pub async fn listen(&self, io: &Io) -> Result<Option<Listener>, String> {
+        match listen::unix(|| io.listen_unix_private(&self.path), io).await {
+            Ok(listener) => Ok(Some(listener)),
+            Err(e) => {
+                let why = format!("can not listen at {}: {e}", self.path.display());
+                if self.given {
+                    return Err(why);
+                }
+                crate::out::note(format_args!(
+                    "note: there is no control socket: {why}; --control PATH puts it elsewhere"
+                ));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Answers who connects, from now on.
+pub fn begin<F: Front>(plug: &Rc<Plug<F>>, listener: Listener) {
+    let server = ControlServer::new(plug.rt(), Answers(plug.clone()));
+    plug.rt().spawn_background("clients of the control socket", server.serve(listener));
+}
+
+struct Answers<F>(Rc<Plug<F>>);
+
+impl<F: Front> Handler for Answers<F> {
+    async fn answer(&self, request: Request) -> Result<Value, Refusal> {
+        let plug = &self.0;
+        let value = match request {
+            Request::Status => serde_json::to_value(report::status(plug)),
+            Request::Stats => serde_json::to_value(report::stats(plug)),
+            Request::Cut => {
+                let pulled = plug.pull();
+                serde_json::to_value(plug.told(pulled).await)
+            }
+            Request::Restore { salvage } => {
+                serde_json::to_value(plug.restore(salvage).await.map_err(refusal)?)
+            }
+        };
+        // Can not fail: there are no keys but strings.
+        Ok(value.unwrap_or_default())
+    }
+}
+
+fn refusal(error: RestoreError) -> Refusal {
+    let kind = match error {
+        RestoreError::DumpLost(_) => Kind::DumpLost,
+        RestoreError::Failed(_) => Kind::DoesNotStart,
+        RestoreError::CutAgain => Kind::CutAgain,
+        RestoreError::Front(_) => Kind::Front,
+        RestoreError::Stopping => Kind::Stopping,
+    };
+    Refusal::new(kind, error.to_string())
+}

@@ -1,0 +1,338 @@
+//! `tantalum drive cut|restore|status|stats`: commands to the process that lets a drive run.
+
+use super::{size, words};
+use crate::out;
+use clap::Args;
+use serde::Serialize;
+use std::fmt::Write;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use tantalum_export::control::{
+    Client, ClientError, CutReport, Kind, Power, RestoreReport, StatsReport, StatusReport,
+    socket_beside,
+};
+
+/// Which drive, and how it is told.
+#[derive(Args)]
+pub struct Remote {
+    /// The image of a drive that runs, or its control socket
+    #[arg(value_name = "IMAGE|SOCKET")]
+    drive: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `tantalum drive cut`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum drive cut disk.img                  the drive that `tantalum drive serve disk.img` lets run
+  tantalum drive cut /tmp/drive.control        that of --control /tmp/drive.control
+  tantalum drive cut disk.img --json | jq .discharge.complete
+
+Exit codes: 0, the power is off (what a volatile cache loses is no failure); 1, the emergency dump is not
+complete; 2, no such drive runs.")]
+pub struct CutArguments {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Arguments of `tantalum drive restore`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum drive restore disk.img
+  tantalum drive restore disk.img --salvage    without the dump that should be there
+
+Exit codes: 0, the drive has recovered; 1, it does not start; 2, no such drive runs.")]
+pub struct RestoreArguments {
+    #[command(flatten)]
+    remote: Remote,
+    /// Start the drive even if the emergency dump that is due is not complete: what only that had is lost
+    #[arg(long)]
+    salvage: bool,
+}
+
+/// Arguments of `tantalum drive status`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum drive status disk.img
+  tantalum drive status disk.img --json | jq -r .power
+
+Exit codes: 0, it runs, with or without power; 2, no such drive runs.")]
+pub struct StatusArguments {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Arguments of `tantalum drive stats`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum drive stats disk.img
+  tantalum drive stats disk.img --json | jq .drive.write_amplification
+
+Exit codes: 0, it runs, with or without power; 2, no such drive runs.")]
+pub struct StatsArguments {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Carries it out; gives the exit code.
+pub fn cut(arguments: &CutArguments) -> u8 {
+    let ask = |client: &mut Client| client.cut();
+    answer(&arguments.remote, ask, cut_text, |r| r.discharge.is_none_or(|d| d.complete))
+}
+
+/// Carries it out; gives the exit code.
+pub fn restore(arguments: &RestoreArguments) -> u8 {
+    let ask = |client: &mut Client| client.restore(arguments.salvage);
+    answer(&arguments.remote, ask, restore_text, |_| true)
+}
+
+/// Carries it out; gives the exit code.
+pub fn status(arguments: &StatusArguments) -> u8 {
+    answer(&arguments.remote, Client::status, status_text, |_| true)
+}
+
+/// Carries it out; gives the exit code.
+pub fn stats(arguments: &StatsArguments) -> u8 {
+    answer(&arguments.remote, Client::stats, stats_text, |_| true)
+}
+
+fn answer<T: Serialize>(
+    remote: &Remote,
+    ask: impl FnOnce(&mut Client) -> Result<T, ClientError>,
+    text: impl FnOnce(&T) -> String,
+    is_well: impl FnOnce(&T) -> bool,
+) -> u8 {
+    let report = match connect(&remote.drive) {
+        Err(why) => return out::error(why, out::USAGE),
+        Ok(mut client) => match ask(&mut client) {
+            Ok(report) => report,
+            Err(e) => return out::error(&e, exit_code(&e)),
+        },
+    };
+    let text = match remote.json {
+        false => text(&report),
+        true => match serde_json::to_string_pretty(&report) {
+            Ok(json) => json + "\n",
+            Err(e) => return out::error(e, out::FAILED),
+        },
+    };
+    match out::bytes(text.as_bytes()) {
+        out::OK if !is_well(&report) => out::FAILED,
+        code => code,
+    }
+}
+
+fn exit_code(error: &ClientError) -> u8 {
+    match error {
+        ClientError::Refused(refusal) => match refusal.kind {
+            Kind::Version | Kind::TooManyClients => out::USAGE,
+            _ => out::FAILED,
+        },
+        ClientError::Gone => out::USAGE,
+        _ => out::FAILED,
+    }
+}
+
+/// Connects to the drive of this image, or at this control socket.
+///
+/// # Errors
+/// Why there is none, in a line.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+pub fn connect(drive: &Path) -> Result<Client, String> {
+    let name = drive.display();
+    let is = std::fs::metadata(drive);
+    let is_socket = is.as_ref().is_ok_and(|is| is.file_type().is_socket());
+    let socket = if is_socket { drive.to_owned() } else { socket_beside(drive) };
+    Client::connect(&socket).map_err(|e| match e {
+        ClientError::NotThere(socket) if is.is_ok() => format!(
+            "the drive in {name} does not run, or has its control socket elsewhere than at {}: start it with \
+             `tantalum drive serve {name}`, or give the socket",
+            socket.display()
+        ),
+        ClientError::NotThere(socket) => format!(
+            "there is neither {name} nor {}: give the image of a drive that runs, or its control socket",
+            socket.display()
+        ),
+        ClientError::NobodyListens(_) => format!(
+            "{e}: the drive does not run; its power went with the process, and comes back with `tantalum drive serve`"
+        ),
+        e => e.to_string(),
+    })
+}
+
+/// Lines of a name and what there is to say.
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, text: impl std::fmt::Display) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "{name:<12}{text}");
+    }
+}
+
+fn cut_text(r: &CutReport) -> String {
+    let mut lines = Lines(String::new());
+    lines.add("cut", words::cut_in_a_line(r));
+    if r.was != Power::On {
+        return lines.0;
+    }
+    if let Some(d) = r.discharge {
+        let (there, needed) = (words::joules(d.joules_there), words::joules(d.joules_needed));
+        let drawn = words::joules(d.joules_drawn);
+        lines.add("energy", format!("{there} there, {needed} needed at most, {drawn} drawn"));
+    }
+    lines.add(
+        "lost",
+        match (r.lost_blocks_at_most, r.acknowledged_is_safe) {
+            (0, true) => "nothing: what was acknowledged survives".to_string(),
+            (0, false) => "nothing: all that was acknowledged had been flushed".to_string(),
+            (n, _) => format!("up to {n} acknowledged blocks of 4 KiB"),
+        },
+    );
+    lines.add("real time", words::time(r.real_ns));
+    lines.0
+}
+
+fn restore_text(r: &RestoreReport) -> String {
+    let mut lines = Lines(String::new());
+    lines.add("restored", words::restore_in_a_line(r));
+    if r.was != Power::On {
+        let phases: Vec<String> =
+            r.phases.iter().map(|p| format!("{} {}", p.name, words::time(p.ns))).collect();
+        lines.add("phases", phases.join(", "));
+        let found = format!("{} buffered pages in the dump", r.dump_pages);
+        lines.add(
+            "found",
+            match r.salvaged {
+                true => format!("{} map entries found out again", r.salvaged_entries),
+                false => found,
+            },
+        );
+        let times = (words::time(r.real_ready_ns), words::time(r.real_ns));
+        lines.add("real time", format!("{} until it took commands, {} in all", times.0, times.1));
+    }
+    r.notes.iter().for_each(|note| lines.add("note", note));
+    lines.0
+}
+
+/// In a word.
+pub fn power(power: Power) -> &'static str {
+    match power {
+        Power::Off => "off",
+        Power::Starting => "starting",
+        Power::On => "on",
+        Power::Dying => "dying",
+    }
+}
+
+/// How a drive is, in lines.
+pub fn status_text(r: &StatusReport) -> String {
+    let mut lines = Lines(String::new());
+    let place = r.image.clone().unwrap_or_else(|| "memory".to_string());
+    lines.add("drive", format!("{} of {}, in {place}", r.design, size(r.capacity_bytes)));
+    lines.add("power", power(r.power));
+    lines.add(
+        "process",
+        format!(
+            "{}, for {}; time scale {}, seed {}",
+            r.pid,
+            words::time(r.real_now_ns),
+            r.time_scale,
+            r.seed
+        ),
+    );
+    lines.add(
+        "promises",
+        match (r.protected, r.acknowledged_is_safe) {
+            (true, _) => "capacitors protect what it has acknowledged",
+            (false, true) => "what it acknowledges is on flash",
+            (false, false) => "what it acknowledges may be lost with the power until it is flushed",
+        },
+    );
+    if r.worn_out {
+        lines.add("life", "over: it can only be read");
+    }
+    lines.add("cuts", r.cuts);
+    if let Some(cut) = &r.last_cut {
+        lines.add("last cut", words::cut_in_a_line(cut));
+    }
+    if let Some(restore) = &r.last_restore {
+        lines.add("restored", words::restore_in_a_line(restore));
+    }
+    if let Some(failure) = &r.failure {
+        lines.add("failure", failure);
+    }
+    lines.0
+}
+
+/// What it has done, in lines.
+pub fn stats_text(r: &StatsReport) -> String {
+    let mut lines = Lines(String::new());
+    lines.add("power", power(r.power));
+    for (kind, c) in r.commands.iter().filter(|(_, c)| c.done + c.failed > 0) {
+        let l = &c.latency;
+        lines.add(
+            kind,
+            format!(
+                "{} done, {} failed, {}; median {}, 99 % {}, longest {}",
+                c.done,
+                c.failed,
+                size(c.bytes),
+                words::time(l.p50_ns),
+                words::time(l.p99_ns),
+                words::time(l.max_ns)
+            ),
+        );
+    }
+    lines.add("under way", r.under_way);
+    lines.add("buffer", format!("{} of {} pages", r.buffer.used, r.buffer.pages));
+    let m = &r.map;
+    lines.add(
+        "map",
+        format!(
+            "{} pages mapped; {} of {} entries in memory alone",
+            m.mapped_pages, m.unstored, m.entries
+        ),
+    );
+    let d = &r.drive;
+    lines.add(
+        "flash",
+        format!(
+            "{} programmed ({:.3} for each byte written), {} moved, {} of map; {} erases",
+            size(d.flash_program_bytes),
+            d.write_amplification,
+            size(d.moved_bytes),
+            size(d.map_bytes),
+            d.erases
+        ),
+    );
+    if let Some(u) = &r.units {
+        lines.add(
+            "units",
+            format!(
+                "{} free (at least {}), {} open, {} full, {} of the map log, {} for dumps, {} bad",
+                u.free, u.free_min, u.open, u.full, u.map, u.dump, u.bad
+            ),
+        );
+    }
+    if let Some(w) = &r.wear {
+        let of = match w.endurance {
+            0 => String::new(),
+            n => format!(" of {n}"),
+        };
+        lines.add("wear", format!("{} to {} erases{of}, {:.1} on average", w.min, w.max, w.mean));
+    }
+    if let Some(e) = &r.energy {
+        let (there, needed) = (words::joules(e.there_j), words::joules(e.needed_j));
+        lines.add("energy", format!("{there} there, {needed} needed now at most"));
+    }
+    let o = &r.outages;
+    lines.add("cuts", format!("{}, {} with a dump that was not complete", o.cuts, o.incomplete));
+    lines.0
+}

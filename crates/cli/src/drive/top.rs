@@ -1,0 +1,208 @@
+//! `tantalum drive top`: a drive that runs, on a screen.
+
+mod history;
+mod screen;
+
+use super::{remote, words};
+use crate::out;
+use clap::Args;
+use history::{History, Sample};
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::{DefaultTerminal, Terminal};
+use screen::Screen;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+use tantalum_export::control::{Client, Power};
+
+/// Arguments of `tantalum drive top`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum drive top disk.img
+  tantalum drive top disk.img --once           one picture, as text
+  tantalum drive top disk.img --interval 0.2
+
+Keys: c cuts the power, r restores it, q ends. Throughput is that of real time; latencies, and what follows
+from them, are by the clock of the drive. The histogram and the rates are those of the last 10 pictures.
+Exit codes: 0; 1, the terminal can not be used; 2, no such drive runs.")]
+pub struct TopArguments {
+    /// The image of a drive that runs, or its control socket
+    #[arg(value_name = "IMAGE|SOCKET")]
+    drive: PathBuf,
+    /// Seconds from one picture to the next
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
+    interval: f64,
+    /// Print one picture of 80 columns and 24 lines as text, after an interval
+    #[arg(long)]
+    once: bool,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("it should be from 0.05 to 3600 seconds".to_string()),
+    }
+}
+
+/// Carries it out; gives the exit code.
+pub fn top(arguments: &TopArguments) -> u8 {
+    let client = match remote::connect(&arguments.drive) {
+        Ok(client) => client,
+        Err(why) => return out::error(why, out::USAGE),
+    };
+    let mut watch = Watch::new(&arguments.drive, client);
+    let interval = Duration::from_secs_f64(arguments.interval);
+    if arguments.once {
+        return match once(&mut watch, interval) {
+            Ok(text) => out::bytes(text.as_bytes()),
+            Err(why) => out::error(why, out::FAILED),
+        };
+    }
+    if !std::io::stdout().is_terminal() {
+        return out::error("standard output is no terminal: --once prints a picture", out::FAILED);
+    }
+    let ended = match ratatui::try_init() {
+        Ok(mut terminal) => run(&mut watch, &mut terminal, interval),
+        Err(e) => Err(e),
+    };
+    ratatui::restore();
+    match ended {
+        Ok(()) => out::OK,
+        Err(e) => out::error(format_args!("the terminal can not be used: {e}"), out::FAILED),
+    }
+}
+
+/// What is watched.
+struct Watch {
+    drive: PathBuf,
+    client: Option<Client>,
+    history: History,
+    /// What there is to say in the last line.
+    message: String,
+    said: (Sender<String>, Receiver<String>),
+}
+
+impl Watch {
+    fn new(drive: &Path, client: Client) -> Watch {
+        Watch {
+            drive: drive.to_owned(),
+            client: Some(client),
+            history: History::default(),
+            message: String::new(),
+            said: channel(),
+        }
+    }
+
+    /// Takes a sample; from a new process, if the old one is gone.
+    fn sample(&mut self) -> Result<(), String> {
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => remote::connect(&self.drive)?,
+        };
+        let sample = client.status().and_then(|status| {
+            let stats = client.stats()?;
+            Ok(Sample { status, stats })
+        });
+        let sample = sample.map_err(|e| e.to_string())?;
+        self.history.add(sample);
+        self.client = Some(client);
+        Ok(())
+    }
+
+    /// Carries out a command beside the picture; what came of it is said later.
+    #[allow(clippy::disallowed_methods, reason = "the edge: a restart is waited for by a thread")]
+    fn command(&mut self, what: &str, ask: fn(&mut Client) -> Result<String, String>) {
+        self.message = format!("{what} …");
+        let (drive, say) = (self.drive.clone(), self.said.0.clone());
+        let asked = move || {
+            let said = remote::connect(&drive).and_then(|mut client| ask(&mut client));
+            // If the picture is gone nobody wants to know.
+            let _ = say.send(said.unwrap_or_else(|e| e));
+        };
+        if std::thread::Builder::new().spawn(asked).is_err() {
+            self.message = "there is no thread to be had".to_string();
+        }
+    }
+
+    fn screen(&self) -> Screen<'_> {
+        Screen { history: &self.history, message: &self.message }
+    }
+}
+
+fn cut(client: &mut Client) -> Result<String, String> {
+    let cut = client.cut().map_err(|e| e.to_string())?;
+    Ok(match cut.was {
+        Power::On | Power::Starting => {
+            format!("the drive was off after {}", words::time(cut.real_ns))
+        }
+        Power::Off | Power::Dying => "the drive had no power".to_string(),
+    })
+}
+
+fn restore(client: &mut Client) -> Result<String, String> {
+    let r = client.restore(false).map_err(|e| e.to_string())?;
+    Ok(match r.was {
+        Power::On => "the drive has power".to_string(),
+        _ => format!(
+            "restored: commands after {}, all after {}",
+            words::time(r.ready_ns),
+            words::time(r.whole_ns)
+        ),
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "the edge: a picture is of an interval of real time")]
+fn once(watch: &mut Watch, interval: Duration) -> Result<String, String> {
+    watch.sample()?;
+    std::thread::sleep(interval);
+    watch.sample()?;
+    let mut terminal =
+        Terminal::new(TestBackend::new(80, 24)).map_err(|e| format!("no picture: {e}"))?;
+    let draw = |frame: &mut ratatui::Frame<'_>| frame.render_widget(&watch.screen(), frame.area());
+    terminal.draw(draw).map_err(|e| format!("no picture: {e}"))?;
+    Ok(screen::text(terminal.backend().buffer()))
+}
+
+#[allow(clippy::disallowed_methods, reason = "the edge: pictures at intervals of real time")]
+#[allow(clippy::disallowed_types, reason = "the edge: pictures at intervals of real time")]
+fn run(
+    watch: &mut Watch,
+    terminal: &mut DefaultTerminal,
+    interval: Duration,
+) -> std::io::Result<()> {
+    let mut due = std::time::Instant::now();
+    loop {
+        let now = std::time::Instant::now();
+        if now >= due {
+            if let Err(why) = watch.sample() {
+                watch.message = why;
+            }
+            due = now + interval;
+        }
+        while let Ok(said) = watch.said.1.try_recv() {
+            watch.message = said;
+            // What came of it is to be seen at once.
+            due = now;
+        }
+        terminal.draw(|frame| frame.render_widget(&watch.screen(), frame.area()))?;
+        // Also in between: messages come from other threads.
+        let patience = due.saturating_duration_since(now).min(Duration::from_millis(100));
+        if !event::poll(patience)? {
+            continue;
+        }
+        let Event::Key(key) = event::read()? else { continue };
+        if key.kind != KeyEventKind::Press {
+            continue;
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
+            KeyCode::Char('c') => watch.command("cutting the power", cut),
+            KeyCode::Char('r') => watch.command("restoring the power", restore),
+            _ => {}
+        }
+    }
+}

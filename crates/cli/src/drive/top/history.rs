@@ -1,0 +1,137 @@
+//! What was seen of a drive, and what follows from the difference of two looks.
+
+use std::collections::VecDeque;
+use tantalum_export::control::{CommandCounts, StatsReport, StatusReport};
+
+/// Samples that are kept: one for each column of a wide screen.
+const SAMPLES: usize = 256;
+/// Rates and histograms are those of so many of the last samples.
+const WINDOW: usize = 10;
+
+/// A look at a drive.
+pub struct Sample {
+    pub status: StatusReport,
+    pub stats: StatsReport,
+}
+
+/// The last looks, the newest last.
+#[derive(Default)]
+pub struct History {
+    samples: VecDeque<Sample>,
+}
+
+/// Reads, or writes of any kind, in a second of real time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rate {
+    pub commands: f64,
+    pub bytes: f64,
+}
+
+/// Latencies of a window: counts by bucket, the last one being that of longer ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    pub counts: Vec<u64>,
+}
+
+impl Latency {
+    /// The upper bound, in ns, of the bucket in which the share `q` of all ends; `None` of none.
+    pub fn quantile(&self, bounds: &[u64], q: f64) -> Option<u64> {
+        let all: u64 = self.counts.iter().sum();
+        let rank = ((all as f64 * q).ceil() as u64).max(1);
+        let mut sum = 0;
+        let place = self.counts.iter().position(|count| {
+            sum += count;
+            sum >= rank
+        });
+        place.map(|place| bounds.get(place).copied().unwrap_or(u64::MAX))
+    }
+}
+
+/// Kinds of commands that write.
+pub const WRITES: [&str; 3] = ["write", "fua", "group"];
+
+impl History {
+    /// One more. Those of another process are forgotten.
+    pub fn add(&mut self, sample: Sample) {
+        if self.last().is_some_and(|last| last.status.pid != sample.status.pid) {
+            self.samples.clear();
+        }
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(sample);
+    }
+
+    /// The newest.
+    pub fn last(&self) -> Option<&Sample> {
+        self.samples.back()
+    }
+
+    /// The one at which the window begins.
+    fn window(&self) -> Option<&Sample> {
+        self.samples.get(self.samples.len().saturating_sub(WINDOW + 1))
+    }
+
+    /// What kinds of commands did from one sample to another, in real time.
+    fn rate_between(from: &Sample, to: &Sample, kinds: &[&str]) -> Rate {
+        let seconds = to.stats.real_now_ns.saturating_sub(from.stats.real_now_ns) as f64 / 1e9;
+        if seconds <= 0.0 {
+            return Rate::default();
+        }
+        let sum = |get: fn(&CommandCounts) -> u64| {
+            let of = |s: &Sample| -> u64 {
+                kinds.iter().filter_map(|k| s.stats.commands.get(*k)).map(get).sum()
+            };
+            of(to).saturating_sub(of(from)) as f64 / seconds
+        };
+        Rate { commands: sum(|c| c.done), bytes: sum(|c| c.bytes) }
+    }
+
+    /// What kinds of commands do now.
+    pub fn rate(&self, kinds: &[&str]) -> Rate {
+        let last = self.samples.len().saturating_sub(1);
+        match (self.samples.get(last.saturating_sub(1)), self.last()) {
+            (Some(from), Some(to)) => History::rate_between(from, to, kinds),
+            _ => Rate::default(),
+        }
+    }
+
+    /// The same for each sample but the first, in commands; the newest last, and so many at most.
+    pub fn rates(&self, kinds: &[&str], columns: usize) -> Vec<u64> {
+        let first = self.samples.len().saturating_sub(columns + 1);
+        let pairs = self.samples.iter().zip(self.samples.iter().skip(1)).skip(first);
+        pairs.map(|(from, to)| History::rate_between(from, to, kinds).commands as u64).collect()
+    }
+
+    /// Latencies in the window.
+    pub fn latency(&self, kinds: &[&str]) -> Latency {
+        let (Some(from), Some(to)) = (self.window(), self.last()) else {
+            return Latency::default();
+        };
+        let cumulative = |s: &Sample| -> Vec<u64> {
+            let mut all = vec![0; s.stats.latency_bounds_ns.len() + 1];
+            for c in kinds.iter().filter_map(|k| s.stats.commands.get(*k)) {
+                let within = c.latency.within.iter().chain([&c.done]);
+                all.iter_mut().zip(within).for_each(|(sum, n)| *sum += n);
+            }
+            all
+        };
+        let mut before = 0;
+        let counts = cumulative(to).into_iter().zip(cumulative(from)).map(|(to, from)| {
+            let here = to.saturating_sub(from);
+            here.saturating_sub(std::mem::replace(&mut before, here))
+        });
+        Latency { counts: counts.collect() }
+    }
+
+    /// How much more `get` of the newest sample is than at the beginning of the window, for each second of
+    /// real time.
+    pub fn pace(&self, get: impl Fn(&StatsReport) -> u64) -> f64 {
+        let (Some(from), Some(to)) = (self.window(), self.last()) else { return 0.0 };
+        let seconds = to.stats.real_now_ns.saturating_sub(from.stats.real_now_ns) as f64 / 1e9;
+        match seconds > 0.0 {
+            true => get(&to.stats).saturating_sub(get(&from.stats)) as f64 / seconds,
+            false => 0.0,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The picture.
+
+use super::history::{History, Latency, WRITES};
+use crate::drive::{remote, size, words};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Paragraph, Sparkline, Widget};
+use tantalum_export::control::{Power, StatsReport, StatusReport};
+
+/// Heights of columns in text.
+const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// What there is to see.
+pub struct Screen<'a> {
+    pub history: &'a History,
+    pub message: &'a str,
+}
+
+impl Widget for &Screen<'_> {
+    fn render(self, area: Rect, buf: &mut Buffer) {
+        let rows = Layout::vertical([
+            Constraint::Length(2),
+            Constraint::Length(8),
+            Constraint::Min(7),
+            Constraint::Length(6),
+            Constraint::Length(1),
+        ]);
+        let [head, commands, inside, flash, foot] = rows.areas(area);
+        if let Some(last) = self.history.last() {
+            self.head(&last.status, head, buf);
+            let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Length(42)]);
+            let [throughput, latency] = halves.areas(commands);
+            self.throughput(&last.stats, throughput, buf);
+            self.latencies(&last.stats, latency, buf);
+            inside_it(&last.stats, inside, buf);
+            self.flash(&last.stats, flash, buf);
+        }
+        let keys = " c cut  r restore  q quit ".reversed();
+        Line::from_iter([keys, "  ".into(), self.message.into()]).render(foot, buf);
+    }
+}
+
+impl Screen<'_> {
+    fn head(&self, s: &StatusReport, area: Rect, buf: &mut Buffer) {
+        let power = match s.power {
+            Power::On => " ON ".black().on_green(),
+            Power::Off => " OFF ".white().on_red(),
+            other => remote::power(other).black().on_yellow(),
+        };
+        let place = s.image.as_deref().unwrap_or("in memory");
+        let title = format!(" {} {}  {place}", s.design, size(s.capacity_bytes));
+        let more = format!("  time scale {}, {} cuts", s.time_scale, s.cuts);
+        let second = match (&s.failure, &s.last_cut) {
+            (Some(failure), _) => format!(" does not start: {failure}").red(),
+            (None, Some(cut)) => format!(" last cut: {}", words::cut_in_a_line(cut)).dim(),
+            (None, None) => " never cut".dim(),
+        };
+        let lines = vec![Line::from_iter([power, title.bold(), more.into()]), Line::from(second)];
+        Paragraph::new(lines).render(area, buf);
+    }
+
+    fn throughput(&self, s: &StatsReport, area: Rect, buf: &mut Buffer) {
+        let block = Block::bordered().title(format!(" throughput, {} under way ", s.under_way));
+        let inner = block.inner(area);
+        block.render(area, buf);
+        let rows = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Fill(1),
+            Constraint::Length(1),
+            Constraint::Fill(1),
+        ]);
+        let [read, reads, write, writes] = rows.areas(inner);
+        for (name, kinds, line, spark, color) in [
+            ("read", &["read"][..], read, reads, Color::Cyan),
+            ("write", &WRITES[..], write, writes, Color::Yellow),
+        ] {
+            let rate = self.history.rate(kinds);
+            let text =
+                format!("{name:<6}{:>8}/s  {}/s", short(rate.commands), size(rate.bytes as u64));
+            Line::from(text).render(line, buf);
+            let data = self.history.rates(kinds, spark.width.into());
+            // The newest at the right.
+            let width = spark.width.min(data.len() as u16);
+            let spark = Rect { x: spark.right() - width, width, ..spark };
+            Sparkline::default().data(data).style(Style::new().fg(color)).render(spark, buf);
+        }
+    }
+
+    fn latencies(&self, s: &StatsReport, area: Rect, buf: &mut Buffer) {
+        let block = Block::bordered().title(" latency, by the drive's clock ");
+        let inner = block.inner(area);
+        block.render(area, buf);
+        let mut lines = Vec::new();
+        for (name, kinds, color) in [
+            ("read", &["read"][..], Color::Cyan),
+            ("write", &WRITES[..], Color::Yellow),
+            ("flush", &["flush"][..], Color::Magenta),
+        ] {
+            let latency = self.history.latency(kinds);
+            let bounds = &s.latency_bounds_ns;
+            let within = |q| match latency.quantile(bounds, q) {
+                None => "-".to_string(),
+                Some(u64::MAX) => "more".to_string(),
+                Some(ns) => round(ns),
+            };
+            let text = format!("{name:<6}{:>6} {:>6} ", within(0.5), within(0.99));
+            lines.push(Line::from_iter([text.into(), columns(&latency).fg(color)]));
+        }
+        lines.insert(0, Line::from("      50% ≤  99% ≤").dim());
+        lines.push(Line::from("                    1µs   100µs 10ms  1s").dim());
+        Paragraph::new(lines).render(inner, buf);
+    }
+
+    fn flash(&self, s: &StatsReport, area: Rect, buf: &mut Buffer) {
+        let block = Block::bordered().title(" flash ");
+        let inner = block.inner(area);
+        block.render(area, buf);
+        let pace = |get: fn(&StatsReport) -> u64| self.history.pace(get);
+        let written = pace(|s| s.drive.host_write_bytes);
+        let programmed = pace(|s| s.drive.flash_program_bytes);
+        let now = match written > 0.0 {
+            true => format!("{:.2}", programmed / written),
+            false => "-".to_string(),
+        };
+        let mut lines = vec![
+            Line::from(format!(
+                "write amplification {:.3}, now {now}   programmed {}/s",
+                s.drive.write_amplification,
+                size(programmed as u64)
+            )),
+            Line::from(format!(
+                "collection  {}/s moved, {}/s erases   map {}/s",
+                size(pace(|s| s.drive.moved_bytes) as u64),
+                short(pace(|s| s.drive.erases)),
+                size(pace(|s| s.drive.map_bytes) as u64)
+            )),
+        ];
+        lines.push(match &s.units {
+            None => Line::from("units       unknown without power").dim(),
+            Some(u) => Line::from(format!(
+                "units       {} free ({} least), {} open, {} full, {} log, {} dump, {} bad",
+                u.free, u.free_min, u.open, u.full, u.map, u.dump, u.bad
+            )),
+        });
+        lines.push(match &s.wear {
+            None => Line::from("wear        unknown without power").dim(),
+            Some(w) => Line::from(format!(
+                "wear        {} to {} erases, {:.1} on average, of {}",
+                w.min,
+                w.max,
+                w.mean,
+                if w.endurance == 0 { "any number".to_string() } else { w.endurance.to_string() }
+            )),
+        });
+        Paragraph::new(lines).render(inner, buf);
+    }
+}
+
+/// What is in the drive's memory, as bars.
+fn inside_it(s: &StatsReport, area: Rect, buf: &mut Buffer) {
+    let block = Block::bordered().title(" inside ");
+    let inner = block.inner(area);
+    block.render(area, buf);
+    let mut lines = vec![
+        bar(
+            "buffer",
+            s.buffer.used,
+            s.buffer.pages,
+            &format!("of {} pages", s.buffer.pages),
+            inner,
+        ),
+        bar(
+            "dirty map",
+            s.map.unstored,
+            s.map.entries,
+            &format!("of {} entries in memory alone", s.map.entries),
+            inner,
+        ),
+    ];
+    lines.push(match &s.energy {
+        None => Line::from("energy      no capacitors: memory goes with the power").dim(),
+        Some(_) if s.power != Power::On => Line::from("energy      nothing to keep").dim(),
+        Some(e) => {
+            let (needed, there) = (words::joules(e.needed_j), words::joules(e.there_j));
+            let text = format!("{needed} needed of {there} there");
+            bar_of("energy", e.needed_j / e.there_j, &text, inner)
+        }
+    });
+    if let Some(u) = &s.units {
+        let all = u.free + u.open + u.full;
+        lines.push(bar("in use", all - u.free, all, &format!("of {all} units for data"), inner));
+    }
+    if let Some(w) = s.wear.as_ref().filter(|w| w.endurance > 0) {
+        let text = format!("of {} erases (the most worn unit)", w.endurance);
+        lines.push(bar("worn", w.max, w.endurance, &text, inner));
+    }
+    Paragraph::new(lines).render(inner, buf);
+}
+
+fn bar(name: &str, value: u64, of: u64, text: &str, area: Rect) -> Line<'static> {
+    bar_of(name, value as f64 / of.max(1) as f64, &format!("{value} {text}"), area)
+}
+
+fn bar_of(name: &str, share: f64, text: &str, area: Rect) -> Line<'static> {
+    let width = usize::from(area.width / 4);
+    let share = if share.is_finite() { share.max(0.0) } else { 1.0 };
+    let full = ((share * width as f64).ceil() as usize).min(width);
+    let color = match share {
+        s if s > 1.0 => Color::Red,
+        s if s > 0.8 => Color::Yellow,
+        _ => Color::Green,
+    };
+    Line::from_iter([
+        format!("{name:<12}").into(),
+        "█".repeat(full).fg(color),
+        "░".repeat(width - full).dim(),
+        format!(" {text}").into(),
+    ])
+}
+
+/// A histogram as text.
+fn columns(latency: &Latency) -> String {
+    let most = latency.counts.iter().copied().max().unwrap_or(0).max(1) as f64;
+    let step = |count: &u64| match count {
+        0 => ' ',
+        n => STEPS[((*n as f64 / most * 7.0).round() as usize).min(7)],
+    };
+    latency.counts.iter().map(step).collect()
+}
+
+/// A number in few characters.
+fn short(n: f64) -> String {
+    match n {
+        n if n >= 1e6 => format!("{:.2}M", n / 1e6),
+        n if n >= 1e4 => format!("{:.1}k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// A bound, in few characters.
+fn round(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => format!("{}µs", ns / 1_000),
+        1_000_000..1_000_000_000 => format!("{}ms", ns / 1_000_000),
+        _ => format!("{}s", ns / 1_000_000_000),
+    }
+}
+
+/// A picture as text, without what is blank at the ends of lines.
+pub fn text(buf: &Buffer) -> String {
+    let width = usize::from(buf.area.width).max(1);
+    let mut text = String::new();
+    for row in buf.content().chunks(width) {
+        let line: String = row.iter().map(|cell| cell.symbol()).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

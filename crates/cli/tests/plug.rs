@@ -1,0 +1,536 @@
+//! The plug of a drive that runs: cut and restored over its control socket, under load.
+
+#![allow(clippy::disallowed_methods, reason = "tests start programs, threads and open sockets")]
+
+mod common;
+
+use common::ends;
+use common::live::{Nbd, Serving, socket, tantalum};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tantalum_export::control::{
+    Client, ClientError, CutReport, Kind, MAX_CLIENTS, MAX_LINE, Power, StatsReport, StatusReport,
+};
+
+/// A drive in memory at these two sockets.
+fn serve(design: &str, name: &str, more: &[&str]) -> (Serving, PathBuf, PathBuf) {
+    let (nbd, control) = (socket(&format!("{name}.nbd")), socket(&format!("{name}.control")));
+    let mut command = tantalum(&["drive", "serve", "--design", design, "--time-scale", "0"]);
+    command.args(["--capacity", "2GiB", "--unix"]).arg(&nbd).arg("--control").arg(&control);
+    (Serving::start(command_with(command, more)), nbd, control)
+}
+
+fn command_with(mut command: Command, more: &[&str]) -> Command {
+    command.args(more);
+    command
+}
+
+fn ask(command: &str, path: &Path, more: &[&str], code: i32) -> (String, String) {
+    let mut asked = tantalum(&["drive", command]);
+    asked.arg(path).args(more);
+    ends(&asked.output().expect("it starts"), code)
+}
+
+fn json(command: &str, path: &Path, code: i32) -> Value {
+    serde_json::from_str(&ask(command, path, &["--json"], code).0).expect("it prints JSON")
+}
+
+/// The content of a block that was written as the `turn`-th.
+fn content(block: u64, turn: u64) -> [u8; 4096] {
+    let mut data = [0; 4096];
+    data[..8].copy_from_slice(&block.to_le_bytes());
+    data[8..16].copy_from_slice(&turn.to_le_bytes());
+    data[4088..].copy_from_slice(&(block ^ turn).to_le_bytes());
+    data
+}
+
+/// Writes blocks of its own until the drive has no power; the turns that were acknowledged, by block.
+fn writer(nbd: PathBuf, first: u64) -> std::thread::JoinHandle<Vec<u64>> {
+    std::thread::spawn(move || {
+        let mut client = Nbd::connect(&nbd).expect("a server");
+        let mut acknowledged = vec![0; 64];
+        for turn in 1.. {
+            let block = turn * 37 % 64;
+            match client.write(first + block, &content(first + block, turn)) {
+                Ok(()) => acknowledged[block as usize] = turn,
+                Err(e) => {
+                    assert_eq!(e.raw_os_error(), Some(5), "{e}");
+                    break;
+                }
+            }
+        }
+        acknowledged
+    })
+}
+
+/// What was acknowledged is there, or something newer.
+fn check(nbd: &Path, first: u64, acknowledged: &[u64]) {
+    let mut client = Nbd::connect(nbd).expect("a server");
+    for (block, turn) in (first..).zip(acknowledged) {
+        let data = client.read(block).expect("read");
+        let found = u64::from_le_bytes(data[8..16].try_into().expect("eight bytes"));
+        assert!(found >= *turn, "block {block}: {found} is there, {turn} was acknowledged");
+        if found > 0 {
+            assert_eq!(data, content(block, found), "block {block}");
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_cuts_under_load() {
+    let (serving, nbd, control) = serve("durassd", "load", &[]);
+    for round in 0..3 {
+        let writers: Vec<_> =
+            (0..4).map(|w| (w, writer(nbd.clone(), (round * 4 + w) * 64))).collect();
+        let mut client = Client::connect(&control).expect("a control socket");
+        let writes = |stats: &StatsReport| stats.commands["write"].done;
+        let before = writes(&client.stats().expect("stats"));
+        while writes(&client.stats().expect("stats")) < before + 300 {}
+        let cut = client.cut().expect("it is cut");
+        assert_eq!((cut.was, cut.lost_blocks_at_most), (Power::On, 0));
+        let discharge = cut.discharge.expect("it has capacitors");
+        assert!(discharge.complete && discharge.joules_drawn > 0.0, "{discharge:?}");
+        assert!(discharge.joules_drawn <= discharge.joules_needed, "{discharge:?}");
+        assert!(discharge.joules_needed <= discharge.joules_there, "{discharge:?}");
+        let acknowledged: Vec<_> =
+            writers.into_iter().map(|(w, writer)| (w, writer.join().expect("it ends"))).collect();
+        // Without power nobody gets in, and nobody who asks is hurt.
+        assert!(Nbd::connect(&nbd).is_err());
+        let status = client.status().expect("status");
+        assert_eq!((status.power, status.cuts), (Power::Off, round + 1));
+        assert_eq!(client.cut().expect("an answer").was, Power::Off);
+        let restored = client.restore(false).expect("it is restored");
+        assert!(!restored.salvaged && restored.whole_ns >= restored.ready_ns);
+        assert!(restored.phases.iter().any(|p| p.name == "ready" && p.ns == restored.ready_ns));
+        for (w, acknowledged) in acknowledged {
+            check(&nbd, (round * 4 + w) * 64, &acknowledged);
+        }
+    }
+    let (code, said) = serving.stop();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!control.exists(), "the control socket is still there");
+}
+
+/// What is not flushed of a volatile cache is lost, and that is said; what was is not.
+#[test]
+fn a_volatile_cache_loses_what_was_not_flushed_and_says_so() {
+    let (serving, nbd, control) = serve("volatile", "volatile", &[]);
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    client.write(1, &content(1, 1)).expect("written");
+    client.flush().expect("flushed");
+    (2..30).for_each(|block| client.write(block, &content(block, 1)).expect("written"));
+    let (said, _) = ask("cut", &control, &[], 0);
+    assert!(said.contains("nothing protects the memory of the drive"), "{said}");
+    let cut = json("status", &control, 0)["last_cut"].take();
+    let cut: CutReport = serde_json::from_value(cut).expect("a cut");
+    assert!(!cut.protected && cut.discharge.is_none());
+    let (said, _) = ask("restore", &control, &[], 0);
+    assert!(said.contains("until it took commands"), "{said}");
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    assert_eq!(client.read(1).expect("read"), content(1, 1));
+    let lost = (2..30).filter(|b| client.read(*b).expect("read") != content(*b, 1)).count();
+    assert!(lost > 0 && lost as u64 <= cut.lost_blocks_at_most, "{lost} lost: {cut:?}");
+    assert_eq!(serving.stop().0, Some(0));
+}
+
+#[test]
+fn a_dump_without_the_energy_is_told_and_salvaged() {
+    let image = Path::new(env!("CARGO_TARGET_TMPDIR")).join("weak.img");
+    let name = image.to_str().expect("text");
+    let create = ["drive", "create", name, "--capacity", "2GiB", "--force"];
+    let poor = ["--set", "power.joules=0.00002"];
+    ends(&tantalum(&[&create[..], &poor].concat()).output().expect("it starts"), 0);
+    let nbd = socket("weak.nbd");
+    let serve = |more: &[&str]| {
+        let mut command = tantalum(&["drive", "serve", name, "--time-scale", "0", "--unix"]);
+        command.arg(&nbd).args(more);
+        command
+    };
+    let serving = Serving::start(serve(&[]));
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    for block in 0..4000 {
+        client.write(block, &content(block, 1)).expect("written");
+    }
+    let cut = json("cut", &image, 1);
+    assert_eq!(cut["discharge"]["complete"], false, "{cut}");
+    assert!(cut["discharge"]["joules_missing"].as_f64().expect("a number") > 0.0, "{cut}");
+    let (_, why) = ask("restore", &image, &[], 1);
+    assert!(why.contains("is not complete") && why.contains("--salvage"), "{why}");
+    let status = json("status", &image, 0);
+    assert_eq!(status["power"], "off");
+    assert!(status["failure"].as_str().expect("text").contains("not complete"), "{status}");
+    assert_eq!(serving.stop().0, Some(0));
+
+    // It is no other for the next process.
+    let refused = serve(&[]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("--salvage"), "{said}");
+    // All that was on flash is found again.
+    let serving = Serving::start(serve(&["--salvage", "--cut-after-ops", "500"]));
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    let acknowledged =
+        (0..).take_while(|b| client.write(*b, &content(*b, 2)).is_ok()).count() as u64;
+    assert!(acknowledged > 490);
+    let cut = loop {
+        let cut = json("status", &image, 0)["last_cut"].take();
+        if cut != Value::Null {
+            break cut;
+        }
+    };
+    let lost = cut["lost_blocks_at_most"].as_u64().expect("a number");
+    let (said, _) = ask("restore", &image, &["--salvage"], 0);
+    assert!(said.contains("SALVAGED without its dump"), "{said}");
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    let is_lost = |b: &u64| client.read(*b).is_ok_and(|data| data != content(*b, 2));
+    let missing = (0..acknowledged).filter(is_lost).count() as u64;
+    assert!(0 < missing && missing <= lost, "{missing} are missing, {lost} were told");
+    assert_eq!(serving.stop().0, Some(0));
+    std::fs::remove_file(&image).expect("the image is there");
+}
+
+#[test]
+fn cuts_come_by_count_and_by_the_clock() {
+    let more = ["--cut-after-ops", "100", "--restore-after", "0s"];
+    let (mut serving, nbd, control) = serve("durassd", "count", &more);
+    let mut said = BufReader::new(serving.child.stderr.take().expect("standard error")).lines();
+    let mut next = || said.next().expect("a line").expect("text");
+    for _ in 0..2 {
+        let mut client = Nbd::connect(&nbd).expect("a server");
+        // Who connects asks whether the drive is there, which is a command.
+        let written = (1..).find(|turn| client.write(1, &content(1, *turn)).is_err());
+        assert_eq!(written, Some(100));
+        let line = next();
+        assert!(line.starts_with("cut after 100 commands: the dump is complete"), "{line}");
+        let line = next();
+        assert!(line.starts_with("the drive took commands after"), "{line}");
+        let mut client = Nbd::connect(&nbd).expect("a server");
+        assert_eq!(client.read(1).expect("read"), content(1, 99));
+        drop(client);
+        // What is left of the count.
+        let mut client = Nbd::connect(&nbd).expect("a server");
+        while client.read(1).is_ok() {}
+        next();
+        next();
+    }
+    assert_eq!(json("status", &control, 0)["cuts"], 4);
+    drop(serving);
+
+    let more = ["--cut-every", "10ms..30ms"];
+    let (mut serving, _, control) = serve("durassd", "clock", &more);
+    let mut said = BufReader::new(serving.child.stderr.take().expect("standard error")).lines();
+    let line = said.next().expect("a line").expect("text");
+    assert!(line.starts_with("cut after 0.0"), "{line}");
+    // It stays so until somebody restores it, and then goes on.
+    assert_eq!(json("status", &control, 0)["power"], "off");
+    ask("restore", &control, &[], 0);
+    let line = said.next().expect("a line").expect("text");
+    assert!(line.starts_with("cut after 0.0"), "{line}");
+    serving.child.kill().expect("it can be killed");
+}
+
+#[test]
+fn broken_clients_do_not_hurt() {
+    let (serving, nbd, control) = serve("durassd", "broken", &[]);
+    let line = |stream: &mut UnixStream| {
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("a line");
+        line
+    };
+    let connect = || UnixStream::connect(&control).expect("a control socket");
+    let is = std::fs::metadata(&control).expect("it is there");
+    assert!(is.file_type().is_socket());
+    assert_eq!(is.permissions().mode() & 0o777, 0o600);
+
+    // What is no request is answered, and the next line is heard.
+    let mut stream = connect();
+    stream.write_all(b"cut it\n\n{\"version\":1,\"command\":\"status\"}\n").expect("sent");
+    let mut lines = BufReader::new(&stream).lines().map(|line| line.expect("text"));
+    assert!(lines.next().expect("a line").contains("\"kind\":\"not-a-request\""));
+    assert!(lines.next().expect("a line").contains("\"kind\":\"not-a-request\""));
+    assert!(lines.next().expect("a line").contains("\"power\":\"on\""));
+    drop(lines);
+    // Bytes may come one by one.
+    let (request, last) = b"{\"version\":1,\"command\":\"status\"}\n".split_at(33);
+    request.iter().for_each(|b| stream.write_all(&[*b]).expect("sent"));
+    stream.write_all(last).expect("sent");
+    assert!(line(&mut stream).contains("\"power\":\"on\""));
+    // A line without end is not waited for.
+    let mut stream = connect();
+    stream.write_all(&vec![b'x'; MAX_LINE]).expect("sent");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("it ends");
+    assert!(rest.contains("\"kind\":\"too-long\""), "{rest}");
+    // Other versions are not guessed at.
+    let mut stream = connect();
+    stream.write_all(b"{\"version\":7,\"command\":\"cut\"}\n").expect("sent");
+    assert!(line(&mut stream).contains("\"kind\":\"version\""));
+    // Who goes before the answer has had its request carried out all the same.
+    let mut stream = connect();
+    stream.write_all(b"{\"version\":1,\"command\":\"cut\"}\n").expect("sent");
+    drop(stream);
+    let mut client = Client::connect(&control).expect("a control socket");
+    while client.status().expect("status").cuts == 0 {}
+    client.restore(false).expect("it is restored");
+    // Too many are sent away, and told; when they are gone others get in.
+    let idle: Vec<_> = (1..MAX_CLIENTS).map(|_| connect()).collect();
+    match Client::connect(&control).expect("a control socket").status() {
+        Err(ClientError::Refused(refusal)) => assert_eq!(refusal.kind, Kind::TooManyClients),
+        other => panic!("{other:?}"),
+    }
+    drop(idle);
+    while Client::connect(&control).expect("a control socket").status().is_err() {}
+    // The drive has not noticed.
+    Nbd::connect(&nbd).expect("a server").write(1, &content(1, 1)).expect("written");
+    let (code, said) = serving.stop();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn sockets_are_not_shared_and_not_left_behind() {
+    let (mut first, _, control) = serve("durassd", "shared", &[]);
+    let second = |control: &Path| {
+        let nbd = socket("second.nbd");
+        let mut command = tantalum(&["drive", "serve", "--design", "volatile", "--unix"]);
+        command.arg(nbd).arg("--control").arg(control);
+        command
+    };
+    let output = second(&control).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("can not listen at"), "{said}");
+    assert_eq!(json("status", &control, 0)["design"], "durassd");
+    // One of a process that was killed is told of as such, and is replaced.
+    first.child.kill().expect("it can be killed");
+    first.child.wait().expect("it ends");
+    // (Its socket is closed a little later.)
+    while !ask("status", &control, &[], 2).1.contains("nobody listens") {}
+    let serving = Serving::start(second(&control));
+    assert_eq!(json("status", &control, 0)["design"], "volatile");
+    assert_eq!(serving.stop().0, Some(0));
+    // Something else is left alone.
+    std::fs::write(&control, "a file").expect("written");
+    let mut third = second(&control).spawn().expect("it starts");
+    let code = third.wait().expect("it ends").code();
+    assert_eq!(code, Some(1));
+    assert_eq!(std::fs::read(&control).expect("it is there"), b"a file");
+    std::fs::remove_file(&control).expect("removed");
+}
+
+#[test]
+fn who_asks_for_a_drive_that_does_not_run_is_told_so() {
+    let image = common::file("idle.img", "an image");
+    let (_, why) = ask("cut", &image, &[], 2);
+    assert!(why.contains("does not run") && why.contains("tantalum drive serve"), "{why}");
+    let (_, why) = ask("restore", Path::new("no-such.img"), &[], 2);
+    assert!(why.contains("neither no-such.img nor no-such.img.control"), "{why}");
+    // Somebody who does not speak the protocol.
+    let path = socket("stranger");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let stranger = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        stream.write_all(b"220 ready\n").expect("sent");
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+    });
+    let (_, why) = ask("status", &path, &[], 1);
+    assert!(why.contains("can not be understood"), "{why}");
+    stranger.join().expect("it ends");
+    std::fs::remove_file(&path).expect("removed");
+}
+
+/// What is printed can be read back, field by field.
+#[test]
+fn reports_are_what_the_library_reads() {
+    let (serving, nbd, control) = serve("durassd", "reports", &[]);
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    client.write(3, &content(3, 1)).expect("written");
+    let stats: StatsReport = serde_json::from_value(json("stats", &control, 0)).expect("stats");
+    let write = &stats.commands["write"];
+    assert_eq!((write.done, write.bytes), (1, 4096));
+    assert_eq!(write.latency.within.last(), Some(&1));
+    assert_eq!(write.latency.within.len(), stats.latency_bounds_ns.len());
+    let energy = stats.energy.expect("it has capacitors");
+    assert!(0.0 < energy.needed_j && energy.needed_j <= energy.worst_j, "{energy:?}");
+    let (text, _) = ask("stats", &control, &[], 0);
+    assert!(text.contains("write       1 done, 0 failed, 4.00 KiB"), "{text}");
+    let status: StatusReport = serde_json::from_value(json("status", &control, 0)).expect("status");
+    assert_eq!((status.design.as_str(), status.pid), ("durassd", serving.child.id()));
+    assert_eq!(serving.stop().0, Some(0));
+}
+
+/// What comes over HTTP for this path: the status, and the rest.
+fn get(at: &str, path: &str) -> (u16, String) {
+    let mut stream = std::net::TcpStream::connect(at).expect("a server");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    let status = answer.get(9..12).and_then(|s| s.parse().ok()).expect("a status");
+    (status, answer)
+}
+
+#[test]
+fn the_state_is_shown_over_http() {
+    let (mut serving, nbd, control) = serve("durassd", "http", &["--http", "0"]);
+    let mut said = BufReader::new(serving.child.stderr.take().expect("standard error"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    let at = line.trim_end().strip_prefix("status and metrics: http://127.0.0.1:");
+    let at = format!("127.0.0.1:{}", at.expect("an address").trim_end_matches('/'));
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    (0..10).for_each(|block| client.write(block, &content(block, 1)).expect("written"));
+
+    let body = |path: &str| {
+        let (status, answer) = get(&at, path);
+        assert_eq!(status, 200, "{answer}");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
+        (head.to_ascii_lowercase(), body.to_string())
+    };
+    let status: StatusReport = serde_json::from_str(&body("/status").1).expect("status");
+    assert_eq!((status.power, status.design.as_str()), (Power::On, "durassd"));
+    let stats: StatsReport = serde_json::from_str(&body("/stats").1).expect("stats");
+    assert_eq!(stats.commands["write"].done, 10);
+    let (head, page) = body("/");
+    assert!(head.contains("text/html") && page.contains("write       10 done"), "{page}");
+    let (head, metrics) = body("/metrics");
+    assert!(head.contains("application/openmetrics-text"), "{head}");
+    exposition(&metrics);
+    for line in [
+        "tantalum_commands_total{kind=\"write\"} 10",
+        "tantalum_command_bytes_total{kind=\"write\"} 40960",
+        "tantalum_command_latency_seconds_count{kind=\"write\"} 10",
+        "tantalum_command_latency_seconds_bucket{le=\"+Inf\",kind=\"write\"} 10",
+        "tantalum_power_on 1",
+        "tantalum_cuts_total 0",
+    ] {
+        assert!(metrics.lines().any(|l| l == line), "{line} is not in\n{metrics}");
+    }
+    assert_eq!(get(&at, "/cut").0, 404);
+
+    // Without power there is less to tell, and the server goes on; so it does with broken clients.
+    ask("cut", &control, &[], 0);
+    let mut broken = std::net::TcpStream::connect(&at).expect("a server");
+    broken.write_all(b"\x16\x03\x01 what is this\r\n\r\n").expect("sent");
+    drop(broken);
+    let metrics = body("/metrics").1;
+    exposition(&metrics);
+    assert!(metrics.contains("tantalum_power_on 0\n") && !metrics.contains("tantalum_units{"));
+    assert!(metrics.contains("tantalum_cuts_total 1\n"));
+    assert_eq!(serving.stop_quietly(), Some(0));
+}
+
+/// Holds a text to what the format asks for: metadata before the samples of a family, families in one
+/// piece, values that are numbers, buckets that do not fall, an end. And each metric is documented.
+fn exposition(text: &str) {
+    let docs = include_str!("../../../docs/control.md");
+    assert!(text.ends_with("# EOF\n"));
+    let (mut family, mut seen) = (String::new(), Vec::new());
+    let (mut bucket, mut series) = (0, String::new());
+    for line in text.lines().take_while(|line| *line != "# EOF") {
+        if let Some(meta) = line.strip_prefix("# HELP ") {
+            family = meta.split(' ').next().expect("a name").to_string();
+            assert!(!seen.contains(&family), "{family} comes twice");
+            seen.push(family.clone());
+            continue;
+        }
+        if let Some(meta) = line.strip_prefix("# TYPE ") {
+            assert!(meta.starts_with(&format!("{family} ")), "{line}");
+            continue;
+        }
+        let (name, value) = line.rsplit_once(' ').expect("a sample");
+        assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
+        let bare = name.split('{').next().expect("a name");
+        let suffix = bare.strip_prefix(&family).expect("of this family");
+        assert!(["", "_total", "_info", "_sum", "_count", "_bucket"].contains(&suffix), "{line}");
+        let documented = bare.strip_prefix("tantalum_").expect("a prefix");
+        let documented = match suffix {
+            "_sum" | "_count" | "_bucket" => documented.strip_suffix(suffix).expect("a suffix"),
+            _ => documented,
+        };
+        assert!(docs.contains(&format!("`{documented}`")), "{documented} is not documented");
+        if suffix == "_bucket" {
+            let kind = name.split("kind=").nth(1).expect("a kind").to_string();
+            let count: u64 = value.parse().expect("a count");
+            if kind == series {
+                assert!(count >= bucket, "{line}");
+            }
+            (bucket, series) = (count, kind);
+        }
+    }
+    assert!(seen.len() > 20, "{seen:?}");
+}
+
+#[test]
+fn top_shows_a_drive_on_a_small_screen() {
+    let (serving, nbd, control) = serve("durassd", "top", &[]);
+    let load = writer(nbd, 0);
+    let (text, _) = ask("top", &control, &["--once", "--interval", "0.2"], 0);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 24);
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
+    for part in
+        [" ON  durassd ", "never cut", "throughput", "buffer", "dirty map", "energy", "c cut"]
+    {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    assert!(!text.contains("write        0/s"), "{text}");
+    assert!(lines.iter().any(|l| l.contains("write ") && l.contains('█')), "{text}");
+    ask("cut", &control, &[], 0);
+    load.join().expect("it ends");
+    let (text, _) = ask("top", &control, &["--once", "--interval", "0.2"], 0);
+    for part in [" OFF  durassd ", "last cut: the dump is complete", "unknown without power"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let (_, why) = ask("top", &control, &[], 1);
+    assert!(why.contains("no terminal"), "{why}");
+    assert_eq!(serving.stop().0, Some(0));
+}
+
+#[test]
+fn every_field_is_documented() {
+    let (serving, nbd, control) = serve("durassd", "documented", &[]);
+    Nbd::connect(&nbd).expect("a server").write(0, &content(0, 1)).expect("written");
+    let docs = include_str!("../../../docs/control.md");
+    let parts = [
+        ("stats", json("stats", &control, 0)),
+        ("cut", json("cut", &control, 0)),
+        ("restore", json("restore", &control, 0)),
+        ("status", json("status", &control, 0)),
+    ];
+    for (command, answer) in parts {
+        let (_, part) =
+            docs.split_once(&format!("### What is answered to `{command}`")).expect("a part");
+        let part = part.split("\n##").next().expect("a part");
+        let mut missing = Vec::new();
+        fields(&answer, "", &mut |path| {
+            let last = path.rsplit('.').next().unwrap_or_default();
+            let known = [path.to_string(), format!(".{last}")];
+            if !known.iter().any(|name| part.contains(&format!("`{name}`"))) {
+                missing.push(path.to_string());
+            }
+        });
+        assert!(missing.is_empty(), "{command}: {missing:?}");
+    }
+    assert_eq!(serving.stop().0, Some(0));
+}
+
+/// The paths of all fields; kinds of commands are one, and earlier answers are told of elsewhere.
+fn fields(value: &Value, path: &str, found: &mut dyn FnMut(&str)) {
+    match value {
+        Value::Object(_) if path.starts_with("last_") => found(path),
+        Value::Object(all) => {
+            for (name, value) in all {
+                let name = if path == "commands" { "KIND" } else { name };
+                let dot = if path.is_empty() { "" } else { "." };
+                fields(value, &format!("{path}{dot}{name}"), found);
+            }
+        }
+        Value::Array(all) if all.iter().any(Value::is_object) => {
+            all.iter().for_each(|value| fields(value, &format!("{path}[]"), found));
+        }
+        _ => found(path),
+    }
+}

@@ -1,0 +1,121 @@
+//! Who asks at a control socket: blocking, from a thread or process that is not the drive's.
+
+use super::report::{CutReport, RestoreReport, StatsReport, StatusReport};
+use super::request::{Refusal, Reply, Request};
+use serde::de::DeserializeOwned;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// Longer answers are none.
+const LONGEST: u64 = 1 << 20;
+
+/// The control socket of a drive in this image, unless it was told otherwise.
+pub fn socket_beside(image: &Path) -> PathBuf {
+    let mut name = image.as_os_str().to_os_string();
+    name.push(".control");
+    name.into()
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// There is no socket.
+    #[error("there is no control socket {0}")]
+    NotThere(PathBuf),
+    /// There is one of a process that is gone.
+    #[error("nobody listens at {0}: the process that did is gone")]
+    NobodyListens(PathBuf),
+    /// The system does not let us.
+    #[error("{0}: {1}")]
+    Io(PathBuf, io::Error),
+    /// The connection ended without an answer.
+    #[error("the drive's process has gone, or has let this client go")]
+    Gone,
+    /// What came is no answer.
+    #[error("what was answered can not be understood: {0}")]
+    Nonsense(String),
+    /// It was refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+/// A connection to a control socket.
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn connect(path: &Path) -> Result<Client, ClientError> {
+        let stream = UnixStream::connect(path).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => ClientError::NotThere(path.to_owned()),
+            ErrorKind::ConnectionRefused => ClientError::NobodyListens(path.to_owned()),
+            _ => ClientError::Io(path.to_owned(), e),
+        })?;
+        Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Asks, and waits for the answer as long as it takes.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ClientError> {
+        // A server that lets a client go may have said why before it heard this.
+        let sent = self.stream.get_mut().write_all(&request.line());
+        let mut line = Vec::new();
+        let read = Read::take(&mut self.stream, LONGEST).read_until(b'\n', &mut line);
+        if line.is_empty() {
+            let gone = |e: &io::Error| {
+                matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+            };
+            return Err(match sent.and(read.map(drop)) {
+                Err(e) if !gone(&e) => ClientError::Io(self.path.clone(), e),
+                _ => ClientError::Gone,
+            });
+        }
+        let wrong = |e: serde_json::Error| ClientError::Nonsense(e.to_string());
+        let reply: Reply = serde_json::from_slice(&line).map_err(wrong)?;
+        match (reply.error, reply.result) {
+            (Some(refusal), _) => Err(refusal.into()),
+            (None, Some(result)) => serde_json::from_value(result).map_err(wrong),
+            (None, None) => Err(ClientError::Nonsense("it is neither result nor error".into())),
+        }
+    }
+
+    /// How the drive is.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn status(&mut self) -> Result<StatusReport, ClientError> {
+        self.ask(&Request::Status)
+    }
+
+    /// What it has done.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn stats(&mut self) -> Result<StatsReport, ClientError> {
+        self.ask(&Request::Stats)
+    }
+
+    /// Cuts its power.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn cut(&mut self) -> Result<CutReport, ClientError> {
+        self.ask(&Request::Cut)
+    }
+
+    /// Restores it.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn restore(&mut self, salvage: bool) -> Result<RestoreReport, ClientError> {
+        self.ask(&Request::Restore { salvage })
+    }
+}

@@ -1,0 +1,201 @@
+//! Lines that are asked and answered.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The version of the protocol. A server answers requests of this version, and refuses others.
+pub const VERSION: u64 = 1;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// How the drive is: a [`StatusReport`](super::StatusReport).
+    Status,
+    /// What it has done, and what is in it: a [`StatsReport`](super::StatsReport).
+    Stats,
+    /// Cut the power: a [`CutReport`](super::CutReport).
+    Cut,
+    /// Restore it: a [`RestoreReport`](super::RestoreReport).
+    Restore {
+        /// Even if the dump that is due is not complete.
+        #[serde(default)]
+        salvage: bool,
+    },
+}
+
+/// Why something is refused, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The line is no request.
+    NotARequest,
+    /// The line is too long; the connection ends.
+    TooLong,
+    /// Another version of the protocol is spoken here.
+    Version,
+    /// There are too many clients; the connection ends.
+    TooManyClients,
+    /// The drive does not start, since the dump that is due is not complete: ask for a salvage.
+    DumpLost,
+    /// The drive does not start for another reason.
+    DoesNotStart,
+    /// The power was cut again meanwhile.
+    CutAgain,
+    /// What is in front of the drive does not come along.
+    Front,
+    /// The process is about to end.
+    Stopping,
+}
+
+/// Why something is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// For programs.
+    pub kind: Kind,
+    /// For people.
+    pub message: String,
+}
+
+impl Refusal {
+    /// For this reason.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Refusal {
+        Refusal { kind, message: message.into() }
+    }
+}
+
+/// An answer, as it travels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// [`VERSION`]
+    pub version: u64,
+    /// What was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Refusal>,
+}
+
+impl Request {
+    /// A line, with its end.
+    pub fn line(&self) -> Vec<u8> {
+        // Can not fail: there are no keys but strings.
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        if let Value::Object(fields) = &mut value {
+            fields.insert("version".to_string(), VERSION.into());
+        }
+        let mut line = value.to_string().into_bytes();
+        line.push(b'\n');
+        line
+    }
+
+    /// What a line asks for.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(line: &[u8]) -> Result<Request, Refusal> {
+        let wrong = |what: String| Refusal::new(Kind::NotARequest, what);
+        let value: Value = serde_json::from_slice(line)
+            .map_err(|e| wrong(format!("the line is not JSON: {e}")))?;
+        let Value::Object(mut fields) = value else {
+            return Err(wrong("the line is not a JSON object".to_string()));
+        };
+        match fields.remove("version") {
+            Some(version) if version == VERSION => {}
+            Some(version) => {
+                let what = format!("version {version} is not spoken here, version {VERSION} is");
+                return Err(Refusal::new(Kind::Version, what));
+            }
+            None => return Err(wrong(format!("\"version\": {VERSION} is missing"))),
+        }
+        serde_json::from_value(Value::Object(fields)).map_err(|e| wrong(e.to_string()))
+    }
+}
+
+impl Reply {
+    /// Of what came of a request.
+    pub fn of(result: Result<Value, Refusal>) -> Reply {
+        let (result, error) = match result {
+            Ok(value) => (Some(value), None),
+            Err(refusal) => (None, Some(refusal)),
+        };
+        Reply { version: VERSION, result, error }
+    }
+
+    /// A line, with its end.
+    pub fn line(&self) -> Vec<u8> {
+        // Can not fail: there are no keys but strings.
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn requests_come_out_as_they_went_in() {
+        for request in [
+            Request::Status,
+            Request::Stats,
+            Request::Cut,
+            Request::Restore { salvage: false },
+            Request::Restore { salvage: true },
+        ] {
+            let line = request.line();
+            assert!(line.ends_with(b"}\n"));
+            assert_eq!(Request::parse(&line), Ok(request));
+        }
+        let short = br#"{"version":1,"command":"restore"}"#;
+        assert_eq!(Request::parse(short), Ok(Request::Restore { salvage: false }));
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_with_the_reason() {
+        for (line, kind, why) in [
+            (&b""[..], Kind::NotARequest, "not JSON"),
+            (b"cut", Kind::NotARequest, "not JSON"),
+            (b"{\"version\":1,\"command\":\"cut\"", Kind::NotARequest, "not JSON"),
+            (b"[1]", Kind::NotARequest, "not a JSON object"),
+            (b"{\"command\":\"cut\"}", Kind::NotARequest, "\"version\": 1 is missing"),
+            (b"{\"version\":2,\"command\":\"cut\"}", Kind::Version, "version 2 is not spoken"),
+            (b"{\"version\":\"1\",\"command\":\"cut\"}", Kind::Version, "version \"1\""),
+            (b"{\"version\":1}", Kind::NotARequest, "command"),
+            (b"{\"version\":1,\"command\":\"burn\"}", Kind::NotARequest, "burn"),
+            (b"{\"version\":1,\"command\":7}", Kind::NotARequest, "7"),
+            (
+                b"{\"version\":1,\"command\":\"restore\",\"salvag\":true}",
+                Kind::NotARequest,
+                "salvag",
+            ),
+            (
+                b"{\"version\":1,\"command\":\"restore\",\"salvage\":1}",
+                Kind::NotARequest,
+                "boolean",
+            ),
+            (b"\xff\xfe", Kind::NotARequest, "not JSON"),
+        ] {
+            let refusal = Request::parse(line).expect_err("it is no request");
+            let said = String::from_utf8_lossy(line);
+            assert_eq!(refusal.kind, kind, "{said}: {refusal}");
+            assert!(refusal.message.contains(why), "{said}: {refusal}");
+        }
+        // Deep nesting is refused, not followed.
+        let deep = [b"{\"version\":".to_vec(), vec![b'['; 4000]].concat();
+        assert_eq!(Request::parse(&deep).expect_err("no request").kind, Kind::NotARequest);
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_answered(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let reply = Reply::of(Request::parse(&line).map(|_| Value::Null)).line();
+            prop_assert_eq!(reply.iter().filter(|b| **b == b'\n').count(), 1);
+            prop_assert!(serde_json::from_slice::<Reply>(&reply).is_ok());
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Who answers at the control socket.
+
+use super::request::{Kind, Refusal, Reply, Request};
+use crate::nbd::Stream;
+use crate::nbd::pause;
+use serde_json::Value;
+use std::cell::Cell;
+use std::rc::Rc;
+use tantalum_rt::wall::Listener;
+use tantalum_rt::{First, Nanos, Rt, first};
+
+/// Clients at a time, at most.
+pub const MAX_CLIENTS: u32 = 32;
+/// The longest line that is taken, in bytes.
+pub const MAX_LINE: usize = 4096;
+/// Real time for which a client may say nothing.
+pub const IDLE: Nanos = Nanos::from_secs(300);
+/// Real time in which a client must take an answer.
+pub const PATIENCE: Nanos = Nanos::from_secs(10);
+
+/// The pause after a client could not be accepted, in real time: the system is short of
+/// something.
+const PAUSE: Nanos = Nanos::from_millis(100);
+
+/// What requests do.
+#[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
+pub trait Handler: 'static {
+    /// Carries a request out. Several may be under way.
+    async fn answer(&self, request: Request) -> Result<Value, Refusal>;
+}
+
+/// Answers clients.
+pub struct ControlServer<H> {
+    rt: Rt,
+    handler: H,
+    clients: Cell<u32>,
+}
+
+impl<H: Handler> ControlServer<H> {
+    /// Without clients yet.
+    pub fn new(rt: &Rt, handler: H) -> Rc<ControlServer<H>> {
+        Rc::new(ControlServer { rt: rt.clone(), handler, clients: Cell::new(0) })
+    }
+
+    /// How many clients there are.
+    pub fn clients(&self) -> u32 {
+        self.clients.get()
+    }
+
+    /// Answers whoever connects, for ever.
+    pub async fn serve(self: Rc<Self>, listener: Listener) {
+        loop {
+            match listener.accept().await {
+                Ok(stream) => self.accept(stream).await,
+                // It passes: the process or the system is out of descriptors.
+                Err(_) => pause(&self.rt, PAUSE).await,
+            }
+        }
+    }
+
+    /// Answers a client that has connected, in a task of its own.
+    pub async fn accept<S: Stream>(self: &Rc<Self>, stream: S) {
+        if self.clients.get() >= MAX_CLIENTS {
+            let why = format!("there are {MAX_CLIENTS} clients already: try again later");
+            let reply = Reply::of(Err(Refusal::new(Kind::TooManyClients, why)));
+            // A new connection has room for a line.
+            first(stream.send(reply.line()), pause(&self.rt, PAUSE)).await;
+            return stream.shutdown();
+        }
+        let place = Place::of(self);
+        let rt = self.rt.clone();
+        rt.spawn_background("a client of the control socket", async move {
+            place.0.talk(&stream).await;
+            stream.shutdown();
+        });
+    }
+
+    async fn talk(&self, stream: &impl Stream) {
+        let mut buf = vec![0; MAX_LINE];
+        let mut filled = 0;
+        loop {
+            if let Some(end) = buf[..filled].iter().position(|b| *b == b'\n') {
+                let result = match Request::parse(&buf[..end]) {
+                    Ok(request) => self.handler.answer(request).await,
+                    Err(refusal) => Err(refusal),
+                };
+                buf.copy_within(end + 1..filled, 0);
+                filled -= end + 1;
+                if !self.say(stream, result).await {
+                    return;
+                }
+                continue;
+            }
+            if filled == MAX_LINE {
+                let why = format!("a line has at most {MAX_LINE} bytes");
+                self.say(stream, Err(Refusal::new(Kind::TooLong, why))).await;
+                return;
+            }
+            let heard = first(stream.recv(std::mem::take(&mut buf), filled), pause(&self.rt, IDLE));
+            match heard.await {
+                First::A((Ok(count), back)) if count > 0 => {
+                    buf = back;
+                    filled += count;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Whether the client took it.
+    async fn say(&self, stream: &impl Stream, result: Result<Value, Refusal>) -> bool {
+        let sent = first(stream.send(Reply::of(result).line()), pause(&self.rt, PATIENCE));
+        matches!(sent.await, First::A((Ok(()), _)))
+    }
+}
+
+/// A client's place.
+struct Place<H>(Rc<ControlServer<H>>);
+
+impl<H> Place<H> {
+    fn of(server: &Rc<ControlServer<H>>) -> Place<H> {
+        server.clients.set(server.clients.get() + 1);
+        Place(server.clone())
+    }
+}
+
+impl<H> Drop for Place<H> {
+    fn drop(&mut self) {
+        self.0.clients.set(self.0.clients.get() - 1);
+    }
+}
