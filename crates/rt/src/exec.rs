@@ -15,10 +15,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// Polls at one instant after which a run is taken to be in a busy loop.
 const LIVELOCK_POLLS: u64 = 10_000_000;
+
+/// Of wakers that nobody uses so many are kept.
+const SPARE_WAKERS: usize = 64;
 
 /// A task: slot and generation (invariant 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +31,7 @@ type BoxFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Task {
     /// Out while the task is being polled.
-    body: Option<(BoxFuture, Waker)>,
+    body: Option<(BoxFuture, TaskWaker)>,
     name: Cow<'static, str>,
     /// What the task last parked for.
     on: &'static str,
@@ -46,6 +49,8 @@ struct Inner {
     seed: u64,
     now: Cell<Nanos>,
     tasks: RefCell<Slab<Task>>,
+    /// Of tasks that have ended, to be used again.
+    wakers: RefCell<Vec<TaskWaker>>,
     domains: RefCell<Slab<DomainState>>,
     ready: RefCell<VecDeque<TaskId>>,
     timers: RefCell<Timers>,
@@ -218,6 +223,7 @@ impl Rt {
             seed,
             now: Cell::new(now),
             tasks: RefCell::new(Slab::new()),
+            wakers: RefCell::default(),
             domains: RefCell::new(Slab::new()),
             ready: RefCell::default(),
             timers: RefCell::new(Timers::new()),
@@ -402,7 +408,7 @@ impl Rt {
         };
         let mut tasks = self.inner.tasks.borrow_mut();
         let id = TaskId(tasks.next_key());
-        let waker = TaskWaker::of(id, &self.inner.inbox);
+        let waker = self.waker(id);
         tasks.insert(Task {
             body: Some((Box::pin(body), waker)),
             name: name.into(),
@@ -442,6 +448,24 @@ impl Rt {
         ended
     }
 
+    /// A waker for a new task.
+    fn waker(&self, task: TaskId) -> TaskWaker {
+        match self.inner.wakers.borrow_mut().pop() {
+            Some(mut waker) => {
+                waker.pass_to(task);
+                waker
+            }
+            None => TaskWaker::new(task, &self.inner.inbox),
+        }
+    }
+
+    fn keep(&self, waker: TaskWaker) {
+        let mut wakers = self.inner.wakers.borrow_mut();
+        if wakers.len() < SPARE_WAKERS && waker.is_free() {
+            wakers.push(waker);
+        }
+    }
+
     fn poll(&self, task: TaskId) {
         let inner = &*self.inner;
         let body = inner.tasks.borrow_mut().get_mut(task.0).and_then(|t| {
@@ -453,10 +477,13 @@ impl Rt {
         let word = inner.now.get().0 ^ (u64::from(task.0.slot) << 44);
         self.trace(word ^ u64::from(task.0.generation).rotate_right(20));
         inner.current.set(Some(task));
-        let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
+        let poll = future.as_mut().poll(&mut Context::from_waker(waker.waker()));
         inner.current.set(None);
         match poll {
-            Poll::Ready(()) => drop(self.end(task)),
+            Poll::Ready(()) => {
+                drop(self.end(task));
+                self.keep(waker);
+            }
             Poll::Pending => {
                 if let Some(t) = inner.tasks.borrow_mut().get_mut(task.0) {
                     t.body = Some((future, waker));

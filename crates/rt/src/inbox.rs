@@ -4,10 +4,13 @@
 //! 1. A wake is never lost: it is seen before the next poll, or it rings the bell of a
 //!    runtime that waits (or is about to).
 //! 2. The bell is rung at most once for each time that the runtime falls asleep.
+//! 3. A waker wakes the task that it was made for, and no other: one that goes from a task that
+//!    has ended to a new one has no clones.
 
 use crate::exec::TaskId;
+use crate::slab::Key;
 use rustix::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
@@ -89,23 +92,56 @@ impl Inbox {
     }
 }
 
+/// What a task is polled with: whoever has a clone of the waker wakes the task.
 pub(crate) struct TaskWaker {
-    task: TaskId,
+    waker: Waker,
+    target: Arc<Target>,
+}
+
+/// Which task, packed, and where that is said.
+struct Target {
+    task: AtomicU64,
     inbox: Arc<Inbox>,
 }
 
 impl TaskWaker {
-    pub fn of(task: TaskId, inbox: &Arc<Inbox>) -> Waker {
-        Waker::from(Arc::new(TaskWaker { task, inbox: inbox.clone() }))
+    pub fn new(task: TaskId, inbox: &Arc<Inbox>) -> TaskWaker {
+        let target = Target { task: AtomicU64::new(packed(task)), inbox: inbox.clone() };
+        let target = Arc::new(target);
+        TaskWaker { waker: Waker::from(target.clone()), target }
+    }
+
+    pub fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Whether nobody has a clone: then it may be given to another task.
+    pub fn is_free(&self) -> bool {
+        let free = Arc::strong_count(&self.target) == 2;
+        // What those did who had clones is behind them, also if they are other threads.
+        fence(Ordering::Acquire);
+        free
+    }
+
+    /// Gives a free one to another task.
+    pub fn pass_to(&mut self, task: TaskId) {
+        debug_assert!(self.is_free());
+        self.target.task.store(packed(task), Ordering::Relaxed);
     }
 }
 
-impl Wake for TaskWaker {
+fn packed(task: TaskId) -> u64 {
+    u64::from(task.0.generation) << 32 | u64::from(task.0.slot)
+}
+
+impl Wake for Target {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.inbox.put(self.task);
+        let word = self.task.load(Ordering::Relaxed);
+        let key = Key { slot: word as u32, generation: (word >> 32) as u32 };
+        self.inbox.put(TaskId(key));
     }
 }
