@@ -67,6 +67,10 @@ impl Channel {
     }
 
     fn insert(&mut self, turn: Turn) {
+        // Mostly whoever is issued last asks last.
+        if self.waiting.back().is_none_or(|last| last.key() <= turn.key()) {
+            return self.waiting.push_back(turn);
+        }
         let behind = self.waiting.partition_point(|t| t.key() <= turn.key());
         self.waiting.insert(behind, turn);
     }

@@ -5,6 +5,7 @@ use crate::medium::Store;
 use crate::schedule::Schedule;
 use crate::store::UnitState;
 use crate::{Geometry, PageAddr, Timing, Unit};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use tantalum_rt::Nanos;
 
@@ -34,7 +35,8 @@ pub(crate) enum Effect {
     },
 }
 
-/// An operation on its die.
+/// An operation on its die. (It is moved a lot: not larger than what a processor moves without
+/// calling for it.)
 pub(crate) struct Flight {
     pub op: u64,
     pub effect: Effect,
@@ -53,10 +55,13 @@ pub(crate) struct Flight {
     pub overtaken: u32,
     pub suspended: u32,
     pub ends: Option<Rc<Ends>>,
-    pub record: Option<u64>,
+    /// The number of its record, from one on.
+    pub record: Option<NonZeroU64>,
     /// Where the image has it, if there is one.
     pub slot: Option<u32>,
 }
+
+const _: () = assert!(size_of::<Flight>() <= 128);
 
 impl Flight {
     pub fn new(op: u64, effect: Effect, span: Nanos) -> Flight {

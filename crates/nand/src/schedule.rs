@@ -17,6 +17,7 @@ use crate::image::Book;
 use crate::store::UnitState;
 use crate::{Geometry, PageAddr, Timing, Unit};
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use tantalum_rt::Nanos;
 
@@ -268,7 +269,7 @@ impl Schedule {
         self.busy += flight.left;
         flight.slot = self.book.enter(&flight);
         if let Some(records) = &mut self.records {
-            flight.record = Some(records.taken + records.kept.len() as u64);
+            flight.record = NonZeroU64::new(records.taken + records.kept.len() as u64 + 1);
             let (start, end) = (Nanos::ZERO, Nanos::ZERO);
             records.kept.push(OpRecord { kind: flight.kind(), issued: now, start, end });
         }
@@ -311,8 +312,8 @@ impl Schedule {
                 channel.delay(f.op, end);
             }
             if let (Some(at), Some(records)) = (f.record, &mut self.records)
-                && let Some(record) =
-                    at.checked_sub(records.taken).and_then(|at| records.kept.get_mut(at as usize))
+                && let Some(at) = (at.get() - 1).checked_sub(records.taken)
+                && let Some(record) = records.kept.get_mut(at as usize)
             {
                 // What was suspended goes on where it had begun.
                 record.start = if f.begun { record.start } else { start };
@@ -342,8 +343,9 @@ impl Schedule {
         }
     }
 
-    /// If the last erase of a unit that is on its way has its former pages in the image only,
-    /// keeps what `unload` makes of them.
+    /// If an erase of a unit that is on its way has its former pages in the image only, keeps what
+    /// `unload` makes of them. (Only the last one that took any can: those before it were asked
+    /// for when they were overwritten.)
     pub fn keep_former(
         &mut self,
         die: u32,
@@ -352,8 +354,8 @@ impl Schedule {
     ) {
         for f in self.dies[die as usize].iter_mut().rev() {
             match &mut f.effect {
-                Effect::Erase { unit: u, was } if *u == unit => {
-                    if was.cells.is_none() && was.next > 0 {
+                Effect::Erase { unit: u, was } if *u == unit && was.next > 0 => {
+                    if was.cells.is_none() {
                         *was = unload(was);
                         self.book.overwritten(f);
                     }
@@ -362,6 +364,11 @@ impl Schedule {
                 _ => {}
             }
         }
+    }
+
+    /// Whether an erase of the unit has been issued and has not ended, as far as was looked.
+    pub fn is_to_erase(&self, unit: Unit) -> bool {
+        self.dies.iter().flatten().any(|f| f.erases() == Some(unit))
     }
 
     /// Programs of a unit's pages from `page` on have never been issued; what they did is not

@@ -176,24 +176,9 @@ proptest! {
         timing in rules(),
         stamps in any::<bool>(),
     ) {
-        let kind = if stamps { Payload::Stamps } else { Payload::Bytes };
-        let [memory, image] = [Place::Memory, Place::Image].map(|place| {
-            let (steps, timing) = (steps.clone(), timing.clone());
-            run(11, move |rt| async move {
-                let file = Scratch::new();
-                let a = make(&rt, place, kind, &timing, &file);
-                for (tag, step) in (1..).zip(&steps) {
-                    carry_out(&rt, &a, tag, step).await;
-                }
-                let seen = cells(&a);
-                a.power_off();
-                (seen, cells(&a), rt.trace_hash(), rt.now())
-            })
-        });
-        prop_assert!(memory == image);
+        prop_assert!(same_run(steps, timing, stamps));
     }
 
-    /// A process that is killed leaves the array of that moment: what a snapshot has.
     #[test]
     fn what_a_killed_process_leaves_is_a_snapshot(
         steps in prop::collection::vec(step(), 1..40),
@@ -201,50 +186,102 @@ proptest! {
         stamps in any::<bool>(),
         end in 0..3u32,
     ) {
-        let kind = if stamps { Payload::Stamps } else { Payload::Bytes };
-        run(11, move |rt| async move {
-            let (file, copy) = (Scratch::new(), Scratch::new());
-            let a = make(&rt, Place::Image, kind, &timing, &file);
-            let mut overwritten = false;
-            for (tag, step) in (1..).zip(&steps) {
-                // What an erase took away that had not begun is lost if it was overwritten.
-                let erased = |u: u32| a.next_page(Unit(u)) == 0;
-                overwritten |= matches!(step, Step::Program { unit, .. } if erased(*unit))
-                    && a.activity().until != Nanos::MAX;
-                carry_out(&rt, &a, tag, step).await;
-                a.activity();
-                std::fs::copy(&file.0, &copy.0).unwrap();
-                let snapshot = a.snapshot();
-                let timing = timing.clone();
-                let finish = move |rt: Rt, b: NandArray| async move {
-                    match end {
-                        0 => b.power_off(),
-                        1 => b.abandon(true),
-                        _ => b.abandon(false),
-                    }
-                    rt.sleep(Nanos::from_micros(1_000_000)).await;
-                    b.power_off();
-                    cells(&b)
-                };
-                let want = run(7, move |rt| async move {
-                    let b = NandArray::from_image(&rt, &snapshot);
-                    finish(rt, b).await
-                });
-                let path = copy.0.clone();
-                let have = run(7, move |rt| async move {
-                    let image = ImageFile::open(&path).unwrap();
-                    let b = NandArray::on_image(&rt, &image, &timing).unwrap();
-                    let cells = finish(rt, b).await;
-                    assert_eq!(image.under_way(), 0);
-                    cells
-                });
-                if !overwritten {
-                    assert!(want == have, "after {step:?}");
-                }
-                assert_eq!(want.0.len(), have.0.len());
-            }
-        });
+        killed(steps, timing, stamps, end);
     }
+}
+
+/// Whether an array in an image does and shows what one in memory does, also after a power loss.
+fn same_run(steps: Vec<Step>, timing: Timing, stamps: bool) -> bool {
+    let kind = if stamps { Payload::Stamps } else { Payload::Bytes };
+    let [memory, image] = [Place::Memory, Place::Image].map(|place| {
+        let (steps, timing) = (steps.clone(), timing.clone());
+        run(11, move |rt| async move {
+            let file = Scratch::new();
+            let a = make(&rt, place, kind, &timing, &file);
+            for (tag, step) in (1..).zip(&steps) {
+                carry_out(&rt, &a, tag, step).await;
+            }
+            let seen = cells(&a);
+            a.power_off();
+            (seen, cells(&a), rt.trace_hash(), rt.now())
+        })
+    });
+    memory == image
+}
+
+/// Of two erases of a unit that have not begun the first took its pages away.
+#[test]
+fn pages_come_back_that_were_erased_twice_and_overwritten_before_that_began() {
+    let steps = vec![
+        Step::Program { unit: 5, pages: 1, zeros: false },
+        Step::Wait { ns: 1_082_660 },
+        Step::Program { unit: 0, pages: 1, zeros: false },
+        Step::Erase { unit: 5 },
+        Step::Erase { unit: 5 },
+        Step::Program { unit: 5, pages: 1, zeros: false },
+    ];
+    assert!(same_run(steps, timing(), false));
+}
+
+/// A process that is killed leaves the array of that moment: what a snapshot has. After each step.
+fn killed(steps: Vec<Step>, timing: Timing, stamps: bool, end: u32) {
+    let kind = if stamps { Payload::Stamps } else { Payload::Bytes };
+    run(11, move |rt| async move {
+        let (file, copy) = (Scratch::new(), Scratch::new());
+        let a = make(&rt, Place::Image, kind, &timing, &file);
+        let mut overwritten = false;
+        for (tag, step) in (1..).zip(&steps) {
+            // What an erase took away that had not begun is lost if it was overwritten.
+            let erased = |u: u32| a.next_page(Unit(u)) == 0;
+            overwritten |= matches!(step, Step::Program { unit, .. } if erased(*unit))
+                && a.activity().until != Nanos::MAX;
+            carry_out(&rt, &a, tag, step).await;
+            a.activity();
+            std::fs::copy(&file.0, &copy.0).unwrap();
+            let snapshot = a.snapshot();
+            let timing = timing.clone();
+            let finish = move |rt: Rt, b: NandArray| async move {
+                match end {
+                    0 => b.power_off(),
+                    1 => b.abandon(true),
+                    _ => b.abandon(false),
+                }
+                rt.sleep(Nanos::from_micros(1_000_000)).await;
+                b.power_off();
+                cells(&b)
+            };
+            let want = run(7, move |rt| async move {
+                let b = NandArray::from_image(&rt, &snapshot);
+                finish(rt, b).await
+            });
+            let path = copy.0.clone();
+            let have = run(7, move |rt| async move {
+                let image = ImageFile::open(&path).unwrap();
+                let b = NandArray::on_image(&rt, &image, &timing).unwrap();
+                let cells = finish(rt, b).await;
+                assert_eq!(image.under_way(), 0);
+                cells
+            });
+            if !overwritten {
+                assert!(want == have, "after {step:?}");
+            }
+            assert_eq!(want.0.len(), have.0.len());
+        }
+    });
+}
+
+/// An erase that has not begun puts back what it took away, also if one before it has ended.
+#[test]
+fn a_unit_to_be_erased_keeps_its_space_when_an_erase_before_that_ends() {
+    let steps = vec![
+        Step::Erase { unit: 11 },
+        Step::Program { unit: 11, pages: 2, zeros: false },
+        Step::Wait { ns: 1_000_000 },
+        Step::Erase { unit: 11 },
+        Step::Wait { ns: 2_000_101 },
+        Step::Program { unit: 0, pages: 1, zeros: false },
+    ];
+    killed(steps, timing(), false, 0);
 }
 
 fn small() -> Scratch {

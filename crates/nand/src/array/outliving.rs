@@ -15,7 +15,10 @@ impl State {
         let Store::Image(store) = &mut self.store else { return Ok(()) };
         self.schedule.enter(die, now);
         for unit in self.schedule.book.take_erased().into_iter().flatten() {
-            store.give_back(unit);
+            // (An erase that has not begun may have to put back what it took away.)
+            if !self.schedule.is_to_erase(unit) {
+                store.give_back(unit);
+            }
         }
         if !self.schedule.book.has_room() {
             return Err(OpError::Busy { at });

@@ -4,7 +4,7 @@
 //!    the unit's own word, stored in one go, says so.
 //! 2. What the image says of a unit is kept in memory, too, and never read again: what is in the
 //!    file can make data wrong, not the program.
-//! 3. The space of an erased unit is given back when its erase has ended, and before anything is
+//! 3. The space of an erased unit is given back when its last erase has ended, and before anything is
 //!    programmed there.
 
 use super::format::{PAGE_RECORD, Parts, SECTOR, UNIT_BYTES};
