@@ -399,7 +399,7 @@ impl Firmware {
         if !self.know(Lpn(at.0 as u32), blocks).await {
             return Err(IoError::Failed("the map can not be read"));
         }
-        let mut ops = Vec::new();
+        let mut ops = Vec::with_capacity(blocks.min(16) as usize);
         let mut words = vec![0; self.nand.oob_words()];
         let mut i = 0;
         while i < blocks {
@@ -448,11 +448,13 @@ impl Firmware {
             ops.push((op, wrong.map(|i| Block(at.0 + i))));
             i += count;
         }
-        for (op, wrong) in ops {
+        // For the last one first: then hardly any of the others is still to be waited for.
+        let wrong = ops.iter().find_map(|op| op.1);
+        while let Some((op, _)) = ops.pop() {
             op.await;
-            if let Some(block) = wrong {
-                return Err(IoError::Uncorrectable(block));
-            }
+        }
+        if let Some(block) = wrong {
+            return Err(IoError::Uncorrectable(block));
         }
         let bytes = blocks * u64::from(SECTOR_BYTES);
         self.pass_data(bytes).await;

@@ -15,13 +15,13 @@ use crate::journal::{Entry, OPEN, Spilled, without_forgotten};
 use crate::layout::unit_entry;
 use crate::planted::planted;
 use crate::recover::{Missing, RecoveryError, RecoveryReport, check_entry};
-use crate::scan::{read_pages, read_words, write_pointers};
+use crate::scan::{read_pages, read_pages_of, read_words, write_pointers};
 use crate::summary::decode;
 use crate::types::{Kind, Lpn, PageHead, Ppa};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use tantalum_device::Data;
+use tantalum_device::{Data, OwnedData};
 use tantalum_nand::{PageAddr, PageState, Unit};
 
 /// The newest copy of a logical page among those that count.
@@ -216,36 +216,34 @@ impl<'a> Scan<'a> {
         let full = self.ranges.iter().filter(|u| u.1.iter().any(|r| r.1 >= places.data_pages));
         let firsts: Vec<PageAddr> =
             full.map(|u| PageAddr { unit: Unit(*u.0), page: places.data_pages }).collect();
-        let mut with = Vec::new();
-        read_words(fw, &firsts, |i, state, words| {
-            let kind = PageHead::decode(words).map(|head| head.kind);
-            if state == PageState::Programmed && kind == Some(Kind::Summary) {
-                with.push(firsts[i].unit);
-            }
-        })
-        .await?;
-        let pages: Vec<PageAddr> = with
-            .iter()
-            .flat_map(|unit| {
-                (places.data_pages..places.unit_pages).map(|page| PageAddr { unit: *unit, page })
-            })
+        let begun = read_pages_of(fw, &firsts, Kind::Summary).await?;
+        // (Of most units that is all.)
+        let rest = places.data_pages + 1..places.unit_pages;
+        let with = firsts.iter().zip(&begun).filter(|(_, page)| page.is_some());
+        let rests: Vec<PageAddr> = with
+            .flat_map(|(at, _)| rest.clone().map(|page| PageAddr { unit: at.unit, page }))
             .collect();
-        report.scanned_pages += (firsts.len() + pages.len()) as u64;
-        let read = read_pages(fw, &pages, true).await?;
+        report.scanned_pages += (firsts.len() + rests.len()) as u64;
+        let read = read_pages(fw, &rests, true).await?;
+        let mut read = read.iter();
         let mut told = BTreeSet::new();
-        let rows = (places.unit_pages - places.data_pages) as usize;
         let mut bytes = Vec::new();
-        for (unit, pages) in with.iter().zip(read.chunks(rows)) {
-            if pages.iter().any(Option::is_none) {
+        for (at, first) in firsts.iter().zip(&begun).filter(|(_, page)| page.is_some()) {
+            let unit = at.unit;
+            let pages = std::iter::once(first).chain(read.by_ref().take(rest.len()));
+            bytes.clear();
+            let mut whole = true;
+            for page in pages {
+                match page.as_ref().map(OwnedData::as_data) {
+                    Some(Data::Bytes(page)) => bytes.extend_from_slice(page),
+                    _ => whole = false,
+                }
+            }
+            if !whole {
                 continue;
             }
-            bytes.clear();
-            for page in pages.iter().flatten() {
-                let Data::Bytes(page) = page.as_data() else { unreachable!("asked for bytes") };
-                bytes.extend_from_slice(page);
-            }
             for (page, note) in (0..).zip(decode(&bytes, &places)) {
-                let at = PageAddr { unit: *unit, page };
+                let at = PageAddr { unit, page };
                 if self.counts(at) && (!self.has_failed(at) || planted!(SummaryCountsFailed)) {
                     self.count(at, note.sequence(), note.sectors());
                 }

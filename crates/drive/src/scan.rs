@@ -1,8 +1,8 @@
 //! Reading the flash array at restart: page heads, whole pages, ends of units.
 
 use crate::firmware::Firmware;
-use crate::types::{Before, NO_INDEX, PageHead};
-use tantalum_device::{DataMut, OwnedData};
+use crate::types::{Before, Kind, NO_INDEX, PageHead};
+use tantalum_device::{OwnedData, Payload};
 use tantalum_nand::{OpError, PageAddr, PageState, ReadRequest, Reading, SECTOR_BYTES, Unit};
 
 /// What the out-of-band area of a page tells.
@@ -99,26 +99,7 @@ pub(crate) async fn read_words(
     pages: &[PageAddr],
     mut tell: impl FnMut(usize, PageState, &[u64]),
 ) -> Result<(), OpError> {
-    let mut oob = vec![0; fw.nand.oob_words()];
-    let (order, at_a_time) = in_turns(fw, pages);
-    let mut ops = Vec::with_capacity(at_a_time.min(pages.len()));
-    for batch in order.chunks(at_a_time) {
-        for &(_, _, i) in batch {
-            let mut states = [PageState::Erased];
-            ops.push(fw.nand.read(ReadRequest {
-                at: pages[i],
-                count: 1,
-                first: 0,
-                data: None,
-                oob: Some(&mut oob),
-                states: &mut states,
-            })?);
-            fw.stats.flash_reads.add(1);
-            tell(i, states[0], &oob);
-        }
-        all_ended(&mut ops).await;
-    }
-    Ok(())
+    read_each(fw, pages, true, None, |i, state, words, _| tell(i, state, words)).await
 }
 
 /// Reads the payload of these pages, side by side; `None` for a page that can not be
@@ -128,30 +109,59 @@ pub(crate) async fn read_pages(
     pages: &[PageAddr],
     own: bool,
 ) -> Result<Vec<Option<OwnedData>>, OpError> {
-    let ps = fw.places.page_sectors as usize;
-    let kind = if own { tantalum_device::Payload::Bytes } else { fw.nand.payload() };
+    let kind = if own { Payload::Bytes } else { fw.nand.payload() };
     let mut out: Vec<Option<OwnedData>> = vec![None; pages.len()];
+    read_each(fw, pages, false, Some(kind), |i, _, _, data| out[i] = data).await?;
+    Ok(out)
+}
+
+/// Reads those of the drive's own pages that are of this kind, side by side; `None` for any
+/// other, and for one that can not be read.
+pub(crate) async fn read_pages_of(
+    fw: &Firmware,
+    pages: &[PageAddr],
+    kind: Kind,
+) -> Result<Vec<Option<OwnedData>>, OpError> {
+    let mut out: Vec<Option<OwnedData>> = vec![None; pages.len()];
+    read_each(fw, pages, true, Some(Payload::Bytes), |i, _, words, data| {
+        out[i] = data.filter(|_| PageHead::decode(words).is_some_and(|head| head.kind == kind));
+    })
+    .await?;
+    Ok(out)
+}
+
+/// Reads these pages, all dies side by side: their out-of-band words, and a payload of this
+/// kind, if these are wanted. `tell` is told of each by its place in the list, in no order, and
+/// given the payload of one that could be read.
+async fn read_each(
+    fw: &Firmware,
+    pages: &[PageAddr],
+    words: bool,
+    payload: Option<Payload>,
+    mut tell: impl FnMut(usize, PageState, &[u64], Option<OwnedData>),
+) -> Result<(), OpError> {
+    let ps = fw.places.page_sectors as usize;
+    let mut oob = vec![0; fw.nand.oob_words()];
     let (order, at_a_time) = in_turns(fw, pages);
     let mut ops = Vec::with_capacity(at_a_time.min(pages.len()));
     for batch in order.chunks(at_a_time) {
         for &(_, _, i) in batch {
-            let mut data = OwnedData::zeros(kind, ps, SECTOR_BYTES);
+            let mut data = payload.map(|kind| OwnedData::zeros(kind, ps, SECTOR_BYTES));
             let mut states = [PageState::Erased];
-            let room: DataMut<'_> = data.as_mut();
             ops.push(fw.nand.read(ReadRequest {
                 at: pages[i],
                 count: 1,
                 first: 0,
-                data: Some(room),
-                oob: None,
+                data: data.as_mut().map(OwnedData::as_mut),
+                oob: words.then_some(&mut oob[..]),
                 states: &mut states,
             })?);
             fw.stats.flash_reads.add(1);
-            out[i] = (states[0] == PageState::Programmed).then_some(data);
+            tell(i, states[0], &oob, data.filter(|_| states[0] == PageState::Programmed));
         }
         all_ended(&mut ops).await;
     }
-    Ok(out)
+    Ok(())
 }
 
 /// For each of these units the first page that is still erased (the number of pages, if
