@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alone, caps, device, format, mount};
+use common::{alone, beside_files, caps, device, format, mount};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{Ack, CommandKind, Faults, RamDevice};
@@ -433,7 +433,7 @@ fn a_guest_that_is_dropped_runs_to_its_end() {
 
 #[test]
 fn who_only_reads_leaves_the_log_as_it_is() {
-    alone(16, |sql| {
+    beside_files(16, |sql, files| {
         let writer = sql.open("t.db").unwrap();
         writer.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (v)").unwrap();
         let reader = sql.open("file:t.db?mode=ro").unwrap();
@@ -444,6 +444,7 @@ fn who_only_reads_leaves_the_log_as_it_is() {
         assert_eq!(reader.query_integer("SELECT count(*) FROM t", &[]), Ok(1));
         // The last one to close would write the log back and delete it.
         drop(reader);
+        assert!(files.open(b"t.db-wal").unwrap().size() > 0);
         let again = sql.open("file:t.db?mode=ro").unwrap();
         assert_eq!(again.query_text("PRAGMA journal_mode", &[]).unwrap(), "wal");
         assert_eq!(again.query_integer("SELECT count(*) FROM t", &[]), Ok(1));
@@ -452,55 +453,35 @@ fn who_only_reads_leaves_the_log_as_it_is() {
 
 #[test]
 fn a_database_is_the_file_and_not_the_name() {
-    let mut runtime = Runtime::virtual_time(1);
-    let rt = runtime.handle();
-    let run = async move {
-        let device = device(&rt, caps(Ack::PowerSafe, true, 4096, 16));
-        format(&rt, &device).await;
-        let files = Files::mount(&rt, device, &MountOptions::default()).await.unwrap();
-        let mount = Mount::new(&rt, files.clone(), Options::default());
-        let guest = mount.guest("g", move |sql| {
-            let before = sql.open("t.db").unwrap();
-            before.execute("CREATE TABLE t (v); BEGIN EXCLUSIVE").unwrap();
-            sql.wait(files.delete(b"t.db", Promise::Completed)).unwrap().unwrap();
-            // Another database: nobody has locked it.
-            let after = sql.open("t.db").unwrap();
-            after.execute("CREATE TABLE u (v); INSERT INTO u VALUES (1)").unwrap();
-            // And the old one can not be written any more: nobody would find its journal.
-            let error = before.execute("INSERT INTO t VALUES (1); COMMIT").unwrap_err();
-            assert_eq!(error.code, 1032, "SQLITE_READONLY_DBMOVED: {error}");
-            assert_eq!(after.query_text("PRAGMA integrity_check", &[]).unwrap(), "ok");
-            sql.wait(files.rename(b"t.db", b"u.db", Promise::Completed)).unwrap().unwrap();
-            let error = after.execute("INSERT INTO u VALUES (2)").unwrap_err();
-            assert_eq!(error.code, 1032, "{error}");
-            let moved = sql.open("u.db").unwrap();
-            moved.execute("INSERT INTO u VALUES (2)").unwrap();
-            assert_eq!(moved.query_integer("SELECT count(*) FROM u", &[]), Ok(2));
-        });
-        guest.await
-    };
-    runtime.block_on(run).unwrap();
+    beside_files(16, move |sql, files| {
+        let before = sql.open("t.db").unwrap();
+        before.execute("CREATE TABLE t (v); BEGIN EXCLUSIVE").unwrap();
+        sql.wait(files.delete(b"t.db", Promise::Completed)).unwrap().unwrap();
+        // Another database: nobody has locked it.
+        let after = sql.open("t.db").unwrap();
+        after.execute("CREATE TABLE u (v); INSERT INTO u VALUES (1)").unwrap();
+        // And the old one can not be written any more: nobody would find its journal.
+        let error = before.execute("INSERT INTO t VALUES (1); COMMIT").unwrap_err();
+        assert_eq!(error.code, 1032, "SQLITE_READONLY_DBMOVED: {error}");
+        assert_eq!(after.query_text("PRAGMA integrity_check", &[]).unwrap(), "ok");
+        sql.wait(files.rename(b"t.db", b"u.db", Promise::Completed)).unwrap().unwrap();
+        let error = after.execute("INSERT INTO u VALUES (2)").unwrap_err();
+        assert_eq!(error.code, 1032, "{error}");
+        let moved = sql.open("u.db").unwrap();
+        moved.execute("INSERT INTO u VALUES (2)").unwrap();
+        assert_eq!(moved.query_integer("SELECT count(*) FROM u", &[]), Ok(2));
+    });
 }
 
 /// Bytes in the log after two commits to a database of this name.
 fn bytes_in_the_log(name: &'static str) -> u64 {
-    let mut runtime = Runtime::virtual_time(1);
-    let rt = runtime.handle();
-    let run = async move {
-        let device = device(&rt, caps(Ack::PowerSafe, true, 4096, 16));
-        format(&rt, &device).await;
-        let files = Files::mount(&rt, device, &MountOptions::default()).await.unwrap();
-        let mount = Mount::new(&rt, files.clone(), Options::default());
-        let guest = mount.guest("g", move |sql| {
-            let db = sql.open(name).unwrap();
-            db.execute("PRAGMA page_size = 1024; PRAGMA synchronous = FULL").unwrap();
-            db.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (v)").unwrap();
-            db.execute("INSERT INTO t VALUES (1)").unwrap();
-            files.open(b"t.db-wal").unwrap().size()
-        });
-        guest.await
-    };
-    runtime.block_on(run).unwrap()
+    beside_files(16, move |sql, files| {
+        let db = sql.open(name).unwrap();
+        db.execute("PRAGMA page_size = 1024; PRAGMA synchronous = FULL").unwrap();
+        db.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (v)").unwrap();
+        db.execute("INSERT INTO t VALUES (1)").unwrap();
+        files.open(b"t.db-wal").unwrap().size()
+    })
 }
 
 #[test]

@@ -39,12 +39,22 @@ pub async fn mount<D: BlockDevice + 'static>(rt: &Rt, device: D) -> Mount<D> {
 
 /// Runs one guest on a fresh device with durable, ordered writes.
 pub fn alone<T: 'static>(mib: u64, main: impl FnOnce(&Sqlite) -> T + 'static) -> T {
+    beside_files(mib, |sql, _| main(sql))
+}
+
+/// The same, for a guest that also looks at the files themselves.
+pub fn beside_files<T: 'static>(
+    mib: u64,
+    main: impl FnOnce(&Sqlite, Files<RamDevice>) -> T + 'static,
+) -> T {
     let mut runtime = Runtime::virtual_time(7);
     let rt = runtime.handle();
     let run = async move {
         let device = device(&rt, caps(Ack::PowerSafe, true, 4096, mib));
         format(&rt, &device).await;
-        mount(&rt, device).await.guest("alone", main).await
+        let files = Files::mount(&rt, device, &MountOptions::default()).await.unwrap();
+        let mount = Mount::new(&rt, files.clone(), Options::default());
+        mount.guest("alone", |sql| main(sql, files)).await
     };
     runtime.block_on(run).unwrap()
 }
