@@ -5,7 +5,7 @@ mod outliving;
 use crate::flight::{Effect, Image, OpKind};
 use crate::geometry::{GeometryError, SECTOR_BYTES};
 use crate::medium::Store;
-use crate::outage::{Activity, Outstanding};
+use crate::outage::{Activity, Outstanding, Turn};
 use crate::schedule::{OpRecord, Planned, Schedule};
 use crate::store::PageState;
 use crate::wait::{Programmed, Reading};
@@ -260,6 +260,11 @@ impl NandArray {
     /// What the dies do now.
     pub fn activity(&self) -> Activity {
         self.state.borrow_mut().schedule.activity(self.rt.now())
+    }
+
+    /// Puts into `turns` what the dies do from now on, by what was issued until now.
+    pub fn turns(&self, turns: &mut Vec<Turn>) {
+        self.state.borrow_mut().schedule.turns(self.rt.now(), turns);
     }
 
     /// What the dies have yet to do.

@@ -49,7 +49,7 @@ pub use geometry::{Geometry, GeometryError, PageAddr, SECTOR_BYTES, Unit};
 #[cfg(feature = "stores")]
 pub use image::watch_stores;
 pub use image::{IMAGE_VERSION, ImageError, ImageFile, ImageSpec, Region};
-pub use outage::{Activity, Outstanding};
+pub use outage::{Activity, Outstanding, Turn};
 pub use schedule::OpRecord;
 pub use store::PageState;
 pub use timing::Timing;

@@ -26,6 +26,17 @@ pub struct Activity {
     pub until: Nanos,
 }
 
+/// An operation that a die is at, or will be if nothing comes between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// What it is.
+    pub kind: OpKind,
+    /// From when on.
+    pub start: Nanos,
+    /// Until when.
+    pub end: Nanos,
+}
+
 /// Time that dies will yet work on what was issued, summed over dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outstanding {
@@ -120,6 +131,14 @@ impl Schedule {
             }
         }
         activity
+    }
+
+    /// Puts into `turns` what the dies do from `now` on.
+    pub fn turns(&mut self, now: Nanos, turns: &mut Vec<Turn>) {
+        self.settle_all(now);
+        turns.clear();
+        let all = self.dies.iter().flatten().filter(|f| f.end > now);
+        turns.extend(all.map(|f| Turn { kind: f.kind(), start: f.start, end: f.end }));
     }
 
     /// What the dies have yet to do at `now`.
