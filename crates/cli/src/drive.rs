@@ -12,6 +12,8 @@ mod top;
 mod view;
 mod words;
 
+pub use create::bytes;
+
 use clap::Subcommand;
 
 /// Commands on drives.

@@ -16,6 +16,7 @@ mod repeat;
 mod run;
 mod search;
 mod table;
+mod torture;
 mod trace;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -62,6 +63,8 @@ enum Command {
     Energy(energy::EnergyArguments),
     /// Look for the least energy with which a drive is fast enough and starts soon enough
     Search(search::SearchArguments),
+    /// Run a real database on a drive, pull the plug under load, and look for what was lost
+    Torture(torture::TortureArguments),
     /// Look at recorded block traces
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Drive(command) => drive::drive(&command),
         Command::Energy(arguments) => energy::energy(&arguments),
         Command::Search(arguments) => search::search(&arguments),
+        Command::Torture(arguments) => torture::torture(&arguments),
         Command::Trace(command) => trace::trace(&command),
         Command::Bench(command) => bench::bench(&command),
         Command::Completions { shell } => completions(shell),

@@ -1,0 +1,351 @@
+//! `tantalum torture`: real databases, and the plug pulled under load.
+
+use crate::bar::Bar;
+use crate::drive::bytes;
+use crate::out;
+use clap::{Args, ValueEnum};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tantalum_torture::clients;
+use tantalum_torture::drive::{DriveOptions, FileSystem, MountedDrive};
+use tantalum_torture::ground::Ground;
+use tantalum_torture::nemesis::{Options, Watch, torture as run_torture};
+use tantalum_torture::plan::Plan;
+use tantalum_torture::program::Interrupt;
+use tantalum_torture::report::{Report, Round, Setting};
+use tantalum_torture::server::Kind;
+
+/// Arguments of `tantalum torture`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo tantalum torture --db postgres --cuts 100            full_page_writes=off, and nothing is lost
+  sudo tantalum torture --db mariadb --cuts 80 --kills 20   the doublewrite buffer off; kills: SIGKILL
+  sudo tantalum torture --db postgres --design volatile --no-barriers --expect-loss
+  sudo tantalum torture --db sqlite --journal wal --cuts 10 --json report.json
+  tantalum torture --db postgres --plain --cuts 5           no drive: the database is killed instead
+
+Makes a drive, mounts it with XFS whose blocks are as long as the database's pages, starts the
+distribution's unmodified server on it, and has clients commit transfers as fast as they can. In
+the midst of that the plug is pulled. The drive recovers, the file system is mounted again, the
+database recovers; then each acknowledged commit must be there, with all of its rows, and no half of
+one that was under way. scripts/install-databases installs the servers.
+Exit codes: 0, nothing was lost (with --expect-loss: something was); 1, something was, or it could not
+be found out; 2, the command line can not be meant.")]
+pub struct TortureArguments {
+    /// The database
+    #[arg(long, value_enum, required_unless_present = "clients_of")]
+    db: Option<Database>,
+    /// How SQLite makes commits atomic
+    #[arg(long, value_enum, default_value_t = Journal::Delete)]
+    journal: Journal,
+    /// How often the plug is pulled
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    cuts: u32,
+    /// How often the process of the drive is killed (SIGKILL) instead, in between
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    kills: u32,
+    /// The drive: a preset, or a file with a design
+    #[arg(long, value_name = "D", default_value = "durassd")]
+    design: String,
+    /// Its capacity
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = bytes)]
+    capacity: u64,
+    /// Real seconds for each of the drive's
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    time_scale: f64,
+    /// The file system on it [default: XFS with blocks as long as the database's pages; ext4 if the
+    /// kernel does not mount that]
+    #[arg(long, value_enum)]
+    fs: Option<Fs>,
+    /// Leave the database's own guard against torn pages on (full_page_writes, doublewrite)
+    #[arg(long)]
+    safe: bool,
+    /// Switch it off, whatever the file system [default: off where no page can be torn on its way
+    /// to the drive]
+    #[arg(long = "unsafe", conflicts_with = "safe")]
+    unsafe_: bool,
+    /// Tell the kernel that the drive's cache needs no flushes
+    #[arg(long)]
+    no_barriers: bool,
+    /// Of transactions, cuts and drive
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Clients at the same time [default: 8, SQLite 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    clients: Option<u32>,
+    /// Accounts between which they transfer
+    #[arg(long, value_name = "N", default_value_t = 30_000,
+          value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    accounts: u32,
+    /// The longest load before a cut, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1500)]
+    load: u64,
+    /// Success is that something was lost, torn or half-done
+    #[arg(long)]
+    expect_loss: bool,
+    /// No drive: the database lies on a plain directory, and its processes are killed
+    #[arg(long, conflicts_with_all = ["kills", "fs", "no_barriers"])]
+    plain: bool,
+    /// Where image, logs and mount point go: a directory that is not there yet [default: one in the
+    /// directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Leave that directory
+    #[arg(long)]
+    keep: bool,
+    /// Write what was found as JSON to this file; `-`: to standard output, without the summary
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The clients of a run; started by it
+    #[arg(long, hide = true, value_name = "ORDERS", exclusive = true)]
+    clients_of: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Database {
+    /// PostgreSQL 15
+    Postgres,
+    /// MariaDB
+    Mariadb,
+    /// SQLite, with its own file system layer
+    Sqlite,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Journal {
+    /// A rollback journal
+    Delete,
+    /// A write-ahead log
+    Wal,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Fs {
+    /// With blocks as long as the database's pages
+    Xfs,
+    /// With blocks of 4 KiB
+    Ext4,
+}
+
+/// Carries it out; gives the exit code.
+pub fn torture(arguments: &TortureArguments) -> u8 {
+    if let Some(orders) = &arguments.clients_of {
+        return clients::run(orders);
+    }
+    let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
+    let json = match json.map(out::Sink::open).transpose() {
+        Ok(json) => json,
+        Err(message) => return out::error(message, out::USAGE),
+    };
+    let place = match Place::new(arguments) {
+        Ok(place) => place,
+        Err(message) => return out::error(message, out::USAGE),
+    };
+    let report = match run(arguments, &place.path) {
+        Ok(report) => report,
+        Err(message) => return out::error(message, out::USAGE),
+    };
+    let mut code = match arguments.json.as_deref() == Some(Path::new("-")) {
+        true => out::bytes(report.to_json().as_bytes()),
+        false => out::bytes(report.summary().as_bytes()),
+    };
+    if let Some(json) = json {
+        code = code.max(json.put(&report.to_json()));
+    }
+    for what in report.rounds.iter().flat_map(|r| &r.check.first) {
+        out::note(format_args!("  {what}"));
+    }
+    if report.interrupted {
+        return out::INTERRUPTED as u8;
+    }
+    code.max(verdict(&report, arguments.expect_loss))
+}
+
+fn verdict(report: &Report, expect_loss: bool) -> u8 {
+    let lost = !report.harm().is_empty();
+    match (&report.failure, expect_loss) {
+        (Some(_), _) => out::FAILED,
+        (None, true) if !lost => out::error("loss was expected, and nothing was lost", out::FAILED),
+        (None, expected) if expected == lost => out::OK,
+        (None, _) => out::FAILED,
+    }
+}
+
+fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in
+        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+    {
+        signal_hook::flag::register(signal, flag.clone())
+            .map_err(|e| format!("can not wait for signals: {e}"))?;
+    }
+    let interrupt = Interrupt::new(flag);
+    #[allow(clippy::disallowed_methods, reason = "the edge: other processes are this program, too")]
+    let program = std::env::current_exe().map_err(|e| format!("this program has no file: {e}"))?;
+    let kind = match (arguments.db, arguments.journal) {
+        (Some(Database::Postgres), _) => Kind::Postgres,
+        (Some(Database::Mariadb), _) => Kind::Mariadb,
+        (_, Journal::Delete) => Kind::Sqlite,
+        (_, Journal::Wal) => Kind::SqliteWal,
+    };
+    let clients = arguments.clients.unwrap_or(if kind.is_library() { 3 } else { 8 });
+    let plan = Plan {
+        seed: arguments.seed,
+        clients,
+        accounts: arguments.accounts,
+        branches: (clients * 16).min(arguments.accounts),
+    };
+    let least = Duration::from_millis(arguments.load.min(100));
+    let options = Options {
+        kind,
+        protection: (arguments.safe || arguments.unsafe_).then_some(arguments.safe),
+        cuts: arguments.cuts,
+        kills: arguments.kills,
+        plan,
+        load: (least, Duration::from_millis(arguments.load)),
+        clients: vec![program.clone().into(), "torture".into(), "--clients-of".into()],
+        trim_at: 40_000,
+    };
+    let mut ground = match arguments.plain {
+        true => Ground::Plain(place.join("data")),
+        false => Ground::Drive(Box::new(MountedDrive::new(DriveOptions {
+            program,
+            directory: place.to_path_buf(),
+            mountpoint: place.join("data"),
+            design: arguments.design.clone(),
+            capacity: arguments.capacity.to_string(),
+            fs: match arguments.fs {
+                Some(Fs::Ext4) => FileSystem::Ext4,
+                _ => FileSystem::Xfs(kind.page_bytes()),
+            },
+            or_ext4: arguments.fs.is_none(),
+            barriers: !arguments.no_barriers,
+            time_scale: arguments.time_scale,
+            seed: arguments.seed,
+        }))),
+    };
+    let setting = Setting {
+        database: match kind {
+            Kind::SqliteWal => "sqlite, wal".to_string(),
+            kind => kind.name().to_string(),
+        },
+        design: (!arguments.plain).then(|| arguments.design.clone()),
+        file_system: None,
+        protection: false,
+        barriers: !arguments.no_barriers,
+        time_scale: arguments.time_scale,
+        seed: arguments.seed,
+        clients: plan.clients,
+        accounts: plan.accounts,
+    };
+    let rounds = u64::from(arguments.cuts) + u64::from(arguments.kills);
+    let shown = Shown(Bar::new(rounds, "{bar:20} {pos}/{len} cuts, {eta} left  {wide_msg}"));
+    let run = place.join("run");
+    let report = run_torture(&options, setting, &mut ground, &run, &interrupt, &shown);
+    shown.0.clear();
+    Ok(report)
+}
+
+/// The directory of a run; removed when dropped, unless it is to be kept.
+struct Place {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Place {
+    #[allow(clippy::disallowed_methods, reason = "the edge: the directory of a run")]
+    fn new(arguments: &TortureArguments) -> Result<Place, String> {
+        if !arguments.plain && !rustix::process::geteuid().is_root() {
+            return Err("mounting a drive takes root; --plain needs none".to_string());
+        }
+        let path = arguments.dir.clone().unwrap_or_else(|| {
+            std::env::temp_dir().join(format!("tantalum-torture-{}", std::process::id()))
+        });
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let cannot = |e| format!("can not make {}: {e}", path.display());
+        std::fs::create_dir(&path).map_err(cannot)?;
+        let place = Place { path: path.clone(), keep: arguments.keep };
+        // The servers' accounts must be able to pass.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(cannot)?;
+        std::fs::create_dir(path.join("data")).map_err(cannot)?;
+        Ok(place)
+    }
+}
+
+impl Drop for Place {
+    #[allow(clippy::disallowed_methods, reason = "the edge: the directory of a run")]
+    fn drop(&mut self) {
+        if self.keep {
+            out::note(format_args!("kept: {}", self.path.display()));
+            return;
+        }
+        if let Err(e) = std::fs::remove_dir_all(&self.path) {
+            out::note(format_args!("can not remove {}: {e}", self.path.display()));
+        }
+    }
+}
+
+/// Shows how far it is.
+struct Shown(Bar);
+
+impl Watch for Shown {
+    fn stage(&self, what: &str) {
+        self.0.set_message(what.to_string());
+    }
+
+    fn round(&self, round: &Round) {
+        self.0.inc(1);
+        self.0.suspend(|| out::note(round.line()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tantalum_torture::check::Harm;
+
+    #[test]
+    fn a_run_that_could_not_tell_is_no_success() {
+        let mut report = Report {
+            version: 1,
+            setting: Setting {
+                database: "sqlite".to_string(),
+                design: None,
+                file_system: None,
+                protection: true,
+                barriers: true,
+                time_scale: 1.0,
+                seed: 1,
+                clients: 1,
+                accounts: 10,
+            },
+            rounds: Vec::new(),
+            failure: None,
+            interrupted: false,
+        };
+        assert_eq!((verdict(&report, false), verdict(&report, true)), (out::OK, out::FAILED));
+        report.failure = Some("no drive".to_string());
+        assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::FAILED));
+        report.failure = None;
+        let mut check = tantalum_torture::check::Check::default();
+        check.found(Harm::Lost, "one".to_string());
+        report.rounds.push(Round {
+            number: 1,
+            blow: tantalum_torture::ground::Blow::Cut,
+            commits: 1,
+            under_way: 1,
+            outage: tantalum_torture::drive::Outage::default(),
+            drive_seconds: None,
+            mount_seconds: 0.0,
+            database_seconds: 0.0,
+            check,
+        });
+        assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::OK));
+    }
+}

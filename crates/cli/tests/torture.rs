@@ -1,0 +1,118 @@
+//! `tantalum torture` as a user meets it, with SQLite, which needs no server. Those of servers are in
+//! `crates/torture/tests`, and in the checks of the whole project.
+
+#![allow(clippy::disallowed_methods, reason = "tests start the command and make files")]
+
+mod common;
+
+use common::ends;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    command.arg("torture").args(arguments);
+    command
+}
+
+fn torture(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("the command starts")
+}
+
+/// A directory for a run, which is not there.
+fn place(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
+/// Neither its files nor anything mounted below it is left.
+fn nothing_is_left_of(place: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts can be read");
+    assert!(!mounts.contains(place.to_str().unwrap()), "{mounts}");
+    assert!(!place.exists());
+}
+
+#[test]
+fn what_can_not_be_meant_is_refused() {
+    ends(&torture(&[]), 2);
+    ends(&torture(&["--db", "oracle"]), 2);
+    ends(&torture(&["--db", "sqlite", "--plain", "--kills", "1"]), 2);
+    ends(&torture(&["--db", "sqlite", "--safe", "--unsafe"]), 2);
+    ends(&torture(&["--db", "sqlite", "--plain", "--json", "/no/such/directory/x"]), 2);
+    let (_, err) = ends(&torture(&["--db", "sqlite", "--plain", "--dir", "/"]), 2);
+    assert!(err.contains("can not make /"), "{err}");
+}
+
+#[test]
+fn nothing_is_lost_where_nothing_can_be() {
+    let dir = place("plain");
+    let run = ["--db", "sqlite", "--plain", "--cuts", "3", "--load", "200", "--accounts", "500"];
+    let mut json = run.to_vec();
+    json.extend(["--json", "-", "--dir", dir.to_str().unwrap()]);
+    let (out, _) = ends(&torture(&json), 0);
+    let report: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(report["rounds"].as_array().unwrap().len(), 3);
+    assert_eq!(report["summary"]["clean"], true);
+    assert!(report["summary"]["commits"].as_u64().unwrap() >= 3);
+    nothing_is_left_of(&dir);
+    let mut loss = run.to_vec();
+    loss.push("--expect-loss");
+    let (out, err) = ends(&torture(&loss), 1);
+    assert!(out.contains(" 0 lost, 0 half-done") && err.contains("nothing was lost"), "{out}{err}");
+}
+
+#[test]
+fn a_signal_ends_it_and_nothing_is_left() {
+    let dir = place("signal");
+    let mut command = command(&["--db", "sqlite", "--plain", "--cuts", "1000", "--dir"]);
+    let mut child = command.arg(&dir).stderr(Stdio::null()).spawn().expect("the command starts");
+    while !dir.join("data/torture.sqlite").exists() {
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    nothing_is_left_of(&dir);
+}
+
+#[test]
+fn a_durable_drive_keeps_commits_over_cuts_and_kills() {
+    let dir = place("durable");
+    let (out, err) = ends(
+        &torture(&[
+            "--db",
+            "sqlite",
+            "--cuts",
+            "2",
+            "--kills",
+            "2",
+            "--load",
+            "300",
+            "--accounts",
+            "500",
+            "--no-barriers",
+            "--dir",
+            dir.to_str().unwrap(),
+        ]),
+        0,
+    );
+    assert!(out.contains("2 cuts, 2 kills") && err.lines().count() >= 4, "{out}{err}");
+    nothing_is_left_of(&dir);
+}
+
+#[test]
+fn a_volatile_drive_without_flushes_is_found_out() {
+    let dir = place("volatile");
+    torture_loses(&["--db", "sqlite", "--journal", "wal", "--cuts", "20"], &dir);
+    nothing_is_left_of(&dir);
+}
+
+fn torture_loses(run: &[&str], dir: &Path) {
+    let mut all = run.to_vec();
+    all.extend(["--design", "volatile", "--no-barriers", "--load", "400", "--expect-loss"]);
+    all.extend(["--dir", dir.to_str().unwrap()]);
+    ends(&torture(&all), 0);
+}

@@ -1,0 +1,175 @@
+//! The clients: a process of its own, which tells on standard output what it begins and what the
+//! database acknowledged.
+//!
+//! 1. A transaction is told as begun before its first statement is sent, and as committed after the
+//!    database acknowledged it; each by one write of one line, so that lines are never mixed.
+//! 2. A client that does not know how its transaction ended tells why, and commits no more.
+//!
+//! What is told, one line each: `begin CLIENT SEQ`, `commit CLIENT SEQ`, `failed CLIENT WHY`.
+
+use crate::plan::Plan;
+use crate::store::{Store, StoreError, Target};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// What they are to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Orders {
+    /// The database.
+    pub target: Target,
+    /// The transactions.
+    pub plan: Plan,
+    /// The first transaction of each client.
+    pub first: Vec<u64>,
+    /// How often the database is told to write all changed pages, in milliseconds; 0: never.
+    pub checkpoint_ms: u64,
+}
+
+/// A line of what is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A transaction is begun, perhaps again.
+    Begin {
+        /// Whose.
+        client: u32,
+        /// Its number.
+        seq: u64,
+    },
+    /// It was acknowledged.
+    Commit {
+        /// Whose.
+        client: u32,
+        /// Its number.
+        seq: u64,
+    },
+    /// The client does no more.
+    Failed {
+        /// Which.
+        client: u32,
+        /// Why not.
+        why: String,
+    },
+}
+
+impl Told {
+    /// As a line.
+    pub fn line(&self) -> String {
+        match self {
+            Told::Begin { client, seq } => format!("begin {client} {seq}\n"),
+            Told::Commit { client, seq } => format!("commit {client} {seq}\n"),
+            Told::Failed { client, why } => {
+                format!("failed {client} {}\n", why.replace(['\n', '\r'], " "))
+            }
+        }
+    }
+
+    /// From a line without its end.
+    pub fn parse(line: &str) -> Option<Told> {
+        let mut words = line.splitn(3, ' ');
+        let (kind, client) = (words.next()?, words.next()?.parse().ok()?);
+        let rest = words.next()?;
+        let seq = || rest.parse().ok();
+        Some(match kind {
+            "begin" => Told::Begin { client, seq: seq()? },
+            "commit" => Told::Commit { client, seq: seq()? },
+            "failed" => Told::Failed { client, why: rest.to_string() },
+            _ => return None,
+        })
+    }
+}
+
+/// Tells one thing; an error if nobody listens any more.
+fn tell(told: &Told) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(told.line().as_bytes())?;
+    out.flush()
+}
+
+/// The process that the orders (JSON) are for: ends when all clients have failed, or when nobody
+/// listens. Gives the exit code.
+#[allow(clippy::disallowed_methods, reason = "the edge: clients of a real database are threads")]
+pub fn run(orders: &str) -> u8 {
+    let orders: Orders = match serde_json::from_str(orders) {
+        Ok(orders) => orders,
+        Err(e) => {
+            // If nobody reads that, there is nobody to tell.
+            let _ = writeln!(io::stderr(), "error: these are no orders: {e}");
+            return 2;
+        }
+    };
+    std::thread::scope(|scope| {
+        for (client, first) in (0..).zip(&orders.first) {
+            let orders = &orders;
+            scope.spawn(move || {
+                let why = match work(orders, client, *first) {
+                    Ok(never) => match never {},
+                    Err(e) => e.to_string(),
+                };
+                // Without a listener the process is about to end anyway.
+                if tell(&Told::Failed { client, why }).is_err() {
+                    std::process::exit(0);
+                }
+            });
+        }
+        if orders.checkpoint_ms > 0 {
+            let orders = &orders;
+            scope.spawn(move || {
+                // It ends with the database, of which the clients tell.
+                let _ = checkpoints(orders);
+            });
+        }
+    });
+    0
+}
+
+enum Never {}
+
+fn work(orders: &Orders, client: u32, first: u64) -> Result<Never, StoreError> {
+    let mut store = orders.target.connect()?;
+    let gone = |e: io::Error| StoreError::Failed(format!("nobody listens: {e}"));
+    let mut seq = first;
+    loop {
+        let transfer = orders.plan.transfer(client, seq);
+        tell(&Told::Begin { client, seq }).map_err(gone)?;
+        match store.transfer(&orders.plan, &transfer) {
+            Ok(()) => {
+                tell(&Told::Commit { client, seq }).map_err(gone)?;
+                seq += 1;
+            }
+            Err(StoreError::Undone(_)) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn checkpoints(orders: &Orders) -> Result<Never, StoreError> {
+    let mut store: Box<dyn Store> = orders.target.connect()?;
+    loop {
+        #[allow(clippy::disallowed_methods, reason = "the edge: a thread of a real client")]
+        std::thread::sleep(Duration::from_millis(orders.checkpoint_ms));
+        store.checkpoint()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_heard() {
+        let all = [
+            Told::Begin { client: 3, seq: 9 },
+            Told::Commit { client: 0, seq: u64::MAX },
+            Told::Failed { client: 1, why: "server closed the connection: no more".to_string() },
+        ];
+        for told in all {
+            assert_eq!(Told::parse(told.line().trim_end()), Some(told));
+        }
+        for line in ["", "begin", "begin 1", "begin x 1", "commit 1 x", "go 1 2"] {
+            assert_eq!(Told::parse(line), None, "{line}");
+        }
+        let two = Told::Failed { client: 1, why: "a\nb".to_string() };
+        assert_eq!(two.line(), "failed 1 a b\n");
+    }
+}

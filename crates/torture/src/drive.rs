@@ -1,0 +1,288 @@
+//! A drive in an image, mounted by another process of the program, with a plug to pull.
+//!
+//! 1. The process that is the drive is one that we started, and no other is ever killed.
+//! 2. When a [`MountedDrive`] is dropped nothing of it is mounted or attached any more.
+
+use crate::ground::{Blow, GroundError};
+use crate::leftovers;
+use crate::program::{Interrupt, ProgramError, Running, Stopwatch, command, run};
+use serde::Serialize;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use tantalum_export::control::{Client, ClientError, CutReport, RestoreReport, socket_beside};
+
+/// A file system of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileSystem {
+    /// XFS, with blocks of so many bytes. A page of that length, aligned to it, is one request to the
+    /// drive.
+    Xfs(u32),
+    /// ext4, with blocks of 4 KiB: it may split longer pages.
+    Ext4,
+}
+
+impl FileSystem {
+    /// In words.
+    pub fn words(self) -> String {
+        match self {
+            FileSystem::Xfs(block) => format!("XFS with blocks of {} KiB", block >> 10),
+            FileSystem::Ext4 => "ext4 with blocks of 4 KiB".to_string(),
+        }
+    }
+
+    /// Whether a page of this length always reaches the drive in one piece.
+    pub fn keeps_whole(self, page_bytes: u32) -> bool {
+        match self {
+            FileSystem::Xfs(block) => block >= page_bytes,
+            FileSystem::Ext4 => page_bytes <= 4096,
+        }
+    }
+}
+
+/// What drive, and how it is mounted.
+#[derive(Clone, Debug)]
+pub struct DriveOptions {
+    /// The program `tantalum`.
+    pub program: PathBuf,
+    /// A directory for the image.
+    pub directory: PathBuf,
+    /// Where it is mounted.
+    pub mountpoint: PathBuf,
+    /// A preset, or a file with a design.
+    pub design: String,
+    /// Its capacity, as `tantalum drive create` takes it.
+    pub capacity: String,
+    /// The file system on it.
+    pub fs: FileSystem,
+    /// Whether to take ext4 if the kernel does not mount that.
+    pub or_ext4: bool,
+    /// Whether flushes reach the drive. If not, the kernel takes its cache for one that needs none.
+    pub barriers: bool,
+    /// Real seconds for each of the drive's.
+    pub time_scale: f64,
+    /// Of the drive.
+    pub seed: u64,
+}
+
+/// What became of a drive whose power went.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Outage {
+    /// What its control socket answered. Of a killed process nothing is known.
+    pub cut: Option<CutReport>,
+}
+
+impl Outage {
+    /// In words, with a comma behind.
+    pub fn words(&self) -> String {
+        let Some(cut) = &self.cut else { return String::new() };
+        let mut text = format!("{} pages in the buffer, ", cut.buffered_pages);
+        if let Some(d) = &cut.discharge {
+            text += &format!("{:.3} of {:.3} J, ", d.joules_drawn, d.joules_there);
+        } else if cut.lost_blocks_at_most > 0 {
+            text += &format!("up to {} lost, ", cut.lost_blocks_at_most);
+        }
+        text
+    }
+}
+
+/// Bounds of real time. Everything should be far quicker.
+const MADE: Duration = Duration::from_secs(60);
+const READY: Duration = Duration::from_secs(180);
+const ANSWER: Duration = Duration::from_secs(180);
+const ENDED: Duration = Duration::from_secs(90);
+
+/// A drive in an image.
+pub struct MountedDrive {
+    options: DriveOptions,
+    image: PathBuf,
+    process: Option<Running>,
+}
+
+impl MountedDrive {
+    /// Not made yet.
+    pub fn new(options: DriveOptions) -> MountedDrive {
+        let image = options.directory.join("drive.img");
+        MountedDrive { options, image, process: None }
+    }
+
+    /// Where it is mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.options.mountpoint
+    }
+
+    /// Its file system.
+    pub fn file_system(&self) -> FileSystem {
+        self.options.fs
+    }
+
+    /// Makes image and file system, and mounts it.
+    pub fn begin(&mut self, interrupt: &Interrupt) -> Result<(), GroundError> {
+        self.create(interrupt)?;
+        match self.mount(interrupt) {
+            Err(GroundError::Gone(_)) if self.options.or_ext4 && !interrupt.is_set() => {
+                self.options.fs = FileSystem::Ext4;
+                self.create(interrupt)?;
+                self.mount(interrupt)
+            }
+            mounted => mounted,
+        }
+    }
+
+    fn create(&self, interrupt: &Interrupt) -> Result<(), GroundError> {
+        let o = &self.options;
+        let mut create = command(&o.program, ["drive", "create", "--force", "--design"]);
+        create.args([&o.design, "--capacity", &o.capacity]).arg(&self.image);
+        run("tantalum drive create", &mut create, MADE, interrupt)?;
+        Ok(())
+    }
+
+    fn mount(&mut self, interrupt: &Interrupt) -> Result<(), GroundError> {
+        let o = &self.options;
+        let mut mount = command(&o.program, ["drive", "mount"]);
+        mount.arg(&self.image).arg(&o.mountpoint);
+        mount.args(["--time-scale", &o.time_scale.to_string(), "--seed", &o.seed.to_string()]);
+        match o.fs {
+            FileSystem::Xfs(block) => {
+                mount.args(["--fs", "xfs", "--fs-block", &format!("{}KiB", block >> 10)])
+            }
+            FileSystem::Ext4 => mount.args(["--fs", "ext4"]),
+        };
+        let mut process = Running::start("tantalum drive mount", &mut mount, Stdio::piped())?;
+        let (line, lines) = channel();
+        if let Some(out) = process.child().stdout.take() {
+            #[allow(clippy::disallowed_methods, reason = "the edge: a pipe is read while we wait")]
+            std::thread::spawn(move || {
+                for said in BufReader::new(out).lines().map_while(Result::ok) {
+                    // Read on, so that the process can write on.
+                    let _ = line.send(said);
+                }
+            });
+        }
+        let began = Stopwatch::begin();
+        loop {
+            match lines.recv_timeout(Duration::from_millis(20)) {
+                Ok(said) if said.starts_with("ready:") => break,
+                Ok(_) => {}
+                Err(_) if interrupt.is_set() => {
+                    self.process = Some(process);
+                    return Err(ProgramError::Interrupted.into());
+                }
+                Err(RecvTimeoutError::Timeout) if began.read() < READY => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    process.kill();
+                    let why = format!("it is not mounted after {} s", READY.as_secs());
+                    return Err(GroundError::Gone(format!("{why}: {}", process.said())));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    process.kill();
+                    return Err(GroundError::Gone(format!(
+                        "it is not mounted: {}",
+                        process.said()
+                    )));
+                }
+            }
+        }
+        self.process = Some(process);
+        self.set_barriers()
+    }
+
+    /// Tells the kernel whether the disk below the file system has a cache that needs flushes.
+    fn set_barriers(&self) -> Result<(), GroundError> {
+        match self.options.barriers {
+            true => Ok(()),
+            false => leftovers::no_flushes(&self.options.mountpoint).map_err(GroundError::Gone),
+        }
+    }
+
+    /// The power goes, now.
+    pub fn strike(&mut self, blow: Blow, interrupt: &Interrupt) -> Result<Outage, GroundError> {
+        match blow {
+            Blow::Cut => Ok(Outage { cut: Some(self.ask(interrupt, Client::cut)?) }),
+            Blow::Kill => {
+                if let Some(mut process) = self.process.take() {
+                    process.kill();
+                }
+                Ok(Outage::default())
+            }
+        }
+    }
+
+    /// The power returns; the drive's own clock from then until it took commands, if it told.
+    pub fn restore(&mut self, interrupt: &Interrupt) -> Result<Option<Duration>, GroundError> {
+        let ready = if self.process.is_some() {
+            let report: RestoreReport = self.ask(interrupt, |client| client.restore(false))?;
+            self.set_barriers()?;
+            Some(report.ready_ns)
+        } else {
+            self.mount(interrupt)?;
+            self.ask(interrupt, Client::status)?.last_restore.map(|report| report.ready_ns)
+        };
+        Ok(ready.map(Duration::from_nanos))
+    }
+
+    /// Asks at the control socket, with a bound.
+    fn ask<T: Send + 'static>(
+        &mut self,
+        interrupt: &Interrupt,
+        question: impl FnOnce(&mut Client) -> Result<T, ClientError> + Send + 'static,
+    ) -> Result<T, GroundError> {
+        let socket = socket_beside(&self.image);
+        let (answer, answers) = channel();
+        #[allow(clippy::disallowed_methods, reason = "the edge: a blocking question with a bound")]
+        std::thread::spawn(move || {
+            let asked = Client::connect(&socket).and_then(|mut client| question(&mut client));
+            // Nobody waits any more only after the bound.
+            let _ = answer.send(asked);
+        });
+        let began = Stopwatch::begin();
+        loop {
+            match answers.recv_timeout(Duration::from_millis(20)) {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(e)) => return Err(GroundError::Gone(self.and_said(&e.to_string()))),
+                Err(_) if interrupt.is_set() => return Err(ProgramError::Interrupted.into()),
+                Err(_) if began.read() < ANSWER => {}
+                Err(_) => {
+                    return Err(GroundError::Gone(
+                        "its control socket does not answer".to_string(),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// With what its process said, if that has ended.
+    fn and_said(&mut self, why: &str) -> String {
+        let Some(process) = &mut self.process else { return why.to_string() };
+        match process.runs() {
+            true => why.to_string(),
+            false => format!("{why}; its process has ended: {}", process.said()),
+        }
+    }
+
+    /// Ends in good order.
+    pub fn end(&mut self) -> Result<(), GroundError> {
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        process.terminate();
+        let status = process.wait(ENDED, &Interrupt::default())?;
+        match status.success() {
+            true => Ok(()),
+            false => {
+                let (program, said) = ("tantalum drive mount".to_string(), process.said());
+                Err(ProgramError::Failed { program, status, said }.into())
+            }
+        }
+    }
+}
+
+impl Drop for MountedDrive {
+    fn drop(&mut self) {
+        // There is nobody left to tell.
+        let _ = self.end();
+        self.process = None;
+        leftovers::remove(&self.image);
+    }
+}

@@ -1,0 +1,197 @@
+//! What was begun and what was acknowledged, and so what the database may hold: the notes outside.
+//!
+//! 1. A client has at most one transaction under way: `acknowledged <= begun <= acknowledged + 1`.
+//! 2. `base` is the state of all rows after the transactions up to `settled` of each client, and no
+//!    others; everything later is in the tables `ledger` and `entry`.
+
+use crate::plan::{OPENING, Plan, Transfer};
+
+/// One client's transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Up to here they are in the base, and no longer in the tables.
+    pub settled: u64,
+    /// The last that the database acknowledged, or that a check found to be there.
+    pub acknowledged: u64,
+    /// The last that was begun.
+    pub begun: u64,
+}
+
+/// A row of accounts or branches, as far as it must be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its balance.
+    pub balance: i64,
+    /// How often it was changed.
+    pub moved: i64,
+}
+
+/// The notes.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    plan: Plan,
+    marks: Vec<Mark>,
+    accounts: Vec<Row>,
+    branches: Vec<Row>,
+}
+
+/// Why a note can not be true.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("client {client} says {what} of transaction {seq}, which can not be: {mark:?}")]
+pub struct BadNote {
+    client: u32,
+    seq: u64,
+    what: &'static str,
+    mark: Mark,
+}
+
+impl Ledger {
+    /// Of a database that was just filled.
+    pub fn new(plan: Plan) -> Ledger {
+        let opened = |accounts: u32| Row { balance: OPENING * i64::from(accounts), moved: 0 };
+        Ledger {
+            plan,
+            marks: vec![Mark::default(); plan.clients as usize],
+            accounts: vec![opened(1); plan.accounts as usize],
+            branches: (0..plan.branches).map(|b| opened(plan.accounts_of(b))).collect(),
+        }
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Of each client.
+    pub fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    /// The base: accounts.
+    pub fn accounts(&self) -> &[Row] {
+        &self.accounts
+    }
+
+    /// The base: branches.
+    pub fn branches(&self) -> &[Row] {
+        &self.branches
+    }
+
+    /// All that were acknowledged, since the beginning.
+    pub fn acknowledged(&self) -> u64 {
+        self.marks.iter().map(|m| m.acknowledged).sum()
+    }
+
+    /// How many are begun and not acknowledged.
+    pub fn under_way(&self) -> u64 {
+        self.marks.iter().map(|m| m.begun - m.acknowledged).sum()
+    }
+
+    /// How many are acknowledged and still in the tables.
+    pub fn unsettled(&self) -> u64 {
+        self.marks.iter().map(|m| m.acknowledged - m.settled).sum()
+    }
+
+    /// A client begins one; beginning the same again, after it was undone, is no news.
+    pub fn begin(&mut self, client: u32, seq: u64) -> Result<(), BadNote> {
+        let mark = self.marks.get_mut(client as usize);
+        match mark {
+            Some(mark) if seq == mark.acknowledged + 1 => {
+                mark.begun = seq;
+                Ok(())
+            }
+            other => Err(bad(client, seq, "begun", other)),
+        }
+    }
+
+    /// The database acknowledged it.
+    pub fn acknowledge(&mut self, client: u32, seq: u64) -> Result<(), BadNote> {
+        let mark = self.marks.get_mut(client as usize);
+        match mark {
+            Some(mark) if seq == mark.begun && seq == mark.acknowledged + 1 => {
+                mark.acknowledged = seq;
+                Ok(())
+            }
+            other => Err(bad(client, seq, "committed", other)),
+        }
+    }
+
+    /// A check found that `last[client]` is the last one there of each client, and all well: what was
+    /// under way is decided.
+    pub fn decide(&mut self, last: &[u64]) {
+        for (mark, last) in self.marks.iter_mut().zip(last) {
+            mark.acknowledged = *last;
+            mark.begun = *last;
+        }
+    }
+
+    /// What was acknowledged has gone into the base. To be called when the tables `ledger` and
+    /// `entry` were emptied, with nothing under way.
+    pub fn settle(&mut self) {
+        for client in 0..self.plan.clients {
+            let mark = self.marks[client as usize];
+            for seq in mark.settled + 1..=mark.acknowledged {
+                let transfer = self.plan.transfer(client, seq);
+                apply(&self.plan, &transfer, &mut self.accounts, &mut self.branches);
+            }
+            self.marks[client as usize].settled = mark.acknowledged;
+        }
+    }
+}
+
+/// What a transaction does to the rows.
+pub fn apply(plan: &Plan, transfer: &Transfer, accounts: &mut [Row], branches: &mut [Row]) {
+    for (changes, rows) in [(transfer.accounts(), accounts), (transfer.branches(plan), branches)] {
+        for change in changes {
+            let row = &mut rows[change.id as usize];
+            row.balance += change.amount;
+            row.moved += change.moved;
+        }
+    }
+}
+
+fn bad(client: u32, seq: u64, what: &'static str, mark: Option<&mut Mark>) -> BadNote {
+    BadNote { client, seq, what, mark: mark.map(|m| *m).unwrap_or_default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger() -> Ledger {
+        Ledger::new(Plan { seed: 1, clients: 2, accounts: 50, branches: 3 })
+    }
+
+    #[test]
+    fn notes_that_can_not_be_true_are_refused() {
+        let mut it = ledger();
+        assert!(it.acknowledge(0, 1).is_err(), "not begun");
+        assert!(it.begin(0, 2).is_err(), "a gap");
+        assert!(it.begin(2, 1).is_err(), "no such client");
+        it.begin(0, 1).unwrap();
+        it.begin(0, 1).unwrap();
+        assert_eq!(it.under_way(), 1);
+        it.acknowledge(0, 1).unwrap();
+        assert!(it.acknowledge(0, 1).is_err(), "twice");
+        assert!(it.begin(0, 1).is_err(), "done before");
+        assert_eq!((it.acknowledged(), it.under_way(), it.unsettled()), (1, 0, 1));
+    }
+
+    #[test]
+    fn settling_keeps_the_sums() {
+        let mut it = ledger();
+        for seq in 1..=20 {
+            it.begin(1, seq).unwrap();
+            it.acknowledge(1, seq).unwrap();
+        }
+        it.begin(1, 21).unwrap();
+        it.decide(&[0, 21]);
+        it.settle();
+        assert_eq!(it.marks()[1], Mark { settled: 21, acknowledged: 21, begun: 21 });
+        assert_eq!(it.unsettled(), 0);
+        let of = |rows: &[Row]| rows.iter().map(|r| r.balance).sum::<i64>();
+        assert_eq!(of(it.accounts()), 50 * OPENING);
+        assert_eq!(of(it.branches()), 50 * OPENING);
+        assert_ne!(it.accounts(), ledger().accounts());
+    }
+}

@@ -1,0 +1,92 @@
+//! What the kernel has of a drive: its mounts and its loop device.
+
+#![allow(clippy::disallowed_methods, reason = "the edge: what the kernel tells, and is told")]
+
+use crate::program::{Interrupt, command, run};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a program may take that only tells the kernel something.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// Where it is mounted, and what.
+struct Mount {
+    at: PathBuf,
+    source: String,
+}
+
+fn mounts() -> Vec<Mount> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines().filter_map(mount).collect()
+}
+
+/// From a line of /proc/self/mountinfo: number, parent, device, root, where, ... - kind, source.
+fn mount(line: &str) -> Option<Mount> {
+    let (before, after) = line.split_once(" - ")?;
+    let plain = |word: &str| word.replace("\\040", " ").replace("\\134", "\\");
+    let at = plain(before.split(' ').nth(4)?).into();
+    Some(Mount { at, source: plain(after.split(' ').nth(1)?) })
+}
+
+/// From now on the kernel sends no flushes for what is mounted there: it takes the device's cache for one
+/// that survives everything. Gone with the loop device.
+pub fn no_flushes(mountpoint: &Path) -> Result<(), String> {
+    let mounts = mounts();
+    let source = mounts.iter().rev().find(|m| m.at == mountpoint).map(|m| m.source.as_str());
+    let name = source.and_then(|s| s.strip_prefix("/dev/"));
+    let name = name.ok_or_else(|| format!("no disk is mounted at {}", mountpoint.display()))?;
+    let knob = format!("/sys/block/{name}/queue/write_cache");
+    let told = fs::write(&knob, "write through").and_then(|()| fs::read_to_string(&knob));
+    match told {
+        Ok(is) if is.trim() == "write through" => Ok(()),
+        Ok(is) => Err(format!("{knob} stays at {}", is.trim())),
+        Err(e) => Err(format!("can not write {knob}: {e}")),
+    }
+}
+
+/// Takes down what a process that was killed has left of an image. Does nothing if all is well.
+pub fn remove(image: &Path) {
+    let image = fs::canonicalize(image).unwrap_or_else(|_| image.to_path_buf());
+    let source = format!("tantalum:{}", image.display());
+    let mounts = mounts();
+    for file in mounts.iter().filter(|m| m.source == source) {
+        for disk in loops(&file.at) {
+            for above in mounts.iter().filter(|m| m.source == disk) {
+                tell("umount", &["-l"], &above.at);
+            }
+            tell("losetup", &["-d"], Path::new(&disk));
+        }
+        tell("umount", &["-l"], &file.at);
+    }
+}
+
+/// Loop devices on files below a directory.
+fn loops(directory: &Path) -> Vec<String> {
+    let Ok(disks) = fs::read_dir("/sys/block") else { return Vec::new() };
+    let names = disks.filter_map(|disk| disk.ok()?.file_name().into_string().ok());
+    let is_below = |name: &String| {
+        let file = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+        file.is_ok_and(|file| Path::new(file.trim_end()).starts_with(directory))
+    };
+    names.filter(is_below).map(|name| format!("/dev/{name}")).collect()
+}
+
+fn tell(program: &str, words: &[&str], what: &Path) {
+    // It may be gone already, or go by itself when its last user does.
+    let _ = run(program, command(program, words).arg(what), BOUND, &Interrupt::default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_mountinfo_are_understood() {
+        let line = "90 28 0:44 / /mnt/a\\040b rw shared:3 - fuse.x tantalum:/x/my\\134disk.img rw";
+        let it = mount(line).unwrap();
+        assert_eq!((it.at, it.source.as_str()), ("/mnt/a b".into(), "tantalum:/x/my\\disk.img"));
+        assert!(mount("nonsense").is_none());
+        assert!(no_flushes(Path::new("/no/such/mount")).is_err());
+    }
+}

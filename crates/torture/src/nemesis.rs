@@ -1,0 +1,360 @@
+//! The loop: load, a blow in the midst of it, recovery, a check.
+//!
+//! 1. A blow comes only after commits were acknowledged since the one before, and while transactions are
+//!    under way: clients do not stop for it.
+//! 2. What was acknowledged is read to the last line from the clients before anything is compared.
+//! 3. The first round with a finding is the last: what comes after it would follow from it.
+
+use crate::check::{Check, Contents, Harm, check};
+use crate::clients::{Orders, Told};
+use crate::drive::{FileSystem, Outage};
+use crate::ground::{Blow, Ground, GroundError, Return};
+use crate::ledger::{BadNote, Ledger};
+use crate::plan::Plan;
+use crate::program::{Interrupt, ProgramError, Running, Stopwatch, command};
+use crate::report::{Report, Round, Setting, VERSION};
+use crate::server::{Kind, Server};
+use crate::store::StoreError;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+use tantalum_rt::Stream;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The database.
+    pub kind: Kind,
+    /// Its own guard against torn pages; `None`: on if its pages may be torn on the way to the drive.
+    pub protection: Option<bool>,
+    /// How often the plug is pulled.
+    pub cuts: u32,
+    /// How often the drive's process is killed.
+    pub kills: u32,
+    /// Transactions, and sizes.
+    pub plan: Plan,
+    /// The load before a blow, after its first commits: from, up to.
+    pub load: (Duration, Duration),
+    /// The program that is the clients, and its first words; their orders come last.
+    pub clients: Vec<OsString>,
+    /// Rows of the ledger after which the tables are emptied.
+    pub trim_at: u64,
+}
+
+/// Why a run can not tell what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum TortureError {
+    /// What the database lies on failed before any blow.
+    #[error("the drive: {0}")]
+    Ground(#[from] GroundError),
+    /// A program failed.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// The database failed where no blow was.
+    #[error("the database, {when}: {error}")]
+    Store {
+        /// When.
+        when: &'static str,
+        /// How.
+        error: StoreError,
+    },
+    /// The clients failed before the blow.
+    #[error("a client failed before the power was cut: {0}")]
+    Client(String),
+    /// No commit came.
+    #[error("no commit was acknowledged within {0} s")]
+    NoCommits(u64),
+    /// Clients told nonsense.
+    #[error("clients told what can not be: {0}")]
+    Note(#[from] BadNote),
+    /// The same.
+    #[error("clients told what can not be understood: {0}")]
+    Line(String),
+    /// The user wants an end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Who wants to know how far it is.
+pub trait Watch {
+    /// Something is about to be done.
+    fn stage(&self, what: &str);
+
+    /// A round is done.
+    fn round(&self, round: &Round);
+}
+
+/// How long the first commits may take.
+const FIRST_COMMITS: Duration = Duration::from_secs(60);
+
+/// Runs it. `run` is a directory for sockets and logs, outside the drive.
+pub fn torture(
+    options: &Options,
+    mut setting: Setting,
+    ground: &mut Ground,
+    run: &Path,
+    interrupt: &Interrupt,
+    watch: &impl Watch,
+) -> Report {
+    let mut rounds = Vec::new();
+    let ended = Run::begin(options, ground, &mut setting, run, interrupt, watch)
+        .and_then(|it| it.rounds(&mut rounds));
+    let ended = ended.and_then(|()| Ok(ground.end()?));
+    let interrupted = interrupt.is_set();
+    let failure = ended.err().filter(|_| !interrupted).map(|e| e.to_string());
+    Report { version: VERSION, setting, rounds, failure, interrupted }
+}
+
+struct Run<'a, W> {
+    options: &'a Options,
+    ledger: Ledger,
+    // Before the ground: a server is killed before what it lies on is taken away.
+    server: Server,
+    ground: &'a mut Ground,
+    random: Stream,
+    interrupt: &'a Interrupt,
+    watch: &'a W,
+}
+
+impl<'a, W: Watch> Run<'a, W> {
+    fn begin(
+        options: &'a Options,
+        ground: &'a mut Ground,
+        setting: &mut Setting,
+        run: &Path,
+        interrupt: &'a Interrupt,
+        watch: &'a W,
+    ) -> Result<Run<'a, W>, TortureError> {
+        watch.stage("mounting");
+        ground.begin(interrupt)?;
+        setting.file_system = ground.file_system().map(FileSystem::words);
+        let kept = ground.file_system().is_some_and(|fs| fs.keeps_whole(options.kind.page_bytes()));
+        let guarded = options.kind.is_library();
+        setting.protection = guarded || options.protection.unwrap_or(!kept);
+        let directory = ground.directory().to_path_buf();
+        let server = Server::new(options.kind, &directory, run, setting.protection, interrupt);
+        let ledger = Ledger::new(options.plan);
+        let random = Stream::new(options.plan.seed, "nemesis");
+        let it = Run { options, ledger, server, ground, random, interrupt, watch };
+        watch.stage("filling the tables");
+        it.server.start()?;
+        let failed = |error| TortureError::Store { when: "when its tables were made", error };
+        let mut store = it.server.target().connect().map_err(failed)?;
+        store.create(&options.plan).map_err(failed)?;
+        store.checkpoint().map_err(failed)?;
+        Ok(it)
+    }
+
+    fn rounds(mut self, rounds: &mut Vec<Round>) -> Result<(), TortureError> {
+        let (mut cuts, mut kills) = (self.options.cuts, self.options.kills);
+        for number in 1..=cuts + kills {
+            // In a random order, all of them in the end.
+            let blow = match self.random.below(u64::from(cuts + kills)) < u64::from(cuts) {
+                true => Blow::Cut,
+                false => Blow::Kill,
+            };
+            match blow {
+                Blow::Cut => cuts -= 1,
+                Blow::Kill => kills -= 1,
+            }
+            let round = self.round(number, blow)?;
+            let clean = round.check.is_clean();
+            self.watch.round(&round);
+            rounds.push(round);
+            if !clean {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, number: u32, blow: Blow) -> Result<Round, TortureError> {
+        let before = self.ledger.acknowledged();
+        let outage = self.load(blow)?;
+        let commits = self.ledger.acknowledged() - before;
+        let under_way = self.ledger.under_way();
+        self.watch.stage("recovery");
+        let (returned, took, check) = self.recover()?;
+        if check.is_clean() {
+            self.ledger.decide(&check.last);
+            self.trim()?;
+        }
+        let (drive, mount) = (returned.drive, returned.whole);
+        Ok(Round {
+            number,
+            blow,
+            commits,
+            under_way,
+            outage,
+            drive_seconds: drive.map(|time| time.as_secs_f64()),
+            mount_seconds: mount.as_secs_f64(),
+            database_seconds: took.as_secs_f64(),
+            check,
+        })
+    }
+
+    /// Load, and a blow in its midst; ends with all notes taken, and no process left that has files
+    /// open.
+    fn load(&mut self, blow: Blow) -> Result<Outage, TortureError> {
+        self.watch.stage("load");
+        let (mut clients, told) = self.start_clients()?;
+        let before = self.ledger.acknowledged();
+        let began = Stopwatch::begin();
+        while self.ledger.acknowledged() == before {
+            if began.read() > FIRST_COMMITS {
+                return Err(TortureError::NoCommits(FIRST_COMMITS.as_secs()));
+            }
+            self.listen(&told, Duration::from_millis(20))?;
+        }
+        let (from, to) = self.options.load;
+        let spread = to.saturating_sub(from).as_micros() as u64;
+        let time = from + Duration::from_micros(self.random.below(spread + 1));
+        let began = Stopwatch::begin();
+        while let Some(left) = time.checked_sub(began.read()) {
+            self.listen(&told, left)?;
+        }
+        let outage = self.ground.strike(blow, self.interrupt)?;
+        // The database sees its drive fail, for a random time, and does about it what it does.
+        let agony = Duration::from_millis(self.random.below(300));
+        self.interrupt.sleep(agony);
+        self.server.kill()?;
+        clients.kill();
+        // To the last line.
+        while let Ok(told) = told.recv() {
+            if !matches!(told, Ok(Told::Failed { .. })) {
+                self.note(told)?;
+            }
+        }
+        Ok(outage)
+    }
+
+    fn start_clients(&self) -> Result<(Running, Receiver<Result<Told, String>>), TortureError> {
+        let orders = Orders {
+            target: self.server.target(),
+            plan: self.options.plan,
+            first: self.ledger.marks().iter().map(|m| m.acknowledged + 1).collect(),
+            checkpoint_ms: 700,
+        };
+        let text = serde_json::to_string(&orders).map_err(|e| TortureError::Line(e.to_string()))?;
+        let (program, words) = match self.options.clients.split_first() {
+            Some(words) => words,
+            None => return Err(TortureError::Client("no program is named for them".to_string())),
+        };
+        let mut start = command(program, words);
+        start.arg(text);
+        let mut clients = Running::start("the clients", &mut start, Stdio::piped())?;
+        let (told, listen) = channel();
+        if let Some(lines) = clients.child().stdout.take() {
+            #[allow(clippy::disallowed_methods, reason = "the edge: a pipe is read while we wait")]
+            std::thread::spawn(move || {
+                for line in BufReader::new(lines).lines().map_while(Result::ok) {
+                    if told.send(Told::parse(&line).ok_or(line)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Ok((clients, listen))
+    }
+
+    /// Takes notes for so long.
+    fn listen(
+        &mut self,
+        told: &Receiver<Result<Told, String>>,
+        time: Duration,
+    ) -> Result<(), TortureError> {
+        let began = Stopwatch::begin();
+        loop {
+            if self.interrupt.is_set() {
+                return Err(TortureError::Interrupted);
+            }
+            let Some(left) = time.checked_sub(began.read()) else { return Ok(()) };
+            match told.recv_timeout(left.min(Duration::from_millis(50))) {
+                Ok(told) => self.note(told)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(TortureError::Client("their process ended".to_string()));
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, told: Result<Told, String>) -> Result<(), TortureError> {
+        match told {
+            Ok(Told::Begin { client, seq }) => self.ledger.begin(client, seq)?,
+            Ok(Told::Commit { client, seq }) => self.ledger.acknowledge(client, seq)?,
+            Ok(Told::Failed { client, why }) => {
+                return Err(TortureError::Client(format!("client {client}: {why}")));
+            }
+            Err(line) => return Err(TortureError::Line(line)),
+        }
+        Ok(())
+    }
+
+    /// The power returns, the database recovers, and is compared with the notes. What does not
+    /// come back is a finding.
+    fn recover(&mut self) -> Result<(Return, Duration, Check), TortureError> {
+        let nothing = Return { drive: None, whole: Duration::ZERO };
+        let mut found = Check::default();
+        let returned = match self.ground.restore(self.interrupt) {
+            Ok(returned) => returned,
+            Err(GroundError::Gone(why)) if !self.interrupt.is_set() => {
+                found.found(Harm::DoesNotStart, format!("the drive: {why}"));
+                return Ok((nothing, Duration::ZERO, found));
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let watch = Stopwatch::begin();
+        match self.server.start() {
+            Err(e @ (ProgramError::Failed { .. } | ProgramError::TooLong { .. })) => {
+                found.found(Harm::DoesNotStart, format!("the database: {e}"));
+                return Ok((returned, watch.read(), found));
+            }
+            other => other?,
+        }
+        self.watch.stage("check");
+        let mut took = watch.read();
+        let read = self.read(&mut found, || took = watch.read());
+        let check = match read {
+            Ok(contents) => {
+                let mut check = check(&self.ledger, &contents);
+                found.first.into_iter().for_each(|what| check.found(Harm::Damaged, what));
+                check
+            }
+            Err(e) => {
+                found.found(Harm::Damaged, format!("the tables can not be read: {e}"));
+                found
+            }
+        };
+        if self.interrupt.is_set() {
+            return Err(TortureError::Interrupted);
+        }
+        Ok((returned, took, check))
+    }
+
+    /// Reads all, with the database's own check; `ready` is called at the first answer.
+    fn read(&self, found: &mut Check, ready: impl FnOnce()) -> Result<Contents, StoreError> {
+        let mut store = self.server.target().connect()?;
+        ready();
+        for what in store.own_check()? {
+            found.found(Harm::Damaged, what);
+        }
+        store.contents()
+    }
+
+    /// Empties the tables when they have become large.
+    fn trim(&mut self) -> Result<(), TortureError> {
+        if self.ledger.unsettled() < self.options.trim_at {
+            return Ok(());
+        }
+        self.watch.stage("emptying the ledger");
+        let failed = |error| TortureError::Store { when: "when tables were emptied", error };
+        let mut store = self.server.target().connect().map_err(failed)?;
+        store.trim().map_err(failed)?;
+        self.ledger.settle();
+        Ok(())
+    }
+}

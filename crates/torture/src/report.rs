@@ -1,0 +1,236 @@
+//! What a run came to.
+
+use crate::check::{Check, Harm};
+use crate::drive::Outage;
+use crate::ground::Blow;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The version of the JSON.
+pub const VERSION: u32 = 1;
+
+/// What was run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Setting {
+    /// The database.
+    pub database: String,
+    /// The design of the drive; none: a plain directory.
+    pub design: Option<String>,
+    /// The file system on the drive, with its block size.
+    pub file_system: Option<String>,
+    /// Whether the database's own guard against torn pages is on.
+    pub protection: bool,
+    /// Whether flushes reach the drive.
+    pub barriers: bool,
+    /// The drive's time scale.
+    pub time_scale: f64,
+    /// Of cuts and transactions.
+    pub seed: u64,
+    /// Clients at the same time.
+    pub clients: u32,
+    /// Rows of accounts.
+    pub accounts: u32,
+}
+
+/// One blow, and what came after it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Round {
+    /// Its number, from 1.
+    pub number: u32,
+    /// What it was.
+    pub blow: Blow,
+    /// Commits that were acknowledged since the blow before.
+    pub commits: u64,
+    /// Transactions that were under way.
+    pub under_way: u64,
+    /// What became of the drive.
+    pub outage: Outage,
+    /// Recovery of the drive, by its own clock, in seconds; after a kill it is part of the start of
+    /// a process, and not known.
+    pub drive_seconds: Option<f64>,
+    /// From the power's return until the directory could be used, in seconds of real time.
+    pub mount_seconds: f64,
+    /// Recovery of the database, in seconds of real time.
+    pub database_seconds: f64,
+    /// What the check found.
+    pub check: Check,
+}
+
+/// The whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// [`VERSION`]
+    pub version: u32,
+    /// What was run.
+    pub setting: Setting,
+    /// Each blow. The first with a finding is the last.
+    pub rounds: Vec<Round>,
+    /// Why the run ended before its time.
+    pub failure: Option<String>,
+    /// Whether the user ended it.
+    pub interrupted: bool,
+}
+
+/// A median and a maximum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// The median; of an even number of values the mean of the middle two.
+    pub median: f64,
+    /// The maximum.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these; zeros if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
+        let mut all: Vec<f64> = values.into_iter().collect();
+        all.sort_by(f64::total_cmp);
+        match (all.len(), all.last()) {
+            (n, Some(max)) => Spread { median: (all[(n - 1) / 2] + all[n / 2]) / 2.0, max: *max },
+            _ => Spread::default(),
+        }
+    }
+}
+
+impl Report {
+    /// Findings of each kind.
+    pub fn harm(&self) -> BTreeMap<Harm, u64> {
+        let mut all = BTreeMap::new();
+        for (harm, count) in self.rounds.iter().flat_map(|r| &r.check.count) {
+            *all.entry(*harm).or_default() += count;
+        }
+        all
+    }
+
+    /// Whether the run went to its end, and nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.failure.is_none() && !self.interrupted && self.harm().is_empty()
+    }
+
+    /// Commits that were acknowledged.
+    pub fn commits(&self) -> u64 {
+        self.rounds.iter().map(|r| r.commits).sum()
+    }
+
+    /// As JSON: all of it, and the summary.
+    pub fn to_json(&self) -> String {
+        let summary = serde_json::json!({
+            "commits": self.commits(),
+            "under_way": self.rounds.iter().map(|r| r.under_way).sum::<u64>(),
+            "harm": self.harm(),
+            "drive_seconds": Spread::of(self.rounds.iter().filter_map(|r| r.drive_seconds)),
+            "mount_seconds": Spread::of(self.rounds.iter().map(|r| r.mount_seconds)),
+            "database_seconds": Spread::of(self.rounds.iter().map(|r| r.database_seconds)),
+            "clean": self.is_clean(),
+        });
+        let mut all = serde_json::to_value(self).unwrap_or_default();
+        all["summary"] = summary;
+        // A value made of our own types has no keys that JSON can not have.
+        serde_json::to_string_pretty(&all).unwrap_or_default() + "\n"
+    }
+
+    /// In words.
+    pub fn summary(&self) -> String {
+        let blows = |blow| self.rounds.iter().filter(|r| r.blow == blow).count();
+        let seconds = |what: fn(&Round) -> f64| Spread::of(self.rounds.iter().map(what));
+        let drive = Spread::of(self.rounds.iter().filter_map(|r| r.drive_seconds));
+        let mount = seconds(|r| r.mount_seconds);
+        let database = seconds(|r| r.database_seconds);
+        let under_way: u64 = self.rounds.iter().map(|r| r.under_way).sum();
+        let there: u64 = self.rounds.iter().map(|r| r.check.maybe_there).sum();
+        let harm = self.harm();
+        let of = |kind| harm.get(&kind).copied().unwrap_or(0);
+        let mut text = format!(
+            "{} on {}: {} cuts, {} kills\n\
+             commits: {} acknowledged, {} lost, {} half-done; {under_way} under way at the blows, {there} of them there\n",
+            self.setting.database,
+            self.setting.ground(),
+            blows(Blow::Cut),
+            blows(Blow::Kill),
+            self.commits(),
+            of(Harm::Lost),
+            of(Harm::HalfDone),
+        );
+        let others = [Harm::Wrong, Harm::Damaged, Harm::DoesNotStart].map(|kind| (kind, of(kind)));
+        for (kind, count) in others.into_iter().filter(|(_, count)| *count > 0) {
+            text += &format!("{}: {count}\n", kind.words());
+        }
+        text += &format!(
+            "recovery, median and maximum: drive {:.4} and {:.4} s of its clock, mounted again {:.2} and {:.2} s, \
+             database {:.2} and {:.2} s\n",
+            drive.median, drive.max, mount.median, mount.max, database.median, database.max
+        );
+        if let Some(failure) = &self.failure {
+            text += &format!("ended before its time: {failure}\n");
+        }
+        text
+    }
+}
+
+impl Setting {
+    /// What the database was on, in words.
+    pub fn ground(&self) -> String {
+        let Some(design) = &self.design else { return "a plain directory".to_string() };
+        let on = |yes| if yes { "on" } else { "off" };
+        format!(
+            "{design}, {}, barriers {}, own protection {}, time scale {}",
+            self.file_system.as_deref().unwrap_or("no file system"),
+            on(self.barriers),
+            on(self.protection),
+            self.time_scale
+        )
+    }
+}
+
+impl Harm {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Harm::Lost => "lost",
+            Harm::HalfDone => "half-done",
+            Harm::Wrong => "never written so",
+            Harm::Damaged => "damaged, by the database's own check",
+            Harm::DoesNotStart => "does not start again",
+        }
+    }
+}
+
+impl Round {
+    /// In one line.
+    pub fn line(&self) -> String {
+        let blow = match self.blow {
+            Blow::Cut => "cut",
+            Blow::Kill => "kill",
+        };
+        let found = match self.check.is_clean() {
+            true => "all there".to_string(),
+            false => {
+                let each = self.check.count.iter().map(|(h, n)| format!("{n} {}", h.words()));
+                each.collect::<Vec<_>>().join(", ").to_uppercase()
+            }
+        };
+        let drive = self.drive_seconds.map(|s| format!("drive {s:.4} s, ")).unwrap_or_default();
+        format!(
+            "{blow} {}: {} commits, {} under way ({} there); {}{drive}mounted {:.2} s, database {:.2} s: {found}",
+            self.number,
+            self.commits,
+            self.under_way,
+            self.check.maybe_there,
+            self.outage.words(),
+            self.mount_seconds,
+            self.database_seconds,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_those_of_the_middle() {
+        assert_eq!(Spread::of([]), Spread::default());
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, max: 3.0 });
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Spread { median: 2.5, max: 4.0 });
+    }
+}

@@ -1,0 +1,183 @@
+//! The database: its server and how to reach it, by `scripts/database`.
+
+use crate::program::{Interrupt, ProgramError, command, run};
+use crate::store::{Journal, Target};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The script that starts and stops servers; it is part of the program, so that it is the same one
+/// wherever that runs.
+const SCRIPT: &str = include_str!("../../../scripts/database");
+
+/// Which database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// PostgreSQL, the distribution's.
+    Postgres,
+    /// MariaDB, the distribution's.
+    Mariadb,
+    /// SQLite with a rollback journal.
+    Sqlite,
+    /// SQLite with a write-ahead log.
+    SqliteWal,
+}
+
+impl Kind {
+    /// Its name, as the script and the command line have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Postgres => "postgres",
+            Kind::Mariadb => "mariadb",
+            Kind::Sqlite | Kind::SqliteWal => "sqlite",
+        }
+    }
+
+    /// Whether it has no server, and its journal is always on.
+    pub fn is_library(self) -> bool {
+        matches!(self, Kind::Sqlite | Kind::SqliteWal)
+    }
+
+    /// Bytes of a page, as it is written.
+    pub fn page_bytes(self) -> u32 {
+        match self {
+            Kind::Postgres => 8192,
+            Kind::Mariadb => 16384,
+            Kind::Sqlite | Kind::SqliteWal => 4096,
+        }
+    }
+
+    /// Settings that have pages written all the time, and little of the log kept: a cut should find
+    /// as much under way as can be.
+    fn busy(self) -> &'static [&'static str] {
+        match self {
+            Kind::Postgres => &[
+                "max_wal_size=48MB",
+                "min_wal_size=32MB",
+                "checkpoint_timeout=30s",
+                "checkpoint_completion_target=0.5",
+                "bgwriter_delay=10ms",
+                "bgwriter_lru_maxpages=1000",
+                "bgwriter_flush_after=64kB",
+                "backend_flush_after=64kB",
+                "checkpoint_flush_after=64kB",
+            ],
+            Kind::Mariadb => &[
+                "innodb-log-file-size=8M",
+                "innodb-max-dirty-pages-pct=0",
+                "innodb-io-capacity=2000",
+                "innodb-fast-shutdown=1",
+            ],
+            Kind::Sqlite | Kind::SqliteWal => &[],
+        }
+    }
+
+    /// For its buffers of pages: less than the tables take.
+    fn memory(self) -> &'static str {
+        match self {
+            Kind::Postgres => "4MB",
+            _ => "8MB",
+        }
+    }
+}
+
+/// A database on a directory. Its processes are killed when it is dropped.
+pub struct Server {
+    kind: Kind,
+    directory: PathBuf,
+    run: PathBuf,
+    protection: bool,
+    interrupt: Interrupt,
+}
+
+/// How long a server may take to start, with its recovery, in seconds.
+const START: u64 = 180;
+
+impl Server {
+    /// Of data in `directory`; sockets and logs are in `run`.
+    pub fn new(
+        kind: Kind,
+        directory: &Path,
+        run: &Path,
+        protection: bool,
+        interrupt: &Interrupt,
+    ) -> Server {
+        Server {
+            kind,
+            directory: directory.to_path_buf(),
+            run: run.to_path_buf(),
+            protection,
+            interrupt: interrupt.clone(),
+        }
+    }
+
+    /// How to reach it.
+    pub fn target(&self) -> Target {
+        let own = self.run.join(self.kind.name());
+        let sqlite =
+            |journal| Target::Sqlite { file: self.directory.join("torture.sqlite"), journal };
+        match self.kind {
+            Kind::Postgres => Target::Postgres(own),
+            Kind::Mariadb => Target::Mariadb(own.join("mariadb.sock")),
+            Kind::Sqlite => sqlite(Journal::Delete),
+            Kind::SqliteWal => sqlite(Journal::Wal),
+        }
+    }
+
+    /// Its log.
+    pub fn log(&self) -> PathBuf {
+        self.run.join(self.kind.name()).join("log")
+    }
+
+    /// Starts it, and waits until it has recovered and takes commands.
+    pub fn start(&self) -> Result<(), ProgramError> {
+        if self.kind.is_library() {
+            return Ok(());
+        }
+        let seconds = START.to_string();
+        let protection = if self.protection { "on" } else { "off" };
+        let mut words = vec!["--protection", protection, "--memory", self.kind.memory()];
+        words.extend(["--timeout", &seconds]);
+        for setting in self.kind.busy() {
+            words.extend(["--set", setting]);
+        }
+        self.script("start", &words, &self.interrupt)
+    }
+
+    /// Ends it in good order.
+    pub fn end(&self) -> Result<(), ProgramError> {
+        match self.kind.is_library() {
+            true => Ok(()),
+            false => self.script("stop", &[], &self.interrupt),
+        }
+    }
+
+    /// Kills all of its processes, as a power failure does.
+    pub fn kill(&self) -> Result<(), ProgramError> {
+        match self.kind.is_library() {
+            true => Ok(()),
+            // Also when the user wants an end: nothing is to be left behind.
+            false => self.script("stop", &["--now"], &Interrupt::default()),
+        }
+    }
+
+    fn script(
+        &self,
+        verb: &str,
+        words: &[&str],
+        interrupt: &Interrupt,
+    ) -> Result<(), ProgramError> {
+        let mut bash = command("bash", ["-c", SCRIPT, "database", self.kind.name(), verb]);
+        bash.arg(&self.directory).arg("--run").arg(&self.run).args(words);
+        let name = format!("{} {verb}", self.kind.name());
+        run(&name, &mut bash, Duration::from_secs(START + 30), interrupt).map(drop)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // There is nobody left to tell.
+        let _ = self.kill();
+    }
+}

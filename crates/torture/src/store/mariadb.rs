@@ -1,0 +1,162 @@
+//! MariaDB, by the `mysql` crate over a UNIX socket.
+
+use super::{INDEX, Store, StoreError, TABLES, account, entry, filling, line};
+use crate::check::Contents;
+use crate::ledger::Row;
+use crate::plan::{Plan, Transfer};
+use mysql::prelude::Queryable;
+use mysql::{Conn, OptsBuilder, TxOpts};
+use std::path::Path;
+use std::time::Duration;
+
+/// A connection.
+pub struct Mariadb(Conn);
+
+/// The database that the tables are in.
+const DATABASE: &str = "torture";
+
+/// Deadlock; lock wait timeout (which undoes the statement only: the whole is then undone on drop).
+const UNDONE: [u16; 2] = [1213, 1205];
+
+impl From<mysql::Error> for StoreError {
+    fn from(e: mysql::Error) -> StoreError {
+        StoreError::Failed(e.to_string())
+    }
+}
+
+fn undone(e: mysql::Error) -> StoreError {
+    match &e {
+        mysql::Error::MySqlError(said) if UNDONE.contains(&said.code) => {
+            StoreError::Undone(e.to_string())
+        }
+        _ => e.into(),
+    }
+}
+
+/// How often its check is asked when it finds something, and what it is given between.
+const LOOKS: u32 = 6;
+const PURGE: Duration = Duration::from_millis(500);
+
+impl Mariadb {
+    fn look(&mut self) -> Result<Vec<String>, StoreError> {
+        let tables: Vec<(String, String)> = self.0.query(
+            "SELECT table_schema, table_name FROM information_schema.tables \
+             WHERE table_type = 'BASE TABLE' AND table_schema IN ('torture', 'mysql') \
+             AND engine = 'InnoDB'",
+        )?;
+        let mut said = Vec::new();
+        for (schema, table) in tables {
+            let rows: Vec<(String, String, String, String)> =
+                self.0.query(format!("CHECK TABLE `{schema}`.`{table}` EXTENDED"))?;
+            let bad =
+                rows.into_iter().filter(|(_, _, kind, text)| !(kind == "status" && text == "OK"));
+            said.extend(bad.map(|(name, _, kind, text)| format!("{name}: {kind}: {text}")));
+        }
+        Ok(said)
+    }
+
+    pub fn connect(socket: &Path) -> Result<Mariadb, StoreError> {
+        let options = OptsBuilder::new()
+            .socket(Some(socket.to_string_lossy()))
+            .prefer_socket(false)
+            .user(Some("root"))
+            .init(vec![
+                format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"),
+                format!("USE {DATABASE}"),
+            ]);
+        Ok(Mariadb(Conn::new(options)?))
+    }
+}
+
+impl Store for Mariadb {
+    fn create(&mut self, plan: &Plan) -> Result<(), StoreError> {
+        for table in TABLES {
+            self.0.query_drop(format!("{table} ENGINE=InnoDB CHARACTER SET latin1"))?;
+        }
+        self.0.query_drop(INDEX)?;
+        let mut transaction = self.0.start_transaction(TxOpts::default())?;
+        for statement in filling(plan) {
+            transaction.query_drop(statement)?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn transfer(&mut self, plan: &Plan, it: &Transfer) -> Result<(), StoreError> {
+        let note = it.note();
+        let mut transaction = self.0.start_transaction(TxOpts::default())?;
+        let mut all = || {
+            for c in it.accounts() {
+                transaction.exec_drop(
+                    "UPDATE account SET balance = balance + ?, moved = moved + ?, note = ? \
+                     WHERE id = ?",
+                    (c.amount, c.moved, &note, c.id),
+                )?;
+            }
+            for (number, leg) in it.legs.iter().enumerate() {
+                transaction.exec_drop(
+                    "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (it.client, it.seq, number, leg.source, leg.target, leg.amount, &note),
+                )?;
+            }
+            for c in it.branches(plan) {
+                transaction.exec_drop(
+                    "UPDATE branch SET balance = balance + ?, moved = moved + ? WHERE id = ?",
+                    (c.amount, c.moved, c.id),
+                )?;
+            }
+            transaction.exec_drop(
+                "INSERT INTO ledger VALUES (?, ?, ?, ?)",
+                (it.client, it.seq, it.legs.len(), it.checksum()),
+            )
+        };
+        all().map_err(undone)?;
+        Ok(transaction.commit()?)
+    }
+
+    fn checkpoint(&mut self) -> Result<(), StoreError> {
+        // InnoDB has no command for it: its page cleaner is told to leave nothing dirty.
+        Ok(self.0.query_drop("SET GLOBAL innodb_max_dirty_pages_pct = 0")?)
+    }
+
+    fn contents(&mut self) -> Result<Contents, StoreError> {
+        Ok(Contents {
+            accounts: self
+                .0
+                .query_map(super::SELECT_ACCOUNTS, |(id, branch, balance, moved, note)| {
+                    account(id, branch, balance, moved, note)
+                })?,
+            branches: self.0.query_map(super::SELECT_BRANCHES, |(id, balance, moved)| {
+                (super::narrow(id), Row { balance, moved })
+            })?,
+            lines: self.0.query_map(super::SELECT_LINES, |(client, seq, legs, checksum)| {
+                line(client, seq, legs, checksum)
+            })?,
+            entries: self.0.query_map(
+                super::SELECT_ENTRIES,
+                |(client, seq, leg, source, target, amount, note)| {
+                    entry((client, seq, leg), source, target, amount, note)
+                },
+            )?,
+        })
+    }
+
+    /// `CHECK TABLE ... EXTENDED` of all tables of ours and of the server's. Reading a page compares
+    /// its checksum. Just after a start, transactions that were under way are still being undone,
+    /// and what they leave in secondary indexes is warned of until it is purged: what is said must be
+    /// said again when that has had its time.
+    fn own_check(&mut self) -> Result<Vec<String>, StoreError> {
+        for _ in 1..LOOKS {
+            if self.look()?.is_empty() {
+                return Ok(Vec::new());
+            }
+            #[allow(clippy::disallowed_methods, reason = "the edge: the server is waited for")]
+            std::thread::sleep(PURGE);
+        }
+        self.look()
+    }
+
+    fn trim(&mut self) -> Result<(), StoreError> {
+        self.0.query_drop("TRUNCATE TABLE entry")?;
+        Ok(self.0.query_drop("TRUNCATE TABLE ledger")?)
+    }
+}

@@ -1,0 +1,88 @@
+//! The ledger on servers: PostgreSQL and MariaDB of the distribution, killed under load; and torn
+//! pages, which the check finds. `scripts/install-databases` installs them.
+
+#![allow(clippy::disallowed_methods, reason = "tests of real databases, in their own directories")]
+
+mod common;
+
+use common::{Directory, PLAN, commit, plain};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tantalum_torture::check::check;
+use tantalum_torture::ledger::Ledger;
+use tantalum_torture::program::Interrupt;
+use tantalum_torture::server::{Kind, Server};
+
+fn killed(kind: Kind) {
+    let report = plain(kind, 3);
+    assert!(report.is_clean(), "{} (scripts/install-databases?)", report.to_json());
+    assert!(report.rounds.len() == 3 && report.rounds.iter().all(|r| r.commits > 0));
+}
+
+#[test]
+fn a_killed_postgres_loses_nothing() {
+    killed(Kind::Postgres);
+}
+
+#[test]
+fn a_killed_mariadb_loses_nothing() {
+    killed(Kind::Mariadb);
+}
+
+/// Files of tables, wherever the server keeps them.
+fn files(under: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(under).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "ibd")
+            || path.parent().is_some_and(|p| p.parent().is_some_and(|p| p.ends_with("base")))
+        {
+            found.push(path);
+        }
+    }
+}
+
+/// Pages of which only a half was written are found when the server reads them again.
+fn torn(kind: Kind) {
+    let place = Directory::new(&format!("torn-{kind:?}"));
+    let server = Server::new(kind, &place.data(), &place.run(), false, &Interrupt::default());
+    server.start().unwrap_or_else(|e| panic!("{e}: run scripts/install-databases"));
+    let mut store = server.target().connect().unwrap();
+    let mut ledger = Ledger::new(PLAN);
+    store.create(&PLAN).unwrap();
+    commit(&mut *store, &mut ledger, 0, 50);
+    assert!(check(&ledger, &store.contents().unwrap()).is_clean());
+    assert_eq!(store.own_check().unwrap(), [""; 0]);
+    drop(store);
+    server.end().unwrap();
+    let mut all = Vec::new();
+    files(&place.data(), &mut all);
+    let old: Vec<Vec<u8>> = all.iter().map(|file| fs::read(file).unwrap()).collect();
+    server.start().unwrap();
+    let mut store = server.target().connect().unwrap();
+    commit(&mut *store, &mut ledger, 1, 50);
+    drop(store);
+    server.end().unwrap();
+    let page = kind.page_bytes() as usize;
+    let torn: usize = all.iter().zip(&old).map(|(file, old)| common::tear(file, old, page)).sum();
+    assert!(torn > 0);
+    // A server that does not even start has found it, too.
+    if server.start().is_ok()
+        && let Ok(mut store) = server.target().connect()
+    {
+        let said = store.own_check();
+        let clean = store.contents().map(|contents| check(&ledger, &contents).is_clean());
+        assert!(!matches!((said, clean), (Ok(said), Ok(true)) if said.is_empty()));
+    }
+}
+
+#[test]
+fn torn_pages_of_postgres_are_found() {
+    torn(Kind::Postgres);
+}
+
+#[test]
+fn torn_pages_of_mariadb_are_found() {
+    torn(Kind::Mariadb);
+}
