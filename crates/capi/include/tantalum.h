@@ -20,9 +20,9 @@
  * Failures. Functions return TANTALUM_OK (0) or a negative code. tantalum_last_error says more.
  * A null handle, a null pointer where something is to be read or written, or a range beyond the
  * end of the drive is TANTALUM_EINVAL. A call that fails with EINVAL, ENOTSUP, ETOOLARGE,
- * EOVERLAP, ENOMEM, EBUSY or ENOSPC has changed nothing. After EPOWER, EFAILED, EMEDIUM or
- * EPOISONED of a write it is not known how much of it was carried out; a group was carried out
- * as a whole or not at all.
+ * EOVERLAP, ENOMEM, EBUSY or ENOSPC has changed nothing. After EPOWER, EFAILED, EMEDIUM,
+ * EPOISONED or EREADONLY of a write it is not known how much of it was carried out; a group was
+ * carried out as a whole or not at all.
  *
  * Memory that is missing for the caller's data is TANTALUM_ENOMEM; if it is missing for the
  * simulation itself, the process ends.

@@ -51,7 +51,8 @@ pub struct RunArguments {
     #[arg(long, value_name = "WHAT=FILE", value_parser = drawing)]
     svg: Vec<Drawing>,
     /// Record what a row does to its drive in this file, in the format of dm-log-writes, with a
-    /// mark at each power cut; for one row, see --row
+    /// mark at each power cut and behind each atomic group (the format has no groups: replay
+    /// up to marks or flushes to have whole ones); for one row, see --row
     #[arg(long, value_name = "FILE")]
     log_writes: Option<PathBuf>,
     /// Another seed than the file's

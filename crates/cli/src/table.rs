@@ -29,6 +29,9 @@ const COLUMNS: &[Column] = &[
     ("read\np99", 3, |r| command(r, 0, |t| t.p99_ns)),
     ("write\np50", 6, |r| command(r, 1, |t| t.p50_ns)),
     ("write\np99", 3, |r| command(r, 1, |t| t.p99_ns)),
+    ("flash KB/\ncommit", 2, |r| measured(r, "flash_bytes_per_commit", 1e3)),
+    ("flushes/\ncommit", 2, |r| measured(r, "flushes_per_commit", 1.0)),
+    ("groups/\ncommit", 2, |r| measured(r, "groups_per_commit", 1.0)),
     ("flash B/\nuser B", 5, |r| ratio(r.findings.flash_bytes_per_user_byte)),
     ("flash B/\ndrive B", 8, |r| ratio(r.findings.write_amplification())),
     ("{writes}\nacked", 2, |r| r.findings.commits_acknowledged.to_string()),
@@ -40,6 +43,11 @@ const COLUMNS: &[Column] = &[
     ("recovery\nmax", 4, |r| time(r.findings.recovery.max_ns)),
     ("result", 0, |r| r.result().into()),
 ];
+
+/// What a row counted of its own, in units of so much.
+fn measured(r: &RowReport, name: &str, unit: f64) -> String {
+    r.findings.measures.get(name).map_or(String::new(), |value| format!("{:.2}", value / unit))
+}
 
 /// All tables of a report, one for each workload.
 pub fn tables(report: &Report) -> String {

@@ -2,7 +2,10 @@
 //!
 //! 1. A command is recorded when it has completed, and only if it succeeded; see
 //!    [`LogWriter`] for the place of a flush.
-//! 2. A recorded run is the run without recording: nothing here takes virtual time.
+//! 2. A group's writes stand together; the last one is FUA, since a group that is complete survives,
+//!    and a mark follows. So whoever replays up to a mark, a flush or a FUA has whole groups.
+//!    (The format knows no groups: up to other entries there may be a part of one.)
+//! 3. A recorded run is the run without recording: nothing here takes virtual time.
 
 use crate::row::{Subject, Traffic};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,8 +61,10 @@ impl<D: BlockDevice> BlockDevice for Recorded<D> {
 
     async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
         self.inner.write_atomic(group).await?;
-        for extent in group {
-            self.written(extent.at, extent.data, Durability::Normal);
+        if let Some((last, others)) = group.split_last() {
+            others.iter().for_each(|e| self.written(e.at, e.data, Durability::Normal));
+            self.written(last.at, last.data, Durability::Fua);
+            self.with(|log| log.mark(&format!("a group of {}", group.len())));
         }
         Ok(())
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex};
 use tantalum_device::{
-    Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Payload, PowerCycle,
-    RamDevice, RamOptions,
+    Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, GroupLimit, Payload,
+    PowerCycle, RamDevice, RamOptions,
 };
 use tantalum_lab::record::Recorded;
 use tantalum_rt::Runtime;
@@ -54,14 +54,8 @@ fn replayed(log: &[u8]) -> (BTreeMap<u64, u8>, u64) {
     (blocks, flushes)
 }
 
-#[test]
-fn the_log_replayed_is_the_device() {
-    let file = Shared::default();
-    let output: Box<dyn LogOutput> = Box::new(file.clone());
-    let log = Arc::new(Mutex::new(LogWriter::new(output, BLOCK as u32)));
-    let mut runtime = Runtime::virtual_time(7);
-    let rt = runtime.handle();
-    let caps = Caps {
+fn caps(atomic_group: Option<GroupLimit>) -> Caps {
+    Caps {
         blocks: BLOCKS,
         block_size: BLOCK as u32,
         ack: Ack::Volatile,
@@ -69,10 +63,59 @@ fn the_log_replayed_is_the_device() {
         ordered: false,
         atomic_unit: BLOCK as u32,
         thin: false,
-        atomic_group: None,
+        atomic_group,
         payload: Payload::Bytes,
-    };
-    let subject = Recorded::new(RamDevice::new(&rt, RamOptions::new(caps)), Some(log.clone()));
+    }
+}
+
+/// Where each entry begins, and its flags.
+fn entries(log: &[u8]) -> Vec<(u64, u64)> {
+    let word = |at: usize| u64::from_le_bytes(log[at..at + 8].try_into().unwrap());
+    let (mut entries, mut at) = (Vec::new(), BLOCK);
+    for _ in 0..word(16) {
+        let [start, count, flags] = [0, 8, 16].map(|i| word(at + i));
+        at += BLOCK * (1 + if flags & 4 == 0 { count as usize } else { 0 });
+        entries.push((start, flags));
+    }
+    entries
+}
+
+#[test]
+fn a_group_stands_together_and_ends_durable() {
+    let file = Shared::default();
+    let output: Box<dyn LogOutput> = Box::new(file.clone());
+    let log = Arc::new(Mutex::new(LogWriter::new(output, BLOCK as u32)));
+    let mut runtime = Runtime::virtual_time(7);
+    let rt = runtime.handle();
+    let limit = GroupLimit { extents: 8, bytes: 8 * BLOCK as u64 };
+    let options = RamOptions::new(caps(Some(limit)));
+    let subject = Recorded::new(RamDevice::new(&rt, options), Some(log.clone()));
+    let wrote = runtime.block_on(async move {
+        subject.power_on().await.unwrap();
+        let device = subject.device();
+        let block = [7; BLOCK];
+        let data = Data::Bytes(&block);
+        let extent = |at| Extent { at: Block(at), data };
+        device.write(Block(1), data, Durability::Normal).await.unwrap();
+        device.write_atomic(&[extent(9), extent(3), extent(6)]).await.unwrap();
+        device.write_atomic(&[extent(2)]).await
+    });
+    wrote.unwrap().unwrap();
+    let bytes = file.0.lock().unwrap().get_ref().clone();
+    let (fua, mark) = (2, 8);
+    let group = [(9, 0), (3, 0), (6, fua), (0, mark), (2, fua), (0, mark)];
+    assert_eq!(entries(&bytes), [&[(1, 0)][..], &group].concat());
+}
+
+#[test]
+fn the_log_replayed_is_the_device() {
+    let file = Shared::default();
+    let output: Box<dyn LogOutput> = Box::new(file.clone());
+    let log = Arc::new(Mutex::new(LogWriter::new(output, BLOCK as u32)));
+    let mut runtime = Runtime::virtual_time(7);
+    let rt = runtime.handle();
+    let subject =
+        Recorded::new(RamDevice::new(&rt, RamOptions::new(caps(None))), Some(log.clone()));
     let held = runtime.block_on({
         let rt = rt.clone();
         async move {
