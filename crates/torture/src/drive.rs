@@ -4,7 +4,7 @@
 //! 2. When a [`MountedDrive`] is dropped nothing of it is mounted or attached any more.
 
 use crate::ground::{Blow, GroundError};
-use crate::leftovers;
+use crate::leftovers::{self, Cache};
 use crate::program::{Interrupt, ProgramError, Running, Stopwatch, command, run};
 use serde::Serialize;
 use std::io::{BufRead, BufReader};
@@ -100,13 +100,15 @@ pub struct MountedDrive {
     options: DriveOptions,
     image: PathBuf,
     process: Option<Running>,
+    /// Put back before the disk is given back.
+    cache: Option<Cache>,
 }
 
 impl MountedDrive {
     /// Not made yet.
     pub fn new(options: DriveOptions) -> MountedDrive {
         let image = options.directory.join("drive.img");
-        MountedDrive { options, image, process: None }
+        MountedDrive { options, image, process: None, cache: None }
     }
 
     /// Where it is mounted.
@@ -190,12 +192,13 @@ impl MountedDrive {
         self.set_barriers()
     }
 
-    /// Tells the kernel whether the disk below the file system has a cache that needs flushes.
-    fn set_barriers(&self) -> Result<(), GroundError> {
-        match self.options.barriers {
-            true => Ok(()),
-            false => leftovers::no_flushes(&self.options.mountpoint).map_err(GroundError::Gone),
-        }
+    /// Tells the kernel whether the disk below the file system has a cache that needs flushes; either
+    /// way, for it remembers what it was told of the same disk before.
+    fn set_barriers(&mut self) -> Result<(), GroundError> {
+        let cache = Cache::of(&self.options.mountpoint).map_err(GroundError::Gone)?;
+        cache.needs_flushes(self.options.barriers).map_err(GroundError::Gone)?;
+        self.cache = Some(cache);
+        Ok(())
     }
 
     /// The power goes, now.
@@ -213,6 +216,7 @@ impl MountedDrive {
 
     /// The power returns; the drive's own clock from then until it took commands, if it told.
     pub fn restore(&mut self, interrupt: &Interrupt) -> Result<Option<Duration>, GroundError> {
+        self.cache = None;
         let ready = if self.process.is_some() {
             let report: RestoreReport = self.ask(interrupt, |client| client.restore(false))?;
             self.set_barriers()?;
@@ -265,6 +269,7 @@ impl MountedDrive {
 
     /// Ends in good order.
     pub fn end(&mut self) -> Result<(), GroundError> {
+        self.cache = None;
         let Some(mut process) = self.process.take() else { return Ok(()) };
         process.terminate();
         let status = process.wait(ENDED, &Interrupt::default())?;

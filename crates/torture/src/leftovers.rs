@@ -29,19 +29,39 @@ fn mount(line: &str) -> Option<Mount> {
     Some(Mount { at, source: plain(after.split(' ').nth(1)?) })
 }
 
-/// From now on the kernel sends no flushes for what is mounted there: it takes the device's cache for one
-/// that survives everything. Gone with the loop device.
-pub fn no_flushes(mountpoint: &Path) -> Result<(), String> {
-    let mounts = mounts();
-    let source = mounts.iter().rev().find(|m| m.at == mountpoint).map(|m| m.source.as_str());
-    let name = source.and_then(|s| s.strip_prefix("/dev/"));
-    let name = name.ok_or_else(|| format!("no disk is mounted at {}", mountpoint.display()))?;
-    let knob = format!("/sys/block/{name}/queue/write_cache");
-    let told = fs::write(&knob, "write through").and_then(|()| fs::read_to_string(&knob));
-    match told {
-        Ok(is) if is.trim() == "write through" => Ok(()),
-        Ok(is) => Err(format!("{knob} stays at {}", is.trim())),
-        Err(e) => Err(format!("can not write {knob}: {e}")),
+/// What the kernel takes the cache of a disk for. It remembers that even when the disk is given to
+/// another file, so that it has to be put back.
+pub struct Cache {
+    knob: PathBuf,
+}
+
+impl Cache {
+    /// Of the disk that is mounted there.
+    pub fn of(mountpoint: &Path) -> Result<Cache, String> {
+        let mounts = mounts();
+        let source = mounts.iter().rev().find(|m| m.at == mountpoint).map(|m| m.source.as_str());
+        let name = source.and_then(|s| s.strip_prefix("/dev/"));
+        let name = name.ok_or_else(|| format!("no disk is mounted at {}", mountpoint.display()))?;
+        Ok(Cache { knob: format!("/sys/block/{name}/queue/write_cache").into() })
+    }
+
+    /// Whether it needs flushes, which the kernel then sends.
+    pub fn needs_flushes(&self, needs: bool) -> Result<(), String> {
+        let word = if needs { "write back" } else { "write through" };
+        let knob = self.knob.display();
+        let told = fs::write(&self.knob, word).and_then(|()| fs::read_to_string(&self.knob));
+        match told {
+            Ok(is) if is.trim() == word => Ok(()),
+            Ok(is) => Err(format!("{knob} stays at {}", is.trim())),
+            Err(e) => Err(format!("can not write {knob}: {e}")),
+        }
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // A disk that is gone has nothing to be put back.
+        let _ = self.needs_flushes(true);
     }
 }
 
@@ -87,6 +107,6 @@ mod tests {
         let it = mount(line).unwrap();
         assert_eq!((it.at, it.source.as_str()), ("/mnt/a b".into(), "tantalum:/x/my\\disk.img"));
         assert!(mount("nonsense").is_none());
-        assert!(no_flushes(Path::new("/no/such/mount")).is_err());
+        assert!(Cache::of(Path::new("/no/such/mount")).is_err());
     }
 }
