@@ -39,6 +39,9 @@ Examples:
                                                the least capacitors that do
   tantalum drive create disk.img --design durassd --capacity 8GiB
                                                a drive in a file
+  tantalum drive serve disk.img --unix /tmp/drive.sock
+                                               for other programs, as a network block device
+  tantalum drive cut disk.img                  its power goes; restore brings it back, top shows it
   tantalum bench drive --json                  how fast the simulation is
   tantalum designs durassd                     what a preset consists of")]
 struct Arguments {

@@ -534,3 +534,38 @@ fn fields(value: &Value, path: &str, found: &mut dyn FnMut(&str)) {
         _ => found(path),
     }
 }
+
+/// The plug is pulled while the drive starts.
+#[test]
+fn a_restart_can_be_cut() {
+    let (nbd, control) = (socket("restart.nbd"), socket("restart.control"));
+    // Slow enough to be met while it starts.
+    let mut command = tantalum(&["drive", "serve", "--design", "durassd", "--time-scale", "40"]);
+    command.args(["--capacity", "2GiB", "--unix"]).arg(&nbd).arg("--control").arg(&control);
+    let serving = Serving::start(command);
+    Nbd::connect(&nbd).expect("a server").write(5, &content(5, 1)).expect("written");
+    let mut client = Client::connect(&control).expect("a control socket");
+    client.cut().expect("it is cut");
+    let was = loop {
+        let path = control.clone();
+        let restoring = std::thread::spawn(move || {
+            Client::connect(&path).expect("a control socket").restore(false)
+        });
+        while client.status().expect("status").power == Power::Off {}
+        let cut = client.cut().expect("it is cut");
+        let restored = restoring.join().expect("it ends");
+        if cut.was != Power::Starting {
+            continue; // This thread was late.
+        }
+        assert_eq!((cut.lost_blocks_at_most, cut.discharge), (0, None));
+        match restored {
+            Err(ClientError::Refused(refusal)) => break refusal.kind,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(was, Kind::CutAgain);
+    client.restore(false).expect("it is restored");
+    let mut nbd = Nbd::connect(&nbd).expect("a server");
+    assert_eq!(nbd.read(5).expect("read"), content(5, 1));
+    assert_eq!(serving.stop().0, Some(0));
+}

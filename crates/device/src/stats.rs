@@ -161,11 +161,14 @@ impl Shared {
 }
 
 /// A command under way, which may be given up.
-struct UnderWay<'a>(&'a Cell<u64>);
+struct UnderWay<'a> {
+    began: Nanos,
+    under_way: &'a Cell<u64>,
+}
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.under_way.set(self.under_way.get() - 1);
     }
 }
 
@@ -208,26 +211,33 @@ impl<D> Stats<D> {
         &self.inner
     }
 
-    async fn count<E>(
+    /// A command begins.
+    #[inline]
+    fn begin(&self) -> UnderWay<'_> {
+        let under_way = &self.shared.under_way;
+        under_way.set(under_way.get() + 1);
+        UnderWay { began: self.rt.now(), under_way }
+    }
+
+    /// It has ended so.
+    #[inline]
+    fn end<E>(
         &self,
+        command: UnderWay<'_>,
         kind: CommandKind,
         bytes: u64,
-        command: impl Future<Output = Result<(), E>>,
+        result: Result<(), E>,
     ) -> Result<(), E> {
-        let begin = self.rt.now();
-        let shared = &*self.shared;
-        shared.under_way.set(shared.under_way.get() + 1);
-        let under_way = UnderWay(&shared.under_way);
-        let result = command.await;
-        drop(under_way);
-        let mut counts = shared.counts.borrow_mut();
+        let took = self.rt.now().saturating_sub(command.began);
+        drop(command);
+        let mut counts = self.shared.counts.borrow_mut();
         let k = &mut counts.kinds[kind.index()];
         if result.is_ok() {
             k.commands += 1;
             k.bytes += bytes;
-            k.latency.record(self.rt.now().saturating_sub(begin));
+            k.latency.record(took);
             drop(counts);
-            shared.one_less();
+            self.shared.one_less();
         } else {
             k.failed += 1;
         }
@@ -248,27 +258,37 @@ impl<D: BlockDevice> BlockDevice for Stats<D> {
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let bytes = self.bytes(buf.blocks(self.caps().block_size));
-        self.count(CommandKind::Read, bytes, self.inner.read(at, buf)).await
+        let command = self.begin();
+        let result = self.inner.read(at, buf).await;
+        self.end(command, CommandKind::Read, bytes, result)
     }
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
         let bytes = self.bytes(data.blocks(self.caps().block_size));
-        self.count(CommandKind::of_write(want), bytes, self.inner.write(at, data, want)).await
+        let command = self.begin();
+        let result = self.inner.write(at, data, want).await;
+        self.end(command, CommandKind::of_write(want), bytes, result)
     }
 
     async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
         let size = self.caps().block_size;
         let bytes = group.iter().map(|e| self.bytes(e.data.blocks(size))).sum();
-        self.count(CommandKind::Group, bytes, self.inner.write_atomic(group)).await
+        let command = self.begin();
+        let result = self.inner.write_atomic(group).await;
+        self.end(command, CommandKind::Group, bytes, result)
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        self.count(CommandKind::Flush, 0, self.inner.flush()).await
+        let command = self.begin();
+        let result = self.inner.flush().await;
+        self.end(command, CommandKind::Flush, 0, result)
     }
 
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         let bytes = self.bytes(Some(range.count));
-        self.count(CommandKind::Discard, bytes, self.inner.discard(range)).await
+        let command = self.begin();
+        let result = self.inner.discard(range).await;
+        self.end(command, CommandKind::Discard, bytes, result)
     }
 
     async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {

@@ -169,3 +169,55 @@ fn stats_count_by_kind() {
         assert_eq!(d.snapshot().of(CommandKind::Read).latency.max(), Nanos(0));
     });
 }
+
+#[test]
+fn something_is_done_after_so_many_commands() {
+    run(1, |rt| async move {
+        let d = Stats::new(&rt, Faults::new(&rt, ram(&rt), "faults"));
+        let done = std::rc::Rc::new(std::cell::Cell::new(0));
+        let note = |d: &Stats<_>, n| {
+            let done = done.clone();
+            d.after(n, move || done.set(done.get() + 1));
+        };
+        note(&d, 3);
+        d.inner().fail_nth(CommandKind::Write, 2);
+        // One that fails does not count, nor does one that is given up.
+        for (at, want) in [(0, 0), (1, 0), (2, 0)] {
+            let _ = put(&d, at, 1, Durability::Normal).await;
+            assert_eq!(done.get(), want);
+        }
+        let given_up = tantalum_rt::first(d.flush(), rt.sleep(Nanos(1))).await;
+        assert!(matches!(given_up, tantalum_rt::First::B(())));
+        assert_eq!((d.under_way(), done.get()), (0, 0));
+        let (read, seen) = (d.clone(), done.clone());
+        let reading = rt.spawn("a read", async move {
+            get(&read, 0).await;
+            seen.get()
+        });
+        rt.yield_now().await;
+        assert_eq!((d.under_way(), done.get()), (1, 0));
+        assert_eq!(reading.await.ok(), Some(1), "it is done before the command returns");
+        // Once, unless it is ordered again; an order can be taken back.
+        get(&d, 0).await;
+        note(&d, 1);
+        d.after_all();
+        get(&d, 0).await;
+        assert_eq!(done.get(), 1);
+        note(&d, 1);
+        get(&d, 0).await;
+        assert_eq!(done.get(), 2);
+    });
+}
+
+#[test]
+fn latencies_are_counted_by_bounds() {
+    let mut latencies = tantalum_device::Latencies::default();
+    let bounds = [10, 100, 1_000, 1_000_000].map(Nanos::from_micros);
+    assert_eq!(latencies.within(&bounds), [0, 0, 0, 0]);
+    for us in [1, 9, 50, 99, 500, 2_000_000, 3_000_000] {
+        latencies.record(Nanos::from_micros(us));
+    }
+    assert_eq!(latencies.within(&bounds), [2, 4, 5, 5]);
+    let (sum, want) = (latencies.sum().0 as f64, 5_000_659e3);
+    assert!((sum / want - 1.0).abs() < 1e-3, "{sum}");
+}

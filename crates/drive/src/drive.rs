@@ -27,11 +27,11 @@ use crate::supply::{PowerLoss, PowerLosses};
 use crate::types::PageHead;
 use crate::wear::WearReport;
 use crate::write::write_to;
-use crate::{Design, DesignError};
+use crate::{Design, DesignError, EnergyModel};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use tantalum_device::{Caps, IoError, Link, Payload, PowerCycle};
-use tantalum_nand::{ImageFile, NandArray, Unit};
+use tantalum_nand::{ImageFile, NandArray, SECTOR_BYTES, Unit};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Domain, Nanos, Rt};
 
@@ -235,6 +235,17 @@ impl Drive {
             }
             _ => (0, 0),
         }
+    }
+
+    /// Joules that a cut at this moment would take, as [`EnergyModel::full`] counts them: for what is
+    /// buffered and what the map log does not have, with operations in flight at their worst. 0
+    /// without power, and of a drive that nothing protects.
+    pub fn joules_needed(&self) -> f64 {
+        let Power::On { firmware, .. } = &*self.shared.power.borrow() else { return 0.0 };
+        let design = &self.shared.design;
+        let buffered = u64::from(firmware.buffer.borrow().used()) * u64::from(SECTOR_BYTES);
+        let changed = firmware.log.borrow().dumped_sectors(design.map.dirty_pages_max > 0);
+        EnergyModel::holding(design, &self.shared.layout, buffered, changed).full().total_j()
     }
 
     /// Erase units that are bad now; 0 without power.

@@ -231,10 +231,22 @@ impl EnergyModel {
     /// collection metadata are found again at a restart, and need no energy; the published count, which has
     /// the metadata of collection in it, is made as published.
     pub fn of(design: &Design, layout: &Layout) -> EnergyModel {
+        let entries = u64::from(layout.map_pages) * u64::from(MAP_PAGE_ENTRIES);
+        let changed = dumped_map_sectors(design).min(entries.div_ceil(DELTA_ENTRIES.into()) + 1);
+        EnergyModel::holding(design, layout, u64::from(design.cache.buffer_kib) * KIB, changed)
+    }
+
+    /// The same while it holds no more than this: bytes in the write buffer, and sectors of what has
+    /// changed in the map.
+    pub(crate) fn holding(
+        design: &Design,
+        layout: &Layout,
+        buffered: u64,
+        changed: u64,
+    ) -> EnergyModel {
         let g = &design.geometry;
         let kept = design.is_protected();
         let entries = u64::from(layout.map_pages) * u64::from(MAP_PAGE_ENTRIES);
-        let changed = dumped_map_sectors(design).min(entries.div_ceil(DELTA_ENTRIES.into()) + 1);
         let told = if design.keeps_units() { "journal of units" } else { "changed map entries" };
         let row = u64::from(g.page_bytes) * u64::from(g.planes);
         let frame = row * u64::from(1 + DUMP_SLACK_ROWS);
@@ -243,7 +255,7 @@ impl EnergyModel {
         let part =
             |name, bytes, protected, published| Component { name, bytes, protected, published };
         let memory = vec![
-            part("write buffer", u64::from(design.cache.buffer_kib) * KIB, kept, false),
+            part("write buffer", buffered, kept, false),
             part(told, changed * u64::from(SECTOR_BYTES), kept, kept && !design.keeps_units()),
             part("end of the dump, rows that fail", frame, kept, false),
             part("mapping table", entries * 4, false, false),

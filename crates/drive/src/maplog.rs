@@ -21,8 +21,9 @@
 
 mod audit;
 
+use crate::dump::SECTOR_ENTRIES;
 use crate::journal::Journal;
-use crate::layout::MAP_PAGE_ENTRIES;
+use crate::layout::{DELTA_ENTRIES, MAP_PAGE_ENTRIES};
 use crate::map::{Map, map_page};
 use crate::mirror::TouchedMap;
 use crate::planted::planted;
@@ -362,6 +363,16 @@ impl MapLog {
             Persistence::Units(_, journal) => journal.len() as u32,
             Persistence::Journal(pending) => pending.len() as u32,
         }
+    }
+
+    /// Sectors of a dump that would tell of what waits; `whole`: of map pages, not of entries.
+    pub fn dumped_sectors(&self, whole: bool) -> u64 {
+        let each = match &self.persistence {
+            Persistence::Protected(dirty) if whole => return dirty.dirty_pages().into(),
+            Persistence::Units(..) => SECTOR_ENTRIES as u64,
+            Persistence::Protected(_) | Persistence::Journal(_) => DELTA_ENTRIES.into(),
+        };
+        u64::from(self.backlog()).div_ceil(each)
     }
 
     /// Takes the changes that wait for the journal.

@@ -206,3 +206,6 @@ fn run(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -140,7 +140,7 @@ fn time(text: &str) -> Result<Nanos, String> {
     };
     let number: f64 = number.parse().map_err(|_| "a time is wanted, as in 10s".to_string())?;
     match number * seconds {
-        time if time <= LONGEST => Ok(Nanos((time * 1e9) as u64)),
+        time if time <= LONGEST => Ok(Nanos((time * 1e9).round() as u64)),
         _ => Err("that is longer than a year".to_string()),
     }
 }

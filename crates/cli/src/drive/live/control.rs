@@ -78,7 +78,7 @@ fn refusal(error: RestoreError) -> Refusal {
         RestoreError::DumpLost(_) => Kind::DumpLost,
         RestoreError::Failed(_) => Kind::DoesNotStart,
         RestoreError::CutAgain => Kind::CutAgain,
-        RestoreError::Front(_) => Kind::Front,
+        RestoreError::FrontBefore(_) | RestoreError::FrontAfter(_) => Kind::Front,
         RestoreError::Stopping => Kind::Stopping,
     };
     Refusal::new(kind, error.to_string())

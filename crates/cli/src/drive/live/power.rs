@@ -28,9 +28,12 @@ pub enum RestoreError {
     /// The power went again.
     #[error("the power was cut again before the drive had started")]
     CutAgain,
+    /// What is in front of the drive is not ready for it.
+    #[error("the power was not restored: {0}")]
+    FrontBefore(String),
     /// What is in front of the drive does not come along.
-    #[error("{0}")]
-    Front(String),
+    #[error("the drive has power, but {0}; cut and restore it to try again")]
+    FrontAfter(String),
     /// The process is about to end.
     #[error("the drive is about to be stopped")]
     Stopping,
@@ -193,11 +196,11 @@ impl<F: Front> Plug<F> {
             report.notes.push("the drive has power already".to_string());
             return Ok(report);
         }
-        self.front.before_restore().await.map_err(RestoreError::Front)?;
+        self.front.before_restore().await.map_err(RestoreError::FrontBefore)?;
         let on = self.io.real_now();
         self.start(salvage || self.salvage).await?;
         let real_ready_ns = (self.io.real_now() - on).0;
-        let notes = self.front.after_restore().await.map_err(RestoreError::Front)?;
+        let notes = self.front.after_restore().await.map_err(RestoreError::FrontAfter)?;
         drop(turn);
         self.changed.notify_all();
         self.settled().await?;
@@ -237,6 +240,11 @@ impl<F: Front> Plug<F> {
             (_, Some(why)) => Err(RestoreError::Failed(why.to_string())),
             (_, None) => Err(RestoreError::CutAgain),
         }
+    }
+
+    /// Whether the process is about to end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
     }
 
     /// How often the power was cut.

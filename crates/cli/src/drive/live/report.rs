@@ -33,7 +33,7 @@ pub struct Before {
 impl Before {
     pub fn of(drive: &Drive) -> Before {
         let (buffered, unstored) = drive.backlog();
-        let joules = joules_needed(drive);
+        let joules = drive.joules_needed();
         let losses = drive.power_losses().count;
         Before { was: drive.power(), buffered, unstored, joules, losses }
     }
@@ -71,25 +71,6 @@ impl Before {
         }
     }
 }
-
-/// Joules that it would take to lose the power now: for what is buffered and what the map log
-/// does not have, and to finish what can be under way at worst. 0 of a drive that nothing protects.
-pub fn joules_needed(drive: &Drive) -> f64 {
-    let design = drive.design();
-    if !design.is_protected() || drive.power() != PowerState::On {
-        return 0.0;
-    }
-    let model = EnergyModel::of(design, drive.layout());
-    let (buffered, unstored) = drive.backlog();
-    let entries = u64::from(unstored).div_ceil(ENTRIES_PER_SECTOR);
-    model.programs_j(u64::from(buffered) * SECTOR)
-        + model.programs_j(entries * SECTOR)
-        + model.full().consistency_j
-}
-
-/// Bytes of a sector, and changed entries that a dump puts into one.
-const SECTOR: u64 = 4096;
-const ENTRIES_PER_SECTOR: u64 = 512;
 
 /// What the restart took that the drive has just made; times of the real clock are the caller's.
 pub fn restored(drive: &Drive, was: PowerState) -> RestoreReport {
@@ -195,7 +176,7 @@ pub fn stats<F: Front>(plug: &Plug<F>) -> StatsReport {
         }),
         energy: design.is_protected().then(|| Energy {
             there_j: design.joules(drive.layout()),
-            needed_j: joules_needed(drive),
+            needed_j: drive.joules_needed(),
             worst_j: model.full().total_j(),
         }),
         outages: Outages {

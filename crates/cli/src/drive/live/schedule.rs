@@ -66,7 +66,7 @@ async fn carried_out<F: Front>(plug: &Rc<Plug<F>>, count: Option<u64>) -> (Pulle
     let slot = Rc::new((RefCell::new(None), WaitQueue::new(plug.rt(), "commands of clients")));
     let (puller, filled) = (Rc::downgrade(plug), slot.clone());
     plug.drive().after(count, move || {
-        if let Some(plug) = puller.upgrade() {
+        if let Some(plug) = puller.upgrade().filter(|plug| !plug.is_stopping()) {
             *filled.0.borrow_mut() = Some(plug.pull());
             filled.1.notify_all();
         }
