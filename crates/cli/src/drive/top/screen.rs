@@ -30,7 +30,7 @@ impl Widget for &Screen<'_> {
         let [head, commands, inside, flash, foot] = rows.areas(area);
         if let Some(last) = self.history.last() {
             self.head(&last.status, head, buf);
-            let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Length(42)]);
+            let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Length(45)]);
             let [throughput, latency] = halves.areas(commands);
             self.throughput(&last.stats, throughput, buf);
             self.latencies(&last.stats, latency, buf);
