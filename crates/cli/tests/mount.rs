@@ -3,183 +3,17 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and write files")]
 
+mod mounting;
+
+use mounting::{Mounted, Place, output, possible, run, tantalum};
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Whether mounts are possible here; says so if not.
-fn possible() -> bool {
-    let fuse = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    let loops = OpenOptions::new().read(true).write(true).open("/dev/loop-control");
-    let root = output("id", &["-u"]).trim() == "0";
-    match (fuse, loops, root) {
-        (Ok(_), Ok(_), true) => true,
-        (fuse, loops, root) => {
-            eprintln!(
-                "NOT TESTED: mounting is denied here: root {root}, /dev/fuse {:?}, /dev/loop-control {:?}",
-                fuse.err(),
-                loops.err()
-            );
-            false
-        }
-    }
-}
-
-fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().expect("it starts");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A program that must go well.
-fn run(program: &str, arguments: &[&str]) {
-    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    let output = Command::new(program).args(arguments).env("PATH", path).output();
-    let output = output.unwrap_or_else(|e| panic!("{program}: {e}"));
-    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
-}
-
-fn tantalum(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-/// A place of its own for a test; what is there goes at the end.
-struct Place {
-    dir: PathBuf,
-}
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mount-{name}"));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).expect("a directory");
-        Place { dir }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.join(name).to_str().expect("text").to_string()
-    }
-
-    /// An image of a blank drive.
-    fn image(&self, design: &str) -> String {
-        let path = self.path("disk.img");
-        let create = ["drive", "create", &path, "--design", design, "--capacity", "1GiB"];
-        let made = tantalum(&create).output().expect("it starts");
-        assert!(made.status.success(), "{made:?}");
-        path
-    }
-
-    /// Nothing is left of whatever was mounted below it.
-    fn assert_clean(&self) {
-        let dir = self.dir.to_str().expect("text");
-        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-        let left: Vec<&str> = mounts.lines().filter(|line| line.contains(dir)).collect();
-        assert!(left.is_empty(), "{left:?}");
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = fs::remove_dir_all(&self.dir);
-        }
-    }
-}
-
-/// A drive that is mounted.
-struct Mounted {
-    child: Child,
-    dir: PathBuf,
-    said: Arc<Mutex<String>>,
-}
-
-impl Mounted {
-    /// Mounts it, as these arguments say, and waits until it can be used.
-    fn new(dir: &str, arguments: &[&str]) -> Mounted {
-        Mounted::try_new(dir, arguments).unwrap_or_else(|(code, said)| panic!("{code:?}: {said}"))
-    }
-
-    /// Or what it said, and its exit code.
-    fn try_new(dir: &str, arguments: &[&str]) -> Result<Mounted, (Option<i32>, String)> {
-        let mut command = tantalum(&["drive", "mount", "--time-scale", "0"]);
-        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
-        let said = Arc::new(Mutex::new(String::new()));
-        let err = child.stderr.take().expect("standard error");
-        let listener = listen(err, said.clone());
-        let mut line = String::new();
-        let out = child.stdout.take().expect("standard output");
-        BufReader::new(out).read_line(&mut line).expect("a line");
-        if line.starts_with("ready: ") {
-            return Ok(Mounted { child, dir: dir.into(), said });
-        }
-        let code = child.wait().expect("it ends").code();
-        listener.join().expect("it listens");
-        let said = said.lock().expect("text").clone();
-        Err((code, said))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
-    }
-
-    fn said(&self) -> String {
-        self.said.lock().expect("text").clone()
-    }
-
-    /// Waits until it has said this so often.
-    fn wait_for(&self, what: &str, times: usize) {
-        for _ in 0..600 {
-            if self.said().matches(what).count() >= times {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("it never said \"{what}\" {times} times: {}", self.said());
-    }
-
-    fn signal(&self, name: &str) {
-        run("kill", &[&format!("-{name}"), &self.child.id().to_string()]);
-    }
-
-    /// Its exit code.
-    fn wait(&mut self) -> Option<i32> {
-        self.child.wait().expect("it ends").code()
-    }
-
-    /// Asks it to stop; it must end in good order.
-    fn stop(mut self) {
-        self.signal("INT");
-        let code = self.wait();
-        assert_eq!(code, Some(0), "{}", self.said());
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            // A test has failed: without a mount that would be in the way of the next.
-            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-            std::thread::sleep(Duration::from_millis(500));
-            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-fn listen(mut from: ChildStderr, to: Arc<Mutex<String>>) -> std::thread::JoinHandle<()> {
-    std::thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(count @ 1..) = from.read(&mut bytes) {
-            to.lock().expect("text").push_str(&String::from_utf8_lossy(&bytes[..count]));
-        }
-    })
-}
+const O_DIRECT: i32 = 0o40000;
 
 /// The checkers of the file systems find nothing, on the drive as the file system's end has left it.
 fn assert_sound(place: &Place, image: &str, fs: &str) {
@@ -304,6 +138,38 @@ fn xfs_with_long_blocks_survives_power_cuts_under_load() {
     cut_under_load("xfs", &["--fs-block", "16KiB", "--on-cut", "drop"]);
 }
 
+/// The power is cut and restored by commands.
+#[test]
+fn a_cut_and_a_restart_on_command() {
+    if !possible() {
+        return;
+    }
+    let place = Place::new("command");
+    let (image, dir) = (place.image("durassd"), place.path("m"));
+    let mounted = Mounted::new(&dir, &[&image, &dir, "--fs", "xfs", "--fs-block", "8KiB"]);
+    let path = mounted.path("file");
+    let mut file = File::create(&path).expect("a file");
+    file.write_all(b"synced").and_then(|()| file.sync_all()).expect("written");
+    file.write_all(b", and not synced").expect("written to the cache");
+    let ask = |command: &str| {
+        let answer = tantalum(&["drive", command, &image]).output().expect("it starts");
+        assert!(answer.status.success(), "{command}: {answer:?}");
+        String::from_utf8_lossy(&answer.stdout).into_owned()
+    };
+    ask("cut");
+    assert!(file.sync_all().is_err());
+    let answer = ask("restore");
+    assert!(answer.contains(&format!("remounted: {dir}")), "{answer}");
+    // What was open belongs to the one that is gone.
+    assert!(file.write_all(b"too late").and_then(|()| file.sync_all()).is_err());
+    drop(file);
+    let back = fs::read_to_string(&path).expect("the file");
+    assert!(back.starts_with("synced") && !back.contains("late"), "{back}");
+    mounted.stop();
+    place.assert_clean();
+    assert_sound(&place, &image, "xfs");
+}
+
 #[test]
 fn a_killed_process_leaves_nothing_that_the_next_does_not_clean_up() {
     if !possible() {
@@ -402,4 +268,166 @@ fn no_file_system_is_made_over_what_is_there() {
     refused(&["--fs", "ext4"], "use --fs xfs");
     refused(&["--fs", "xfs", "--fs-block", "16KiB"], "blocks of 4096 bytes");
     place.assert_clean();
+}
+
+/// A loop device on the file of a mounted drive.
+struct Disk(String);
+
+impl Disk {
+    fn new(file: &Path) -> Disk {
+        let file = file.to_str().expect("text");
+        let how = ["--find", "--show", "--direct-io=on", "--sector-size", "4096", file];
+        let name = output("losetup", &how).trim().to_string();
+        assert!(name.starts_with("/dev/loop"), "no loop device: {name:?}");
+        Disk(name)
+    }
+
+    fn queue(&self, what: &str) -> PathBuf {
+        Path::new("/sys/block").join(&self.0["/dev/".len()..]).join("queue").join(what)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+fn fio(disk: &Disk, arguments: &[&str]) -> Child {
+    let file = format!("--filename={}", disk.0);
+    let mut command = Command::new("fio");
+    command.args(["--name=x", "--direct=1", "--ioengine=libaio", "--output-format=terse", &file]);
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::inherit());
+    command.spawn().expect("fio starts")
+}
+
+/// What blktests has as block/003: discards of all lengths, wherever they begin. Then some among
+/// writes, compared with what must be there.
+#[test]
+fn discards_of_any_length_work() {
+    if !possible() {
+        return;
+    }
+    const REGION: usize = 32 << 20;
+    const BLOCK: usize = 4096;
+    let place = Place::new("discards");
+    let (image, dir) = (place.image("durassd"), place.path("m"));
+    let mounted = Mounted::new(&dir, &[&image, &dir]);
+    let disk = Disk::new(&mounted.path("drive"));
+    let trim = ["--rw=randtrim", "--norandommap", "--bsrange=4k-512m", "--number_ios=2000"];
+    assert!(fio(&disk, &trim).wait().expect("it ends").success());
+
+    let mut dice = 12345u64;
+    let mut roll = move |below: usize| {
+        dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (dice >> 33) as usize % below
+    };
+    let device = OpenOptions::new().read(true).write(true).open(&disk.0).expect("the disk");
+    let mut model = vec![0; REGION];
+    for round in 0..120 {
+        let from = roll(REGION / BLOCK) * BLOCK;
+        let to = (from + (1 + roll(1024)) * BLOCK).min(REGION);
+        let (at, length) = (from.to_string(), (to - from).to_string());
+        match round % 3 {
+            0 => run("blkdiscard", &["-o", &at, "-l", &length, &disk.0]),
+            1 if round % 2 == 0 => run("blkdiscard", &["-z", "-o", &at, "-l", &length, &disk.0]),
+            _ => {
+                model[from..to].fill(round as u8 + 1);
+                device.write_all_at(&model[from..to], from as u64).expect("written");
+                device.sync_data().expect("synced");
+                continue;
+            }
+        }
+        model[from..to].fill(0);
+    }
+    // By another way, past what the kernel has cached.
+    let mut back = vec![1; REGION];
+    let file = File::open(mounted.path("drive")).expect("the file");
+    file.read_exact_at(&mut back, 0).expect("read");
+    let wrong = (0..REGION).find(|i| back[*i] != model[*i]);
+    assert_eq!(wrong, None, "not what was written");
+    drop((device, file, disk));
+    mounted.stop();
+    place.assert_clean();
+}
+
+/// What blktests has as block/005: the scheduler of the disk is switched while there is I/O.
+#[test]
+fn schedulers_are_switched_under_load() {
+    if !possible() {
+        return;
+    }
+    let place = Place::new("schedulers");
+    let (image, dir) = (place.image("durassd"), place.path("m"));
+    let mounted = Mounted::new(&dir, &[&image, &dir]);
+    let disk = Disk::new(&mounted.path("drive"));
+    let scheduler = disk.queue("scheduler");
+    let there = fs::read_to_string(&scheduler).expect("schedulers");
+    let all: Vec<&str> = there.split_whitespace().map(|s| s.trim_matches(['[', ']'])).collect();
+    let load = [
+        "--rw=randrw",
+        "--bs=4k",
+        "--iodepth=16",
+        "--size=64m",
+        "--verify=crc32c",
+        "--verify_state_save=0",
+    ];
+    let mut fio = fio(&disk, &load);
+    let mut switched = 0;
+    let ended = loop {
+        if let Some(ended) = fio.try_wait().expect("it can be waited for") {
+            break ended;
+        }
+        fs::write(&scheduler, all[switched % all.len()]).expect("switched");
+        switched += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(ended.success(), "{ended}");
+    assert!(switched > 1, "it ended before there was a switch");
+    drop(disk);
+    mounted.stop();
+    place.assert_clean();
+}
+
+/// A page of a database that is written with direct I/O to XFS with blocks of its length is one command of
+/// the drive.
+#[test]
+fn a_page_reaches_the_drive_in_one_piece() {
+    if !possible() {
+        return;
+    }
+    let place = Place::new("pages");
+    let (image, dir) = (place.image("durassd"), place.path("m"));
+    let arguments = [&*image, &*dir, "--fs", "xfs", "--fs-block", "16KiB"];
+    let mounted = Mounted::new(&dir, &arguments);
+    let path = mounted.path("pages");
+    let filled = File::create(&path).expect("a file");
+    filled.write_all_at(&vec![1; 16 << 20], 0).and_then(|()| filled.sync_all()).expect("filled");
+    let before = commands(&image);
+    let file = OpenOptions::new().write(true).custom_flags(O_DIRECT).open(&path).expect("a file");
+    let room = vec![9; 32 << 10];
+    let from = room.as_ptr().align_offset(4096);
+    let page = &room[from..from + (16 << 10)];
+    for i in 0..500u64 {
+        file.write_all_at(page, (i * 37 % 1024) * (16 << 10)).expect("written");
+    }
+    let after = commands(&image);
+    // Pages, and the little that the file system does meanwhile.
+    let (writes, bytes) = (after.0 - before.0, after.1 - before.1);
+    assert!((500..550).contains(&writes), "{writes} writes");
+    assert!((500 * (16 << 10)..9 << 20).contains(&bytes), "{bytes} bytes");
+    drop((file, filled));
+    mounted.stop();
+}
+
+/// Writes and groups that the drive has carried out, and their bytes.
+fn commands(image: &str) -> (u64, u64) {
+    let asked = tantalum(&["drive", "stats", image, "--json"]).output().expect("it starts");
+    assert!(asked.status.success(), "{asked:?}");
+    let stats: serde_json::Value = serde_json::from_slice(&asked.stdout).expect("JSON");
+    let sum = |what: &str| {
+        let of = |kind: &str| stats["commands"][kind][what].as_u64().unwrap_or(0);
+        ["write", "fua", "group"].into_iter().map(of).sum()
+    };
+    (sum("done"), sum("bytes"))
 }

@@ -116,7 +116,7 @@ fn design(arguments: &CreateArguments) -> Result<Design, String> {
 
 /// A preset; or what a file has, if the name is that of one.
 #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-fn named(name: &str) -> Result<Design, String> {
+pub fn named(name: &str) -> Result<Design, String> {
     let looks_like_a_file = name.ends_with(".toml") || name.contains(std::path::MAIN_SEPARATOR);
     if !looks_like_a_file {
         return ssd_preset(name);

@@ -19,12 +19,12 @@ mod schedule;
 pub use arguments::{LiveArguments, OnCut};
 pub use power::Plug;
 
+use super::create;
 use crate::out;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Payload, PowerCycle, Stats};
 use tantalum_drive::{Design, Drive, PowerState};
-use tantalum_lab::model;
 use tantalum_rt::wall::{Io, Signal, Signals};
 use tantalum_rt::{First, Rt, Runtime, first};
 
@@ -97,7 +97,7 @@ pub fn run<F: Front>(
 }
 
 fn design(name: &str, capacity: Option<u64>) -> Result<Design, String> {
-    let mut design = model::ssd_preset(name)?;
+    let mut design = create::named(name)?;
     if let Some(bytes) = capacity {
         design = design.with_capacity(bytes).map_err(|e| e.to_string())?;
     }

@@ -36,6 +36,7 @@ Examples:
   tantalum drive mount disk.img /mnt/flash                     the drive is the file /mnt/flash/drive
   tantalum drive mount disk.img /mnt/flash --fs xfs --fs-block 16KiB
   tantalum drive mount --design volatile --capacity 8GiB /mnt/flash --fs ext4 --time-scale 0
+  tantalum drive mount disk.img /mnt/flash --files             files on the drive itself
 
 Once it can be used, a line \"ready: DIR\" says so. With --fs the drive gets a file system, if it has none
 yet, by way of a loop device with direct I/O; it takes root. Databases whose pages are to reach the
@@ -61,8 +62,13 @@ pub struct MountArguments {
     /// More options for mount(8), with commas in between
     #[arg(long, value_name = "OPTIONS", requires = "fs")]
     fs_options: Option<String>,
-    /// Make the file system whatever is on the drive
-    #[arg(long, requires = "fs")]
+    /// Mount the files that are on the drive, in one directory: with direct I/O, and with atomic pages
+    /// and transactions (ioctls of Fusion-io and F2FS) where the drive keeps what these promise. A
+    /// blank drive is made one with no files
+    #[arg(long, conflicts_with = "fs")]
+    files: bool,
+    /// Make the file system, or the directory, whatever is on the drive
+    #[arg(long)]
     force: bool,
     #[command(flatten)]
     live: LiveArguments,
@@ -79,6 +85,9 @@ pub fn mount(arguments: &MountArguments) -> u8 {
         }
         _ => return out::error("give either an image or a design", out::USAGE),
     };
+    if arguments.force && arguments.fs.is_none() && !arguments.files {
+        return out::error("--force: use it with --fs or --files", out::USAGE);
+    }
     let block = arguments.fs_block.unwrap_or(4096);
     if !block.is_power_of_two() || !(4096..=65536).contains(&block) {
         return out::error("--fs-block: it must be 4, 8, 16, 32 or 64 KiB", out::USAGE);
@@ -123,6 +132,7 @@ impl MountFront {
             source: format!("tantalum:{source}"),
             in_image: arguments.live.design.is_none(),
             fs: arguments.fs,
+            files: arguments.files,
             options: arguments.fs_options.clone(),
             on_cut: arguments.live.on_cut.into(),
         };
@@ -163,9 +173,33 @@ impl MountFront {
         }
     }
 
+    /// Makes the file layer, if there is none.
+    async fn make_directory(&self) -> Result<(), String> {
+        if !self.arguments.force {
+            if self.layers.files().await?.is_some() {
+                return Ok(());
+            }
+            let device = self.site.drive.device();
+            match filesystem::content(&device).await {
+                Ok(Content::Nothing) => {}
+                Ok(_) => {
+                    let message = "there is something on the drive that is no directory of files: use \
+                                   --force to overwrite it";
+                    return Err(message.to_string());
+                }
+                Err(e) => return Err(format!("what is on the drive can not be read: {e}")),
+            }
+        }
+        self.layers.format().await
+    }
+
     async fn begin(&self) -> Result<(), String> {
         match self.arguments.fs {
-            None => self.layers.up(None).await,
+            None if !self.arguments.files => self.layers.up(None).await,
+            None => {
+                self.make_directory().await?;
+                self.layers.up(None).await
+            }
             Some(kind) => {
                 let made = self.to_be_made(kind).await?;
                 self.layers.up(made).await

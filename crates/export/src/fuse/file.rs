@@ -7,7 +7,10 @@
 //!    power went reaches the drive later.
 
 use super::session::{Failed, FileSystem};
-use super::wire::{self, Attributes, NewAttributes, Operation, Request, fallocate, open, set};
+use super::wire::{
+    self, Attributes, DIRECTORY, NewAttributes, Operation, PERMISSIONS, REGULAR, Request,
+    fallocate, open, set,
+};
 use crate::volume::{Access, Volume};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -21,11 +24,8 @@ pub const FILE_NAME: &str = "drive";
 const FILE: u64 = 2;
 /// Open files, at most.
 const HANDLES_MAX: usize = 4096;
-/// Kinds of files, as in their modes.
-const DIRECTORY: u32 = 0o040000;
-const REGULAR: u32 = 0o100000;
-const PERMISSIONS: u32 = 0o7777;
-
+/// Nothing changes that the kernel does not know of; seconds.
+const VALID_SECONDS: u64 = 3600;
 /// The device carries stamps, not bytes: it can not be a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the device carries stamps, not bytes: build it with payload")]
@@ -92,6 +92,7 @@ impl<P: PowerCycle> OneFile<P> {
             uid,
             gid,
             time: self.made,
+            valid: VALID_SECONDS,
         }
     }
 
@@ -170,7 +171,7 @@ impl<P: PowerCycle + 'static> FileSystem for OneFile<P> {
                 access.write_atomic(at, &data[..count], sync).await?;
                 wire::written(out, count as u32);
             }
-            Operation::Sync { handle } => self.handle(handle)?.flush().await?,
+            Operation::Sync { handle, .. } => self.handle(handle)?.flush().await?,
             Operation::Allocate { handle, at, length, mode } => {
                 self.allocate(handle, at, length, mode).await?;
             }
@@ -191,7 +192,7 @@ impl<P: PowerCycle + 'static> FileSystem for OneFile<P> {
             Operation::Open => return Err(Errno::ISDIR.into()),
             Operation::Release { handle } => drop(self.handles.borrow_mut().remove(&handle)),
             Operation::Statistics => {
-                wire::statistics(out, self.block, self.bytes / u64::from(self.block), 1);
+                wire::statistics(out, self.block, self.bytes / u64::from(self.block), 0, 1);
             }
             Operation::OpenDirectory => wire::opened(out, 0, 0),
             Operation::ReadDirectory { at, length } => {
@@ -210,6 +211,11 @@ impl<P: PowerCycle + 'static> FileSystem for OneFile<P> {
                 }
             }
             Operation::Flush | Operation::ReleaseDirectory | Operation::Destroy => {}
+            Operation::Unlink { .. } | Operation::Rename { .. } | Operation::Create { .. } => {
+                return Err(Errno::PERM.into());
+            }
+            Operation::Control { .. } => return Err(Errno::NOTTY.into()),
+            Operation::SyncDirectory => {}
             Operation::Forget | Operation::Other => return Err(Errno::NOSYS.into()),
         }
         Ok(())

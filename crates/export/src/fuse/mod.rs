@@ -1,10 +1,11 @@
-//! A drive as a file: a FUSE file system in our own process.
+//! A drive as a file ([`OneFile`]), or its files as a directory ([`Directory`]): FUSE file systems in our
+//! own process.
 //!
 //! The kernel's requests are read, carried out and answered on the drive's own thread, over the
 //! runtime of the wall clock: no other thread has to be woken for any of them. A loop device on the
 //! file (with direct I/O) makes a disk of it, on which the kernel's file systems work.
 //!
-//! # What users of the file can rely on
+//! # What users of the file can rely on (of a directory: `directory.rs`)
 //!
 //! 1. **Every request reaches the drive**: nothing is kept in the page cache, whether a user asks
 //!    for direct I/O or not.
@@ -27,6 +28,7 @@
 //! 7. Bring it down: the requests are the kernel's, and what is none ends the session.
 
 mod connection;
+mod directory;
 mod file;
 mod mount;
 mod server;
@@ -36,6 +38,9 @@ mod tests;
 mod wire;
 
 pub use connection::Connection;
+pub use directory::{
+    ABORT, BEGIN, COMMIT, Directory, FEATURE_TRANSACTIONS, FEATURES, PAGES_ATOMIC,
+};
 pub use file::{FILE_NAME, NoBytes, OneFile};
 pub use mount::{KIND, MountError, mount, unmount};
 pub use server::Served;

@@ -1,10 +1,10 @@
 //! A file system that is mounted and served.
 
 use super::session::{FileSystem, Session};
-use super::{Connection, End, OneFile};
+use super::{Connection, Directory, End, OneFile};
 use crate::nbd::OnCut;
 use std::rc::Rc;
-use tantalum_device::PowerCycle;
+use tantalum_device::{BlockDevice, PowerCycle};
 use tantalum_rt::{Join, Rt};
 
 /// A connection that is served, in tasks of their own.
@@ -22,6 +22,16 @@ impl Served {
         on_cut: OnCut,
     ) -> Served {
         Served::new(rt, connection, file, on_cut)
+    }
+
+    /// Serves this directory over this connection.
+    pub fn directory<D: BlockDevice + 'static>(
+        rt: &Rt,
+        connection: Connection,
+        directory: &Rc<Directory<D>>,
+        on_cut: OnCut,
+    ) -> Served {
+        Served::new(rt, connection, directory, on_cut)
     }
 
     fn new<F: FileSystem>(rt: &Rt, connection: Connection, files: &Rc<F>, on_cut: OnCut) -> Served {

@@ -72,6 +72,9 @@ impl From<Failure> for Failed {
 pub(super) trait FileSystem: 'static {
     /// Carries it out; the body of the reply goes behind what is in `out`.
     async fn carry_out(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failed>;
+
+    /// The kernel knows a node no longer by so many of its lookups.
+    fn forget(&self, _node: u64, _lookups: u64) {}
 }
 
 /// How a session ended.
@@ -221,6 +224,9 @@ impl<F: FileSystem> Session<F> {
         };
         let cost = match Request::parse(&bytes[..length]) {
             Some(Request { operation: Operation::Forget, .. }) => {
+                for (node, lookups) in wire::forgotten(&bytes[..length]) {
+                    self.files.forget(node, lookups);
+                }
                 self.give_back(bytes);
                 return Ok(true);
             }

@@ -4,6 +4,7 @@
 
 use super::connection::Connection;
 use super::wire::{IN_HEADER_BYTES, Put, ROOT, fallocate, init, set};
+use super::{ABORT, BEGIN, COMMIT, Directory, FEATURES, PAGES_ATOMIC};
 use super::{End, OneFile, Served};
 use crate::Volume;
 use crate::nbd::OnCut;
@@ -13,6 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::rc::Rc;
 use tantalum_device::{Caps, CommandKind, GroupLimit, Payload, PowerCycle, RamDevice, RamOptions};
 use tantalum_device::{DeviceStats, Stats};
+use tantalum_files::{Files, FormatOptions, MountOptions};
 use tantalum_rt::Runtime;
 use tantalum_rt::wall::WallOptions;
 
@@ -25,6 +27,11 @@ const WRITE: u32 = 16;
 const FSYNC: u32 = 20;
 const HELLO: u32 = 26;
 const READDIR: u32 = 28;
+const UNLINK: u32 = 10;
+const RENAME: u32 = 45;
+const RELEASE: u32 = 18;
+const CREATE: u32 = 35;
+const IOCTL: u32 = 39;
 const FALLOCATE: u32 = 43;
 const FILE: u64 = 2;
 const BLOCKS: u64 = 1024;
@@ -73,6 +80,38 @@ impl Kernel {
         Ok(u64::from_ne_bytes(*body.first_chunk().expect("a handle")))
     }
 
+    /// Makes a file; its node, and the handle.
+    fn create(&mut self, name: &[u8]) -> Result<(u64, u64), Errno> {
+        let told = self.ask(CREATE, ROOT, &[&[0; 16], name, b"\0"].concat())?;
+        let number = |at: usize| u64::from_ne_bytes(*told[at..].first_chunk().expect("a number"));
+        Ok((number(0), number(128)))
+    }
+
+    fn lookup(&mut self, name: &[u8]) -> Result<u64, Errno> {
+        let told = self.ask(LOOKUP, ROOT, &[name, b"\0"].concat())?;
+        Ok(u64::from_ne_bytes(*told.first_chunk().expect("a number")))
+    }
+
+    fn size(&mut self, node: u64) -> Result<u64, Errno> {
+        let told = self.ask(GETATTR, node, &[0; 16])?;
+        Ok(u64::from_ne_bytes(*told[24..].first_chunk().expect("a size")))
+    }
+
+    /// What an ioctl gives back.
+    fn control(&mut self, handle: u64, command: u32, input: &[u8]) -> Result<Vec<u8>, Errno> {
+        let mut body = Vec::new();
+        body.u64(handle);
+        body.u32(0);
+        body.u32(command);
+        body.u64(0);
+        body.u32(input.len() as u32);
+        body.u32(4);
+        body.extend_from_slice(input);
+        let told = self.ask(IOCTL, FILE, &body)?;
+        assert_eq!(told[..16], [0; 16]);
+        Ok(told[16..].to_vec())
+    }
+
     fn write(&mut self, handle: u64, at: u64, sync: bool, data: &[u8]) -> Result<u32, Errno> {
         let mut body = Vec::new();
         body.u64(handle);
@@ -108,11 +147,14 @@ fn hello() -> Vec<u8> {
     body
 }
 
-/// A device with groups of up to 512 KiB in three extents, and writes of up to 16 KiB.
-fn device(rt: &tantalum_rt::Rt) -> RamDevice {
-    let mut caps = Caps::power_safe(BLOCKS, Payload::Bytes);
-    caps.atomic_unit = 16 << 10;
-    caps.atomic_group = Some(GroupLimit { extents: 3, bytes: 600 << 10 });
+/// A device with groups of up to 600 KiB in three extents, and writes of up to 16 KiB; or for files, with
+/// this atomic unit, and groups if that is more than a block.
+fn device(rt: &tantalum_rt::Rt, files: Option<u32>) -> RamDevice {
+    let mut caps =
+        Caps::power_safe(if files.is_some() { 4 * BLOCKS } else { BLOCKS }, Payload::Bytes);
+    caps.atomic_unit = files.unwrap_or(16 << 10);
+    let limit = GroupLimit { extents: 3, bytes: 600 << 10 };
+    caps.atomic_group = (caps.atomic_unit > 4096).then_some(limit);
     RamDevice::new(rt, RamOptions::new(caps))
 }
 
@@ -127,6 +169,22 @@ enum Power {
 /// device.
 fn with_kernel(
     on_cut: OnCut,
+    body: impl FnOnce(&mut Kernel, &dyn Fn(Power)) + Send + 'static,
+) -> (End, DeviceStats) {
+    serve(on_cut, None, body)
+}
+
+/// The same, of the files on a device with this atomic unit.
+fn with_files(
+    atomic_unit: u32,
+    body: impl FnOnce(&mut Kernel, &dyn Fn(Power)) + Send + 'static,
+) -> (End, DeviceStats) {
+    serve(OnCut::Errors, Some(atomic_unit), body)
+}
+
+fn serve(
+    on_cut: OnCut,
+    files: Option<u32>,
     body: impl FnOnce(&mut Kernel, &dyn Fn(Power)) + Send + 'static,
 ) -> (End, DeviceStats) {
     let flags = SocketFlags::CLOEXEC;
@@ -154,18 +212,38 @@ fn with_kernel(
         body(&mut kernel, &power);
     });
     let done = runtime.block_on(async move {
-        let device = Stats::new(&rt, device(&rt));
+        let device = Stats::new(&rt, device(&rt, files));
         let volume = Volume::new(&rt, device.clone());
         device.power_on().await.expect("power");
-        let file = Rc::new(OneFile::new(&volume, (0, 0), 0).expect("a file"));
         let connection = Connection::new(&io, ours).expect("a connection");
-        let served = Served::one_file(&rt, connection, &file, on_cut);
-        let plug = device.clone();
+        let mut directory = None;
+        let served = match files {
+            None => {
+                let file = Rc::new(OneFile::new(&volume, (0, 0), 0).expect("a file"));
+                Served::one_file(&rt, connection, &file, on_cut)
+            }
+            Some(_) => {
+                let link = device.device();
+                Files::format(&rt, &link, &FormatOptions::default()).await.expect("formatted");
+                let files = Files::mount(&rt, link, &MountOptions::default()).await.expect("files");
+                let files = Rc::new(Directory::new(files, (0, 0), 0));
+                directory = Some(files.clone());
+                Served::directory(&rt, connection, &files, on_cut)
+            }
+        };
+        let (plug, again) = (device.clone(), rt.clone());
         rt.spawn_background("the plug", async move {
             while let Some((power, done)) = inbox.next().await {
                 match power {
                     Power::Cut => plug.cut(),
-                    Power::Restore => plug.power_on().await.expect("power"),
+                    Power::Restore => {
+                        plug.power_on().await.expect("power");
+                        if let Some(directory) = &directory {
+                            let (link, options) = (plug.device(), MountOptions::default());
+                            let files = Files::mount(&again, link, &options).await;
+                            directory.renew(files.expect("files"));
+                        }
+                    }
                 }
                 done.send(()).expect("the kernel waits");
             }
@@ -320,4 +398,115 @@ fn what_is_unknown_is_refused_and_what_is_no_request_ends_the_session() {
         assert_eq!(kernel.answer(), None);
     });
     assert!(matches!(end, End::NotARequest), "{end}");
+}
+
+#[test]
+fn files_come_and_go_and_keep_what_is_in_them() {
+    let (end, _) = with_files(4096, |kernel, power| {
+        let (a, handle) = kernel.create(b"a").expect("made");
+        assert_eq!(kernel.write(handle, 0, false, b"hello"), Ok(5));
+        assert_eq!((kernel.size(a), kernel.lookup(b"a")), (Ok(5), Ok(a)));
+        assert_eq!(kernel.lookup(b"b"), Err(Errno::NOENT));
+        let rename = |flags: u64| [&numbers(&[ROOT, flags])[..], b"a\0b\0"].concat();
+        assert!(kernel.ask(RENAME, ROOT, &rename(0)).is_ok());
+        assert_eq!((kernel.lookup(b"a"), kernel.lookup(b"b")), (Err(Errno::NOENT), Ok(a)));
+        let (second, _) = kernel.create(b"a").expect("made");
+        assert!(second != a);
+        // RENAME_NOREPLACE, and RENAME_EXCHANGE, which there is not.
+        assert_eq!(kernel.ask(RENAME, ROOT, &rename(1)), Err(Errno::EXIST));
+        assert_eq!(kernel.ask(RENAME, ROOT, &rename(2)), Err(Errno::INVAL));
+        let list = kernel.ask(READDIR, ROOT, &numbers(&[0, 0, 4096])).expect("a list");
+        assert_eq!(list.len(), 4 * 32);
+        // A file without a name is there until it is closed.
+        assert!(kernel.ask(UNLINK, ROOT, b"b\0").is_ok());
+        assert_eq!(kernel.ask(UNLINK, ROOT, b"b\0"), Err(Errno::NOENT));
+        assert_eq!(kernel.read(handle, 0, 100), Ok(b"hello".to_vec()));
+        assert_eq!(kernel.size(a), Ok(5));
+        assert!(kernel.ask(RELEASE, a, &numbers(&[handle, 0, 0])).is_ok());
+        kernel.send(2, a, &numbers(&[3]));
+        assert_eq!(kernel.size(a), Err(Errno::STALE));
+        // After a restart what was open fails, and a file is another node.
+        let (_, old) = kernel.create(b"c").expect("made");
+        assert_eq!(kernel.write(old, 0, true, b"survives"), Ok(8));
+        power(Power::Cut);
+        assert_eq!(kernel.write(old, 0, false, b"lost"), Err(Errno::IO));
+        power(Power::Restore);
+        assert_eq!(kernel.write(old, 0, false, b"lost"), Err(Errno::IO));
+        let c = kernel.lookup(b"c").expect("it is there");
+        let told = kernel.ask(OPEN, c, &[0; 8]).expect("opened");
+        let new = u64::from_ne_bytes(*told.first_chunk().expect("a handle"));
+        assert_eq!(kernel.read(new, 0, 8), Ok(b"survives".to_vec()));
+    });
+    assert!(matches!(end, End::Unmounted), "{end}");
+}
+
+#[test]
+fn a_transaction_is_one_group_or_nothing() {
+    let (_, stats) = with_files(64 << 10, |kernel, power| {
+        let (node, handle) = kernel.create(b"db").expect("made");
+        assert_eq!(kernel.control(handle, FEATURES, &[]), Ok(4u32.to_ne_bytes().to_vec()));
+        assert_eq!(kernel.write(handle, 0, true, &[1; 40_960]), Ok(40_960));
+        // Begun and given up: it was seen through this handle alone.
+        assert!(kernel.control(handle, BEGIN, &[]).is_ok());
+        assert_eq!(kernel.control(handle, BEGIN, &[]), Err(Errno::INVAL));
+        assert_eq!(kernel.write(handle, 4096, false, &[2; 4096]), Ok(4096));
+        assert_eq!(kernel.write(handle, 40_960, false, &[2; 4096]), Ok(4096));
+        assert_eq!(kernel.read(handle, 4096, 4096), Ok(vec![2; 4096]));
+        assert_eq!(kernel.size(node), Ok(45_056));
+        let told = kernel.ask(OPEN, node, &[0; 8]).expect("opened");
+        let other = u64::from_ne_bytes(*told.first_chunk().expect("a handle"));
+        assert_eq!(kernel.read(other, 4096, 4096), Ok(vec![1; 4096]));
+        assert!(kernel.control(handle, ABORT, &[]).is_ok());
+        assert_eq!(kernel.size(node), Ok(40_960));
+        assert_eq!(kernel.read(handle, 4096, 4096), Ok(vec![1; 4096]));
+        assert_eq!(kernel.control(handle, COMMIT, &[]), Err(Errno::INVAL));
+        // Committed: one group of two extents.
+        assert!(kernel.control(handle, BEGIN, &[]).is_ok());
+        assert_eq!(kernel.write(handle, 4096, false, &[3; 4096]), Ok(4096));
+        assert_eq!(kernel.write(handle, 20_480, false, &[4; 4096]), Ok(4096));
+        assert!(kernel.control(handle, COMMIT, &[]).is_ok());
+        assert_eq!(kernel.read(other, 4096, 4096), Ok(vec![3; 4096]));
+        // Longer than a group can be.
+        assert!(kernel.control(handle, BEGIN, &[]).is_ok());
+        assert_eq!(kernel.write(handle, 0, false, &vec![5; 1 << 20]), Ok(1 << 20));
+        assert_eq!(kernel.read(handle, 0, 4096), Err(Errno::IO));
+        assert_eq!(kernel.control(handle, COMMIT, &[]), Err(Errno::FBIG));
+        assert_eq!(kernel.read(handle, 4096, 4096), Ok(vec![3; 4096]));
+        // More pieces than a group can have.
+        assert!(kernel.control(handle, BEGIN, &[]).is_ok());
+        for i in 0..4 {
+            assert_eq!(kernel.write(handle, i * 8192, false, &[6; 4096]), Ok(4096));
+        }
+        assert_eq!(kernel.control(handle, COMMIT, &[]), Err(Errno::FBIG));
+        // Under way at a cut: nothing of it.
+        assert!(kernel.control(handle, BEGIN, &[]).is_ok());
+        assert_eq!(kernel.write(handle, 0, false, &[7; 4096]), Ok(4096));
+        power(Power::Cut);
+        assert_eq!(kernel.control(handle, COMMIT, &[]), Err(Errno::IO));
+        power(Power::Restore);
+        let node = kernel.lookup(b"db").expect("it is there");
+        let told = kernel.ask(OPEN, node, &[0; 8]).expect("opened");
+        let new = u64::from_ne_bytes(*told.first_chunk().expect("a handle"));
+        let content = kernel.read(new, 0, 40_960).expect("read");
+        let pages: Vec<u8> = content.chunks(4096).map(|page| page[0]).collect();
+        assert_eq!(pages, [1, 3, 1, 1, 1, 4, 1, 1, 1, 1]);
+        assert!(content.chunks(4096).all(|page| page.iter().all(|b| *b == page[0])));
+    });
+    assert_eq!(stats.of(CommandKind::Group).commands, 1);
+}
+
+#[test]
+fn atomic_writes_are_confirmed_only_where_they_are() {
+    with_files(64 << 10, |kernel, _| {
+        let (_, handle) = kernel.create(b"db").expect("made");
+        assert_eq!(kernel.control(handle, PAGES_ATOMIC, &1u32.to_ne_bytes()), Ok(Vec::new()));
+        assert_eq!(kernel.control(handle, 0x5401, &[]), Err(Errno::NOTTY));
+    });
+    with_files(4096, |kernel, _| {
+        let (_, handle) = kernel.create(b"db").expect("made");
+        for command in [PAGES_ATOMIC, FEATURES, BEGIN] {
+            let refused = kernel.control(handle, command, &1u32.to_ne_bytes());
+            assert_eq!(refused, Err(Errno::NOTTY), "{command:x}");
+        }
+    });
 }

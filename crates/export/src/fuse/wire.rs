@@ -19,6 +19,13 @@ pub(super) const WRITE_BYTES: usize = 40;
 /// The node of the root directory.
 pub(super) const ROOT: u64 = 1;
 
+/// Kinds of files, as in their modes.
+pub(super) const DIRECTORY: u32 = 0o040000;
+/// See [`DIRECTORY`].
+pub(super) const REGULAR: u32 = 0o100000;
+/// What of a mode says who may do what.
+pub(super) const PERMISSIONS: u32 = 0o7777;
+
 /// Flags of the first exchange.
 pub(super) mod init {
     /// Reads of one file side by side.
@@ -90,7 +97,7 @@ pub(super) enum Operation<'a> {
     Lookup {
         name: &'a [u8],
     },
-    /// It has no answer.
+    /// It has no answer; see [`forgotten`].
     Forget,
     GetAttributes,
     SetAttributes(NewAttributes),
@@ -112,6 +119,28 @@ pub(super) enum Operation<'a> {
     },
     Sync {
         handle: u64,
+        data_only: bool,
+    },
+    SyncDirectory,
+    Unlink {
+        name: &'a [u8],
+    },
+    /// With flags of renameat2(2).
+    Rename {
+        to: u64,
+        flags: u32,
+        name: &'a [u8],
+        new_name: &'a [u8],
+    },
+    Create {
+        name: &'a [u8],
+    },
+    /// An ioctl(2): what goes in, and room for what comes out.
+    Control {
+        handle: u64,
+        command: u32,
+        input: &'a [u8],
+        room: u32,
     },
     Flush,
     OpenDirectory,
@@ -205,7 +234,15 @@ fn operation<'a>(opcode: u32, mut r: Reader<'a>) -> Option<Operation<'a>> {
         }
         17 => Operation::Statistics,
         18 => Operation::Release { handle: r.u64()? },
-        20 => Operation::Sync { handle: r.u64()? },
+        10 => Operation::Unlink { name: r.name()? },
+        12 | 45 => {
+            let to = r.u64()?;
+            let flags = if opcode == 45 { r.u64()? as u32 } else { 0 };
+            let name = r.name()?;
+            r.0 = r.0.get(name.len() + 1..)?;
+            Operation::Rename { to, flags, name, new_name: r.name()? }
+        }
+        20 => Operation::Sync { handle: r.u64()?, data_only: r.u32()? & 1 != 0 },
         25 => Operation::Flush,
         27 => Operation::OpenDirectory,
         28 => {
@@ -213,6 +250,18 @@ fn operation<'a>(opcode: u32, mut r: Reader<'a>) -> Option<Operation<'a>> {
             Operation::ReadDirectory { at, length }
         }
         29 => Operation::ReleaseDirectory,
+        30 => Operation::SyncDirectory,
+        35 => {
+            // Flags and modes.
+            r.array::<16>()?;
+            Operation::Create { name: r.name()? }
+        }
+        39 => {
+            let (handle, _flags, command, _argument) = (r.u64()?, r.u32()?, r.u32()?, r.u64()?);
+            let (length, room) = (r.u32()?, r.u32()?);
+            let input = r.0.get(..length as usize)?;
+            Operation::Control { handle, command, input, room }
+        }
         38 => Operation::Destroy,
         43 => {
             let (handle, at, length) = (r.u64()?, r.u64()?, r.u64()?);
@@ -220,6 +269,23 @@ fn operation<'a>(opcode: u32, mut r: Reader<'a>) -> Option<Operation<'a>> {
         }
         _ => Operation::Other,
     })
+}
+
+/// Which nodes the kernel forgets, and how many of its lookups of each, in a request that is
+/// [`Operation::Forget`].
+pub(super) fn forgotten(bytes: &[u8]) -> Vec<(u64, u64)> {
+    let list = || {
+        let mut r = Reader(bytes);
+        let (_length, opcode, _unique, node) = (r.u32()?, r.u32()?, r.u64()?, r.u64()?);
+        r.0 = bytes.get(IN_HEADER_BYTES..)?;
+        if opcode == 2 {
+            return Some(vec![(node, r.u64()?)]);
+        }
+        let (count, _) = (r.u32()?, r.u32()?);
+        let one = |_| Some((r.u64()?, r.u64()?));
+        Some((0..count).map_while(one).collect())
+    };
+    list().unwrap_or_default()
 }
 
 /// What the kernel says first.
@@ -323,13 +389,12 @@ pub(super) struct Attributes {
     pub gid: u32,
     /// Seconds since 1970.
     pub time: u64,
+    /// For how many seconds the kernel need not ask again.
+    pub valid: u64,
 }
 
-/// Seconds for which the kernel need not ask again.
-const VALID_SECONDS: u64 = 3600;
-
 pub(super) fn attributes(out: &mut Vec<u8>, a: &Attributes) {
-    out.u64(VALID_SECONDS);
+    out.u64(a.valid);
     out.u64(0);
     put_attributes(out, a);
 }
@@ -337,8 +402,8 @@ pub(super) fn attributes(out: &mut Vec<u8>, a: &Attributes) {
 pub(super) fn entry(out: &mut Vec<u8>, a: &Attributes) {
     out.u64(a.node);
     out.u64(0);
-    out.u64(VALID_SECONDS);
-    out.u64(VALID_SECONDS);
+    out.u64(a.valid);
+    out.u64(a.valid);
     out.u64(0);
     put_attributes(out, a);
 }
@@ -365,14 +430,20 @@ pub(super) fn opened(out: &mut Vec<u8>, handle: u64, flags: u32) {
     out.u32(0);
 }
 
+/// The result of an ioctl, which its output follows.
+pub(super) fn controlled(out: &mut Vec<u8>, output: &[u8]) {
+    out.extend_from_slice(&[0; 16]);
+    out.extend_from_slice(output);
+}
+
 pub(super) fn written(out: &mut Vec<u8>, count: u32) {
     out.u32(count);
     out.u32(0);
 }
 
 /// How much room there is.
-pub(super) fn statistics(out: &mut Vec<u8>, block: u32, blocks: u64, files: u64) {
-    for value in [blocks, 0, 0, files, 0] {
+pub(super) fn statistics(out: &mut Vec<u8>, block: u32, blocks: u64, free: u64, files: u64) {
+    for value in [blocks, free, free, files, 0] {
         out.u64(value);
     }
     for value in [block, 255, block] {
@@ -453,6 +524,7 @@ mod tests {
             uid: 0,
             gid: 0,
             time: 0,
+            valid: 1,
         };
         let said = Hello { unique: 1, major: 7, minor: 40, readahead: 0, flags: u64::MAX };
         let terms = Terms { flags: 0, background: 64, longest: 1 << 20 };
@@ -461,7 +533,7 @@ mod tests {
         assert_eq!(length(&|out| entry(out, &a)), 128);
         assert_eq!(length(&|out| opened(out, 1, 0)), 16);
         assert_eq!(length(&|out| written(out, 1)), 8);
-        assert_eq!(length(&|out| statistics(out, 4096, 1, 1)), 80);
+        assert_eq!(length(&|out| statistics(out, 4096, 1, 0, 1)), 80);
     }
 
     proptest! {

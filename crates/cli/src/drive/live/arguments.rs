@@ -11,7 +11,8 @@ use tantalum_rt::wall::{Backend, WallOptions};
 /// What they have in common.
 #[derive(Args, Clone)]
 pub struct LiveArguments {
-    /// A blank drive in memory instead of an image, of this design (see `tantalum designs`)
+    /// A blank drive in memory instead of an image, of this design (see `tantalum designs`), or of the
+    /// one in a TOML file
     #[arg(long, value_name = "DESIGN")]
     pub design: Option<String>,
     /// Its capacity, at least, for instance 8GiB; else the design's own. Memory is taken for what is

@@ -11,13 +11,18 @@ use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use tantalum_device::PowerCycle;
 use tantalum_drive::PowerState;
 use tantalum_export::Volume;
-use tantalum_export::fuse::{self, FILE_NAME, OneFile, Served};
+use tantalum_export::fuse::{self, Directory, FILE_NAME, OneFile, Served};
 use tantalum_export::nbd::OnCut;
+use tantalum_files::{Files, FilesError, FormatOptions, MountOptions};
 
 /// Directories for files below which there is a loop device.
 const PRIVATE: &str = "/run/tantalum";
+
+/// The host's end of the drive's link.
+type Device = <LiveDrive as PowerCycle>::Device;
 
 /// What is to be set up.
 pub struct Recipe {
@@ -29,7 +34,9 @@ pub struct Recipe {
     pub in_image: bool,
     /// The file system on the drive, if there is to be one.
     pub fs: Option<Kind>,
-    /// Its options.
+    /// The drive is to be a directory of files.
+    pub files: bool,
+    /// Options of the file system.
     pub options: Option<String>,
     /// What a cut does to the file.
     pub on_cut: OnCut,
@@ -53,6 +60,8 @@ pub struct Layers {
     /// Directories that were made, and go again.
     made: RefCell<Vec<PathBuf>>,
     served: RefCell<Option<Served>>,
+    /// The files of the drive, if they are what is served.
+    directory: RefCell<Option<Rc<Directory<Device>>>>,
     /// The loop device.
     disk: RefCell<Option<String>>,
     /// The file system is mounted.
@@ -82,6 +91,7 @@ impl Layers {
             file_dir,
             made: RefCell::new(made),
             served: RefCell::default(),
+            directory: RefCell::default(),
             disk: RefCell::default(),
             mounted: Cell::new(false),
         })
@@ -90,8 +100,8 @@ impl Layers {
     /// Where users find it.
     pub fn place(&self) -> PathBuf {
         match self.recipe.fs {
-            Some(_) => self.recipe.dir.clone(),
-            None => self.recipe.dir.join(FILE_NAME),
+            None if !self.recipe.files => self.recipe.dir.join(FILE_NAME),
+            _ => self.recipe.dir.clone(),
         }
     }
 
@@ -101,7 +111,10 @@ impl Layers {
 
     /// Sets up whatever is not there. A file system is made, if the length of its blocks is given.
     pub async fn up(&self, made: Option<u32>) -> Result<(), String> {
-        self.show_file()?;
+        if self.recipe.files {
+            self.find_files().await?;
+        }
+        self.show()?;
         let Some(kind) = self.recipe.fs else { return Ok(()) };
         // The kernel must not wait for this thread while this thread waits for memory.
         let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -132,7 +145,40 @@ impl Layers {
         Ok(())
     }
 
-    fn show_file(&self) -> Result<(), String> {
+    /// Makes the file layer on the drive, whatever was there.
+    pub async fn format(&self) -> Result<(), String> {
+        let _announced = self.site.rt.outstanding("the making of the file layer");
+        Files::format(&self.site.rt, &self.site.drive.device(), &FormatOptions::default())
+            .await
+            .map_err(|e| format!("making the file layer: {e}"))
+    }
+
+    /// Mounts the file layer; `None`: there is none.
+    pub async fn files(&self) -> Result<Option<Files<Device>>, String> {
+        let _announced = self.site.rt.outstanding("the files on the drive");
+        let device = self.site.drive.device();
+        match Files::mount(&self.site.rt, device, &MountOptions::default()).await {
+            Ok(files) => Ok(Some(files)),
+            Err(FilesError::NotFormatted) => Ok(None),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// The files as they are since the power came.
+    async fn find_files(&self) -> Result<(), String> {
+        let files = self.files().await?.ok_or("the file layer is gone")?;
+        let directory = self.directory.borrow().clone();
+        match directory {
+            Some(directory) => directory.renew(files),
+            None => {
+                let directory = Rc::new(Directory::new(files, owner(), now()));
+                *self.directory.borrow_mut() = Some(directory);
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&self) -> Result<(), String> {
         if self.served.borrow().as_ref().is_some_and(|served| !served.is_over()) {
             return Ok(());
         }
@@ -140,13 +186,15 @@ impl Layers {
             self.make_dir(Path::new(PRIVATE), 0o755)?;
         }
         self.make_dir(&self.file_dir, if self.recipe.fs.is_some() { 0o700 } else { 0o755 })?;
-        let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        let made = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
-        let file = OneFile::new(&self.volume, owner, made.max(0) as u64);
+        let file = OneFile::new(&self.volume, owner(), now());
         let file = Rc::new(file.map_err(|e| e.to_string())?);
         let connection = fuse::mount(&self.site.io, &self.file_dir, &self.recipe.source)
             .map_err(|e| e.to_string())?;
-        let served = Served::one_file(&self.site.rt, connection, &file, self.recipe.on_cut);
+        let (rt, on_cut) = (&self.site.rt, self.recipe.on_cut);
+        let served = match &*self.directory.borrow() {
+            Some(directory) => Served::directory(rt, connection, directory, on_cut),
+            None => Served::one_file(rt, connection, &file, on_cut),
+        };
         *self.served.borrow_mut() = Some(served);
         Ok(())
     }
@@ -301,6 +349,16 @@ impl Drop for Layers {
         // If the drive did not even start.
         self.remove_dirs();
     }
+}
+
+/// Whose files are.
+fn owner() -> (u32, u32) {
+    (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+}
+
+/// Seconds since the beginning of 1970.
+fn now() -> u64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec.max(0) as u64
 }
 
 /// Makes a directory; whether it was not there.

@@ -1,0 +1,180 @@
+//! Drives that are mounted, for tests.
+
+#![allow(dead_code)] // Each test binary uses a part of it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Whether mounts are possible here; says so if not.
+pub fn possible() -> bool {
+    let fuse = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let loops = OpenOptions::new().read(true).write(true).open("/dev/loop-control");
+    let root = output("id", &["-u"]).trim() == "0";
+    match (fuse, loops, root) {
+        (Ok(_), Ok(_), true) => true,
+        (fuse, loops, root) => {
+            eprintln!(
+                "NOT TESTED: mounting is denied here: root {root}, /dev/fuse {:?}, /dev/loop-control {:?}",
+                fuse.err(),
+                loops.err()
+            );
+            false
+        }
+    }
+}
+
+pub fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().expect("it starts");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A program that must go well.
+pub fn run(program: &str, arguments: &[&str]) {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let output = Command::new(program).args(arguments).env("PATH", path).output();
+    let output = output.unwrap_or_else(|e| panic!("{program}: {e}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+}
+
+pub fn tantalum(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// A place of its own for a test; what is there goes at the end.
+pub struct Place {
+    pub dir: PathBuf,
+}
+
+impl Place {
+    pub fn new(name: &str) -> Place {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mount-{name}"));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).expect("a directory");
+        Place { dir }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.dir.join(name).to_str().expect("text").to_string()
+    }
+
+    /// An image of a blank drive.
+    pub fn image(&self, design: &str) -> String {
+        let path = self.path("disk.img");
+        let create = ["drive", "create", &path, "--design", design, "--capacity", "1GiB"];
+        let made = tantalum(&create).output().expect("it starts");
+        assert!(made.status.success(), "{made:?}");
+        path
+    }
+
+    /// Nothing is left of whatever was mounted below it.
+    pub fn assert_clean(&self) {
+        let dir = self.dir.to_str().expect("text");
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        let left: Vec<&str> = mounts.lines().filter(|line| line.contains(dir)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// A drive that is mounted.
+pub struct Mounted {
+    child: Child,
+    pub dir: PathBuf,
+    said: Arc<Mutex<String>>,
+}
+
+impl Mounted {
+    /// Mounts it, as these arguments say, and waits until it can be used.
+    pub fn new(dir: &str, arguments: &[&str]) -> Mounted {
+        Mounted::try_new(dir, arguments).unwrap_or_else(|(code, said)| panic!("{code:?}: {said}"))
+    }
+
+    /// Or what it said, and its exit code.
+    pub fn try_new(dir: &str, arguments: &[&str]) -> Result<Mounted, (Option<i32>, String)> {
+        let mut command = tantalum(&["drive", "mount", "--time-scale", "0"]);
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let said = Arc::new(Mutex::new(String::new()));
+        let err = child.stderr.take().expect("standard error");
+        let listener = listen(err, said.clone());
+        let mut line = String::new();
+        let out = child.stdout.take().expect("standard output");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        if line.starts_with("ready: ") {
+            return Ok(Mounted { child, dir: dir.into(), said });
+        }
+        let code = child.wait().expect("it ends").code();
+        listener.join().expect("it listens");
+        let said = said.lock().expect("text").clone();
+        Err((code, said))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub fn said(&self) -> String {
+        self.said.lock().expect("text").clone()
+    }
+
+    /// Waits until it has said this so often.
+    pub fn wait_for(&self, what: &str, times: usize) {
+        for _ in 0..600 {
+            if self.said().matches(what).count() >= times {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("it never said \"{what}\" {times} times: {}", self.said());
+    }
+
+    pub fn signal(&self, name: &str) {
+        run("kill", &[&format!("-{name}"), &self.child.id().to_string()]);
+    }
+
+    /// Its exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
+    }
+
+    /// Asks it to stop; it must end in good order.
+    pub fn stop(mut self) {
+        self.signal("INT");
+        let code = self.wait();
+        assert_eq!(code, Some(0), "{}", self.said());
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            // A test has failed: without a mount that would be in the way of the next.
+            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+            std::thread::sleep(Duration::from_millis(500));
+            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn listen(mut from: ChildStderr, to: Arc<Mutex<String>>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            to.lock().expect("text").push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+    })
+}

@@ -1,0 +1,461 @@
+//! A file system with one directory: the files of the file layer.
+//!
+//! 1. **What it keeps** is what the file layer does ([`tantalum_files`]): names, bytes, lengths. Owners
+//!    and permissions are kept as long as the mount is, times not at all.
+//! 2. **An open file is of one time with power**; so is a node. After a restart all that was known before
+//!    fails, and what is looked up and opened anew works ([`Directory::renew`]).
+//! 3. **A file that has lost its name** is there until its last user has closed it.
+//! 4. **Atomic pages** ([`PAGES_ATOMIC`], Fusion-io's) are confirmed only if an aligned page of up
+//!    to a chunk is all or nothing after any crash: if the device's atomic unit is that long.
+//! 5. **Atomic transactions** ([`BEGIN`], [`COMMIT`], F2FS's) are offered only if the device takes
+//!    groups. What is written through a handle between the two is kept here, read back through this
+//!    handle, and written as one group: when the commit succeeds it is there, durably and whole; when
+//!    it fails nothing of it is, nor after a crash before it ends. Each is bounded by what a group can be: one
+//!    that is longer fails at its commit.
+
+use super::session::{Failed, FileSystem};
+use super::wire::{
+    self, Attributes, DIRECTORY, NewAttributes, Operation, PERMISSIONS, REGULAR, Request, open, set,
+};
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tantalum_device::{BlockDevice, GroupLimit};
+use tantalum_files::{File, Files, FilesError, Promise};
+
+/// F2FS: a transaction begins.
+pub const BEGIN: u32 = 0xf501;
+/// F2FS: it ends, with all that was written, durably.
+pub const COMMIT: u32 = 0xf502;
+/// F2FS: it ends, with nothing.
+pub const ABORT: u32 = 0xf505;
+/// F2FS: which features there are; [`FEATURE_TRANSACTIONS`] is one.
+pub const FEATURES: u32 = 0x8004_f50c;
+/// F2FS: transactions of one file.
+pub const FEATURE_TRANSACTIONS: u32 = 4;
+/// Fusion-io: aligned pages are to be written whole.
+pub const PAGES_ATOMIC: u32 = 0x4004_9502;
+
+/// Open files, at most.
+const HANDLES_MAX: usize = 4096;
+/// Nodes of one time with power differ in the bits below.
+const LIFE_SHIFT: u32 = 40;
+/// A file must keep its name: a flag of renameat2(2).
+const NO_REPLACE: u32 = 1;
+
+/// A file that the kernel knows.
+struct Known<D: BlockDevice> {
+    file: File<D>,
+    lookups: u64,
+}
+
+/// What was written since a transaction began.
+#[derive(Default)]
+struct Pending {
+    writes: Vec<(u64, Vec<u8>)>,
+    bytes: u64,
+    /// It was more than a group can be.
+    too_long: bool,
+}
+
+impl Pending {
+    fn end(&self) -> u64 {
+        self.writes.iter().map(|(at, data)| at + data.len() as u64).max().unwrap_or(0)
+    }
+}
+
+/// An open file.
+struct Handle<D: BlockDevice> {
+    node: u64,
+    file: File<D>,
+    pending: RefCell<Option<Pending>>,
+}
+
+/// Owner and permissions of a file, as somebody has set them.
+#[derive(Clone, Copy)]
+struct Rights {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+/// See the module.
+pub struct Directory<D: BlockDevice> {
+    files: RefCell<Files<D>>,
+    life: Cell<u64>,
+    /// Of what nobody has changed.
+    rights: Rights,
+    /// By name: a node is of one time with power.
+    changed: RefCell<BTreeMap<Vec<u8>, Rights>>,
+    root: Cell<Rights>,
+    known: RefCell<BTreeMap<u64, Known<D>>>,
+    handles: RefCell<BTreeMap<u64, Rc<Handle<D>>>>,
+    next: Cell<u64>,
+    /// Seconds since 1970.
+    made: u64,
+}
+
+impl From<FilesError> for Failed {
+    fn from(error: FilesError) -> Failed {
+        Failed::Errno(match error {
+            FilesError::Io(error) => return error.into(),
+            FilesError::NotFound(_) => Errno::NOENT,
+            FilesError::Exists(_) => Errno::EXIST,
+            FilesError::BadName(_) => Errno::INVAL,
+            FilesError::NoSpace(_) => Errno::NOSPC,
+            FilesError::Group(_) => Errno::FBIG,
+            FilesError::NotFormatted
+            | FilesError::Unsuitable(_)
+            | FilesError::Corrupt { .. }
+            | FilesError::Poisoned => Errno::IO,
+        })
+    }
+}
+
+impl<D: BlockDevice> Directory<D> {
+    /// The files of this mount of the layer, which belong to this user and group unless somebody
+    /// changes that; times are `made`, seconds since the beginning of 1970.
+    pub fn new(files: Files<D>, owner: (u32, u32), made: u64) -> Directory<D> {
+        let (uid, gid) = owner;
+        Directory {
+            files: RefCell::new(files),
+            life: Cell::new(0),
+            rights: Rights { mode: 0o644, uid, gid },
+            changed: RefCell::default(),
+            root: Cell::new(Rights { mode: 0o755, uid, gid }),
+            known: RefCell::default(),
+            handles: RefCell::default(),
+            next: Cell::new(1),
+            made,
+        }
+    }
+
+    /// Goes on with another mount of the layer: that after a restart.
+    pub fn renew(&self, files: Files<D>) {
+        self.life.set(self.life.get() + 1);
+        *self.files.borrow_mut() = files;
+        // Handles stay, and fail: their link is dead. Nobody finds them by a new node.
+        self.known.borrow_mut().clear();
+    }
+
+    fn files(&self) -> Files<D> {
+        self.files.borrow().clone()
+    }
+
+    fn node(&self, file: &File<D>) -> u64 {
+        // The numbers of files begin at 0, and the root is 1.
+        self.life.get() << LIFE_SHIFT | (file.number() + 2)
+    }
+
+    fn handle(&self, handle: u64) -> Result<Rc<Handle<D>>, Errno> {
+        self.handles.borrow().get(&handle).cloned().ok_or(Errno::BADF)
+    }
+
+    /// A node that the kernel knows.
+    fn file(&self, node: u64) -> Result<File<D>, Errno> {
+        let known = self.known.borrow().get(&node).map(|known| known.file.clone());
+        let open = || {
+            let handles = self.handles.borrow();
+            handles.values().find(|h| h.node == node).map(|h| h.file.clone())
+        };
+        known.or_else(open).ok_or(Errno::STALE)
+    }
+
+    fn name(&self, node: u64) -> Option<Vec<u8>> {
+        let files = self.files.borrow();
+        let is = |name: &[u8]| files.open(name).is_ok_and(|file| self.node(&file) == node);
+        files.list().into_iter().map(|entry| entry.name).find(|name| is(name))
+    }
+
+    fn attributes(&self, node: u64, file: Option<&File<D>>) -> Attributes {
+        let rights = match file {
+            None => self.root.get(),
+            // Without a change nobody has to look for the name.
+            Some(_) if self.changed.borrow().is_empty() => self.rights,
+            Some(_) => {
+                let name = self.name(node).unwrap_or_default();
+                self.changed.borrow().get(&name).copied().unwrap_or(self.rights)
+            }
+        };
+        let pending = || {
+            let handles = self.handles.borrow();
+            let own = handles.values().filter(|h| h.node == node);
+            own.filter_map(|h| h.pending.borrow().as_ref().map(Pending::end)).max().unwrap_or(0)
+        };
+        let size = file.map_or(0, |file| file.size().max(pending()));
+        Attributes {
+            node,
+            size,
+            allocated: size,
+            mode: rights.mode | if file.is_some() { REGULAR } else { DIRECTORY },
+            links: if file.is_some() { 1 } else { 2 },
+            uid: rights.uid,
+            gid: rights.gid,
+            time: self.made,
+            valid: 0,
+        }
+    }
+
+    /// Tells the kernel of a file: that is a lookup, which it forgets some day.
+    fn tell(&self, file: &File<D>, out: &mut Vec<u8>) -> u64 {
+        let node = self.node(file);
+        wire::entry(out, &self.attributes(node, Some(file)));
+        let mut known = self.known.borrow_mut();
+        let known = known.entry(node).or_insert_with(|| Known { file: file.clone(), lookups: 0 });
+        known.lookups += 1;
+        node
+    }
+
+    fn open(&self, node: u64, file: File<D>) -> Result<u64, Errno> {
+        if self.handles.borrow().len() >= HANDLES_MAX {
+            return Err(Errno::NFILE);
+        }
+        let number = self.next.get();
+        self.next.set(number + 1);
+        let handle = Rc::new(Handle { node, file, pending: RefCell::default() });
+        self.handles.borrow_mut().insert(number, handle);
+        Ok(number)
+    }
+
+    async fn set(&self, node: u64, new: &NewAttributes) -> Result<Attributes, Failed> {
+        let file = if node == wire::ROOT { None } else { Some(self.file(node)?) };
+        if new.valid & set::SIZE != 0 {
+            file.as_ref().ok_or(Errno::ISDIR)?.truncate(new.size).await?;
+        }
+        if new.valid & (set::MODE | set::UID | set::GID) != 0 {
+            let old = self.attributes(node, file.as_ref());
+            let pick = |flag, now, old| if new.valid & flag != 0 { now } else { old };
+            let rights = Rights {
+                mode: pick(set::MODE, new.mode, old.mode) & PERMISSIONS,
+                uid: pick(set::UID, new.uid, old.uid),
+                gid: pick(set::GID, new.gid, old.gid),
+            };
+            match (&file, self.name(node)) {
+                (None, _) => self.root.set(rights),
+                (Some(_), Some(name)) => drop(self.changed.borrow_mut().insert(name, rights)),
+                (Some(_), None) => {}
+            }
+        }
+        Ok(self.attributes(node, file.as_ref()))
+    }
+
+    async fn write(
+        &self,
+        handle: &Handle<D>,
+        at: u64,
+        data: &[u8],
+        sync: bool,
+    ) -> Result<(), Failed> {
+        if let Some(pending) = &mut *handle.pending.borrow_mut() {
+            let limit = self.files().group_limit().map_or(0, |limit| limit.bytes);
+            pending.bytes += data.len() as u64;
+            pending.too_long |=
+                pending.bytes > limit || at.checked_add(data.len() as u64).is_none();
+            if pending.too_long {
+                pending.writes.clear();
+            } else {
+                pending.writes.push((at, data.to_vec()));
+            }
+            return Ok(());
+        }
+        handle.file.write(at, data).await?;
+        if sync {
+            handle.file.sync_data().await?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self, handle: &Handle<D>, at: u64, to: &mut [u8]) -> Result<usize, Failed> {
+        let mut count = handle.file.read(at, to).await?;
+        if let Some(pending) = &*handle.pending.borrow() {
+            if pending.too_long {
+                return Err(Errno::IO.into());
+            }
+            for (begin, data) in &pending.writes {
+                let from = at.max(*begin);
+                let end = (at + to.len() as u64).min(begin + data.len() as u64);
+                if from < end {
+                    let part = &data[(from - begin) as usize..(end - begin) as usize];
+                    to[(from - at) as usize..(end - at) as usize].copy_from_slice(part);
+                    count = count.max((end - at) as usize);
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// What a group must be able to be at least for a transaction to be worth it.
+    fn transactions(&self) -> Option<GroupLimit> {
+        self.files().group_limit().filter(|limit| limit.extents > 0)
+    }
+
+    /// Whether an aligned page of up to a chunk is all or nothing.
+    fn pages_are_atomic(&self) -> bool {
+        let files = self.files();
+        u64::from(files.device().caps().atomic_unit) >= files.chunk()
+    }
+
+    async fn control(
+        &self,
+        handle: u64,
+        (command, input, room): (u32, &[u8], u32),
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failed> {
+        let handle = self.handle(handle)?;
+        match command {
+            FEATURES if self.transactions().is_some() && room >= 4 => {
+                wire::controlled(out, &FEATURE_TRANSACTIONS.to_ne_bytes());
+            }
+            BEGIN if self.transactions().is_some() => {
+                let mut pending = handle.pending.borrow_mut();
+                if pending.is_some() {
+                    return Err(Errno::INVAL.into());
+                }
+                *pending = Some(Pending::default());
+                wire::controlled(out, &[]);
+            }
+            COMMIT => {
+                let pending = handle.pending.borrow_mut().take().ok_or(Errno::INVAL)?;
+                if pending.too_long {
+                    return Err(Errno::FBIG.into());
+                }
+                let writes: Vec<(u64, &[u8])> =
+                    pending.writes.iter().map(|(at, data)| (*at, &data[..])).collect();
+                handle.file.write_atomic(&writes).await?;
+                wire::controlled(out, &[]);
+            }
+            ABORT => {
+                handle.pending.borrow_mut().take();
+                wire::controlled(out, &[]);
+            }
+            PAGES_ATOMIC if self.pages_are_atomic() && input.len() == 4 => {
+                wire::controlled(out, &[]);
+            }
+            _ => return Err(Errno::NOTTY.into()),
+        }
+        Ok(())
+    }
+
+    async fn rename(&self, name: &[u8], new_name: &[u8], flags: u32) -> Result<(), Failed> {
+        let files = self.files();
+        match flags {
+            0 => {}
+            NO_REPLACE if files.exists(new_name) => return Err(Errno::EXIST.into()),
+            NO_REPLACE => {}
+            _ => return Err(Errno::INVAL.into()),
+        }
+        files.rename(name, new_name, Promise::Completed).await?;
+        let mut changed = self.changed.borrow_mut();
+        let rights = changed.remove(name);
+        changed.remove(new_name);
+        if let Some(rights) = rights {
+            changed.insert(new_name.to_vec(), rights);
+        }
+        Ok(())
+    }
+
+    fn list(&self, at: u64, length: u32, out: &mut Vec<u8>) {
+        let files = self.files();
+        let named = files.list().into_iter().filter_map(|entry| {
+            let file = files.open(&entry.name).ok()?;
+            Some((file.number() + 3, self.node(&file), false, entry.name))
+        });
+        // By number, so that a place in the list stays one when files come and go.
+        let mut all =
+            vec![(1, wire::ROOT, true, b".".to_vec()), (2, wire::ROOT, true, b"..".to_vec())];
+        all.extend(named);
+        all.sort_unstable_by_key(|entry| entry.0);
+        for (place, node, directory, name) in all.into_iter().filter(|entry| entry.0 > at) {
+            if !wire::directory_entry(out, length as usize, (node, place, directory, &name)) {
+                break;
+            }
+        }
+    }
+}
+
+impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
+    async fn carry_out(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failed> {
+        let node = request.node;
+        let flags = open::DIRECT_IO | open::NOFLUSH;
+        match request.operation {
+            Operation::Read { handle, at, length } => {
+                let handle = self.handle(handle)?;
+                let begin = out.len();
+                out.resize(begin + length.min(super::connection::LONGEST) as usize, 0);
+                let count = self.read(&handle, at, &mut out[begin..]).await?;
+                out.truncate(begin + count);
+            }
+            Operation::Write { handle, at, sync, data } => {
+                let handle = self.handle(handle)?;
+                self.write(&handle, at, data, sync).await?;
+                wire::written(out, data.len() as u32);
+            }
+            Operation::Sync { handle, data_only: true } => {
+                self.handle(handle)?.file.sync_data().await?;
+            }
+            Operation::Sync { handle, .. } => self.handle(handle)?.file.sync().await?,
+            Operation::SyncDirectory => self.files().sync_all().await?,
+            Operation::Lookup { name } => {
+                let file = self.files().open(name)?;
+                self.tell(&file, out);
+            }
+            Operation::Create { name } => {
+                let files = self.files();
+                let file = match files.create(name, Promise::Completed).await {
+                    Err(FilesError::Exists(_)) => files.open(name)?,
+                    made => made?,
+                };
+                self.changed.borrow_mut().remove(name);
+                let handle = self.open(self.node(&file), file.clone())?;
+                self.tell(&file, out);
+                wire::opened(out, handle, flags);
+            }
+            Operation::Open if node == wire::ROOT => return Err(Errno::ISDIR.into()),
+            Operation::Open => {
+                let handle = self.open(node, self.file(node)?)?;
+                wire::opened(out, handle, flags);
+            }
+            Operation::Release { handle } => drop(self.handles.borrow_mut().remove(&handle)),
+            Operation::Unlink { name } => {
+                self.files().delete(name, Promise::Completed).await?;
+                self.changed.borrow_mut().remove(name);
+            }
+            Operation::Rename { flags, name, new_name, .. } => {
+                self.rename(name, new_name, flags).await?;
+            }
+            Operation::GetAttributes if node == wire::ROOT => {
+                wire::attributes(out, &self.attributes(node, None));
+            }
+            Operation::GetAttributes => {
+                let file = self.file(node)?;
+                wire::attributes(out, &self.attributes(node, Some(&file)));
+            }
+            Operation::SetAttributes(ref new) => wire::attributes(out, &self.set(node, new).await?),
+            Operation::Control { handle, command, input, room } => {
+                self.control(handle, (command, input, room), out).await?;
+            }
+            Operation::Statistics => {
+                let (files, space) = (self.files(), self.files().space());
+                let count = files.list().len() as u64;
+                wire::statistics(out, space.chunk as u32, space.chunks, space.free, count);
+            }
+            Operation::OpenDirectory => wire::opened(out, 0, 0),
+            Operation::ReadDirectory { at, length } => self.list(at, length, out),
+            Operation::Allocate { .. } => return Err(Errno::OPNOTSUPP.into()),
+            Operation::Flush | Operation::ReleaseDirectory | Operation::Destroy => {}
+            Operation::Forget | Operation::Other => return Err(Errno::NOSYS.into()),
+        }
+        Ok(())
+    }
+
+    fn forget(&self, node: u64, lookups: u64) {
+        let mut all = self.known.borrow_mut();
+        if let Some(known) = all.get_mut(&node) {
+            known.lookups = known.lookups.saturating_sub(lookups);
+            if known.lookups == 0 {
+                all.remove(&node);
+            }
+        }
+    }
+}
