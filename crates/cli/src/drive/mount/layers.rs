@@ -221,7 +221,17 @@ impl Layers {
                 break;
             }
         }
-        last
+        self.have_flushes_sent(&last?).await
+    }
+
+    /// Makes the kernel send the disk flushes. It remembers of a loop device that somebody wanted
+    /// none, also when that is attached to another file.
+    async fn have_flushes_sent(&self, disk: &str) -> Result<String, String> {
+        let knob = disk.replacen("/dev/", "/sys/block/", 1) + "/queue/write_cache";
+        let script = r#"[ "$(cat "$0")" = "$1" ] || echo "$1" >"$0"; [ "$(cat "$0")" = "$1" ]"#;
+        let ended = self.program("sh", &["-c", script, &knob, "write back"]).await?;
+        let what = format!("having the kernel send flushes ({knob} as \"write back\")");
+        ended.ok(&what).map(|_| disk.to_string())
     }
 
     /// Takes down what can be: from the top, in good order.
