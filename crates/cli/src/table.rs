@@ -379,8 +379,8 @@ mod tests {
             columns.insert(width, line.matches('|').count());
         }
         assert!(columns.values().is_sorted() && columns[&60] < columns[&80], "{columns:?}");
-        // All but params, spread, and reads and writes of jobs.
-        assert_eq!(columns[&200], COLUMNS.len() - 6 + 1, "{columns:?}");
+        // All but params, spread, reads and writes of jobs, and what commits cost.
+        assert_eq!(columns[&200], COLUMNS.len() - 9 + 1, "{columns:?}");
     }
 
     #[test]
