@@ -9,11 +9,12 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Drive};
 use tantalum_export::nbd::{Export, Options, Server, Volume};
-use tantalum_rt::Runtime;
+use tantalum_rt::{Nanos, Runtime};
 use tantalum_rt::wall::WallOptions;
 
 /// Bytes of what is copied.
@@ -24,6 +25,8 @@ const FILE_BYTES: usize = 24 << 20;
 struct Served {
     socket: PathBuf,
     tcp: String,
+    /// The drive's time, ns, as it was a moment ago.
+    clock: Arc<AtomicU64>,
 }
 
 impl Served {
@@ -38,7 +41,8 @@ impl Served {
         design.map.dump_units = 6;
         design.cache.buffer_kib = 1024;
         let (tell, told) = mpsc::channel();
-        let at = socket.clone();
+        let clock = Arc::new(AtomicU64::new(0));
+        let (at, shown) = (socket.clone(), clock.clone());
         std::thread::spawn(move || {
             let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
             let mut runtime = Runtime::wall_time(1, options).expect("a wall clock");
@@ -56,13 +60,25 @@ impl Served {
                 let port = tcp.address().expect("an address").port();
                 let serving = server.clone();
                 rt.spawn_background("TCP", async move { serving.serve(tcp).await });
+                let r = rt.clone();
+                rt.spawn_background("the clock", async move {
+                    loop {
+                        shown.store(r.now().0, Ordering::Relaxed);
+                        io.sleep(Nanos::from_millis(20)).await;
+                    }
+                });
                 tell.send(port).expect("the test waits");
                 server.serve(unix).await;
             });
             panic!("the server ended: {done:?}");
         });
         let port = told.recv().expect("the server starts");
-        Served { socket, tcp: format!("nbd://127.0.0.1:{port}/drive") }
+        Served { socket, tcp: format!("nbd://127.0.0.1:{port}/drive"), clock }
+    }
+
+    /// The drive's time, or some milliseconds less.
+    fn clock(&self) -> Nanos {
+        Nanos(self.clock.load(Ordering::Relaxed))
     }
 
     fn uri(&self, export: &str) -> String {
@@ -259,4 +275,30 @@ fn fio_finds_what_it_wrote() {
         aligned.extend(["--rw=randrw", "--bs=4k", "--verify_backlog=4096", "--io_size=96m"]);
         ok("fio", &aligned);
     }
+}
+
+/// Each write is followed by a flush, for which this drive programs pages that take milliseconds.
+#[test]
+fn fio_finds_what_it_wrote_over_hours() {
+    let served = Served::new("fio-hours", "qlc");
+    let uri = format!("--uri={}", served.uri("drive"));
+    let began = served.clock();
+    let job = [
+        "--name=hours",
+        "--ioengine=nbd",
+        &uri,
+        "--size=64m",
+        "--rw=randwrite",
+        "--bs=4k",
+        "--iodepth=1",
+        "--fsync=1",
+        "--loops=45",
+        "--randrepeat=0",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--verify_state_save=0",
+    ];
+    ok("fio", &job);
+    let took = served.clock().saturating_sub(began);
+    assert!(took >= Nanos::from_secs(2 * 3600), "{} s of the drive's time", took.0 / 1_000_000_000);
 }

@@ -21,7 +21,12 @@ pub struct WallClock {
     real: Nanos,
     /// How far the clock has jumped ahead ([`Scale::Jump`]).
     jumped: Nanos,
-    margin: Margin,
+    /// The most that is spun, ns.
+    spin: Nanos,
+    /// How late the kernel ends a wait.
+    late: Estimate,
+    /// How long it takes until something comes when there is nothing to do.
+    lull: Estimate,
     put_off: u32,
 }
 
@@ -33,7 +38,9 @@ impl WallClock {
             outside,
             scale,
             jumped: Nanos::ZERO,
-            margin: Margin::new(spin),
+            spin,
+            late: Estimate::new(spin, spin),
+            lull: Estimate::new(spin, Nanos::MAX),
             put_off: 0,
         }
     }
@@ -87,29 +94,43 @@ impl WallClock {
         let now = self.look_up();
         let late = until.map(|u| now.saturating_sub(u));
         if let Some(late) = late.filter(|l| !came && *l > Nanos::ZERO) {
-            self.margin.learn(late);
+            self.late.learn(late);
         }
         came
     }
 
     /// Waits until `until`, of real time, or until something comes.
     fn wait(&mut self, until: Option<Nanos>) -> Idle {
+        let began = self.real;
+        let margin = self.late.upper().min(self.spin);
+        // It is about to come: to sleep would take longer.
+        let comes_soon = self.outside.is_busy() && self.lull.upper() <= self.spin;
+        let awake = if comes_soon { began.saturating_add(self.spin) } else { began };
+        let mut slept = false;
         loop {
             let now = self.real;
             let left = until.map(|u| u.saturating_sub(now));
             if left == Some(Nanos::ZERO) {
                 return Idle::Reached;
             }
-            let left = left.map(|l| l.saturating_sub(self.margin.get()));
-            let came = if left != Some(Nanos::ZERO) {
+            let left = left.map(|l| l.saturating_sub(margin));
+            let is_due = left == Some(Nanos::ZERO);
+            let came = if !is_due && now >= awake {
+                slept = true;
                 self.sleep(left)
             } else if self.outside.has_unsent() {
                 self.outside.wait(&self.rt, Some(Duration::ZERO))
             } else {
-                std::hint::spin_loop();
+                // Whoever is to send it may need this processor.
+                if is_due { std::hint::spin_loop() } else { std::thread::yield_now() };
                 self.outside.take(&self.rt, true)
             };
             let now = self.look_up();
+            if came {
+                // A processor that slept was late for it, too.
+                let late = if slept && !comes_soon { self.late.mean() } else { Nanos::ZERO };
+                self.lull.learn(now.saturating_sub(began).saturating_sub(late));
+            }
             if came | self.rt.inbox().any() | self.outside.fire(&self.rt, now) {
                 return Idle::Woken;
             }
@@ -169,31 +190,62 @@ impl Drop for WallClock {
     }
 }
 
-/// How much earlier than wanted to ask the kernel for an end of waiting: as much as it has
-/// been late, mean and twice the mean deviation (as TCP reckons its time-outs, Jacobson
-/// 1988, appendix A), up to the budget for spinning.
-struct Margin {
-    budget: i64,
+/// How long something takes, from how long it has taken: mean and twice the mean deviation (as
+/// TCP reckons its time-outs, Jacobson 1988, appendix A).
+struct Estimate {
+    most: i64,
     mean: i64,
     deviation: i64,
 }
 
-impl Margin {
-    fn new(budget: Nanos) -> Margin {
-        let budget = budget.0.min(1 << 40) as i64;
-        Margin { budget, mean: budget, deviation: 0 }
+impl Estimate {
+    /// What takes more than twice `budget` counts as that: another thread had the processor, or
+    /// nothing was to be expected.
+    fn new(budget: Nanos, mean: Nanos) -> Estimate {
+        let most = 2 * budget.0.min(1 << 40) as i64;
+        Estimate { most, mean: mean.0.min(most as u64) as i64, deviation: 0 }
     }
 
-    fn get(&self) -> Nanos {
-        Nanos((self.mean + 2 * self.deviation).clamp(0, self.budget) as u64)
+    /// It will hardly take longer.
+    fn upper(&self) -> Nanos {
+        Nanos((self.mean + 2 * self.deviation).max(0) as u64)
     }
 
-    /// The kernel was late by so much. What is far beyond the budget is no lateness of
-    /// timers: another thread had the processor.
-    fn learn(&mut self, late: Nanos) {
-        let late = (late.0.min(1 << 40) as i64).min(2 * self.budget);
-        let error = late - self.mean;
+    fn mean(&self) -> Nanos {
+        Nanos(self.mean.max(0) as u64)
+    }
+
+    fn learn(&mut self, took: Nanos) {
+        let error = took.0.min(self.most as u64) as i64 - self.mean;
         self.mean += error / 8;
         self.deviation += (error.abs() - self.deviation) / 4;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_follows_what_is_steady_and_forgets_what_is_not() {
+        let budget = Nanos::from_micros(60);
+        let mut lull = Estimate::new(budget, Nanos::MAX);
+        assert!(lull.upper() > budget, "nothing is expected before anything was seen");
+        (0..50).for_each(|_| lull.learn(Nanos::from_micros(20)));
+        assert!(lull.upper() <= budget && lull.mean() >= Nanos::from_micros(20), "steady");
+        lull.learn(Nanos::from_secs(3600));
+        assert!(lull.upper() > budget, "a single hour, counted as twice the budget");
+        (0..50).for_each(|_| lull.learn(Nanos::from_micros(20)));
+        assert!(lull.upper() <= budget, "and is forgotten");
+        // As much on either side of the budget: not to be relied on.
+        (0..50).for_each(|i| lull.learn(Nanos::from_micros(if i % 2 == 0 { 5 } else { 100 })));
+        assert!(lull.upper() > budget);
+    }
+
+    #[test]
+    fn without_a_budget_nothing_is_estimated() {
+        let mut never = Estimate::new(Nanos::ZERO, Nanos::MAX);
+        never.learn(Nanos::from_micros(1));
+        assert_eq!((never.upper(), never.mean()), (Nanos::ZERO, Nanos::ZERO));
     }
 }

@@ -40,7 +40,9 @@
 //! A kernel timer is late by tens of microseconds where the processor must first be woken,
 //! more so on virtual machines. So the clock asks to be woken earlier, by a margin that it
 //! learns, and spins for the rest, looking for completions meanwhile. The margin is at most
-//! [`WallOptions::spin`]: more of it costs processor time, less costs punctuality.
+//! [`WallOptions::spin`]: more of it costs processor time, less costs punctuality. In the same way it
+//! learns how soon something comes from outside when there is nothing to do, and spins for that
+//! if it is likely to come within the budget; meanwhile it lets others have the processor.
 //!
 //! # Time scale
 //!
@@ -87,7 +89,8 @@ pub struct WallOptions {
     /// Real seconds for each second of the clock, at most a million: 1 for modelled
     /// latencies, 0.1 for a tenth of them, 0 for none (see [the module](self#time-scale)).
     pub time_scale: f64,
-    /// For how long, at most, to spin before a timer is due instead of sleeping; 0: never.
+    /// For how long, at most, to spin instead of sleeping, before a timer is due or for what
+    /// is about to come from outside; 0: never.
     pub spin: Nanos,
 }
 

@@ -40,7 +40,8 @@ pub struct LiveArguments {
     /// What carries out I/O
     #[arg(long, value_enum, default_value_t = IoBackend::Auto)]
     io: IoBackend,
-    /// Microseconds to spin before a timer is due, at most: punctuality for processor time
+    /// Microseconds to spin instead of sleeping, at most, before a timer is due or a request is
+    /// expected: punctuality for processor time
     #[arg(long, value_name = "US", default_value_t = 60)]
     spin: u64,
     /// The seed of whatever is random in the drive and its power cuts
