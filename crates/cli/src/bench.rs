@@ -35,7 +35,8 @@ pub struct DriveArguments {
     #[arg(long, value_name = "N", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     thousandths: u64,
-    /// A drive of this design at its full size instead: fill it, then overwrite it
+    /// A drive of this design at its full size instead: fill it, then overwrite it (480 GB: ten
+    /// minutes, up to 4 GB of memory)
     #[arg(long, value_name = "DESIGN")]
     design: Option<String>,
     /// The share of the capacity that is filled

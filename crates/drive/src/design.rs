@@ -333,9 +333,10 @@ pub enum DesignError {
     },
 }
 
-const PRESETS: [(&str, &str); 13] = [
+const PRESETS: [(&str, &str); 14] = [
     ("baseline", include_str!("../presets/baseline.toml")),
     ("volatile", include_str!("../presets/volatile.toml")),
+    ("shearing", include_str!("../presets/shearing.toml")),
     ("durassd", include_str!("../presets/durassd.toml")),
     ("ssd-a", include_str!("../presets/ssd-a.toml")),
     ("ssd-b", include_str!("../presets/ssd-b.toml")),
