@@ -103,8 +103,10 @@ impl WallClock {
     fn wait(&mut self, until: Option<Nanos>) -> Idle {
         let began = self.real;
         let margin = self.late.upper().min(self.spin);
+        // While somebody waits for a command it is his turn, not that of the world outside.
+        let is_lull = self.outside.is_busy() && !self.rt.has_commands();
         // It is about to come: to sleep would take longer.
-        let comes_soon = self.outside.is_busy() && self.lull.upper() <= self.spin;
+        let comes_soon = is_lull && self.lull.upper() <= self.spin;
         let awake = if comes_soon { began.saturating_add(self.spin) } else { began };
         let mut slept = false;
         loop {
@@ -126,7 +128,7 @@ impl WallClock {
                 self.outside.take(&self.rt, true)
             };
             let now = self.look_up();
-            if came {
+            if came && is_lull {
                 // A processor that slept was late for it, too.
                 let late = if slept && !comes_soon { self.late.mean() } else { Nanos::ZERO };
                 self.lull.learn(now.saturating_sub(began).saturating_sub(late));
