@@ -25,6 +25,7 @@ Examples:
   sudo tantalum torture --db postgres --cuts 100            full_page_writes=off, and nothing is lost
   sudo tantalum torture --db mariadb --cuts 80 --kills 20   the doublewrite buffer off; kills: SIGKILL
   sudo tantalum torture --db postgres --design volatile --no-barriers --expect-loss
+  sudo tantalum torture --db mariadb --design shearing --expect-loss      torn pages
   sudo tantalum torture --db sqlite --journal wal --cuts 10 --json report.json
   tantalum torture --db postgres --plain --cuts 5           no drive: the database is killed instead
 

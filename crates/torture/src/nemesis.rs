@@ -236,7 +236,7 @@ impl<'a, W: Watch> Run<'a, W> {
             target: self.server.target(),
             plan: self.options.plan,
             first: self.ledger.marks().iter().map(|m| m.acknowledged + 1).collect(),
-            checkpoint_ms: 700,
+            checkpoint_ms: 100,
         };
         let text = serde_json::to_string(&orders).map_err(|e| TortureError::Line(e.to_string()))?;
         let (program, words) = match self.options.clients.split_first() {
