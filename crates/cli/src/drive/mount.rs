@@ -64,7 +64,7 @@ pub struct MountArguments {
     fs_options: Option<String>,
     /// Mount the files that are on the drive, in one directory: with direct I/O, and with atomic pages
     /// and transactions (ioctls of Fusion-io and F2FS) where the drive keeps what these promise. A
-    /// blank drive is made one with no files
+    /// blank drive is made one with no files. It belongs to whom DIR belongs
     #[arg(long, conflicts_with = "fs")]
     files: bool,
     /// Make the file system, or the directory, whatever is on the drive

@@ -1,7 +1,8 @@
 //! A file system with one directory: the files of the file layer.
 //!
 //! 1. **What it keeps** is what the file layer does ([`tantalum_files`]): names, bytes, lengths. Owners
-//!    and permissions are kept as long as the mount is, times not at all.
+//!    and permissions are kept as long as the mount is, times not at all. A file belongs to who makes
+//!    it; one of which nothing is known belongs to who the directory was for at first.
 //! 2. **An open file is of one time with power**; so is a node. After a restart all that was known before
 //!    fails, and what is looked up and opened anew works ([`Directory::renew`]).
 //! 3. **A file that has lost its name** is there until its last user has closed it.
@@ -72,22 +73,26 @@ struct Handle<D: BlockDevice> {
     pending: RefCell<Option<Pending>>,
 }
 
-/// Owner and permissions of a file, as somebody has set them.
-#[derive(Clone, Copy)]
-struct Rights {
-    mode: u32,
-    uid: u32,
-    gid: u32,
+/// Whose something is, and who may do what with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// The permissions, as in a mode.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
 }
 
 /// See the module.
 pub struct Directory<D: BlockDevice> {
     files: RefCell<Files<D>>,
     life: Cell<u64>,
-    /// Of what nobody has changed.
+    /// Of files of which nothing else is known.
     rights: Rights,
-    /// By name: a node is of one time with power.
-    changed: RefCell<BTreeMap<Vec<u8>, Rights>>,
+    /// By the number of the file: a node is of one time with power. A file that is lost with the power
+    /// leaves its entry behind; who gets its number gets rights of its own.
+    own: RefCell<BTreeMap<u64, Rights>>,
     root: Cell<Rights>,
     known: RefCell<BTreeMap<u64, Known<D>>>,
     handles: RefCell<BTreeMap<u64, Rc<Handle<D>>>>,
@@ -114,16 +119,15 @@ impl From<FilesError> for Failed {
 }
 
 impl<D: BlockDevice> Directory<D> {
-    /// The files of this mount of the layer, which belong to this user and group unless somebody
-    /// changes that; times are `made`, seconds since the beginning of 1970.
-    pub fn new(files: Files<D>, owner: (u32, u32), made: u64) -> Directory<D> {
-        let (uid, gid) = owner;
+    /// The files of this mount of the layer, in a directory with these rights. What is there already
+    /// belongs to the same user and group; times are `made`, seconds since the beginning of 1970.
+    pub fn new(files: Files<D>, root: Rights, made: u64) -> Directory<D> {
         Directory {
             files: RefCell::new(files),
             life: Cell::new(0),
-            rights: Rights { mode: 0o644, uid, gid },
-            changed: RefCell::default(),
-            root: Cell::new(Rights { mode: 0o755, uid, gid }),
+            rights: Rights { mode: 0o644, ..root },
+            own: RefCell::default(),
+            root: Cell::new(root),
             known: RefCell::default(),
             handles: RefCell::default(),
             next: Cell::new(1),
@@ -162,21 +166,10 @@ impl<D: BlockDevice> Directory<D> {
         known.or_else(open).ok_or(Errno::STALE)
     }
 
-    fn name(&self, node: u64) -> Option<Vec<u8>> {
-        let files = self.files.borrow();
-        let is = |name: &[u8]| files.open(name).is_ok_and(|file| self.node(&file) == node);
-        files.list().into_iter().map(|entry| entry.name).find(|name| is(name))
-    }
-
     fn attributes(&self, node: u64, file: Option<&File<D>>) -> Attributes {
         let rights = match file {
             None => self.root.get(),
-            // Without a change nobody has to look for the name.
-            Some(_) if self.changed.borrow().is_empty() => self.rights,
-            Some(_) => {
-                let name = self.name(node).unwrap_or_default();
-                self.changed.borrow().get(&name).copied().unwrap_or(self.rights)
-            }
+            Some(file) => self.own.borrow().get(&file.number()).copied().unwrap_or(self.rights),
         };
         let pending = || {
             let handles = self.handles.borrow();
@@ -231,10 +224,9 @@ impl<D: BlockDevice> Directory<D> {
                 uid: pick(set::UID, new.uid, old.uid),
                 gid: pick(set::GID, new.gid, old.gid),
             };
-            match (&file, self.name(node)) {
-                (None, _) => self.root.set(rights),
-                (Some(_), Some(name)) => drop(self.changed.borrow_mut().insert(name, rights)),
-                (Some(_), None) => {}
+            match &file {
+                None => self.root.set(rights),
+                Some(file) => drop(self.own.borrow_mut().insert(file.number(), rights)),
             }
         }
         Ok(self.attributes(node, file.as_ref()))
@@ -345,12 +337,11 @@ impl<D: BlockDevice> Directory<D> {
             NO_REPLACE => {}
             _ => return Err(Errno::INVAL.into()),
         }
+        let replaced = files.open(new_name).ok().map(|file| file.number());
+        let moved = files.open(name)?.number();
         files.rename(name, new_name, Promise::Completed).await?;
-        let mut changed = self.changed.borrow_mut();
-        let rights = changed.remove(name);
-        changed.remove(new_name);
-        if let Some(rights) = rights {
-            changed.insert(new_name.to_vec(), rights);
+        if let Some(number) = replaced.filter(|number| *number != moved) {
+            self.own.borrow_mut().remove(&number);
         }
         Ok(())
     }
@@ -400,13 +391,17 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
                 let file = self.files().open(name)?;
                 self.tell(&file, out);
             }
-            Operation::Create { name } => {
+            Operation::Create { name, mode } => {
                 let files = self.files();
                 let file = match files.create(name, Promise::Completed).await {
                     Err(FilesError::Exists(_)) => files.open(name)?,
-                    made => made?,
+                    made => {
+                        let (file, uid, gid) = (made?, request.uid, request.gid);
+                        let rights = Rights { mode: mode & PERMISSIONS, uid, gid };
+                        self.own.borrow_mut().insert(file.number(), rights);
+                        file
+                    }
                 };
-                self.changed.borrow_mut().remove(name);
                 let handle = self.open(self.node(&file), file.clone())?;
                 self.tell(&file, out);
                 wire::opened(out, handle, flags);
@@ -418,8 +413,9 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
             }
             Operation::Release { handle } => drop(self.handles.borrow_mut().remove(&handle)),
             Operation::Unlink { name } => {
+                let number = self.files().open(name)?.number();
                 self.files().delete(name, Promise::Completed).await?;
-                self.changed.borrow_mut().remove(name);
+                self.own.borrow_mut().remove(&number);
             }
             Operation::Rename { flags, name, new_name, .. } => {
                 self.rename(name, new_name, flags).await?;

@@ -39,7 +39,7 @@ mod wire;
 
 pub use connection::Connection;
 pub use directory::{
-    ABORT, BEGIN, COMMIT, Directory, FEATURE_TRANSACTIONS, FEATURES, PAGES_ATOMIC,
+    ABORT, BEGIN, COMMIT, Directory, FEATURE_TRANSACTIONS, FEATURES, PAGES_ATOMIC, Rights,
 };
 pub use file::{FILE_NAME, NoBytes, OneFile};
 pub use mount::{KIND, MountError, mount, unmount};

@@ -5,7 +5,7 @@
 use super::connection::Connection;
 use super::wire::{IN_HEADER_BYTES, Put, ROOT, fallocate, init, set};
 use super::{ABORT, BEGIN, COMMIT, Directory, FEATURES, PAGES_ATOMIC};
-use super::{End, OneFile, Served};
+use super::{End, OneFile, Rights, Served};
 use crate::Volume;
 use crate::nbd::OnCut;
 use rustix::fd::OwnedFd;
@@ -40,6 +40,8 @@ const BLOCKS: u64 = 1024;
 struct Kernel {
     fd: OwnedFd,
     unique: u64,
+    /// Who asks: user and group.
+    who: (u32, u32),
 }
 
 impl Kernel {
@@ -50,7 +52,9 @@ impl Kernel {
         bytes.u32(opcode);
         bytes.u64(self.unique);
         bytes.u64(node);
-        bytes.extend_from_slice(&[0; 16]);
+        bytes.u32(self.who.0);
+        bytes.u32(self.who.1);
+        bytes.u64(0);
         bytes.extend_from_slice(body);
         // The other end may be gone: then no answer comes either.
         let _ = rustix::net::send(&self.fd, &bytes, rustix::net::SendFlags::NOSIGNAL);
@@ -82,7 +86,12 @@ impl Kernel {
 
     /// Makes a file; its node, and the handle.
     fn create(&mut self, name: &[u8]) -> Result<(u64, u64), Errno> {
-        let told = self.ask(CREATE, ROOT, &[&[0; 16], name, b"\0"].concat())?;
+        let mut body = Vec::new();
+        // Flags, mode, umask, flags.
+        for value in [0, 0o100640, 0o027, 0] {
+            body.u32(value);
+        }
+        let told = self.ask(CREATE, ROOT, &[&body, name, b"\0"].concat())?;
         let number = |at: usize| u64::from_ne_bytes(*told[at..].first_chunk().expect("a number"));
         Ok((number(0), number(128)))
     }
@@ -95,6 +104,24 @@ impl Kernel {
     fn size(&mut self, node: u64) -> Result<u64, Errno> {
         let told = self.ask(GETATTR, node, &[0; 16])?;
         Ok(u64::from_ne_bytes(*told[24..].first_chunk().expect("a size")))
+    }
+
+    /// Mode, user and group.
+    fn rights(&mut self, node: u64) -> Result<(u32, u32, u32), Errno> {
+        let told = self.ask(GETATTR, node, &[0; 16])?;
+        let number = |at: usize| u32::from_ne_bytes(*told[at..].first_chunk().expect("a number"));
+        Ok((number(76), number(84), number(88)))
+    }
+
+    /// Changes of a file what `valid` says.
+    fn change(&mut self, node: u64, valid: u32, (mode, uid, gid): (u32, u32, u32)) {
+        let mut body = Vec::new();
+        body.u32(valid);
+        body.extend_from_slice(&[0; 64]);
+        for value in [mode, 0, uid, gid, 0] {
+            body.u32(value);
+        }
+        assert!(self.ask(SETATTR, node, &body).is_ok());
     }
 
     /// What an ioctl gives back.
@@ -146,6 +173,9 @@ fn hello() -> Vec<u8> {
     body.extend_from_slice(&[0; 44]);
     body
 }
+
+/// Of the directory that is served.
+const ROOT_RIGHTS: Rights = Rights { mode: 0o750, uid: 33, gid: 34 };
 
 /// A device with groups of up to 600 KiB in three extents, and writes of up to 16 KiB; or for files, with
 /// this atomic unit, and groups if that is more than a block.
@@ -200,7 +230,7 @@ fn serve(
     let io = rt.io().expect("on the wall clock");
     let (post, mut inbox) = rt.inbox_of(1);
     let kernel = std::thread::spawn(move || {
-        let mut kernel = Kernel { fd: theirs, unique: 0 };
+        let mut kernel = Kernel { fd: theirs, unique: 0, who: (0, 0) };
         let told = kernel.ask(HELLO, 0, &hello()).expect("an answer to the first request");
         assert_eq!(told.len(), 64);
         // Commands are carried out before the post returns.
@@ -226,7 +256,7 @@ fn serve(
                 let link = device.device();
                 Files::format(&rt, &link, &FormatOptions::default()).await.expect("formatted");
                 let files = Files::mount(&rt, link, &MountOptions::default()).await.expect("files");
-                let files = Rc::new(Directory::new(files, (0, 0), 0));
+                let files = Rc::new(Directory::new(files, ROOT_RIGHTS, 0));
                 directory = Some(files.clone());
                 Served::directory(&rt, connection, &files, on_cut)
             }
@@ -438,6 +468,35 @@ fn files_come_and_go_and_keep_what_is_in_them() {
         assert_eq!(kernel.read(new, 0, 8), Ok(b"survives".to_vec()));
     });
     assert!(matches!(end, End::Unmounted), "{end}");
+}
+
+#[test]
+fn files_belong_to_who_made_them() {
+    with_files(4096, |kernel, power| {
+        assert_eq!(kernel.rights(ROOT), Ok((0o040750, 33, 34)));
+        kernel.who = (106, 112);
+        let (a, _) = kernel.create(b"a").expect("made");
+        let (b, _) = kernel.create(b"b").expect("made");
+        assert_eq!(kernel.rights(a), Ok((0o100640, 106, 112)));
+        // Whoever looks, and whatever it is called.
+        kernel.who = (0, 0);
+        kernel.change(b, set::MODE | set::UID, (0o600, 7, 8));
+        let rename = [&numbers(&[ROOT, 0])[..], b"b\0c\0"].concat();
+        assert!(kernel.ask(RENAME, ROOT, &rename).is_ok());
+        assert_eq!(kernel.rights(b), Ok((0o100600, 7, 112)));
+        // Who opens a file with O_CREAT that another has made just now, has not made it.
+        let (again, handle) = kernel.create(b"a").expect("opened");
+        assert_eq!((again, kernel.rights(a)), (a, Ok((0o100640, 106, 112))));
+        assert!(kernel.ask(FSYNC, a, &numbers(&[handle, 0])).is_ok());
+        power(Power::Cut);
+        power(Power::Restore);
+        let a = kernel.lookup(b"a").expect("it is there");
+        assert_eq!(kernel.rights(a), Ok((0o100640, 106, 112)));
+        // Another of that name is another file.
+        assert!(kernel.ask(UNLINK, ROOT, b"a\0").is_ok());
+        let (new, _) = kernel.create(b"a").expect("made");
+        assert_eq!(kernel.rights(new), Ok((0o100640, 0, 0)));
+    });
 }
 
 #[test]

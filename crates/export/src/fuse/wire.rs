@@ -132,8 +132,10 @@ pub(super) enum Operation<'a> {
         name: &'a [u8],
         new_name: &'a [u8],
     },
+    /// The mode is what the kernel left of the one that was asked for.
     Create {
         name: &'a [u8],
+        mode: u32,
     },
     /// An ioctl(2): what goes in, and room for what comes out.
     Control {
@@ -167,6 +169,10 @@ pub(super) struct Request<'a> {
     pub unique: u64,
     /// The file or directory that it is about.
     pub node: u64,
+    /// Who asks.
+    pub uid: u32,
+    /// See [`Request::uid`].
+    pub gid: u32,
     pub operation: Operation<'a>,
 }
 
@@ -202,11 +208,12 @@ impl<'a> Request<'a> {
         let length = r.u32()?;
         let opcode = r.u32()?;
         let (unique, node) = (r.u64()?, r.u64()?);
+        let (uid, gid) = (r.u32()?, r.u32()?);
         if length as usize != bytes.len() {
             return None;
         }
         r.0 = bytes.get(IN_HEADER_BYTES..)?;
-        Some(Request { unique, node, operation: operation(opcode, r)? })
+        Some(Request { unique, node, uid, gid, operation: operation(opcode, r)? })
     }
 }
 
@@ -252,9 +259,8 @@ fn operation<'a>(opcode: u32, mut r: Reader<'a>) -> Option<Operation<'a>> {
         29 => Operation::ReleaseDirectory,
         30 => Operation::SyncDirectory,
         35 => {
-            // Flags and modes.
-            r.array::<16>()?;
-            Operation::Create { name: r.name()? }
+            let (_flags, mode, _umask, _) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?);
+            Operation::Create { name: r.name()?, mode }
         }
         39 => {
             let (handle, _flags, command, _argument) = (r.u64()?, r.u32()?, r.u32()?, r.u64()?);
@@ -502,7 +508,9 @@ mod tests {
         body.extend_from_slice(b"hello");
         let bytes = request(16, &body);
         let operation = Operation::Write { handle: 3, at: 8192, sync: true, data: b"hello" };
-        assert_eq!(Request::parse(&bytes), Some(Request { unique: 77, node: 2, operation }));
+        let (uid, gid) = (0, 0);
+        let whole = Request { unique: 77, node: 2, uid, gid, operation };
+        assert_eq!(Request::parse(&bytes), Some(whole));
         // Its data are not all there.
         let short = request(16, &body[..body.len() - 1]);
         assert_eq!(Request::parse(&short), None);

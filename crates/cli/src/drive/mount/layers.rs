@@ -14,7 +14,7 @@ use std::rc::Rc;
 use tantalum_device::PowerCycle;
 use tantalum_drive::PowerState;
 use tantalum_export::Volume;
-use tantalum_export::fuse::{self, Directory, FILE_NAME, OneFile, Served};
+use tantalum_export::fuse::{self, Directory, FILE_NAME, OneFile, Rights, Served};
 use tantalum_export::nbd::OnCut;
 use tantalum_files::{Files, FilesError, FormatOptions, MountOptions};
 
@@ -57,6 +57,8 @@ pub struct Layers {
     volume: Rc<Volume<LiveDrive>>,
     /// Where the file is.
     file_dir: PathBuf,
+    /// Whose the directory is below which nothing is mounted yet.
+    rights: Rights,
     /// Directories that were made, and go again.
     made: RefCell<Vec<PathBuf>>,
     served: RefCell<Option<Served>>,
@@ -78,6 +80,7 @@ impl Layers {
         // From here on the name is not looked up any more: it may lead to what we serve ourselves.
         let made = make_dir(&recipe.dir, 0o755)?;
         recipe.dir = super::path_in_full(&recipe.dir);
+        let rights = rights(&recipe.dir)?;
         let made = if made { vec![recipe.dir.clone()] } else { Vec::new() };
         let file_dir = match recipe.fs {
             Some(_) => Path::new(PRIVATE).join(format!("drive-{}", std::process::id())),
@@ -89,6 +92,7 @@ impl Layers {
             recipe,
             volume,
             file_dir,
+            rights,
             made: RefCell::new(made),
             served: RefCell::default(),
             directory: RefCell::default(),
@@ -171,7 +175,7 @@ impl Layers {
         match directory {
             Some(directory) => directory.renew(files),
             None => {
-                let directory = Rc::new(Directory::new(files, owner(), now()));
+                let directory = Rc::new(Directory::new(files, self.rights, now()));
                 *self.directory.borrow_mut() = Some(directory);
             }
         }
@@ -361,9 +365,16 @@ impl Drop for Layers {
     }
 }
 
-/// Whose files are.
+/// Whose the drive as a file is.
 fn owner() -> (u32, u32) {
     (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+}
+
+/// Whose a directory is, and who may do what there.
+fn rights(dir: &Path) -> Result<Rights, String> {
+    let told = rustix::fs::stat(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let mode = Mode::from_raw_mode(told.st_mode).as_raw_mode();
+    Ok(Rights { mode, uid: told.st_uid, gid: told.st_gid })
 }
 
 /// Seconds since the beginning of 1970.
