@@ -14,8 +14,8 @@ use std::sync::{Arc, mpsc};
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Drive};
 use tantalum_export::nbd::{Export, Options, Server, Volume};
-use tantalum_rt::{Nanos, Runtime};
 use tantalum_rt::wall::WallOptions;
+use tantalum_rt::{Nanos, Runtime};
 
 /// Bytes of what is copied.
 const FILE_BYTES: usize = 24 << 20;

@@ -124,7 +124,11 @@ impl WallClock {
                 self.outside.wait(&self.rt, Some(Duration::ZERO))
             } else {
                 // Whoever is to send it may need this processor.
-                if is_due { std::hint::spin_loop() } else { std::thread::yield_now() };
+                if is_due {
+                    std::hint::spin_loop()
+                } else {
+                    std::thread::yield_now()
+                };
                 self.outside.take(&self.rt, true)
             };
             let now = self.look_up();
