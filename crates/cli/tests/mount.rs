@@ -97,9 +97,9 @@ fn cut_under_load(fs: &str, more: &[&str]) {
     let mut arguments = vec![&*image, &*dir, "--fs", fs, "--cut-after-ops", "1500"];
     arguments.extend(["--restore-after", "300ms", "--seed", "7"]);
     arguments.extend(more);
-    let mounted = Mounted::new(&dir, &arguments);
     let mut all = Vec::new();
     for round in 1..=3 {
+        let mounted = Mounted::new(&dir, &arguments);
         let stop = std::sync::atomic::AtomicBool::new(false);
         let synced = std::thread::scope(|threads| {
             let write = |n| {
@@ -107,24 +107,24 @@ fn cut_under_load(fs: &str, more: &[&str]) {
                 threads.spawn(move || write_files(&dir, &format!("{round}-{n}"), stop))
             };
             let writers: Vec<_> = (0..3).map(write).collect();
-            mounted.wait_for("cut after", round);
+            mounted.wait_for("cut after", 1);
             // Whoever has not noticed by now writes to the one that is mounted next.
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             writers.into_iter().map(|w| w.join().expect("a writer")).collect::<Vec<_>>().concat()
         });
         assert!(!synced.is_empty(), "nothing was written in round {round}");
         all.extend(synced);
-        mounted.wait_for("took commands after", round);
+        mounted.wait_for("took commands after", 1);
         // It is mounted before that is said, or just after.
         for name in &all {
             let back = fs::read_to_string(mounted.path(name));
             let back = back.unwrap_or_else(|e| panic!("{name}: {e}; {}", mounted.said()));
             assert!(back == content(name), "{name} is not what was written");
         }
+        mounted.stop();
+        place.assert_clean();
+        assert_sound(&place, &image, fs);
     }
-    mounted.stop();
-    place.assert_clean();
-    assert_sound(&place, &image, fs);
     place.assert_clean();
 }
 
@@ -136,6 +136,33 @@ fn ext4_survives_power_cuts_under_load() {
 #[test]
 fn xfs_with_long_blocks_survives_power_cuts_under_load() {
     cut_under_load("xfs", &["--fs-block", "16KiB", "--on-cut", "drop"]);
+}
+
+/// Where one drive is mounted no other one is, and it notices nothing.
+#[test]
+fn two_drives_are_not_mounted_on_one_directory() {
+    if !possible() {
+        return;
+    }
+    for more in [&[][..], &["--fs", "ext4"]] {
+        let place = Place::new(&format!("two-{}", more.len()));
+        let (image, dir) = (place.image("durassd"), place.path("m"));
+        let mounted = Mounted::new(&dir, &[&[&*image, &*dir], more].concat());
+        let other = place.path("other.img");
+        let create = ["drive", "create", &other, "--design", "durassd"];
+        assert!(tantalum(&create).output().expect("it starts").status.success());
+        let second = tantalum(&["drive", "mount", &other, &dir]).output().expect("it starts");
+        let said = String::from_utf8_lossy(&second.stderr).into_owned();
+        assert!(!second.status.success() && said.contains("another drive is mounted"), "{said}");
+        if more.is_empty() {
+            let file = File::open(mounted.path("drive")).expect("the file is there");
+            file.read_at(&mut [0; 4096], 0).expect("it is served");
+        } else {
+            fs::write(mounted.path("file"), b"here").expect("it is served");
+        }
+        mounted.stop();
+        place.assert_clean();
+    }
 }
 
 /// The power is cut and restored by commands.

@@ -15,7 +15,7 @@
 use crate::firmware::Firmware;
 use crate::layout::unit_entry;
 use crate::space::{FreeUnit, Role};
-use crate::types::{Kind, LOST, Lpn, MORE, PART, PageHead};
+use crate::types::{Kind, LOST, Lpn, MORE, PART, PageHead, Ppa};
 use tantalum_nand::{NandArray, PageAddr, PageState, SECTOR_BYTES, Unit};
 
 /// Fails with `what` unless `holds`.
@@ -80,26 +80,52 @@ fn map_and_space(fw: &Firmware) -> Result<(), String> {
 }
 
 fn map_and_flash(fw: &Firmware) -> Result<(), String> {
-    let map = fw.map.borrow();
-    let mut words = vec![0; fw.nand.oob_words()];
-    let mut page = None;
-    let groups = fw.groups.borrow();
-    for (lpn, ppa) in map.mapped().chain(groups.landed()) {
-        let (at, sector) = fw.places.page(ppa);
-        if page != Some(at) {
-            page = Some(at);
-            let state = fw.nand.inspect(at, &mut words);
-            ensure(state == PageState::Programmed, || format!("{lpn:?} is at {at:?}: {state:?}"))?;
+    let (map, groups) = (fw.map.borrow(), fw.groups.borrow());
+    let mut look = Look::new(fw);
+    map.mapped().chain(groups.landed()).try_for_each(|(lpn, ppa)| look.is_there(lpn, ppa))
+}
+
+/// What is beside pages, as they are asked for one by one.
+pub(crate) struct Look<'a> {
+    fw: &'a Firmware,
+    page: Option<PageAddr>,
+    kind: Option<Kind>,
+    words: Vec<u64>,
+}
+
+impl<'a> Look<'a> {
+    pub fn new(fw: &'a Firmware) -> Look<'a> {
+        Look { fw, page: None, kind: None, words: vec![0; fw.nand.oob_words()] }
+    }
+
+    /// Kind of the page there, and the number beside the sector.
+    fn at(&mut self, ppa: Ppa) -> (Option<Kind>, u64) {
+        let (at, sector) = self.fw.places.page(ppa);
+        if self.page != Some(at) {
+            self.page = Some(at);
+            self.kind = head(&self.fw.nand, at, &mut self.words).map(|head| head.kind);
         }
-        let kind = PageHead::decode(&words).map(|head| head.kind);
+        (self.kind, self.words[2 + sector as usize])
+    }
+
+    /// What the map says is there is on flash, can be read, and says whose it is (2).
+    pub fn is_there(&mut self, lpn: Lpn, ppa: Ppa) -> Result<(), String> {
+        let (kind, word) = self.at(ppa);
         let of_host = matches!(kind, Some(Kind::Host | Kind::Moved | Kind::Cold));
-        ensure(of_host, || format!("{lpn:?} is at {at:?}, a page of kind {kind:?}"))?;
-        let word = words[2 + sector as usize] & !(LOST | PART | MORE);
+        ensure(of_host, || format!("{lpn:?} is at {ppa:?}, in a page of kind {kind:?}"))?;
+        let word = word & !(LOST | PART | MORE);
         ensure(word == u64::from(lpn.0), || {
             format!("{lpn:?} is at {ppa:?}, which says it is {:?}", Lpn(word as u32))
-        })?;
+        })
     }
-    Ok(())
+
+    /// The newest image of a map page is there.
+    pub fn is_image(&mut self, page: u32, ppa: Ppa) -> Result<(), String> {
+        let (kind, word) = self.at(ppa);
+        ensure(kind == Some(Kind::MapImage) && word as u32 == page, || {
+            format!("map page {page} is at {ppa:?}, in a page of kind {kind:?} ({})", word as u32)
+        })
+    }
 }
 
 fn dump_areas(fw: &Firmware) -> Result<(), String> {

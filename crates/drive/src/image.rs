@@ -13,7 +13,7 @@
 use crate::drive::Drive;
 use crate::firmware::Firmware;
 use crate::layout::Layout;
-use crate::mirror::{COUNTS, Shape, left_behind};
+use crate::mirror::{COUNTS, Mirror, Shape, left_behind};
 use crate::types::PageHead;
 use crate::{Design, DesignError};
 use std::path::Path;
@@ -98,6 +98,18 @@ impl Drive {
     /// [`DriveImageError`] says what is wrong with the image, and where.
     pub fn on_image(rt: &Rt, path: &Path) -> Result<Drive, DriveImageError> {
         Drive::on_file(rt, ImageFile::open(path)?)
+    }
+
+    /// The same for an image whose protected memory is refused ([`DriveImageError::Memory`]): that
+    /// is forgotten, for ever, as if there had been no charge for the dump. What only it had is
+    /// lost; [`Drive::salvage`] starts the drive with what is on flash.
+    ///
+    /// # Errors
+    /// [`DriveImageError`] says what else is wrong with the image, and where.
+    pub fn on_damaged_image(rt: &Rt, path: &Path) -> Result<Drive, DriveImageError> {
+        let image = ImageFile::open(path)?;
+        Mirror::clear(&image.protected());
+        Drive::on_file(rt, image)
     }
 
     /// The same for an image that this process has open. Of one that was opened as a view

@@ -181,7 +181,7 @@ impl Mirror {
         let at = self.shape.data + u64::from(place) * self.shape.page_bytes;
         data_bytes(data, |bytes| {
             self.region.write(at, bytes);
-            (u64::from(lpn.0) + 1) | (u64::from(tables::sum(bytes)) << 33)
+            (u64::from(lpn.0) + 1) | (u64::from(tables::sum(lpn, bytes)) << 33)
         })
     }
 

@@ -24,7 +24,7 @@ use crate::out;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Payload, PowerCycle, Stats};
-use tantalum_drive::{Design, Drive, PowerState};
+use tantalum_drive::{Design, Drive, DriveImageError, PowerState};
 use tantalum_rt::wall::{Io, Signal, Signals};
 use tantalum_rt::{First, Rt, Runtime, first};
 
@@ -116,9 +116,8 @@ fn try_run<F: Front>(
     let rt = runtime.handle();
     let io = rt.io().ok_or("the clock has no way to sockets")?;
     let drive = match (image, design) {
-        (Some(path), _) => {
-            Drive::on_image(&rt, path).map_err(|e| format!("{}: {e}", path.display()))?
-        }
+        (Some(path), _) => on_image(&rt, path, arguments.salvage)
+            .map_err(|e| format!("{}: {e}", path.display()))?,
         (None, Some(design)) => {
             Drive::new(&rt, design, Payload::Bytes).map_err(|e| e.to_string())?
         }
@@ -131,6 +130,19 @@ fn try_run<F: Front>(
     };
     let life = live(site, about, arguments.clone(), build);
     runtime.block_on(life).map_err(|e| format!("the drive stands still: {e}"))?
+}
+
+fn on_image(rt: &Rt, path: &Path, salvage: bool) -> Result<Drive, String> {
+    match Drive::on_image(rt, path) {
+        Err(e @ DriveImageError::Memory { .. }) if salvage => {
+            out::note(format_args!("{}: {e}: what only that had is lost", path.display()));
+            Drive::on_damaged_image(rt, path).map_err(|e| e.to_string())
+        }
+        Err(e @ DriveImageError::Memory { .. }) => {
+            Err(format!("{e}. What is on its flash can be had with --salvage"))
+        }
+        other => other.map_err(|e| e.to_string()),
+    }
 }
 
 /// The drive's life: from power to the signal that ends it.
@@ -208,9 +220,16 @@ async fn end<F: Front>(site: &Site, plug: &Plug<F>) -> Result<(), String> {
         PowerState::On => drive.device().flush().await,
         _ => Ok(()),
     };
+    let why = drive.last_failure();
     let _announced = site.rt.outstanding("the end of the drive");
     drive.cut();
     drive.off().await;
+    // The process's end needs no such thing, but the machine's may come next.
+    let synced = drive.image().map_or(Ok(()), |image| image.sync());
     stopped?;
-    flushed.map_err(|e| format!("the last flush failed: {e}"))
+    synced.map_err(|e| format!("the image could not be synced: {e}"))?;
+    flushed.map_err(|e| match why {
+        Some(why) => format!("the last flush failed: {e} ({why})"),
+        None => format!("the last flush failed: {e}"),
+    })
 }

@@ -9,7 +9,8 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Whether mounts are possible here; says so if not.
+/// Whether mounts are possible here; says so if not, and fails where they have to be
+/// (`TANTALUM_MOUNTS=required`).
 pub fn possible() -> bool {
     let fuse = OpenOptions::new().read(true).write(true).open("/dev/fuse");
     let loops = OpenOptions::new().read(true).write(true).open("/dev/loop-control");
@@ -22,6 +23,8 @@ pub fn possible() -> bool {
                 fuse.err(),
                 loops.err()
             );
+            let required = std::env::var("TANTALUM_MOUNTS").is_ok_and(|word| word == "required");
+            assert!(!required, "mounting is denied here, and required");
             false
         }
     }

@@ -4,6 +4,7 @@
 use super::{COUNTS, Mirror, PENDING};
 use crate::Design;
 use crate::areas::DumpAreas;
+use crate::audit::Look;
 use crate::firmware::Firmware;
 use crate::journal::{ENTRY_BYTES, Entry, Journal};
 use crate::layout::{Layout, MAP_PAGE_ENTRIES};
@@ -125,6 +126,22 @@ impl Shape {
             directory,
             journal_max,
         }
+    }
+
+    /// Whether what is here in the region is held against something else at the next start: pages
+    /// and their index, entries of the map, images of map pages. Which entries count and which
+    /// units are written is not.
+    #[cfg(test)]
+    pub fn is_checked(&self, at: u64) -> bool {
+        let parts = [
+            self.index..self.index + 8 * u64::from(self.places),
+            self.entries..self.bits,
+            self.images..self.journals[0],
+        ];
+        let pages = self.data..self.data + u64::from(self.places) * self.page_bytes;
+        let table = self.tables.iter().rev().find(|table| **table <= at);
+        let is_part = |table: &u64| parts.iter().any(|part| part.contains(&(at - table)));
+        pages.contains(&at) || table.is_some_and(is_part)
     }
 
     /// Words that the list has room for.
@@ -377,9 +394,9 @@ pub(crate) fn data_bytes<T>(data: Data<'_>, then: impl FnOnce(&[u8]) -> T) -> T 
     }
 }
 
-/// A checksum of 31 bits.
-pub(crate) fn sum(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes) >> 1
+/// A checksum of 31 bits, of a buffered page and its number.
+pub(crate) fn sum(lpn: Lpn, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&lpn.0.to_le_bytes()), bytes) >> 1
 }
 
 /// What is wrong with the tables, and where in the region.
@@ -473,7 +490,7 @@ fn read_pages(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
         }
         let mut bytes = vec![0; shape.page_bytes as usize];
         table.region.read(shape.data + u64::from(place) * shape.page_bytes, &mut bytes);
-        if u64::from(sum(&bytes)) != word >> 33 {
+        if u64::from(sum(lpn, &bytes)) != word >> 33 {
             return Err((at, format!("{lpn:?}, which is buffered, is not what its checksum says")));
         }
         match fw.nand.payload() {
@@ -492,6 +509,7 @@ fn read_map(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
     let shape = table.shape;
     let (mut map, mut log) = (fw.map.borrow_mut(), fw.log.borrow_mut());
     let pages = if shape.keeps_entries { shape.map_pages } else { 0 };
+    let mut look = Look::new(fw);
     for page in 0..pages {
         let bits = |i: u64| table.word(shape.bits + 8 * (u64::from(page) * BIT_WORDS + i));
         if (0..BIT_WORDS).all(|i| bits(i) == 0) {
@@ -504,6 +522,9 @@ fn read_map(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
             let to = ((table.word(at) >> (32 * (lpn.0 & 1))) as u32).checked_sub(1).map(Ppa);
             if is_dirty || shape.whole_pages && to.is_some() {
                 check_entry(fw, lpn, to).map_err(|e| (at, e.to_string()))?;
+                if let Some(to) = to.filter(|_| lpn.0 < fw.layout.logical) {
+                    look.is_there(lpn, to).map_err(|what| (at, what))?;
+                }
                 map.put(lpn, to);
             }
             if is_dirty {
@@ -518,6 +539,7 @@ fn read_map(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
             if u64::from(place) >= fw.design.geometry.sectors() {
                 return Err((at, format!("the image of map page {page} is at {place}")));
             }
+            look.is_image(page, Ppa(place)).map_err(|what| (at, what))?;
             log.image_found(page, 0, Ppa(place));
         }
     }

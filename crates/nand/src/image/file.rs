@@ -53,6 +53,13 @@ fn lock(file: &File, alone: bool) -> Result<(), ImageError> {
     }
 }
 
+/// A new file survives a crash of the host when its directory has its name, too.
+fn sync_with_name(file: &File, path: &Path) -> std::io::Result<()> {
+    file.sync_all()?;
+    let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    OpenOptions::new().read(true).open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 impl ImageFile {
     /// Makes a blank image and opens it. The file is sparse: it takes as much space as what is
     /// programmed. `replace`: a file that is there is overwritten, whatever it is.
@@ -78,6 +85,7 @@ impl ImageFile {
         put(parts.design.at, spec.design.as_bytes())
             .and_then(|()| put(0, &spec.encode()))
             .map_err(io("the image can not be written"))?;
+        sync_with_name(&file, path).map_err(io("the image can not be synced"))?;
         ImageFile::map(file, spec.clone(), parts, true)
     }
 

@@ -117,7 +117,12 @@ impl<F: Front> Plug<F> {
     /// The first start; what the front prints.
     pub async fn begin(&self) -> Result<String, String> {
         let _turn = self.hooks.acquire(1).await;
-        self.start(self.salvage).await.map_err(|e| match e {
+        // To the end: nobody is served by a drive whose start fails later.
+        let started = match self.start(self.salvage).await {
+            Ok(()) => self.settled().await,
+            failed => failed,
+        };
+        started.map_err(|e| match e {
             RestoreError::DumpLost(why) => {
                 format!("the drive does not start: {why}. What is left can be had with --salvage")
             }
@@ -191,7 +196,11 @@ impl<F: Front> Plug<F> {
             return Err(RestoreError::Stopping);
         }
         let was = self.bare().power();
-        if was == PowerState::On {
+        if was == PowerState::On && self.bare().last_failure().is_some() {
+            // It takes no commands: only a restart helps.
+            self.bare().cut();
+            self.bare().off().await;
+        } else if was == PowerState::On {
             let mut report = report::restored(self.bare(), was);
             report.notes.push("the drive has power already".to_string());
             return Ok(report);

@@ -3,7 +3,7 @@
 
 use super::filesystem::{self, Kind};
 use super::programs;
-use super::table::{self, User};
+use super::table::{self, Mounted, User};
 use crate::drive::live::{LiveDrive, Site};
 use crate::out;
 use rustix::fs::Mode;
@@ -76,7 +76,7 @@ impl Layers {
         if recipe.fs.is_some() && !rustix::process::geteuid().is_root() {
             return Err("--fs takes root: it attaches a loop device and mounts it".to_string());
         }
-        clean_up(site, &recipe).await;
+        clean_up(site, &recipe).await?;
         // From here on the name is not looked up any more: it may lead to what we serve ourselves.
         let made = make_dir(&recipe.dir, 0o755)?;
         recipe.dir = super::path_in_full(&recipe.dir);
@@ -314,39 +314,67 @@ impl Layers {
     }
 }
 
+/// A drive that is mounted, by whatever process.
+struct Mount {
+    /// The file, or directory, through FUSE.
+    fuse: Mounted,
+    /// Loop devices on it.
+    disks: Vec<String>,
+    /// Where these are mounted.
+    above: Vec<PathBuf>,
+}
+
+impl Mount {
+    fn all() -> Vec<Mount> {
+        let (mounts, loops) = (table::mounts(), table::loops());
+        let one = |fuse: &Mounted| {
+            let disks = loops.iter().filter(|(_, file)| file.starts_with(&fuse.at));
+            let disks: Vec<String> = disks.map(|(name, _)| name.clone()).collect();
+            let above = mounts.iter().filter(|m| disks.contains(&m.source));
+            Mount { fuse: fuse.clone(), above: above.map(|m| m.at.clone()).collect(), disks }
+        };
+        mounts.iter().filter(|m| m.kind == fuse::KIND).map(one).collect()
+    }
+
+    fn is_at(&self, dir: &Path) -> bool {
+        self.fuse.at == dir || self.above.iter().any(|at| at == dir)
+    }
+}
+
 /// Takes down what a process that was killed has left: of this image, or dead and where we are to
 /// mount.
-async fn clean_up(site: &Site, recipe: &Recipe) {
-    let mounts = table::mounts();
+///
+/// # Errors
+/// If a drive that lives is mounted there.
+async fn clean_up(site: &Site, recipe: &Recipe) -> Result<(), String> {
     let dir = super::path_in_full(&recipe.dir);
-    let loops = table::loops();
-    for mount in mounts.iter().filter(|m| m.kind == fuse::KIND) {
-        let disks = loops.iter().filter(|(_, file)| file.starts_with(&mount.at));
-        let disks: Vec<&String> = disks.map(|(name, _)| name).collect();
-        let above = mounts.iter().filter(|m| disks.iter().any(|disk| **disk == m.source));
-        let above: Vec<&PathBuf> = above.map(|m| &m.at).collect();
-        let ours = recipe.in_image && mount.source == recipe.source;
-        let in_our_way = mount.at == dir || mount.at == recipe.dir;
-        let in_our_way = in_our_way || above.iter().any(|at| **at == dir);
-        let dead = in_our_way && is_dead(&mount.at);
-        if !ours && !dead {
+    for mount in Mount::all() {
+        let at = &mount.fuse.at;
+        let ours = recipe.in_image && mount.fuse.source == recipe.source;
+        let in_our_way = mount.is_at(&dir) || mount.is_at(&recipe.dir);
+        if !ours && in_our_way && !is_dead(at) {
+            return Err(format!(
+                "{}: another drive is mounted there ({}): take another directory",
+                recipe.dir.display(),
+                mount.fuse.source
+            ));
+        }
+        if !ours && !in_our_way {
             continue;
         }
-        out::note(format_args!(
-            "{}: left by a process that was killed: taken down",
-            mount.at.display()
-        ));
-        for at in above {
+        out::note(format_args!("{}: left by a process that was killed: taken down", at.display()));
+        for at in &mount.above {
             detach(site, at).await;
         }
-        for disk in disks {
+        for disk in &mount.disks {
             let _ = programs::run(&site.rt, "losetup", &["-d", disk]).await;
         }
-        detach(site, &mount.at).await;
-        if mount.at.starts_with(PRIVATE) {
-            let _ = rustix::fs::rmdir(&mount.at);
+        detach(site, at).await;
+        if at.starts_with(PRIVATE) {
+            let _ = rustix::fs::rmdir(at);
         }
     }
+    Ok(())
 }
 
 /// Unmounts at once, for all but those who use it.
