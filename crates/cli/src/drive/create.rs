@@ -5,7 +5,7 @@ use crate::out;
 use crate::run::{Setting, setting};
 use clap::Args;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Drive, DriveImageError};
 use tantalum_lab::model::ssd_preset;
@@ -79,6 +79,12 @@ pub fn create(arguments: &CreateArguments) -> u8 {
                 serial(&image.spec().serial),
                 size(image.bytes()),
             );
+            if let Some(room) = room_at(path).filter(|room| *room < image.bytes()) {
+                out::note(format_args!(
+                    "note: the file system has room for {}: when that is full the drive's process ends (SIGBUS)",
+                    size(room)
+                ));
+            }
             out::bytes(text.as_bytes())
         }
         Err(DriveImageError::Image(ImageError::Exists)) => {
@@ -89,6 +95,12 @@ pub fn create(arguments: &CreateArguments) -> u8 {
         }
         Err(e) => out::error(format_args!("{name}: {e}"), out::USAGE),
     }
+}
+
+/// Bytes that are free where this file is; `None` if that can not be found out.
+fn room_at(path: &Path) -> Option<u64> {
+    let told = rustix::fs::statvfs(path).ok()?;
+    told.f_bavail.checked_mul(told.f_frsize)
 }
 
 fn design(arguments: &CreateArguments) -> Result<Design, String> {
