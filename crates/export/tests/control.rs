@@ -32,7 +32,7 @@ impl Handler for Notes {
             };
         }
         self.done.set(self.done.get() + 1);
-        let long = if request == Request::Stats { "x".repeat(100_000) } else { String::new() };
+        let long = if request == (Request::Stats {}) { "x".repeat(100_000) } else { String::new() };
         Ok(json!({ "long": long }))
     }
 }
@@ -79,7 +79,7 @@ async fn refused(client: &PipeEnd) -> Option<Kind> {
 fn lines_are_answered_in_their_order() {
     run(|rt, notes, server| async move {
         let client = connect(&rt, &server).await;
-        let all = [Request::Restore { salvage: false }, Request::Status, Request::Cut];
+        let all = [Request::Restore { salvage: false }, Request::Status {}, Request::Cut {}];
         let lines: Vec<u8> = all.iter().flat_map(Request::line).collect();
         let (first, rest) = lines.split_at(lines.len() - 10);
         say(&client, first).await;
@@ -96,7 +96,7 @@ fn nobody_waits_for_another_client() {
     run(|rt, _, server| async move {
         let (slow, quick) = (connect(&rt, &server).await, connect(&rt, &server).await);
         say(&slow, Request::Restore { salvage: true }.line()).await;
-        say(&quick, Request::Cut.line()).await;
+        say(&quick, Request::Cut {}.line()).await;
         assert!(line(&quick).await.is_some());
         assert_eq!(rt.now(), Nanos::ZERO);
         assert!(line(&slow).await.is_some());
@@ -124,7 +124,7 @@ fn who_says_nothing_or_takes_nothing_is_let_go() {
         // It does not have to be silence: half a line is none.
         say(&idle, "{\"version\":1,").await;
         // More than the pipe holds.
-        say(&deaf, Request::Stats.line()).await;
+        say(&deaf, Request::Stats {}.line()).await;
         rt.sleep(PATIENCE + Nanos(1)).await;
         assert_eq!((notes.done.get(), server.clients()), (1, 1));
         rt.sleep(IDLE).await;
@@ -137,7 +137,7 @@ fn who_says_nothing_or_takes_nothing_is_let_go() {
 fn a_line_is_no_longer_than_it_may_be() {
     run(|rt, notes, server| async move {
         let client = connect(&rt, &server).await;
-        let mut longest = Request::Cut.line();
+        let mut longest = Request::Cut {}.line();
         let end = longest.pop().expect("its end");
         longest.resize(MAX_LINE - 1, b' ');
         longest.push(end);
@@ -165,7 +165,7 @@ fn there_are_never_too_many() {
         clients.pop();
         rt.sleep(Nanos(1)).await;
         let one_more = connect(&rt, &server).await;
-        say(&one_more, Request::Status.line()).await;
+        say(&one_more, Request::Status {}.line()).await;
         assert!(line(&one_more).await.expect("an answer").result.is_some());
     });
 }

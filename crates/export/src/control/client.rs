@@ -92,7 +92,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]
     pub fn status(&mut self) -> Result<StatusReport, ClientError> {
-        self.ask(&Request::Status)
+        self.ask(&Request::Status {})
     }
 
     /// What it has done.
@@ -100,7 +100,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]
     pub fn stats(&mut self) -> Result<StatsReport, ClientError> {
-        self.ask(&Request::Stats)
+        self.ask(&Request::Stats {})
     }
 
     /// Cuts its power.
@@ -108,7 +108,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]
     pub fn cut(&mut self) -> Result<CutReport, ClientError> {
-        self.ask(&Request::Cut)
+        self.ask(&Request::Cut {})
     }
 
     /// Restores it.

@@ -6,16 +6,17 @@ use serde_json::Value;
 /// The version of the protocol. A server answers requests of this version, and refuses others.
 pub const VERSION: u64 = 1;
 
-/// What is asked for.
+/// What is asked for. Each command has fields, even if there are none: a variant without a body
+/// would take any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// How the drive is: a [`StatusReport`](super::StatusReport).
-    Status,
+    Status {},
     /// What it has done, and what is in it: a [`StatsReport`](super::StatsReport).
-    Stats,
+    Stats {},
     /// Cut the power: a [`CutReport`](super::CutReport).
-    Cut,
+    Cut {},
     /// Restore it: a [`RestoreReport`](super::RestoreReport).
     Restore {
         /// Even if the dump that is due is not complete.
@@ -141,9 +142,9 @@ mod tests {
     #[test]
     fn requests_come_out_as_they_went_in() {
         for request in [
-            Request::Status,
-            Request::Stats,
-            Request::Cut,
+            Request::Status {},
+            Request::Stats {},
+            Request::Cut {},
             Request::Restore { salvage: false },
             Request::Restore { salvage: true },
         ] {
@@ -184,6 +185,19 @@ mod tests {
             let said = String::from_utf8_lossy(line);
             assert_eq!(refusal.kind, kind, "{said}: {refusal}");
             assert!(refusal.message.contains(why), "{said}: {refusal}");
+        }
+        // No command takes a field that is not its own, be it another's.
+        for (command, field) in [
+            ("status", "salvage"),
+            ("stats", "salvage"),
+            ("cut", "salvage"),
+            ("cut", "bogus"),
+            ("restore", "bogus"),
+        ] {
+            let line = format!("{{\"version\":1,\"command\":\"{command}\",\"{field}\":true}}");
+            let refusal = Request::parse(line.as_bytes()).expect_err("it is no request");
+            assert_eq!(refusal.kind, Kind::NotARequest, "{line}");
+            assert!(refusal.message.contains(field), "{line}: {refusal}");
         }
         // Deep nesting is refused, not followed.
         let deep = [b"{\"version\":".to_vec(), vec![b'['; 4000]].concat();

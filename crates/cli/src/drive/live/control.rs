@@ -58,9 +58,9 @@ impl<F: Front> Handler for Answers<F> {
     async fn answer(&self, request: Request) -> Result<Value, Refusal> {
         let plug = &self.0;
         let value = match request {
-            Request::Status => serde_json::to_value(report::status(plug)),
-            Request::Stats => serde_json::to_value(report::stats(plug)),
-            Request::Cut => {
+            Request::Status {} => serde_json::to_value(report::status(plug)),
+            Request::Stats {} => serde_json::to_value(report::stats(plug)),
+            Request::Cut {} => {
                 let pulled = plug.pull();
                 serde_json::to_value(plug.told(pulled).await)
             }
