@@ -3,6 +3,8 @@
 //! 1. The server has a thread of its own; it asks the drive by letters, and waits. The drive answers one after
 //!    another, from its own thread.
 //! 2. There are never more than [`CONNECTIONS`] connections; who asks for more waits.
+//! 3. Nobody keeps a place for nothing: a connection ends if no request begins in [`IDLE`], or if what has
+//!    begun takes longer than that until something of its answer is taken.
 
 use super::{Front, Plug, metrics, report};
 use axum::Router;
@@ -11,7 +13,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -23,6 +25,7 @@ use tantalum_rt::Post;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, Sleep};
 
 /// Connections at a time, at most.
 const CONNECTIONS: usize = 32;
@@ -30,6 +33,9 @@ const CONNECTIONS: usize = 32;
 const LETTERS: usize = 64;
 /// The drive has to answer in this time.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection may be silent, or at one request, for so long.
+const IDLE: Duration = Duration::from_secs(10);
 
 type Answer = (StatusReport, StatsReport);
 type Letter = oneshot::Sender<Answer>;
@@ -75,9 +81,8 @@ async fn serve(listener: TcpListener, post: Post<Letter>) {
         .route("/stats", get(stats))
         .route("/metrics", get(prometheus))
         .with_state(post);
-    let limited = Limited { listener, places: Arc::new(Semaphore::new(CONNECTIONS)) };
     // It does not end by itself.
-    let _ = axum::serve(limited, router).await;
+    let _ = axum::serve(Limited::new(listener, IDLE), router).await;
 }
 
 /// Asks the drive.
@@ -118,10 +123,17 @@ async fn prometheus(State(post): State<Post<Letter>>) -> Result<Response, Status
     Ok(typed(metrics::CONTENT_TYPE, text))
 }
 
-/// A listener with so many places.
+/// A listener with so many places, and so much patience with each connection.
 struct Limited {
     listener: TcpListener,
     places: Arc<Semaphore>,
+    idle: Duration,
+}
+
+impl Limited {
+    fn new(listener: TcpListener, idle: Duration) -> Limited {
+        Limited { listener, places: Arc::new(Semaphore::new(CONNECTIONS)), idle }
+    }
 }
 
 impl axum::serve::Listener for Limited {
@@ -135,7 +147,8 @@ impl axum::serve::Listener for Limited {
             }
         };
         let (stream, from) = axum::serve::Listener::accept(&mut self.listener).await;
-        (Placed { stream, _place: place }, from)
+        let timer = Box::pin(tokio::time::sleep(self.idle));
+        (Placed { stream, idle: self.idle, timer, waits: true, _place: place }, from)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -146,7 +159,31 @@ impl axum::serve::Listener for Limited {
 /// A connection, which has a place while it lasts.
 struct Placed {
     stream: TcpStream,
+    idle: Duration,
+    timer: Pin<Box<Sleep>>,
+    /// For a request that has not begun.
+    waits: bool,
     _place: OwnedSemaphorePermit,
+}
+
+impl Placed {
+    /// From now on it has its whole time again.
+    fn rewind(&mut self, waits: bool) {
+        self.waits = waits;
+        self.timer.as_mut().reset(Instant::now() + self.idle);
+    }
+
+    /// What is not ready in time never will be.
+    fn in_time<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        ready: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        match ready {
+            Poll::Pending => self.timer.as_mut().poll(cx).map(|()| Err(ErrorKind::TimedOut.into())),
+            ready => ready,
+        }
+    }
 }
 
 impl AsyncRead for Placed {
@@ -155,7 +192,12 @@ impl AsyncRead for Placed {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let ready = Pin::new(&mut self.stream).poll_read(cx, buf);
+        // Not at every part of it: one that comes in drops has the time of one.
+        if ready.is_ready() && self.waits {
+            self.rewind(false);
+        }
+        self.in_time(cx, ready)
     }
 }
 
@@ -165,7 +207,11 @@ impl AsyncWrite for Placed {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let ready = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if ready.is_ready() {
+            self.rewind(true);
+        }
+        self.in_time(cx, ready)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -174,5 +220,55 @@ impl AsyncWrite for Placed {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks for a page, reading and writing whatever the socket takes at once.
+    async fn talk(stream: &TcpStream, say: &[u8]) -> io::Result<Vec<u8>> {
+        stream.writable().await?;
+        stream.try_write(say)?;
+        let mut heard = Vec::new();
+        loop {
+            stream.readable().await?;
+            match stream.try_read_buf(&mut heard) {
+                Ok(0) => return Ok(heard),
+                Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(e),
+                _ => {}
+            }
+        }
+    }
+
+    /// It would wait for ever if a place were kept by who says nothing, or half of something.
+    #[test]
+    fn who_asks_for_nothing_makes_room() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+            let at = listener.local_addr().expect("an address");
+            let limited = Limited::new(listener, Duration::from_millis(50));
+            let router = Router::new().route("/", get(|| async { "here" }));
+            tokio::spawn(async move { axum::serve(limited, router).await });
+            let mut idle = Vec::new();
+            for i in 0..CONNECTIONS {
+                let stream = TcpStream::connect(at).await.expect("a connection");
+                if i % 2 == 0 {
+                    stream.writable().await.expect("it can be written");
+                    stream.try_write(b"GET / HT").expect("sent");
+                }
+                idle.push(stream);
+            }
+            let last = TcpStream::connect(at).await.expect("a connection");
+            let ask = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            let heard = talk(&last, ask).await.expect("an answer");
+            assert!(heard.ends_with(b"here"), "{}", String::from_utf8_lossy(&heard));
+            for stream in &idle {
+                // They are left, be it with an answer that says why.
+                let _ = talk(stream, b"").await;
+            }
+        });
     }
 }
