@@ -307,7 +307,7 @@ fn a_cut_gives_errors_or_drops_connections() {
                     // Without power it can not be chosen.
                     let mut late = Client::connect(&rt, &server);
                     late.greet(3).await.expect("a greeting");
-                    assert_eq!(late.go("one").await, Err(rep::ERR_UNKNOWN));
+                    assert_eq!(late.go("one").await, Err(rep::ERR_SHUTDOWN));
                     late.go("two").await.expect("the other has power");
                 }
                 OnCut::Drop => assert!(c.is_left().await),

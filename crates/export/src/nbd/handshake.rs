@@ -246,7 +246,8 @@ impl<'a> Handshake<'a> {
             return Err(Refusal::Unavailable);
         }
         let why = "the drive has no power: restore it and connect again";
-        error(out, opt::GO, rep::ERR_UNKNOWN, why);
+        // Not "unknown": clients would say that there is no such export.
+        error(out, opt::GO, rep::ERR_SHUTDOWN, why);
         Ok(())
     }
 
