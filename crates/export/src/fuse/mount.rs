@@ -23,6 +23,12 @@ pub enum MountError {
          container, pass the device in)"
     )]
     Device(io::Error),
+    /// There is one, for others.
+    #[error(
+        "/dev/fuse: {0}: this process may not open it (run it as root; in a container, allow the \
+         device)"
+    )]
+    NotOurs(io::Error),
     /// It is not allowed.
     #[error("mounting at {} is not allowed: it takes root (CAP_SYS_ADMIN)", .0.display())]
     Denied(PathBuf),
@@ -38,6 +44,14 @@ pub enum MountError {
 
 const DEVICE: &str = "/dev/fuse";
 
+/// Why the device was not opened.
+fn unopened(error: Errno) -> MountError {
+    match error {
+        Errno::PERM | Errno::ACCESS => MountError::NotOurs(error.into()),
+        error => MountError::Device(error.into()),
+    }
+}
+
 /// Mounts a file system at `dir`, for requests of which somebody has to care. `source` is its
 /// name in the table of mounts. Who may open what in it, file modes say.
 ///
@@ -49,8 +63,7 @@ pub fn mount(io: &Io, dir: &Path, source: &str) -> Result<Connection, MountError
         error => MountError::Mount { dir: dir.to_path_buf(), error: error.into() },
     };
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let fd =
-        rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(|e| MountError::Device(e.into()))?;
+    let fd = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(unopened)?;
     let options = format!(
         "fd={},rootmode=40000,user_id={},group_id={},allow_other,default_permissions",
         fd.as_raw_fd(),
@@ -75,4 +88,23 @@ pub fn unmount(dir: &Path, lazily: bool) -> io::Result<()> {
     let mut flags = UnmountFlags::NOFOLLOW;
     flags.set(UnmountFlags::DETACH, lazily);
     Ok(rustix::mount::unmount(dir, flags)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_not_there_is_told_from_one_for_others() {
+        for (error, hint) in [
+            (Errno::NOENT, "modprobe fuse"),
+            (Errno::NODEV, "modprobe fuse"),
+            (Errno::ACCESS, "run it as root"),
+            (Errno::PERM, "allow the device"),
+        ] {
+            let said = unopened(error).to_string();
+            assert!(said.contains(hint), "{said}");
+            assert_eq!(said.contains("modprobe"), hint.contains("modprobe"), "{said}");
+        }
+    }
 }
