@@ -6,7 +6,7 @@ mod common;
 
 use common::live::{Nbd, Serving, socket, tantalum};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -92,10 +92,26 @@ fn it_serves_sockets_that_are_handed_over() {
 }
 
 #[test]
+fn a_connection_that_is_handed_over_is_refused_with_the_reason() {
+    for script in
+        ["exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"", "exec \"$@\""]
+    {
+        let (ours, _theirs) = UnixStream::pair().expect("two sockets");
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_tantalum")]).args(ARGUMENTS);
+        let output = command.stdin(Stdio::from(OwnedFd::from(ours))).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("Accept=no"), "{said}");
+    }
+}
+
+#[test]
 fn what_can_not_be_served_is_refused() {
     for (arguments, code, why) in [
         (&[][..], 1, "there is nowhere to listen"),
         (&["--unix", "/nonexistent/socket"], 1, "can not listen at /nonexistent/socket"),
+        (&["--tcp", "0", "--restore-after", "1s"], 2, "--cut-every"),
         (&["--tcp", "drive:1"], 2, "it should be a port"),
         (&["--tcp", "0", "--reader", "drive"], 1, "two exports are called \"drive\""),
         (&["--tcp", "0", "--longest", "1"], 1, "the limit of bytes of a request"),

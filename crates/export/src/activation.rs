@@ -3,8 +3,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "the edge: the environment says what there is")]
 
+use rustix::fd::AsFd;
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::sockopt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The first of the descriptors.
@@ -24,6 +26,12 @@ pub enum ActivationError {
     /// A descriptor is not open.
     #[error("LISTEN_FDS promises descriptor {0}, which is not open")]
     Closed(i32),
+}
+
+/// Whether this is a connection: a client that somebody else has accepted, not a place to listen.
+pub fn is_connection(fd: impl AsFd) -> bool {
+    sockopt::socket_acceptconn(&fd).is_ok_and(|listens| !listens)
+        && rustix::net::getpeername(&fd).is_ok()
 }
 
 /// The descriptors that are meant for this process; none if it was started without, and the

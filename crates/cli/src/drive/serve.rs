@@ -39,9 +39,9 @@ The plug, from another terminal:
   tantalum drive serve disk.img --unix S --cut-every 5s..20s --restore-after 1s
                                                        the same by itself, at random
 
-SIGINT and SIGTERM stop it: what is under way is answered before, and the drive loses its power in
-good order. To kill it is a power cut: what the drive protects is dumped to its flash by the next one
-that uses the image.")]
+SIGINT and SIGTERM stop it: what is under way is answered before, and the drive
+loses its power in good order. To kill it is a power cut: what the drive
+protects is dumped to its flash by the next one that uses the image.")]
 pub struct ServeArguments {
     /// The image of the drive (see `tantalum drive create`)
     #[arg(value_name = "IMAGE", required_unless_present = "design", conflicts_with = "design")]
@@ -171,6 +171,10 @@ fn server(
     Server::new(rt, exports, Options { limits, on_cut }, tell).map_err(|e| e.to_string())
 }
 
+/// What is wrong if a client is handed over.
+const CONNECTION: &str = "a connection was handed over, not a socket to listen at: one process serves all \
+                          clients of a drive, so its socket unit needs Accept=no";
+
 /// Where to listen, beside what is handed over.
 struct Places {
     /// Of the export, as a part of an address.
@@ -184,6 +188,9 @@ async fn listeners(io: &Io, places: &Places) -> Result<Vec<(Listener, String)>, 
     let name = &places.name;
     let mut all = Vec::new();
     for fd in activation::descriptors().map_err(|e| e.to_string())? {
+        if activation::is_connection(&fd) {
+            return Err(CONNECTION.to_string());
+        }
         let listener = io.from_fd(fd).map_err(|e| format!("a socket that was handed over: {e}"))?;
         let uri = match listener.address() {
             Ok(address) => format!("nbd://{address}/{name}"),
@@ -206,6 +213,8 @@ async fn listeners(io: &Io, places: &Places) -> Result<Vec<(Listener, String)>, 
         all.push((listener, format!("nbd://{at}/{name}")));
     }
     match all.is_empty() {
+        // So does inetd, and systemd with StandardInput=socket.
+        true if activation::is_connection(io::stdin()) => Err(CONNECTION.to_string()),
         true => Err("there is nowhere to listen: give --unix PATH or --tcp PORT".to_string()),
         false => Ok(all),
     }

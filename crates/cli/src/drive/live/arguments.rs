@@ -1,7 +1,7 @@
 //! Arguments of every command that lets a drive run.
 
 use crate::drive::{create, listen};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use tantalum_export::nbd;
@@ -54,6 +54,7 @@ pub struct LiveArguments {
 /// When the power is cut by itself, and returns.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Power cuts")]
+#[command(group(ArgGroup::new("cuts").args(["cut_after_ops", "cut_every"]).multiple(true)))]
 pub struct Schedule {
     /// Cut the power when the drive has carried out N commands, others being under way; and again so
     /// many after each return
@@ -65,7 +66,7 @@ pub struct Schedule {
     pub cut_every: Option<(Nanos, Nanos)>,
     /// Restore the power this much real time after such a cut (1s, or 0s..5s); else it stays away until
     /// `tantalum drive restore`
-    #[arg(long, value_name = "TIME[..TIME]", value_parser = times)]
+    #[arg(long, value_name = "TIME[..TIME]", value_parser = times, requires = "cuts")]
     pub restore_after: Option<(Nanos, Nanos)>,
 }
 
