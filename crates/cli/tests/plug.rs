@@ -130,6 +130,9 @@ fn a_volatile_cache_loses_what_was_not_flushed_and_says_so() {
     assert!(!cut.protected && cut.discharge.is_none());
     let (said, _) = ask("restore", &control, &[], 0);
     assert!(said.contains("until it took commands"), "{said}");
+    // Once more: nothing happens, and that is said once.
+    let (said, _) = ask("restore", &control, &[], 0);
+    assert_eq!(said.matches("power already").count(), 1, "{said}");
     let mut client = Nbd::connect(&nbd).expect("a server");
     assert_eq!(client.read(1).expect("read"), content(1, 1));
     let lost = (2..30).filter(|b| client.read(*b).expect("read") != content(*b, 1)).count();
@@ -339,6 +342,28 @@ fn who_asks_for_a_drive_that_does_not_run_is_told_so() {
     assert!(why.contains("can not be understood"), "{why}");
     stranger.join().expect("it ends");
     std::fs::remove_file(&path).expect("removed");
+}
+
+/// The socket is beside the file, by whatever name that is opened and asked for.
+#[test]
+fn a_drive_is_found_by_its_image_and_by_links_to_it() {
+    let (image, link) = (socket("linked.img"), socket("link.img"));
+    let mut create = tantalum(&["drive", "create", "--design", "volatile", "--capacity", "2GiB"]);
+    ends(&create.arg(&image).output().expect("it starts"), 0);
+    std::os::unix::fs::symlink(&image, &link).expect("a link");
+    for served in [&link, &image] {
+        let nbd = socket("linked.nbd");
+        let mut command = tantalum(&["drive", "serve", "--time-scale", "0", "--unix"]);
+        command.arg(&nbd).arg(served);
+        let serving = Serving::start(command);
+        for asked in [&image, &link] {
+            assert_eq!(json("status", asked, 0)["power"], "on");
+        }
+        assert_eq!(serving.stop().0, Some(0));
+    }
+    for path in [&image, &link] {
+        std::fs::remove_file(path).expect("removed");
+    }
 }
 
 /// What is printed can be read back, field by field.

@@ -4,15 +4,18 @@ use super::report::{CutReport, RestoreReport, StatsReport, StatusReport};
 use super::request::{Refusal, Reply, Request};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Longer answers are none.
 const LONGEST: u64 = 1 << 20;
 
-/// The control socket of a drive in this image, unless it was told otherwise.
+/// The control socket of a drive in this image, unless it was told otherwise: beside the file
+/// itself, by whatever links it is named.
 pub fn socket_beside(image: &Path) -> PathBuf {
-    let mut name = image.as_os_str().to_os_string();
+    let file = std::fs::canonicalize(image).unwrap_or_else(|_| image.to_owned());
+    let mut name = file.into_os_string();
     name.push(".control");
     name.into()
 }
@@ -26,6 +29,9 @@ pub enum ClientError {
     /// There is one of a process that is gone.
     #[error("nobody listens at {0}: the process that did is gone")]
     NobodyListens(PathBuf),
+    /// It is another user's.
+    #[error("{}: permission denied: {}", .0.display(), whose(*.1))]
+    Denied(PathBuf, Option<u32>),
     /// The system does not let us.
     #[error("{0}: {1}")]
     Io(PathBuf, io::Error),
@@ -38,6 +44,18 @@ pub enum ClientError {
     /// It was refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
+}
+
+/// What helps who may not connect to a socket of this user.
+fn whose(owner: Option<u32>) -> String {
+    let owner = owner.map_or("another user".to_string(), |uid| format!("user {uid}"));
+    format!("the drive belongs to {owner}: ask as that user, or with sudo")
+}
+
+#[allow(clippy::disallowed_methods, reason = "the edge: whose socket it is")]
+fn denied(path: &Path) -> ClientError {
+    let owner = std::fs::metadata(path).ok().map(|is| is.uid());
+    ClientError::Denied(path.to_owned(), owner)
 }
 
 /// A connection to a control socket.
@@ -55,6 +73,7 @@ impl Client {
         let stream = UnixStream::connect(path).map_err(|e| match e.kind() {
             ErrorKind::NotFound => ClientError::NotThere(path.to_owned()),
             ErrorKind::ConnectionRefused => ClientError::NobodyListens(path.to_owned()),
+            ErrorKind::PermissionDenied => denied(path),
             _ => ClientError::Io(path.to_owned(), e),
         })?;
         Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
@@ -117,5 +136,19 @@ impl Client {
     /// [`ClientError`]
     pub fn restore(&mut self, salvage: bool) -> Result<RestoreReport, ClientError> {
         self.ask(&Request::Restore { salvage })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_connect_is_told_whose_it_is() {
+        let said = denied(Path::new("/")).to_string();
+        assert!(said.starts_with("/: permission denied"), "{said}");
+        assert!(said.contains("user 0") && said.contains("sudo"), "{said}");
+        let said = denied(Path::new("/nonexistent/socket")).to_string();
+        assert!(said.contains("another user") && said.contains("sudo"), "{said}");
     }
 }

@@ -201,9 +201,7 @@ impl<F: Front> Plug<F> {
             self.bare().cut();
             self.bare().off().await;
         } else if was == PowerState::On {
-            let mut report = report::restored(self.bare(), was);
-            report.notes.push("the drive has power already".to_string());
-            return Ok(report);
+            return Ok(report::restored(self.bare(), was));
         }
         self.front.before_restore().await.map_err(RestoreError::FrontBefore)?;
         let on = self.io.real_now();
