@@ -17,11 +17,12 @@ Examples:
   tantalum drive check disk.img
   tantalum drive check disk.img --json
 
-Compares every page with its checksum, starts the drive on a private view of the image, holds its map
-and its erase units to their invariants, and reads every block that holds data. The file does not
-change. A page that a power loss tore is as it should be.
-Exit codes: 0, all is well; 1, something is damaged; 2, there is no image, or it is in use, or of a
-newer format.")]
+Compares every page with its checksum, starts the drive on a private view of
+the image, holds its map and its erase units to their invariants, and reads
+every block that holds data. The file does not change. A page that a power loss
+tore is as it should be.
+Exit codes: 0, all is well; 1, something is damaged; 2, there is no image, or
+it is in use, or of a newer format.")]
 pub struct CheckArguments {
     /// The image
     image: PathBuf,

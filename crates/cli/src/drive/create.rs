@@ -20,10 +20,11 @@ Examples:
   tantalum drive create disk.img --design volatile --capacity 500M --set cache.buffer_kib=1024
   tantalum drive create disk.img --design spartan-es --capacity 16GiB --force
 
-The file is sparse: it takes as much space as the flash of the drive holds. With --capacity the drive
-has fewer or more blocks than its design, or smaller ones, and as many dies.
-Exit codes: 0, it is made; 1, the file can not be written; 2, no such drive can be built, or there is
-a file already.")]
+The file is sparse: it takes as much space as the flash of the drive holds.
+With --capacity the drive has fewer or more blocks than its design, or smaller
+ones, and as many dies.
+Exit codes: 0, it is made; 1, the file can not be written; 2, no such drive can
+be built, or there is a file already.")]
 pub struct CreateArguments {
     /// The file to be made
     image: PathBuf,

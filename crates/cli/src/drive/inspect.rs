@@ -19,10 +19,10 @@ Examples:
   tantalum drive inspect disk.img --json | jq .units
   tantalum drive inspect disk.img --design > my-drive.toml
 
-What a start would find is found out on a private view of the image, dump and all: the file does not
-change. An image that is in use is refused.
-Exit codes: 0, the drive starts; 1, it does not, or the image is damaged; 2, there is no image, or
-it is in use, or of a newer format.")]
+What a start would find is found out on a private view of the image, dump and
+all: the file does not change. An image that is in use is refused.
+Exit codes: 0, the drive starts; 1, it does not, or the image is damaged; 2,
+there is no image, or it is in use, or of a newer format.")]
 pub struct InspectArguments {
     /// The image
     image: PathBuf,

@@ -27,12 +27,12 @@ pub struct Remote {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  tantalum drive cut disk.img                  the drive that `tantalum drive serve disk.img` lets run
-  tantalum drive cut /tmp/drive.control        that of --control /tmp/drive.control
+  tantalum drive cut disk.img              that of `tantalum drive serve disk.img`
+  tantalum drive cut /tmp/drive.control    that of --control /tmp/drive.control
   tantalum drive cut disk.img --json | jq .discharge.complete
 
-Exit codes: 0, the power is off (what a volatile cache loses is no failure); 1, the emergency dump is not
-complete; 2, no such drive runs.")]
+Exit codes: 0, the power is off (what a volatile cache loses is no failure); 1,
+the emergency dump is not complete; 2, no such drive runs.")]
 pub struct CutArguments {
     #[command(flatten)]
     remote: Remote,
@@ -45,7 +45,8 @@ Examples:
   tantalum drive restore disk.img
   tantalum drive restore disk.img --salvage    without the dump that should be there
 
-Exit codes: 0, the drive has recovered; 1, it does not start; 2, no such drive runs.")]
+Exit codes: 0, the drive has recovered; 1, it does not start; 2, no such drive
+runs.")]
 pub struct RestoreArguments {
     #[command(flatten)]
     remote: Remote,

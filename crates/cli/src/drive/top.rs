@@ -25,8 +25,9 @@ Examples:
   tantalum drive top disk.img --once           one picture, as text
   tantalum drive top disk.img --interval 0.2
 
-Keys: c cuts the power, r restores it, q ends. Throughput is that of real time; latencies, and what follows
-from them, are by the clock of the drive. The histogram and the rates are those of the last 10 pictures.
+Keys: c cuts the power, r restores it, q ends. Throughput is that of real time;
+latencies, and what follows from them, are by the clock of the drive. The
+histogram and the rates are those of the last 10 pictures.
 Exit codes: 0; 1, the terminal can not be used; 2, no such drive runs.")]
 pub struct TopArguments {
     /// The image of a drive that runs, or its control socket

@@ -51,7 +51,8 @@ impl Screen<'_> {
         };
         let place = s.image.as_deref().unwrap_or("in memory");
         let title = format!(" {} {}  {place}", s.design, size(s.capacity_bytes));
-        let more = format!("  time scale {}, {} cuts", s.time_scale, s.cuts);
+        let cuts = if s.cuts == 1 { "cut" } else { "cuts" };
+        let more = format!("  time scale {}, {} {cuts}", s.time_scale, s.cuts);
         let second = match (&s.failure, &s.last_cut) {
             (Some(failure), _) => format!(" does not start: {failure}").red(),
             (None, Some(cut)) => format!(" last cut: {}", words::cut_in_a_line(cut)).dim(),

@@ -122,10 +122,16 @@ fn a_picture_has_what_there_is() {
     let mut off = sample(1, 2, 1000);
     (off.status.power, off.stats.power) = (Power::Off, Power::Off);
     (off.stats.units, off.stats.wear) = (None, None);
+    off.status.cuts = 1;
     off.status.failure = Some("the emergency dump 3 is not complete".to_string());
     history.add(off);
     let seen = picture(&history, 80, 24);
-    for part in [" OFF ", "does not start: the emergency dump 3", "nothing to keep"] {
+    for part in [
+        " OFF ",
+        "time scale 0, 1 cut\n",
+        "does not start: the emergency dump 3",
+        "nothing to keep",
+    ] {
         assert!(seen.contains(part), "{part} is not in\n{seen}");
     }
 }
