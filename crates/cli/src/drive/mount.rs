@@ -38,14 +38,17 @@ Examples:
   tantalum drive mount --design volatile --capacity 8GiB /mnt/flash --fs ext4 --time-scale 0
   tantalum drive mount disk.img /mnt/flash --files             files on the drive itself
 
-Once it can be used, a line \"ready: DIR\" says so. With --fs the drive gets a file system, if it has none
-yet, by way of a loop device with direct I/O; it takes root. Databases whose pages are to reach the
-drive in one piece want XFS with blocks as long as their pages.
+Once it can be used, a line \"ready: DIR\" says so. With --fs the drive gets a file
+system, if it has none yet, by way of a loop device with direct I/O; it takes root.
+Databases whose pages are to reach the drive in one piece want XFS with blocks as
+long as their pages.
 
-SIGINT and SIGTERM unmount it, and end the drive in good order. If it is in use they say by whom, and wait;
-a second one leaves it to its users. To kill the process is a power cut; the next one that mounts the image
-cleans up. After `tantalum drive restore` the file system is checked and mounted again.
-Exit codes: 0, it ended in good order; 1, it did not, or can not be mounted; 2, no such drive can be meant."
+SIGINT and SIGTERM unmount it, and end the drive in good order. If it is in use they
+say by whom, and wait; a second one leaves it to its users. To kill the process is a
+power cut; the next one that mounts the image cleans up. After `tantalum drive
+restore` the file system is checked and mounted again.
+Exit codes: 0, it ended in good order; 1, it did not, or can not be mounted; 2, no
+such drive can be meant."
 )]
 pub struct MountArguments {
     /// The image of the drive (see `tantalum drive create`) and the directory where it is to be

@@ -195,14 +195,17 @@ impl<F: Front> Plug<F> {
         if self.stopping.get() {
             return Err(RestoreError::Stopping);
         }
-        let was = self.bare().power();
-        if was == PowerState::On && self.bare().last_failure().is_some() {
-            // It takes no commands: only a restart helps.
-            self.bare().cut();
-            self.bare().off().await;
-        } else if was == PowerState::On {
-            return Ok(report::restored(self.bare(), was));
-        }
+        let was = match self.bare().power() {
+            PowerState::On if self.bare().last_failure().is_some() => {
+                // It takes no commands: only a restart helps.
+                self.pull();
+                self.bare().off().await;
+                self.tell().await;
+                PowerState::Off
+            }
+            PowerState::On => return Ok(report::restored(self.bare(), PowerState::On)),
+            was => was,
+        };
         self.front.before_restore().await.map_err(RestoreError::FrontBefore)?;
         let on = self.io.real_now();
         self.start(salvage || self.salvage).await?;
