@@ -93,6 +93,7 @@ fn a_read_waits_for_one_operation() {
         let rt = runtime.handle();
         let design = design(preset, 8);
         let (t, write_points) = (design.timing.clone(), design.map.write_points);
+        let disorderly = design.is_disorderly();
         let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
         let test = async move {
             drive.power_on().await.unwrap();
@@ -115,7 +116,9 @@ fn a_read_waits_for_one_operation() {
                 // The link, an erase that is under way, a row at each write point of the map log
                 // behind it (they may be on one die), and the read itself; and transfers.
                 let log = u64::from(write_points) * t.program_us;
-                let most = t.read_us + log + t.erase_us + 700;
+                // (Where pages were written in disorder, reads of the collector were seen ahead.)
+                let reads = if disorderly { 8 * t.read_us } else { 0 };
+                let most = t.read_us + log + t.erase_us + 700 + reads;
                 assert!(took <= most, "{preset}, round {round}: {took} µs");
             }
             assert!(in_the_middle > 5, "{preset}: {in_the_middle}");
