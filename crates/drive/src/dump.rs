@@ -82,7 +82,7 @@ impl DumpEnd {
 }
 
 /// What a drive does when the host's power is gone: it writes the dump, as far as its
-/// capacitors go. The medium's power is to be taken when this returns.
+/// capacitors go. The medium has no power any more when this returns.
 pub(crate) async fn outage(fw: &Firmware) -> PowerLoss {
     fw.nand.abandon(fw.design.power.erase_abort);
     // The mark may be among what was taken back.
@@ -91,9 +91,14 @@ pub(crate) async fn outage(fw: &Firmware) -> PowerLoss {
         mirror.begin_dump(fw);
     }
     let supply = Supply::new(&fw.rt, &fw.nand, fw.design.power, fw.design.joules(&fw.layout));
-    let ended = first(emergency_dump(fw, &supply), supply.run_dry()).await;
-    // A dump that fails is not complete, and the restart will say so.
-    supply.account(ended == First::A(Ok(())))
+    let (end, complete) = match first(supply.run_dry(), emergency_dump(fw, &supply)).await {
+        First::A(dry) => (dry, false),
+        // A dump that fails is not complete, and the restart will say so.
+        First::B(ended) => (fw.rt.now(), ended.is_ok()),
+    };
+    let loss = supply.account(end, complete);
+    fw.nand.power_off_since(end);
+    loss
 }
 
 /// Writes the dump. It is complete when this returns `Ok`.

@@ -238,14 +238,20 @@ impl NandArray {
     /// The array has no power from now on; operations in flight end as invariant 5
     /// says.
     pub fn power_off(&self) {
+        self.power_off_since(self.rt.now());
+    }
+
+    /// The array has had no power since `at`, as one finds out who looks late. Nothing was
+    /// issued since, and nobody has acted on the end of what was under way then.
+    pub fn power_off_since(&self, at: Nanos) {
+        debug_assert!(at <= self.rt.now());
         let s = &mut *self.state.borrow_mut();
         if !s.power {
             return;
         }
-        let now = self.rt.now();
         s.power = false;
-        s.off_at.set(now);
-        let outcome = s.schedule.power_off(now, &mut s.store, &mut s.dice);
+        s.off_at.set(at);
+        let outcome = s.schedule.power_off(at, &mut s.store, &mut s.dice);
         self.rt.trace(outcome);
     }
 
@@ -262,14 +268,15 @@ impl NandArray {
         self.state.borrow_mut().schedule.activity(self.rt.now())
     }
 
-    /// Puts into `turns` what the dies do from now on, by what was issued until now.
-    pub fn turns(&self, turns: &mut Vec<Turn>) {
-        self.state.borrow_mut().schedule.turns(self.rt.now(), turns);
+    /// Puts into `turns` what the dies have done since `since`, and will do by what was issued
+    /// until now. Nothing was issued, and nobody asked for [`NandArray::activity`], between.
+    pub fn turns(&self, since: Nanos, turns: &mut Vec<Turn>) {
+        self.state.borrow_mut().schedule.turns(since, self.rt.now(), turns);
     }
 
-    /// What the dies have yet to do.
-    pub fn outstanding(&self) -> Outstanding {
-        self.state.borrow_mut().schedule.outstanding(self.rt.now())
+    /// What the dies have yet to do at `at`, which is now, or was as [`NandArray::turns`] says.
+    pub fn outstanding(&self, at: Nanos) -> Outstanding {
+        self.state.borrow_mut().schedule.outstanding(at)
     }
 
     /// All that the array is now, in memory: of an array in an image file all of it is read.

@@ -133,20 +133,20 @@ impl Schedule {
         activity
     }
 
-    /// Puts into `turns` what the dies do from `now` on.
-    pub fn turns(&mut self, now: Nanos, turns: &mut Vec<Turn>) {
+    /// Puts into `turns` what the dies do from `since` on, as it is known at `now`.
+    pub fn turns(&mut self, since: Nanos, now: Nanos, turns: &mut Vec<Turn>) {
         self.settle_all(now);
         turns.clear();
-        let all = self.dies.iter().flatten().filter(|f| f.end > now);
+        let all = self.dies.iter().flatten().filter(|f| f.end > since);
         turns.extend(all.map(|f| Turn { kind: f.kind(), start: f.start, end: f.end }));
     }
 
-    /// What the dies have yet to do at `now`.
-    pub fn outstanding(&mut self, now: Nanos) -> Outstanding {
-        self.settle_all(now);
+    /// What the dies have yet to do at `at`.
+    pub fn outstanding(&mut self, at: Nanos) -> Outstanding {
+        self.settle_all(at);
         let mut sum = Outstanding::default();
-        for f in self.dies.iter().flatten().filter(|f| f.end > now) {
-            let left = if f.start < now { f.end - now } else { f.left };
+        for f in self.dies.iter().flatten().filter(|f| f.end > at) {
+            let left = if f.start < at { f.end - at } else { f.left };
             match f.kind() {
                 OpKind::Read => {}
                 OpKind::Program => sum.programs += left,

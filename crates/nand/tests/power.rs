@@ -372,3 +372,36 @@ fn the_trace_hash_knows_of_a_power_loss() {
     };
     assert_ne!(hash(false), hash(true));
 }
+
+/// Who finds out late that the power is gone has the array as it was when it went.
+#[test]
+fn a_loss_that_is_found_out_late_is_that_of_its_time() {
+    let after = |seed: u64, at: u64, late: u64| {
+        run(seed, move |rt| async move {
+            let a = array(&rt, Payload::Stamps);
+            put(&a, page(unit_of(1), 0), 2, 9);
+            rt.sleep_until(Nanos(END)).await;
+            for row in 0..4 {
+                put(&a, page(U, row * 2), 2, 1);
+            }
+            wipe(&a, unit_of(1));
+            put(&a, page(unit_of(2), 0), 1, 3);
+            rt.sleep_until(Nanos(at + late)).await;
+            a.turns(Nanos(END), &mut Vec::new());
+            let left = a.outstanding(Nanos(at));
+            a.power_off_since(Nanos(at));
+            a.power_on();
+            (left, all(&a))
+        })
+    };
+    for seed in 0..20 {
+        for at in [END + 1, END + 700, 2 * END, 3 * END + 1, 2 * END + TBERS] {
+            let (left, cells) = after(seed, at, 0);
+            for late in [1, TPROG, 100 * TBERS] {
+                let (late_left, late_cells) = after(seed, at, late);
+                assert_eq!(late_left, left, "at {at}, late by {late}");
+                assert_eq!(late_cells, cells, "at {at}, late by {late}, seed {seed}");
+            }
+        }
+    }
+}
