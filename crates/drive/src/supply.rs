@@ -178,6 +178,7 @@ impl Supply {
     /// What it came to until `end`, now or when [`Supply::run_dry`] said; the array has its
     /// power still.
     pub fn account(&self, end: Nanos, complete: bool) -> PowerLoss {
+        self.charge();
         let left = self.nand.outstanding(end);
         let undone =
             self.joules(OpKind::Program, left.programs) + self.joules(OpKind::Erase, left.erases);
@@ -263,11 +264,8 @@ mod tests {
         // Not for a single program, and for some.
         for joules in [0.000_02, 0.002] {
             let exact = loss(Nanos::ZERO, Some(joules));
-            for (by, loss) in LATE
-                .map(|by| (by, loss(by, Some(joules))))
-                .into_iter()
-                .chain([(Nanos::ZERO, exact)])
-            {
+            for by in [Nanos::ZERO].into_iter().chain(LATE) {
+                let loss = loss(by, Some(joules));
                 let told = format!("{joules} J, late by {by}: {loss:?}");
                 assert!(!loss.complete && loss.missing_j > 0.0, "{told}");
                 assert_eq!(loss.spent_j, joules, "{told}");

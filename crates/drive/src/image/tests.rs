@@ -327,7 +327,6 @@ fn a_dump_without_the_energy_is_missed() {
     }
 }
 
-/// What was damaged of protected memory is refused, with where, or the drive can be used.
 /// What is on flash of such a drive can be read, and written again.
 fn had_without_its_memory(runtime: &mut Runtime, path: &Path) {
     let drive = Drive::on_damaged_image(&runtime.handle(), path).unwrap();
@@ -349,6 +348,7 @@ fn had_without_its_memory(runtime: &mut Runtime, path: &Path) {
     runtime.block_on(main).unwrap();
 }
 
+/// What was damaged of protected memory is refused, with where, or the drive can be used.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test's own files")]
 fn damaged_protected_memory_is_refused() {

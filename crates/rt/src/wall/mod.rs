@@ -40,9 +40,10 @@
 //! A kernel timer is late by tens of microseconds where the processor must first be woken,
 //! more so on virtual machines. So the clock asks to be woken earlier, by a margin that it
 //! learns, and spins for the rest, looking for completions meanwhile. The margin is at most
-//! [`WallOptions::spin`]: more of it costs processor time, less costs punctuality. In the same way it
-//! learns how soon something comes from outside when there is nothing to do, and spins for that
-//! if it is likely to come within the budget; meanwhile it lets others have the processor.
+//! [`WallOptions::spin`]: more of it costs processor time, less costs punctuality. In the same
+//! way it learns how soon something comes from outside when there is nothing to do, and spins
+//! for that if it is likely to come within the budget; meanwhile it lets others have the
+//! processor.
 //!
 //! # Time scale
 //!
