@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Erase units by what they are there for, and what is mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Census {
-    /// Logical pages (4 KiB) that hold data.
+    /// Logical pages (4 KiB) whose data is on flash; what only the buffer has is not among them.
     pub mapped_pages: u32,
     /// Units that are free.
     pub free: u32,
