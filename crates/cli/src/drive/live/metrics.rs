@@ -158,7 +158,11 @@ impl Sample {
             &wide(map.entries),
         )?;
         out.gauge("map_unstored_entries", "Map entries in memory alone", &wide(map.unstored))?;
-        out.gauge("mapped_pages", "Pages that hold data", &wide(map.mapped_pages))?;
+        out.gauge(
+            "mapped_pages",
+            "Logical pages that the map says are on flash",
+            &wide(map.mapped_pages),
+        )?;
         if let Some(e) = &self.stats.energy {
             let energy = [("there", e.there_j), ("needed", e.needed_j), ("worst", e.worst_j)];
             let energy = energy.iter().map(|(what, joules)| ([("what", *what)], *joules));
