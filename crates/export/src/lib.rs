@@ -7,6 +7,7 @@
 
 pub mod activation;
 pub mod control;
+mod crew;
 pub mod fuse;
 mod lock;
 pub mod nbd;

@@ -1,29 +1,26 @@
 //! Requests from a connection to a file system, and its answers back.
 //!
-//! 1. Requests are begun in the order in which they arrived, each by one worker; there are never
-//!    more workers than requests that may be in flight.
-//! 2. At most [`REQUESTS`] are in flight, and [`BYTES`] (one that is alone is always taken): while
-//!    there are more the kernel keeps the rest.
+//! 1. Requests are begun in the order in which they arrived ([`Crew`]).
+//! 2. At most [`LIMIT`] is in flight (one that is alone is always taken): while there is more the
+//!    kernel keeps the rest.
 //! 3. A request that was begun is carried out to its end, also if the session ends before: but
 //!    then nobody hears of it.
 
 use super::connection::{Connection, LONGEST, ROOM, Received};
 use super::wire::{self, Operation, Request};
+use crate::crew::{Crew, Load};
 use crate::nbd::OnCut;
 use crate::volume::Failure;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use tantalum_device::IoError;
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{First, Rt, first};
 
-/// Requests in flight, at most.
-const REQUESTS: u32 = 256;
-/// Bytes in flight, at most.
-const BYTES: u64 = 64 << 20;
+/// In flight, at most.
+const LIMIT: Load = Load { requests: 256, bytes: 64 << 20 };
 /// A request of up to so many bytes is copied out of the buffer in which it arrived.
 const SHORT: usize = 64 << 10;
 /// Buffers that are kept to be used again.
@@ -100,7 +97,7 @@ pub enum End {
 struct Job {
     bytes: Vec<u8>,
     length: usize,
-    cost: u64,
+    cost: Load,
 }
 
 /// See the module.
@@ -109,13 +106,7 @@ pub(super) struct Session<F: FileSystem> {
     connection: RefCell<Option<Rc<Connection>>>,
     files: Rc<F>,
     on_cut: OnCut,
-    jobs: RefCell<VecDeque<Job>>,
-    ready: WaitQueue,
-    workers: Cell<u32>,
-    requests: Cell<u32>,
-    bytes: Cell<u64>,
-    eased: WaitQueue,
-    over: Cell<bool>,
+    crew: Crew<Job>,
     hung_up: Cell<bool>,
     stop: WaitQueue,
     stopped: Cell<bool>,
@@ -130,13 +121,7 @@ impl<F: FileSystem> Session<F> {
             connection: RefCell::new(Some(Rc::new(connection))),
             files: files.clone(),
             on_cut,
-            jobs: RefCell::default(),
-            ready: WaitQueue::new(rt, "a request of the kernel"),
-            workers: Cell::new(0),
-            requests: Cell::new(0),
-            bytes: Cell::new(0),
-            eased: WaitQueue::new(rt, "requests in flight"),
-            over: Cell::new(false),
+            crew: Crew::new(rt, "a request of the kernel", LIMIT),
             hung_up: Cell::new(false),
             stop: WaitQueue::new(rt, "the end of a mount"),
             stopped: Cell::new(false),
@@ -158,11 +143,10 @@ impl<F: FileSystem> Session<F> {
             Some(connection) => self.serve(connection).await,
             None => End::Stopped,
         };
-        self.over.set(true);
+        self.crew.end();
         // The kernel gives up all that waits when the last user of the descriptor is gone.
         self.connection.take();
-        self.ready.notify_all();
-        self.eased.until(|| self.requests.get() == 0).await;
+        self.crew.idle().await;
         end
     }
 
@@ -171,10 +155,7 @@ impl<F: FileSystem> Session<F> {
         loop {
             let mut none = false;
             for _ in 0..AT_ONCE {
-                let full = || self.requests.get() >= REQUESTS || self.bytes.get() >= BYTES;
-                if full() {
-                    first(self.eased.until(|| !full()), self.stop.until(turned)).await;
-                }
+                first(self.crew.room(Load::one(1)), self.stop.until(turned)).await;
                 match self.take(&connection) {
                     Ok(true) => {}
                     Ok(false) => {
@@ -231,18 +212,13 @@ impl<F: FileSystem> Session<F> {
                 return Ok(true);
             }
             Some(Request { operation: Operation::Read { length, .. }, .. }) => {
-                u64::from(length.min(LONGEST))
+                Load::one(length.min(LONGEST).into())
             }
-            Some(_) => length as u64,
+            Some(_) => Load::one(length as u64),
             None => return Err(End::NotARequest),
         };
-        self.requests.set(self.requests.get() + 1);
-        self.bytes.set(self.bytes.get() + cost);
-        self.jobs.borrow_mut().push_back(Job { bytes, length, cost });
-        if !self.ready.notify_one() && self.workers.get() < REQUESTS {
-            self.workers.set(self.workers.get() + 1);
-            self.rt.spawn_background("a request of the kernel", self.clone().work());
-        }
+        self.crew.count(cost);
+        self.crew.hand_in(Job { bytes, length, cost }, || self.clone().work());
         Ok(true)
     }
 
@@ -256,13 +232,8 @@ impl<F: FileSystem> Session<F> {
 
     async fn work(self: Rc<Self>) {
         let mut out = Vec::new();
-        loop {
-            let job = self.jobs.borrow_mut().pop_front();
-            match job {
-                Some(job) => self.carry_out(job, &mut out).await,
-                None if self.over.get() => return,
-                None => self.ready.wait().await,
-            }
+        while let Some(job) = self.crew.next().await {
+            self.carry_out(job, &mut out).await;
         }
     }
 
@@ -290,8 +261,6 @@ impl<F: FileSystem> Session<F> {
             }
         }
         self.give_back(job.bytes);
-        self.requests.set(self.requests.get() - 1);
-        self.bytes.set(self.bytes.get() - job.cost);
-        self.eased.notify_all();
+        self.crew.ease(job.cost);
     }
 }

@@ -2,23 +2,22 @@
 //!
 //! One task takes requests from the stream, some work on them, one sends replies.
 //!
-//! 1. Requests are begun in the order in which they arrived, each by one worker; there are never
-//!    more workers than requests that may be in flight.
+//! 1. Requests are begun in the order in which they arrived ([`Crew`]).
 //! 2. A request is in flight from its arrival until its reply is sent. While as many are in
 //!    flight as may be, nothing is received.
 //! 3. A request that was begun is carried out to its end, whatever becomes of the client.
 
 use super::handshake::ALLOCATION_CONTEXT;
 use super::intake::{Chunk, Intake};
-use super::outbox::{Load, Outbox};
+use super::outbox::Outbox;
 use super::server::{Limits, OnCut, Switch};
 use super::session::End;
 use super::stream::Stream;
 use super::wire::REQUEST_BYTES;
 use super::{Command, Errno, Request, Terms, reply, wire};
+use crate::crew::{Crew, Load};
 use crate::volume::{Access, Failure};
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{IoError, PowerCycle};
 use tantalum_rt::sync::WaitQueue;
@@ -48,18 +47,11 @@ pub(crate) struct Connection<S: Stream, P: PowerCycle> {
     stream: Rc<S>,
     access: Access<P>,
     terms: Terms,
-    limits: Limits,
     on_cut: OnCut,
     switch: Rc<Switch>,
-    jobs: RefCell<VecDeque<Job>>,
-    ready: WaitQueue,
-    workers: Cell<u32>,
-    load: Cell<Load>,
-    eased: WaitQueue,
+    crew: Crew<Job>,
     outbox: RefCell<Outbox>,
     outgoing: WaitQueue,
-    /// No more requests come.
-    over: Cell<bool>,
     /// Nothing is sent any more, and why.
     gone: RefCell<Option<End>>,
 }
@@ -73,22 +65,17 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         (limits, on_cut): (Limits, OnCut),
         switch: Rc<Switch>,
     ) -> Connection<S, P> {
+        let limit = Load { requests: limits.requests, bytes: limits.bytes };
         Connection {
             rt: rt.clone(),
             stream,
             access,
             terms,
-            limits,
             on_cut,
             switch,
-            jobs: RefCell::default(),
-            ready: WaitQueue::new(rt, "a request of a client"),
-            workers: Cell::new(0),
-            load: Cell::default(),
-            eased: WaitQueue::new(rt, "requests in flight"),
+            crew: Crew::new(rt, "a request of a client", limit),
             outbox: RefCell::default(),
             outgoing: WaitQueue::new(rt, "a reply to a client"),
-            over: Cell::new(false),
             gone: RefCell::default(),
         }
     }
@@ -97,10 +84,9 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
     pub async fn run(self: Rc<Self>, intake: Intake) -> End {
         let sender = self.rt.spawn_background("replies to a client", self.clone().send_replies());
         let end = self.take_requests(intake).await;
-        self.over.set(true);
-        self.ready.notify_all();
+        self.crew.end();
         self.outgoing.notify_all();
-        self.eased.until(|| self.load.get().requests == 0).await;
+        self.crew.idle().await;
         self.stream.shutdown();
         // It ends, since nothing is left to send.
         let _ = sender.await;
@@ -138,7 +124,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
                         start += REQUEST_BYTES;
                         skip = request.payload();
                         let cost = Load::one(REFUSAL_BYTES);
-                        self.wait_for_room(cost).await;
+                        self.crew.admit(cost).await;
                         self.fail(request.cookie, cost, errno, why);
                     }
                 }
@@ -176,42 +162,17 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
             _ => 0,
         };
         let cost = Load::one(bytes + REPLY_BYTES);
-        self.wait_for_room(cost).await;
+        self.crew.admit(cost).await;
         let writes = matches!(command, Command::Write { .. });
         let payload = writes.then(|| (chunk.clone(), at));
-        self.jobs.borrow_mut().push_back(Job { cookie, command, payload, cost });
-        if !self.ready.notify_one() && self.workers.get() < self.limits.requests {
-            self.workers.set(self.workers.get() + 1);
-            self.rt.spawn_background("a request of a client", self.clone().work());
-        }
-    }
-
-    /// Waits until one more may be in flight; from now on it is.
-    async fn wait_for_room(&self, cost: Load) {
-        let fits = || {
-            let load = self.load.get().plus(cost);
-            // One that is alone always fits.
-            load.requests <= 1
-                || load.requests <= self.limits.requests && load.bytes <= self.limits.bytes
-        };
-        self.eased.until(fits).await;
-        self.load.set(self.load.get().plus(cost));
-    }
-
-    fn ease(&self, by: Load) {
-        self.load.set(self.load.get().minus(by));
-        self.eased.notify_all();
+        let job = Job { cookie, command, payload, cost };
+        self.crew.hand_in(job, || self.clone().work());
     }
 
     async fn work(self: Rc<Self>) {
         let mut scratch = Vec::new();
-        loop {
-            let job = self.jobs.borrow_mut().pop_front();
-            match job {
-                Some(job) => self.carry_out(job, &mut scratch).await,
-                None if self.over.get() => return,
-                None => self.ready.wait().await,
-            }
+        while let Some(job) = self.crew.next().await {
+            self.carry_out(job, &mut scratch).await;
         }
     }
 
@@ -269,7 +230,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
                     self.outbox.borrow_mut().push(cost, buf);
                     self.outgoing.notify_one();
                 } else {
-                    self.ease(cost);
+                    self.crew.ease(cost);
                 }
                 return;
             }
@@ -298,7 +259,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
     fn failed(&self, cookie: u64, cost: Load, failure: &Failure) {
         if *failure == Failure::Device(IoError::PowerLost) && self.on_cut == OnCut::Drop {
             self.hang_up(End::PowerLost);
-            return self.ease(cost);
+            return self.crew.ease(cost);
         }
         self.fail(cookie, cost, failure.into(), &failure.to_string());
     }
@@ -309,7 +270,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
 
     fn answer(&self, cost: Load, encode: impl FnOnce(&mut Vec<u8>)) {
         if self.gone.borrow().is_some() {
-            return self.ease(cost);
+            return self.crew.ease(cost);
         }
         self.outbox.borrow_mut().append(cost, encode);
         self.outgoing.notify_one();
@@ -323,7 +284,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         while let Some(piece) = self.outbox.borrow_mut().pop() {
             dropped = dropped.plus(piece.answers);
         }
-        self.ease(dropped);
+        self.crew.ease(dropped);
         self.outgoing.notify_all();
     }
 
@@ -334,13 +295,13 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
                 Some(piece) => {
                     let (sent, buf) = self.stream.send(piece.bytes).await;
                     self.outbox.borrow_mut().give_back(buf);
-                    self.ease(piece.answers);
+                    self.crew.ease(piece.answers);
                     if let Err(error) = sent {
                         self.hang_up(End::Io(error.kind()));
                     }
                 }
-                None if self.over.get() && self.load.get().requests == 0 => return,
-                None if self.gone.borrow().is_some() && self.over.get() => return,
+                None if self.crew.is_over() && self.crew.is_idle() => return,
+                None if self.gone.borrow().is_some() && self.crew.is_over() => return,
                 None => self.outgoing.wait().await,
             }
         }

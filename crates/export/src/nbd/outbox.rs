@@ -6,34 +6,13 @@
 //! 3. Each piece says for which requests it answers: these are no longer in flight when it has
 //!    been sent.
 
+use crate::crew::Load;
 use std::collections::VecDeque;
 
 /// Small replies are gathered up to this size.
 const BATCH_BYTES: usize = 256 << 10;
 /// Buffers that are kept for further use.
 const SPARE: usize = 2;
-
-/// What counts as in flight: requests, and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Load {
-    pub requests: u32,
-    pub bytes: u64,
-}
-
-impl Load {
-    /// One request of so many bytes.
-    pub fn one(bytes: u64) -> Load {
-        Load { requests: 1, bytes }
-    }
-
-    pub fn plus(self, other: Load) -> Load {
-        Load { requests: self.requests + other.requests, bytes: self.bytes + other.bytes }
-    }
-
-    pub fn minus(self, other: Load) -> Load {
-        Load { requests: self.requests - other.requests, bytes: self.bytes - other.bytes }
-    }
-}
 
 /// What is sent in one go.
 #[derive(Default)]
