@@ -1,8 +1,8 @@
 //! Requests from a connection to a file system, and its answers back.
 //!
 //! 1. Requests are begun in the order in which they arrived ([`Crew`]).
-//! 2. At most [`LIMIT`] is in flight (one that is alone is always taken): while there is more the
-//!    kernel keeps the rest.
+//! 2. At most [`LIMIT`] is in flight, counted in bytes of buffers: a request is taken only if the
+//!    longest that there can be would fit, the kernel keeps the rest.
 //! 3. A request that was begun is carried out to its end, also if the session ends before: but
 //!    then nobody hears of it.
 
@@ -20,7 +20,9 @@ use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{First, Rt, first};
 
 /// In flight, at most.
-const LIMIT: Load = Load { requests: 256, bytes: 64 << 20 };
+pub(super) const LIMIT: Load = Load { requests: 256, bytes: 64 << 20 };
+/// The most that one request counts for.
+const MOST: Load = Load { requests: 1, bytes: ROOM as u64 };
 /// A request of up to so many bytes is copied out of the buffer in which it arrived.
 const SHORT: usize = 64 << 10;
 /// Buffers that are kept to be used again.
@@ -155,7 +157,10 @@ impl<F: FileSystem> Session<F> {
         loop {
             let mut none = false;
             for _ in 0..AT_ONCE {
-                first(self.crew.room(Load::one(1)), self.stop.until(turned)).await;
+                first(self.crew.room(MOST), self.stop.until(turned)).await;
+                if turned() {
+                    break;
+                }
                 match self.take(&connection) {
                     Ok(true) => {}
                     Ok(false) => {
@@ -214,7 +219,8 @@ impl<F: FileSystem> Session<F> {
             Some(Request { operation: Operation::Read { length, .. }, .. }) => {
                 Load::one(length.min(LONGEST).into())
             }
-            Some(_) => Load::one(length as u64),
+            // The buffer that it keeps.
+            Some(_) => Load::one(bytes.len() as u64),
             None => return Err(End::NotARequest),
         };
         self.crew.count(cost);

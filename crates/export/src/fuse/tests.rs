@@ -2,8 +2,9 @@
 
 #![allow(clippy::disallowed_methods, reason = "the kernel is another thread")]
 
-use super::connection::Connection;
-use super::wire::{IN_HEADER_BYTES, Put, ROOT, fallocate, init, set};
+use super::connection::{Connection, ROOM};
+use super::session::{Failed, FileSystem, LIMIT, Session};
+use super::wire::{IN_HEADER_BYTES, Put, ROOT, Request, fallocate, init, set};
 use super::{ABORT, BEGIN, COMMIT, Directory, FEATURES, PAGES_ATOMIC};
 use super::{End, OneFile, Rights, Served};
 use crate::Volume;
@@ -11,12 +12,14 @@ use crate::nbd::OnCut;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{Caps, CommandKind, GroupLimit, Payload, PowerCycle, RamDevice, RamOptions};
 use tantalum_device::{DeviceStats, Stats};
 use tantalum_files::{Files, FormatOptions, MountOptions};
-use tantalum_rt::Runtime;
+use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::wall::WallOptions;
+use tantalum_rt::{Nanos, Runtime};
 
 const LOOKUP: u32 = 1;
 const GETATTR: u32 = 3;
@@ -140,22 +143,27 @@ impl Kernel {
     }
 
     fn write(&mut self, handle: u64, at: u64, sync: bool, data: &[u8]) -> Result<u32, Errno> {
-        let mut body = Vec::new();
-        body.u64(handle);
-        body.u64(at);
-        body.u32(data.len() as u32);
-        body.u32(0);
-        body.u64(0);
-        body.u32(if sync { 0o10000 } else { 0 });
-        body.u32(0);
-        body.extend_from_slice(data);
-        let told = self.ask(WRITE, FILE, &body)?;
+        let told = self.ask(WRITE, FILE, &write(handle, at, sync, data))?;
         Ok(u32::from_ne_bytes(*told.first_chunk().expect("a count")))
     }
 
     fn read(&mut self, handle: u64, at: u64, length: u32) -> Result<Vec<u8>, Errno> {
         self.ask(READ, FILE, &numbers(&[handle, at, length.into(), 0, 0]))
     }
+}
+
+/// The body of a write.
+fn write(handle: u64, at: u64, sync: bool, data: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.u64(handle);
+    body.u64(at);
+    body.u32(data.len() as u32);
+    body.u32(0);
+    body.u64(0);
+    body.u32(if sync { 0o10000 } else { 0 });
+    body.u32(0);
+    body.extend_from_slice(data);
+    body
 }
 
 fn numbers(values: &[u64]) -> Vec<u8> {
@@ -212,20 +220,30 @@ fn with_files(
     serve(OnCut::Errors, Some(atomic_unit), body)
 }
 
+/// Our end, and the kernel's.
+fn pair() -> (OwnedFd, OwnedFd) {
+    let flags = SocketFlags::CLOEXEC;
+    let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .expect("a pair of sockets");
+    for end in [&ends.0, &ends.1] {
+        // As long as the longest request; the system's limit binds all but root.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(end, 8 << 20);
+    }
+    ends
+}
+
+fn wall() -> Runtime {
+    let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
+    Runtime::wall_time(1, options).expect("a wall clock")
+}
+
 fn serve(
     on_cut: OnCut,
     files: Option<u32>,
     body: impl FnOnce(&mut Kernel, &dyn Fn(Power)) + Send + 'static,
 ) -> (End, DeviceStats) {
-    let flags = SocketFlags::CLOEXEC;
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .expect("a pair of sockets");
-    for end in [&ours, &theirs] {
-        // As long as the longest request; the system's limit binds all but root.
-        let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(end, 8 << 20);
-    }
-    let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
-    let mut runtime = Runtime::wall_time(1, options).expect("a wall clock");
+    let (ours, theirs) = pair();
+    let mut runtime = wall();
     let rt = runtime.handle();
     let io = rt.io().expect("on the wall clock");
     let (post, mut inbox) = rt.inbox_of(1);
@@ -497,6 +515,88 @@ fn files_belong_to_who_made_them() {
         let (new, _) = kernel.create(b"a").expect("made");
         assert_eq!(kernel.rights(new), Ok((0o100640, 0, 0)));
     });
+}
+
+/// Requests that wait until they may go on.
+struct Gate {
+    open: Cell<bool>,
+    opened: WaitQueue,
+    changed: WaitQueue,
+    under_way: Cell<usize>,
+    done: Cell<usize>,
+}
+
+impl FileSystem for Gate {
+    async fn carry_out(&self, _: &Request<'_>, _: &mut Vec<u8>) -> Result<(), Failed> {
+        self.under_way.set(self.under_way.get() + 1);
+        self.changed.notify_all();
+        self.opened.until(|| self.open.get()).await;
+        self.under_way.set(self.under_way.get() - 1);
+        self.done.set(self.done.get() + 1);
+        self.changed.notify_all();
+        Ok(())
+    }
+}
+
+#[test]
+fn no_more_is_taken_than_may_be_in_flight() {
+    const WRITES: usize = 80;
+    const READS: usize = 280;
+    let (ours, theirs) = pair();
+    let mut runtime = wall();
+    let rt = runtime.handle();
+    let io = rt.io().expect("on the wall clock");
+    let (post, mut inbox) = rt.inbox_of(1);
+    let kernel = std::thread::spawn(move || {
+        let mut kernel = Kernel { fd: theirs, unique: 0, who: (0, 0) };
+        kernel.ask(HELLO, 0, &hello()).expect("an answer to the first request");
+        let body = write(0, 0, false, &[0; 70 << 10]);
+        for _ in 0..WRITES {
+            kernel.send(WRITE, FILE, &body);
+        }
+        for _ in 0..WRITES {
+            assert!(kernel.answer().is_some_and(|(_, error, _)| error == 0));
+        }
+        for _ in 0..READS {
+            kernel.send(READ, FILE, &numbers(&[0, 0, 4096, 0, 0]));
+        }
+        post.post(()).unwrap_or_else(|_| panic!("it is gone"));
+        assert_eq!(kernel.answer(), None);
+    });
+    let done = runtime.block_on(async move {
+        let connection = Connection::new(&io, ours).expect("a connection");
+        let gate = Rc::new(Gate {
+            open: Cell::new(false),
+            opened: WaitQueue::new(&rt, "a gate"),
+            changed: WaitQueue::new(&rt, "requests to begin or end"),
+            under_way: Cell::new(0),
+            done: Cell::new(0),
+        });
+        let session = Session::new(&rt, connection, &gate, OnCut::Errors);
+        let served = rt.spawn_background("a session", session.clone().run());
+        // Each is in a buffer that is as long as the longest request.
+        let most = LIMIT.bytes as usize / ROOM;
+        gate.changed.until(|| gate.under_way.get() >= most).await;
+        io.sleep(Nanos::from_millis(20)).await;
+        assert_eq!(gate.under_way.get(), most);
+        gate.open.set(true);
+        gate.opened.notify_all();
+        gate.changed.until(|| gate.done.get() == WRITES).await;
+        gate.open.set(false);
+        // All are sent, and as many are taken as may be; when it is stopped, no more.
+        inbox.next().await.expect("they are sent");
+        let most = LIMIT.requests as usize;
+        gate.changed.until(|| gate.under_way.get() == most).await;
+        session.stop();
+        rt.yield_now().await;
+        gate.open.set(true);
+        gate.opened.notify_all();
+        let end = served.await.expect("it ends");
+        assert!(matches!(end, End::Stopped), "{end}");
+        assert_eq!(gate.done.get(), WRITES + most);
+    });
+    done.expect("it runs");
+    kernel.join().expect("the kernel is content");
 }
 
 #[test]
