@@ -2,7 +2,9 @@
 //!
 //! 1. **What it keeps** is what the file layer does ([`tantalum_files`]): names, bytes, lengths. Owners
 //!    and permissions are kept as long as the mount is, times not at all. A file belongs to who makes
-//!    it; one of which nothing is known belongs to who the directory was for at first.
+//!    it, also when it has no name any more; one of which nothing is known (it was there before, or
+//!    is back since its deletion was lost with the power) belongs to who the directory was for at
+//!    first.
 //! 2. **An open file is of one time with power**; so is a node. After a restart all that was known before
 //!    fails, and what is looked up and opened anew works ([`Directory::renew`]).
 //! 3. **A file that has lost its name** is there until its last user has closed it.
@@ -20,7 +22,7 @@ use super::wire::{
 };
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, GroupLimit};
 use tantalum_files::{File, Files, FilesError, Promise};
@@ -90,9 +92,10 @@ pub struct Directory<D: BlockDevice> {
     life: Cell<u64>,
     /// Of files of which nothing else is known.
     rights: Rights,
-    /// By the number of the file: a node is of one time with power. A file that is lost with the power
-    /// leaves its entry behind; who gets its number gets rights of its own.
+    /// By the number of the file: a node is of one time with power.
     own: RefCell<BTreeMap<u64, Rights>>,
+    /// Numbers of files that have lost their name, and not yet their users.
+    nameless: RefCell<BTreeSet<u64>>,
     root: Cell<Rights>,
     known: RefCell<BTreeMap<u64, Known<D>>>,
     handles: RefCell<BTreeMap<u64, Rc<Handle<D>>>>,
@@ -127,6 +130,7 @@ impl<D: BlockDevice> Directory<D> {
             life: Cell::new(0),
             rights: Rights { mode: 0o644, ..root },
             own: RefCell::default(),
+            nameless: RefCell::default(),
             root: Cell::new(root),
             known: RefCell::default(),
             handles: RefCell::default(),
@@ -138,6 +142,11 @@ impl<D: BlockDevice> Directory<D> {
     /// Goes on with another mount of the layer: that after a restart.
     pub fn renew(&self, files: Files<D>) {
         self.life.set(self.life.get() + 1);
+        let entries = files.list().into_iter();
+        let numbers: BTreeSet<u64> =
+            entries.filter_map(|entry| Some(files.open(&entry.name).ok()?.number())).collect();
+        self.own.borrow_mut().retain(|number, _| numbers.contains(number));
+        self.nameless.borrow_mut().clear();
         *self.files.borrow_mut() = files;
         // Handles stay, and fail: their link is dead. Nobody finds them by a new node.
         self.known.borrow_mut().clear();
@@ -148,8 +157,31 @@ impl<D: BlockDevice> Directory<D> {
     }
 
     fn node(&self, file: &File<D>) -> u64 {
+        self.node_of(file.number())
+    }
+
+    fn node_of(&self, number: u64) -> u64 {
         // The numbers of files begin at 0, and the root is 1.
-        self.life.get() << LIFE_SHIFT | (file.number() + 2)
+        self.life.get() << LIFE_SHIFT | (number + 2)
+    }
+
+    /// A file has lost its name: it is there as long as the kernel knows it or it is open.
+    fn lost_name(&self, number: u64) {
+        self.nameless.borrow_mut().insert(number);
+        self.let_go(number);
+    }
+
+    /// A user of a file is gone; if it was the last one, and it has no name, nothing is kept of it.
+    fn let_go(&self, number: u64) {
+        if !self.nameless.borrow().contains(&number) {
+            return;
+        }
+        let node = self.node_of(number);
+        let open = || self.handles.borrow().values().any(|handle| handle.node == node);
+        if !self.known.borrow().contains_key(&node) && !open() {
+            self.nameless.borrow_mut().remove(&number);
+            self.own.borrow_mut().remove(&number);
+        }
     }
 
     fn handle(&self, handle: u64) -> Result<Rc<Handle<D>>, Errno> {
@@ -176,13 +208,14 @@ impl<D: BlockDevice> Directory<D> {
             let own = handles.values().filter(|h| h.node == node);
             own.filter_map(|h| h.pending.borrow().as_ref().map(Pending::end)).max().unwrap_or(0)
         };
+        let links = |file: &File<D>| (!self.nameless.borrow().contains(&file.number())).into();
         let size = file.map_or(0, |file| file.size().max(pending()));
         Attributes {
             node,
             size,
             allocated: size,
             mode: rights.mode | if file.is_some() { REGULAR } else { DIRECTORY },
-            links: if file.is_some() { 1 } else { 2 },
+            links: file.map_or(2, links),
             uid: rights.uid,
             gid: rights.gid,
             time: self.made,
@@ -341,7 +374,7 @@ impl<D: BlockDevice> Directory<D> {
         let moved = files.open(name)?.number();
         files.rename(name, new_name, Promise::Completed).await?;
         if let Some(number) = replaced.filter(|number| *number != moved) {
-            self.own.borrow_mut().remove(&number);
+            self.lost_name(number);
         }
         Ok(())
     }
@@ -411,11 +444,16 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
                 let handle = self.open(node, self.file(node)?)?;
                 wire::opened(out, handle, flags);
             }
-            Operation::Release { handle } => drop(self.handles.borrow_mut().remove(&handle)),
+            Operation::Release { handle } => {
+                let released = self.handles.borrow_mut().remove(&handle);
+                if let Some(handle) = released {
+                    self.let_go(handle.file.number());
+                }
+            }
             Operation::Unlink { name } => {
                 let number = self.files().open(name)?.number();
                 self.files().delete(name, Promise::Completed).await?;
-                self.own.borrow_mut().remove(&number);
+                self.lost_name(number);
             }
             Operation::Rename { flags, name, new_name, .. } => {
                 self.rename(name, new_name, flags).await?;
@@ -447,11 +485,92 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
 
     fn forget(&self, node: u64, lookups: u64) {
         let mut all = self.known.borrow_mut();
-        if let Some(known) = all.get_mut(&node) {
-            known.lookups = known.lookups.saturating_sub(lookups);
-            if known.lookups == 0 {
-                all.remove(&node);
-            }
+        let Some(known) = all.get_mut(&node) else { return };
+        known.lookups = known.lookups.saturating_sub(lookups);
+        if known.lookups == 0 {
+            let number = known.file.number();
+            all.remove(&node);
+            drop(all);
+            self.let_go(number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tantalum_device::{Caps, Payload, PowerCycle, RamDevice, RamOptions};
+    use tantalum_files::{FormatOptions, MountOptions};
+    use tantalum_rt::Runtime;
+
+    type Shown = Directory<RamDevice>;
+
+    async fn ask(directory: &Shown, node: u64, operation: Operation<'_>) {
+        let request = Request { unique: 1, node, uid: 7, gid: 8, operation };
+        let done = directory.carry_out(&request, &mut Vec::new()).await;
+        assert_eq!(done, Ok(()), "{request:?}");
+    }
+
+    /// Makes a file; its node and the handle.
+    async fn create(directory: &Shown, name: &[u8]) -> (u64, u64) {
+        ask(directory, wire::ROOT, Operation::Create { name, mode: 0o600 }).await;
+        let file = directory.files().open(name).expect("it is there");
+        (directory.node(&file), directory.next.get() - 1)
+    }
+
+    async fn unlink(directory: &Shown, name: &[u8]) {
+        ask(directory, wire::ROOT, Operation::Unlink { name }).await;
+    }
+
+    /// Of how many files something is kept.
+    fn kept(directory: &Shown) -> (usize, usize) {
+        (directory.own.borrow().len(), directory.nameless.borrow().len())
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_file_without_name_and_users() {
+        let mut runtime = Runtime::virtual_time(1);
+        let rt = runtime.handle();
+        let done = runtime.block_on(async move {
+            let device =
+                RamDevice::new(&rt, RamOptions::new(Caps::power_safe(4096, Payload::Bytes)));
+            device.power_on().await.expect("power");
+            let link = device.device();
+            Files::format(&rt, &link, &FormatOptions::default()).await.expect("formatted");
+            let files = Files::mount(&rt, link, &MountOptions::default()).await.expect("files");
+            let root = Rights { mode: 0o755, uid: 0, gid: 0 };
+            let directory = Directory::new(files, root, 0);
+            // The kernel forgets last, the user closes last, or both are gone before the name.
+            let (node, handle) = create(&directory, b"a").await;
+            unlink(&directory, b"a").await;
+            assert_eq!(kept(&directory), (1, 1));
+            ask(&directory, node, Operation::Release { handle }).await;
+            assert_eq!(kept(&directory), (1, 1));
+            directory.forget(node, 1);
+            assert_eq!(kept(&directory), (0, 0));
+            let (node, handle) = create(&directory, b"b").await;
+            unlink(&directory, b"b").await;
+            directory.forget(node, 1);
+            assert_eq!(kept(&directory), (1, 1));
+            ask(&directory, node, Operation::Release { handle }).await;
+            assert_eq!(kept(&directory), (0, 0));
+            let (node, handle) = create(&directory, b"c").await;
+            ask(&directory, node, Operation::Release { handle }).await;
+            directory.forget(node, 1);
+            assert_eq!(kept(&directory), (1, 0));
+            unlink(&directory, b"c").await;
+            assert_eq!(kept(&directory), (0, 0));
+            // After a restart only what has a name is known.
+            create(&directory, b"d").await;
+            create(&directory, b"e").await;
+            unlink(&directory, b"e").await;
+            assert_eq!(kept(&directory), (2, 1));
+            device.cut();
+            device.power_on().await.expect("power");
+            let files = Files::mount(&rt, device.device(), &MountOptions::default()).await;
+            directory.renew(files.expect("files"));
+            assert_eq!(kept(&directory), (1, 0));
+        });
+        done.expect("it runs");
     }
 }

@@ -109,6 +109,12 @@ impl Kernel {
         Ok(u64::from_ne_bytes(*told[24..].first_chunk().expect("a size")))
     }
 
+    /// How many names it has.
+    fn links(&mut self, node: u64) -> Result<u32, Errno> {
+        let told = self.ask(GETATTR, node, &[0; 16])?;
+        Ok(u32::from_ne_bytes(*told[80..].first_chunk().expect("a number")))
+    }
+
     /// Mode, user and group.
     fn rights(&mut self, node: u64) -> Result<(u32, u32, u32), Errno> {
         let told = self.ask(GETATTR, node, &[0; 16])?;
@@ -514,6 +520,33 @@ fn files_belong_to_who_made_them() {
         assert!(kernel.ask(UNLINK, ROOT, b"a\0").is_ok());
         let (new, _) = kernel.create(b"a").expect("made");
         assert_eq!(kernel.rights(new), Ok((0o100640, 0, 0)));
+    });
+}
+
+#[test]
+fn a_file_without_a_name_belongs_to_whom_it_did() {
+    with_files(4096, |kernel, power| {
+        kernel.who = (106, 112);
+        let (a, _) = kernel.create(b"a").expect("made");
+        let (b, _) = kernel.create(b"b").expect("made");
+        let (c, _) = kernel.create(b"c").expect("made");
+        kernel.who = (0, 0);
+        assert!(kernel.ask(UNLINK, ROOT, b"a\0").is_ok());
+        let rename = [&numbers(&[ROOT, 0])[..], b"c\0b\0"].concat();
+        assert!(kernel.ask(RENAME, ROOT, &rename).is_ok());
+        for (node, links) in [(a, 0), (b, 0), (c, 1)] {
+            assert_eq!(kernel.rights(node), Ok((0o100640, 106, 112)));
+            assert_eq!(kernel.links(node), Ok(links));
+        }
+        // It can still be given away.
+        kernel.change(a, set::UID, (0, 7, 0));
+        assert_eq!(kernel.rights(a), Ok((0o100640, 7, 112)));
+        // What has a name is the same after a restart.
+        power(Power::Cut);
+        power(Power::Restore);
+        assert_eq!(kernel.lookup(b"a"), Err(Errno::NOENT));
+        let b = kernel.lookup(b"b").expect("it is there");
+        assert_eq!((kernel.rights(b), kernel.links(b)), (Ok((0o100640, 106, 112)), Ok(1)));
     });
 }
 
