@@ -3,8 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the edge: the environment says what there is")]
 
-use rustix::fd::AsFd;
-use rustix::fd::{FromRawFd, OwnedFd};
+use rustix::fd::{AsFd, FromRawFd, OwnedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt;
 use std::sync::atomic::{AtomicBool, Ordering};
