@@ -76,7 +76,7 @@ impl Served {
         Served { socket, tcp: format!("nbd://127.0.0.1:{port}/drive"), clock }
     }
 
-    /// The drive's time, or some milliseconds less.
+    /// The drive's time, as it was up to some milliseconds of real time ago.
     fn clock(&self) -> Nanos {
         Nanos(self.clock.load(Ordering::Relaxed))
     }
