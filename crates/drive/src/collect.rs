@@ -11,8 +11,9 @@
 //! 4. On the last free unit of a die each program is made durable before the next: a power
 //!    loss spoils one row of it, not all.
 //! 5. A bad unit is emptied when there is room to spare, and not erased.
-//! 6. What is collected because the host is idle is left as it is when the host is back:
-//!    after the operation that is under way.
+//! 6. What is collected because the host is idle is left as it is when the host is back: once
+//!    the operation that is under way, or the wait for the map log, is over, nothing more of it
+//!    is begun.
 //! 7. What can not be read, or is not what the map says, is moved as such ([`LOST`]): reads go on to say so, and the unit
 //!    is free.
 
@@ -188,6 +189,9 @@ impl<'a> Move<'a> {
         let fw = self.fw;
         let mut cursor = 0;
         loop {
+            if self.gives_way() {
+                return self.leave();
+            }
             // Where there is no place, a unit without anything valid needs none.
             let place = fw.space.borrow().can_move(self.die);
             let left = fw.space.borrow().next_valid(self.victim, cursor);
@@ -202,8 +206,7 @@ impl<'a> Move<'a> {
                 cursor = self.read_row(sector).await;
             }
             if self.gives_way() {
-                fw.space.borrow_mut().file(self.victim);
-                return;
+                return self.leave();
             }
             if self.packed.is_empty() {
                 break;
@@ -218,6 +221,11 @@ impl<'a> Move<'a> {
     /// Whether this was begun because the host was idle, and the host is back.
     fn gives_way(&self) -> bool {
         self.why == Why::Idle && !self.fw.is_idle() && !self.fw.is_short(self.die)
+    }
+
+    /// The unit stays as it is, for another time.
+    fn leave(self) {
+        self.fw.space.borrow_mut().file(self.victim);
     }
 
     /// The die to write to, with a write point. `None` if the drive is poisoned.
@@ -318,6 +326,10 @@ impl<'a> Move<'a> {
         if fw.poisoned.get() {
             return false;
         }
+        if self.gives_way() {
+            fw.end_changes(reserved); // (It may have waited for the map log.)
+            return true;
+        }
         let pages = count.div_ceil(ps);
         let place = fw.space.borrow_mut().place(target, self.stream, pages);
         // Another die's collector may have used up the row meanwhile.
@@ -380,6 +392,9 @@ impl<'a> Move<'a> {
         }
         let version = fw.space.borrow().superseded(self.victim);
         let durable = planted!(EraseEarly) || fw.make_durable(version).await;
+        if self.gives_way() {
+            return self.leave();
+        }
         if durable && fw.erase(self.victim).await {
             fw.wore(self.die);
             fw.give_free(self.victim, false);
