@@ -161,6 +161,14 @@ impl<F: Front> Plug<F> {
 
     /// Waits until a drive whose plug was pulled is off, and the front knows.
     pub async fn told(&self, pulled: Pulled) -> CutReport {
+        let report = self.died(pulled).await;
+        let _turn = self.hooks.acquire(1).await;
+        self.tell().await;
+        report
+    }
+
+    /// Waits until a drive whose plug was pulled is off.
+    async fn died(&self, pulled: Pulled) -> CutReport {
         {
             // Somebody waits for it: at time scale 0 the dump is not waited for.
             let _announced = self.rt.outstanding("the end of a power cut");
@@ -171,8 +179,6 @@ impl<F: Front> Plug<F> {
         if matches!(report.was, Power::On | Power::Starting) {
             *self.last_cut.borrow_mut() = Some(report.clone());
         }
-        let _turn = self.hooks.acquire(1).await;
-        self.tell().await;
         report
     }
 
@@ -198,8 +204,7 @@ impl<F: Front> Plug<F> {
         let was = match self.bare().power() {
             PowerState::On if self.bare().last_failure().is_some() => {
                 // It takes no commands: only a restart helps.
-                self.pull();
-                self.bare().off().await;
+                self.died(self.pull()).await;
                 self.tell().await;
                 PowerState::Off
             }
@@ -273,3 +278,6 @@ impl<F: Front> Plug<F> {
         self.changed.until(|| self.pulls.get() > pulls && !self.untold.get()).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

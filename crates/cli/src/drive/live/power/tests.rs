@@ -1,0 +1,144 @@
+//! Restarts that fail half-way: the drive takes commands, and then finds what it can not go on with.
+
+#![allow(clippy::disallowed_methods, reason = "a test's own file")]
+
+use super::*;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use tantalum_device::{
+    Block, BlockDevice, Data, Durability, OwnedData, Payload, PowerCycle, Stats,
+};
+use tantalum_drive::Design;
+use tantalum_nand::{PageAddr, PageState, Unit};
+use tantalum_rt::Runtime;
+use tantalum_rt::wall::WallOptions;
+
+/// Says what it was told.
+#[derive(Default)]
+struct Ear(RefCell<Vec<&'static str>>);
+
+impl Ear {
+    fn hear(&self, what: &'static str) {
+        self.0.borrow_mut().push(what);
+    }
+}
+
+impl Front for Ear {
+    async fn start(&self) -> Result<String, String> {
+        self.hear("start");
+        Ok(String::new())
+    }
+
+    async fn cut(&self) {
+        self.hear("cut");
+    }
+
+    async fn before_restore(&self) -> Result<(), String> {
+        self.hear("before");
+        Ok(())
+    }
+
+    async fn after_restore(&self) -> Result<Vec<String>, String> {
+        self.hear("after");
+        Ok(Vec::new())
+    }
+
+    async fn stop(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A drive that takes commands before all of its map is read, and has more than one page of that log.
+fn small() -> Design {
+    let text = "geometry = { channels = 2, packages = 1, chips = 1, planes = 2, blocks = 240, pages = 4, \
+                page_bytes = 4096 }\n\
+                space = { over_provisioning = 115, collect_below = 3 }\n\
+                cache = { buffer_kib = 64, atomic_unit_kib = 16 }\n\
+                map = { dirty_max = 1024, write_points = 1, dump_units = 4 }\n";
+    let small = text.parse().expect("a table");
+    Design::preset("durassd").expect("a preset").with_overrides(&small).expect("it can be built")
+}
+
+/// The oldest page of the map log that can be read: nobody asks for it before the rest of a start.
+fn oldest_of_log(drive: &Drive) -> Option<PageAddr> {
+    let (array, g) = (drive.array(), &drive.design().geometry);
+    let mut words = vec![0; array.oob_words()];
+    let pages = (0..g.units()).flat_map(|unit| {
+        (0..array.next_page(Unit(unit))).map(move |page| PageAddr { unit: Unit(unit), page })
+    });
+    let of_log = pages.filter_map(|at| {
+        // Above its sequence number: what kind of page it is.
+        let is = array.inspect(at, &mut words) == PageState::Programmed && words[0] >> 56 == 3;
+        is.then_some((words[0], at))
+    });
+    of_log.min_by_key(|(sequence, _)| *sequence).map(|(_, at)| at)
+}
+
+/// What to write where, so that a page that goes bad now is as it was.
+fn spoil(path: &Path, drive: &Drive, at: PageAddr) -> Vec<(u64, u8)> {
+    let before = fs::read(path).expect("the image");
+    assert!(drive.array().corrupt(at));
+    let after = fs::read(path).expect("the image");
+    let differ = (0..).zip(before.iter().zip(&after)).filter(|(_, (was, is))| was != is);
+    differ.map(|(at, (was, _))| (at, *was)).collect()
+}
+
+fn content(turn: u64, block: u64) -> u8 {
+    (turn * 31 + block) as u8
+}
+
+/// Only a restart helps; it does when what could not be read is there again.
+#[test]
+fn a_start_that_failed_half_way_is_begun_anew() {
+    let path = std::env::temp_dir().join(format!("tantalum-{}-half.img", std::process::id()));
+    drop(Drive::create_image(&path, &small(), Payload::Bytes, [7; 16], true).expect("made"));
+    let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
+    let mut runtime = Runtime::wall_time(1, options).expect("a clock");
+    let (rt, image) = (runtime.handle(), path.clone());
+    let done = runtime.block_on(async move {
+        let drive = Stats::new(&rt, Drive::on_image(&rt, &image).expect("a drive"));
+        let site = Site { io: rt.io().expect("on the wall clock"), rt, drive: drive.clone() };
+        let about = About { image: None, time_scale: 0.0 };
+        let plug = Plug::new(&site, Ear::default(), about, false);
+        plug.begin().await.expect("it starts");
+        let blocks = drive.device().caps().blocks;
+        for turn in 0..6 {
+            for block in 0..blocks {
+                let data = [content(turn, block); 4096];
+                let write = drive.device();
+                let write = write.write(Block(block), Data::Bytes(&data), Durability::Normal);
+                write.await.expect("written");
+            }
+        }
+        let first = plug.told(plug.pull()).await;
+
+        let bare = drive.inner();
+        let page = oldest_of_log(bare).expect("a page of the map log");
+        let heal = spoil(&image, bare, page);
+        let failed = plug.restore(false).await;
+        assert!(matches!(failed, Err(RestoreError::Failed(_))), "{failed:?}");
+        assert_eq!(bare.power(), PowerState::On);
+        // As long as it is so, another attempt comes to the same.
+        let failed = plug.restore(false).await;
+        assert!(matches!(failed, Err(RestoreError::Failed(_))), "{failed:?}");
+        let file = File::options().write(true).open(&image).expect("the image");
+        heal.iter().for_each(|(at, byte)| file.write_all_at(&[*byte], *at).expect("written"));
+        let restored = plug.restore(false).await.expect("it starts");
+        assert_eq!(restored.was, Power::Off);
+        assert_eq!((bare.power(), bare.last_failure()), (PowerState::On, None));
+        let restart = ["cut", "before", "after"];
+        assert_eq!(*plug.front.0.borrow(), [&["start"][..], &restart, &restart, &restart].concat());
+        // Each of these was a cut of a drive with power, and is told of.
+        assert_eq!(plug.pulls(), 3);
+        assert_ne!(plug.last_cut(), Some(first));
+        for block in 0..blocks {
+            let mut room = OwnedData::zeros(Payload::Bytes, 1, 4096);
+            drive.device().read(Block(block), room.as_mut()).await.expect("read");
+            let Data::Bytes(found) = room.as_data() else { unreachable!("bytes were asked for") };
+            assert_eq!(found[0], content(5, block), "block {block}");
+        }
+    });
+    done.expect("it ends");
+    fs::remove_file(&path).expect("removed");
+}
