@@ -165,6 +165,30 @@ fn two_drives_are_not_mounted_on_one_directory() {
     }
 }
 
+/// That the device is there, and for others, is not told as if it were not.
+#[test]
+fn who_may_not_open_the_fuse_device_is_told_so() {
+    if !possible() {
+        return;
+    }
+    // In a mount namespace of its own the name leads to a device on a file system that allows none.
+    const SCRIPT: &str = r#"set -e
+mount -t tmpfs -o nodev tmpfs "$0"
+mknod "$0/fuse" c 10 229
+mount --bind "$0/fuse" /dev/fuse
+exec "$@""#;
+    let place = Place::new("denied");
+    let (image, dir, dev) = (place.image("durassd"), place.path("m"), place.path("dev"));
+    fs::create_dir(&dev).expect("a directory");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", SCRIPT, &dev, env!("CARGO_BIN_EXE_tantalum")]);
+    let output = command.args(["drive", "mount", &image, &dir]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("may not open it") && !said.contains("modprobe"), "{said}");
+    assert!(!Path::new(&dir).exists());
+}
+
 /// The power is cut and restored by commands.
 #[test]
 fn a_cut_and_a_restart_on_command() {
@@ -197,6 +221,39 @@ fn a_cut_and_a_restart_on_command() {
     assert_sound(&place, &image, "xfs");
 }
 
+/// Loop devices that nobody uses, told that nobody wants flushes. Others than tests may use them later.
+struct Knobs(Vec<PathBuf>);
+
+impl Knobs {
+    fn turned() -> Knobs {
+        let disks =
+            fs::read_dir("/sys/block").expect("the disks").flatten().map(|disk| disk.path());
+        let free = disks.filter(|disk| {
+            let name = disk.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("loop") && !disk.join("loop").exists()
+        });
+        let knobs = free.map(|disk| disk.join("queue/write_cache"));
+        let back =
+            |knob: &PathBuf| fs::read_to_string(knob).is_ok_and(|is| is.trim() == "write back");
+        let knobs = Knobs(knobs.filter(back).collect());
+        // (Another test may have got one meanwhile; it does not mind.)
+        knobs.set("write through");
+        knobs
+    }
+
+    fn set(&self, how: &str) {
+        for knob in &self.0 {
+            let _ = fs::write(knob, how);
+        }
+    }
+}
+
+impl Drop for Knobs {
+    fn drop(&mut self) {
+        self.set("write back");
+    }
+}
+
 /// A loop device remembers that somebody wanted no flushes: a drive that is mounted wants them.
 #[test]
 fn the_kernel_sends_flushes_whatever_the_loop_device_was_told_before() {
@@ -205,13 +262,7 @@ fn the_kernel_sends_flushes_whatever_the_loop_device_was_told_before() {
     }
     let place = Place::new("flushes");
     let (image, dir) = (place.image("volatile"), place.path("m"));
-    for disk in fs::read_dir("/sys/block").expect("the disks").flatten() {
-        let free = !disk.path().join("loop").exists();
-        if free && disk.file_name().to_string_lossy().starts_with("loop") {
-            // (Another test may have got it meanwhile; it does not mind.)
-            let _ = fs::write(disk.path().join("queue/write_cache"), "write through");
-        }
-    }
+    let _knobs = Knobs::turned();
     let mounted = Mounted::new(&dir, &[&image, &dir, "--fs", "ext4"]);
     let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
     let disk = mounts.lines().find_map(|line| {
@@ -247,6 +298,8 @@ fn a_killed_process_leaves_nothing_that_the_next_does_not_clean_up() {
             let stop = std::sync::atomic::AtomicBool::new(false);
             all.extend(std::thread::scope(|threads| {
                 let writer = threads.spawn(|| write_files(&mounted.dir, &round.to_string(), &stop));
+                // The second file is there when the first is synced.
+                while !mounted.path(&format!("{round}-1")).exists() && !writer.is_finished() {}
                 std::thread::sleep(Duration::from_millis(400));
                 mounted.signal("KILL");
                 stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -256,7 +309,7 @@ fn a_killed_process_leaves_nothing_that_the_next_does_not_clean_up() {
         }
         assert!(!all.is_empty());
         let mounted = Mounted::new(&dir, &arguments);
-        assert!(mounted.said().contains("left by a process that was killed"), "{}", mounted.said());
+        mounted.wait_for("left by a process that was killed", 1);
         for name in &all {
             let back = fs::read_to_string(mounted.path(name)).expect(name);
             assert!(back == content(name), "{name} is not what was written");

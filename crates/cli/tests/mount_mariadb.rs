@@ -75,7 +75,7 @@ impl Server {
         let log = std::fs::File::create(place.path("log")).expect("a log");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let mut server = Server { child: command.spawn().expect("it starts"), socket };
-        for _ in 0..600 {
+        for _ in 0..1800 {
             if server.ask("select 1") == "1\n" {
                 return server;
             }

@@ -7,6 +7,7 @@ mod common;
 use common::ends;
 use common::live::{Nbd, Serving, socket, tantalum};
 use serde_json::Value;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -142,7 +143,7 @@ fn a_volatile_cache_loses_what_was_not_flushed_and_says_so() {
 
 #[test]
 fn a_dump_without_the_energy_is_told_and_salvaged() {
-    let image = Path::new(env!("CARGO_TARGET_TMPDIR")).join("weak.img");
+    let image = socket("weak.img");
     let name = image.to_str().expect("text");
     let create = ["drive", "create", name, "--capacity", "2GiB", "--force"];
     let poor = ["--set", "power.joules=0.00002"];
@@ -364,6 +365,25 @@ fn a_drive_is_found_by_its_image_and_by_links_to_it() {
     for path in [&image, &link] {
         std::fs::remove_file(path).expect("removed");
     }
+}
+
+/// Who may not connect is told whose the drive is, and what helps.
+#[test]
+fn who_may_not_ask_is_told_so() {
+    let (serving, _, control) = serve("durassd", "denied", &[]);
+    // Root may all the same, but for a root without any capability.
+    std::fs::set_permissions(&control, Permissions::from_mode(0o000)).expect("changed");
+    let mut asked = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    if rustix::process::geteuid().is_root() {
+        asked = Command::new("setpriv");
+        asked.args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_tantalum")]);
+    }
+    asked.args(["drive", "status"]).arg(&control);
+    let (_, why) = ends(&asked.output().expect("it starts"), 2);
+    let owner = format!("the drive belongs to user {}: ", rustix::process::geteuid().as_raw());
+    assert!(why.contains("permission denied") && why.contains(&owner), "{why}");
+    assert!(why.contains("with sudo"), "{why}");
+    assert_eq!(serving.stop().0, Some(0));
 }
 
 /// What is printed can be read back, field by field.

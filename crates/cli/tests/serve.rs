@@ -47,7 +47,7 @@ fn it_serves_until_it_is_told_to_stop() {
 #[test]
 fn an_image_is_served_after_its_server_was_killed() {
     let path = socket("image.sock");
-    let image = Path::new(env!("CARGO_TARGET_TMPDIR")).join("served.img");
+    let image = socket("served.img");
     let name = image.to_str().expect("text");
     let create = ["drive", "create", name, "--capacity", "4GiB", "--force"];
     assert!(tantalum(&create).status().expect("it starts").success());

@@ -22,6 +22,7 @@ fn torture(arguments: &[&str]) -> Output {
 
 /// A directory for a run, which is not there.
 fn place(name: &str) -> PathBuf {
+    let name = format!("torture-{name}-{}", std::process::id());
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&path);
     path

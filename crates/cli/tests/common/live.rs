@@ -59,7 +59,7 @@ pub fn tantalum(arguments: &[&str]) -> Command {
     command
 }
 
-/// A path that is short enough for a socket.
+/// A path that is short enough for a socket, and not that of another run of the tests.
 pub fn socket(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("tantalum-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);

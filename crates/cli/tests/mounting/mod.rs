@@ -56,7 +56,9 @@ pub struct Place {
 
 impl Place {
     pub fn new(name: &str) -> Place {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mount-{name}"));
+        // Not that of another run of the tests.
+        let name = format!("mount-{name}-{}", std::process::id());
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).expect("a directory");
         Place { dir }
@@ -135,7 +137,7 @@ impl Mounted {
 
     /// Waits until it has said this so often.
     pub fn wait_for(&self, what: &str, times: usize) {
-        for _ in 0..600 {
+        for _ in 0..2400 {
             if self.said().matches(what).count() >= times {
                 return;
             }

@@ -242,6 +242,9 @@ mod tests {
         }
     }
 
+    /// So long only a test takes that fails.
+    const NEVER: Duration = Duration::from_secs(60);
+
     /// It would wait for ever if a place were kept by who says nothing, or half of something.
     #[test]
     fn who_asks_for_nothing_makes_room() {
@@ -249,7 +252,7 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
             let at = listener.local_addr().expect("an address");
-            let limited = Limited::new(listener, Duration::from_millis(50));
+            let limited = Limited::new(listener, Duration::from_millis(300));
             let router = Router::new().route("/", get(|| async { "here" }));
             tokio::spawn(async move { axum::serve(limited, router).await });
             let mut idle = Vec::new();
@@ -263,7 +266,8 @@ mod tests {
             }
             let last = TcpStream::connect(at).await.expect("a connection");
             let ask = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-            let heard = talk(&last, ask).await.expect("an answer");
+            let heard = tokio::time::timeout(NEVER, talk(&last, ask)).await.expect("a place");
+            let heard = heard.expect("an answer");
             assert!(heard.ends_with(b"here"), "{}", String::from_utf8_lossy(&heard));
             for stream in &idle {
                 // They are left, be it with an answer that says why.
