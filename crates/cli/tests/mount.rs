@@ -6,9 +6,9 @@
 mod mounting;
 
 use mounting::{Mounted, Place, output, possible, run, tantalum};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -186,6 +186,54 @@ exec "$@""#;
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("may not open it") && !said.contains("modprobe"), "{said}");
+    assert!(!Path::new(&dir).exists());
+}
+
+/// Asked to stop before the drive is mounted: that is said, and nothing is left. A file system that is
+/// being made is finished.
+#[test]
+fn a_mount_can_be_interrupted() {
+    if !possible() {
+        return;
+    }
+    const MAKER: &str = "#!/bin/sh
+kill -TERM $PPID
+PATH=/usr/sbin:/sbin:/usr/bin:/bin exec mkfs.ext4 \"$@\"
+";
+    let place = Place::new("interrupted");
+    let (image, dir, bin) = (place.image("durassd"), place.path("m"), place.path("bin"));
+    fs::create_dir(&bin).expect("a directory");
+    let maker = Path::new(&bin).join("mkfs.ext4");
+    fs::write(&maker, MAKER).expect("a script");
+    fs::set_permissions(&maker, Permissions::from_mode(0o755)).expect("a program");
+    let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut command = tantalum(&["drive", "mount", "--time-scale", "0", &image, &dir]);
+    let output = command.args(["--fs", "ext4"]).env("PATH", path).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(130), &b""[..]), "{said}");
+    assert!(said.contains("stopping once it is set up; a second signal"), "{said}");
+    assert!(said.contains("interrupted before it could be used"), "{said}");
+    place.assert_clean();
+    assert!(!Path::new(&dir).exists());
+    assert_sound(&place, &image, "ext4");
+
+    // While the drive starts there is nothing yet to be finished.
+    let mut command = tantalum(&["drive", "mount", "--time-scale", "10000", &image, &dir]);
+    command.args(["--fs", "ext4"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut starting = command.spawn().expect("it starts");
+    loop {
+        let asked = tantalum(&["drive", "status", &image]).output().expect("it starts");
+        if String::from_utf8_lossy(&asked.stdout).contains("starting") {
+            break;
+        }
+        assert!(starting.try_wait().expect("asked").is_none(), "it has ended");
+    }
+    run("kill", &["-INT", &starting.id().to_string()]);
+    let output = starting.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(130), &b""[..]), "{said}");
+    assert_eq!(said, "error: interrupted before it could be used\n");
+    place.assert_clean();
     assert!(!Path::new(&dir).exists());
 }
 

@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tantalum_export::control::{
     Client, ClientError, CutReport, Kind, MAX_CLIENTS, MAX_LINE, Power, StatsReport, StatusReport,
 };
@@ -384,6 +384,45 @@ fn who_may_not_ask_is_told_so() {
     assert!(why.contains("permission denied") && why.contains(&owner), "{why}");
     assert!(why.contains("with sudo"), "{why}");
     assert_eq!(serving.stop().0, Some(0));
+}
+
+/// A drive that is asked to stop before it serves says so, serves nobody, and leaves nothing.
+#[test]
+fn a_start_can_be_interrupted() {
+    let (image, nbd) = (socket("interrupted.img"), socket("interrupted.nbd"));
+    let control = socket("interrupted.img.control");
+    let mut create = tantalum(&["drive", "create", "--design", "durassd", "--capacity", "2GiB"]);
+    ends(&create.arg(&image).output().expect("it starts"), 0);
+    let serve = |time_scale: &str| {
+        let mut command = tantalum(&["drive", "serve", "--time-scale", time_scale, "--unix"]);
+        command.arg(&nbd).arg(&image);
+        command
+    };
+    let serving = Serving::start(serve("0"));
+    Nbd::connect(&nbd).expect("a server").write(5, &content(5, 1)).expect("written");
+    assert_eq!(serving.stop().0, Some(0));
+    for signal in ["-TERM", "-INT"] {
+        // Its start takes so long that it is met.
+        let mut command = serve("10000");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut starting = command.spawn().expect("it starts");
+        let power = || Client::connect(&control)?.status().map(|status| status.power);
+        while !matches!(power(), Ok(Power::Starting)) {
+            assert!(starting.try_wait().expect("asked").is_none(), "it has ended");
+        }
+        let pid = starting.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().expect("kill").success());
+        let (told, said) = ends(&starting.wait_with_output().expect("it ends"), 130);
+        assert_eq!(told, "");
+        assert_eq!(said, "error: interrupted before it could be used\n");
+        assert!(!nbd.exists() && !control.exists(), "a socket is still there");
+    }
+    let serving = Serving::start(serve("0"));
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    assert_eq!(client.read(5).expect("read"), content(5, 1));
+    drop(client);
+    assert_eq!(serving.stop().0, Some(0));
+    std::fs::remove_file(&image).expect("removed");
 }
 
 /// What is printed can be read back, field by field.

@@ -6,7 +6,7 @@
 //! 2. A cut takes place at once, whatever is under way, even a restart.
 //! 3. SIGINT and SIGTERM end the process in good order: the front stops, what it took is flushed, and the
 //!    drive loses its power as by a cut. A second one ends it at once, whoever uses it; a third, wherever
-//!    it is.
+//!    it is. One that comes before it can be used is an interruption, and told as such.
 
 mod arguments;
 mod control;
@@ -91,7 +91,7 @@ pub fn run<F: Front>(
         },
     };
     match try_run(arguments, image, design.as_ref(), build) {
-        Ok(()) => out::OK,
+        Ok(code) => code,
         Err(message) => out::error(message, out::FAILED),
     }
 }
@@ -110,7 +110,7 @@ fn try_run<F: Front>(
     image: Option<&Path>,
     design: Option<&Design>,
     build: impl AsyncFnOnce(Site) -> Result<F, String> + 'static,
-) -> Result<(), String> {
+) -> Result<u8, String> {
     let mut runtime = Runtime::wall_time(arguments.seed, arguments.clock())
         .map_err(|e| format!("the wall clock does not start: {e}"))?;
     let rt = runtime.handle();
@@ -145,13 +145,13 @@ fn on_image(rt: &Rt, path: &Path, salvage: bool) -> Result<Drive, String> {
     }
 }
 
-/// The drive's life: from power to the signal that ends it.
+/// The drive's life: from power to the signal that ends it. Gives the exit code.
 async fn live<F: Front>(
     site: Site,
     about: About,
     arguments: LiveArguments,
     build: impl AsyncFnOnce(Site) -> Result<F, String>,
-) -> Result<(), String> {
+) -> Result<u8, String> {
     let mut signals = site
         .io
         .signals(&[Signal::Interrupt, Signal::Terminate])
@@ -173,11 +173,13 @@ async fn live<F: Front>(
         }
         out::note(format_args!("status and metrics: http://{at}/"));
     }
-    let mut asked = 0;
     let begun = {
         let twice = async {
-            while asked < 2 && signals.next().await.is_ok() {
-                asked += 1;
+            if signals.next().await.is_ok() {
+                if plug.interrupt() {
+                    out::note("stopping once it is set up; a second signal stops it at once");
+                }
+                let _ = signals.next().await;
             }
         };
         match first(plug.begin(), twice).await {
@@ -185,14 +187,20 @@ async fn live<F: Front>(
             First::B(()) => return at_once(&site, &plug, &mut signals).await,
         }
     };
-    if asked == 0 {
-        out::bytes(begun.as_bytes());
+    // It may have been too late to cut it short.
+    let served = begun.filter(|_| !plug.is_stopping());
+    if let Some(said) = &served {
+        out::bytes(said.as_bytes());
         schedule::begin(&plug, &arguments.schedule);
         signals.next().await.map_err(|e| format!("can not wait for signals: {e}"))?;
     }
     match first(end(&site, &plug), signals.next()).await {
-        First::A(stopped) => stopped,
-        First::B(_) => at_once(&site, &plug, &mut signals).await,
+        First::A(stopped) => stopped?,
+        First::B(_) => return at_once(&site, &plug, &mut signals).await,
+    }
+    match served {
+        Some(_) => Ok(out::OK),
+        None => Ok(out::error("interrupted before it could be used", out::INTERRUPTED as u8)),
     }
 }
 
@@ -201,7 +209,7 @@ async fn at_once<F: Front>(
     site: &Site,
     plug: &Plug<F>,
     signals: &mut Signals,
-) -> Result<(), String> {
+) -> Result<u8, String> {
     let give_up = async {
         plug.give_up().await;
         let _announced = site.rt.outstanding("the end of the drive");

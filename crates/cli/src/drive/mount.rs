@@ -48,7 +48,7 @@ say by whom, and wait; a second one leaves it to its users. To kill the process 
 power cut; the next one that mounts the image cleans up. After `tantalum drive
 restore` the file system is checked and mounted again.
 Exit codes: 0, it ended in good order; 1, it did not, or can not be mounted; 2, no
-such drive can be meant."
+such drive can be meant; 130, it was interrupted before it could be used."
 )]
 pub struct MountArguments {
     /// The image of the drive (see `tantalum drive create`) and the directory where it is to be
@@ -234,7 +234,7 @@ impl Front for MountFront {
 
     async fn after_restore(&self) -> Result<Vec<String>, String> {
         let again = self.layers.up(None).await;
-        again.map_err(|why| format!("the drive has power, but is not mounted again: {why}"))?;
+        again.map_err(|why| format!("it is not mounted again: {why}"))?;
         Ok(match self.arguments.fs.is_some() || self.arguments.live.on_cut == OnCut::Drop {
             true => vec![format!("remounted: {}", self.layers.place().display())],
             false => Vec::new(),

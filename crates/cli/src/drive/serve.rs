@@ -41,7 +41,9 @@ The plug, from another terminal:
 
 SIGINT and SIGTERM stop it: what is under way is answered before, and the drive
 loses its power in good order. To kill it is a power cut: what the drive
-protects is dumped to its flash by the next one that uses the image.")]
+protects is dumped to its flash by the next one that uses the image.
+Exit codes: 0, it ended in good order; 1, it did not, or can not be served; 2, no
+such drive can be meant; 130, it was interrupted before it could be used.")]
 pub struct ServeArguments {
     /// The image of the drive (see `tantalum drive create`)
     #[arg(value_name = "IMAGE", required_unless_present = "design", conflicts_with = "design")]

@@ -61,6 +61,8 @@ pub struct Plug<F> {
     last_cut: RefCell<Option<CutReport>>,
     last_restore: RefCell<Option<RestoreReport>>,
     stopping: Cell<bool>,
+    /// The front begins to serve, or has begun.
+    fronted: Cell<bool>,
     /// The power came or went.
     changed: WaitQueue,
 }
@@ -80,6 +82,7 @@ impl<F: Front> Plug<F> {
             last_cut: RefCell::default(),
             last_restore: RefCell::default(),
             stopping: Cell::new(false),
+            fronted: Cell::new(false),
             changed: WaitQueue::new(&site.rt, "the power to come or go"),
         }
     }
@@ -114,23 +117,38 @@ impl<F: Front> Plug<F> {
         self.drive.inner()
     }
 
-    /// The first start; what the front prints.
-    pub async fn begin(&self) -> Result<String, String> {
+    /// The first start; what the front prints. `None`: the end came before ([`Plug::interrupt`]).
+    pub async fn begin(&self) -> Result<Option<String>, String> {
         let _turn = self.hooks.acquire(1).await;
         // To the end: nobody is served by a drive whose start fails later.
         let started = match self.start(self.salvage).await {
             Ok(()) => self.settled().await,
             failed => failed,
         };
-        started.map_err(|e| match e {
-            RestoreError::DumpLost(why) => {
-                format!("the drive does not start: {why}. What is left can be had with --salvage")
+        match started {
+            Ok(()) | Err(RestoreError::CutAgain) if self.stopping.get() => return Ok(None),
+            Ok(()) => {}
+            Err(RestoreError::DumpLost(why)) => {
+                return Err(format!(
+                    "the drive does not start: {why}. What is left can be had with --salvage"
+                ));
             }
-            e => e.to_string(),
-        })?;
+            Err(e) => return Err(e.to_string()),
+        }
+        self.fronted.set(true);
         let said = self.front.start().await?;
         self.changed.notify_all();
-        Ok(said)
+        Ok(Some(said))
+    }
+
+    /// The end is asked for while [`Plug::begin`] is under way. A start of the drive is cut short; one of
+    /// the front goes on, and what it has set up is taken down after that. Whether that is waited for.
+    pub fn interrupt(&self) -> bool {
+        self.stopping.set(true);
+        if !self.fronted.get() {
+            self.pull();
+        }
+        self.fronted.get()
     }
 
     /// The end: hooks are called no more.
