@@ -2,6 +2,7 @@
 
 mod check;
 mod create;
+mod fault;
 mod inspect;
 mod listen;
 mod live;

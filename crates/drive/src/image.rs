@@ -100,18 +100,6 @@ impl Drive {
         Drive::on_file(rt, ImageFile::open(path)?)
     }
 
-    /// The same for an image whose protected memory is refused ([`DriveImageError::Memory`]): that
-    /// is forgotten, for ever, as if there had been no charge for the dump. What only it had is
-    /// lost; [`Drive::salvage`] starts the drive with what is on flash.
-    ///
-    /// # Errors
-    /// [`DriveImageError`] says what else is wrong with the image, and where.
-    pub fn on_damaged_image(rt: &Rt, path: &Path) -> Result<Drive, DriveImageError> {
-        let image = ImageFile::open(path)?;
-        Mirror::clear(&image.protected());
-        Drive::on_file(rt, image)
-    }
-
     /// The same for an image that this process has open. Of one that was opened as a view
     /// ([`ImageFile::open_view`]) the file does not change.
     ///
@@ -150,6 +138,17 @@ impl Drive {
         }
         drive.cut_left_behind(firmware);
         Ok(drive)
+    }
+
+    /// The same for an image whose protected memory is refused ([`DriveImageError::Memory`]): that
+    /// is forgotten, for ever, as if there had been no charge for the dump. What only it had is
+    /// lost; [`Drive::salvage`] starts the drive with what is on flash.
+    ///
+    /// # Errors
+    /// [`DriveImageError`] says what else is wrong with the image, and where.
+    pub fn on_damaged_file(rt: &Rt, image: ImageFile) -> Result<Drive, DriveImageError> {
+        Mirror::clear(&image.protected());
+        Drive::on_file(rt, image)
     }
 
     /// The image that the drive is in; `None` if it is in memory.

@@ -19,12 +19,13 @@ mod schedule;
 pub use arguments::{LiveArguments, OnCut};
 pub use power::Plug;
 
-use super::create;
+use super::{create, fault};
 use crate::out;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Payload, PowerCycle, Stats};
 use tantalum_drive::{Design, Drive, DriveImageError, PowerState};
+use tantalum_nand::ImageFile;
 use tantalum_rt::wall::{Io, Signal, Signals};
 use tantalum_rt::{First, Rt, Runtime, first};
 
@@ -133,10 +134,13 @@ fn try_run<F: Front>(
 }
 
 fn on_image(rt: &Rt, path: &Path, salvage: bool) -> Result<Drive, String> {
-    match Drive::on_image(rt, path) {
+    let image = ImageFile::open(path).map_err(|e| e.to_string())?;
+    fault::tell(path, &image, fault::POWER_CUT)
+        .map_err(|e| format!("can not wait for signals: {e}"))?;
+    match Drive::on_file(rt, image.clone()) {
         Err(e @ DriveImageError::Memory { .. }) if salvage => {
             out::note(format_args!("{}: {e}: what only that had is lost", path.display()));
-            Drive::on_damaged_image(rt, path).map_err(|e| e.to_string())
+            Drive::on_damaged_file(rt, image).map_err(|e| e.to_string())
         }
         Err(e @ DriveImageError::Memory { .. }) => {
             Err(format!("{e}. What is on its flash can be had with --salvage"))

@@ -1,6 +1,7 @@
 //! A drive in an image as a restart would find it, without changing the image: on a private view
 //! of it, in virtual time.
 
+use super::fault;
 use std::path::Path;
 use tantalum_device::PowerCycle;
 use tantalum_drive::{Drive, DriveImageError};
@@ -25,6 +26,8 @@ pub enum ViewError {
 impl View {
     pub fn open(path: &Path) -> Result<View, ViewError> {
         let image = ImageFile::open_view(path).map_err(DriveImageError::from)?;
+        // Without it the process ends all the same, and says nothing.
+        let _ = fault::tell(path, &image, fault::NOTHING);
         Ok(View { runtime: Runtime::virtual_time(1), image })
     }
 

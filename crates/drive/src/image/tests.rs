@@ -329,7 +329,8 @@ fn a_dump_without_the_energy_is_missed() {
 
 /// What is on flash of such a drive can be read, and written again.
 fn had_without_its_memory(runtime: &mut Runtime, path: &Path) {
-    let drive = Drive::on_damaged_image(&runtime.handle(), path).unwrap();
+    let image = ImageFile::open(path).unwrap();
+    let drive = Drive::on_damaged_file(&runtime.handle(), image).unwrap();
     let main = async move {
         assert!(drive.power_on().await.is_err(), "a dump was due");
         drive.salvage().await.unwrap();

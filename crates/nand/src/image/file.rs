@@ -13,6 +13,7 @@ use super::{Book, ImageClock, ImageError, ImageSpec, ImageStore};
 use crate::flight::Flight;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -154,6 +155,11 @@ impl ImageFile {
     /// Length of the file. (It takes less: see [`ImageFile::create`].)
     pub fn bytes(&self) -> u64 {
         self.parts.end
+    }
+
+    /// Where it is in the memory of this process: for those who are told of a fault there.
+    pub fn addresses(&self) -> Range<usize> {
+        self.map.addresses()
     }
 
     fn region(&self, part: Part) -> Region {

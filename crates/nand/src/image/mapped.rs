@@ -9,12 +9,13 @@
 //!    the lock, can make data wrong, and nothing else.
 //!
 //! If the host's file system is full, or somebody shortens the file, the system kills the process
-//! at its next store: to the drive that is a power cut like any other.
+//! at its next store (SIGBUS): to the drive that is a power cut like any other.
 
 use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
@@ -39,6 +40,11 @@ impl Mapped {
         let base = unsafe { mmap(std::ptr::null_mut(), size, access, how, &file, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapped { base, len: size, file, shared })
+    }
+
+    pub fn addresses(&self) -> Range<usize> {
+        let from = self.base.as_ptr().addr();
+        from..from + self.len
     }
 
     fn at(&self, at: u64, len: usize) -> *mut u8 {

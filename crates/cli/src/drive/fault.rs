@@ -1,0 +1,41 @@
+//! What is said when the system ends the process because of an image: its file is memory, and where that
+//! can not be had any more, on a full disk, a store is answered by SIGBUS.
+
+use signal_hook::consts::SIGBUS;
+use std::io;
+use std::path::Path;
+use tantalum_nand::ImageFile;
+
+/// What a fault means to a drive that runs.
+pub const POWER_CUT: &str = "start again: to the drive this was a power cut";
+/// What it means to a view of one.
+pub const NOTHING: &str = "try again: the image is as it was";
+
+/// From now on a fault in this image ends the process with a line that says so, `then` being what to do
+/// once there is room; without it the signal would end it, too.
+///
+/// # Errors
+/// The system's.
+pub fn tell(path: &Path, image: &ImageFile, then: &str) -> io::Result<()> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let line = format!(
+        "error: {}: the host has no room for it: its disk is full (or the file was shortened, or can not \
+         be read). Make room, and {then}\n",
+        path.display()
+    );
+    let (here, line, stderr) = (image.addresses(), line.into_bytes(), io::stderr());
+    // SAFETY: the action compares numbers, writes what was made before by one system call, without a lock
+    // or an allocation, and ends the process by a function that is made for signal handlers.
+    let known = unsafe {
+        signal_hook_registry::register_sigaction(SIGBUS, move |info| {
+            // SAFETY: of SIGBUS the system tells the address; of one that somebody sent, other numbers,
+            // which are then nowhere.
+            if here.contains(&info.si_addr().addr()) {
+                // If nobody reads that, there is nobody to tell.
+                let _ = rustix::io::write(&stderr, &line);
+                let _ = signal_hook::low_level::emulate_default_handler(SIGBUS);
+            }
+        })
+    };
+    known.map(drop)
+}

@@ -1,0 +1,84 @@
+//! A host whose disk is full. Takes root, for a small file system of its own; where mounting is denied
+//! the test says so, and passes.
+
+#![allow(clippy::disallowed_methods, reason = "tests start programs and make directories")]
+
+mod common;
+mod mounting;
+
+use common::live::{Nbd, Serving, socket, tantalum};
+use mounting::{Place, possible, run};
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+const SIGBUS: i32 = 7;
+
+/// A file system with so little room.
+struct Disk<'a>(&'a str);
+
+impl Disk<'_> {
+    fn new(at: &str) -> Disk<'_> {
+        std::fs::create_dir(at).expect("a directory");
+        run("mount", &["-t", "tmpfs", "-o", "size=12m", "tmpfs", at]);
+        Disk(at)
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        // (Of a process that was ended something may be left for a moment.)
+        let _ = Command::new("umount").args(["-l", self.0]).status();
+    }
+}
+
+/// The process ends, and says why; when there is room again everything is there that was acknowledged.
+#[test]
+fn a_drive_on_a_full_disk_says_so_and_loses_nothing() {
+    if !possible() {
+        return;
+    }
+    let place = Place::new("full");
+    let at = place.path("disk");
+    let disk = Disk::new(&at);
+    let (image, nbd) = (place.path("disk/drive.img"), socket("full.nbd"));
+    let create = ["drive", "create", &image, "--design", "durassd", "--capacity", "1GiB"];
+    let made = tantalum(&create).output().expect("it starts");
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success() && said.contains("the file system has room for"), "{said}");
+    let serve = || {
+        let mut command = tantalum(&["drive", "serve", &image, "--time-scale", "0", "--unix"]);
+        command.arg(&nbd);
+        command
+    };
+    let content = |block: u64| [block as u8 | 1; 4096];
+
+    let mut serving = Serving::start(serve());
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    let acknowledged =
+        (0..1 << 16).take_while(|block| client.write(*block, &content(*block)).is_ok()).count();
+    assert!((100..10_000).contains(&acknowledged), "{acknowledged} blocks were written");
+    let mut said = String::new();
+    let mut err = serving.child.stderr.take().expect("standard error");
+    err.read_to_string(&mut said).expect("text");
+    let ended = serving.child.wait().expect("it ends");
+    assert_eq!(ended.signal(), Some(SIGBUS), "{ended}: {said}");
+    let line = said.strip_prefix(&format!("error: {image}: the host has no room for it: "));
+    assert!(line.is_some_and(|line| line.ends_with("power cut\n")), "{said}");
+
+    // It stays so as long as there is no room.
+    let again = serve().output().expect("it starts");
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(again.status.signal() == Some(SIGBUS) && said.contains("no room"), "{again:?}");
+
+    run("mount", &["-o", "remount,size=256m", &at]);
+    let serving = Serving::start(serve());
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    for block in 0..acknowledged as u64 {
+        assert_eq!(client.read(block).expect("read"), content(block), "block {block}");
+    }
+    drop(client);
+    let (code, said) = serving.stop();
+    assert_eq!(code, Some(0), "{said}");
+    drop(disk);
+}
