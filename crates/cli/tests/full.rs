@@ -82,3 +82,26 @@ fn a_drive_on_a_full_disk_says_so_and_loses_nothing() {
     assert_eq!(code, Some(0), "{said}");
     drop(disk);
 }
+
+/// A SIGBUS that is not of the image ends the process as it would without us.
+#[test]
+fn another_fault_ends_it_too() {
+    let nbd = socket("fault.nbd");
+    let image = socket("fault.img");
+    let name = image.to_str().expect("text");
+    let create = ["drive", "create", name, "--design", "durassd", "--capacity", "1GiB"];
+    assert!(tantalum(&create).output().expect("it starts").status.success());
+    let mut command = tantalum(&["drive", "serve", name, "--time-scale", "0", "--unix"]);
+    command.arg(&nbd);
+    let mut serving = Serving::start(command);
+    let pid = serving.child.id().to_string();
+    assert!(Command::new("kill").args(["-BUS", &pid]).status().expect("kill").success());
+    assert_eq!(serving.child.wait().expect("it ends").signal(), Some(SIGBUS));
+    let mut said = String::new();
+    let mut err = serving.child.stderr.take().expect("standard error");
+    err.read_to_string(&mut said).expect("text");
+    assert!(!said.contains("no room"), "{said}");
+    for left in [image, nbd, socket("fault.img.control")] {
+        let _ = std::fs::remove_file(left);
+    }
+}

@@ -12,7 +12,8 @@ pub const POWER_CUT: &str = "start again: to the drive this was a power cut";
 pub const NOTHING: &str = "try again: the image is as it was";
 
 /// From now on a fault in this image ends the process with a line that says so, `then` being what to do
-/// once there is room; without it the signal would end it, too.
+/// once there is room; without it the signal would end it, too, as it does for what is not of the image.
+/// For one image of a process.
 ///
 /// # Errors
 /// The system's.
@@ -33,8 +34,9 @@ pub fn tell(path: &Path, image: &ImageFile, then: &str) -> io::Result<()> {
             if here.contains(&info.si_addr().addr()) {
                 // If nobody reads that, there is nobody to tell.
                 let _ = rustix::io::write(&stderr, &line);
-                let _ = signal_hook::low_level::emulate_default_handler(SIGBUS);
             }
+            // To return would be to fault again, for ever.
+            let _ = signal_hook::low_level::emulate_default_handler(SIGBUS);
         })
     };
     known.map(drop)
