@@ -152,8 +152,9 @@ fn nothing_is_begun_when_the_host_is_back() {
     for preset in Design::presets() {
         let mut runtime = Runtime::virtual_time(5);
         let rt = runtime.handle();
-        // With so much room that no die is short of it.
-        let roomy = "space.over_provisioning = 200".parse().unwrap();
+        // With so much room, and rests so long, that no die is short of it; and idle is only who has
+        // not sent anything for longer than any read takes.
+        let roomy = "space.over_provisioning = 200\nspace.idle_us = 50000".parse().unwrap();
         let design = design(preset, 8).with_overrides(&roomy).unwrap();
         let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
         let test = async move {
@@ -162,13 +163,13 @@ fn nothing_is_begun_when_the_host_is_back() {
             let blocks = device.caps().blocks;
             let mut dice = rt.stream("the host is back");
             burst(&rt, &device, 3 * blocks, 0).await;
-            rt.sleep(Nanos::from_secs(5)).await;
             drive.array().record_ops();
             let mut in_the_middle = 0;
             for round in 1..=100 {
+                rt.sleep(Nanos::from_secs(1)).await;
                 burst(&rt, &device, blocks / 16, round).await;
                 device.flush().await.unwrap();
-                rt.sleep(Nanos::from_micros(5000 + dice.below(25_000))).await;
+                rt.sleep(Nanos::from_micros(50_000 + dice.below(25_000))).await;
                 let (before, now) = (drive.stats(), rt.now());
                 let erases = |op: &&OpRecord| op.kind == OpKind::Erase && op.end > now;
                 let under_way = drive.array().take_ops().iter().filter(erases).count() as u64;
