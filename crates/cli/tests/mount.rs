@@ -347,7 +347,9 @@ fn a_killed_process_leaves_nothing_that_the_next_does_not_clean_up() {
             all.extend(std::thread::scope(|threads| {
                 let writer = threads.spawn(|| write_files(&mounted.dir, &round.to_string(), &stop));
                 // The second file is there when the first is synced.
-                while !mounted.path(&format!("{round}-1")).exists() && !writer.is_finished() {}
+                while !mounted.path(&format!("{round}-1")).exists() && !writer.is_finished() {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
                 std::thread::sleep(Duration::from_millis(400));
                 mounted.signal("KILL");
                 stop.store(true, std::sync::atomic::Ordering::Relaxed);

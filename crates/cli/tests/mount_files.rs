@@ -145,8 +145,16 @@ fn sqlite_writes_no_journal_and_survives_cuts_and_kills() {
     }
     for _ in 0..2 {
         let mut mounted = Mounted::new(&dir, &[&image, &dir, "--files"]);
+        let before = acknowledged.load(Ordering::Relaxed);
         crash(&mounted, &|| {
-            std::thread::sleep(Duration::from_millis(500));
+            // Until there is something to be lost, and a little longer.
+            for _ in 0..6000 {
+                if acknowledged.load(Ordering::Relaxed) > before {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            std::thread::sleep(Duration::from_millis(300));
             mounted.signal("KILL");
         });
         mounted.wait();
