@@ -221,7 +221,7 @@ fn cuts_come_by_count_and_by_the_clock() {
         next();
     }
     assert_eq!(json("status", &control, 0)["cuts"], 4);
-    drop(serving);
+    assert_eq!(serving.stop_quietly(), Some(0));
 
     let more = ["--cut-every", "10ms..30ms"];
     let (mut serving, _, control) = serve("durassd", "clock", &more);
@@ -233,7 +233,7 @@ fn cuts_come_by_count_and_by_the_clock() {
     ask("restore", &control, &[], 0);
     let line = said.next().expect("a line").expect("text");
     assert!(line.starts_with("cut after 0.0"), "{line}");
-    serving.child.kill().expect("it can be killed");
+    assert_eq!(serving.stop_quietly(), Some(0));
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn broken_clients_do_not_hurt() {
 
 #[test]
 fn sockets_are_not_shared_and_not_left_behind() {
-    let (mut first, _, control) = serve("durassd", "shared", &[]);
+    let (mut first, nbd, control) = serve("durassd", "shared", &[]);
     let second = |control: &Path| {
         let nbd = socket("second.nbd");
         let mut command = tantalum(&["drive", "serve", "--design", "volatile", "--unix"]);
@@ -320,7 +320,9 @@ fn sockets_are_not_shared_and_not_left_behind() {
     let code = third.wait().expect("it ends").code();
     assert_eq!(code, Some(1));
     assert_eq!(std::fs::read(&control).expect("it is there"), b"a file");
-    std::fs::remove_file(&control).expect("removed");
+    for left in [&control, &nbd] {
+        std::fs::remove_file(left).expect("removed");
+    }
 }
 
 #[test]
