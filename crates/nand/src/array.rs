@@ -555,18 +555,23 @@ impl NandArray {
         let per_page = if count == 1 { sectors } else { ps };
         for i in 0..count {
             let page = PageAddr { unit: at.unit, page: at.page + i };
-            request.states[i as usize] = s.store.state(page);
+            let state = s.store.state_of_read(page);
+            let is_there = state == PageState::Programmed;
+            request.states[i as usize] = state;
             if let Some(d) = &mut request.data {
                 let at = (i * per_page) as usize;
-                s.store.copy_out(
-                    page,
-                    first as usize,
-                    d.slice(at..at + per_page as usize, SECTOR_BYTES),
-                );
+                let mut room = d.slice(at..at + per_page as usize, SECTOR_BYTES);
+                match is_there {
+                    true => s.store.copy_out(page, first as usize, room),
+                    false => room.zero(),
+                }
             }
             if let Some(oob) = &mut request.oob {
-                let at = i as usize * words;
-                s.store.copy_oob(page, &mut oob[at..at + words]);
+                let room = &mut oob[i as usize * words..(i as usize + 1) * words];
+                match is_there {
+                    true => s.store.copy_oob(page, room),
+                    false => room.fill(0),
+                }
             }
         }
         let mut bytes = u64::from(sectors) * u64::from(SECTOR_BYTES);

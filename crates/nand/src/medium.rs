@@ -144,6 +144,15 @@ impl Store {
         either!(self, s => s.state(at))
     }
 
+    /// The same of a page that is read: one in an image that is not what was programmed can not
+    /// be read.
+    pub fn state_of_read(&self, at: PageAddr) -> PageState {
+        match self {
+            Store::Ram(store) => store.state(at),
+            Store::Image(store) => store.state_of_read(at),
+        }
+    }
+
     /// Copies sectors `first..` of a page, as many as `out` has room for; zeros if it
     /// is not programmed.
     pub fn copy_out(&self, at: PageAddr, first: usize, out: DataMut<'_>) {

@@ -408,3 +408,77 @@ fn damaged_protected_memory_is_refused() {
         assert!(refused > 100, "{preset}: {refused} of 300");
     }
 }
+
+/// Writes all blocks but one so often.
+async fn write_others(drive: &Drive, but: Block, rounds: u64) {
+    let others = |n: &u64| Block(n % (HOSTS * BLOCKS)) != but;
+    for n in (0..rounds * HOSTS * BLOCKS).filter(others) {
+        let (write, data) = (drive.device(), content(Payload::Bytes, n));
+        let at = Block(n % (HOSTS * BLOCKS));
+        write.write(at, data.as_data(), Durability::Normal).await.unwrap();
+    }
+    drive.device().flush().await.unwrap();
+}
+
+async fn read_one(drive: &Drive, at: Block) -> Result<OwnedData, IoError> {
+    let mut room = OwnedData::zeros(Payload::Bytes, 1, 4096);
+    drive.device().read(at, room.as_mut()).await?;
+    Ok(room)
+}
+
+/// Data on flash that were damaged are an error, not data; also after they were moved, until they are
+/// written again.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test's own files")]
+fn what_is_damaged_on_flash_is_never_data() {
+    for preset in ["volatile", "durassd"] {
+        let (file, design) = (Scratch::new(), tiny(preset));
+        create(&file, &design, Payload::Bytes);
+        let mut dice = Stream::new(1, preset);
+        let marked: Vec<u8> = (0..4096).map(|_| dice.below(256) as u8).collect();
+        let data = OwnedData::Bytes(marked.clone());
+        let at = Block(5);
+        let mut runtime = Runtime::virtual_time(1);
+        let drive = Drive::on_image(&runtime.handle(), &file.0).unwrap();
+        let (theirs, written) = (data.clone(), data.clone());
+        let main = async move {
+            drive.power_on().await.unwrap();
+            drive.device().write(at, theirs.as_data(), Durability::Normal).await.unwrap();
+            write_others(&drive, at, 2).await;
+            assert_eq!(read_one(&drive, at).await, Ok(theirs));
+            drive.cut();
+            drive.off().await;
+        };
+        runtime.block_on(main).unwrap();
+        drop(runtime);
+
+        let mut image = std::fs::read(&file.0).unwrap();
+        let places: Vec<usize> =
+            (0..image.len() - 4096).filter(|i| image[*i..*i + 4096] == marked[..]).collect();
+        assert!(!places.is_empty(), "{preset}");
+        places.iter().for_each(|place| image[place + 777] ^= 4);
+        std::fs::write(&file.0, &image).unwrap();
+
+        let mut runtime = Runtime::virtual_time(2);
+        let drive = Drive::on_image(&runtime.handle(), &file.0).unwrap();
+        let main = async move {
+            drive.power_on().await.unwrap();
+            assert_eq!(read_one(&drive, at).await, Err(IoError::Uncorrectable(at)), "at first");
+            write_others(&drive, at, 40).await;
+            assert_eq!(read_one(&drive, at).await, Err(IoError::Uncorrectable(at)), "moved");
+            drive.cut();
+            drive.off().await;
+            drive.power_on().await.unwrap();
+            assert_eq!(
+                read_one(&drive, at).await,
+                Err(IoError::Uncorrectable(at)),
+                "after a restart"
+            );
+            drive.device().write(at, written.as_data(), Durability::Normal).await.unwrap();
+            assert_eq!(read_one(&drive, at).await, Ok(written));
+            drive.settled().await;
+            drive.audit().unwrap();
+        };
+        runtime.block_on(main).unwrap();
+    }
+}

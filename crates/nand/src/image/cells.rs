@@ -4,7 +4,8 @@
 //!    the unit's own word, stored in one go, says so.
 //! 2. What the image says of a unit is kept in memory, too, and never read again: what is in the
 //!    file can make data wrong, not the program.
-//! 3. The space of an erased unit is given back when its last erase has ended, and before anything is
+//! 3. A page whose checksum does not hold can not be read, and is not moved as if it could.
+//! 4. The space of an erased unit is given back when its last erase has ended, and before anything is
 //!    programmed there.
 
 use super::format::{PAGE_RECORD, Parts, SECTOR, UNIT_BYTES};
@@ -209,22 +210,29 @@ impl ImageStore {
         }
     }
 
+    /// The same of a page that is read: what is not as it was programmed can not be.
+    pub fn state_of_read(&self, at: PageAddr) -> PageState {
+        match self.is_intact(at) {
+            true => self.state(at),
+            false => PageState::Uncorrectable,
+        }
+    }
+
     /// Whether a page that can be read is what was programmed; one that can not is.
     pub fn is_intact(&self, at: PageAddr) -> bool {
-        let record = self.record(at);
-        let Some(kind) = self.readable(at) else { return true };
-        let mut words = vec![0; self.words * 8];
-        self.oob.read(self.number(at) * words.len() as u64, &mut words);
-        let mut sum = crc32c::crc32c(&words);
+        self.readable(at).is_none_or(|kind| self.has_its_sum(at, kind))
+    }
+
+    fn has_its_sum(&self, at: PageAddr, kind: u8) -> bool {
+        let number = self.number(at);
+        let of_words = self.words as u64 * 8;
+        let sum = sum(0, &self.oob, number * of_words, of_words);
         let (region, len) = match kind {
-            BYTES => (&self.payload, self.geometry.page_bytes as usize),
-            STAMPS => (&self.stamps, self.page_sectors * 8),
+            BYTES => (&self.payload, u64::from(self.geometry.page_bytes)),
+            STAMPS => (&self.stamps, self.page_sectors as u64 * 8),
             _ => (&self.payload, 0),
         };
-        let mut bytes = vec![0; len];
-        region.read(self.number(at) * len as u64, &mut bytes);
-        sum = crc32c::crc32c_append(sum, &bytes);
-        sum == (record >> 32) as u32
+        u64::from(self::sum(sum, region, number * len, len)) == self.record(at) >> 32
     }
 
     /// Where in its part of the file the data of a page are; for those who report damage.
@@ -301,7 +309,9 @@ impl ImageStore {
             let at = PageAddr { unit: to, page };
             ram.fill(at, data.as_data(), &words);
             ram.unit_mut(to).next = page + 1;
-            if record & TORN != 0 || !matches!(record & !TORN, BYTES | STAMPS | ZEROS) {
+            // (It gets a new checksum.)
+            let is_good = matches!(record, BYTES | STAMPS | ZEROS);
+            if !(is_good && self.has_its_sum(PageAddr { unit, page }, record)) {
                 ram.tear(at);
             }
         }
@@ -346,4 +356,15 @@ impl ImageStore {
         }
         ram
     }
+}
+
+/// The checksum so far, with these bytes of a region.
+fn sum(mut sum: u32, region: &Region, at: u64, len: u64) -> u32 {
+    let mut room = [0; 4096];
+    for from in (0..len).step_by(room.len()) {
+        let some = &mut room[..(len - from).min(4096) as usize];
+        region.read(at + from, some);
+        sum = crc32c::crc32c_append(sum, some);
+    }
+    sum
 }
