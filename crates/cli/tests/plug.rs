@@ -508,6 +508,41 @@ fn the_state_is_shown_over_http() {
     assert_eq!(serving.stop_quietly(), Some(0));
 }
 
+/// That a process was killed is no cut of the next one, which makes the dump; all say one number.
+#[test]
+fn cuts_are_those_of_the_process() {
+    let (image, nbd) = (socket("killed.img"), socket("killed.nbd"));
+    let mut create = tantalum(&["drive", "create", "--design", "durassd", "--capacity", "2GiB"]);
+    ends(&create.arg(&image).output().expect("it starts"), 0);
+    let serve = || {
+        let mut command = tantalum(&["drive", "serve", "--time-scale", "0", "--http", "0"]);
+        command.arg("--unix").arg(&nbd).arg(&image);
+        command
+    };
+    let mut serving = Serving::start(serve());
+    Nbd::connect(&nbd).expect("a server").write(1, &content(1, 1)).expect("written");
+    serving.child.kill().expect("it can be killed");
+    serving.child.wait().expect("it ends");
+
+    let mut serving = Serving::start(serve());
+    let mut said = BufReader::new(serving.child.stderr.take().expect("standard error")).lines();
+    let at = said.next().expect("a line").expect("text");
+    let at = at.strip_prefix("status and metrics: http://").expect("an address");
+    for (cuts, words) in [(0, "0 cuts"), (1, "1 cut")] {
+        assert_eq!(json("status", &image, 0)["cuts"], cuts);
+        assert_eq!(json("stats", &image, 0)["outages"]["cuts"], cuts);
+        let (text, _) = ask("stats", &image, &[], 0);
+        assert!(text.contains(&format!("cuts        {cuts};")), "{text}");
+        let (text, _) = ask("top", &image, &["--once", "--interval", "0.1"], 0);
+        assert!(text.contains(words) && text.contains("never cut") == (cuts == 0), "{text}");
+        let metrics = get(at.trim_end_matches('/'), "/metrics").1;
+        assert!(metrics.contains(&format!("\ntantalum_cuts_total {cuts}\n")), "{metrics}");
+        ask("cut", &image, &[], 0);
+    }
+    assert_eq!(serving.stop_quietly(), Some(0));
+    std::fs::remove_file(&image).expect("removed");
+}
+
 /// Holds a text to what the format asks for: metadata before the samples of a family, families in one
 /// piece, values that are numbers, buckets that do not fall, an end. And each metric is documented.
 fn exposition(text: &str) {

@@ -334,6 +334,6 @@ pub fn stats_text(r: &StatsReport) -> String {
         lines.add("energy", format!("{there} there, {needed} needed now at most"));
     }
     let o = &r.outages;
-    lines.add("cuts", format!("{}, {} with a dump that was not complete", o.cuts, o.incomplete));
+    lines.add("cuts", format!("{}; dumps that were not complete: {}", o.cuts, o.incomplete));
     lines.0
 }

@@ -120,7 +120,7 @@ pub struct StatusReport {
     pub now_ns: u64,
     /// Real time since the process has it.
     pub real_now_ns: u64,
-    /// How often its power was cut since then.
+    /// How often its power was cut since then, by this process.
     pub cuts: u64,
     /// What came of the last cut.
     pub last_cut: Option<CutReport>,
@@ -158,7 +158,7 @@ pub struct StatsReport {
     pub wear: Option<Wear>,
     /// Of a protected drive: what a cut would take now.
     pub energy: Option<Energy>,
-    /// What all cuts came to.
+    /// What cuts and dumps came to.
     pub outages: Outages,
 }
 
@@ -300,15 +300,16 @@ pub struct Energy {
     pub worst_j: f64,
 }
 
-/// What all cuts of a protected drive came to.
+/// What all cuts came to, and all dumps of a protected drive: also that which its start made of what a
+/// killed process had left, and which is no cut of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outages {
-    /// How many there were, of this or any drive.
+    /// As in [`StatusReport::cuts`].
     pub cuts: u64,
-    /// Of these, with a dump that was not complete.
+    /// Dumps that were not complete.
     pub incomplete: u64,
-    /// The most joules that one drew.
+    /// The most joules that a dump drew.
     pub most_drawn_j: f64,
-    /// The longest until the drive was off.
+    /// The longest that one took until the drive was off.
     pub longest_ns: u64,
 }

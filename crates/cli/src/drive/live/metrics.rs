@@ -77,10 +77,10 @@ impl Sample {
             "Real time since the process has the drive",
             &seconds(stats.real_now_ns),
         )?;
-        out.counter("cuts", "Power cuts", &stats.outages.cuts)?;
+        out.counter("cuts", "How often this process cut the power", &stats.outages.cuts)?;
         out.counter(
             "incomplete_dumps",
-            "Cuts with a dump that was not complete",
+            "Emergency dumps that were not complete, that for a killed process included",
             &stats.outages.incomplete,
         )
     }

@@ -180,7 +180,7 @@ pub fn stats<F: Front>(plug: &Plug<F>) -> StatsReport {
             worst_j: model.full().total_j(),
         }),
         outages: Outages {
-            cuts: s.cuts,
+            cuts: plug.pulls(),
             incomplete: losses.incomplete,
             most_drawn_j: losses.most_spent_j,
             longest_ns: losses.longest.0,
