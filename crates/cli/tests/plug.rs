@@ -504,6 +504,8 @@ fn the_state_is_shown_over_http() {
     let metrics = body("/metrics").1;
     exposition(&metrics);
     assert!(metrics.contains("tantalum_power_on 0\n") && !metrics.contains("tantalum_units{"));
+    assert!(!metrics.contains("tantalum_energy_joules{"), "{metrics}");
+    assert_eq!(json("stats", &control, 0)["energy"], Value::Null);
     assert!(metrics.contains("tantalum_cuts_total 1\n"));
     assert_eq!(serving.stop_quietly(), Some(0));
 }

@@ -156,7 +156,7 @@ pub struct StatsReport {
     pub units: Option<Units>,
     /// How worn they are; `None` without power.
     pub wear: Option<Wear>,
-    /// Of a protected drive: what a cut would take now.
+    /// Of a protected drive: what a cut would take now; `None` without power.
     pub energy: Option<Energy>,
     /// What cuts and dumps came to.
     pub outages: Outages,
@@ -294,7 +294,7 @@ pub struct Wear {
 pub struct Energy {
     /// What is there.
     pub there_j: f64,
-    /// What a cut would take now, with operations in flight at their worst; 0 without power.
+    /// What a cut would take now, with operations in flight at their worst.
     pub needed_j: f64,
     /// What a cut can take at worst.
     pub worst_j: f64,

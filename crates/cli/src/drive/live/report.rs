@@ -174,7 +174,8 @@ pub fn stats<F: Front>(plug: &Plug<F>) -> StatsReport {
             mean: wear.all.mean(),
             endurance: design.wear.endurance.into(),
         }),
-        energy: design.is_protected().then(|| Energy {
+        // Without power nothing is known of the capacitors.
+        energy: (design.is_protected() && drive.power() == PowerState::On).then(|| Energy {
             there_j: design.joules(drive.layout()),
             needed_j: drive.joules_needed(),
             worst_j: model.full().total_j(),

@@ -34,7 +34,7 @@ impl Widget for &Screen<'_> {
             let [throughput, latency] = halves.areas(commands);
             self.throughput(&last.stats, throughput, buf);
             self.latencies(&last.stats, latency, buf);
-            inside_it(&last.stats, inside, buf);
+            inside_it(&last.status, &last.stats, inside, buf);
             self.flash(&last.stats, flash, buf);
         }
         let keys = " c cut  r restore  q quit ".reversed();
@@ -160,7 +160,7 @@ impl Screen<'_> {
 }
 
 /// What is in the drive's memory, as bars.
-fn inside_it(s: &StatsReport, area: Rect, buf: &mut Buffer) {
+fn inside_it(about: &StatusReport, s: &StatsReport, area: Rect, buf: &mut Buffer) {
     let block = Block::bordered().title(" inside ");
     let inner = block.inner(area);
     block.render(area, buf);
@@ -181,8 +181,8 @@ fn inside_it(s: &StatsReport, area: Rect, buf: &mut Buffer) {
         ),
     ];
     lines.push(match &s.energy {
+        None if about.protected => Line::from("energy      unknown without power").dim(),
         None => Line::from("energy      no capacitors: memory goes with the power").dim(),
-        Some(_) if s.power != Power::On => Line::from("energy      nothing to keep").dim(),
         Some(e) => {
             let (needed, there) = (words::joules(e.needed_j), words::joules(e.there_j));
             let text = format!("{needed} needed of {there} there");

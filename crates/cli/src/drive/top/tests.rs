@@ -121,7 +121,7 @@ fn a_picture_has_what_there_is() {
     }
     let mut off = sample(1, 2, 1000);
     (off.status.power, off.stats.power) = (Power::Off, Power::Off);
-    (off.stats.units, off.stats.wear) = (None, None);
+    (off.stats.units, off.stats.wear, off.stats.energy) = (None, None, None);
     off.status.cuts = 1;
     off.status.failure = Some("the emergency dump 3 is not complete".to_string());
     history.add(off);
@@ -130,7 +130,7 @@ fn a_picture_has_what_there_is() {
         " OFF ",
         "time scale 0, 1 cut\n",
         "does not start: the emergency dump 3",
-        "nothing to keep",
+        "energy      unknown without power",
     ] {
         assert!(seen.contains(part), "{part} is not in\n{seen}");
     }
