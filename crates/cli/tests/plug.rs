@@ -173,6 +173,7 @@ fn a_dump_without_the_energy_is_told_and_salvaged() {
     let refused = serve(&[]).output().expect("it starts");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(1) && said.contains("--salvage"), "{said}");
+    assert!(!said.contains("was killed"), "{said}");
     // All that was on flash is found again.
     let serving = Serving::start(serve(&["--salvage", "--cut-after-ops", "500"]));
     let mut client = Nbd::connect(&nbd).expect("a server");
@@ -192,7 +193,28 @@ fn a_dump_without_the_energy_is_told_and_salvaged() {
     let is_lost = |b: &u64| client.read(*b).is_ok_and(|data| data != content(*b, 2));
     let missing = (0..acknowledged).filter(is_lost).count() as u64;
     assert!(0 < missing && missing <= lost, "{missing} are missing, {lost} were told");
-    assert_eq!(serving.stop().0, Some(0));
+    let (code, said) = serving.stop();
+    assert_eq!(code, Some(0), "{said}");
+    // Of the start; the cut and its restart are told to who asks.
+    let (found, took) = (" map entries found out again", ", SALVAGED without its dump; ");
+    let mut lines = said.lines();
+    assert!(lines.next().is_some_and(|l| l.starts_with("found: ") && l.ends_with(found)), "{said}");
+    assert!(lines.next().is_some_and(|l| l.contains(took)), "{said}");
+
+    // One that is killed has no more energy than one whose plug is pulled, and says so.
+    let mut serving = Serving::start(serve(&[]));
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    (0..4000).for_each(|block| client.write(block, &content(block, 3)).expect("written"));
+    serving.child.kill().expect("it can be killed");
+    serving.child.wait().expect("it ends");
+    let refused = serve(&[]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("was killed: THE DUMP IS NOT COMPLETE, 20.0 µJ were there and "),
+        "{said}"
+    );
+    assert!(said.lines().count() == 2 && said.contains("--salvage"), "{said}");
     std::fs::remove_file(&image).expect("the image is there");
 }
 

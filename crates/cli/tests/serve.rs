@@ -68,6 +68,16 @@ fn an_image_is_served_after_its_server_was_killed() {
     talk(&path, false);
     let (code, said) = serving.stop();
     assert_eq!(code, Some(0), "{said}");
+    let lines: Vec<_> = said.lines().collect();
+    let begins = [
+        "the last process that had the drive was killed: the dump is complete in ",
+        "found: 1 buffered pages, ",
+        "the drive took commands after ",
+    ];
+    assert_eq!(lines.len(), begins.len(), "{said}");
+    assert!(lines.iter().zip(begins).all(|(line, begin)| line.starts_with(begin)), "{said}");
+    // There is nothing to say of one that ended in good order.
+    assert_eq!(Serving::start(serve()).stop(), (Some(0), String::new()));
     let check = tantalum(&["drive", "check", name]).output().expect("it starts");
     let said = String::from_utf8_lossy(&check.stdout);
     assert!(check.status.success() && said.ends_with("all is well\n"), "{said}");

@@ -48,6 +48,8 @@ pub struct About {
     pub image: Option<PathBuf>,
     /// Real seconds for each second of its clock.
     pub time_scale: f64,
+    /// The last process that had the image was killed: the dump that was due then is made now.
+    pub killed: bool,
 }
 
 /// What is in front of a drive that runs: a server, a mounted file.
@@ -124,10 +126,12 @@ fn try_run<F: Front>(
         }
         (None, None) => return Err("there is neither an image nor a design".to_string()),
     };
+    let killed = drive.power() == PowerState::Dying;
     let site = Site { drive: Stats::new(&rt, drive), rt, io };
     let about = About {
         image: image.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
         time_scale: arguments.time_scale,
+        killed,
     };
     let life = live(site, about, arguments.clone(), build);
     runtime.block_on(life).map_err(|e| format!("the drive stands still: {e}"))?

@@ -207,14 +207,7 @@ fn restore_text(r: &RestoreReport) -> String {
         let phases: Vec<String> =
             r.phases.iter().map(|p| format!("{} {}", p.name, words::time(p.ns))).collect();
         lines.add("phases", phases.join(", "));
-        let found = format!("{} buffered pages in the dump", r.dump_pages);
-        lines.add(
-            "found",
-            match r.salvaged {
-                true => format!("{} map entries found out again", r.salvaged_entries),
-                false => found,
-            },
-        );
+        lines.add("found", words::found_in_a_line(r));
         let times = (words::time(r.real_ready_ns), words::time(r.real_ns));
         lines.add("real time", format!("{} until it took commands, {} in all", times.0, times.1));
     }

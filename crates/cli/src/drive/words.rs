@@ -1,6 +1,6 @@
 //! Cuts and restarts, in words.
 
-use tantalum_export::control::{CutReport, Power, RestoreReport};
+use tantalum_export::control::{CutReport, Discharge, Power, RestoreReport};
 
 /// A cut, in a line.
 pub fn cut_in_a_line(r: &CutReport) -> String {
@@ -15,17 +15,10 @@ pub fn cut_in_a_line(r: &CutReport) -> String {
         r.buffered_pages, r.unstored_entries
     );
     match r.discharge {
-        Some(d) if d.complete => format!(
-            "the dump is complete in {}, {} of {} drawn: {held}",
-            time(d.took_ns),
-            joules(d.joules_drawn),
-            joules(d.joules_there)
-        ),
+        Some(d) if d.complete => format!("{}: {held}", dump_in_words(&d)),
         Some(d) => format!(
-            "THE DUMP IS NOT COMPLETE: {held}, {} were there and {} more needed at least; up to {} \
-             acknowledged blocks are lost",
-            joules(d.joules_there),
-            joules(d.joules_missing),
+            "{}: {held}; up to {} acknowledged blocks are lost",
+            dump_in_words(&d),
             r.lost_blocks_at_most
         ),
         None if r.lost_blocks_at_most > 0 => format!(
@@ -34,6 +27,35 @@ pub fn cut_in_a_line(r: &CutReport) -> String {
             r.lost_blocks_at_most
         ),
         None => format!("nothing that was acknowledged is lost ({held})"),
+    }
+}
+
+fn dump_in_words(d: &Discharge) -> String {
+    let there = joules(d.joules_there);
+    match d.complete {
+        true => {
+            let (took, drawn) = (time(d.took_ns), joules(d.joules_drawn));
+            format!("the dump is complete in {took}, {drawn} of {there} drawn")
+        }
+        false => {
+            let more = joules(d.joules_missing);
+            format!("THE DUMP IS NOT COMPLETE, {there} were there and {more} more needed at least")
+        }
+    }
+}
+
+/// What became of a drive whose process was killed, in a line.
+pub fn killed_in_a_line(d: &Discharge) -> String {
+    format!("the last process that had the drive was killed: {}", dump_in_words(d))
+}
+
+/// What a restart found, in a line.
+pub fn found_in_a_line(r: &RestoreReport) -> String {
+    match r.salvaged {
+        true => format!("{} map entries found out again", r.salvaged_entries),
+        false => {
+            format!("{} buffered pages, {} map entries in the dump", r.dump_pages, r.dump_entries)
+        }
     }
 }
 

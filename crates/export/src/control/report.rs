@@ -68,6 +68,9 @@ pub struct RestoreReport {
     pub salvaged_entries: u64,
     /// Buffered pages that were found in the dump.
     pub dump_pages: u64,
+    /// Map entries, or entries of the journal of units, that were found in it.
+    #[serde(default)]
+    pub dump_entries: u64,
     /// Phases of the recovery, in their order.
     pub phases: Vec<Phase>,
     /// From power to the first command.

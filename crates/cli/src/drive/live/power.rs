@@ -6,6 +6,8 @@
 
 use super::report;
 use super::{About, Front, LiveDrive, Site};
+use crate::drive::words;
+use crate::out;
 use std::cell::{Cell, RefCell};
 use tantalum_device::PowerCycle;
 use tantalum_drive::{Drive, PowerState, RecoveryError};
@@ -120,11 +122,15 @@ impl<F: Front> Plug<F> {
     /// The first start; what the front prints. `None`: the end came before ([`Plug::interrupt`]).
     pub async fn begin(&self) -> Result<Option<String>, String> {
         let _turn = self.hooks.acquire(1).await;
+        let began = self.io.real_now();
         // To the end: nobody is served by a drive whose start fails later.
         let started = match self.start(self.salvage).await {
             Ok(()) => self.settled().await,
             failed => failed,
         };
+        if !self.stopping.get() {
+            self.say_what_was_found(self.io.real_now() - began);
+        }
         match started {
             Ok(()) | Err(RestoreError::CutAgain) if self.stopping.get() => return Ok(None),
             Ok(()) => {}
@@ -139,6 +145,21 @@ impl<F: Front> Plug<F> {
         let said = self.front.start().await?;
         self.changed.notify_all();
         Ok(Some(said))
+    }
+
+    /// Of the first start, if that was no ordinary one: the dump of a process that was killed, and what
+    /// there was of it, or without it. An ordinary one says nothing.
+    fn say_what_was_found(&self, real: Nanos) {
+        let drive = self.bare();
+        if let Some(loss) = drive.last_power_loss().filter(|_| self.about.killed) {
+            out::note(words::killed_in_a_line(&report::discharge(&loss, drive.joules_needed())));
+        }
+        let mut report = report::restored(drive, PowerState::Off);
+        report.real_ns = real.0;
+        if drive.power() == PowerState::On && (self.about.killed || report.salvaged) {
+            out::note(format_args!("found: {}", words::found_in_a_line(&report)));
+            out::note(words::restore_in_a_line(&report));
+        }
     }
 
     /// The end is asked for while [`Plug::begin`] is under way. A start of the drive is cut short; one of

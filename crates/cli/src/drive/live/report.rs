@@ -3,7 +3,7 @@
 use super::{Front, Plug};
 use std::collections::BTreeMap;
 use tantalum_device::{Caps, CommandKind, KindStats};
-use tantalum_drive::{Drive, EnergyModel, PHASES, PowerState};
+use tantalum_drive::{Drive, EnergyModel, PHASES, PowerLoss, PowerState};
 use tantalum_export::control::{
     Buffer, CommandCounts, CutReport, Discharge, DriveCounts, Energy, LATENCY_BOUNDS,
     LatencyCounts, MapMemory, Outages, Phase, Power, RestoreReport, StatsReport, StatusReport,
@@ -43,14 +43,7 @@ impl Before {
         let caps: &Caps = drive.caps();
         // Of this cut: a drive that was starting has lost nothing, and nothing is told.
         let loss = drive.last_power_loss().filter(|_| drive.power_losses().count > self.losses);
-        let discharge = loss.map(|loss| Discharge {
-            complete: loss.complete,
-            joules_there: loss.budget_j,
-            joules_needed: self.joules,
-            joules_drawn: loss.spent_j,
-            joules_missing: loss.missing_j,
-            took_ns: loss.took.0,
-        });
+        let discharge = loss.map(|loss| discharge(&loss, self.joules));
         let (buffered, unstored) = (u64::from(self.buffered), u64::from(self.unstored));
         let lost = match discharge {
             Some(discharge) if discharge.complete => 0,
@@ -72,6 +65,18 @@ impl Before {
     }
 }
 
+/// What capacitors did, where so many joules could have been needed.
+pub fn discharge(loss: &PowerLoss, joules_needed: f64) -> Discharge {
+    Discharge {
+        complete: loss.complete,
+        joules_there: loss.budget_j,
+        joules_needed,
+        joules_drawn: loss.spent_j,
+        joules_missing: loss.missing_j,
+        took_ns: loss.took.0,
+    }
+}
+
 /// What the restart took that the drive has just made; times of the real clock are the caller's.
 pub fn restored(drive: &Drive, was: PowerState) -> RestoreReport {
     let report = drive.last_recovery().unwrap_or_default();
@@ -81,6 +86,7 @@ pub fn restored(drive: &Drive, was: PowerState) -> RestoreReport {
         salvaged: report.salvaged,
         salvaged_entries: report.salvaged_entries,
         dump_pages: report.dump_pages,
+        dump_entries: report.dump_entries + report.journal_entries,
         phases: PHASES.iter().zip(report.phases()).map(phase).collect(),
         ready_ns: report.total.0,
         real_ready_ns: 0,
