@@ -332,7 +332,13 @@ fn sockets_are_not_shared_and_not_left_behind() {
     first.child.kill().expect("it can be killed");
     first.child.wait().expect("it ends");
     // (Its socket is closed a little later.)
-    while !ask("status", &control, &[], 2).1.contains("nobody listens") {}
+    let why = loop {
+        let (_, why) = ask("status", &control, &[], 2);
+        if why.contains("nobody listens") {
+            break why;
+        }
+    };
+    assert!(why.contains("drive serve` or `tantalum drive mount`"), "{why}");
     let serving = Serving::start(second(&control));
     assert_eq!(json("status", &control, 0)["design"], "volatile");
     assert_eq!(serving.stop().0, Some(0));

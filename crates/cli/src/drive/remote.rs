@@ -153,7 +153,7 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
     Client::connect(&socket).map_err(|e| match e {
         ClientError::NotThere(socket) if is.is_ok() => format!(
             "the drive in {name} does not run, or has its control socket elsewhere than at {}: start it with \
-             `tantalum drive serve {name}`, or give the socket",
+             `tantalum drive serve {name}` or `tantalum drive mount {name} DIR`, or give the socket",
             socket.display()
         ),
         ClientError::NotThere(socket) => format!(
@@ -161,7 +161,7 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
             socket.display()
         ),
         ClientError::NobodyListens(_) => format!(
-            "{e}: the drive does not run; its power went with the process, and comes back with `tantalum drive serve`"
+            "{e}: the drive does not run; its power went with the process, and comes back with `tantalum drive serve` or `tantalum drive mount`"
         ),
         e => e.to_string(),
     })
