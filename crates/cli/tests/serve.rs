@@ -119,7 +119,7 @@ fn a_connection_that_is_handed_over_is_refused_with_the_reason() {
 #[test]
 fn what_can_not_be_served_is_refused() {
     for (arguments, code, why) in [
-        (&[][..], 1, "there is nowhere to listen"),
+        (&[][..], 1, "there is nowhere to listen: give --unix PATH or --tcp PORT, or have systemd"),
         (&["--unix", "/nonexistent/socket"], 1, "can not listen at /nonexistent/socket"),
         (&["--tcp", "0", "--restore-after", "1s"], 2, "--cut-every"),
         (&["--tcp", "drive:1"], 2, "it should be a port"),

@@ -33,6 +33,9 @@ Once it can be used, a line for each address says how, for instance
   fio --name=x --ioengine=nbd --uri=U --rw=randwrite --bs=4k --iodepth=32 --size=1g
   nbd-client -unix /tmp/drive.sock -N drive /dev/nbd0  as a disk of the kernel
 
+A socket that systemd has opened (LISTEN_FDS) is served, too, without --unix or
+--tcp; its unit needs Accept=no. docs/control.md has a pair of units.
+
 The plug, from another terminal:
   tantalum drive cut disk.img                          the power goes, with I/O in flight
   tantalum drive restore disk.img                      and comes back: clients connect again
@@ -177,6 +180,9 @@ fn server(
 const CONNECTION: &str = "a connection was handed over, not a socket to listen at: one process serves all \
                           clients of a drive, so its socket unit needs Accept=no";
 
+const NOWHERE: &str = "there is nowhere to listen: give --unix PATH or --tcp PORT, or have systemd hand a socket over \
+                       (LISTEN_FDS)";
+
 /// Where to listen, beside what is handed over.
 struct Places {
     /// Of the export, as a part of an address.
@@ -217,7 +223,7 @@ async fn listeners(io: &Io, places: &Places) -> Result<Vec<(Listener, String)>, 
     match all.is_empty() {
         // So does inetd, and systemd with StandardInput=socket.
         true if activation::is_connection(io::stdin()) => Err(CONNECTION.to_string()),
-        true => Err("there is nowhere to listen: give --unix PATH or --tcp PORT".to_string()),
+        true => Err(NOWHERE.to_string()),
         false => Ok(all),
     }
 }
