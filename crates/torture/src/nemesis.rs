@@ -135,7 +135,8 @@ impl<'a, W: Watch> Run<'a, W> {
         let guarded = options.kind.is_library();
         setting.protection = guarded || options.protection.unwrap_or(!kept);
         let directory = ground.directory().to_path_buf();
-        let server = Server::new(options.kind, &directory, run, setting.protection, interrupt);
+        let server = Server::new(options.kind, &directory, run, setting.protection, interrupt)
+            .on_plain_disk(matches!(ground, Ground::Plain(_)));
         let ledger = Ledger::new(options.plan);
         let random = Stream::new(options.plan.seed, "nemesis");
         let it = Run { options, ledger, server, ground, random, interrupt, watch };

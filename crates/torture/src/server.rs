@@ -88,6 +88,7 @@ pub struct Server {
     directory: PathBuf,
     run: PathBuf,
     protection: bool,
+    plain: bool,
     interrupt: Interrupt,
 }
 
@@ -108,8 +109,15 @@ impl Server {
             directory: directory.to_path_buf(),
             run: run.to_path_buf(),
             protection,
+            plain: false,
             interrupt: interrupt.clone(),
         }
+    }
+
+    /// Its directory is to be on a plain disk: else it starts only where a drive is mounted.
+    #[must_use]
+    pub fn on_plain_disk(self, plain: bool) -> Server {
+        Server { plain, ..self }
     }
 
     /// How to reach it.
@@ -139,6 +147,9 @@ impl Server {
         let protection = if self.protection { "on" } else { "off" };
         let mut words = vec!["--protection", protection, "--memory", self.kind.memory()];
         words.extend(["--timeout", &seconds]);
+        if self.plain {
+            words.push("--here");
+        }
         for setting in self.kind.busy() {
             words.extend(["--set", setting]);
         }

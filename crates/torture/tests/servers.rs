@@ -43,10 +43,29 @@ fn files(under: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// A drive that is not mounted is no reason to put the data on the plain disk.
+#[test]
+fn a_server_is_not_started_where_no_drive_is() {
+    let place = Directory::new("nowhere");
+    let start = |data: &Path| {
+        let run = place.run();
+        let server = Server::new(Kind::Postgres, data, &run, false, &Interrupt::default());
+        server.start().expect_err("nothing is mounted there").to_string()
+    };
+    let why = start(&place.data());
+    assert!(why.contains("nothing is mounted at") && why.contains("--here"), "{why}");
+    assert_eq!(fs::read_dir(place.data()).unwrap().count(), 0);
+    let nowhere = place.0.join("nosuch");
+    let why = start(&nowhere);
+    assert!(why.contains("there is no directory"), "{why}");
+    assert!(!nowhere.exists() && !place.run().exists());
+}
+
 /// Pages of which only a half was written are found when the server reads them again.
 fn torn(kind: Kind) {
     let place = Directory::new(&format!("torn-{kind:?}"));
-    let server = Server::new(kind, &place.data(), &place.run(), false, &Interrupt::default());
+    let server = Server::new(kind, &place.data(), &place.run(), false, &Interrupt::default())
+        .on_plain_disk(true);
     server.start().unwrap_or_else(|e| panic!("{e}: run scripts/install-databases"));
     let mut store = server.target().connect().unwrap();
     let mut ledger = Ledger::new(PLAN);
