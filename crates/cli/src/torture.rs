@@ -40,9 +40,9 @@ pub struct TortureArguments {
     /// The database
     #[arg(long, value_enum, required_unless_present = "clients_of")]
     db: Option<Database>,
-    /// How SQLite makes commits atomic
-    #[arg(long, value_enum, default_value_t = Journal::Delete)]
-    journal: Journal,
+    /// How SQLite makes commits atomic [default: delete]
+    #[arg(long, value_enum)]
+    journal: Option<Journal>,
     /// How often the plug is pulled
     #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(..=1_000_000))]
@@ -139,6 +139,14 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
     if let Some(orders) = &arguments.clients_of {
         return clients::run(orders);
     }
+    if arguments.journal.is_some() && !matches!(arguments.db, Some(Database::Sqlite)) {
+        return out::error("--journal: it is SQLite's; use it with --db sqlite", out::USAGE);
+    }
+    if arguments.cuts == 0 && arguments.kills == 0 {
+        let message =
+            "--cuts 0: without a cut or a kill there is nothing to lose; ask for one of them";
+        return out::error(message, out::USAGE);
+    }
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
     let json = match json.map(out::Sink::open).transpose() {
         Ok(json) => json,
@@ -192,8 +200,8 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
     let kind = match (arguments.db, arguments.journal) {
         (Some(Database::Postgres), _) => Kind::Postgres,
         (Some(Database::Mariadb), _) => Kind::Mariadb,
-        (_, Journal::Delete) => Kind::Sqlite,
-        (_, Journal::Wal) => Kind::SqliteWal,
+        (_, None | Some(Journal::Delete)) => Kind::Sqlite,
+        (_, Some(Journal::Wal)) => Kind::SqliteWal,
     };
     let clients = arguments.clients.unwrap_or(if kind.is_library() { 3 } else { 8 });
     let plan = Plan {

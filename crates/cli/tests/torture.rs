@@ -42,6 +42,10 @@ fn what_can_not_be_meant_is_refused() {
     ends(&torture(&["--db", "sqlite", "--plain", "--kills", "1"]), 2);
     ends(&torture(&["--db", "sqlite", "--safe", "--unsafe"]), 2);
     ends(&torture(&["--db", "sqlite", "--plain", "--json", "/no/such/directory/x"]), 2);
+    let (_, err) = ends(&torture(&["--db", "postgres", "--plain", "--journal", "wal"]), 2);
+    assert!(err.contains("--db sqlite"), "{err}");
+    let (_, err) = ends(&torture(&["--db", "sqlite", "--plain", "--cuts", "0"]), 2);
+    assert!(err.contains("nothing to lose"), "{err}");
     let (_, err) = ends(&torture(&["--db", "sqlite", "--plain", "--dir", "/"]), 2);
     assert!(err.contains("can not make /"), "{err}");
 }
@@ -68,14 +72,16 @@ fn nothing_is_lost_where_nothing_can_be() {
 fn a_signal_ends_it_and_nothing_is_left() {
     let dir = place("signal");
     let mut command = command(&["--db", "sqlite", "--plain", "--cuts", "1000", "--dir"]);
-    let mut child = command.arg(&dir).stderr(Stdio::null()).spawn().expect("the command starts");
+    command.arg(&dir).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the command starts");
     while !dir.join("data/torture.sqlite").exists() {
         assert!(child.try_wait().unwrap().is_none());
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let (out, _) = ends(&child.wait_with_output().unwrap(), 130);
+    assert!(out.ends_with("\ninterrupted before its end\n"), "{out}");
     nothing_is_left_of(&dir);
 }
 

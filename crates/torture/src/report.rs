@@ -160,6 +160,9 @@ impl Report {
              database {:.2} and {:.2} s\n",
             drive.median, drive.max, mount.median, mount.max, database.median, database.max
         );
+        if self.interrupted {
+            text += "interrupted before its end\n";
+        }
         if let Some(failure) = &self.failure {
             text += &format!("ended before its time: {failure}\n");
         }
