@@ -118,6 +118,9 @@ fn a_connection_that_is_handed_over_is_refused_with_the_reason() {
 
 #[test]
 fn what_can_not_be_served_is_refused() {
+    let output = tantalum(&["drive", "serve", "--tcp", "0"]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("image") && said.contains("--design"));
     for (arguments, code, why) in [
         (&[][..], 1, "there is nowhere to listen: give --unix PATH or --tcp PORT, or have systemd"),
         (&["--unix", "/nonexistent/socket"], 1, "can not listen at /nonexistent/socket"),

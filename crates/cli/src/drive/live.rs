@@ -87,7 +87,9 @@ pub fn run<F: Front>(
 ) -> u8 {
     let design = match (image, &arguments.design) {
         (Some(_), _) => None,
-        (None, None) => return out::error("give an image, or a design", out::USAGE),
+        (None, None) => {
+            return out::error("give the image of a drive, or a design with --design", out::USAGE);
+        }
         (None, Some(name)) => match design(name, arguments.capacity) {
             Ok(design) => Some(design),
             Err(message) => return out::error(message, out::USAGE),

@@ -18,7 +18,10 @@ const PATIENCE: Nanos = Nanos::from_secs(5);
 
 /// Arguments of `tantalum drive serve`.
 #[derive(Args, Clone)]
-#[command(after_help = "\
+#[command(
+    override_usage = "tantalum drive serve [OPTIONS] IMAGE\n       \
+                      tantalum drive serve [OPTIONS] --design DESIGN",
+    after_help = "\
 Examples:
   tantalum drive create disk.img --design durassd --capacity 16GiB
   tantalum drive serve disk.img --unix /tmp/drive.sock
@@ -46,10 +49,11 @@ SIGINT and SIGTERM stop it: what is under way is answered before, and the drive
 loses its power in good order. To kill it is a power cut: what the drive
 protects is dumped to its flash by the next one that uses the image.
 Exit codes: 0, it ended in good order; 1, it did not, or can not be served; 2, no
-such drive can be meant; 130, it was interrupted before it could be used.")]
+such drive can be meant; 130, it was interrupted before it could be used."
+)]
 pub struct ServeArguments {
-    /// The image of the drive (see `tantalum drive create`)
-    #[arg(value_name = "IMAGE", required_unless_present = "design", conflicts_with = "design")]
+    /// The image of the drive (see `tantalum drive create`); none with --design
+    #[arg(value_name = "IMAGE", conflicts_with = "design")]
     image: Option<PathBuf>,
     /// Listen at a UNIX socket
     #[arg(long, value_name = "PATH")]
