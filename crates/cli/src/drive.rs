@@ -14,6 +14,7 @@ mod view;
 mod words;
 
 pub use create::bytes;
+pub use live::time_scale;
 
 use clap::Subcommand;
 

@@ -1,7 +1,7 @@
 //! `tantalum torture`: real databases, and the plug pulled under load.
 
 use crate::bar::Bar;
-use crate::drive::bytes;
+use crate::drive::{bytes, time_scale};
 use crate::out;
 use clap::{Args, ValueEnum};
 use std::os::unix::fs::PermissionsExt;
@@ -58,7 +58,7 @@ pub struct TortureArguments {
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = bytes)]
     capacity: u64,
     /// Real seconds for each of the drive's
-    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = time_scale)]
     time_scale: f64,
     /// The file system on it [default: XFS with blocks as long as the database's pages; ext4 if the
     /// kernel does not mount that]

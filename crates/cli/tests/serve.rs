@@ -127,8 +127,12 @@ fn what_can_not_be_served_is_refused() {
         (&["--tcp", "0", "--restore-after", "1s"], 2, "--cut-every"),
         (&["--tcp", "drive:1"], 2, "it should be a port"),
         (&["--tcp", "0", "--reader", "drive"], 1, "two exports are called \"drive\""),
-        (&["--tcp", "0", "--longest", "1"], 1, "the limit of bytes of a request"),
-        (&["--tcp", "0", "--time-scale=-1"], 1, "time scale"),
+        (&["--tcp", "0", "--longest", "0"], 2, "the limit of bytes of a request"),
+        (&["--tcp", "0", "--longest", "1"], 2, "the limit of bytes of a request"),
+        (&["--tcp", "0", "--clients", "0"], 2, "the limit of clients"),
+        (&["--tcp", "0", "--requests", "70000"], 2, "the limit of requests"),
+        (&["--tcp", "0", "--time-scale=-1"], 2, "from 0 to 1000000"),
+        (&["--tcp", "0", "--time-scale", "nan"], 2, "from 0 to 1000000"),
     ] {
         let output = tantalum(&ARGUMENTS[..6]).args(arguments).output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);

@@ -16,7 +16,7 @@ mod power;
 mod report;
 mod schedule;
 
-pub use arguments::{LiveArguments, OnCut};
+pub use arguments::{LiveArguments, OnCut, time_scale};
 pub use power::Plug;
 
 use super::{create, fault};

@@ -90,6 +90,9 @@ pub struct ServeArguments {
 
 /// Carries it out; gives the exit code.
 pub fn serve(arguments: &ServeArguments) -> u8 {
+    if let Err(e) = limits(arguments).check() {
+        return out::error(e, out::USAGE);
+    }
     let own = arguments.clone();
     live::run(&arguments.live, arguments.image.as_deref(), async move |site| {
         NbdFront::new(site, &own).await
@@ -153,6 +156,15 @@ impl Front for NbdFront {
     }
 }
 
+fn limits(arguments: &ServeArguments) -> Limits {
+    Limits {
+        clients: arguments.clients,
+        requests: arguments.requests,
+        payload: arguments.longest.saturating_mul(1 << 10),
+        ..Limits::default()
+    }
+}
+
 fn server(
     rt: &Rt,
     arguments: &ServeArguments,
@@ -164,12 +176,7 @@ fn server(
     let main = export(&arguments.export);
     let mut exports = vec![if arguments.read_only { main.read_only() } else { main }];
     exports.extend(arguments.reader.iter().map(|name| export(name).read_only()));
-    let limits = Limits {
-        clients: arguments.clients,
-        requests: arguments.requests,
-        payload: arguments.longest.saturating_mul(1 << 10),
-        ..Limits::default()
-    };
+    let limits = limits(arguments);
     let on_cut = arguments.live.on_cut.into();
     let verbose = arguments.verbose;
     let tell = move |event: &Event| {

@@ -49,7 +49,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    fn check(&self) -> Result<(), ExportError> {
+    /// Whether they can be meant; [`Server::new`] asks, too.
+    ///
+    /// # Errors
+    /// [`ExportError::Limit`] says which is out of bounds.
+    pub fn check(&self) -> Result<(), ExportError> {
         let bounds = [
             ("clients", self.clients.into(), 1, 1 << 16),
             ("requests", self.requests.into(), 1, 1 << 16),

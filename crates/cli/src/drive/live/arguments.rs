@@ -24,7 +24,7 @@ pub struct LiveArguments {
     pub salvage: bool,
     /// Real seconds for each second of the drive's: 1 for its modelled latencies, 0 for as fast
     /// as the code goes
-    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = time_scale)]
     pub time_scale: f64,
     /// Where `tantalum drive cut`, `restore`, `status`, `stats` and `top` reach this process; else
     /// IMAGE.control beside the image
@@ -109,6 +109,14 @@ impl LiveArguments {
         };
         let spin = Nanos::from_micros(self.spin);
         WallOptions { io, time_scale: self.time_scale, spin }
+    }
+}
+
+/// A time scale that the wall clock takes.
+pub fn time_scale(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(scale) if (0.0..=1e6).contains(&scale) => Ok(scale),
+        _ => Err("it should be from 0 to 1000000".to_string()),
     }
 }
 
