@@ -72,6 +72,10 @@ impl BlockDevice for Counted {
         self.device.caps()
     }
 
+    fn is_alive(&self) -> bool {
+        self.device.is_alive()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let bytes = buf.blocks(4096).unwrap_or(0) as usize * 4096;
         let _under = self.under(bytes);

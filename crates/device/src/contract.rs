@@ -239,6 +239,10 @@ pub trait BlockDevice {
     /// What the device promises.
     fn caps(&self) -> &Caps;
 
+    /// Whether commands can reach the device. After a cut they never will again on this link; who
+    /// answers for the device from memory asks here first. It takes no time.
+    fn is_alive(&self) -> bool;
+
     /// Reads the blocks from `at` on into `buf`.
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError>;
 

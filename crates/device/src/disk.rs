@@ -421,6 +421,10 @@ impl BlockDevice for Disk {
         &self.shared.caps
     }
 
+    fn is_alive(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| life.link.is_alive())
+    }
+
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
         let body = async {
             let life = self.life()?;

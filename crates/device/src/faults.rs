@@ -127,6 +127,10 @@ impl<D: BlockDevice> BlockDevice for Faults<D> {
         self.inner.caps()
     }
 
+    fn is_alive(&self) -> bool {
+        self.inner.is_alive()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         if self.plan.fails(CommandKind::Read) {
             return Err(INJECTED);

@@ -106,6 +106,10 @@ impl<D: BlockDevice> BlockDevice for Raid0<D> {
         &self.caps
     }
 
+    fn is_alive(&self) -> bool {
+        self.members.iter().all(|m| m.is_alive())
+    }
+
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
         let size = self.caps.block_size;
         let count = self.caps.check(at, buf.kind(), buf.blocks(size))?;

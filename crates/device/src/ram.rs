@@ -172,6 +172,10 @@ impl BlockDevice for RamDevice {
         &self.inner.options.caps
     }
 
+    fn is_alive(&self) -> bool {
+        self.link.is_alive()
+    }
+
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
         let body = async {
             let caps = self.caps();

@@ -256,6 +256,10 @@ impl<D: BlockDevice> BlockDevice for Stats<D> {
         self.inner.caps()
     }
 
+    fn is_alive(&self) -> bool {
+        self.inner.is_alive()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let bytes = self.bytes(buf.blocks(self.caps().block_size));
         let command = self.begin();

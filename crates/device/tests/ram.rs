@@ -355,11 +355,13 @@ fn bad_commands_are_refused() {
 #[test]
 fn without_power_every_command_fails_and_old_handles_stay_dead() {
     each_seed(&options(caps()), |rt, d| async move {
+        assert!(d.is_alive());
         d.cut();
         d.cut();
         let lost = Err(IoError::PowerLost);
         assert_eq!(d.flush().await, lost);
         assert_eq!(d.device().flush().await, lost);
+        assert!(!d.is_alive() && !d.device().is_alive());
         // A cut during the start.
         let box_ = d.clone();
         let start = rt.spawn("start", async move { box_.power_on().await });
@@ -371,6 +373,7 @@ fn without_power_every_command_fails_and_old_handles_stay_dead() {
         d.power_on().await.unwrap();
         assert_eq!(d.flush().await, lost);
         assert_eq!(d.device().flush().await, Ok(()));
+        assert!(!d.is_alive() && d.device().is_alive());
     });
 }
 

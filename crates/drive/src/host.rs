@@ -50,6 +50,10 @@ impl BlockDevice for DriveLink {
         &self.caps
     }
 
+    fn is_alive(&self) -> bool {
+        self.firmware.is_some() && self.link.is_alive()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let body = pin!(async { self.firmware()?.read(at, buf).await });
         self.link.command("a read", body).await

@@ -49,6 +49,11 @@ impl<D: BlockDevice> File<D> {
         self.node.ino
     }
 
+    /// Whether the device can be reached (invariant 10 of the crate).
+    pub fn is_alive(&self) -> bool {
+        self.files.inner.device.is_alive()
+    }
+
     /// The size in bytes.
     pub fn size(&self) -> u64 {
         self.node.size.get()

@@ -310,6 +310,10 @@ impl BlockDevice for AnyLink {
         each!(self, AnyLink, d => d.caps())
     }
 
+    fn is_alive(&self) -> bool {
+        each!(self, AnyLink, d => d.is_alive())
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         each!(self, AnyLink, d => d.read(at, buf).await)
     }

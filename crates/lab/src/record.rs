@@ -49,6 +49,10 @@ impl<D: BlockDevice> BlockDevice for Recorded<D> {
         self.inner.caps()
     }
 
+    fn is_alive(&self) -> bool {
+        self.inner.is_alive()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.inner.read(at, buf).await
     }

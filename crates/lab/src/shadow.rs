@@ -344,6 +344,10 @@ impl<D: BlockDevice> BlockDevice for Shadow<D> {
         self.inner.caps()
     }
 
+    fn is_alive(&self) -> bool {
+        self.inner.is_alive()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.patience.watch(self.inner.read(at, buf)).await
     }

@@ -41,6 +41,10 @@ impl BlockDevice for Hanging {
         self.inner.caps()
     }
 
+    fn is_alive(&self) -> bool {
+        self.inner.is_alive()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.inner.read(at, buf).await
     }

@@ -200,6 +200,9 @@ impl BlockDevice for LiarLink {
     fn caps(&self) -> &Caps {
         self.0.caps()
     }
+    fn is_alive(&self) -> bool {
+        self.0.is_alive()
+    }
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.0.read(at, buf).await
     }

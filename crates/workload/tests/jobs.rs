@@ -212,6 +212,10 @@ impl BlockDevice for Watched {
         self.device.caps()
     }
 
+    fn is_alive(&self) -> bool {
+        self.device.is_alive()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.reads.borrow_mut().push(at.0);
         self.device.read(at, buf).await

@@ -72,6 +72,9 @@ impl BlockDevice for Recorder {
     fn caps(&self) -> &Caps {
         &self.caps
     }
+    fn is_alive(&self) -> bool {
+        true
+    }
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let count = buf.blocks(4096).unwrap_or(0);
         self.command(CommandKind::Read, Blocks { start: at, count }).await

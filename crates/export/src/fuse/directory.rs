@@ -5,8 +5,10 @@
 //!    it, also when it has no name any more; one of which nothing is known (it was there before, or
 //!    is back since its deletion was lost with the power) belongs to who the directory was for at
 //!    first.
-//! 2. **An open file is of one time with power**; so is a node. After a restart all that was known before
-//!    fails, and what is looked up and opened anew works ([`Directory::renew`]).
+//! 2. **An open file is of one time with power**; so is a node. From a cut on all that was known before
+//!    fails, for ever, and after the restart what is looked up and opened anew works
+//!    ([`Directory::renew`]). Without power there are no names and no lengths either: those in
+//!    memory may never have become durable. Only the directory itself and how full it was are told.
 //! 3. **A file that has lost its name** is there until its last user has closed it.
 //! 4. **Atomic pages** ([`PAGES_ATOMIC`], Fusion-io's) are confirmed only if an aligned page of up
 //!    to a chunk is all or nothing after any crash: if the device's atomic unit is that long.
@@ -24,7 +26,7 @@ use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use tantalum_device::{BlockDevice, GroupLimit};
+use tantalum_device::{BlockDevice, GroupLimit, IoError};
 use tantalum_files::{File, Files, FilesError, Promise};
 
 /// F2FS: a transaction begins.
@@ -152,8 +154,15 @@ impl<D: BlockDevice> Directory<D> {
         self.known.borrow_mut().clear();
     }
 
+    /// For what a cut does not change.
     fn files(&self) -> Files<D> {
         self.files.borrow().clone()
+    }
+
+    /// The files, while there is power.
+    fn live_files(&self) -> Result<Files<D>, Failed> {
+        let files = self.files();
+        if files.device().is_alive() { Ok(files) } else { Err(IoError::PowerLost.into()) }
     }
 
     fn node(&self, file: &File<D>) -> u64 {
@@ -184,18 +193,20 @@ impl<D: BlockDevice> Directory<D> {
         }
     }
 
-    fn handle(&self, handle: u64) -> Result<Rc<Handle<D>>, Errno> {
-        self.handles.borrow().get(&handle).cloned().ok_or(Errno::BADF)
+    fn handle(&self, handle: u64) -> Result<Rc<Handle<D>>, Failed> {
+        let handle = self.handles.borrow().get(&handle).cloned().ok_or(Errno::BADF)?;
+        if handle.file.is_alive() { Ok(handle) } else { Err(IoError::PowerLost.into()) }
     }
 
     /// A node that the kernel knows.
-    fn file(&self, node: u64) -> Result<File<D>, Errno> {
+    fn file(&self, node: u64) -> Result<File<D>, Failed> {
         let known = self.known.borrow().get(&node).map(|known| known.file.clone());
         let open = || {
             let handles = self.handles.borrow();
             handles.values().find(|h| h.node == node).map(|h| h.file.clone())
         };
-        known.or_else(open).ok_or(Errno::STALE)
+        let file = known.or_else(open).ok_or(Errno::STALE)?;
+        if file.is_alive() { Ok(file) } else { Err(IoError::PowerLost.into()) }
     }
 
     fn attributes(&self, node: u64, file: Option<&File<D>>) -> Attributes {
@@ -363,7 +374,7 @@ impl<D: BlockDevice> Directory<D> {
     }
 
     async fn rename(&self, name: &[u8], new_name: &[u8], flags: u32) -> Result<(), Failed> {
-        let files = self.files();
+        let files = self.live_files()?;
         match flags {
             0 => {}
             NO_REPLACE if files.exists(new_name) => return Err(Errno::EXIST.into()),
@@ -379,8 +390,8 @@ impl<D: BlockDevice> Directory<D> {
         Ok(())
     }
 
-    fn list(&self, at: u64, length: u32, out: &mut Vec<u8>) {
-        let files = self.files();
+    fn list(&self, at: u64, length: u32, out: &mut Vec<u8>) -> Result<(), Failed> {
+        let files = self.live_files()?;
         let named = files.list().into_iter().filter_map(|entry| {
             let file = files.open(&entry.name).ok()?;
             Some((file.number() + 3, self.node(&file), false, entry.name))
@@ -395,6 +406,7 @@ impl<D: BlockDevice> Directory<D> {
                 break;
             }
         }
+        Ok(())
     }
 }
 
@@ -419,13 +431,13 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
                 self.handle(handle)?.file.sync_data().await?;
             }
             Operation::Sync { handle, .. } => self.handle(handle)?.file.sync().await?,
-            Operation::SyncDirectory => self.files().sync_all().await?,
+            Operation::SyncDirectory => self.live_files()?.sync_all().await?,
             Operation::Lookup { name } => {
-                let file = self.files().open(name)?;
+                let file = self.live_files()?.open(name)?;
                 self.tell(&file, out);
             }
             Operation::Create { name, mode } => {
-                let files = self.files();
+                let files = self.live_files()?;
                 let file = match files.create(name, Promise::Completed).await {
                     Err(FilesError::Exists(_)) => files.open(name)?,
                     made => {
@@ -451,8 +463,9 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
                 }
             }
             Operation::Unlink { name } => {
-                let number = self.files().open(name)?.number();
-                self.files().delete(name, Promise::Completed).await?;
+                let files = self.live_files()?;
+                let number = files.open(name)?.number();
+                files.delete(name, Promise::Completed).await?;
                 self.lost_name(number);
             }
             Operation::Rename { flags, name, new_name, .. } => {
@@ -475,7 +488,7 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
                 wire::statistics(out, space.chunk as u32, space.chunks, space.free, count);
             }
             Operation::OpenDirectory => wire::opened(out, 0, 0),
-            Operation::ReadDirectory { at, length } => self.list(at, length, out),
+            Operation::ReadDirectory { at, length } => self.list(at, length, out)?,
             Operation::Allocate { .. } => return Err(Errno::OPNOTSUPP.into()),
             Operation::Flush | Operation::ReleaseDirectory | Operation::Destroy => {}
             Operation::Forget | Operation::Other => return Err(Errno::NOSYS.into()),

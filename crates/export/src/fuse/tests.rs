@@ -495,6 +495,49 @@ fn files_come_and_go_and_keep_what_is_in_them() {
 }
 
 #[test]
+fn nothing_is_answered_from_memory_for_a_drive_without_power() {
+    let (end, _) = with_files(64 << 10, |kernel, power| {
+        let (node, old) = kernel.create(b"a").expect("made");
+        assert_eq!(kernel.write(old, 0, true, &[1; 100]), Ok(100));
+        assert_eq!(kernel.read(old, 0, 100), Ok(vec![1; 100]));
+        let told = kernel.ask(OPEN, node, &[0; 8]).expect("opened");
+        let begun = u64::from_ne_bytes(*told.first_chunk().expect("a handle"));
+        assert!(kernel.control(begun, BEGIN, &[]).is_ok());
+        let of_the_past = |kernel: &mut Kernel| {
+            // What was written last, and what is behind the end.
+            assert_eq!(kernel.read(old, 0, 100), Err(Errno::IO));
+            assert_eq!(kernel.read(old, 4096, 100), Err(Errno::IO));
+            assert_eq!(kernel.write(old, 0, false, &[2; 100]), Err(Errno::IO));
+            assert_eq!(kernel.ask(FSYNC, node, &numbers(&[old, 0])), Err(Errno::IO));
+            assert_eq!(kernel.size(node), Err(Errno::IO));
+            // What was begun is not gone on with.
+            assert_eq!(kernel.write(begun, 0, false, &[2; 100]), Err(Errno::IO));
+            assert_eq!(kernel.control(begun, COMMIT, &[]), Err(Errno::IO));
+        };
+        power(Power::Cut);
+        of_the_past(kernel);
+        assert_eq!(kernel.lookup(b"a"), Err(Errno::IO));
+        assert_eq!(kernel.lookup(b"b"), Err(Errno::IO));
+        assert_eq!(kernel.create(b"a"), Err(Errno::IO));
+        assert_eq!(kernel.ask(OPEN, node, &[0; 8]), Err(Errno::IO));
+        assert_eq!(kernel.ask(READDIR, ROOT, &numbers(&[0, 0, 4096])), Err(Errno::IO));
+        assert_eq!(kernel.size(ROOT), Ok(0));
+        power(Power::Restore);
+        of_the_past(kernel);
+        let new = kernel.lookup(b"a").expect("it is there");
+        let told = kernel.ask(OPEN, new, &[0; 8]).expect("opened");
+        let handle = u64::from_ne_bytes(*told.first_chunk().expect("a handle"));
+        assert_eq!(kernel.read(handle, 0, 100), Ok(vec![1; 100]));
+        assert_eq!(kernel.write(handle, 50, false, &[3; 50]), Ok(50));
+        of_the_past(kernel);
+        // The kernel may still close it.
+        assert!(kernel.ask(RELEASE, node, &numbers(&[old, 0, 0])).is_ok());
+        assert_eq!(kernel.read(old, 0, 100), Err(Errno::BADF));
+    });
+    assert!(matches!(end, End::Unmounted), "{end}");
+}
+
+#[test]
 fn files_belong_to_who_made_them() {
     with_files(4096, |kernel, power| {
         assert_eq!(kernel.rights(ROOT), Ok((0o040750, 33, 34)));

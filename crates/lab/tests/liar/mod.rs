@@ -69,6 +69,10 @@ impl BlockDevice for Liar {
         &self.caps
     }
 
+    fn is_alive(&self) -> bool {
+        self.inner.is_alive()
+    }
+
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
         self.inner.read(at, buf.reborrow()).await?;
         // Not when everything is read: the medium itself is fine.
