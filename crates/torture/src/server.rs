@@ -116,8 +116,9 @@ impl Server {
 
     /// Its directory is to be on a plain disk: else it starts only where a drive is mounted.
     #[must_use]
-    pub fn on_plain_disk(self, plain: bool) -> Server {
-        Server { plain, ..self }
+    pub fn on_plain_disk(mut self, plain: bool) -> Server {
+        self.plain = plain;
+        self
     }
 
     /// How to reach it.
