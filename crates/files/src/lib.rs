@@ -87,8 +87,8 @@
 //!    to the end of the last chunk of the group. A group that is refused, by the limit or for
 //!    want of space, has changed nothing.
 //! 10. **Without power** every read fails, for ever on this mount, whatever is in memory: holes, the
-//!    end of a file and parts of blocks, too. Names and sizes stay what memory knows of them, which
-//!    the device need not hold any more ([`File::is_alive`]).
+//!     end of a file and parts of blocks, too. Names and sizes stay what memory knows of them, which
+//!     the device need not hold any more ([`File::is_alive`]).
 //!
 //! The format on the device is drawn at the top of `format.rs`.
 
