@@ -57,11 +57,8 @@ impl<D: BlockDevice> Inner<D> {
         Piece { length: limit.min(length as usize), at }
     }
 
-    /// Reads a range that lies within the file (invariant 10).
+    /// Reads a range that lies within the file.
     pub async fn get(&self, node: &Node, offset: u64, to: &mut [u8]) -> Result<(), FilesError> {
-        if !self.device.is_alive() {
-            return Err(IoError::PowerLost.into());
-        }
         let _user = User::new(node);
         let (mut offset, mut rest) = (offset, to);
         while !rest.is_empty() {

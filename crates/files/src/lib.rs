@@ -86,9 +86,9 @@
 //!    group begins; so after a crash without it the file may be longer than it was, by zeros, up
 //!    to the end of the last chunk of the group. A group that is refused, by the limit or for
 //!    want of space, has changed nothing.
-//! 10. **Without power** every read fails, for ever on this mount, whatever is in memory: holes, the
-//!     end of a file and parts of blocks, too. Names and sizes stay what memory knows of them, which
-//!     the device need not hold any more ([`File::is_alive`]).
+//! 10. **Without power** nothing is written, and no read of the device succeeds, for ever on this
+//!     mount. What is in memory is still told: names, sizes, holes, parts of blocks. The device need
+//!     not hold it any more; who serves others asks first ([`File::is_alive`]).
 //!
 //! The format on the device is drawn at the top of `format.rs`.
 
