@@ -202,7 +202,7 @@ fn a_dump_without_the_energy_is_told_and_salvaged() {
     assert!(lines.next().is_some_and(|l| l.contains(took)), "{said}");
 
     // One that is killed has no more energy than one whose plug is pulled, and says so.
-    let mut serving = Serving::start(serve(&[]));
+    let mut serving = Serving::start(serve(&["--salvage"]));
     let mut client = Nbd::connect(&nbd).expect("a server");
     (0..4000).for_each(|block| client.write(block, &content(block, 3)).expect("written"));
     serving.child.kill().expect("it can be killed");
@@ -215,6 +215,7 @@ fn a_dump_without_the_energy_is_told_and_salvaged() {
         "{said}"
     );
     assert!(said.lines().count() == 2 && said.contains("--salvage"), "{said}");
+    let _ = std::fs::remove_file(&nbd);
     std::fs::remove_file(&image).expect("the image is there");
 }
 
