@@ -122,8 +122,10 @@ fn damage_is_found_and_told() {
     let at = at.expect("the block is on flash") * 4096;
     damage(&|bytes| bytes[at + 100] ^= 1);
     let (out, _) = ends(&drive(&["check", &image]), 1);
-    assert!(out.contains("is not what its checksum says") && out.contains("1 faults"), "{out}");
-    assert_eq!(json(&["check", &image], 1)["faults"], 1);
+    // The page, and the block in it.
+    assert!(out.contains("is not what its checksum says") && out.contains("2 faults"), "{out}");
+    assert!(out.contains("can not be read"), "{out}");
+    assert_eq!(json(&["check", &image], 1)["faults"], 2);
     damage(&|bytes| bytes[50] ^= 1);
     for command in ["inspect", "check"] {
         let (_, err) = ends(&drive(&[command, &image]), 1);
