@@ -94,6 +94,10 @@ const MADE: Duration = Duration::from_secs(60);
 const READY: Duration = Duration::from_secs(180);
 const ANSWER: Duration = Duration::from_secs(180);
 const ENDED: Duration = Duration::from_secs(90);
+/// Pages in the buffer that are much: those of a checkpoint, not of a commit.
+const FULL_PAGES: u64 = 32;
+/// So long that is waited for.
+const SOON: Duration = Duration::from_millis(500);
 
 /// A drive in an image.
 pub struct MountedDrive {
@@ -201,10 +205,26 @@ impl MountedDrive {
         Ok(())
     }
 
-    /// The power goes, now.
-    pub fn strike(&mut self, blow: Blow, interrupt: &Interrupt) -> Result<Outage, GroundError> {
+    /// The power goes: now, or, `when_full`, as soon as there is much in the drive's buffer, which
+    /// is waited for a moment.
+    pub fn strike(
+        &mut self,
+        blow: Blow,
+        when_full: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Outage, GroundError> {
         match blow {
-            Blow::Cut => Ok(Outage { cut: Some(self.ask(interrupt, Client::cut)?) }),
+            Blow::Cut => {
+                let pull = move |client: &mut Client| {
+                    let began = Stopwatch::begin();
+                    while when_full
+                        && client.stats()?.buffer.used < FULL_PAGES
+                        && began.read() < SOON
+                    {}
+                    client.cut()
+                };
+                Ok(Outage { cut: Some(self.ask(interrupt, pull)?) })
+            }
             Blow::Kill => {
                 if let Some(mut process) = self.process.take() {
                     process.kill();

@@ -70,10 +70,15 @@ impl Ground {
         }
     }
 
-    /// The power goes, now.
-    pub fn strike(&mut self, blow: Blow, interrupt: &Interrupt) -> Result<Outage, GroundError> {
+    /// The power goes: now, or, `when_full`, with much in the drive's buffer if that comes soon.
+    pub fn strike(
+        &mut self,
+        blow: Blow,
+        when_full: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Outage, GroundError> {
         match self {
-            Ground::Drive(drive) => drive.strike(blow, interrupt),
+            Ground::Drive(drive) => drive.strike(blow, when_full, interrupt),
             Ground::Plain(_) => Ok(Outage::default()),
         }
     }

@@ -217,7 +217,9 @@ impl<'a, W: Watch> Run<'a, W> {
         while let Some(left) = time.checked_sub(began.read()) {
             self.listen(&told, left)?;
         }
-        let outage = self.ground.strike(blow, self.interrupt)?;
+        // Every second cut at a moment at which much is at stake.
+        let when_full = self.random.below(2) == 0;
+        let outage = self.ground.strike(blow, when_full, self.interrupt)?;
         // The database sees its drive fail, for a random time, and does about it what it does.
         let agony = Duration::from_millis(self.random.below(300));
         self.interrupt.sleep(agony);
