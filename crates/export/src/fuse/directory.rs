@@ -112,7 +112,8 @@ impl From<FilesError> for Failed {
             FilesError::Io(error) => return error.into(),
             FilesError::NotFound(_) => Errno::NOENT,
             FilesError::Exists(_) => Errno::EXIST,
-            FilesError::BadName(_) => Errno::INVAL,
+            // The kernel asks for no empty name, and for none with a NUL.
+            FilesError::BadName(_) => Errno::NAMETOOLONG,
             FilesError::NoSpace(_) => Errno::NOSPC,
             FilesError::Group(_) => Errno::FBIG,
             FilesError::NotFormatted

@@ -469,6 +469,9 @@ fn files_come_and_go_and_keep_what_is_in_them() {
         // RENAME_NOREPLACE, and RENAME_EXCHANGE, which there is not.
         assert_eq!(kernel.ask(RENAME, ROOT, &rename(1)), Err(Errno::EXIST));
         assert_eq!(kernel.ask(RENAME, ROOT, &rename(2)), Err(Errno::INVAL));
+        assert_eq!(kernel.create(&[b'n'; 256]).err(), Some(Errno::NAMETOOLONG));
+        let longer = [&numbers(&[ROOT, 0])[..], b"b\0", &[b'n'; 256], b"\0"].concat();
+        assert_eq!(kernel.ask(RENAME, ROOT, &longer), Err(Errno::NAMETOOLONG));
         let list = kernel.ask(READDIR, ROOT, &numbers(&[0, 0, 4096])).expect("a list");
         assert_eq!(list.len(), 4 * 32);
         // A file without a name is there until it is closed.
