@@ -298,7 +298,7 @@ impl<D: BlockDevice> Directory<D> {
         }
         handle.file.write(at, data).await?;
         if sync {
-            handle.file.sync_data().await?;
+            handle.file.sync().await?;
         }
         Ok(())
     }
@@ -428,10 +428,7 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
                 self.write(&handle, at, data, sync).await?;
                 wire::written(out, data.len() as u32);
             }
-            Operation::Sync { handle, data_only: true } => {
-                self.handle(handle)?.file.sync_data().await?;
-            }
-            Operation::Sync { handle, .. } => self.handle(handle)?.file.sync().await?,
+            Operation::Sync { handle } => self.handle(handle)?.file.sync().await?,
             Operation::SyncDirectory => self.live_files()?.sync_all().await?,
             Operation::Lookup { name } => {
                 let file = self.live_files()?.open(name)?;

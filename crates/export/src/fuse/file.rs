@@ -171,7 +171,7 @@ impl<P: PowerCycle + 'static> FileSystem for OneFile<P> {
                 access.write_atomic(at, &data[..count], sync).await?;
                 wire::written(out, count as u32);
             }
-            Operation::Sync { handle, .. } => self.handle(handle)?.flush().await?,
+            Operation::Sync { handle } => self.handle(handle)?.flush().await?,
             Operation::Allocate { handle, at, length, mode } => {
                 self.allocate(handle, at, length, mode).await?;
             }

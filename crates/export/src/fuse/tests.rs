@@ -498,6 +498,33 @@ fn files_come_and_go_and_keep_what_is_in_them() {
 }
 
 #[test]
+fn what_was_synced_keeps_its_length_however_it_was_synced() {
+    let (end, _) = with_files(64 << 10, |kernel, power| {
+        let mut files = Vec::new();
+        for (name, forced, sync) in
+            [(b"a", false, Some(0)), (b"b", false, Some(1)), (b"c", true, None)]
+        {
+            let (node, handle) = kernel.create(name).expect("made");
+            for at in [0, 100] {
+                assert_eq!(kernel.write(handle, at, forced, &[1; 100]), Ok(100));
+                // fsync and fdatasync.
+                if let Some(flags) = sync {
+                    assert!(kernel.ask(FSYNC, node, &numbers(&[handle, flags])).is_ok());
+                }
+            }
+            files.push(name);
+        }
+        power(Power::Cut);
+        power(Power::Restore);
+        for name in files {
+            let node = kernel.lookup(name).expect("it is there");
+            assert_eq!(kernel.size(node), Ok(200), "{name:?}");
+        }
+    });
+    assert!(matches!(end, End::Unmounted), "{end}");
+}
+
+#[test]
 fn nothing_is_answered_from_memory_for_a_drive_without_power() {
     let (end, _) = with_files(64 << 10, |kernel, power| {
         let (node, old) = kernel.create(b"a").expect("made");

@@ -119,7 +119,6 @@ pub(super) enum Operation<'a> {
     },
     Sync {
         handle: u64,
-        data_only: bool,
     },
     SyncDirectory,
     Unlink {
@@ -249,7 +248,8 @@ fn operation<'a>(opcode: u32, mut r: Reader<'a>) -> Option<Operation<'a>> {
             r.0 = r.0.get(name.len() + 1..)?;
             Operation::Rename { to, flags, name, new_name: r.name()? }
         }
-        20 => Operation::Sync { handle: r.u64()?, data_only: r.u32()? & 1 != 0 },
+        // Of `fdatasync` is asked no less here: a file's length is of its data.
+        20 => Operation::Sync { handle: r.u64()? },
         25 => Operation::Flush,
         27 => Operation::OpenDirectory,
         28 => {
