@@ -420,6 +420,9 @@ fn no_file_system_is_made_over_what_is_there() {
         let (code, said) = Mounted::try_new(&dir, &all).err().expect("it is refused");
         assert!(code != Some(0) && said.contains(why), "{arguments:?}: {code:?} {said}");
         assert!(!Path::new(&dir).exists(), "{arguments:?}");
+        // It has ended in order, and was not killed.
+        let found = output(env!("CARGO_BIN_EXE_tantalum"), &["drive", "inspect", &image]);
+        assert!(found.contains("units") && !found.contains("was killed"), "{found}");
     };
     refused(&["--fs", "ext4", "--fs-block", "16KiB"], "at most 4 KiB");
     refused(&["--fs", "xfs", "--fs-block", "3000"], "it must be");

@@ -193,7 +193,14 @@ async fn live<F: Front>(
             }
         };
         match first(plug.begin(), twice).await {
-            First::A(begun) => begun?,
+            First::A(Ok(begun)) => begun,
+            First::A(Err(why)) => {
+                // It serves nobody; what it has is to be found by the next one.
+                if site.drive.inner().power() == PowerState::On {
+                    switch_off(&site).await.map_err(|other| format!("{why}; {other}"))?;
+                }
+                return Err(why);
+            }
             First::B(()) => return at_once(&site, &plug, &mut signals).await,
         }
     };
@@ -233,6 +240,13 @@ async fn at_once<F: Front>(
 /// Ends in good order.
 async fn end<F: Front>(site: &Site, plug: &Plug<F>) -> Result<(), String> {
     let stopped = plug.stop().await;
+    let off = switch_off(site).await;
+    stopped?;
+    off
+}
+
+/// The drive's part of the end.
+async fn switch_off(site: &Site) -> Result<(), String> {
     let drive = site.drive.inner();
     let flushed = match drive.power() {
         PowerState::On => drive.device().flush().await,
@@ -244,7 +258,6 @@ async fn end<F: Front>(site: &Site, plug: &Plug<F>) -> Result<(), String> {
     drive.off().await;
     // The process's end needs no such thing, but the machine's may come next.
     let synced = drive.image().map_or(Ok(()), |image| image.sync());
-    stopped?;
     synced.map_err(|e| format!("the image could not be synced: {e}"))?;
     flushed.map_err(|e| match why {
         Some(why) => format!("the last flush failed: {e} ({why})"),
