@@ -155,6 +155,13 @@ impl Drive {
     pub fn image(&self) -> Option<&ImageFile> {
         self.file()
     }
+
+    /// The first page read since the image was opened that is not what was programmed, as its
+    /// checksum says: its erase unit, and its number there. What it held can not be read; a restart
+    /// may have taken it for a program that the power tore, and have gone back to what was before.
+    pub fn damaged_page(&self) -> Option<(u32, u32)> {
+        self.array().damaged().map(|at| (at.unit.0, at.page))
+    }
 }
 
 /// Whether the last process that had this drive was killed while it had power, so that its dump is

@@ -67,6 +67,15 @@ impl NandArray {
         }
     }
 
+    /// The first page that was read since the image was opened whose checksum did not hold: to who
+    /// read it a page that can not be read, like one that the power tore.
+    pub fn damaged(&self) -> Option<PageAddr> {
+        match &self.state.borrow().store {
+            Store::Ram(_) => None,
+            Store::Image(store) => store.damaged(),
+        }
+    }
+
     /// From now on `publish` is called before each program and each erase: for memory that
     /// outlives the process as the cells do, and that has to know first. It must not use the array.
     pub fn before_changes(&self, publish: Option<Rc<dyn Fn()>>) {

@@ -14,6 +14,7 @@ use super::{ImageError, ImageSpec};
 use crate::geometry::SECTOR_BYTES;
 use crate::store::{PageState, RamStore, UnitState};
 use crate::{Geometry, PageAddr, Unit};
+use std::cell::Cell;
 use tantalum_device::{Data, DataMut, OwnedData, Payload};
 
 /// What is kept of a page: 0 for nothing at all.
@@ -40,6 +41,8 @@ pub(crate) struct ImageStore {
     oob: Region,
     stamps: Region,
     payload: Region,
+    /// The first page whose checksum did not hold when it was read.
+    damaged: Cell<Option<PageAddr>>,
 }
 
 impl ImageStore {
@@ -58,6 +61,7 @@ impl ImageStore {
             oob: region(parts.oob),
             stamps: region(parts.stamps),
             payload: region(parts.payload),
+            damaged: Cell::new(None),
         };
         for unit in 0..spec.geometry.units() {
             let at = u64::from(unit) * UNIT_BYTES;
@@ -212,10 +216,16 @@ impl ImageStore {
 
     /// The same of a page that is read: what is not as it was programmed can not be.
     pub fn state_of_read(&self, at: PageAddr) -> PageState {
-        match self.is_intact(at) {
-            true => self.state(at),
-            false => PageState::Uncorrectable,
+        if self.is_intact(at) {
+            return self.state(at);
         }
+        self.damaged.set(self.damaged.get().or(Some(at)));
+        PageState::Uncorrectable
+    }
+
+    /// The first page that was not what was programmed when it was read.
+    pub fn damaged(&self) -> Option<PageAddr> {
+        self.damaged.get()
     }
 
     /// Whether a page that can be read is what was programmed; one that can not is.

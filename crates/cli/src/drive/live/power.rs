@@ -154,6 +154,12 @@ impl<F: Front> Plug<F> {
         if let Some(loss) = drive.last_power_loss().filter(|_| self.about.killed) {
             out::note(words::killed_in_a_line(&report::discharge(&loss, drive.joules_needed())));
         }
+        if let Some((unit, page)) = drive.damaged_page() {
+            out::note(format_args!(
+                "the image is damaged: page {page} of unit {unit} is not what was programmed. What it held is \
+                 lost, and so may be what was flushed with it: see `tantalum drive check`"
+            ));
+        }
         let mut report = report::restored(drive, PowerState::Off);
         report.real_ns = real.0;
         if drive.power() == PowerState::On && (self.about.killed || report.salvaged) {
