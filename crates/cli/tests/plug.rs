@@ -141,6 +141,72 @@ fn a_volatile_cache_loses_what_was_not_flushed_and_says_so() {
     assert_eq!(serving.stop().0, Some(0));
 }
 
+/// A restart without protected map can not tell a page of the map that the file has lost from one that
+/// a power cut tore, and would go back to what was flushed before.
+#[test]
+fn an_image_that_has_lost_what_was_flushed_is_refused() {
+    let image = socket("lost.img");
+    let name = image.to_str().expect("text");
+    let create = ["drive", "create", name, "--design", "volatile", "--force"];
+    let small =
+        ["geometry.channels=2", "geometry.packages=1", "geometry.chips=2", "geometry.pages=32"];
+    let more = ["geometry.blocks=48", "cache.buffer_kib=256", "space.over_provisioning=60"];
+    let all = small.iter().chain(&more).flat_map(|set| ["--set", *set]);
+    ends(
+        &tantalum(&create.into_iter().chain(all).collect::<Vec<_>>()).output().expect("it starts"),
+        0,
+    );
+    let nbd = socket("lost.nbd");
+    let serve = |more: &[&str]| {
+        let mut command = tantalum(&["drive", "serve", name, "--time-scale", "0", "--unix"]);
+        command.arg(&nbd).args(more);
+        Serving::start(command)
+    };
+    for turn in 1..4 {
+        let serving = serve(&[]);
+        let mut client = Nbd::connect(&nbd).expect("a server");
+        client.write(5, &content(5, turn)).expect("written");
+        client.flush().expect("flushed");
+        assert_eq!(serving.stop().0, Some(0));
+    }
+    let whole = std::fs::read(&image).expect("an image");
+    // The payload is the last part; what is not the data there is the map's.
+    let is_map = |at: &usize| {
+        let page = &whole[*at..*at + 4096];
+        page.iter().any(|b| *b != 0) && page[..8] != 5u64.to_le_bytes()
+    };
+    let first = whole.len() - 4 * 2 * 48 * 32 * 8192; // chips, planes, blocks, pages
+    let all = (first..whole.len() - 4095).step_by(4096);
+    let pages: Vec<usize> = all.filter(is_map).collect();
+    let (mut refused, mut salvaged) = (0, 0);
+    for at in &pages {
+        let mut bytes = whole.clone();
+        bytes[at + 100] ^= 4;
+        std::fs::write(&image, bytes).expect("written");
+        // It is no better the second time.
+        for _ in 0..2 {
+            let serving = serve(&[]);
+            if serving.uri.is_empty() {
+                let (code, said) = serving.stop();
+                assert!(code == Some(1) && said.contains("is not what was programmed"), "{said}");
+                assert!(said.contains("--salvage"), "{said}");
+                refused += 1;
+            } else {
+                let there = Nbd::connect(&nbd).expect("a server").read(5);
+                assert!(there.is_err() || there.unwrap() == content(5, 3), "at {at}");
+                serving.stop();
+            }
+        }
+        // What was programmed before the last page of the map is needed.
+        let serving = serve(&["--salvage"]);
+        let starts = !serving.uri.is_empty();
+        salvaged += u32::from(starts);
+        assert_eq!(serving.stop().0, Some(if starts { 0 } else { 1 }), "at {at}");
+    }
+    assert!(refused == 2 * pages.len() && salvaged > 0, "{refused}, {salvaged} of {pages:?}");
+    std::fs::remove_file(&image).expect("removed");
+}
+
 #[test]
 fn a_dump_without_the_energy_is_told_and_salvaged() {
     let image = socket("weak.img");

@@ -156,11 +156,11 @@ impl Drive {
         self.file()
     }
 
-    /// The first page read since the image was opened that is not what was programmed, as its
-    /// checksum says: its erase unit, and its number there. What it held can not be read; a restart
+    /// The first page read since this was asked that is not what was programmed, as its checksum in
+    /// the image says: its erase unit, and its number there. What it held can not be read; a restart
     /// may have taken it for a program that the power tore, and have gone back to what was before.
-    pub fn damaged_page(&self) -> Option<(u32, u32)> {
-        self.array().damaged().map(|at| (at.unit.0, at.page))
+    pub fn take_damaged_page(&self) -> Option<(u32, u32)> {
+        self.array().take_damaged().map(|at| (at.unit.0, at.page))
     }
 }
 

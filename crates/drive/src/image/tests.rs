@@ -446,7 +446,7 @@ fn what_is_damaged_on_flash_is_never_data() {
             drive.device().write(at, theirs.as_data(), Durability::Normal).await.unwrap();
             write_others(&drive, at, 2).await;
             assert_eq!(read_one(&drive, at).await, Ok(theirs));
-            assert_eq!(drive.damaged_page(), None);
+            assert_eq!(drive.take_damaged_page(), None);
             drive.cut();
             drive.off().await;
         };
@@ -465,7 +465,7 @@ fn what_is_damaged_on_flash_is_never_data() {
         let main = async move {
             drive.power_on().await.unwrap();
             assert_eq!(read_one(&drive, at).await, Err(IoError::Uncorrectable(at)), "at first");
-            assert!(drive.damaged_page().is_some(), "{preset}");
+            assert!(drive.take_damaged_page().is_some(), "{preset}");
             write_others(&drive, at, 40).await;
             assert_eq!(read_one(&drive, at).await, Err(IoError::Uncorrectable(at)), "moved");
             drive.cut();

@@ -67,12 +67,12 @@ impl NandArray {
         }
     }
 
-    /// The first page that was read since the image was opened whose checksum did not hold: to who
-    /// read it a page that can not be read, like one that the power tore.
-    pub fn damaged(&self) -> Option<PageAddr> {
+    /// The first page that was read since this was asked whose checksum did not hold: to who read it
+    /// a page that can not be read, like one that the power tore.
+    pub fn take_damaged(&self) -> Option<PageAddr> {
         match &self.state.borrow().store {
             Store::Ram(_) => None,
-            Store::Image(store) => store.damaged(),
+            Store::Image(store) => store.take_damaged(),
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct ImageStore {
     oob: Region,
     stamps: Region,
     payload: Region,
-    /// The first page whose checksum did not hold when it was read.
+    /// See [`ImageStore::take_damaged`].
     damaged: Cell<Option<PageAddr>>,
 }
 
@@ -223,9 +223,9 @@ impl ImageStore {
         PageState::Uncorrectable
     }
 
-    /// The first page that was not what was programmed when it was read.
-    pub fn damaged(&self) -> Option<PageAddr> {
-        self.damaged.get()
+    /// The first page, since this was asked, that was not what was programmed when it was read.
+    pub fn take_damaged(&self) -> Option<PageAddr> {
+        self.damaged.take()
     }
 
     /// Whether a page that can be read is what was programmed; one that can not is.

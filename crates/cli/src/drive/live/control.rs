@@ -76,7 +76,7 @@ impl<F: Front> Handler for Answers<F> {
 fn refusal(error: RestoreError) -> Refusal {
     let kind = match error {
         RestoreError::DumpLost(_) => Kind::DumpLost,
-        RestoreError::Failed(_) => Kind::DoesNotStart,
+        RestoreError::Damaged(_) | RestoreError::Failed(_) => Kind::DoesNotStart,
         RestoreError::CutAgain => Kind::CutAgain,
         RestoreError::FrontBefore(_) | RestoreError::FrontAfter(_) => Kind::Front,
         RestoreError::Stopping => Kind::Stopping,

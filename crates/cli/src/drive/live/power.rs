@@ -24,6 +24,11 @@ pub enum RestoreError {
         "the drive does not start: {0}. What is left can be had with `tantalum drive restore --salvage`"
     )]
     DumpLost(String),
+    /// Its image is damaged.
+    #[error(
+        "the drive does not start: {0}; `tantalum drive check` tells more. What is left can be had with `tantalum drive restore --salvage`"
+    )]
+    Damaged(String),
     /// It does not start for another reason.
     #[error("the drive does not start: {0}")]
     Failed(String),
@@ -134,6 +139,12 @@ impl<F: Front> Plug<F> {
         match started {
             Ok(()) | Err(RestoreError::CutAgain) if self.stopping.get() => return Ok(None),
             Ok(()) => {}
+            Err(RestoreError::Damaged(why)) => {
+                return Err(format!(
+                    "the drive does not start: {why}; `tantalum drive check` tells more. What is left can be \
+                     had with --salvage"
+                ));
+            }
             Err(RestoreError::DumpLost(why)) => {
                 return Err(format!(
                     "the drive does not start: {why}. What is left can be had with --salvage"
@@ -153,12 +164,6 @@ impl<F: Front> Plug<F> {
         let drive = self.bare();
         if let Some(loss) = drive.last_power_loss().filter(|_| self.about.killed) {
             out::note(words::killed_in_a_line(&report::discharge(&loss, drive.joules_needed())));
-        }
-        if let Some((unit, page)) = drive.damaged_page() {
-            out::note(format_args!(
-                "the image is damaged: page {page} of unit {unit} is not what was programmed. What it held is \
-                 lost, and so may be what was flushed with it: see `tantalum drive check`"
-            ));
         }
         let mut report = report::restored(drive, PowerState::Off);
         report.real_ns = real.0;
@@ -276,9 +281,22 @@ impl<F: Front> Plug<F> {
         let drive = self.bare();
         // Somebody waits for it: at time scale 0 its flash is not waited for.
         let _announced = self.rt.outstanding("the start of the drive");
+        drive.take_damaged_page();
         let mut started = drive.start().await;
         if started.is_err() && salvage && drive.last_failure().is_some() {
             started = drive.salvage().await;
+        }
+        if let Some((unit, page)) = drive.take_damaged_page() {
+            let damage =
+                format!("page {page} of unit {unit} of the image is not what was programmed");
+            if salvage {
+                out::note(format_args!("{damage}: what was flushed with it may be lost"));
+            } else {
+                // To the drive it is what a power cut may leave.
+                drive.cut();
+                drive.off().await;
+                return Err(RestoreError::Damaged(damage));
+            }
         }
         started.map_err(|error| match drive.last_failure() {
             Some(why @ RecoveryError::DumpLost { .. }) => RestoreError::DumpLost(why.to_string()),
