@@ -43,14 +43,15 @@ pub struct CutArguments {
 #[command(after_help = "\
 Examples:
   tantalum drive restore disk.img
-  tantalum drive restore disk.img --salvage    without the dump that should be there
+  tantalum drive restore disk.img --salvage    without the dump that should be there, or damaged pages
 
 Exit codes: 0, the drive has recovered; 1, it does not start; 2, no such drive
 runs.")]
 pub struct RestoreArguments {
     #[command(flatten)]
     remote: Remote,
-    /// Start the drive even if the emergency dump that is due is not complete: what only that had is lost
+    /// Start the drive even if the emergency dump that is due is not complete, or pages that the start
+    /// reads are damaged: what only these had is lost
     #[arg(long)]
     salvage: bool,
 }

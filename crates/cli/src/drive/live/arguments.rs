@@ -19,7 +19,8 @@ pub struct LiveArguments {
     /// written
     #[arg(long, value_name = "SIZE", value_parser = create::bytes, requires = "design")]
     pub capacity: Option<u64>,
-    /// Start it even if the emergency dump that is due is not complete: what only that had is lost
+    /// Start it even if the emergency dump that is due is not complete, or pages that the start reads
+    /// are damaged: what only these had is lost
     #[arg(long)]
     pub salvage: bool,
     /// Real seconds for each second of the drive's: 1 for its modelled latencies, 0 for as fast
