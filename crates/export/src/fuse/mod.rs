@@ -9,8 +9,8 @@
 //!
 //! 1. **Every request reaches the drive**: nothing is kept in the page cache, whether a user asks
 //!    for direct I/O or not.
-//! 2. **`fsync` and `fdatasync`** are flushes of the device, in a directory with the file's length. Writes with `O_SYNC` or `O_DSYNC` have
-//!    forced unit access.
+//! 2. **`fsync` and `fdatasync`** are flushes of the device, in a directory with the file's length.
+//!    Writes with `O_SYNC` or `O_DSYNC` have forced unit access.
 //! 3. **A write in one piece.** A write of up to 1 MiB by direct I/O comes here as one request (the
 //!    kernel splits what is longer). Up to the atomic unit it is one write of the device. If what
 //!    the device acknowledged survives, and it takes atomic groups, then a longer one is one group
