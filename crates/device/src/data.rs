@@ -50,6 +50,23 @@ impl<'a> Data<'a> {
         }
     }
 
+    /// Each block by itself: a scatter-gather list. What is less than a block is left out.
+    pub fn each(self, block_size: u32) -> impl Iterator<Item = Data<'a>> {
+        let blocks = match self {
+            Data::Bytes(b) => b.len() / block_size as usize,
+            Data::Stamps(s) => s.len(),
+        };
+        (0..blocks).map(move |i| self.slice(i..i + 1, block_size))
+    }
+
+    /// Whether nothing but zeros is here.
+    pub fn is_zero(&self) -> bool {
+        match self {
+            Data::Bytes(b) => b.iter().all(|byte| *byte == 0),
+            Data::Stamps(s) => s.iter().all(|stamp| *stamp == 0),
+        }
+    }
+
     /// The blocks in `range`, counted from the first one here.
     pub fn slice(&self, range: Range<usize>, block_size: u32) -> Data<'a> {
         let bs = block_size as usize;

@@ -20,6 +20,7 @@ mod audit;
 use crate::planted::planted;
 use crate::types::Lpn;
 use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use tantalum_device::{Data, DataMut, OwnedData, Payload};
 use tantalum_nand::SECTOR_BYTES;
@@ -76,7 +77,7 @@ pub struct Buffer {
     window: u32,
     dice: Option<Stream>,
     /// Pages whose newest copy is another since somebody asked, if anybody does.
-    touched: Option<Vec<Lpn>>,
+    touched: Option<RefCell<Vec<Lpn>>>,
 }
 
 impl Buffer {
@@ -118,14 +119,14 @@ impl Buffer {
 
     /// From now on notes whose newest copy becomes another.
     pub fn watch(&mut self) {
-        self.touched = Some(Vec::new());
+        self.touched = Some(RefCell::default());
     }
 
     /// The pages noted since this was asked, each once.
-    pub fn take_touched(&mut self, out: &mut Vec<Lpn>) {
+    pub fn take_touched(&self, out: &mut Vec<Lpn>) {
         out.clear();
-        if let Some(touched) = &mut self.touched {
-            std::mem::swap(out, touched);
+        if let Some(touched) = &self.touched {
+            std::mem::swap(out, &mut touched.borrow_mut());
             out.sort_unstable();
             out.dedup();
         }
@@ -133,7 +134,7 @@ impl Buffer {
 
     fn touch(&mut self, lpn: Lpn) {
         if let Some(touched) = &mut self.touched {
-            touched.push(lpn);
+            touched.get_mut().push(lpn);
         }
     }
 
@@ -254,20 +255,22 @@ impl Buffer {
         }
     }
 
-    /// Takes up to `most` pages from the queue to be programmed; their payload goes
-    /// to `data`, one sector each.
-    pub fn take(&mut self, most: u32, batch: &mut Vec<(Slot, Lpn)>, mut data: DataMut<'_>) {
+    /// Takes up to `most` pages from the queue to be programmed. Their payload
+    /// ([`Buffer::payload`]) stays as it is until they are finished or wait again.
+    pub fn take(&mut self, most: u32, batch: &mut Vec<(Slot, Lpn)>) {
         batch.clear();
         while (batch.len() as u32) < most && self.head != NONE {
             let at = self.next();
             self.unlink(at);
             let e = &mut self.entries[at as usize];
             e.state = State::Flying;
-            let lpn = e.lpn;
-            let i = batch.len();
-            data.slice(i..i + 1, SECTOR_BYTES).copy_from(self.slot_data(at));
-            batch.push((Slot(at), lpn));
+            batch.push((Slot(at), e.lpn));
         }
+    }
+
+    /// What is in a slot that was taken.
+    pub fn payload(&self, slot: Slot) -> Data<'_> {
+        self.slot_data(slot.0)
     }
 
     /// The page to be taken next; there is one.
@@ -415,8 +418,8 @@ mod tests {
         let one = b.close_epoch();
         let after = b.close_epoch();
         assert!(!b.epoch_done(one) && !b.epoch_done(after));
-        let (mut batch, mut out) = (Vec::new(), [0]);
-        b.take(1, &mut batch, DataMut::Stamps(&mut out));
+        let mut batch = Vec::new();
+        b.take(1, &mut batch);
         b.finish(batch[0].0);
         assert!(b.epoch_done(one) && b.epoch_done(after));
     }

@@ -156,8 +156,8 @@ impl Mirror {
 
     /// Buffered pages.
     fn list_pages(&self, fw: &Firmware, table: &Table<'_>, inner: &mut Inner) {
-        fw.buffer.borrow_mut().take_touched(&mut inner.pages);
         let buffer = fw.buffer.borrow();
+        buffer.take_touched(&mut inner.pages);
         for lpn in &inner.pages {
             if let Some(place) = inner.places.remove(&lpn.0) {
                 inner.list.push((table.index(place), 0));
@@ -265,7 +265,7 @@ impl Mirror {
         self.region.publish(COUNTS, which as u64 + 1);
         self.which.set(which);
         // All that was noted is told.
-        fw.buffer.borrow_mut().take_touched(&mut inner.pages);
+        fw.buffer.borrow().take_touched(&mut inner.pages);
         fw.space.borrow_mut().take_touched(&mut inner.units);
         let mut log = fw.log.borrow_mut();
         log.take_moved(&mut inner.moved);

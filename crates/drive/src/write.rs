@@ -13,7 +13,7 @@ use tantalum_nand::SECTOR_BYTES;
 /// Writes buffered pages to one die, for ever.
 pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
     let row = fw.design.geometry.row_sectors();
-    let mut data = OwnedData::zeros(fw.nand.payload(), row as usize, SECTOR_BYTES);
+    let nothing = OwnedData::zeros(fw.nand.payload(), 1, SECTOR_BYTES);
     let mut batch = Vec::with_capacity(row as usize);
     let mut words = Vec::new();
     // A place first, work then: pages go to dies that can take them.
@@ -24,7 +24,7 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
             return;
         }
         let most = most.min(fw.takeable());
-        fw.buffer.borrow_mut().take(most, &mut batch, data.as_mut());
+        fw.buffer.borrow_mut().take(most, &mut batch);
         if batch.is_empty() {
             continue; // Another die was quicker.
         }
@@ -48,7 +48,12 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         let words_of = batch.iter().map(|b| (u64::from(b.1.0) | flags, BORN_NOW));
         let began = if flags == 0 { 0 } else { fw.groups.borrow().began() };
         fw.page_words(Kind::Host, began, pages, words_of, &mut words);
-        let op = fw.nand.program(at, data.as_data().slice(0..sectors, SECTOR_BYTES), &words);
+        let op = {
+            let buffer = fw.buffer.borrow();
+            let taken = batch.iter().map(|(slot, _)| buffer.payload(*slot));
+            let padded = taken.chain(std::iter::repeat(nothing.as_data()));
+            fw.nand.program_gathered(at, &padded.take(sectors).collect::<Vec<_>>(), &words)
+        };
         let Some(op) = fw.must(op) else { return };
         batch.iter().for_each(|(_, lpn)| fw.map.borrow().look_ahead(*lpn));
         let summary = fw.note(at, &words);

@@ -408,15 +408,32 @@ impl NandArray {
     /// Programs pages of one row, from `at` on, one in each further plane: as many as
     /// `data` fills. `oob` has the out-of-band words of these pages.
     ///
+    /// # Errors
+    /// Those of [`NandArray::program_gathered`].
+    pub fn program(
+        &self,
+        at: PageAddr,
+        data: Data<'_>,
+        oob: &[u64],
+    ) -> Result<Programmed, OpError> {
+        if data.blocks(SECTOR_BYTES).is_none() {
+            return Err(Self::broken(at, "whole pages are programmed"));
+        }
+        let sectors: Vec<_> = data.each(SECTOR_BYTES).collect();
+        self.program_gathered(at, &sectors, oob)
+    }
+
+    /// The same with a scatter-gather list: the sectors of the pages, wherever each lies.
+    ///
     /// The operation is issued now; the future observes its end.
     ///
     /// # Errors
     /// At once, for a broken rule or without power; from the future, if the medium
     /// fails or the power goes before the end.
-    pub fn program(
+    pub fn program_gathered(
         &self,
         at: PageAddr,
-        data: Data<'_>,
+        sectors: &[Data<'_>],
         oob: &[u64],
     ) -> Result<Programmed, OpError> {
         self.publish();
@@ -424,11 +441,15 @@ impl NandArray {
         if !s.power {
             return Err(OpError::NoPower);
         }
-        let Some(count) = s.store.pages_in(&data) else {
+        let Some(count) = s.store.pages_in(sectors) else {
             return Err(Self::broken(at, "whole pages are programmed"));
         };
         self.check(at, count)?;
-        if s.store.kind() == Payload::Bytes && data.kind() == Payload::Stamps {
+        let kind = sectors.first().map_or(s.store.kind(), |sector| sector.kind());
+        if sectors.iter().any(|sector| sector.kind() != kind) {
+            return Err(Self::broken(at, "one operation has one kind of payload"));
+        }
+        if s.store.kind() == Payload::Bytes && kind == Payload::Stamps {
             return Err(Self::broken(at, "stamps can not be kept in an array of bytes"));
         }
         if oob.len() != count as usize * s.store.words() {
@@ -453,7 +474,7 @@ impl NandArray {
         if at.page == 0 {
             s.keep_former(die, at.unit);
         }
-        s.store.fill(at, data, oob);
+        s.store.fill(at, sectors, oob);
         let failed = countdown(&mut s.fail_program) || mishap(s.fail_rates.0, &mut s.mishaps);
         let effect = Effect::Program { at, count, failed };
         let planned = s.schedule.program(die, now, spans, effect, &self.timing);

@@ -49,20 +49,20 @@ impl Store {
         either!(self, s => s.unit(unit))
     }
 
-    /// How many pages `data` fills; `None` if not a whole number.
-    pub fn pages_in(&self, data: &Data<'_>) -> Option<u32> {
-        let sectors = data.blocks(SECTOR_BYTES)?;
-        let in_page = either!(self, s => s.page_sectors()) as u64;
-        if !sectors.is_multiple_of(in_page) {
+    /// How many pages these sectors fill; `None` if not a whole number.
+    pub fn pages_in(&self, sectors: &[Data<'_>]) -> Option<u32> {
+        let in_page = either!(self, s => s.page_sectors());
+        let whole = sectors.iter().all(|sector| sector.blocks(SECTOR_BYTES) == Some(1));
+        if !whole || !sectors.len().is_multiple_of(in_page) {
             return None;
         }
-        u32::try_from(sectors / in_page).ok()
+        u32::try_from(sectors.len() / in_page).ok()
     }
 
     /// Puts pages behind those that a unit has; they count from [`Store::advance`] on. The rules
     /// have been checked.
-    pub fn fill(&mut self, at: PageAddr, data: Data<'_>, oob: &[u64]) {
-        either!(self, s => s.fill(at, data, oob));
+    pub fn fill(&mut self, at: PageAddr, sectors: &[Data<'_>], oob: &[u64]) {
+        either!(self, s => s.fill(at, sectors, oob));
     }
 
     /// A unit has pages up to `next`.

@@ -23,13 +23,28 @@ pub enum PageState {
     Uncorrectable,
 }
 
+/// The bytes of a page. (Not `Rc<[u8]>`: with the counts before it a page would just not fit into
+/// the allocator's block of its size, and be copied once more as it is put together.)
+type Page = Rc<Vec<u8>>;
+
+/// A page of real bytes, put together from its sectors.
+fn page_of(sectors: &[Data<'_>]) -> Page {
+    let mut page = Vec::with_capacity(sectors.len() * SECTOR_BYTES as usize);
+    for sector in sectors {
+        if let Data::Bytes(bytes) = sector {
+            page.extend_from_slice(bytes);
+        }
+    }
+    Rc::new(page)
+}
+
 /// The pages of one unit. Absent while the unit is erased.
 #[derive(Clone)]
 pub(crate) struct Cells {
     oob: Oob,
     payload: PageStore,
     /// Pages with real bytes in an array of stamps (the drive's own metadata).
-    aside: BTreeMap<u32, Rc<[u8]>>,
+    aside: BTreeMap<u32, Page>,
     torn: Vec<u32>,
 }
 
@@ -90,7 +105,7 @@ impl Oob {
 #[derive(Clone)]
 enum PageStore {
     /// A page of zeros takes no room.
-    Bytes(Vec<Option<Rc<[u8]>>>),
+    Bytes(Vec<Option<Page>>),
     Stamps(Vec<u64>),
 }
 
@@ -149,7 +164,7 @@ impl RamStore {
     }
 
     /// Puts pages in place, behind those that the unit has; the rules have been checked.
-    pub fn fill(&mut self, at: PageAddr, data: Data<'_>, oob: &[u64]) {
+    pub fn fill(&mut self, at: PageAddr, sectors: &[Data<'_>], oob: &[u64]) {
         let ps = self.page_sectors;
         if self.unit(at.unit).cells.is_none() {
             let blank = Rc::new(self.blank());
@@ -159,21 +174,24 @@ impl RamStore {
         let cells = Rc::make_mut(unit.cells.as_mut().expect("just put there"));
         let first = at.page as usize;
         cells.oob.put(first, oob);
-        match (&mut cells.payload, data) {
-            (PageStore::Stamps(to), Data::Stamps(from)) => {
-                to[first * ps..first * ps + from.len()].copy_from_slice(from);
-            }
-            (PageStore::Bytes(to), Data::Bytes(from)) => {
-                for (i, page) in from.chunks(ps * SECTOR_BYTES as usize).enumerate() {
-                    to[first + i] = page.iter().any(|b| *b != 0).then(|| Rc::from(page));
+        let pages = sectors.chunks(ps).zip(first..);
+        match (&mut cells.payload, sectors.first().map(Data::kind)) {
+            (PageStore::Stamps(to), Some(Payload::Stamps)) => {
+                for (to, sector) in to[first * ps..].iter_mut().zip(sectors) {
+                    DataMut::Stamps(std::slice::from_mut(to)).copy_from(*sector);
                 }
             }
-            (PageStore::Stamps(_), Data::Bytes(from)) => {
-                for (i, page) in from.chunks(ps * SECTOR_BYTES as usize).enumerate() {
-                    cells.aside.insert((first + i) as u32, Rc::from(page));
+            (PageStore::Bytes(to), Some(Payload::Bytes)) => {
+                for (page, at) in pages {
+                    let is_zero = page.iter().all(Data::is_zero);
+                    to[at] = (!is_zero).then(|| page_of(page));
                 }
             }
-            (PageStore::Bytes(_), Data::Stamps(_)) => unreachable!("refused by the array"),
+            (PageStore::Stamps(_), Some(Payload::Bytes)) => {
+                cells.aside.extend(pages.map(|(page, at)| (at as u32, page_of(page))));
+            }
+            (PageStore::Bytes(_), Some(Payload::Stamps)) => unreachable!("refused by the array"),
+            (_, None) => {}
         }
     }
 

@@ -56,6 +56,31 @@ fn bytes_come_back_whole_in_parts_and_over_planes() {
 }
 
 #[test]
+fn sectors_come_from_wherever_they_lie() {
+    run(1, |rt| async move {
+        let whole = bytes(1, 2);
+        let [a, b] = [0, 1].map(|_| array(&rt, Payload::Bytes));
+        put_bytes(&a, page(Unit(0), 0), 2, 1);
+        // The same sectors, each from a place of its own, the last one first in memory.
+        let scattered: Vec<Vec<u8>> = whole.chunks(4096).rev().map(<[u8]>::to_vec).collect();
+        let list: Vec<_> = scattered.iter().rev().map(|sector| Data::Bytes(sector)).collect();
+        drop(b.program_gathered(page(Unit(0), 0), &list, &oob(1, 2)).unwrap());
+        for array in [&a, &b] {
+            assert_eq!(read_bytes(array, page(Unit(0), 0), 2, 0, 4), whole);
+        }
+        let refused = |list: &[Data<'_>], pages| {
+            let refused = b.program_gathered(page(Unit(0), 2), list, &oob(1, pages)).map(drop);
+            assert!(matches!(refused, Err(OpError::Rule { .. })), "{refused:?}");
+        };
+        refused(&list[..1], 1);
+        refused(&[list[0], Data::Stamps(&[1])], 1);
+        refused(&[Data::Bytes(&whole[..8192])], 1);
+        refused(&[], 0);
+        assert_eq!(b.next_page(Unit(0)), 2);
+    });
+}
+
+#[test]
 fn an_array_of_bytes_takes_and_gives_no_stamps() {
     run(1, |rt| async move {
         let a = array(&rt, Payload::Bytes);

@@ -73,10 +73,11 @@ impl World {
                 self.newest.insert(lpn, (0, self.epochs));
             }
             Step::Take(most) => {
-                let (mut batch, mut data) = (Vec::new(), [0; 4]);
-                self.buffer.take(most, &mut batch, DataMut::Stamps(&mut data));
+                let mut batch = Vec::new();
+                self.buffer.take(most, &mut batch);
                 assert!(batch.len() <= most as usize);
-                for ((slot, lpn), stamp) in batch.into_iter().zip(data) {
+                for (slot, lpn) in batch {
+                    let stamp = self.payload(slot);
                     // Invariant 3: at most one copy that counts is under way.
                     let same = |f: &&(Slot, Lpn, u64)| f.1 == lpn && self.buffer.is_valid(f.0);
                     assert!(self.flying.iter().find(same).is_none(), "two copies of {lpn:?}");
@@ -105,7 +106,16 @@ impl World {
         self.check();
     }
 
+    fn payload(&self, slot: Slot) -> u64 {
+        let Data::Stamps(stamps) = self.buffer.payload(slot) else { unreachable!() };
+        stamps[0]
+    }
+
     fn check(&self) {
+        // What is under way stays as it was taken.
+        for (slot, lpn, stamp) in &self.flying {
+            assert_eq!(self.payload(*slot), *stamp, "{lpn:?} changed under way");
+        }
         let mut dumped = BTreeMap::new();
         for (lpn, data) in self.buffer.contents() {
             let Data::Stamps(s) = data else { unreachable!() };

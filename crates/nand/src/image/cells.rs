@@ -128,39 +128,43 @@ impl ImageStore {
     }
 
     /// Puts pages behind those that the unit has.
-    pub fn fill(&mut self, at: PageAddr, data: Data<'_>, oob: &[u64]) {
+    pub fn fill(&mut self, at: PageAddr, sectors: &[Data<'_>], oob: &[u64]) {
         if !self.has_space[at.unit.0 as usize] {
             self.has_space[at.unit.0 as usize] = true;
             self.change(at.unit, |_| ());
         }
-        let count = data.blocks(SECTOR_BYTES).unwrap_or(0) as usize / self.page_sectors;
-        for i in 0..count {
+        for (i, sectors) in sectors.chunks(self.page_sectors).enumerate() {
             let page = PageAddr { unit: at.unit, page: at.page + i as u32 };
-            let data = data.slice(i * self.page_sectors..(i + 1) * self.page_sectors, SECTOR_BYTES);
-            self.put_page(page, data, &oob[i * self.words..(i + 1) * self.words], false);
+            self.put_page(page, sectors, &oob[i * self.words..(i + 1) * self.words], false);
         }
     }
 
-    fn put_page(&self, at: PageAddr, data: Data<'_>, oob: &[u64], torn: bool) {
+    fn put_page(&self, at: PageAddr, sectors: &[Data<'_>], oob: &[u64], torn: bool) {
         let number = self.number(at);
         let mut words = Vec::with_capacity(self.words * 8);
         oob.iter().for_each(|word| words.extend_from_slice(&word.to_le_bytes()));
         self.oob.write(number * words.len() as u64, &words);
         let mut sum = crc32c::crc32c(&words);
-        let kind = match data {
-            Data::Bytes(bytes) if bytes.iter().all(|b| *b == 0) => ZEROS,
-            Data::Bytes(bytes) => {
-                self.payload.write(number * bytes.len() as u64, bytes);
-                sum = crc32c::crc32c_append(sum, bytes);
-                BYTES
-            }
-            Data::Stamps(stamps) => {
-                let bytes: Vec<u8> = stamps.iter().flat_map(|s| s.to_le_bytes()).collect();
-                self.stamps.write(number * bytes.len() as u64, &bytes);
-                sum = crc32c::crc32c_append(sum, &bytes);
-                STAMPS
-            }
+        let stamped = matches!(sectors, [Data::Stamps(_), ..]);
+        let kind = match stamped {
+            true => STAMPS,
+            false if sectors.iter().all(Data::is_zero) => ZEROS,
+            false => BYTES,
         };
+        let first = number * self.page_sectors as u64;
+        for (sector, at) in sectors.iter().zip(first..).filter(|_| kind != ZEROS) {
+            match sector {
+                Data::Bytes(bytes) => {
+                    self.payload.write(at * bytes.len() as u64, bytes);
+                    sum = crc32c::crc32c_append(sum, bytes);
+                }
+                Data::Stamps(stamps) => {
+                    let bytes: Vec<u8> = stamps.iter().flat_map(|s| s.to_le_bytes()).collect();
+                    self.stamps.write(at * bytes.len() as u64, &bytes);
+                    sum = crc32c::crc32c_append(sum, &bytes);
+                }
+            }
+        }
         let kind = kind | if torn { TORN } else { 0 };
         self.set_record(at, u64::from(kind) | u64::from(sum) << 32);
     }
@@ -317,7 +321,7 @@ impl ImageStore {
                 *word = self.oob.word(i * 8);
             }
             let at = PageAddr { unit: to, page };
-            ram.fill(at, data.as_data(), &words);
+            ram.fill(at, &sectors(&data), &words);
             ram.unit_mut(to).next = page + 1;
             // (It gets a new checksum.)
             let is_good = matches!(record, BYTES | STAMPS | ZEROS);
@@ -351,7 +355,7 @@ impl ImageStore {
             ram.copy_out(from, 0, data.as_mut());
             ram.copy_oob(from, &mut words);
             let torn = ram.state(from) == PageState::Uncorrectable;
-            self.put_page(PageAddr { unit, page }, data.as_data(), &words, torn);
+            self.put_page(PageAddr { unit, page }, &sectors(&data), &words, torn);
         }
     }
 
@@ -366,6 +370,10 @@ impl ImageStore {
         }
         ram
     }
+}
+
+fn sectors(data: &OwnedData) -> Vec<Data<'_>> {
+    data.as_data().each(SECTOR_BYTES).collect()
 }
 
 /// The checksum so far, with these bytes of a region.
