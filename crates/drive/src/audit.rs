@@ -45,21 +45,27 @@ pub(crate) fn audit(fw: &Firmware) -> Result<(), String> {
 
 fn map_and_space(fw: &Firmware) -> Result<(), String> {
     let (map, space, g) = (fw.map.borrow(), fw.space.borrow(), &fw.design.geometry);
+    let name = |ppa| fw.places.name(ppa);
     let mut named = vec![0u64; g.sectors().div_ceil(64) as usize];
     let mut count = 0;
     for (lpn, ppa) in map.mapped() {
-        ensure(u64::from(ppa.0) < g.sectors(), || format!("the map says {lpn:?} is at {ppa:?}"))?;
+        ensure(u64::from(ppa.0) < g.sectors(), || {
+            format!("the map says {lpn} is at sector {} of {}", ppa.0, g.sectors())
+        })?;
         let (word, bit) = (&mut named[(ppa.0 / 64) as usize], 1 << (ppa.0 % 64));
-        ensure(*word & bit == 0, || format!("two logical pages are at {ppa:?}, one is {lpn:?}"))?;
+        ensure(*word & bit == 0, || {
+            format!("two logical pages are at {}, one is {lpn}", name(ppa))
+        })?;
         *word |= bit;
         count += 1;
-        ensure(space.is_valid(ppa), || format!("{ppa:?} of {lpn:?} is not counted as valid"))?;
+        ensure(space.is_valid(ppa), || format!("{} of {lpn} is not counted as valid", name(ppa)))?;
     }
     let grouped = fw.groups.borrow().landed().count() as u32;
     for (lpn, ppa) in fw.groups.borrow().landed() {
         let named = named[(ppa.0 / 64) as usize] >> (ppa.0 % 64) & 1 == 1;
         ensure(!named && space.is_valid(ppa), || {
-            format!("{lpn:?} of a group is at {ppa:?}, which is not valid, or somebody else's")
+            let place = name(ppa);
+            format!("{lpn} of a group is at {place}, which is not valid, or somebody else's")
         })?;
     }
     ensure(count == map.live(), || {
@@ -74,7 +80,7 @@ fn map_and_space(fw: &Firmware) -> Result<(), String> {
     for unit in (0..g.units()).map(Unit) {
         let marked = map.get(unit_entry(fw.layout.logical, unit)).is_some();
         let bad = space.is_bad(unit);
-        ensure(marked == bad, || format!("{unit:?} is bad: {bad}; in the map: {marked}"))?;
+        ensure(marked == bad, || format!("{unit} is bad: {bad}; in the map: {marked}"))?;
     }
     Ok(())
 }
@@ -111,19 +117,22 @@ impl<'a> Look<'a> {
     /// What the map says is there is on flash, can be read, and says whose it is (2).
     pub fn is_there(&mut self, lpn: Lpn, ppa: Ppa) -> Result<(), String> {
         let (kind, word) = self.at(ppa);
+        let place = || self.fw.places.name(ppa);
         let of_host = matches!(kind, Some(Kind::Host | Kind::Moved | Kind::Cold));
-        ensure(of_host, || format!("{lpn:?} is at {ppa:?}, in a page of kind {kind:?}"))?;
+        ensure(of_host, || format!("{lpn} is at {}, in a page of kind {kind:?}", place()))?;
         let word = word & !(LOST | PART | MORE);
         ensure(word == u64::from(lpn.0), || {
-            format!("{lpn:?} is at {ppa:?}, which says it is {:?}", Lpn(word as u32))
+            format!("{lpn} is at {}, which says it is {}", place(), Lpn(word as u32))
         })
     }
 
     /// The newest image of a map page is there.
     pub fn is_image(&mut self, page: u32, ppa: Ppa) -> Result<(), String> {
         let (kind, word) = self.at(ppa);
+        let place = || self.fw.places.name(ppa);
         ensure(kind == Some(Kind::MapImage) && word as u32 == page, || {
-            format!("map page {page} is at {ppa:?}, in a page of kind {kind:?} ({})", word as u32)
+            let (place, number) = (place(), word as u32);
+            format!("map page {page} is at {place}, in a page of kind {kind:?} ({number})")
         })
     }
 }
@@ -141,15 +150,13 @@ fn dump_areas(fw: &Firmware) -> Result<(), String> {
     let all: Vec<Unit> =
         ready().chain(areas.other.iter().chain(&areas.spare).map(|free| free.unit)).collect();
     for (i, unit) in all.iter().enumerate() {
-        ensure(!all[..i].contains(unit), || format!("{unit:?} is twice in the dump areas"))?;
+        ensure(!all[..i].contains(unit), || format!("{unit} is twice in the dump areas"))?;
         let role = space.role(*unit);
-        ensure(role == Role::Dump, || format!("{unit:?} of a dump area has the role {role:?}"))?;
+        ensure(role == Role::Dump, || format!("{unit} of a dump area has the role {role:?}"))?;
     }
     // (One has the mark that the dump is due.)
     if let Some((unit, page)) = areas.ready.iter().find(|u| fw.nand.next_page(u.0) != u.1) {
-        return Err(format!(
-            "{unit:?}, into which the next dump goes, is not erased from {page} on"
-        ));
+        return Err(format!("{unit}, into which the next dump goes, is not erased from {page} on"));
     }
     let left = areas.other.iter().chain(&areas.spare).find(|free| {
         let erased = !free.erase_first;
@@ -157,7 +164,7 @@ fn dump_areas(fw: &Firmware) -> Result<(), String> {
     });
     match left {
         Some(FreeUnit { unit, .. }) => {
-            Err(format!("{unit:?}, which is kept for a dump as erased, is not"))
+            Err(format!("{unit}, which is kept for a dump as erased, is not"))
         }
         None => Ok(()),
     }

@@ -1,11 +1,18 @@
 //! Addresses and the out-of-band words beside each page.
 
 use crate::Design;
+use std::fmt;
 use tantalum_nand::{Geometry, PageAddr, Unit};
 
 /// A logical page number: a 4 KiB block of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lpn(pub u32);
+
+impl fmt::Display for Lpn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "logical page {}", self.0)
+    }
+}
 
 /// A physical sector: where on flash a logical page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +80,12 @@ impl Places {
         let in_unit = ppa.0 % self.unit_sectors;
         let at = PageAddr { unit: self.unit(ppa), page: in_unit / self.page_sectors };
         (at, in_unit % self.page_sectors)
+    }
+
+    /// The sector of an address, for people.
+    pub fn name(&self, ppa: Ppa) -> String {
+        let (at, sector) = self.page(ppa);
+        format!("sector {sector} of {at}")
     }
 
     /// The first address of a unit.

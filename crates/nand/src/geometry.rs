@@ -1,6 +1,7 @@
 //! Geometry and addresses.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The shape of a flash array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +56,12 @@ pub enum GeometryError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Unit(pub u32);
 
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unit {}", self.0)
+    }
+}
+
 /// A page of an erase unit. Pages are numbered row by row: page `i` is row
 /// `i / planes` of plane `i % planes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +70,12 @@ pub struct PageAddr {
     pub unit: Unit,
     /// The page in it.
     pub page: u32,
+}
+
+impl fmt::Display for PageAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page {} of {}", self.page, self.unit)
+    }
 }
 
 impl Geometry {

@@ -26,7 +26,7 @@ impl Buffer {
             let place = e.epoch.checked_sub(self.first_epoch).map(|i| i as usize);
             match place.and_then(|i| open.get_mut(i)) {
                 Some(count) => *count += 1,
-                None => return Err(format!("{:?} is of the epoch {}, now past", e.lpn, e.epoch)),
+                None => return Err(format!("{} is of the epoch {}, now past", e.lpn, e.epoch)),
             }
         }
         ensure(self.open.iter().eq(&open), || {
@@ -69,7 +69,7 @@ impl Buffer {
                 State::Held => ensure(held.contains(&at), || format!("nothing holds slot {at}"))?,
                 State::Waiting | State::Flying if e.successor == NONE => {
                     let own = self.index.get(&e.lpn.0) == Some(&at);
-                    ensure(own, || format!("{:?} in slot {at} can not be found", e.lpn))?;
+                    ensure(own, || format!("{} in slot {at} can not be found", e.lpn))?;
                 }
                 _ => {}
             }

@@ -24,20 +24,20 @@ impl MapLog {
     pub fn audit(&self, nand: &NandArray, space: &Space) -> Result<(), String> {
         let mut own = BTreeSet::new();
         for unit in self.units.iter().map(|u| u.unit).chain(self.pool.iter().map(|f| f.unit)) {
-            ensure(own.insert(unit), || format!("{unit:?} is twice in the map log"))?;
+            ensure(own.insert(unit), || format!("{unit} is twice in the map log"))?;
             let role = space.role(unit);
             let fits = role == Role::Map || space.is_bad(unit);
-            ensure(fits, || format!("{unit:?} of the map log has the role {role:?}"))?;
+            ensure(fits, || format!("{unit} of the map log has the role {role:?}"))?;
         }
         for free in &self.pool {
             ensure(free.erase_first || nand.is_erased(free.unit), || {
-                format!("{:?} of the map log is free, and neither erased nor to be", free.unit)
+                format!("{} of the map log is free, and neither erased nor to be", free.unit)
             })?;
         }
         let serials: BTreeSet<u32> = self.units.iter().map(|u| u.serial).collect();
         for point in self.points.iter().flatten() {
             let known = self.units.iter().any(|u| u.unit == point.unit && u.serial == point.serial);
-            ensure(known, || format!("the map log writes to {:?}, which it lacks", point.unit))?;
+            ensure(known, || format!("the map log writes to {}, which it lacks", point.unit))?;
         }
         for (page, at) in self.image_at.iter().chain(&self.delta_at).enumerate() {
             let page = page % self.image_at.len();
@@ -70,7 +70,9 @@ impl MapLog {
             for (lpn, tells) in entries.map(Lpn).zip(told) {
                 let is = map.get(lpn);
                 ensure(is == *tells || dirty.is_some_and(|dirty| dirty.has(lpn)), || {
-                    format!("{lpn:?} is at {is:?}; the map log says {tells:?}")
+                    let name = |ppa| self.places.name(ppa);
+                    let [is, tells] = [is, *tells].map(|at| at.map_or("nowhere".into(), name));
+                    format!("{lpn} is at {is}; the map log says {tells}")
                 })?;
             }
         }
@@ -105,7 +107,7 @@ impl MapLog {
                         Kind::MapDelta => deltas.push(told),
                         Kind::MapJournal => {}
                         _ if !own.contains(&unit) => {}
-                        kind => return Err(format!("a page of the map log is {kind:?}, {at:?}")),
+                        kind => return Err(format!("a page of the map log is {kind:?}, {at}")),
                     }
                 }
             }
@@ -116,8 +118,7 @@ impl MapLog {
             nand.inspect_payload(*at, DataMut::Bytes(&mut page));
             let first = *number as usize * MAP_PAGE_ENTRIES as usize;
             let entries = entries.get_mut(first..first + MAP_PAGE_ENTRIES as usize);
-            let entries =
-                entries.ok_or_else(|| format!("there is no map page {number}, {at:?}"))?;
+            let entries = entries.ok_or_else(|| format!("there is no map page {number}, {at}"))?;
             for (entry, bytes) in entries.iter_mut().zip(page[sector * SECTOR..].chunks_exact(4)) {
                 let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
                 *entry = value.checked_sub(1).map(Ppa);
@@ -133,7 +134,7 @@ impl MapLog {
                     continue;
                 }
                 let entry = entries.get_mut(lpn.0 as usize);
-                *entry.ok_or_else(|| format!("the map log tells of {lpn:?}, {at:?}"))? = to;
+                *entry.ok_or_else(|| format!("the map log tells of {lpn}, {at}"))? = to;
             }
         }
         Ok(entries)

@@ -486,12 +486,12 @@ fn read_pages(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
         let lpn = Lpn(lpn as u32);
         let fits = buffer.used() < fw.design.buffer_slots() && !buffer.contains(lpn);
         if lpn.0 >= fw.layout.logical || !fits {
-            return Err((at, format!("{lpn:?} is buffered here, or once more")));
+            return Err((at, format!("{lpn} is buffered here, or once more")));
         }
         let mut bytes = vec![0; shape.page_bytes as usize];
         table.region.read(shape.data + u64::from(place) * shape.page_bytes, &mut bytes);
         if u64::from(sum(lpn, &bytes)) != word >> 33 {
-            return Err((at, format!("{lpn:?}, which is buffered, is not what its checksum says")));
+            return Err((at, format!("{lpn}, which is buffered, is not what its checksum says")));
         }
         match fw.nand.payload() {
             Payload::Bytes => drop(buffer.insert(lpn, Data::Bytes(&bytes))),

@@ -20,7 +20,7 @@ impl Space {
                 free += 1;
                 lists.push((unit, Role::Free));
                 ensure(erase_first || nand.is_erased(Unit(unit)), || {
-                    format!("{:?} is free, and neither erased nor to be erased", Unit(unit))
+                    format!("{} is free, and neither erased nor to be erased", Unit(unit))
                 })?;
             }
             for point in die.points.iter().flatten() {
@@ -28,7 +28,7 @@ impl Space {
                 let at = PageAddr { unit: point.unit, page: point.page };
                 let state = nand.inspect(at, &mut words);
                 ensure(state == PageState::Erased, || {
-                    format!("the next page {at:?} is {state:?}")
+                    format!("the next page, {at}, is {state:?}")
                 })?;
             }
             for (bucket, unit) in die.victims.members()? {
@@ -36,7 +36,7 @@ impl Space {
                 let valid = self.valid_in(unit);
                 let right = die.victims.bucket(valid);
                 ensure(bucket == right, || {
-                    format!("{unit:?} with {valid} valid sectors is among those of bucket {bucket}")
+                    format!("{unit} with {valid} valid sectors is among those of bucket {bucket}")
                 })?;
             }
             let outside = lists.iter().find(|u| self.die_of(Unit(u.0)) > number);
@@ -58,7 +58,7 @@ impl Space {
             let sectors = self.places.unit_sectors;
             let counted = (0..sectors).filter(|s| self.is_valid_sector(unit, *s)).count();
             ensure(counted == info.valid as usize, || {
-                format!("{counted} sectors of {unit:?} are valid, counted {}", info.valid)
+                format!("{counted} sectors of {unit} are valid, counted {}", info.valid)
             })?;
             let (listed, rest) = lists.split_at(lists.partition_point(|u| u.0 <= unit.0));
             lists = rest;
@@ -67,17 +67,17 @@ impl Space {
                 Role::Leaving | Role::Map | Role::Dump | Role::Bad => &[],
             };
             ensure(listed.iter().map(|u| &u.1).eq(own), || {
-                format!("{unit:?} has the role {:?}, and is in the lists {listed:?}", info.role)
+                format!("{unit} has the role {:?}, and is in the lists {listed:?}", info.role)
             })?;
             let without = matches!(info.role, Role::Free | Role::Map | Role::Dump | Role::Bad);
             ensure(!without || info.valid == 0, || {
-                format!("{unit:?} has the role {:?} and {} valid sectors", info.role, info.valid)
+                format!("{unit} has the role {:?} and {} valid sectors", info.role, info.valid)
             })?;
             let good = matches!(info.role, Role::Free | Role::Open | Role::Full);
-            ensure(!good || !info.bad, || format!("{unit:?} is bad and {:?}", info.role))?;
+            ensure(!good || !info.bad, || format!("{unit} is bad and {:?}", info.role))?;
             let still = good && info.role != Role::Open;
             ensure(!still || info.flying == 0, || {
-                format!("{unit:?} is {:?} with {} programs under way", info.role, info.flying)
+                format!("{unit} is {:?} with {} programs under way", info.role, info.flying)
             })?;
             bad += u32::from(info.bad);
         }

@@ -489,6 +489,7 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
             Operation::ReadDirectory { at, length } => self.list(at, length, out)?,
             Operation::Allocate { .. } => return Err(Errno::OPNOTSUPP.into()),
             Operation::Flush | Operation::ReleaseDirectory | Operation::Destroy => {}
+            Operation::Special => return Err(Errno::PERM.into()),
             Operation::Forget | Operation::Other => return Err(Errno::NOSYS.into()),
         }
         Ok(())

@@ -216,6 +216,7 @@ impl<P: PowerCycle + 'static> FileSystem for OneFile<P> {
             }
             Operation::Control { .. } => return Err(Errno::NOTTY.into()),
             Operation::SyncDirectory => {}
+            Operation::Special => return Err(Errno::PERM.into()),
             Operation::Forget | Operation::Other => return Err(Errno::NOSYS.into()),
         }
         Ok(())

@@ -157,6 +157,8 @@ pub(super) enum Operation<'a> {
         length: u64,
         mode: u32,
     },
+    /// A directory, a link, a device: what there is none of here.
+    Special,
     /// It is not known here.
     Other,
 }
@@ -273,6 +275,8 @@ fn operation<'a>(opcode: u32, mut r: Reader<'a>) -> Option<Operation<'a>> {
             let (handle, at, length) = (r.u64()?, r.u64()?, r.u64()?);
             Operation::Allocate { handle, at, length, mode: r.u32()? }
         }
+        // symlink(2), mknod(2), mkdir(2), link(2).
+        6 | 8 | 9 | 13 => Operation::Special,
         _ => Operation::Other,
     })
 }

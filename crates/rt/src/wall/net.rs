@@ -39,8 +39,8 @@ impl Io {
     /// drops. A socket that nobody listens at any more is replaced.
     ///
     /// # Errors
-    /// The system's: [`io::ErrorKind::AddrInUse`] if somebody listens there, or if something
-    /// else is there.
+    /// The system's: [`io::ErrorKind::AddrInUse`] if somebody listens there;
+    /// [`io::ErrorKind::AlreadyExists`] if something is there that is no socket.
     pub fn listen_unix(&self, path: impl AsRef<Path>) -> io::Result<Listener> {
         let fd = socket(AddressFamily::UNIX, SocketFlags::CLOEXEC)?;
         self.bind_unix(fd, path.as_ref())
@@ -66,7 +66,11 @@ impl Io {
                 let is_refused = rustix::net::connect(trial, &address) == Err(Errno::CONNREFUSED);
                 // A file that is no socket refuses, too.
                 let is = FileType::from_raw_mode(rustix::fs::lstat(path)?.st_mode);
-                if !is_refused || is != FileType::Socket {
+                if is != FileType::Socket {
+                    let why = "something is there that is no socket";
+                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+                }
+                if !is_refused {
                     return Err(Errno::ADDRINUSE.into());
                 }
                 rustix::fs::unlink(path)?;
