@@ -137,7 +137,7 @@ async fn scan(
     report.salvaged |= unread.is_some();
     if let Some(at) = unread.filter(|_| missing == Missing::Refuse) {
         let what = format!(
-            "a page that the journal of units names can not be read at {at:?}: of which logical \
+            "a page that the journal of units names can not be read at {at}: of which logical \
              pages it had the newest copies is not known; salvaging the drive goes on without \
              it, and older copies of these may come back"
         );

@@ -60,6 +60,16 @@ pub fn end_entry(logical: u32, units: u32) -> Lpn {
     unit_entry(logical, Unit(units))
 }
 
+/// Whose an entry of the map is, for people.
+pub fn entry_name(logical: u32, units: u32, entry: Lpn) -> String {
+    match entry.0.checked_sub(unit_entry(logical, Unit(0)).0) {
+        _ if entry.0 < logical => entry.to_string(),
+        _ if entry == end_entry(logical, units) => "the mark of the drive's end".into(),
+        Some(unit) if unit < units => format!("the mark of {} as bad", Unit(unit)),
+        _ => format!("entry {} of the map, which is nobody's", entry.0),
+    }
+}
+
 /// How the raw flash is divided. All but `logical` and `raw` in erase units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -277,5 +287,23 @@ impl Layout {
     /// Whether a unit is one of these.
     pub fn keeps_for_dumps(&self, g: &Geometry, unit: Unit) -> bool {
         unit.0 % g.blocks * g.dies() + unit.0 / g.blocks < self.dump_zone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_of_the_map_is_somebodys_and_what_is_beyond_nobodys() {
+        let (logical, units) = (5000, 8);
+        let name = |entry| entry_name(logical, units, entry);
+        assert_eq!(name(Lpn(4999)), "logical page 4999");
+        assert_eq!(name(Lpn(5000)), "entry 5000 of the map, which is nobody's");
+        assert_eq!(name(unit_entry(logical, Unit(0))), "the mark of unit 0 as bad");
+        assert_eq!(name(unit_entry(logical, Unit(7))), "the mark of unit 7 as bad");
+        assert_eq!(name(end_entry(logical, units)), "the mark of the drive's end");
+        let beyond = Lpn(end_entry(logical, units).0 + 1);
+        assert!(name(beyond).ends_with("nobody's"));
     }
 }

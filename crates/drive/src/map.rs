@@ -10,7 +10,7 @@
 //!    whether it is bad; and behind these there is one more: whether the drive's life is over.
 //!    So what becomes durable, and how, is one mechanism for all.
 
-use crate::layout::{MAP_PAGE_ENTRIES, end_entry, unit_entry};
+use crate::layout::{MAP_PAGE_ENTRIES, end_entry, entry_name, unit_entry};
 use crate::types::{Lpn, Ppa, Version};
 use tantalum_nand::Unit;
 use tantalum_rt::prefetch;
@@ -177,6 +177,12 @@ impl Map {
     /// The entry that says whether the drive's life is over: it is, if that is not empty.
     pub fn end(&self) -> Lpn {
         Lpn(self.entries.len() as u32 - 1)
+    }
+
+    /// Whose an entry is, for people.
+    pub fn name(&self, entry: Lpn) -> String {
+        let units = self.end().0 - unit_entry(self.logical, Unit(0)).0;
+        entry_name(self.logical, units, entry)
     }
 
     /// All entries that are not empty, those of erase units included.

@@ -106,7 +106,7 @@ pub(crate) async fn load_map(
                     Kind::MapDelta => deltas.push(record),
                     Kind::MapJournal => {}
                     _ => {
-                        let what = format!("a page of the map log holds {head:?} at {at:?}");
+                        let what = format!("a page of the map log holds {head:?} at {at}");
                         return Err(RecoveryError::Damaged(what));
                     }
                 }
@@ -114,7 +114,8 @@ pub(crate) async fn load_map(
         }
     }
     if let Some((page, place)) = listed.pop_first() {
-        let what = format!("the image of map page {page} can not be read at {place:?}");
+        let what =
+            format!("the image of map page {page} can not be read at {}", fw.places.name(place));
         return Err(RecoveryError::Damaged(what));
     }
     let versions: BTreeMap<u32, u64> = images.iter().map(|(p, r)| (*p, r.version)).collect();
@@ -179,7 +180,7 @@ fn check_torn(pages: &[PageAddr], heads: &[Head], full: bool) -> Result<bool, Re
         let may_be_torn = if whole { cycle.len() } else { last.unwrap_or(0) };
         if let Some(bad) = cycle[..may_be_torn].iter().position(|head| !readable(head)) {
             let at = pages[start + bad];
-            let what = format!("a page of the map log can not be read at {at:?}");
+            let what = format!("a page of the map log can not be read at {at}");
             return Err(RecoveryError::Damaged(what));
         }
         all = cycle.iter().all(readable);
@@ -198,7 +199,7 @@ async fn read_records(
     let mut out = Vec::with_capacity(records.len());
     for (record, data) in records.into_iter().zip(read) {
         let Some(data) = data else {
-            let what = format!("a page of the map log can not be read at {:?}", record.at);
+            let what = format!("a page of the map log can not be read at {}", record.at);
             return Err(RecoveryError::Damaged(what));
         };
         let Data::Bytes(bytes) = data.as_data() else { unreachable!("asked for bytes") };
@@ -218,7 +219,10 @@ pub(crate) async fn load_directory(fw: &Firmware, dump: &Dump) -> Result<(), Rec
     for page in 0..fw.layout.map_pages {
         match fw.log.borrow().image_place(page) {
             Some(place) if u64::from(place.0) >= sectors => {
-                let what = format!("the directory says that map page {page} is at {place:?}");
+                let what = format!(
+                    "the directory says that map page {page} is at sector {} of {sectors}",
+                    place.0
+                );
                 return Err(RecoveryError::Damaged(what));
             }
             Some(_) => {}

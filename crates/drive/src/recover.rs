@@ -22,7 +22,7 @@ use crate::Design;
 use crate::firmware::Firmware;
 use crate::flag::redo_groups;
 use crate::keeper::store_map;
-use crate::layout::{Layout, unit_entry};
+use crate::layout::{Layout, entry_name, unit_entry};
 use crate::map_load::{load_directory, load_map};
 use crate::replay::{find_dump, replay_dump};
 use crate::salvage::rebuild;
@@ -218,5 +218,7 @@ pub(crate) fn check_entry(fw: &Firmware, lpn: Lpn, to: Option<Ppa>) -> Result<()
     if (lpn.0 < logical || is_mark) && to.is_none_or(|p| u64::from(p.0) < g.sectors()) {
         return Ok(());
     }
-    Err(RecoveryError::Damaged(format!("a map entry says {lpn:?} is at {to:?}")))
+    let entry = entry_name(fw.layout.logical, g.units(), lpn);
+    let place = to.map_or("nowhere".into(), |p| format!("at sector {} of {}", p.0, g.sectors()));
+    Err(RecoveryError::Damaged(format!("the map says of {entry} that it is {place}")))
 }

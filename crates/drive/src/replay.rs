@@ -186,7 +186,8 @@ async fn read_spilled(
             Some(entries) => spilled.push(Spilled { place, entries }),
             None if missing == Missing::Salvage => {}
             None => {
-                let what = format!("entries of the journal of units can not be read at {place:?}");
+                let place = fw.places.name(place);
+                let what = format!("entries of the journal of units can not be read at {place}");
                 return Err(RecoveryError::Damaged(what));
             }
         }
@@ -221,7 +222,7 @@ pub(crate) async fn read_sectors(
 }
 
 fn damaged(dump: &Dump, at: &PageAddr) -> RecoveryError {
-    RecoveryError::Damaged(format!("dump {}: page {at:?} can not be read", dump.number))
+    RecoveryError::Damaged(format!("dump {}: {at} can not be read", dump.number))
 }
 
 /// Puts the entries of a map page over the map; how many. All count as changed: an image on

@@ -106,7 +106,8 @@ pub(crate) fn count_valid(fw: &Firmware, units: &Units) -> Result<(), RecoveryEr
     for (lpn, ppa) in map.mapped() {
         check_entry(fw, lpn, Some(ppa))?;
         if space.is_valid(ppa) {
-            let what = format!("two logical pages are at {ppa:?}, one of them {lpn:?}");
+            let place = fw.places.name(ppa);
+            let what = format!("two logical pages are at {place}, one of them {lpn}");
             return Err(RecoveryError::Damaged(what));
         }
         space.validate(ppa);
@@ -114,8 +115,7 @@ pub(crate) fn count_valid(fw: &Firmware, units: &Units) -> Result<(), RecoveryEr
     let log = units.log.iter().map(|u| &u.1);
     match units.erased.iter().chain(log).find(|u| space.valid_in(**u) > 0) {
         Some(unit) => {
-            let what =
-                format!("the map names sectors of {unit:?}, which holds no data of the host");
+            let what = format!("the map names sectors of {unit}, which holds no data of the host");
             Err(RecoveryError::Damaged(what))
         }
         None => Ok(()),
@@ -141,7 +141,7 @@ pub(crate) async fn settle_units(fw: &Firmware, units: &Units) -> Result<(), Rec
         for (&(_, unit, stream), end) in units.data.iter().zip(ends) {
             let die = fw.design.geometry.die(unit);
             if space.next_valid(unit, end * fw.places.page_sectors).is_some() {
-                let what = format!("the map names sectors of {unit:?} that are erased");
+                let what = format!("the map names sectors of {unit} that are erased");
                 return Err(RecoveryError::Damaged(what));
             }
             if space.valid_in(unit) == 0 {

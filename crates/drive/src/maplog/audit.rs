@@ -71,8 +71,8 @@ impl MapLog {
                 let is = map.get(lpn);
                 ensure(is == *tells || dirty.is_some_and(|dirty| dirty.has(lpn)), || {
                     let name = |ppa| self.places.name(ppa);
-                    let [is, tells] = [is, *tells].map(|at| at.map_or("nowhere".into(), name));
-                    format!("{lpn} is at {is}; the map log says {tells}")
+                    let [is, tells] = [is, *tells].map(|at| at.map_or("nothing".into(), name));
+                    format!("{} is {is}; the map log says {tells}", map.name(lpn))
                 })?;
             }
         }
@@ -134,7 +134,7 @@ impl MapLog {
                     continue;
                 }
                 let entry = entries.get_mut(lpn.0 as usize);
-                *entry.ok_or_else(|| format!("the map log tells of {lpn}, {at}"))? = to;
+                *entry.ok_or_else(|| format!("the map log tells of entry {}, {at}", lpn.0))? = to;
             }
         }
         Ok(entries)

@@ -537,7 +537,11 @@ fn read_map(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
         let place = (table.word(at) >> (32 * (page & 1))) as u32;
         if let Some(place) = place.checked_sub(1) {
             if u64::from(place) >= fw.design.geometry.sectors() {
-                return Err((at, format!("the image of map page {page} is at {place}")));
+                let all = fw.design.geometry.sectors();
+                return Err((
+                    at,
+                    format!("the image of map page {page} is at sector {place} of {all}"),
+                ));
             }
             look.is_image(page, Ppa(place)).map_err(|what| (at, what))?;
             log.image_found(page, 0, Ppa(place));

@@ -64,16 +64,21 @@ impl Io {
                 let trial = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 let trial = socket(AddressFamily::UNIX, trial)?;
                 let is_refused = rustix::net::connect(trial, &address) == Err(Errno::CONNREFUSED);
-                // A file that is no socket refuses, too.
-                let is = FileType::from_raw_mode(rustix::fs::lstat(path)?.st_mode);
-                if is != FileType::Socket {
-                    let why = "something is there that is no socket";
-                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+                match rustix::fs::lstat(path) {
+                    // Who listened there has just ended, and removed it.
+                    Err(Errno::NOENT) => {}
+                    // (It refuses, too.)
+                    Ok(file) if FileType::from_raw_mode(file.st_mode) != FileType::Socket => {
+                        let why = "something is there that is no socket";
+                        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+                    }
+                    Ok(_) if !is_refused => return Err(Errno::ADDRINUSE.into()),
+                    Ok(_) => match rustix::fs::unlink(path) {
+                        Ok(()) | Err(Errno::NOENT) => {}
+                        Err(e) => return Err(e.into()),
+                    },
+                    Err(e) => return Err(e.into()),
                 }
-                if !is_refused {
-                    return Err(Errno::ADDRINUSE.into());
-                }
-                rustix::fs::unlink(path)?;
                 rustix::net::bind(&fd, &address)?;
             }
             other => other?,
