@@ -97,7 +97,7 @@ pub struct TortureArguments {
     /// directory for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Leave that directory
+    /// Leave that directory; it is left in any case if something was found that was not expected
     #[arg(long)]
     keep: bool,
     /// Write what was found as JSON to this file; `-`: to standard output, without the summary
@@ -152,7 +152,7 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
         Ok(json) => json,
         Err(message) => return out::error(message, out::USAGE),
     };
-    let place = match Place::new(arguments) {
+    let mut place = match Place::new(arguments) {
         Ok(place) => place,
         Err(message) => return out::error(message, out::USAGE),
     };
@@ -160,6 +160,8 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
         Ok(report) => report,
         Err(message) => return out::error(message, out::USAGE),
     };
+    // What was found is looked for there: the servers' own words, and the drive.
+    place.keep |= !report.harm().is_empty() && !arguments.expect_loss;
     let mut code = match arguments.json.as_deref() == Some(Path::new("-")) {
         true => out::bytes(report.to_json().as_bytes()),
         false => out::bytes(report.summary().as_bytes()),
