@@ -11,6 +11,8 @@ pub const OK: u8 = 0;
 pub const FAILED: u8 = 1;
 /// Exit code: what was asked for can not be meant.
 pub const USAGE: u8 = 2;
+/// Exit code: it could not be found out, by nobody's fault here: try again.
+pub const UNKNOWN: u8 = 3;
 /// Exit code: the user interrupted it.
 pub const INTERRUPTED: i32 = 130;
 

@@ -35,7 +35,8 @@ the midst of that the plug is pulled. The drive recovers, the file system is mou
 database recovers; then each acknowledged commit must be there, with all of its rows, and no half of
 one that was under way. scripts/install-databases installs the servers.
 Exit codes: 0, nothing was lost (with --expect-loss: something was); 1, something was, or it could not
-be found out; 2, the command line can not be meant.")]
+be found out; 2, the command line can not be meant; 3, the database damaged itself, by a defect that is known
+and was recognised: this says nothing about the drive, run it again.")]
 pub struct TortureArguments {
     /// The database
     #[arg(long, value_enum, required_unless_present = "clients_of")]
@@ -182,6 +183,8 @@ fn verdict(report: &Report, expect_loss: bool) -> u8 {
     let lost = !report.harm().is_empty();
     match (&report.failure, expect_loss) {
         (Some(_), _) => out::FAILED,
+        // Whatever was expected: it is not known.
+        (None, _) if report.own_fault().is_some() => out::UNKNOWN,
         (None, true) if !lost => out::error("loss was expected, and nothing was lost", out::FAILED),
         (None, expected) if expected == lost => out::OK,
         (None, _) => out::FAILED,
@@ -358,5 +361,11 @@ mod tests {
             check,
         });
         assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::OK));
+        // What the server did itself explains damage, but no commit that is lost.
+        report.rounds[0].check.own_fault = Some("its own".to_string());
+        assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::OK));
+        report.rounds[0].check.count = [(Harm::Damaged, 1)].into();
+        assert_eq!((verdict(&report, false), verdict(&report, true)), (out::UNKNOWN, out::UNKNOWN));
+        assert!(report.summary().contains("not the drive's: its own"));
     }
 }

@@ -93,6 +93,9 @@ pub struct Check {
     pub last: Vec<u64>,
     /// Of those that were under way at the cut: how many are there.
     pub maybe_there: u64,
+    /// What the database did wrong by itself, if that explains what was found: it says nothing about
+    /// the drive.
+    pub own_fault: Option<String>,
 }
 
 /// Findings in words; more are counted.

@@ -26,6 +26,7 @@ mod leftovers;
 pub mod nemesis;
 pub mod plan;
 pub mod program;
+pub mod redo;
 pub mod report;
 pub mod server;
 pub mod store;

@@ -12,6 +12,7 @@ use crate::ground::{Blow, Ground, GroundError, Return};
 use crate::ledger::{BadNote, Ledger};
 use crate::plan::Plan;
 use crate::program::{Interrupt, ProgramError, Running, Stopwatch, command};
+use crate::redo::stale_end;
 use crate::report::{Report, Round, Setting, VERSION};
 use crate::server::{Kind, Server};
 use crate::store::StoreError;
@@ -300,6 +301,22 @@ impl<'a, W: Watch> Run<'a, W> {
     /// The power returns, the database recovers, and is compared with the notes. What does not
     /// come back is a finding.
     fn recover(&mut self) -> Result<(Return, Duration, Check), TortureError> {
+        let mut redo = None;
+        let (returned, took, mut check) = self.recover_from(&mut redo)?;
+        // What a server did to itself would be found on any drive.
+        if let Some(redo) = redo.filter(|_| !check.is_clean()) {
+            if let Err(e) = self.server.keep_redo(&redo) {
+                check.first.push(format!("(the log before the recovery could not be kept: {e})"));
+            }
+            check.own_fault = stale_end(&redo).map(|fault| fault.to_string());
+        }
+        Ok((returned, took, check))
+    }
+
+    fn recover_from(
+        &mut self,
+        redo: &mut Option<Vec<u8>>,
+    ) -> Result<(Return, Duration, Check), TortureError> {
         let nothing = Return { drive: None, whole: Duration::ZERO };
         let mut found = Check::default();
         let returned = match self.ground.restore(self.interrupt) {
@@ -310,6 +327,7 @@ impl<'a, W: Watch> Run<'a, W> {
             }
             Err(e) => return Err(e.into()),
         };
+        *redo = self.server.redo();
         let watch = Stopwatch::begin();
         match self.server.start() {
             Err(e @ (ProgramError::Failed { .. } | ProgramError::TooLong { .. })) => {

@@ -102,6 +102,14 @@ impl Report {
         all
     }
 
+    /// What the database did wrong by itself, so that what was found says nothing about the drive.
+    /// Acknowledged commits that are lost, or half done, are never explained so.
+    pub fn own_fault(&self) -> Option<&str> {
+        let harm = self.harm();
+        let excused = !harm.contains_key(&Harm::Lost) && !harm.contains_key(&Harm::HalfDone);
+        self.rounds.iter().find_map(|r| r.check.own_fault.as_deref()).filter(|_| excused)
+    }
+
     /// Whether the run went to its end, and nothing was found.
     pub fn is_clean(&self) -> bool {
         self.failure.is_none() && !self.interrupted && self.harm().is_empty()
@@ -154,6 +162,9 @@ impl Report {
         let others = [Harm::Wrong, Harm::Damaged, Harm::DoesNotStart].map(|kind| (kind, of(kind)));
         for (kind, count) in others.into_iter().filter(|(_, count)| *count > 0) {
             text += &format!("{}: {count}\n", kind.words());
+        }
+        if let Some(fault) = self.own_fault() {
+            text += &format!("not the drive's: {fault}\n");
         }
         text += &format!(
             "recovery, median and maximum: drive {:.4} and {:.4} s of its clock, mounted again {:.2} and {:.2} s, \

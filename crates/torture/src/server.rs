@@ -134,6 +134,19 @@ impl Server {
         }
     }
 
+    /// The log that its recovery is going to read, as it is now, if that is InnoDB's.
+    #[allow(clippy::disallowed_methods, reason = "the edge: what a blow has left is looked at")]
+    pub fn redo(&self) -> Option<Vec<u8>> {
+        let file = self.directory.join(self.kind.name()).join("ib_logfile0");
+        (self.kind == Kind::Mariadb).then(|| std::fs::read(file).ok()).flatten()
+    }
+
+    /// Puts such a log beside the server's own words, for who wants to know what was found.
+    #[allow(clippy::disallowed_methods, reason = "the edge: what a blow has left is kept")]
+    pub fn keep_redo(&self, redo: &[u8]) -> std::io::Result<()> {
+        std::fs::write(self.run.join(self.kind.name()).join("ib_logfile0.before-recovery"), redo)
+    }
+
     /// Its log.
     pub fn log(&self) -> PathBuf {
         self.run.join(self.kind.name()).join("log")

@@ -1,0 +1,150 @@
+//! Where InnoDB's log ends, as the recovery of MariaDB finds it: whether it takes bytes for log that
+//! never were its next.
+//!
+//! MariaDB writes the last block of its log whole, with whatever its buffer holds behind the end. A
+//! byte there is to say that it is the end. Sometimes (seen with 10.11.19, on plain files too) it is not
+//! there, and if what an older block left in the buffer begins, at that very place, with a whole
+//! record group, its checksum is right: it has no address in it. Recovery then carries out once more
+//! what was done long ago.
+//!
+//! 1. Such bytes are told by what they are: those of the same place in a block before, a whole number of
+//!    blocks back, up to the end of the log.
+//! 2. Whatever bytes a log has, reading it ends; what is not a log has no such end.
+//!
+//! The format is that of MariaDB 10.8 and later: a header, two checkpoints, and a ring of record
+//! groups, each ended by a byte that changes with every lap and by a CRC-32C (MDEV-14425).
+
+/// Bytes of a block, and of what lies before the ring.
+const BLOCK: u64 = 4096;
+const RING: usize = 3 * BLOCK as usize;
+/// A group of fewer bytes may well be the same twice by chance.
+const TELLING: u64 = 16;
+/// No record group is longer.
+const LONGEST: u64 = 2 << 20;
+
+/// Bytes at the end of a log that are those of an older block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// The log sequence number at which the log really ended.
+    pub end: u64,
+    /// How many bytes recovery takes for log behind it.
+    pub bytes: u64,
+    /// How many blocks before they have been written.
+    pub blocks: u64,
+}
+
+impl std::fmt::Display for Stale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the server's log ended at LSN {}; its recovery took {} bytes behind that for log, which its \
+             buffer had left from {} blocks before. That is a defect of the server, on whatever it lies",
+            self.end, self.bytes, self.blocks
+        )
+    }
+}
+
+/// What is wrong at the end of this log (`ib_logfile0`, as it was before its recovery); `None` if that
+/// is sound, or can not be told.
+pub fn stale_end(file: &[u8]) -> Option<Stale> {
+    let log = Log::new(file)?;
+    let (mut groups, next) = log.groups();
+    let (last, bytes) = groups.pop().filter(|(_, bytes)| *bytes >= TELLING)?;
+    let reach = (last - log.first).min(log.ring.len() as u64 / 2) / BLOCK;
+    let blocks = (1..=reach).find(|blocks| log.same(last, bytes, blocks * BLOCK))?;
+    // What lies before it may be stale, too.
+    let mut end = last;
+    while let Some((at, bytes)) = groups.pop().filter(|g| log.same(g.0, g.1, blocks * BLOCK)) {
+        end = at;
+        debug_assert!(bytes > 0);
+    }
+    Some(Stale { end, bytes: next - end, blocks })
+}
+
+/// The log sequence number at which recovery finds the end of this log; `None` if it is none.
+pub fn end(file: &[u8]) -> Option<u64> {
+    Some(Log::new(file)?.groups().1)
+}
+
+struct Log<'a> {
+    /// The log sequence number at which the ring began.
+    first: u64,
+    checkpoint: u64,
+    ring: &'a [u8],
+}
+
+impl Log<'_> {
+    fn new(file: &[u8]) -> Option<Log<'_>> {
+        let number = |at: usize| Some(u64::from_be_bytes(*file.get(at..)?.first_chunk()?));
+        let ring = file.get(RING..).filter(|ring| ring.len() as u64 >= 2 * BLOCK)?;
+        let first = number(8)?;
+        let checkpoint = number(BLOCK as usize)?.max(number(2 * BLOCK as usize)?);
+        let is_log = file.starts_with(b"Phys") && (first..u64::MAX / 2).contains(&checkpoint);
+        is_log.then_some(Log { first, checkpoint, ring })
+    }
+
+    /// All record groups from the checkpoint on, each with its bytes, and where they end.
+    fn groups(&self) -> (Vec<(u64, u64)>, u64) {
+        let (mut groups, mut next) = (Vec::new(), self.checkpoint);
+        while next - self.checkpoint <= self.ring.len() as u64
+            && let Some(bytes) = self.group(next)
+        {
+            groups.push((next, bytes));
+            next += bytes;
+        }
+        (groups, next)
+    }
+
+    fn at(&self, lsn: u64) -> u8 {
+        self.ring[((lsn - self.first) % self.ring.len() as u64) as usize]
+    }
+
+    /// Whether these bytes are those so many bytes before.
+    fn same(&self, lsn: u64, bytes: u64, before: u64) -> bool {
+        lsn >= self.first + before
+            && (lsn..lsn + bytes).all(|lsn| self.at(lsn) == self.at(lsn - before))
+    }
+
+    /// How many bytes the record group has that begins there, with its end and checksum.
+    fn group(&self, begin: u64) -> Option<u64> {
+        let mut lsn = begin;
+        while self.at(lsn) > 1 {
+            let short = u64::from(self.at(lsn) & 15);
+            lsn += 1;
+            let rest = match short {
+                0 => {
+                    let (more, of) = self.varint(lsn)?;
+                    lsn += of;
+                    (more + 15).checked_sub(of)?
+                }
+                short => short,
+            };
+            lsn += rest;
+            if lsn - begin > LONGEST.min(self.ring.len() as u64) {
+                return None;
+            }
+        }
+        let lap = (lsn - self.first) / self.ring.len() as u64;
+        let mark = u8::from(lap.is_multiple_of(2));
+        if lsn == begin || self.at(lsn) != mark {
+            return None;
+        }
+        let records: Vec<u8> = (begin..lsn).map(|lsn| self.at(lsn)).collect();
+        let sum = [1, 2, 3, 4].map(|i| self.at(lsn + i));
+        (crc32c::crc32c(&records) == u32::from_be_bytes(sum)).then_some(lsn + 5 - begin)
+    }
+
+    /// A number of one to three bytes, and how many.
+    fn varint(&self, lsn: u64) -> Option<(u64, u64)> {
+        let [a, b, c] = [0, 1, 2].map(|i| u64::from(self.at(lsn + i)));
+        match a {
+            0..0x80 => Some((a, 1)),
+            0x80..0xc0 => Some((0x80 + ((a & 0x3f) << 8 | b), 2)),
+            0xc0..0xe0 => Some((0x4080 + ((a & 0x1f) << 16 | b << 8 | c), 3)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

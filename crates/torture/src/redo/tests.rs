@@ -1,0 +1,145 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Bytes of a group, its end and checksum: blocks are full of them to the last byte.
+const GROUP: u64 = 64;
+
+/// A log of groups of 64 bytes, each with contents of its own, from its first byte on.
+struct Made {
+    file: Vec<u8>,
+    first: u64,
+    next: u64,
+    counter: u32,
+}
+
+impl Made {
+    fn new(first: u64, blocks: u64) -> Made {
+        let mut file = vec![0; RING + (blocks * BLOCK) as usize];
+        file[..4].copy_from_slice(b"Phys");
+        file[8..16].copy_from_slice(&first.to_be_bytes());
+        let mut made = Made { file, first, next: first, counter: 0 };
+        made.checkpoint(first);
+        made
+    }
+
+    fn checkpoint(&mut self, lsn: u64) {
+        self.file[4096..4104].copy_from_slice(&lsn.to_be_bytes());
+    }
+
+    fn ring(&self) -> u64 {
+        (self.file.len() - RING) as u64
+    }
+
+    fn place(&self, lsn: u64) -> usize {
+        RING + ((lsn - self.first) % self.ring()) as usize
+    }
+
+    fn append(&mut self, groups: u64) {
+        for _ in 0..groups {
+            self.counter += 1;
+            // One record of 59 bytes: a byte with its kind, one more with its length, 57 others.
+            let mut group = vec![0x30, 57 - 15 + 1];
+            group.extend((0..57).map(|i| 2 + (i as u8 ^ self.counter.to_le_bytes()[i % 4]) % 250));
+            let sum = crc32c::crc32c(&group);
+            let lap = (self.next + group.len() as u64 - self.first) / self.ring();
+            group.push(u8::from(lap.is_multiple_of(2)));
+            group.extend(sum.to_be_bytes());
+            assert_eq!(group.len() as u64, GROUP);
+            let at = self.place(self.next);
+            self.file[at..at + group.len()].copy_from_slice(&group);
+            self.next += GROUP;
+        }
+    }
+
+    /// The rest of the last block is what its buffer had `blocks` before.
+    fn leave(&mut self, blocks: u64) {
+        let rest = (BLOCK - self.place(self.next) as u64 % BLOCK) % BLOCK;
+        for lsn in self.next..self.next + rest {
+            let (from, to) = (self.place(lsn - blocks * BLOCK), self.place(lsn));
+            self.file[to] = self.file[from];
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_sound_log_is_sound() {
+    let mut log = Made::new(44404, 64);
+    assert_eq!(stale_end(&log.file), None, "nothing is in it");
+    log.append(1000);
+    assert_eq!((end(&log.file), stale_end(&log.file)), (Some(44404 + 64_000), None));
+    // Over the end of the ring, and a lap further.
+    for _ in 0..6 {
+        let checkpoint = log.next;
+        log.checkpoint(checkpoint);
+        log.append(1501);
+        assert_eq!((end(&log.file), stale_end(&log.file)), (Some(log.next), None));
+    }
+}
+
+#[test]
+fn what_a_buffer_left_is_found_unless_a_byte_says_that_it_is_the_end() {
+    let mut log = Made::new(8192, 512);
+    log.append(9 * 64 + 64 + 17);
+    log.leave(9);
+    let bytes = BLOCK - 17 * GROUP;
+    let end = log.next;
+    assert_eq!(stale_end(&log.file), Some(Stale { end, bytes, blocks: 9 }));
+    let at = log.place(end);
+    log.file[at] = 0;
+    assert_eq!(stale_end(&log.file), None);
+}
+
+#[test]
+fn what_is_left_of_another_lap_is_no_log() {
+    let mut log = Made::new(8192, 16);
+    log.append(15 * 64);
+    let checkpoint = log.next;
+    log.checkpoint(checkpoint);
+    log.append(2 * 64 + 5);
+    log.leave(4);
+    assert_eq!((end(&log.file), stale_end(&log.file)), (Some(log.next), None));
+}
+
+proptest! {
+    #[test]
+    fn stale_bytes_are_found_wherever_they_are(
+        first in 0u64..1 << 40,
+        groups in 0u64..20_000,
+        into in 1u64..64,
+        blocks in 1u64..60,
+    ) {
+        let mut log = Made::new(first, 256);
+        log.append(groups);
+        let checkpoint = log.next;
+        log.checkpoint(checkpoint);
+        // In the middle of a block, and as many whole ones before it as are asked for.
+        let there = log.place(log.next) as u64 % BLOCK / GROUP;
+        log.append((64 - there) + blocks * 64 + into);
+        let lap = |lsn: u64| (lsn - first) / log.ring();
+        let same_lap = lap(log.next - into * GROUP - blocks * BLOCK) == lap(log.next + BLOCK);
+        log.leave(blocks);
+        let found = stale_end(&log.file);
+        if same_lap {
+            let bytes = BLOCK - into * GROUP;
+            prop_assert_eq!(found, Some(Stale { end: log.next, bytes, blocks }));
+        } else if let Some(found) = found {
+            prop_assert!(found.end >= log.next);
+        }
+    }
+
+    #[test]
+    fn whatever_bytes_there_are_reading_them_ends(
+        bytes in proptest::collection::vec(any::<u8>(), 0..40_000),
+        first in any::<u64>(),
+        checkpoint in any::<u64>(),
+    ) {
+        let mut file = bytes;
+        stale_end(&file);
+        if file.len() > 8200 {
+            file[..4].copy_from_slice(b"Phys");
+            file[8..16].copy_from_slice(&first.to_be_bytes());
+            file[4096..4104].copy_from_slice(&checkpoint.to_be_bytes());
+            stale_end(&file);
+        }
+    }
+}
