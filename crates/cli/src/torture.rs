@@ -162,7 +162,8 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
         Err(message) => return out::error(message, out::USAGE),
     };
     // What was found is looked for there: the servers' own words, and the drive.
-    place.keep |= !report.harm().is_empty() && !arguments.expect_loss;
+    let expected = arguments.expect_loss && report.own_fault().is_none();
+    place.keep |= !report.harm().is_empty() && !expected;
     let mut code = match arguments.json.as_deref() == Some(Path::new("-")) {
         true => out::bytes(report.to_json().as_bytes()),
         false => out::bytes(report.summary().as_bytes()),
@@ -184,7 +185,9 @@ fn verdict(report: &Report, expect_loss: bool) -> u8 {
     match (&report.failure, expect_loss) {
         (Some(_), _) => out::FAILED,
         // Whatever was expected: it is not known.
-        (None, _) if report.own_fault().is_some() => out::UNKNOWN,
+        (None, _) if report.own_fault().is_some() => {
+            out::error("what was found says nothing about the drive; run it again", out::UNKNOWN)
+        }
         (None, true) if !lost => out::error("loss was expected, and nothing was lost", out::FAILED),
         (None, expected) if expected == lost => out::OK,
         (None, _) => out::FAILED,
@@ -362,9 +365,10 @@ mod tests {
         });
         assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::OK));
         // What the server did itself explains damage, but no commit that is lost.
-        report.rounds[0].check.own_fault = Some("its own".to_string());
+        report.rounds[0].check.excuse("its own");
         assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::OK));
         report.rounds[0].check.count = [(Harm::Damaged, 1)].into();
+        report.rounds[0].check.excuse("its own");
         assert_eq!((verdict(&report, false), verdict(&report, true)), (out::UNKNOWN, out::UNKNOWN));
         assert!(report.summary().contains("not the drive's: its own"));
     }

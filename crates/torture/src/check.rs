@@ -93,8 +93,8 @@ pub struct Check {
     pub last: Vec<u64>,
     /// Of those that were under way at the cut: how many are there.
     pub maybe_there: u64,
-    /// What the database did wrong by itself, if that explains what was found: it says nothing about
-    /// the drive.
+    /// What the database did wrong by itself, if that explains all that was found: it says nothing about
+    /// the drive ([`Check::excuse`]).
     pub own_fault: Option<String>,
 }
 
@@ -108,6 +108,14 @@ impl Check {
         if self.first.len() < NAMED {
             self.first.push(what);
         }
+    }
+
+    /// The database did this wrong by itself: that explains what was found, if that is damage by its own
+    /// words and nothing else. Rows that are lost, half-done, or never written so, and a server that does
+    /// not start, it does not explain.
+    pub fn excuse(&mut self, fault: &str) {
+        let damage_only = !self.is_clean() && self.count.keys().all(|harm| *harm == Harm::Damaged);
+        self.own_fault = damage_only.then(|| fault.to_string());
     }
 
     /// Whether nothing was found.

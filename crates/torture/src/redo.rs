@@ -7,9 +7,10 @@
 //! record group, its checksum is right: it has no address in it. Recovery then carries out once more
 //! what was done long ago.
 //!
-//! 1. Such bytes are told by what they are: those of the same place in a block before, a whole number of
-//!    blocks back, up to the end of the log.
-//! 2. Whatever bytes a log has, reading it ends; what is not a log has no such end.
+//! 1. Such bytes are told by what they are: whole record groups at the end of the log, all in its last
+//!    block, that are those of the same place in one block before.
+//! 2. What begins where a sector does is not told so: it could be a drive's doing.
+//! 3. Whatever bytes a log has, reading it ends; what is not a log has no such end.
 //!
 //! The format is that of MariaDB 10.8 and later: a header, two checkpoints, and a ring of record
 //! groups, each ended by a byte that changes with every lap and by a CRC-32C (MDEV-14425).
@@ -17,8 +18,10 @@
 /// Bytes of a block, and of what lies before the ring.
 const BLOCK: u64 = 4096;
 const RING: usize = 3 * BLOCK as usize;
-/// A group of fewer bytes may well be the same twice by chance.
+/// Fewer bytes may well be the same twice by chance.
 const TELLING: u64 = 16;
+/// Where a drive, or a file system, put something together wrongly, the seam is at a multiple of this.
+const SECTOR: u64 = 512;
 /// No record group is longer.
 const LONGEST: u64 = 2 << 20;
 
@@ -48,17 +51,20 @@ impl std::fmt::Display for Stale {
 /// is sound, or can not be told.
 pub fn stale_end(file: &[u8]) -> Option<Stale> {
     let log = Log::new(file)?;
-    let (mut groups, next) = log.groups();
-    let (last, bytes) = groups.pop().filter(|(_, bytes)| *bytes >= TELLING)?;
-    let reach = (last - log.first).min(log.ring.len() as u64 / 2) / BLOCK;
-    let blocks = (1..=reach).find(|blocks| log.same(last, bytes, blocks * BLOCK))?;
-    // What lies before it may be stale, too.
-    let mut end = last;
-    while let Some((at, bytes)) = groups.pop().filter(|g| log.same(g.0, g.1, blocks * BLOCK)) {
-        end = at;
-        debug_assert!(bytes > 0);
-    }
-    Some(Stale { end, bytes: next - end, blocks })
+    let (groups, next) = log.groups();
+    let place = |lsn: u64| lsn - log.first;
+    let last_block = place(next).checked_sub(1)? / BLOCK;
+    let there = || groups.iter().rev().take_while(|g| place(g.0) / BLOCK == last_block);
+    // As far back as they are those of one block before.
+    let stale = |blocks: u64| {
+        let same = there().take_while(|g| log.same(g.0, g.1, blocks * BLOCK));
+        let end = same.last()?.0;
+        Some(Stale { end, bytes: next - end, blocks })
+    };
+    let reach = place(next).min(log.ring.len() as u64 / 2) / BLOCK;
+    let longest = (1..=reach).filter_map(stale).max_by_key(|s| (s.bytes, u64::MAX - s.blocks))?;
+    let seam = place(longest.end).is_multiple_of(SECTOR);
+    (longest.bytes >= TELLING && !seam).then_some(longest)
 }
 
 /// The log sequence number at which recovery finds the end of this log; `None` if it is none.
@@ -76,10 +82,12 @@ struct Log<'a> {
 impl Log<'_> {
     fn new(file: &[u8]) -> Option<Log<'_>> {
         let number = |at: usize| Some(u64::from_be_bytes(*file.get(at..)?.first_chunk()?));
-        let ring = file.get(RING..).filter(|ring| ring.len() as u64 >= 2 * BLOCK)?;
+        let ring = file.get(RING..)?;
+        let whole = (ring.len() as u64).is_multiple_of(BLOCK) && ring.len() as u64 >= 2 * BLOCK;
         let first = number(8)?;
         let checkpoint = number(BLOCK as usize)?.max(number(2 * BLOCK as usize)?);
-        let is_log = file.starts_with(b"Phys") && (first..u64::MAX / 2).contains(&checkpoint);
+        let is_log =
+            whole && file.starts_with(b"Phys") && (first..u64::MAX / 2).contains(&checkpoint);
         is_log.then_some(Log { first, checkpoint, ring })
     }
 

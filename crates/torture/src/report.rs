@@ -103,11 +103,8 @@ impl Report {
     }
 
     /// What the database did wrong by itself, so that what was found says nothing about the drive.
-    /// Acknowledged commits that are lost, or half done, are never explained so.
     pub fn own_fault(&self) -> Option<&str> {
-        let harm = self.harm();
-        let excused = !harm.contains_key(&Harm::Lost) && !harm.contains_key(&Harm::HalfDone);
-        self.rounds.iter().find_map(|r| r.check.own_fault.as_deref()).filter(|_| excused)
+        self.rounds.iter().find_map(|r| r.check.own_fault.as_deref())
     }
 
     /// Whether the run went to its end, and nothing was found.
@@ -130,6 +127,7 @@ impl Report {
             "mount_seconds": Spread::of(self.rounds.iter().map(|r| r.mount_seconds)),
             "database_seconds": Spread::of(self.rounds.iter().map(|r| r.database_seconds)),
             "clean": self.is_clean(),
+            "own_fault": self.own_fault(),
         });
         let mut all = serde_json::to_value(self).unwrap_or_default();
         all["summary"] = summary;

@@ -3,6 +3,7 @@
 use crate::program::{Interrupt, ProgramError, command, run};
 use crate::store::{Journal, Target};
 use serde::Serialize;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -134,17 +135,31 @@ impl Server {
         }
     }
 
-    /// The log that its recovery is going to read, as it is now, if that is InnoDB's.
+    /// InnoDB's log, which its recovery is going to read, as it is now; a copy is put beside the server's
+    /// words. `None` if there is none, or it can not be read. The page cache is passed by: what the
+    /// server reads comes from below.
     #[allow(clippy::disallowed_methods, reason = "the edge: what a blow has left is looked at")]
     pub fn redo(&self) -> Option<Vec<u8>> {
-        let file = self.directory.join(self.kind.name()).join("ib_logfile0");
-        (self.kind == Kind::Mariadb).then(|| std::fs::read(file).ok()).flatten()
+        if self.kind != Kind::Mariadb {
+            return None;
+        }
+        let from = self.directory.join(self.kind.name()).join("ib_logfile0");
+        let to = self.run.join(self.kind.name()).join("ib_logfile0.before-recovery");
+        let word = |name: &str, path: &Path| {
+            let mut word = OsString::from(name);
+            word.push(path);
+            word
+        };
+        let mut copy = command("dd", ["bs=1M", "iflag=direct", "status=none"]);
+        copy.args([word("if=", &from), word("of=", &to)]);
+        run("copying its log", &mut copy, Duration::from_secs(START), &self.interrupt).ok()?;
+        std::fs::read(to).ok()
     }
 
-    /// Puts such a log beside the server's own words, for who wants to know what was found.
-    #[allow(clippy::disallowed_methods, reason = "the edge: what a blow has left is kept")]
-    pub fn keep_redo(&self, redo: &[u8]) -> std::io::Result<()> {
-        std::fs::write(self.run.join(self.kind.name()).join("ib_logfile0.before-recovery"), redo)
+    /// All that it has said so far.
+    #[allow(clippy::disallowed_methods, reason = "the edge: a server's own words")]
+    pub fn said(&self) -> Vec<u8> {
+        std::fs::read(self.log()).unwrap_or_default()
     }
 
     /// Its log.

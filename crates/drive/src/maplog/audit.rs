@@ -72,7 +72,7 @@ impl MapLog {
                 ensure(is == *tells || dirty.is_some_and(|dirty| dirty.has(lpn)), || {
                     let name = |ppa| self.places.name(ppa);
                     let [is, tells] = [is, *tells].map(|at| at.map_or("nothing".into(), name));
-                    format!("{} is {is}; the map log says {tells}", map.name(lpn))
+                    format!("of {} the map says {is}, its log {tells}", map.name(lpn))
                 })?;
             }
         }

@@ -156,8 +156,9 @@ impl Store for Mariadb {
             std::thread::sleep(PURGE);
             last = self.look()?;
         }
-        if !last.is_empty() && last != first {
-            last.extend(first.into_iter().map(|what| format!("at first: {what}")));
+        let changed = last != first;
+        if let Some(what) = last.first_mut().filter(|_| changed) {
+            *what += &format!("; at first: {}", first.join("; "));
         }
         Ok(last)
     }
