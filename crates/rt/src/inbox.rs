@@ -3,9 +3,13 @@
 //!
 //! 1. A wake is never lost: it is seen before the next poll, or it rings the bell of a
 //!    runtime that waits (or is about to).
-//! 2. The bell is rung at most once for each time that the runtime falls asleep.
+//! 2. The bell is rung at most once for each time that the runtime falls asleep. It may ring
+//!    late, when the runtime is awake again: then a count is left in it, which ends a later
+//!    wait early and must not keep the runtime from hearing the next ring.
 //! 3. A waker wakes the task that it was made for, and no other: one that goes from a task that
 //!    has ended to a new one has no clones.
+//! 4. The end of the last channel is a wake, too, of no task: a runtime that waited for its
+//!    letters looks again whether there is anything to wait for.
 
 use crate::exec::TaskId;
 use crate::slab::Key;
@@ -51,12 +55,18 @@ impl Inbox {
 
     fn put(&self, task: TaskId) {
         self.tasks.lock().unwrap_or_else(|e| e.into_inner()).push(task);
-        // This store and the load below, against those of `fall_asleep`: in the one order
-        // that all threads see, one of the two sides sees the other.
-        self.any.store(true, Ordering::SeqCst);
+        self.announce();
+    }
+
+    /// There is a wake: the runtime sees it, or the bell rings.
+    fn announce(&self) {
+        self.any.store(true, Ordering::Release);
+        // The store above and the load below, against those of `fall_asleep`: with a fence
+        // between them on both sides, one of the two sides sees the other.
+        fence(Ordering::SeqCst);
         if let Some(bell) = &self.bell
-            && self.asleep.load(Ordering::SeqCst)
-            && self.asleep.swap(false, Ordering::SeqCst)
+            && self.asleep.load(Ordering::Relaxed)
+            && self.asleep.swap(false, Ordering::AcqRel)
         {
             // It fails only when the counter is full: then it has been rung.
             let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
@@ -65,8 +75,9 @@ impl Inbox {
 
     /// From now on a wake rings the bell. `false`, and nothing, if there is a wake.
     pub fn fall_asleep(&self) -> bool {
-        self.asleep.store(true, Ordering::SeqCst);
-        if self.any.load(Ordering::SeqCst) {
+        self.asleep.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.any() {
             self.wake_up();
             return false;
         }
@@ -75,7 +86,7 @@ impl Inbox {
 
     /// Wakes need not ring the bell any more.
     pub fn wake_up(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
+        self.asleep.store(false, Ordering::Release);
     }
 
     pub fn add_channel(&self) {
@@ -83,10 +94,13 @@ impl Inbox {
     }
 
     pub fn remove_channel(&self) {
-        self.channels.fetch_sub(1, Ordering::AcqRel);
+        if self.channels.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.announce();
+        }
     }
 
-    /// Whether other threads may still post.
+    /// Whether other threads may still post. If not, all their wakes are seen by an
+    /// [`Inbox::any`] that comes after this, and not by one before it.
     pub fn has_channels(&self) -> bool {
         self.channels.load(Ordering::Acquire) > 0
     }

@@ -135,7 +135,7 @@ impl<T> Drop for Post<T> {
         }
         let waker = state.waker.take();
         drop(state);
-        // First the wake: the runtime must not miss both.
+        // First the wake, then the end of the channel: who sees the end sees the wake.
         if let Some(waker) = waker {
             waker.wake();
         }

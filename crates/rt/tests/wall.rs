@@ -218,6 +218,67 @@ fn w4_a_run_that_nothing_can_bring_on_is_stalled_and_one_that_a_thread_can_is_no
 }
 
 #[test]
+fn w4_a_run_that_loses_all_that_could_bring_it_on_while_it_waits_is_stalled() {
+    for backend in backends() {
+        for round in 0..20 {
+            // The last post goes while the runtime waits, and no task awaits a letter.
+            let (mut runtime, rt, io) = runtime(backend, 1.0);
+            let (post, inbox) = rt.inbox_of::<u32>(1);
+            let thread = in_thread(move || {
+                (0..round * 100).for_each(|_| std::thread::yield_now());
+                drop(post);
+            });
+            let err = runtime.block_on(async move {
+                std::future::pending::<()>().await;
+                drop(inbox);
+            });
+            assert!(matches!(err, Err(RunError::Stalled { .. })), "{err:?}");
+            thread.join().unwrap();
+
+            // An operation that is given up ends later; nobody waits for that.
+            let err = runtime.block_on(async move {
+                let (a, _b) = pair(&io).await;
+                drop(first(a.recv(vec![0; 8], 0), io.sleep(Nanos(1))).await);
+                std::future::pending::<()>().await;
+            });
+            assert!(matches!(err, Err(RunError::Stalled { .. })), "{err:?}");
+        }
+    }
+}
+
+#[test]
+fn w2_a_busy_runtime_takes_what_the_kernel_puts_off_until_it_is_asked() {
+    for backend in backends() {
+        let (mut runtime, rt, io) = runtime(backend, 1.0);
+        let spinner = rt.clone();
+        rt.spawn_background("spinner", async move {
+            loop {
+                spinner.yield_now().await;
+            }
+        });
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let ours = Rc::new(io.stream(ours.into()).unwrap());
+        let main = async move {
+            for round in 0..50u8 {
+                // The kernel has it before there is anything to receive.
+                let receive = rt.spawn("receiver", {
+                    let ours = ours.clone();
+                    async move { ours.recv(vec![0; 1], 0).await.1 }
+                });
+                io.sleep(Nanos::from_micros(50)).await;
+                let thread = in_thread({
+                    let theirs = theirs.try_clone().unwrap();
+                    move || rustix::io::write(&theirs, &[round]).unwrap()
+                });
+                assert_eq!(receive.await.unwrap(), [round]);
+                thread.join().unwrap();
+            }
+        };
+        runtime.block_on(main).unwrap();
+    }
+}
+
+#[test]
 fn posts_of_several_threads_keep_their_order_and_none_is_lost() {
     for backend in backends() {
         for scale in [1.0, 0.0] {

@@ -61,6 +61,8 @@ impl WallClock {
         self.scale == Scale::Jump && (self.rt.has_commands() || !self.expects_something())
     }
 
+    /// Whether anything from outside is to come: an operation that a task waits for, or a
+    /// letter of another thread.
     fn expects_something(&self) -> bool {
         self.outside.is_busy() || self.rt.inbox().has_channels()
     }
@@ -171,7 +173,9 @@ impl Clock for WallClock {
         let real = deadline.map(|d| self.real_of(d));
         let until = real.into_iter().chain(self.outside.next_timer()).min();
         if until.is_none() && !self.expects_something() {
-            return Idle::Nothing;
+            // In this order: the last thread that could post may have posted and gone since
+            // `has_come`.
+            return if self.rt.inbox().any() { Idle::Woken } else { Idle::Nothing };
         }
         self.wait(until)
     }

@@ -40,7 +40,8 @@ pub(super) trait Driver {
     fn look(&mut self, ops: &mut Operations);
 
     /// Tells the kernel of what was begun, waits until something completes or `limit` is
-    /// over, and takes completions.
+    /// over, and takes completions. It does not sleep if something has completed that was not
+    /// handed over ([`Operations::has_ended`]), or completes while the kernel is told.
     ///
     /// # Errors
     /// What the kernel says. An interruption by a signal is none.

@@ -194,6 +194,7 @@ impl Outside {
             }
         }
         while !ops.is_empty() {
+            ops.hand_over(drop);
             driver.wait(ops, None).expect("the kernel refuses to wait for operations it took");
         }
     }
@@ -209,9 +210,37 @@ fn real_time() -> Instant {
 }
 
 fn wake(rt: &Rt, ops: &mut Operations) -> bool {
-    let any = !ops.woken.is_empty();
-    for task in ops.woken.drain(..) {
-        rt.wake(task);
+    ops.hand_over(|task| rt.wake(task))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Runtime;
+
+    /// Back ends that are to be had here.
+    fn runtimes() -> impl Iterator<Item = Runtime> {
+        [Backend::Poll, Backend::Uring].into_iter().filter_map(|io| {
+            let options = WallOptions { io, ..WallOptions::default() };
+            Runtime::wall_time(1, options).ok()
+        })
     }
-    any
+
+    /// Rings as a thread does that was about to ring when the runtime woke up by itself.
+    fn ring_late(outside: &Outside) {
+        rustix::io::write(&*outside.bell, &1u64.to_ne_bytes()).unwrap();
+    }
+
+    #[test]
+    fn a_bell_that_rang_late_ends_the_next_wait_and_is_heard_again_in_the_one_after() {
+        for runtime in runtimes() {
+            let rt = runtime.handle();
+            let outside = rt.outside().unwrap();
+            for _ in 0..3 {
+                ring_late(outside);
+                // It would last for ever if the ring that it begins with were all it heard.
+                assert!(!outside.wait(&rt, None));
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Operations by `ppoll` and calls that do not block: for kernels that deny io_uring.
 //!
-//! 1. An operation is tried when it is begun, and again whenever its descriptor is ready.
+//! 1. An operation is tried when it is begun, and again whenever its descriptor is ready. One
+//!    that ends when it is begun is not among what `ppoll` waits for: then a wait does not sleep.
 //! 2. Files are always ready: reading, writing and syncing them holds up the thread.
 
 use super::attempt::attempt;
@@ -84,6 +85,7 @@ impl Driver for Poll {
     }
 
     fn wait(&mut self, ops: &mut Operations, limit: Option<Duration>) -> io::Result<()> {
+        let limit = if ops.has_ended() { Some(Duration::ZERO) } else { limit };
         let limit = limit
             .map(|l| Timespec { tv_sec: l.as_secs() as i64, tv_nsec: i64::from(l.subsec_nanos()) });
         let mut fds: Vec<PollFd<'_>> =

@@ -116,7 +116,7 @@ impl Uring {
                 // The kernel is short of memory or of room for completions.
                 Err((Some(Errno::AGAIN | Errno::BUSY), _)) => {
                     self.take(ops);
-                    if !ops.woken.is_empty() {
+                    if ops.has_ended() {
                         return Ok(());
                     }
                     std::thread::yield_now();
@@ -215,7 +215,7 @@ impl Driver for Uring {
         let entry = opcode::AsyncCancel::new(word(key)).build().user_data(CANCELLATION);
         // Without it the operation ends by itself, or when its peer does.
         // SAFETY: the entry points to nothing.
-        self.cancelled = unsafe { self.push(entry, ops) }.is_ok();
+        self.cancelled |= unsafe { self.push(entry, ops) }.is_ok();
     }
 
     fn has_unsent(&self) -> bool {
@@ -252,7 +252,7 @@ impl Driver for Uring {
 
     fn wait(&mut self, ops: &mut Operations, limit: Option<Duration>) -> io::Result<()> {
         self.gather(ops);
-        let want = usize::from(limit != Some(Duration::ZERO) && ops.woken.is_empty());
+        let want = usize::from(limit != Some(Duration::ZERO) && !ops.has_ended());
         self.cancelled = false;
         if want > 0 || !self.ring.submission().is_empty() {
             self.enter(ops, want, limit.filter(|_| want > 0))?;

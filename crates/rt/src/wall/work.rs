@@ -6,6 +6,8 @@
 //!    table until it has completed. What it then brings (a connection) is closed.
 //! 3. A completion is delivered once; one for an operation that is not in the table any
 //!    more is ignored.
+//! 4. An operation may complete at any moment, also while it is begun. The table remembers that
+//!    until the runtime has been told ([`Operations::hand_over`]): meanwhile nothing sleeps.
 
 use crate::exec::TaskId;
 use crate::slab::{Key, Slab};
@@ -77,18 +79,25 @@ struct Operation {
 /// The table of all operations under way.
 pub(super) struct Operations {
     table: Slab<Operation>,
-    /// Tasks whose operations have completed since this was last emptied.
-    pub woken: Vec<TaskId>,
+    /// How many of them a task waits for.
+    wanted: usize,
+    /// Tasks whose operations have completed and that have not been told.
+    woken: Vec<TaskId>,
+    /// Whether any operation has completed since the last [`Operations::hand_over`]: the
+    /// bell's too, and those that nobody waits for.
+    ended: bool,
     /// Whether the bell's read is in the table.
     listening: bool,
 }
 
 impl Operations {
     pub fn new() -> Operations {
-        Operations { table: Slab::new(), woken: Vec::new(), listening: false }
+        let (table, woken) = (Slab::new(), Vec::new());
+        Operations { table, wanted: 0, woken, ended: false, listening: false }
     }
 
     pub fn insert(&mut self, work: Work, task: TaskId) -> Key {
+        self.wanted += 1;
         self.table.insert(Operation { work, state: State::Waiting(task) })
     }
 
@@ -101,9 +110,23 @@ impl Operations {
         Some(self.table.insert(Operation { work: work(), state: State::Bell }))
     }
 
-    /// How many are under way for somebody.
+    /// How many are under way that a task waits for.
     pub fn wanted(&self) -> usize {
-        self.table.len() - usize::from(self.listening)
+        self.wanted
+    }
+
+    /// Whether anything has completed since the last [`Operations::hand_over`]. A wait must
+    /// not sleep then: what it would wait for may be what has completed.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Gives `wake` the tasks whose operations have completed. Whether there were any.
+    pub fn hand_over(&mut self, wake: impl FnMut(TaskId)) -> bool {
+        self.ended = false;
+        let any = !self.woken.is_empty();
+        self.woken.drain(..).for_each(wake);
+        any
     }
 
     pub fn is_empty(&self) -> bool {
@@ -145,15 +168,18 @@ impl Operations {
         }
         if let State::Waiting(_) = op.state {
             op.state = State::Abandoned;
+            self.wanted -= 1;
         }
         true
     }
 
     pub fn complete(&mut self, key: Key, outcome: Outcome) {
         let Some(op) = self.table.get_mut(key) else { return };
+        self.ended = true;
         match op.state {
             State::Waiting(task) => {
                 op.state = State::Done(outcome);
+                self.wanted -= 1;
                 self.woken.push(task);
             }
             State::Abandoned => drop(self.table.remove(key)),
