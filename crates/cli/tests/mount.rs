@@ -1,5 +1,5 @@
 //! `tantalum drive mount` with the kernel: FUSE, loop devices, ext4, XFS. Takes root, and
-//! `scripts/install-mount-tools`; where FUSE or loop devices are denied the tests say so, and pass.
+//! `scripts/install-mount-tools`.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and write files")]
 
@@ -12,6 +12,32 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tantalum_testing::Need;
+
+const EXT4: [Need; 4] = [
+    Need::LoopDevices,
+    Need::Program("losetup"),
+    Need::Program("mkfs.ext4"),
+    Need::Program("e2fsck"),
+];
+const XFS: [Need; 4] = [
+    Need::LoopDevices,
+    Need::Program("losetup"),
+    Need::Program("mkfs.xfs"),
+    Need::Program("xfs_repair"),
+];
+/// XFS with blocks that are longer than the processor's pages.
+const LONG_XFS: [Need; 5] = {
+    let [a, b, c, d] = XFS;
+    [a, b, c, d, Need::Kernel(6, 12)]
+};
+/// A bare loop device.
+const DISK: [Need; 4] = [
+    Need::LoopDevices,
+    Need::Program("losetup"),
+    Need::Program("fio"),
+    Need::Program("blkdiscard"),
+];
 
 const O_DIRECT: i32 = 0o40000;
 
@@ -30,7 +56,7 @@ fn assert_sound(place: &Place, image: &str, fs: &str) {
 
 #[test]
 fn a_drive_is_a_file_and_keeps_what_is_in_it() {
-    if !possible() {
+    if !possible(&[Need::Program("fallocate")]) {
         return;
     }
     let place = Place::new("file");
@@ -88,8 +114,8 @@ fn content(name: &str) -> String {
 
 /// Power cuts under load, each followed by a restart: what was synced is there, and the file system is
 /// sound.
-fn cut_under_load(fs: &str, more: &[&str]) {
-    if !possible() {
+fn cut_under_load(fs: &str, more: &[&str], needs: &[Need]) {
+    if !possible(needs) {
         return;
     }
     let place = Place::new(&format!("cut-{fs}"));
@@ -130,18 +156,18 @@ fn cut_under_load(fs: &str, more: &[&str]) {
 
 #[test]
 fn ext4_survives_power_cuts_under_load() {
-    cut_under_load("ext4", &[]);
+    cut_under_load("ext4", &[], &EXT4);
 }
 
 #[test]
 fn xfs_with_long_blocks_survives_power_cuts_under_load() {
-    cut_under_load("xfs", &["--fs-block", "16KiB", "--on-cut", "drop"]);
+    cut_under_load("xfs", &["--fs-block", "16KiB", "--on-cut", "drop"], &LONG_XFS);
 }
 
 /// Where one drive is mounted no other one is, and it notices nothing.
 #[test]
 fn two_drives_are_not_mounted_on_one_directory() {
-    if !possible() {
+    if !possible(&EXT4) {
         return;
     }
     for more in [&[][..], &["--fs", "ext4"]] {
@@ -168,7 +194,7 @@ fn two_drives_are_not_mounted_on_one_directory() {
 /// That the device is there, and for others, is not told as if it were not.
 #[test]
 fn who_may_not_open_the_fuse_device_is_told_so() {
-    if !possible() {
+    if !possible(&[]) {
         return;
     }
     // In a mount namespace of its own the name leads to a device on a file system that allows none.
@@ -193,7 +219,7 @@ exec "$@""#;
 /// being made is finished.
 #[test]
 fn a_mount_can_be_interrupted() {
-    if !possible() {
+    if !possible(&EXT4) {
         return;
     }
     const MAKER: &str = "#!/bin/sh
@@ -240,7 +266,7 @@ PATH=/usr/sbin:/sbin:/usr/bin:/bin exec mkfs.ext4 \"$@\"
 /// The power is cut and restored by commands.
 #[test]
 fn a_cut_and_a_restart_on_command() {
-    if !possible() {
+    if !possible(&LONG_XFS) {
         return;
     }
     let place = Place::new("command");
@@ -305,7 +331,7 @@ impl Drop for Knobs {
 /// A loop device remembers that somebody wanted no flushes: a drive that is mounted wants them.
 #[test]
 fn the_kernel_sends_flushes_whatever_the_loop_device_was_told_before() {
-    if !possible() {
+    if !possible(&EXT4) {
         return;
     }
     let place = Place::new("flushes");
@@ -333,7 +359,7 @@ fn the_kernel_sends_flushes_whatever_the_loop_device_was_told_before() {
 
 #[test]
 fn a_killed_process_leaves_nothing_that_the_next_does_not_clean_up() {
-    if !possible() {
+    if !possible(&[&EXT4[..], &XFS].concat()) {
         return;
     }
     for fs in ["ext4", "xfs"] {
@@ -372,7 +398,7 @@ fn a_killed_process_leaves_nothing_that_the_next_does_not_clean_up() {
 
 #[test]
 fn what_is_in_use_is_waited_for_or_left_to_its_users() {
-    if !possible() {
+    if !possible(&EXT4) {
         return;
     }
     let place = Place::new("busy");
@@ -409,7 +435,7 @@ fn what_is_in_use_is_waited_for_or_left_to_its_users() {
 
 #[test]
 fn no_file_system_is_made_over_what_is_there() {
-    if !possible() {
+    if !possible(&[&EXT4[..], &XFS].concat()) {
         return;
     }
     let place = Place::new("over");
@@ -474,7 +500,7 @@ fn fio(disk: &Disk, arguments: &[&str]) -> Child {
 /// writes, compared with what must be there.
 #[test]
 fn discards_of_any_length_work() {
-    if !possible() {
+    if !possible(&DISK) {
         return;
     }
     const REGION: usize = 32 << 20;
@@ -533,7 +559,7 @@ fn discards_of_any_length_work() {
 /// What blktests has as block/005: the scheduler of the disk is switched while there is I/O.
 #[test]
 fn schedulers_are_switched_under_load() {
-    if !possible() {
+    if !possible(&DISK) {
         return;
     }
     let place = Place::new("schedulers");
@@ -572,7 +598,7 @@ fn schedulers_are_switched_under_load() {
 /// the drive.
 #[test]
 fn a_page_reaches_the_drive_in_one_piece() {
-    if !possible() {
+    if !possible(&LONG_XFS) {
         return;
     }
     let place = Place::new("pages");

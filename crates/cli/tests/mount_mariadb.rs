@@ -1,14 +1,21 @@
 //! `tantalum drive mount --files` under an unmodified MariaDB, which asks as it would ask a Fusion-io
-//! card and then writes no page twice. Takes root; where FUSE is denied the tests say so, and pass.
+//! card and then writes no page twice. Takes root, and `scripts/install-databases`.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and make directories")]
 
 mod mounting;
 
 use mounting::{Mounted, Place, possible, run};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tantalum_testing::Need;
+
+const SERVER: [Need; 4] = [
+    Need::Program("/usr/sbin/mariadbd"),
+    Need::Program("mariadb"),
+    Need::Program("mariadb-install-db"),
+    Need::Program("setpriv"),
+];
 
 /// Runs what follows its first argument in a mount namespace with a /dev of its own, in which there
 /// is the name by which MariaDB knows that a card is there. It belongs to nobody else.
@@ -141,15 +148,13 @@ fn place(name: &str) -> (Place, String) {
     run("install", &["-d", "-m", "755", dir.to_str().expect("text")]);
     let place = Place { dir };
     let files = place.path("m");
-    let server = Path::new("/usr/sbin/mariadbd").exists();
-    assert!(server, "there is no server: run scripts/install-databases");
     run("install", &["-d", "-m", "700", "-o", "mysql", "-g", "mysql", &files]);
     (place, files)
 }
 
 #[test]
 fn mariadb_writes_no_page_twice_and_survives_a_kill_of_the_drive() {
-    if !possible() {
+    if !possible(&SERVER) {
         return;
     }
     let (place, files) = place("mariadb");
@@ -181,7 +186,7 @@ fn mariadb_writes_no_page_twice_and_survives_a_kill_of_the_drive() {
 
 #[test]
 fn mariadb_protects_itself_where_pages_may_tear() {
-    if !possible() {
+    if !possible(&SERVER) {
         return;
     }
     let (place, files) = place("mariadb-torn");
