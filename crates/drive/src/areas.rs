@@ -8,7 +8,7 @@
 
 use crate::dump::Writer;
 use crate::firmware::Firmware;
-use crate::space::FreeUnit;
+use crate::space::{FreeUnit, Role};
 use crate::types::Kind;
 use std::rc::Rc;
 use tantalum_device::Data;
@@ -49,7 +49,7 @@ pub(crate) async fn clear_old_dump(fw: Rc<Firmware>) {
     loop {
         let next = fw.dump.borrow().other.get(done).copied();
         let Some(free) = next else { break };
-        if !free.erase_first || fw.erase(free.unit).await {
+        if !free.erase_first || fw.erase(free.unit, Role::Dump).await == Some(true) {
             if let Some(place) = fw.dump.borrow_mut().other.get_mut(done) {
                 place.erase_first = false;
             }

@@ -11,6 +11,7 @@
 //! 5. The buffer is consistent in itself (see `buffer/audit.rs`), and slots are neither
 //!    lost nor promised twice.
 //! 6. No more is live than there is room for.
+//! 7. The journal of units names no unit that is free or free in the map log (`bounds`, 4).
 
 use crate::firmware::Firmware;
 use crate::layout::unit_entry;
@@ -26,6 +27,8 @@ pub(crate) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), S
 /// All that can be held at any moment between two polls; less, while a start is not finished
 /// (`recover`, 6).
 pub(crate) fn audit(fw: &Firmware) -> Result<(), String> {
+    let defect = fw.defect.get().or(fw.space.borrow().defect());
+    ensure(defect.is_none(), || format!("stopped: {}", defect.unwrap_or_default()))?;
     if !fw.is_whole.get() {
         dump_areas(fw)?;
         fw.buffer.borrow().audit()?;
@@ -40,6 +43,7 @@ pub(crate) fn audit(fw: &Firmware) -> Result<(), String> {
     fw.audit_live()?;
     let (map, log, space) = (fw.map.borrow(), fw.log.borrow(), fw.space.borrow());
     log.audit(&fw.nand, &space)?;
+    log.audit_named(&space)?;
     log.audit_content(&fw.nand, &space, &map)
 }
 

@@ -5,6 +5,10 @@
 //!    are changed: entries that may differ, and those reserved, are never more than the bound.
 //! 2. What one operation may reserve fits whenever the keeper of the log is through.
 //! 3. The keeper sets to work before the bound is reached.
+//! 4. The keeper reserves nothing: it would wait for itself. An entry for a unit that is erased
+//!    (`journal`, 7) is made by the collector alone, since no unit that is free, or of the map log,
+//!    is named by the journal of units: the collector has its victim forgotten before it gives it
+//!    free, and a restart frees none that spilled entries name (`settle`, 4).
 
 use crate::firmware::Firmware;
 use crate::map::map_page;

@@ -385,7 +385,9 @@ impl<'a> Move<'a> {
 
     async fn free(self) {
         let fw = self.fw;
-        debug_assert_eq!(fw.space.borrow().valid_in(self.victim), 0);
+        if fw.space.borrow().valid_in(self.victim) > 0 {
+            return fw.fail("a unit with valid data was to be given free");
+        }
         if fw.space.borrow().is_bad(self.victim) {
             fw.space.borrow_mut().retire(self.victim);
             return;
@@ -395,7 +397,7 @@ impl<'a> Move<'a> {
         if self.gives_way() {
             return self.leave();
         }
-        if durable && fw.erase(self.victim).await {
+        if durable && fw.erase_victim(self.victim).await == Some(true) {
             fw.wore(self.die);
             fw.give_free(self.victim, false);
         }

@@ -399,6 +399,26 @@ impl Drive {
         }
     }
 
+    /// Why the drive is poisoned, if it was about to do what would have destroyed data, and did not:
+    /// a defect of its firmware. `None` without power.
+    pub fn defect(&self) -> Option<&'static str> {
+        let firmware = match &*self.shared.power.borrow() {
+            Power::On { firmware, .. } => firmware.clone(),
+            _ => return None,
+        };
+        firmware.look_for_defects();
+        firmware.defect.get()
+    }
+
+    /// The memory of a drive that has power.
+    #[cfg(test)]
+    pub(crate) fn firmware(&self) -> Rc<Firmware> {
+        match &*self.shared.power.borrow() {
+            Power::On { firmware, .. } => firmware.clone(),
+            _ => panic!("the drive has no power"),
+        }
+    }
+
     pub(crate) fn file(&self) -> Option<&ImageFile> {
         self.shared.image.as_ref()
     }

@@ -15,7 +15,7 @@ use crate::map::Map;
 use crate::maplog::{Dirty, MapLog, Persistence};
 use crate::mirror::Mirror;
 use crate::planted::planted;
-use crate::space::{Space, Streams};
+use crate::space::{Role, Space, Streams};
 use crate::stats::Stats;
 use crate::thin::Coming;
 use crate::types::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
@@ -93,6 +93,8 @@ pub(crate) struct Firmware {
     pub is_whole: Cell<bool>,
     /// Nothing is programmed any more; nobody waits for that.
     pub poisoned: Cell<bool>,
+    /// A step that would have destroyed data was stopped: which.
+    pub defect: Cell<Option<&'static str>>,
     /// The version of the map that says that the drive's life is over (see `retire`).
     pub ending: Cell<Option<Version>>,
     /// The end of the drive's life is why (see `retire`).
@@ -253,6 +255,7 @@ impl Firmware {
             map_known: WaitQueue::new(rt, "a map page to be loaded"),
             is_whole: Cell::new(false),
             poisoned: Cell::new(false),
+            defect: Cell::new(None),
             ending: Cell::new(None),
             read_only: Cell::new(false),
             began_read_only: Cell::new(false),
@@ -284,6 +287,7 @@ impl Firmware {
         let (version, old) = self.map.borrow_mut().set(lpn, to);
         if let Some(new) = to {
             self.space.borrow_mut().validate(new);
+            self.look_for_defects();
         }
         if let Some(old) = old {
             self.supersede(old, version);
@@ -302,6 +306,7 @@ impl Firmware {
     /// What is in this place does not count any more, since the change `version`.
     pub fn supersede(&self, old: Ppa, version: Version) {
         self.space.borrow_mut().invalidate(old, version);
+        self.look_for_defects();
         let die = &self.dies[(self.places.unit(old).0 / self.design.geometry.blocks) as usize];
         if die.hungry.get() {
             die.notify();
@@ -358,6 +363,23 @@ impl Firmware {
         self.notify_dies();
     }
 
+    /// The firmware was about to do what would destroy data. It does not: the drive is poisoned, and
+    /// says why.
+    pub fn fail(&self, why: &'static str) {
+        if self.defect.get().is_none() {
+            self.defect.set(Some(why));
+        }
+        self.poison();
+    }
+
+    /// Poisons the drive if its space was to be used as it must not be.
+    pub fn look_for_defects(&self) {
+        let found = self.space.borrow().defect();
+        if let Some(why) = found {
+            self.fail(why);
+        }
+    }
+
     /// Free units have become more, or scarce.
     pub fn notify_dies(&self) {
         self.dies.iter().for_each(DieEvents::notify);
@@ -410,7 +432,7 @@ impl Firmware {
             if !self.space.borrow().has_spare_somewhere() {
                 self.notify_dies();
             }
-            if free.erase_first && !self.erase(free.unit).await {
+            if free.erase_first && self.erase(free.unit, Role::Leaving).await != Some(true) {
                 continue;
             }
             if self.space.borrow().has_point(die, stream) {
@@ -430,6 +452,7 @@ impl Firmware {
     /// become worth collecting.
     pub fn landed(&self, unit: Unit, pages: u32) {
         self.space.borrow_mut().landed(unit, pages);
+        self.look_for_defects();
         self.since_checkpoint.set(self.since_checkpoint.get() + u64::from(pages));
         let die = &self.dies[self.nand.geometry().die(unit) as usize];
         if die.hungry.get() || self.space.borrow().is_bad(unit) {

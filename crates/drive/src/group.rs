@@ -176,7 +176,7 @@ impl Firmware {
                 self.rt.sleep(Nanos(1_000)).await;
             }
         }
-        self.publish();
+        self.keep_changes()?;
         let number = (!protected && count > 0).then(|| self.begin_group(&pages));
         drop((let_in, turn));
         if let Some(number) = number {
@@ -230,8 +230,7 @@ impl Firmware {
         let mut groups = self.groups.borrow_mut();
         let groups = &mut *groups;
         let Some(member) = groups.members.get_mut(&lpn) else {
-            debug_assert!(false, "{lpn:?} is in no group");
-            return;
+            return self.fail("a page of an atomic group landed that is in no group");
         };
         member.landed = Some((slot, place));
         let number = member.group;
@@ -282,8 +281,8 @@ impl Firmware {
         for change in &ready.changes {
             let member = self.groups.borrow_mut().members.remove(&change.lpn);
             let Some((slot, place)) = member.and_then(|member| member.landed) else {
-                debug_assert!(false, "{:?} is in no group", change.lpn);
-                continue;
+                // (The group is not acknowledged.)
+                return self.fail("an atomic group was to be mapped without one of its pages");
             };
             let (version, old) = self.map.borrow_mut().set(change.lpn, Some(place));
             if let Some(old) = old.filter(|old| *old != place) {

@@ -134,11 +134,19 @@ impl Drop for Starved<'_> {
 
 impl Firmware {
     pub fn healthy(&self) -> Result<(), IoError> {
-        match self.poisoned.get() {
-            true if self.read_only.get() => Err(IoError::ReadOnly),
-            true => Err(IoError::Poisoned),
-            false => Ok(()),
+        self.look_for_defects();
+        match (self.poisoned.get(), self.defect.get()) {
+            (true, Some(why)) => Err(IoError::Failed(why)),
+            (true, None) if self.read_only.get() => Err(IoError::ReadOnly),
+            (true, None) => Err(IoError::Poisoned),
+            (false, _) => Ok(()),
         }
+    }
+
+    /// What this command changed in protected memory survives the process from here on. Nothing
+    /// that does not is acknowledged.
+    pub fn keep_changes(&self) -> Result<(), IoError> {
+        if self.publish() { Ok(()) } else { self.still_healthy() }
     }
 
     /// The same for a command that was carried out in part: it may leave a trace.
@@ -210,7 +218,7 @@ impl Firmware {
             } else {
                 self.admit(at.0 + first, piece);
             }
-            self.publish();
+            self.keep_changes()?;
             first += count;
             if disorder {
                 drop(turn.take());
@@ -369,7 +377,7 @@ impl Firmware {
             }
             self.end_changes(reserved);
             self.epochs.notify_all();
-            self.publish();
+            self.keep_changes()?;
             done += count;
         }
         if self.design.cache.mode == CacheMode::Through {

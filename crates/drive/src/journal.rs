@@ -25,7 +25,8 @@
 
 use crate::planted::planted;
 use crate::types::{Lpn, Ppa};
-use std::collections::{BTreeMap, VecDeque};
+use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tantalum_nand::Unit;
 
 /// Bytes of an entry, in memory as on flash.
@@ -232,15 +233,29 @@ impl Journal {
         self.named.contains_key(&unit.0)
     }
 
-    /// A unit is erased: what was in it does not count any more.
-    pub fn forget(&mut self, unit: Unit) {
-        let of = |entry: &Entry| entry.names() == Some(unit);
-        if self.entries.iter().any(of) {
-            self.rewrite();
+    /// Whether any entry names this unit: a search, for audits.
+    pub fn is_named(&self, unit: Unit) -> bool {
+        self.is_spilled(unit) || self.entries.iter().any(|entry| entry.names() == Some(unit))
+    }
+
+    /// What was in these units does not count any more. Spilled entries name none of them.
+    pub fn forget_unspilled(&mut self, units: &BTreeSet<u32>) {
+        self.drop_entries(|entry| entry.names().is_some_and(|unit| units.contains(&unit.0)));
+    }
+
+    fn drop_entries(&mut self, of: impl Fn(&Entry) -> bool) {
+        if !self.entries.iter().any(&of) {
+            return;
         }
+        self.rewrite();
         self.older -= self.entries.iter().take(self.older).filter(|e| of(e)).count();
         self.ranges -= self.entries.iter().filter(|e| of(e) && e.is_range()).count() as u32;
         self.entries.retain(|entry| !of(entry));
+    }
+
+    /// A unit is erased: what was in it does not count any more.
+    pub fn forget(&mut self, unit: Unit) {
+        self.drop_entries(|entry| entry.names() == Some(unit));
         if let Some(ranges) = self.named.remove(&unit.0) {
             self.ranges -= ranges;
             if !planted!(ForgottenNotEntered) {
@@ -275,10 +290,16 @@ impl Journal {
     }
 
     /// Entries to be spilled, the oldest, at most `most`: none that name a unit that `writing`
-    /// has.
-    pub fn begin_spill(&mut self, most: usize, writing: impl Fn(Unit) -> bool) -> Vec<Entry> {
+    /// has. `None` during a checkpoint or another spill, which would lose entries.
+    pub fn begin_spill(
+        &mut self,
+        most: usize,
+        writing: impl Fn(Unit) -> bool,
+    ) -> Option<Vec<Entry>> {
+        if self.older > 0 || !self.spilling.is_empty() {
+            return None;
+        }
         self.rewrite();
-        debug_assert!(self.older == 0 && self.spilling.is_empty());
         let mut kept = VecDeque::with_capacity(self.entries.len());
         for entry in self.entries.drain(..) {
             if self.spilling.len() < most && !entry.names().is_some_and(&writing) {
@@ -291,7 +312,7 @@ impl Journal {
         for unit in self.spilling.iter().filter(|e| e.is_range()).filter_map(Entry::names) {
             *self.named.entry(unit.0).or_default() += 1;
         }
-        self.spilling.clone()
+        Some(self.spilling.clone())
     }
 
     /// They are on flash, in these sectors.
@@ -303,11 +324,13 @@ impl Journal {
         }
     }
 
-    /// A sector that was spilled is somewhere else.
-    pub fn spill_moved(&mut self, from: Ppa, to: Ppa) {
+    /// Sectors that were spilled are somewhere else: from where to where.
+    pub fn spill_moved(&mut self, moved: &BTreeMap<Ppa, Ppa>) {
         self.rewrite();
-        for sector in self.spilled.iter_mut().filter(|sector| sector.place == from) {
-            sector.place = to;
+        for sector in &mut self.spilled {
+            if let Some(to) = moved.get(&sector.place) {
+                sector.place = *to;
+            }
         }
     }
 
@@ -331,13 +354,17 @@ impl Journal {
         self.ranges += self.named.values().sum::<u32>();
     }
 
-    /// A checkpoint begins, while these units are being written, each mapped up to a page.
-    pub fn begin_checkpoint(&mut self, writing: impl Iterator<Item = (Unit, u32)>) {
-        debug_assert!(self.spilling.is_empty());
+    /// A checkpoint begins, while these units are being written, each mapped up to a page. False
+    /// during a spill: nothing has begun.
+    pub fn begin_checkpoint(&mut self, writing: impl Iterator<Item = (Unit, u32)>) -> bool {
+        if !self.spilling.is_empty() {
+            return false;
+        }
         self.older = self.entries.len();
         for (unit, from) in writing {
             self.push(Entry::Written { unit, from, until: OPEN });
         }
+        true
     }
 
     /// It is complete.
@@ -351,16 +378,23 @@ impl Journal {
     }
 }
 
-/// What entries say in the end: without those that were forgotten later.
+/// What entries say in the end: without those that were forgotten later. Each entry is looked at
+/// once, from the last to the first.
 pub fn without_forgotten(entries: impl Iterator<Item = Entry>) -> Vec<Entry> {
-    let mut left: Vec<Entry> = Vec::new();
-    for entry in entries {
-        match entry {
-            Entry::Forgotten { unit } => left.retain(|e| e.names() != Some(unit)),
-            entry => left.push(entry),
+    let mut all: Vec<Entry> = entries.collect();
+    let mut forgotten = FxHashSet::default();
+    let mut first = all.len();
+    for i in (0..all.len()).rev() {
+        match all[i] {
+            Entry::Forgotten { unit } => drop(forgotten.insert(unit)),
+            entry if entry.names().is_some_and(|unit| forgotten.contains(&unit)) => {}
+            entry => {
+                first -= 1;
+                all[first] = entry;
+            }
         }
     }
-    left
+    all.split_off(first)
 }
 
 #[cfg(test)]
@@ -405,7 +439,7 @@ mod tests {
         journal.push(Entry::Gone { first: Lpn(7), count: 3, sequence: 9 });
         journal.push(Entry::Gone { first: Lpn(10), count: 1, sequence: 10 });
         assert_eq!((journal.len(), journal.young()), (3, (3, 1)));
-        journal.begin_checkpoint([(Unit(1), 4)].into_iter());
+        assert!(journal.begin_checkpoint([(Unit(1), 4)].into_iter()));
         journal.push(Entry::Gone { first: Lpn(11), count: 1, sequence: 10 });
         assert_eq!((journal.len(), journal.young()), (5, (2, 2)));
         journal.end_checkpoint();
@@ -420,15 +454,19 @@ mod tests {
         let written = |n| Entry::Written { unit: Unit(n), from: 0, until: OPEN };
         (1..=4).for_each(|n| journal.push(written(n)));
         let batch = journal.begin_spill(2, |unit| unit == Unit(1));
-        assert_eq!(batch, [written(2), written(3)]);
+        assert_eq!(batch, Some(vec![written(2), written(3)]));
+        // One at a time; and none during a checkpoint, nor a checkpoint during a spill.
+        assert_eq!(journal.begin_spill(2, |_| false), None);
+        assert!(!journal.begin_checkpoint(std::iter::empty()));
         journal.forget(Unit(3)); // On its way.
         let all: Vec<Entry> = journal.entries().collect();
         let forgotten = Entry::Forgotten { unit: Unit(3) };
         assert_eq!(all, [written(2), written(3), written(1), written(4), forgotten]);
         journal.end_spill([Ppa(70)].into_iter(), 256);
-        journal.spill_moved(Ppa(70), Ppa(90));
+        journal.spill_moved(&BTreeMap::from([(Ppa(70), Ppa(90)), (Ppa(71), Ppa(91))]));
         assert_eq!((journal.len(), journal.young()), (4, (4, 3)));
         assert!(journal.is_spilled(Unit(2)) && !journal.is_spilled(Unit(3)));
+        assert!(journal.is_named(Unit(4)) && !journal.is_named(Unit(3)));
         journal.push(written(3));
         // What a restart makes of it.
         let spilled = journal.spilled().to_vec();
@@ -440,10 +478,57 @@ mod tests {
         assert_eq!(again.entries().collect::<Vec<_>>(), journal.entries().collect::<Vec<_>>());
         assert_eq!((again.len(), again.young()), (journal.len(), journal.young()));
         // A checkpoint voids all that.
-        again.begin_checkpoint([(Unit(3), 5)].into_iter());
+        assert!(again.begin_checkpoint([(Unit(3), 5)].into_iter()));
+        assert_eq!(again.begin_spill(9, |_| false), None);
         again.end_checkpoint();
         let left: Vec<Entry> = again.entries().collect();
         assert_eq!(left, [Entry::Written { unit: Unit(3), from: 5, until: OPEN }]);
         assert_eq!((again.len(), again.young()), (1, (1, 1)));
+    }
+
+    /// What a restart frees is forgotten where that takes no entry.
+    #[test]
+    fn what_is_not_spilled_is_forgotten_without_an_entry() {
+        let mut journal = Journal::default();
+        let written = |n| Entry::Written { unit: Unit(n), from: 0, until: OPEN };
+        (1..=4).for_each(|n| journal.push(written(n)));
+        journal.forget_unspilled(&BTreeSet::from([1, 3, 9]));
+        assert_eq!(journal.entries().collect::<Vec<_>>(), [written(2), written(4)]);
+        assert_eq!((journal.len(), journal.young()), (2, (2, 2)));
+    }
+
+    /// The meaning, word for word: each entry makes void what came before it of its unit.
+    fn one_by_one(entries: &[Entry]) -> Vec<Entry> {
+        let mut left: Vec<Entry> = Vec::new();
+        for entry in entries {
+            match entry {
+                Entry::Forgotten { unit } => left.retain(|e| e.names() != Some(*unit)),
+                entry => left.push(*entry),
+            }
+        }
+        left
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_was_forgotten_is_left_out(kinds in proptest::collection::vec((0..5u32, 0..6u32), 0..80)) {
+            let entries: Vec<Entry> = (0..).zip(kinds).map(|(i, (kind, n))| match kind {
+                0 => Entry::Forgotten { unit: Unit(n) },
+                1 => Entry::Gone { first: Lpn(n), count: 1, sequence: i },
+                2 => Entry::Failed { unit: Unit(n), from: i as u32, until: OPEN },
+                _ => Entry::Written { unit: Unit(n), from: i as u32, until: OPEN },
+            }).collect();
+            assert_eq!(without_forgotten(entries.iter().copied()), one_by_one(&entries));
+        }
+    }
+
+    /// As many as a journal may have, half of which forget the other half: entry by entry that
+    /// would be 10¹¹ comparisons.
+    #[test]
+    fn a_large_journal_is_gone_through_once() {
+        let n = 1 << 19;
+        let written = (0..n).map(|n| Entry::Written { unit: Unit(n), from: 0, until: OPEN });
+        let forgotten = (0..n).map(|n| Entry::Forgotten { unit: Unit(n) });
+        assert_eq!(without_forgotten(written.chain(forgotten)), []);
     }
 }

@@ -3,6 +3,9 @@
 //!
 //! 1. A journal record is written after all earlier ones are on flash.
 //! 2. Before anything is written there is room to write the whole map anew.
+//! 3. The keeper waits for nothing but the flash array, and for the last page of a group: no task
+//!    that has the latter waits for the keeper. What it erases needs no entry in the journal of
+//!    units (`bounds`, 4). So it can work without other tasks, too: at the end of a salvage.
 
 use crate::dump::SECTOR_ENTRIES;
 use crate::firmware::Firmware;
@@ -192,6 +195,10 @@ async fn spill(fw: &Firmware) -> Option<()> {
         let most = SECTOR_ENTRIES * fw.places.page_sectors as usize;
         log.journal_mut()?.begin_spill(most, |unit| writing.contains(&unit.0))
     };
+    let Some(batch) = batch else {
+        fw.fail("the journal of units was to be spilled during a checkpoint");
+        return None;
+    };
     let sectors: Vec<&[Entry]> = batch.chunks(SECTOR_ENTRIES).collect();
     let written = append_entries(fw, &sectors).await?;
     if let Some(journal) = fw.log.borrow_mut().journal_mut() {
@@ -223,11 +230,13 @@ async fn append_entries(fw: &Firmware, sectors: &[&[Entry]]) -> Option<Vec<Ppa>>
 async fn checkpoint(fw: &Firmware) -> Option<()> {
     fw.since_checkpoint.set(0);
     fw.idle_checkpoint.set(false);
-    {
+    let has_begun = {
         let (space, mut log) = (fw.space.borrow(), fw.log.borrow_mut());
-        if let Some(journal) = log.journal_mut() {
-            journal.begin_checkpoint(space.writing());
-        }
+        log.journal_mut().is_none_or(|journal| journal.begin_checkpoint(space.writing()))
+    };
+    if !has_begun {
+        fw.fail("a checkpoint was to begin while the journal of units is being spilled");
+        return None;
     }
     fw.drain_wanted.set(fw.drain_wanted.get().max(fw.map.borrow().version()));
     store_dirty(fw).await?;
@@ -308,11 +317,16 @@ async fn clean(fw: &Firmware) -> Option<()> {
             }
             store_images(fw, some).await?;
         }
-        if !fw.log.borrow_mut().drop_oldest() {
+        let dropped = fw.log.borrow_mut().drop_oldest();
+        let Some(is_good) = dropped else {
+            fw.fail("a unit of the map log was to be erased with records in it that count");
+            return None;
+        };
+        if !is_good {
             fw.space.borrow_mut().retire(unit);
             continue;
         }
-        if fw.erase(unit).await {
+        if fw.erase(unit, Role::Map).await? {
             if !fw.exchange_log_unit(unit) {
                 fw.log.borrow_mut().give(FreeUnit { unit, erase_first: false });
             }
@@ -336,9 +350,8 @@ async fn move_spilled(fw: &Firmware, unit: Unit) -> Option<()> {
     let sectors: Vec<&[Entry]> = of_unit.iter().map(|sector| &sector.entries[..]).collect();
     let written = append_entries(fw, &sectors).await?;
     if let Some(journal) = fw.log.borrow_mut().journal_mut() {
-        for (sector, to) in of_unit.iter().zip(written) {
-            journal.spill_moved(sector.place, to);
-        }
+        let from = of_unit.iter().map(|sector| sector.place);
+        journal.spill_moved(&from.zip(written).collect());
     }
     Some(())
 }
@@ -395,11 +408,10 @@ async fn issue(
         let LogPlace { at, pages, serial, before } = match place {
             Ok(place) => place,
             Err(Some(free)) => {
-                if free.erase_first && !fw.erase(free.unit).await {
+                if free.erase_first && !fw.erase(free.unit, Role::Map).await? {
                     fw.log.borrow_mut().owe();
                     fw.supply_log();
                 } else {
-                    fw.space.borrow_mut().set_role(free.unit, Role::Map);
                     fw.log.borrow_mut().open(free.unit);
                 }
                 continue;

@@ -38,6 +38,8 @@ mod energy;
 mod firmware;
 mod flag;
 mod group;
+#[cfg(test)]
+mod guards;
 mod host;
 mod image;
 mod journal;

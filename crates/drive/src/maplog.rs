@@ -315,8 +315,7 @@ impl MapLog {
 
     /// All changes up to `version` are in the log.
     pub fn set_durable(&mut self, version: Version) {
-        debug_assert!(version >= self.durable);
-        self.durable = version;
+        self.durable = self.durable.max(version);
     }
 
     /// The dirty entries, on a protected drive.
@@ -502,10 +501,19 @@ impl MapLog {
         Some(oldest.unit)
     }
 
-    /// The oldest unit leaves the log's content; once erased it is given back. Whether
-    /// it can be.
-    pub fn drop_oldest(&mut self) -> bool {
-        self.units.pop_front().is_some_and(|u| !u.bad)
+    /// The oldest unit leaves the log's content; once erased it is given back. Whether it can be;
+    /// `None` if it has records that count (2): then it stays.
+    pub fn drop_oldest(&mut self) -> Option<bool> {
+        let oldest = self.units.front()?;
+        let is_in = |place: u32| place != NEVER && self.places.unit(Ppa(place)) == oldest.unit;
+        let counts = self.image_at.contains(&oldest.serial)
+            || self.delta_at.contains(&oldest.serial)
+            || self.images.iter().any(|place| is_in(*place))
+            || self.journal().is_some_and(|j| j.spilled().iter().any(|s| is_in(s.place.0)));
+        if counts {
+            return None;
+        }
+        self.units.pop_front().map(|u| !u.bad)
     }
 
     /// The next place to write up to `pages` pages of one row, or a free unit to be

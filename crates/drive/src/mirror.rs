@@ -15,6 +15,8 @@
 //! 3. A buffered page is put where none is that counts, and counts when the list says so.
 //! 4. Version of the map and sequence numbers only grow, and may be ahead.
 //! 5. Without such an image nothing is noted or kept.
+//! 6. What can not be put into the tables is not acknowledged: the drive is poisoned, and the tables
+//!    stay what they were.
 //!
 //! What a dump is, and what a restart makes of it, is not known here: the next process fills the
 //! firmware's memory from the tables, and cuts its power.
@@ -22,11 +24,11 @@
 mod tables;
 
 use crate::firmware::Firmware;
+use crate::journal::Journal;
 use crate::map::map_page;
 use crate::types::Lpn;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 pub(crate) use tables::{Shape, left_behind};
 use tables::{Table, data_bytes};
 use tantalum_nand::{Region, Unit};
@@ -44,6 +46,10 @@ pub struct TouchedMap {
 
 /// Which table counts: 0 for none, then nothing is to be dumped.
 pub(crate) const COUNTS: u64 = 0;
+/// Why a drive is poisoned (6).
+const NO_PLACE: &str = "protected memory has no place for a buffered page";
+const LONG_JOURNAL: &str = "the journal of units is longer than protected memory has room for";
+
 /// How many words of the list are to be put in place.
 pub(crate) const PENDING: u64 = 8;
 
@@ -56,6 +62,10 @@ pub(crate) struct Mirror {
     /// Of a drive that has power; else of one that a process left behind, of which only the dump
     /// areas change.
     live: bool,
+    /// Words that are published at a time: of more, all of memory is written anew.
+    list_max: Cell<usize>,
+    /// Something could not be put into the tables (6).
+    is_broken: Cell<bool>,
     inner: RefCell<Inner>,
 }
 
@@ -89,20 +99,31 @@ impl Mirror {
         fw.log.borrow_mut().watch();
         fw.space.borrow_mut().watch();
         let shape = Shape::of(&fw.design, &fw.layout, fw.nand.payload());
-        let (which, inner) = (Cell::new(1), RefCell::default());
-        let mirror = Mirror { shape, region: region.clone(), which, live: true, inner };
-        {
-            let inner = &mut *mirror.inner.borrow_mut();
-            mirror.write_all(fw, inner);
-            inner.free.append(&mut inner.freed);
-        }
+        let inner = Inner { free: (0..shape.places).collect(), ..Inner::default() };
+        let mirror = Mirror {
+            list_max: Cell::new(shape.list_max()),
+            shape,
+            region: region.clone(),
+            which: Cell::new(1),
+            live: true,
+            is_broken: Cell::new(false),
+            inner: RefCell::new(inner),
+        };
+        mirror.keeps(fw, mirror.write_all(fw, &mut mirror.inner.borrow_mut()));
         mirror
     }
 
     /// Of what a process left behind in this table.
     fn left_behind(shape: Shape, region: &Region, which: usize) -> Mirror {
-        let (which, inner) = (Cell::new(which), RefCell::default());
-        Mirror { shape, region: region.clone(), which, live: false, inner }
+        Mirror {
+            list_max: Cell::new(shape.list_max()),
+            shape,
+            region: region.clone(),
+            which: Cell::new(which),
+            live: false,
+            is_broken: Cell::new(false),
+            inner: RefCell::default(),
+        }
     }
 
     /// A dump is going to be written: from where on, so that a process that is killed meanwhile
@@ -112,27 +133,45 @@ impl Mirror {
         table.set_ready(&fw.dump.borrow());
     }
 
-    /// Brings the tables up to date (2).
-    pub fn publish(&self, fw: &Firmware) {
+    /// Brings the tables up to date (2). False if that can not be, now or before: then they stay as
+    /// they were, and the drive is poisoned (6).
+    pub fn publish(&self, fw: &Firmware) -> bool {
         if !self.live {
-            return;
+            return true;
         }
+        if self.is_broken.get() {
+            return false;
+        }
+        self.keeps(fw, self.bring_up_to_date(fw))
+    }
+
+    /// The drive is poisoned, and nothing more is published, unless this is well.
+    fn keeps(&self, fw: &Firmware, result: Result<(), &'static str>) -> bool {
+        if let Err(why) = result {
+            self.is_broken.set(true);
+            fw.fail(why);
+        }
+        result.is_ok()
+    }
+
+    fn bring_up_to_date(&self, fw: &Firmware) -> Result<(), &'static str> {
         let inner = &mut *self.inner.borrow_mut();
         let table = Table::new(&self.shape, &self.region, self.which.get());
         // (4)
         table.set_counters(fw);
-        self.list_pages(fw, &table, inner);
+        self.list_pages(fw, &table, inner)?;
         self.list_map(fw, &table, inner);
-        self.list_units(fw, &table, inner);
+        self.list_units(fw, &table, inner)?;
         table.list_facts(fw, inner.journal, &mut inner.facts, &mut inner.list);
-        if inner.list.len() > self.shape.list_max() {
+        if inner.list.len() > self.list_max.get() {
             // (So much has changed that all is written anew.)
-            self.write_all(fw, inner);
+            self.write_all(fw, inner)?;
         } else {
             self.put_list(inner);
         }
         inner.list.clear();
         inner.free.append(&mut inner.freed);
+        Ok(())
     }
 
     fn put_list(&self, inner: &Inner) {
@@ -155,7 +194,12 @@ impl Mirror {
     }
 
     /// Buffered pages.
-    fn list_pages(&self, fw: &Firmware, table: &Table<'_>, inner: &mut Inner) {
+    fn list_pages(
+        &self,
+        fw: &Firmware,
+        table: &Table<'_>,
+        inner: &mut Inner,
+    ) -> Result<(), &'static str> {
         let buffer = fw.buffer.borrow();
         buffer.take_touched(&mut inner.pages);
         for lpn in &inner.pages {
@@ -165,15 +209,12 @@ impl Mirror {
             }
             let Some(data) = buffer.newest(*lpn) else { continue };
             // There are twice as many places as the buffer has.
-            let Some(place) = inner.free.pop() else {
-                debug_assert!(false, "no place for a buffered page");
-                fw.poison();
-                return;
-            };
+            let place = inner.free.pop().ok_or(NO_PLACE)?;
             let word = self.put_page(place, *lpn, data);
             inner.list.push((table.index(place), word));
             inner.places.insert(lpn.0, place);
         }
+        Ok(())
     }
 
     /// Puts a page where none is that counts; the word of the index that makes it count.
@@ -181,7 +222,7 @@ impl Mirror {
         let at = self.shape.data + u64::from(place) * self.shape.page_bytes;
         data_bytes(data, |bytes| {
             self.region.write(at, bytes);
-            (u64::from(lpn.0) + 1) | (u64::from(tables::sum(lpn, bytes)) << 33)
+            index_word(lpn, bytes)
         })
     }
 
@@ -216,10 +257,15 @@ impl Mirror {
     }
 
     /// The journal of units, and where these end.
-    fn list_units(&self, fw: &Firmware, table: &Table<'_>, inner: &mut Inner) {
+    fn list_units(
+        &self,
+        fw: &Firmware,
+        table: &Table<'_>,
+        inner: &mut Inner,
+    ) -> Result<(), &'static str> {
         fw.space.borrow_mut().take_touched(&mut inner.units);
         if self.shape.journal_max == 0 {
-            return;
+            return Ok(());
         }
         let space = fw.space.borrow();
         for unit in &inner.units {
@@ -228,30 +274,33 @@ impl Mirror {
         if let Some(journal) = fw.log.borrow_mut().journal_mut()
             && !table.list_journal(journal, &mut inner.journal, &mut inner.list)
         {
-            debug_assert!(false, "the journal of units has {} entries", journal.len());
-            fw.poison();
+            return Err(LONG_JOURNAL);
         }
+        Ok(())
     }
 
-    /// All of memory goes to the table that does not count, which counts then.
-    fn write_all(&self, fw: &Firmware, inner: &mut Inner) {
+    /// All of memory goes to the table that does not count, which counts then. Pages that have a
+    /// place stay there: what is in it is the same in both tables.
+    fn write_all(&self, fw: &Firmware, inner: &mut Inner) -> Result<(), &'static str> {
+        let is_long = |journal: &Journal| journal.len() > self.shape.journal_max;
+        if fw.log.borrow().journal().is_some_and(is_long) {
+            return Err(LONG_JOURNAL);
+        }
         let which = 1 - self.which.get();
         let table = Table::new(&self.shape, &self.region, which);
         table.set_counters(fw);
-        // Pages that the other table counts stay where they are.
-        let kept = inner.places.clone();
         table.clear_index();
-        let taken: BTreeSet<u32> = kept.values().chain(&inner.freed).copied().collect();
-        inner.free = (0..self.shape.places).filter(|place| !taken.contains(place)).collect();
-        let mut again = FxHashMap::default();
         for (lpn, data) in fw.buffer.borrow().contents() {
-            let Some(place) = inner.free.pop() else { break };
-            let word = self.put_page(place, lpn, data);
+            let (place, word) = match inner.places.get(&lpn.0) {
+                Some(place) => (*place, data_bytes(data, |bytes| index_word(lpn, bytes))),
+                None => {
+                    let place = inner.free.pop().ok_or(NO_PLACE)?;
+                    inner.places.insert(lpn.0, place);
+                    (place, self.put_page(place, lpn, data))
+                }
+            };
             self.region.set_word(table.index(place), word);
-            again.insert(lpn.0, place);
         }
-        inner.places = again;
-        inner.freed = taken.into_iter().collect();
         table.put_map(&fw.map.borrow(), &fw.log.borrow());
         table.put_units(&fw.space.borrow());
         inner.journal = tables::List::default();
@@ -275,16 +324,32 @@ impl Mirror {
         if let Some(journal) = log.journal_mut() {
             journal.take_stable();
         }
+        Ok(())
     }
+
+    /// Lists have so few words from now on.
+    #[cfg(test)]
+    pub fn shrink_list(&self, words: usize) {
+        self.list_max.set(words);
+    }
+
+    /// There are no free places any more.
+    #[cfg(test)]
+    pub fn lose_places(&self) {
+        self.inner.borrow_mut().free.clear();
+    }
+}
+
+/// The word of the index that makes a page count.
+fn index_word(lpn: Lpn, bytes: &[u8]) -> u64 {
+    (u64::from(lpn.0) + 1) | (u64::from(tables::sum(lpn, bytes)) << 33)
 }
 
 impl Firmware {
     /// What changed so far of protected memory survives the process; nothing to do without an
-    /// image.
-    pub fn publish(&self) {
-        if let Some(mirror) = self.mirror.get() {
-            mirror.publish(self);
-        }
+    /// image. False if it does not: the drive is poisoned.
+    pub fn publish(&self) -> bool {
+        self.mirror.get().is_none_or(|mirror| mirror.publish(self))
     }
 }
 

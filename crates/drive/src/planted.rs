@@ -121,6 +121,8 @@ mod defects {
         SummaryOfPart,
         /// What a summary tells counts for rows that failed, too.
         SummaryCountsFailed,
+        /// A restart gives units free that the journal of units names: to erase one takes an entry.
+        VoidUnitsFreed,
         /// A unit that failed is not marked as bad in the map.
         BadForgotten,
     }

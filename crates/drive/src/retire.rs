@@ -121,26 +121,64 @@ impl Firmware {
         }
     }
 
-    /// Erases a unit in which nothing is valid. False if it is bad and retired now, or if
-    /// the drive is poisoned.
-    pub async fn erase(&self, unit: Unit) -> bool {
-        self.stats.erases.add(1);
-        // The journal of units may have to say so.
-        let is_named = self.log.borrow().journal().is_some_and(|j| j.is_spilled(unit));
-        if is_named {
+    /// Erases a unit that was collected. The journal of units may have to say so: for that there
+    /// has to be room. `Some(false)` if the unit is bad and retired now, `None` if the drive is
+    /// poisoned.
+    pub async fn erase_victim(&self, unit: Unit) -> Option<bool> {
+        let is_spilled = self.log.borrow().journal().is_some_and(|j| j.is_spilled(unit));
+        if is_spilled {
             let reserved = self.begin_changes(std::iter::once(Lpn(0))).await;
-            self.forget(unit);
+            let may_go_on = !self.poisoned.get();
+            if may_go_on {
+                self.forget(unit);
+            }
             self.end_changes(reserved);
+            may_go_on.then_some(())?;
         } else {
             self.forget(unit);
         }
-        let Some(op) = self.must(self.nand.erase(unit)) else { return false };
-        match self.outcome(unit, op.await) {
-            Some(false) => {
-                self.space.borrow_mut().retire(unit);
-                false
+        self.erase(unit, Role::Leaving).await
+    }
+
+    /// Erases a unit in which nothing is valid, that the journal of units does not name, and that
+    /// has this role: that of whoever has it in hand. `Some(false)` if the unit is bad and retired
+    /// now, `None` if the drive is poisoned, as it is where the unit must not be erased.
+    pub async fn erase(&self, unit: Unit, role: Role) -> Option<bool> {
+        if let Some(why) = self.forbids_erase(unit, role) {
+            self.fail(why);
+            return None;
+        }
+        let is_spilled = self.log.borrow().journal().is_some_and(|j| j.is_spilled(unit));
+        if planted!(VoidUnitsFreed) && is_spilled {
+            let reserved = self.begin_changes(std::iter::once(Lpn(0))).await;
+            self.forget(unit);
+            self.end_changes(reserved);
+        }
+        self.stats.erases.add(1);
+        let op = self.must(self.nand.erase(unit))?;
+        let done = self.outcome(unit, op.await)?;
+        if !done {
+            self.space.borrow_mut().retire(unit);
+        }
+        Some(done)
+    }
+
+    /// Why a unit must not be erased, if it must not.
+    fn forbids_erase(&self, unit: Unit, role: Role) -> Option<&'static str> {
+        let (space, log, dump) = (self.space.borrow(), self.log.borrow(), self.dump.borrow());
+        let is_spilled = || log.journal().is_some_and(|journal| journal.is_spilled(unit));
+        match () {
+            () if space.defect().is_some() => space.defect(),
+            () if space.valid_in(unit) > 0 => Some("a unit with valid data was to be erased"),
+            () if space.role(unit) != role => Some("a unit in use was to be erased"),
+            () if space.is_bad(unit) => Some("a bad unit was to be erased"),
+            () if is_spilled() && !planted!(VoidUnitsFreed) => {
+                Some("a unit that the journal of units names was to be erased")
             }
-            done => done.is_some(),
+            () if role == Role::Dump && dump.ready.iter().any(|ready| ready.0 == unit) => {
+                Some("a unit that is ready for the next dump was to be erased")
+            }
+            () => None,
         }
     }
 
@@ -148,6 +186,7 @@ impl Firmware {
     pub fn give_free(&self, unit: Unit, erase_first: bool) {
         let erases = self.nand.erase_count(unit);
         self.space.borrow_mut().give_free(FreeUnit { unit, erase_first }, erases);
+        self.look_for_defects();
         self.supply_log();
         self.notify_dies();
     }

@@ -5,6 +5,10 @@
 //!    a unit that holds no data of the host.
 //! 2. A unit that the map says is bad is neither written nor erased.
 //! 3. Nothing is erased here: what is void is marked to be erased before it is written.
+//! 4. What is free, or gets to the map log, no entry of the journal of units names: to erase it
+//!    takes no entry. Entries in memory that name such a unit go. Where spilled entries name one it
+//!    is full, with nothing valid in it: a victim that the collector erases without moving
+//!    anything.
 
 use crate::firmware::Firmware;
 use crate::journal::{Entry, OPEN};
@@ -14,6 +18,7 @@ use crate::recover::{RecoveryError, check_entry};
 use crate::scan::{Head, read_heads, write_pointers};
 use crate::space::{FreeUnit, Streams};
 use crate::types::{Kind, PageHead};
+use std::collections::BTreeSet;
 use tantalum_nand::{OpError, PageAddr, Unit};
 
 /// What the first page of each unit tells, but for those that are kept for dumps.
@@ -161,16 +166,10 @@ pub(crate) async fn settle_units(fw: &Firmware, units: &Units) -> Result<(), Rec
             void
         });
     }
-    for &unit in &units.erased {
-        let bad = fw.space.borrow().is_bad(unit);
-        match bad {
-            true => fw.space.borrow_mut().file(unit),
-            false => fw.free_unit(unit, false),
-        }
-    }
-    for &unit in &void {
-        fw.free_unit(unit, !planted!(TornErase));
-    }
+    let erased = units.erased.iter().map(|unit| FreeUnit { unit: *unit, erase_first: false });
+    let erase_first = !planted!(TornErase);
+    let void = void.into_iter().map(|unit| FreeUnit { unit, erase_first });
+    free_units(fw, erased.chain(void));
     let lacking = fw.layout.map_units.saturating_sub(fw.log.borrow().owned() as u32);
     fw.log.borrow_mut().set_owed(lacking);
     for _ in 0..lacking {
@@ -184,6 +183,25 @@ pub(crate) async fn settle_units(fw: &Firmware, units: &Units) -> Result<(), Rec
     Ok(())
 }
 
+/// Units in which nothing is valid are free, unless they are bad, or spilled entries of the journal
+/// of units name them (4): a collector erases the latter.
+fn free_units(fw: &Firmware, units: impl Iterator<Item = FreeUnit>) {
+    let (mut space, mut log) = (fw.space.borrow_mut(), fw.log.borrow_mut());
+    let mut free = BTreeSet::new();
+    for one in units {
+        let is_spilled = log.journal().is_some_and(|journal| journal.is_spilled(one.unit));
+        if space.is_bad(one.unit) || is_spilled && !planted!(VoidUnitsFreed) {
+            space.file(one.unit);
+        } else {
+            space.give_free(one, fw.nand.erase_count(one.unit));
+            free.insert(one.unit.0);
+        }
+    }
+    if let Some(journal) = log.journal_mut().filter(|_| !planted!(VoidUnitsFreed)) {
+        journal.forget_unspilled(&free);
+    }
+}
+
 /// Of the map log's units those that are bad are not written, and go if nothing in them counts.
 pub(crate) fn settle_log(fw: &Firmware) {
     let (mut space, mut log) = (fw.space.borrow_mut(), fw.log.borrow_mut());
@@ -192,12 +210,5 @@ pub(crate) fn settle_log(fw: &Firmware) {
     }
     for unit in log.drop_void() {
         space.retire(unit);
-    }
-}
-
-impl Firmware {
-    fn free_unit(&self, unit: Unit, erase_first: bool) {
-        let free = FreeUnit { unit, erase_first };
-        self.space.borrow_mut().give_free(free, self.nand.erase_count(unit));
     }
 }

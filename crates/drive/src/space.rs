@@ -19,6 +19,9 @@
 //!    levelling).
 //! 8. A bad unit is never open or free again. While it holds valid sectors it is condemned:
 //!    they are readable, and the collector moves them when there is room to spare.
+//! 9. A step that would break these rules, and so destroy data, is not taken, in any build: it is
+//!    noted ([`Space::defect`]), and the drive is poisoned before it erases or acknowledges anything
+//!    more.
 
 mod audit;
 
@@ -130,6 +133,8 @@ pub struct Space {
     /// Units of which [`Space::writing`] may tell something else since somebody asked, if
     /// anybody does.
     touched: Option<Vec<Unit>>,
+    /// What was to be done that would destroy data, and was not.
+    defect: Option<&'static str>,
 }
 
 impl Space {
@@ -163,7 +168,21 @@ impl Space {
             bad: 0,
             condemned: BTreeSet::new(),
             touched: None,
+            defect: None,
         }
+    }
+
+    /// What was to be done that would destroy data, and was not: the drive must be poisoned (9).
+    pub fn defect(&self) -> Option<&'static str> {
+        self.defect
+    }
+
+    /// Whether a step may be taken; if not, that is a defect.
+    fn allows(&mut self, holds: bool, what: &'static str) -> bool {
+        if !holds && self.defect.is_none() {
+            self.defect = Some(what);
+        }
+        holds
     }
 
     /// From now on notes of which units [`Space::writing`] may tell something else.
@@ -210,8 +229,12 @@ impl Space {
 
     /// Gives a unit a role in which it is in no list.
     pub fn set_role(&mut self, unit: Unit, role: Role) {
-        debug_assert!(matches!(role, Role::Map | Role::Dump));
-        self.units[unit.0 as usize].role = role;
+        let info = &self.units[unit.0 as usize];
+        let in_hand = matches!(info.role, Role::Leaving | Role::Map | Role::Dump);
+        let fits = in_hand && info.valid == 0 && matches!(role, Role::Map | Role::Dump);
+        if self.allows(fits, "a unit with data was to become one of the map log or of a dump") {
+            self.units[unit.0 as usize].role = role;
+        }
     }
 
     /// Valid sectors of a unit.
@@ -343,10 +366,15 @@ impl Space {
     pub fn open(&mut self, stream: Streams, unit: Unit, page: u32) {
         self.touch(unit);
         let die = self.die_of(unit);
+        let info = &self.units[unit.0 as usize];
+        let fits = info.role == Role::Leaving && !info.bad;
+        let is_first = self.dies[die].points[stream as usize].is_none();
+        if !self.allows(fits && is_first, "a unit in use was to be written by another stream") {
+            return;
+        }
         let info = &mut self.units[unit.0 as usize];
         (info.role, info.landed) = (Role::Open, page);
-        let old = self.dies[die].points[stream as usize].replace(WritePoint { unit, page });
-        debug_assert!(old.is_none(), "a stream has one write point on a die");
+        self.dies[die].points[stream as usize] = Some(WritePoint { unit, page });
     }
 
     /// How many pages the stream can program in one operation now.
@@ -401,8 +429,11 @@ impl Space {
     pub fn file(&mut self, unit: Unit) {
         self.touch(unit);
         let die = self.die_of(unit);
+        let in_hand = self.units[unit.0 as usize].role == Role::Leaving;
+        if !self.allows(in_hand, "a unit in use was to be collected") {
+            return;
+        }
         let info = &mut self.units[unit.0 as usize];
-        debug_assert_eq!(info.role, Role::Leaving);
         if info.bad {
             if info.valid == 0 {
                 info.role = Role::Bad;
@@ -424,8 +455,13 @@ impl Space {
     pub fn give_free(&mut self, free: FreeUnit, erases: u32) {
         let FreeUnit { unit, erase_first } = free;
         let die = self.die_of(unit);
+        let info = &self.units[unit.0 as usize];
+        let in_hand = matches!(info.role, Role::Leaving | Role::Map);
+        let fits = in_hand && info.valid == 0 && !info.bad;
+        if !self.allows(fits, "a unit with valid data, or in use, was to be given free") {
+            return;
+        }
         let info = &mut self.units[unit.0 as usize];
-        debug_assert!(info.valid == 0 && !info.bad);
         info.role = Role::Free;
         info.superseded = Version(0);
         info.filled = 0;
@@ -479,9 +515,11 @@ impl Space {
 
     /// Nothing in a bad unit is needed any more.
     pub fn retire(&mut self, unit: Unit) {
-        let info = &mut self.units[unit.0 as usize];
-        debug_assert!(info.bad && info.valid == 0);
-        info.role = Role::Bad;
+        let info = &self.units[unit.0 as usize];
+        let fits = info.bad && info.valid == 0;
+        if self.allows(fits, "a unit with valid data was to be retired") {
+            self.units[unit.0 as usize].role = Role::Bad;
+        }
     }
 
     /// A condemned unit of a die: what is valid in it is to be moved, and it is to be
@@ -501,7 +539,9 @@ impl Space {
 
     /// The map names this sector from now on.
     pub fn validate(&mut self, ppa: Ppa) {
-        debug_assert!(!self.is_valid(ppa));
+        if !self.allows(!self.is_valid(ppa), "two logical pages were to be in one place") {
+            return;
+        }
         self.valid[(ppa.0 / 64) as usize] |= 1 << (ppa.0 % 64);
         let unit = self.places.unit(ppa);
         let info = &mut self.units[unit.0 as usize];
@@ -512,7 +552,9 @@ impl Space {
 
     /// The map does not name this sector any more, since the change `version`.
     pub fn invalidate(&mut self, ppa: Ppa, version: Version) {
-        debug_assert!(self.is_valid(ppa));
+        if !self.allows(self.is_valid(ppa), "what is not valid was to be superseded") {
+            return;
+        }
         self.valid[(ppa.0 / 64) as usize] &= !(1 << (ppa.0 % 64));
         let unit = self.places.unit(ppa);
         let info = &mut self.units[unit.0 as usize];
@@ -551,10 +593,12 @@ impl Space {
     /// Takes a full unit out of its list, to be collected.
     pub fn take_full(&mut self, unit: Unit) -> Unit {
         let die = self.die_of(unit);
-        let info = &mut self.units[unit.0 as usize];
-        debug_assert_eq!(info.role, Role::Full);
-        self.dies[die].victims.remove(unit, info.candidate());
-        info.role = Role::Leaving;
+        let is_full = self.units[unit.0 as usize].role == Role::Full;
+        if self.allows(is_full, "a unit in use was to be collected") {
+            let info = &mut self.units[unit.0 as usize];
+            self.dies[die].victims.remove(unit, info.candidate());
+            info.role = Role::Leaving;
+        }
         unit
     }
 

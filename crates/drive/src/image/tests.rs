@@ -5,6 +5,7 @@ mod shadow;
 
 use super::is_dump_owed;
 use crate::mirror::Shape;
+use crate::types::Lpn;
 use crate::{Design, Drive};
 use shadow::{BLOCKS, GONE, HOSTS, Shadow, content};
 use std::cell::{Cell, RefCell};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tantalum_device::{
-    Block, BlockDevice, Blocks, Durability, Extent, IoError, OwnedData, Payload, PowerCycle,
+    Block, BlockDevice, Blocks, Data, Durability, Extent, IoError, OwnedData, Payload, PowerCycle,
 };
 use tantalum_nand::{ImageError, ImageFile, watch_stores};
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
@@ -198,7 +199,19 @@ fn processes_end_anywhere() {
 /// Looks at what is in the file after some of the stores, from the `from`-th on, each about
 /// `stride` after the one before.
 #[allow(clippy::disallowed_methods, reason = "a test's own files")]
-fn every_store(preset: &str, payload: Payload, count: u64, (from, stride): (u64, u64)) -> u64 {
+fn every_store(preset: &str, payload: Payload, count: u64, which: (u64, u64)) -> u64 {
+    every_store_of(preset, payload, count, which, None)
+}
+
+/// The same with lists of so many words, if that is given: of more, all is written anew.
+#[allow(clippy::disallowed_methods, reason = "a test's own files")]
+fn every_store_of(
+    preset: &str,
+    payload: Payload,
+    count: u64,
+    (from, stride): (u64, u64),
+    list: Option<usize>,
+) -> u64 {
     let (file, copy, design) = (Scratch::new(), Scratch::new(), tiny(preset));
     create(&file, &design, payload);
     let mut runtime = Runtime::virtual_time(3);
@@ -230,6 +243,9 @@ fn every_store(preset: &str, payload: Payload, count: u64, (from, stride): (u64,
         for life in 0..2 {
             let mut known = shadow.borrow().clone();
             recover(&drive, &mut known).await.unwrap();
+            if let (Some(words), Some(mirror)) = (list, drive.firmware().mirror.get()) {
+                mirror.shrink_list(words);
+            }
             *shadow.borrow_mut() = known;
             for host in hosts(&rt, &drive, &shadow, life, count) {
                 host.await.unwrap();
@@ -261,6 +277,88 @@ fn each_of_a_few_stores_may_be_the_last() {
         let looks = every_store(preset, Payload::Bytes, 2, (100, 4));
         assert!(looks > 50, "{preset}: {looks} looks");
     }
+}
+
+/// So much changes at a time that all of memory is written anew, also while the buffer is full.
+#[test]
+fn any_store_may_be_the_last_where_lists_are_short() {
+    for preset in ["durassd", "durassd-bounded", "full-protection", "spartan-es"] {
+        for words in [0, 12] {
+            // (What is written anew takes thousands of stores.)
+            let looks = every_store_of(preset, Payload::Stamps, 12, (1, 4_000), Some(words));
+            assert!(looks > 10, "{preset}: {looks} looks");
+        }
+    }
+}
+
+/// All pages of a full buffer are written again, and each of them is found after a kill, though
+/// the list has no room for them.
+#[test]
+fn all_of_a_full_buffer_is_written_anew() {
+    let (file, design) = (Scratch::new(), tiny("durassd"));
+    create(&file, &design, Payload::Stamps);
+    let mut runtime = Runtime::virtual_time(1);
+    let drive = Drive::on_image(&runtime.handle(), &file.0).unwrap();
+    let slots = u64::from(design.buffer_slots());
+    let main = async move {
+        drive.power_on().await.unwrap();
+        let fw = drive.firmware();
+        let mirror = fw.mirror.get().unwrap();
+        for round in 1..=3 {
+            for at in 0..slots {
+                fw.buffer.borrow_mut().insert(Lpn(at as u32), Data::Stamps(&[round]));
+            }
+            mirror.shrink_list(if round == 3 { 0 } else { usize::MAX });
+            assert!(fw.publish());
+        }
+    };
+    runtime.block_on(main).unwrap();
+    drop(runtime);
+    let mut runtime = Runtime::virtual_time(2);
+    let drive = Drive::on_image(&runtime.handle(), &file.0).unwrap();
+    let main = async move {
+        drive.power_on().await.unwrap();
+        for at in (0..slots).map(Block) {
+            let mut room = OwnedData::zeros(Payload::Stamps, 1, 4096);
+            drive.device().read(at, room.as_mut()).await.unwrap();
+            assert_eq!(room, OwnedData::Stamps(vec![3]), "block {}", at.0);
+        }
+    };
+    runtime.block_on(main).unwrap();
+}
+
+/// What would not be found after a kill is not acknowledged; what was acknowledged before is there.
+#[test]
+fn what_has_no_place_in_protected_memory_is_not_acknowledged() {
+    let (file, design) = (Scratch::new(), tiny("durassd"));
+    create(&file, &design, Payload::Stamps);
+    let mut runtime = Runtime::virtual_time(1);
+    let drive = Drive::on_image(&runtime.handle(), &file.0).unwrap();
+    let main = async move {
+        drive.power_on().await.unwrap();
+        let device = drive.device();
+        device.write(Block(3), Data::Stamps(&[7]), Durability::Normal).await.unwrap();
+        drive.firmware().mirror.get().unwrap().lose_places();
+        for at in [3, 4] {
+            let lost = device.write(Block(at), Data::Stamps(&[8]), Durability::Normal).await;
+            let why = "protected memory has no place for a buffered page";
+            assert_eq!(lost, Err(IoError::Failed(why)), "block {at}");
+            assert_eq!(drive.defect(), Some(why));
+        }
+    };
+    runtime.block_on(main).unwrap();
+    drop(runtime);
+    let mut runtime = Runtime::virtual_time(2);
+    let drive = Drive::on_image(&runtime.handle(), &file.0).unwrap();
+    let main = async move {
+        drive.power_on().await.unwrap();
+        for (at, stamp) in [(3, 7), (4, 0)] {
+            let mut room = OwnedData::zeros(Payload::Stamps, 1, 4096);
+            drive.device().read(Block(at), room.as_mut()).await.unwrap();
+            assert_eq!(room, OwnedData::Stamps(vec![stamp]));
+        }
+    };
+    runtime.block_on(main).unwrap();
 }
 
 /// The next process writes the dump, with the energy of the design; a look changes nothing.

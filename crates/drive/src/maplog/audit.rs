@@ -48,6 +48,20 @@ impl MapLog {
         Ok(())
     }
 
+    /// Whether the journal of units names no unit that may be erased without an entry.
+    ///
+    /// # Errors
+    /// One that it names.
+    pub fn audit_named(&self, space: &Space) -> Result<(), String> {
+        let Some(journal) = self.journal() else { return Ok(()) };
+        let free = (0..space.count()).map(Unit).filter(|unit| space.role(*unit) == Role::Free);
+        let mut all = free.chain(self.pool.iter().map(|free| free.unit));
+        match all.find(|unit| journal.is_named(*unit)) {
+            Some(unit) => Err(format!("{unit} is free, and the journal of units names it")),
+            None => Ok(()),
+        }
+    }
+
     /// Whether the log's records, and the entries that only memory has, give the map. Of a
     /// journal only when no change waits for it.
     ///
