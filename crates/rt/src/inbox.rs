@@ -13,28 +13,31 @@
 
 use crate::exec::TaskId;
 use crate::slab::Key;
-use rustix::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use crate::sys::{AtomicBool, AtomicU64, AtomicUsize, Bell, Mutex, Ordering, fence};
+use std::sync::Arc;
 use std::task::{Wake, Waker};
 
+/// Both flags change by swaps alone: each change sees the one before it, and with it all that
+/// its thread did before. A mere store could cover up an announcement unseen, and with it the end
+/// of a channel.
 pub(crate) struct Inbox {
+    /// There is a wake, or may be.
     any: AtomicBool,
     tasks: Mutex<Vec<TaskId>>,
     /// The runtime waits for what comes from outside, and looks here only when the bell
     /// rings.
     asleep: AtomicBool,
-    /// An eventfd, on a clock that waits.
-    bell: Option<OwnedFd>,
+    /// On a clock that waits.
+    bell: Option<Bell>,
     /// How many channels there are through which other threads may still post.
     channels: AtomicUsize,
 }
 
 impl Inbox {
-    pub fn new(bell: Option<OwnedFd>) -> Arc<Inbox> {
+    pub fn new(bell: Option<Bell>) -> Arc<Inbox> {
         Arc::new(Inbox {
             any: AtomicBool::new(false),
-            tasks: Mutex::default(),
+            tasks: Mutex::new(Vec::new()),
             asleep: AtomicBool::new(false),
             bell,
             channels: AtomicUsize::new(0),
@@ -49,7 +52,7 @@ impl Inbox {
 
     /// All wakes.
     pub fn take(&self) -> Vec<TaskId> {
-        self.any.store(false, Ordering::Release);
+        self.any.swap(false, Ordering::AcqRel);
         std::mem::take(&mut *self.tasks.lock().unwrap_or_else(|e| e.into_inner()))
     }
 
@@ -60,22 +63,27 @@ impl Inbox {
 
     /// There is a wake: the runtime sees it, or the bell rings.
     fn announce(&self) {
-        self.any.store(true, Ordering::Release);
-        // The store above and the load below, against those of `fall_asleep`: with a fence
-        // between them on both sides, one of the two sides sees the other.
+        self.any.swap(true, Ordering::AcqRel);
+        // What is stored above and loaded below, against the same in `fall_asleep`: with a fence
+        // between the two on both sides, one of the sides sees the other.
         fence(Ordering::SeqCst);
         if let Some(bell) = &self.bell
             && self.asleep.load(Ordering::Relaxed)
             && self.asleep.swap(false, Ordering::AcqRel)
         {
-            // It fails only when the counter is full: then it has been rung.
-            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+            bell.ring();
         }
+    }
+
+    /// Rings as a thread does that was about to ring when the runtime woke up by itself.
+    #[cfg(test)]
+    pub fn ring_late(&self) {
+        self.bell.as_ref().expect("only on a clock that waits").ring();
     }
 
     /// From now on a wake rings the bell. `false`, and nothing, if there is a wake.
     pub fn fall_asleep(&self) -> bool {
-        self.asleep.store(true, Ordering::Release);
+        self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         if self.any() {
             self.wake_up();
@@ -86,7 +94,7 @@ impl Inbox {
 
     /// Wakes need not ring the bell any more.
     pub fn wake_up(&self) {
-        self.asleep.store(false, Ordering::Release);
+        self.asleep.swap(false, Ordering::AcqRel);
     }
 
     pub fn add_channel(&self) {

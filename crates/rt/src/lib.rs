@@ -56,6 +56,7 @@ mod prefetch;
 mod rng;
 mod slab;
 pub mod sync;
+mod sys;
 mod time;
 mod timer;
 pub mod wall;

@@ -8,8 +8,9 @@
 
 use crate::Rt;
 use crate::inbox::Inbox as Wakes;
+use crate::sys::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 struct State<T> {

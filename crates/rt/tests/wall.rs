@@ -7,16 +7,17 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use tantalum_rt::wall::{AlignedBuf, Backend, FileOptions, Io, Signal, WallOptions};
 use tantalum_rt::{First, Nanos, PostError, Rt, RunError, Runtime, first};
+use tantalum_testing::{Need, left_out_part};
 
-/// io_uring may be denied where the tests run; then there is one back end to test.
+/// Both, or poll alone where io_uring is denied: then the calling test says so, and fails if all
+/// tests are wanted.
 fn backends() -> Vec<Backend> {
     let uring = WallOptions { io: Backend::Uring, ..WallOptions::default() };
-    match Runtime::wall_time(1, uring) {
-        Ok(_) => vec![Backend::Uring, Backend::Poll],
-        Err(e) => {
-            eprintln!("io_uring is not tested: {e}");
-            vec![Backend::Poll]
-        }
+    let how = "use Linux 5.11 or newer, where io_uring is allowed (many containers deny it)";
+    let need = Need::tried("io_uring", &Runtime::wall_time(1, uring), how);
+    match left_out_part("io_uring", &[need]) {
+        true => vec![Backend::Poll],
+        false => vec![Backend::Uring, Backend::Poll],
     }
 }
 

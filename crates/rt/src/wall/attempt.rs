@@ -1,7 +1,7 @@
 //! Operations as calls that do not block.
 
 use super::work::{Kind, Outcome, Value, Work};
-use rustix::io::{Errno, pread, pwrite, read, retry_on_intr};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, connect, recv, send};
 
 /// Tries an operation, maybe `again`; [`Errno::AGAIN`] if its descriptor is not ready.
@@ -13,7 +13,7 @@ fn once(work: &mut Work, again: bool) -> Outcome {
     let fd = &*work.fd;
     let part = &mut work.span.bytes[work.span.from..work.span.to];
     let count = match &work.kind {
-        Kind::Read => read(fd, part),
+        Kind::Read => crate::sys::read(fd, part),
         Kind::Recv => recv(fd, part, RecvFlags::DONTWAIT).map(|(_, count)| count),
         Kind::Send => send(fd, part, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Kind::ReadAt(offset) => pread(fd, part, *offset),

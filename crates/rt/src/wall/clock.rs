@@ -3,6 +3,7 @@
 use super::outside::Outside;
 use super::scale::Scale;
 use crate::clock::{Clock, Idle};
+use crate::sys::{spin_loop, yield_now};
 use crate::{Nanos, Rt};
 use std::rc::Rc;
 use std::time::Duration;
@@ -127,9 +128,9 @@ impl WallClock {
             } else {
                 // Whoever is to send it may need this processor.
                 if is_due {
-                    std::hint::spin_loop()
+                    spin_loop()
                 } else {
-                    std::thread::yield_now()
+                    yield_now()
                 };
                 self.outside.take(&self.rt, true)
             };

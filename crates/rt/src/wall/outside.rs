@@ -8,9 +8,9 @@ use super::work::{Kind, Operations, Outcome, Span, Work};
 use crate::exec::{Rt, TaskId};
 use crate::inbox::Inbox;
 use crate::slab::Key;
+use crate::sys::{RealTime, bell};
 use crate::timer::Timers;
 use crate::{Nanos, wall::WallOptions};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -19,15 +19,13 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-#[expect(clippy::disallowed_types, reason = "this is where real time comes from")]
-use std::time::Instant;
 
 pub(crate) struct Outside {
-    #[expect(clippy::disallowed_types, reason = "as above")]
-    origin: Instant,
+    time: RealTime,
     backend: Backend,
     nonblocking: bool,
-    bell: Rc<OwnedFd>,
+    /// Reads how often the bell rang.
+    rung: Rc<OwnedFd>,
     state: RefCell<State>,
 }
 
@@ -54,15 +52,13 @@ impl Outside {
             rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
         }
         let nonblocking = driver.wants_nonblocking();
-        let mut flags = EventfdFlags::CLOEXEC;
-        flags.set(EventfdFlags::NONBLOCK, nonblocking);
-        let bell = eventfd(0, flags)?;
-        let inbox = Inbox::new(Some(bell.try_clone()?));
+        let (rung, bell) = bell(nonblocking)?;
+        let inbox = Inbox::new(Some(bell));
         let outside = Outside {
-            origin: real_time(),
+            time: RealTime::start(),
             backend: driver.backend(),
             nonblocking,
-            bell: Rc::new(bell),
+            rung: Rc::new(rung),
             state: RefCell::new(State {
                 ops: Operations::new(),
                 driver: Some(driver),
@@ -78,7 +74,7 @@ impl Outside {
 
     /// Real time since the runtime began.
     pub fn real_now(&self) -> Nanos {
-        Nanos(self.origin.elapsed().as_nanos() as u64)
+        self.time.elapsed()
     }
 
     /// Makes a descriptor such as the back end wants it.
@@ -150,7 +146,7 @@ impl Outside {
 
     fn hear(&self) -> Work {
         let span = Span { bytes: vec![0; 8], from: 0, to: 8 };
-        Work { kind: Kind::Read, fd: self.bell.clone(), span }
+        Work { kind: Kind::Read, fd: self.rung.clone(), span }
     }
 
     pub fn set_timer(&self, at: Nanos, task: TaskId) -> Key {
@@ -200,20 +196,11 @@ impl Outside {
     }
 }
 
-#[expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "this is where real time comes from"
-)]
-fn real_time() -> Instant {
-    Instant::now()
-}
-
 fn wake(rt: &Rt, ops: &mut Operations) -> bool {
     ops.hand_over(|task| rt.wake(task))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::Runtime;
@@ -226,18 +213,13 @@ mod tests {
         })
     }
 
-    /// Rings as a thread does that was about to ring when the runtime woke up by itself.
-    fn ring_late(outside: &Outside) {
-        rustix::io::write(&*outside.bell, &1u64.to_ne_bytes()).unwrap();
-    }
-
     #[test]
     fn a_bell_that_rang_late_ends_the_next_wait_and_is_heard_again_in_the_one_after() {
         for runtime in runtimes() {
             let rt = runtime.handle();
             let outside = rt.outside().unwrap();
             for _ in 0..3 {
-                ring_late(outside);
+                rt.inbox().ring_late();
                 // It would last for ever if the ring that it begins with were all it heard.
                 assert!(!outside.wait(&rt, None));
             }

@@ -8,7 +8,8 @@ use super::attempt::attempt;
 use super::driver::{Backend, Driver};
 use super::work::{Kind, Operations};
 use crate::slab::Key;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::sys::is_ready;
+use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::io;
@@ -86,16 +87,11 @@ impl Driver for Poll {
 
     fn wait(&mut self, ops: &mut Operations, limit: Option<Duration>) -> io::Result<()> {
         let limit = if ops.has_ended() { Some(Duration::ZERO) } else { limit };
-        let limit = limit
-            .map(|l| Timespec { tv_sec: l.as_secs() as i64, tv_nsec: i64::from(l.subsec_nanos()) });
-        let mut fds: Vec<PollFd<'_>> =
-            self.waiting.iter().map(|w| PollFd::new(&*w.fd, w.readiness)).collect();
-        match poll(&mut fds, limit.as_ref()) {
-            Ok(0) | Err(Errno::INTR) => return Ok(()),
-            Ok(_) => {}
-            Err(e) => return Err(e.into()),
-        }
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let ready = match is_ready(self.waiting.iter().map(|w| (&*w.fd, w.readiness)), limit) {
+            Err(Errno::INTR) => return Ok(()),
+            Ok(ready) if ready.is_empty() => return Ok(()),
+            other => other?,
+        };
         let waiting = std::mem::take(&mut self.waiting);
         for (w, ready) in waiting.into_iter().zip(ready) {
             if !ready || self.attempt(w.key, true, ops) {

@@ -13,8 +13,9 @@ use super::attempt::attempt;
 use super::driver::{Backend, Driver};
 use super::work::{Kind, Operations, Value};
 use crate::slab::Key;
-use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, Probe, opcode, squeue};
+use crate::sys::{Ring, yield_now};
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{opcode, squeue};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags};
@@ -31,7 +32,7 @@ const POLLIN: u32 = 1;
 const LONGEST: usize = 1 << 30;
 
 pub(super) struct Uring {
-    ring: IoUring,
+    ring: Ring,
     /// Not told to the kernel yet.
     begun: Vec<Key>,
     /// So much of it is sends.
@@ -44,22 +45,7 @@ impl Uring {
     /// # Errors
     /// If the kernel has no io_uring, denies it, or lacks something of it.
     pub fn new() -> io::Result<Uring> {
-        let ring = IoUring::builder()
-            .setup_cqsize(4 * ENTRIES)
-            .setup_submit_all()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .build(ENTRIES)
-            .or_else(|_| IoUring::builder().setup_cqsize(4 * ENTRIES).build(ENTRIES))?;
-        let lacks = |what| io::Error::new(io::ErrorKind::Unsupported, what);
-        let params = ring.params();
-        if !params.is_feature_ext_arg() || !params.is_feature_nodrop() {
-            return Err(lacks("io_uring of this kernel is too old: 5.11 or newer is needed"));
-        }
-        let mut probe = Probe::new();
-        ring.submitter().register_probe(&mut probe)?;
-        let needed = [
+        let operations = [
             opcode::Read::CODE,
             opcode::Write::CODE,
             opcode::Fsync::CODE,
@@ -70,10 +56,8 @@ impl Uring {
             opcode::AsyncCancel::CODE,
             opcode::PollAdd::CODE,
         ];
-        match needed.iter().all(|&code| probe.is_supported(code)) {
-            true => Ok(Uring { ring, begun: Vec::new(), sends: 0, cancelled: false }),
-            false => Err(lacks("io_uring of this kernel lacks an operation")),
-        }
+        let ring = Ring::new(ENTRIES, &operations)?;
+        Ok(Uring { ring, begun: Vec::new(), sends: 0, cancelled: false })
     }
 
     /// Puts an entry into the submission queue.
@@ -83,7 +67,7 @@ impl Uring {
     unsafe fn push(&mut self, entry: squeue::Entry, ops: &mut Operations) -> Result<(), Errno> {
         loop {
             // SAFETY: the caller's.
-            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+            if unsafe { self.ring.push(&entry) } {
                 return Ok(());
             }
             self.enter(ops, 0, None).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
@@ -99,18 +83,11 @@ impl Uring {
         limit: Option<Duration>,
     ) -> io::Result<()> {
         loop {
-            let submitter = self.ring.submitter();
-            let result = match limit {
-                Some(limit) => {
-                    let limit = Timespec::from(limit);
-                    submitter.submit_with_args(want, &SubmitArgs::new().timespec(&limit))
-                }
-                None => submitter.submit_and_wait(want),
-            };
+            let result = self.ring.enter(want, limit);
             match result.map_err(|e| (Errno::from_io_error(&e), e)) {
                 // The kernel may have stopped between two entries.
-                Ok(_) if want == 0 && !self.ring.submission().is_empty() => {}
-                Ok(_) => break,
+                Ok(()) if want == 0 && !self.ring.is_told() => {}
+                Ok(()) => break,
                 // The time is over, or a signal has come: what was begun has been told.
                 Err((Some(Errno::TIME | Errno::INTR), _)) => break,
                 // The kernel is short of memory or of room for completions.
@@ -119,7 +96,7 @@ impl Uring {
                     if ops.has_ended() {
                         return Ok(());
                     }
-                    std::thread::yield_now();
+                    yield_now();
                 }
                 Err((_, e)) => return Err(e),
             }
@@ -223,13 +200,13 @@ impl Driver for Uring {
     }
 
     fn take(&mut self, ops: &mut Operations) {
-        for entry in self.ring.completion() {
-            if entry.user_data() == CANCELLATION {
+        for (word, result) in self.ring.completions() {
+            if word == CANCELLATION {
                 continue;
             }
-            let key = key(entry.user_data());
+            let key = key(word);
             let Some(work) = ops.work(key) else { continue };
-            let outcome = match (entry.result(), &work.kind) {
+            let outcome = match (result, &work.kind) {
                 (e @ ..0, _) => Err(Errno::from_raw_os_error(-e)),
                 // SAFETY: the kernel has made this descriptor for us, and nobody else has it.
                 (fd, Kind::Accept) => Ok(Value::Fd(unsafe { OwnedFd::from_raw_fd(fd) })),
@@ -240,10 +217,7 @@ impl Driver for Uring {
     }
 
     fn look(&mut self, ops: &mut Operations) {
-        let queue = self.ring.submission();
-        let kernel_has_some = queue.taskrun() || queue.cq_overflow();
-        drop(queue);
-        if kernel_has_some {
+        if self.ring.is_held_back() {
             // If it fails the next wait does, and says so.
             let _ = self.enter(ops, 0, None);
         }
@@ -254,7 +228,7 @@ impl Driver for Uring {
         self.gather(ops);
         let want = usize::from(limit != Some(Duration::ZERO) && !ops.has_ended());
         self.cancelled = false;
-        if want > 0 || !self.ring.submission().is_empty() {
+        if want > 0 || !self.ring.is_told() {
             self.enter(ops, want, limit.filter(|_| want > 0))?;
         }
         self.take(ops);
