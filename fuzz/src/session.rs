@@ -21,6 +21,7 @@ pub const LIMITS: Limits = Limits {
     payload: 128 << 10,
     options: 16,
     handshake: Nanos::from_secs(1),
+    memory: 8 << 20,
 };
 
 /// Counts what is asked of a device at a time.

@@ -6,6 +6,7 @@
 //! its own.
 
 pub mod activation;
+mod budget;
 pub mod control;
 mod crew;
 pub mod fuse;
@@ -13,5 +14,6 @@ mod lock;
 pub mod nbd;
 mod volume;
 
+pub use budget::MemoryUse;
 pub use lock::{Held, RangeLock};
 pub use volume::Volume;

@@ -5,9 +5,11 @@
 //!    the device's contract says.
 //! 3. A holder waits only for those that came before it, so that none waits for ever and no
 //!    two wait for each other.
-//! 4. Without exclusive holders, taking and giving back a range takes constant time.
+//! 4. Without exclusive holders, taking and giving back a range takes constant time; else time in proportion
+//!    to those who hold or wait.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use tantalum_rt::Rt;
 use tantalum_rt::sync::WaitQueue;
 
@@ -17,6 +19,8 @@ struct Range {
     start: u64,
     end: u64,
     exclusive: bool,
+    /// Ranges that came before, and keep this one out.
+    before: usize,
 }
 
 impl Range {
@@ -31,7 +35,9 @@ pub struct RangeLock {
     free: RefCell<Vec<usize>>,
     exclusive: Cell<usize>,
     tickets: Cell<u64>,
-    given_back: WaitQueue,
+    rt: Rt,
+    /// Of each place, who waits there.
+    gates: RefCell<Vec<Rc<WaitQueue>>>,
 }
 
 impl RangeLock {
@@ -42,7 +48,8 @@ impl RangeLock {
             free: RefCell::default(),
             exclusive: Cell::new(0),
             tickets: Cell::new(0),
-            given_back: WaitQueue::new(rt, "a range of blocks that is being changed"),
+            rt: rt.clone(),
+            gates: RefCell::default(),
         }
     }
 
@@ -51,10 +58,15 @@ impl RangeLock {
     pub async fn take(&self, start: u64, end: u64, exclusive: bool) -> Held<'_> {
         let ticket = self.tickets.get();
         self.tickets.set(ticket + 1);
-        let range = Range { ticket, start, end, exclusive };
+        let mut range = Range { ticket, start, end, exclusive, before: 0 };
+        if exclusive || self.exclusive.get() > 0 {
+            let others = self.ranges.borrow();
+            range.before = others.iter().flatten().filter(|other| other.excludes(&range)).count();
+        }
         let held = Held { lock: self, place: self.enter(range) };
-        if self.exclusive.get() > 0 {
-            self.given_back.until(|| self.is_first(&range)).await;
+        if range.before > 0 {
+            let gate = self.gates.borrow()[held.place].clone();
+            gate.until(|| self.is_first(held.place)).await;
         }
         held
     }
@@ -69,14 +81,31 @@ impl RangeLock {
             }
             None => {
                 ranges.push(Some(range));
+                let gate = WaitQueue::new(&self.rt, "a range of blocks that is being changed");
+                self.gates.borrow_mut().push(Rc::new(gate));
                 ranges.len() - 1
             }
         }
     }
 
-    fn is_first(&self, range: &Range) -> bool {
-        let ranges = self.ranges.borrow();
-        !ranges.iter().flatten().any(|r| r.ticket < range.ticket && r.excludes(range))
+    fn is_first(&self, place: usize) -> bool {
+        self.ranges.borrow()[place].is_some_and(|range| range.before == 0)
+    }
+
+    /// Those who came later wait for this one no more.
+    fn leave(&self, range: &Range) {
+        let gates = self.gates.borrow();
+        for (place, later) in self.ranges.borrow_mut().iter_mut().enumerate() {
+            if let Some(later) = later
+                && later.ticket > range.ticket
+                && later.excludes(range)
+            {
+                later.before -= 1;
+                if later.before == 0 {
+                    gates[place].notify_all();
+                }
+            }
+        }
     }
 }
 
@@ -91,11 +120,12 @@ impl Drop for Held<'_> {
         let lock = self.lock;
         let range = lock.ranges.borrow_mut()[self.place].take();
         lock.free.borrow_mut().push(self.place);
-        if range.is_some_and(|r| r.exclusive) {
-            lock.exclusive.set(lock.exclusive.get() - 1);
+        let Some(range) = range else { return };
+        if lock.exclusive.get() > 0 {
+            lock.leave(&range);
         }
-        if !lock.given_back.is_empty() {
-            lock.given_back.notify_all();
+        if range.exclusive {
+            lock.exclusive.set(lock.exclusive.get() - 1);
         }
     }
 }
@@ -103,7 +133,6 @@ impl Drop for Held<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::rc::Rc;
     use tantalum_rt::{Nanos, Runtime};
 
     /// Runs holders of (start, end, exclusive), each for 10 ns, one begun each ns; when each had
@@ -166,5 +195,45 @@ mod tests {
             lock.exclusive.get()
         });
         assert_eq!(got, Ok(0));
+    }
+
+    /// Whatever is taken and given up: nobody has what another one keeps it from, and all get theirs.
+    #[test]
+    fn holders_keep_each_other_out_and_all_have_their_turn() {
+        for seed in 0..40 {
+            let mut runtime = Runtime::virtual_time(seed);
+            let rt = runtime.handle();
+            let lock = Rc::new(RangeLock::new(&rt));
+            let inside = Rc::new(RefCell::new(Vec::<(u64, u64, bool)>::new()));
+            let mut random = rt.stream("ranges");
+            let mut tasks = Vec::new();
+            for _ in 0..200 {
+                let start = random.below(30);
+                let mine = (start, start + 1 + random.below(6), random.chance(1, 2));
+                let (begin, patience) = (Nanos(random.below(300)), random.below(200));
+                let gives_up = random.chance(1, 5);
+                let (rt, lock, inside) = (rt.clone(), lock.clone(), inside.clone());
+                tasks.push(rt.clone().spawn("a holder", async move {
+                    rt.sleep(begin).await;
+                    let take = lock.take(mine.0, mine.1, mine.2);
+                    let wait = if gives_up { patience } else { u64::MAX / 4 };
+                    let got = tantalum_rt::first(take, rt.sleep(Nanos(wait))).await;
+                    let tantalum_rt::First::A(_held) = got else { return gives_up };
+                    let apart = |other: &(u64, u64, bool)| {
+                        !(mine.2 || other.2) || mine.1 <= other.0 || other.1 <= mine.0
+                    };
+                    assert!(inside.borrow().iter().all(apart));
+                    inside.borrow_mut().push(mine);
+                    rt.sleep(Nanos(10)).await;
+                    let at = inside.borrow().iter().position(|other| *other == mine);
+                    inside.borrow_mut().swap_remove(at.expect("it is inside"));
+                    true
+                }));
+            }
+            runtime.drain().expect("runs");
+            assert!(tasks.iter().all(|task| task.take() == Some(true)));
+            assert_eq!(lock.exclusive.get(), 0);
+            assert!(lock.ranges.borrow().iter().all(Option::is_none));
+        }
     }
 }

@@ -10,6 +10,8 @@
 //!    wants to go on takes a new one.
 
 use crate::RangeLock;
+use crate::budget::{NoMemory, zeroed};
+use std::cell::OnceCell;
 use std::rc::Rc;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
@@ -31,12 +33,14 @@ const STATUS_BYTES: u64 = 256 << 20;
 pub struct Volume<P: PowerCycle> {
     plug: P,
     lock: RangeLock,
+    /// For all who write zeros.
+    zeros: OnceCell<Vec<u8>>,
 }
 
 impl<P: PowerCycle> Volume<P> {
     /// The volume of this box.
     pub fn new(rt: &Rt, plug: P) -> Rc<Volume<P>> {
-        Rc::new(Volume { plug, lock: RangeLock::new(rt) })
+        Rc::new(Volume { plug, lock: RangeLock::new(rt), zeros: OnceCell::new() })
     }
 
     /// The box.
@@ -55,6 +59,13 @@ impl<P: PowerCycle> Volume<P> {
 pub(crate) enum Failure {
     Device(IoError),
     NotFast,
+    NoMemory,
+}
+
+impl From<NoMemory> for Failure {
+    fn from(_: NoMemory) -> Failure {
+        Failure::NoMemory
+    }
 }
 
 impl From<IoError> for Failure {
@@ -68,8 +79,24 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Device(error) => error.fmt(f),
             Failure::NotFast => f.write_str("zeros that keep their space are not fast here"),
+            Failure::NoMemory => NoMemory.fmt(f),
         }
     }
+}
+
+/// What both an atomic unit and a block divide: a write that is cut there may be torn there anyway.
+pub(crate) fn unit(caps: &Caps) -> u64 {
+    let (block, unit) = (u64::from(caps.block_size), u64::from(caps.atomic_unit).max(1));
+    common_multiple(block, unit)
+}
+
+/// The least.
+pub(crate) fn common_multiple(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x.max(1)).saturating_mul(b)
 }
 
 /// A client's way to the device: bytes to blocks. Ranges are inside the export; who calls has
@@ -108,15 +135,45 @@ impl<P: PowerCycle> Access<P> {
         self.device.read(Block(0), DataMut::Bytes(&mut [])).await
     }
 
-    pub async fn read(&self, at: u64, out: &mut [u8]) -> Result<(), Failure> {
-        let span = self.span(at, out.len());
-        if span.whole {
-            self.device.read(Block(span.first), DataMut::Bytes(out)).await?;
-            return Ok(());
+    /// Bytes of a block.
+    pub fn block(&self) -> u64 {
+        self.caps().block_size.into()
+    }
+
+    /// A write may be cut at multiples of this many bytes from its first block on: there the device may
+    /// tear it anyway.
+    pub fn unit(&self) -> u64 {
+        unit(self.caps())
+    }
+
+    /// Bytes of the blocks that this range touches: what [`Access::read`] needs, and what
+    /// [`Access::write`] takes if they are not all whole.
+    pub fn touched(&self, at: u64, length: u64) -> u64 {
+        let block = self.block();
+        ((at + length).div_ceil(block) - at / block) * block
+    }
+
+    /// Memory that a write of this range takes beside its data.
+    pub fn beside(&self, at: u64, length: u64) -> u64 {
+        let block = self.block();
+        let whole = at.is_multiple_of(block) && length.is_multiple_of(block);
+        if whole { 0 } else { self.touched(at, length) }
+    }
+
+    /// The same for zeros, which are written where blocks are not whole, one after the other.
+    pub fn beside_zeros(&self, at: u64, length: u64) -> u64 {
+        self.beside(at, length).min(2 * self.block())
+    }
+
+    /// Reads `length` bytes to the front of `buf`, which has room for all blocks that they touch
+    /// ([`Access::touched`]). What is behind them is of no use.
+    pub async fn read(&self, at: u64, length: usize, buf: &mut [u8]) -> Result<(), Failure> {
+        let span = self.span(at, length);
+        let blocks = &mut buf[..self.bytes(span.end - span.first)];
+        self.device.read(Block(span.first), DataMut::Bytes(blocks)).await?;
+        if span.before > 0 {
+            blocks.copy_within(span.before..span.before + length, 0);
         }
-        let mut blocks = vec![0; self.bytes(span.end - span.first)];
-        self.device.read(Block(span.first), DataMut::Bytes(&mut blocks)).await?;
-        out.copy_from_slice(&blocks[span.before..][..out.len()]);
         Ok(())
     }
 
@@ -178,7 +235,7 @@ impl<P: PowerCycle> Access<P> {
             return self.blocks(span.first, data, fua, group).await;
         }
         let block = self.bytes(1);
-        let mut blocks = vec![0; self.bytes(span.end - span.first)];
+        let mut blocks = zeroed(self.bytes(span.end - span.first))?;
         // What stays of the first and last block; with one block these are the same.
         let last = blocks.len() - block;
         if span.before > 0 || last == 0 {
@@ -221,7 +278,7 @@ impl<P: PowerCycle> Access<P> {
         }
         let (first, last) = self.inner(at, length);
         let end = at + length;
-        let zeros = vec![0; (block as usize * 2).max(if keep { ZERO_STEP } else { 0 })];
+        let zeros = self.zeros()?;
         if first == last {
             // Parts of two blocks at most.
             return self.write(at, &zeros[..length as usize], fua).await;
@@ -243,6 +300,16 @@ impl<P: PowerCycle> Access<P> {
         }
         self.discard(first, last).await?;
         self.force_discards(fua).await
+    }
+
+    /// As many as two blocks, and a step.
+    fn zeros(&self) -> Result<&[u8], Failure> {
+        let zeros = &self.volume.zeros;
+        if zeros.get().is_none() {
+            // Only if somebody else has set it meanwhile, which is as good.
+            let _ = zeros.set(zeroed(self.bytes(2).max(ZERO_STEP))?);
+        }
+        zeros.get().map(Vec::as_slice).ok_or(Failure::NoMemory)
     }
 
     /// What of a range is allocated, from its start on: bytes, and whether they are a hole. There

@@ -1,7 +1,7 @@
 //! `tantalum drive serve`: a drive as a network block device.
 
-use super::listen;
 use super::live::{self, Front, LiveArguments, LiveDrive, OnCut, Site};
+use super::{create, listen};
 use crate::out;
 use clap::Args;
 use std::cell::RefCell;
@@ -81,6 +81,9 @@ pub struct ServeArguments {
     /// The longest request, in KiB
     #[arg(long, value_name = "KIB", default_value_t = Limits::default().payload >> 10)]
     longest: u32,
+    /// Memory for what clients send and are answered, at most, all of them together
+    #[arg(long, value_name = "SIZE", value_parser = create::bytes, default_value = "256MiB")]
+    memory: u64,
     /// Say which clients come and go
     #[arg(long, short)]
     verbose: bool,
@@ -161,6 +164,7 @@ fn limits(arguments: &ServeArguments) -> Limits {
         clients: arguments.clients,
         requests: arguments.requests,
         payload: arguments.longest.saturating_mul(1 << 10),
+        memory: arguments.memory,
         ..Limits::default()
     }
 }

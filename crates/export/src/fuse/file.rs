@@ -11,7 +11,8 @@ use super::wire::{
     self, Attributes, DIRECTORY, NewAttributes, Operation, PERMISSIONS, REGULAR, Request,
     fallocate, open, set,
 };
-use crate::volume::{Access, Volume};
+use crate::budget::lengthen;
+use crate::volume::{Access, Failure, Volume};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -157,8 +158,10 @@ impl<P: PowerCycle + 'static> FileSystem for OneFile<P> {
                 let count = self.bytes.saturating_sub(at).min(length.into()) as usize;
                 let begin = out.len();
                 if count > 0 {
-                    out.resize(begin + count, 0);
-                    access.read(at, &mut out[begin..]).await?;
+                    let touched = access.touched(at, count as u64) as usize;
+                    lengthen(out, begin + touched).map_err(Failure::from)?;
+                    access.read(at, count, &mut out[begin..]).await?;
+                    out.truncate(begin + count);
                 }
             }
             Operation::Write { handle, at, sync, data } => {

@@ -62,6 +62,7 @@ impl From<Failure> for Failed {
         match failure {
             Failure::Device(error) => error.into(),
             Failure::NotFast => Errno::OPNOTSUPP.into(),
+            Failure::NoMemory => Errno::NOMEM.into(),
         }
     }
 }

@@ -6,25 +6,31 @@
 //! 2. A request is in flight from its arrival until its reply is sent. While as many are in
 //!    flight as may be, nothing is received.
 //! 3. A request that was begun is carried out to its end, whatever becomes of the client.
+//! 4. A write that is longer than a buffer is carried out in pieces, as they arrive
+//!    ([`Plan::next_command`](super::memory::Plan::next_command)). It is answered when all are done.
+//! 5. What is received waits for memory that the device gives back, never for replies to be taken: memory
+//!    for the data of a read is taken by the worker that reads them (`reads.rs`).
 
 use super::handshake::ALLOCATION_CONTEXT;
 use super::intake::{Chunk, Intake};
+use super::memory::Accounts;
 use super::outbox::Outbox;
+use super::reads::{Parts, Read};
+use super::scratch::Scratch;
 use super::server::{Limits, OnCut, Switch};
 use super::session::End;
 use super::stream::Stream;
 use super::wire::REQUEST_BYTES;
 use super::{Command, Errno, Request, Terms, reply, wire};
+use crate::budget::{Grant, NoMemory};
 use crate::crew::{Crew, Load};
 use crate::volume::{Access, Failure};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{IoError, PowerCycle};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{First, Rt, first};
 
-/// Data of at least so many bytes are sent from the buffer into which they were read.
-const LONG_BYTES: u32 = 32 << 10;
 /// Bytes for which a request without data counts: its reply.
 const REPLY_BYTES: u64 = 64;
 /// Bytes for which a question about what is allocated counts: its extents.
@@ -32,26 +38,56 @@ const STATUS_BYTES: u64 = 1024;
 /// Bytes for which a refused request counts: its reply has a message.
 const REFUSAL_BYTES: u64 = 320;
 
-/// A request that waits for a worker.
+/// A request that waits for a worker, or a piece of one.
 struct Job {
     cookie: u64,
     command: Command,
     /// Where its payload lies.
     payload: Option<(Rc<Chunk>, usize)>,
     cost: Load,
+    /// Of which write it is a piece.
+    whole: Option<Rc<Pieces>>,
+}
+
+/// A write that is carried out in pieces.
+struct Pieces {
+    cookie: u64,
+    cost: Load,
+    /// Pieces that are not done; one more while there are more to come.
+    open: Cell<u32>,
+    /// What failed first.
+    failed: RefCell<Option<(Errno, String)>>,
+    /// The client went before all had arrived: it gets no answer.
+    unheard: Cell<bool>,
+}
+
+/// A write of which not all has arrived.
+struct Incoming {
+    /// The first byte of the first block.
+    base: u64,
+    /// What comes next, and how much.
+    at: u64,
+    left: u64,
+    fua: bool,
+    whole: Rc<Pieces>,
 }
 
 /// See the module.
 pub(crate) struct Connection<S: Stream, P: PowerCycle> {
     rt: Rt,
     stream: Rc<S>,
-    access: Access<P>,
-    terms: Terms,
+    pub(super) access: Access<P>,
+    pub(super) terms: Terms,
+    pub(super) accounts: Accounts,
     on_cut: OnCut,
     switch: Rc<Switch>,
     crew: Crew<Job>,
-    outbox: RefCell<Outbox>,
-    outgoing: WaitQueue,
+    pub(super) outbox: RefCell<Outbox>,
+    pub(super) outgoing: WaitQueue,
+    /// Of small reads.
+    pub(super) scratch: Scratch,
+    /// Of a read that is answered in parts.
+    pub(super) parts: Parts,
     /// Nothing is sent any more, and why.
     gone: RefCell<Option<End>>,
 }
@@ -64,6 +100,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         terms: Terms,
         (limits, on_cut): (Limits, OnCut),
         switch: Rc<Switch>,
+        accounts: Accounts,
     ) -> Connection<S, P> {
         let limit = Load { requests: limits.requests, bytes: limits.bytes };
         Connection {
@@ -71,11 +108,14 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
             stream,
             access,
             terms,
+            accounts,
             on_cut,
             switch,
             crew: Crew::new(rt, "a request of a client", limit),
             outbox: RefCell::default(),
             outgoing: WaitQueue::new(rt, "a reply to a client"),
+            scratch: Scratch::default(),
+            parts: Parts::new(rt),
             gone: RefCell::default(),
         }
     }
@@ -83,17 +123,29 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
     /// Serves until the client goes, or has to; then all that was begun is done.
     pub async fn run(self: Rc<Self>, intake: Intake) -> End {
         let sender = self.rt.spawn_background("replies to a client", self.clone().send_replies());
-        let end = self.take_requests(intake).await;
+        let mut incoming = None;
+        let end = self.take_requests(intake, &mut incoming).await;
+        if let Some(incoming) = incoming {
+            incoming.whole.unheard.set(true);
+            self.piece_done(&incoming.whole, None);
+        }
         self.crew.end();
         self.outgoing.notify_all();
         self.crew.idle().await;
+        // What got no answer is done, too.
+        self.outgoing.notify_all();
         self.stream.shutdown();
         // It ends, since nothing is left to send.
         let _ = sender.await;
+        self.parts.drop_spare();
         self.gone.take().unwrap_or(end)
     }
 
-    async fn take_requests(self: &Rc<Self>, mut intake: Intake) -> End {
+    async fn take_requests(
+        self: &Rc<Self>,
+        mut intake: Intake,
+        incoming: &mut Option<Incoming>,
+    ) -> End {
         // Bytes of a payload that is passed over.
         let mut skip = 0;
         loop {
@@ -106,12 +158,30 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
                     start += over;
                     continue;
                 }
+                if let Some(write) = incoming {
+                    let next = self.next_command(write.base, write.at, write.left) as usize;
+                    if there.len() < next {
+                        break next;
+                    }
+                    self.accept_piece(write, next, &chunk, start);
+                    start += next;
+                    if write.left == 0 {
+                        self.piece_done(&write.whole, None);
+                        *incoming = None;
+                    }
+                    continue;
+                }
                 let Some(header) = there.first_chunk::<REQUEST_BYTES>() else {
                     break REQUEST_BYTES;
                 };
                 let Some(request) = Request::parse(header) else { return End::NotARequest };
                 match request.check(&self.terms) {
                     Ok(Command::Disconnect) => return End::Gone,
+                    Ok(Command::Write { at, length, fua }) if self.has_pieces(at, length) => {
+                        start += REQUEST_BYTES;
+                        let write = self.begin_pieces(request.cookie, at, length, fua);
+                        *incoming = Some(write.await);
+                    }
                     Ok(command) => {
                         let whole = REQUEST_BYTES + request.payload() as usize;
                         if there.len() < whole {
@@ -132,19 +202,81 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
                     return end;
                 }
             };
-            intake.go_on(chunk, start, end);
+            match first(intake.go_on(chunk, start, end), self.switch.turned()).await {
+                First::A(Ok(())) => {}
+                First::A(Err(NoMemory)) => return End::NoMemory,
+                First::B(()) => return End::Stopped,
+            }
             intake.make_room(need);
             let received = first(intake.fill(&*self.stream), self.switch.turned()).await;
+            let between = intake.content().is_empty() && skip == 0 && incoming.is_none();
             match (self.has_to_end(), received) {
                 (Some(end), _) => return end,
-                (None, First::A(Ok(0))) if intake.content().is_empty() && skip == 0 => {
-                    return End::Gone;
-                }
+                (None, First::A(Ok(0))) if between => return End::Gone,
                 (None, First::A(Ok(0))) => return End::CutShort,
                 (None, First::A(Ok(_))) => {}
                 (None, First::A(Err(error))) => return End::Io(error.kind()),
                 (None, First::B(())) => return End::Stopped,
             }
+        }
+    }
+
+    /// How much of a write is its next command.
+    fn next_command(&self, base: u64, at: u64, left: u64) -> u64 {
+        let (unit, block) = (self.access.unit(), self.access.block());
+        self.accounts.plan.next_command(unit, block, base, at, left)
+    }
+
+    /// Whether a write is carried out as several commands.
+    fn has_pieces(&self, at: u64, length: u32) -> bool {
+        let base = at - at % self.access.block();
+        length > 0 && self.next_command(base, at, length.into()) < length.into()
+    }
+
+    /// A write of which the pieces come now.
+    async fn begin_pieces(&self, cookie: u64, at: u64, length: u32, fua: bool) -> Incoming {
+        let cost = Load::one(u64::from(length) + REPLY_BYTES);
+        self.crew.admit(cost).await;
+        let (failed, unheard) = (RefCell::default(), Cell::new(false));
+        let whole = Rc::new(Pieces { cookie, cost, open: Cell::new(1), failed, unheard });
+        Incoming { base: at - at % self.access.block(), at, left: length.into(), fua, whole }
+    }
+
+    /// The next piece of a write, whose payload is at `from`.
+    fn accept_piece(
+        self: &Rc<Self>,
+        write: &mut Incoming,
+        bytes: usize,
+        chunk: &Rc<Chunk>,
+        from: usize,
+    ) {
+        let (at, length) = (write.at, bytes as u32);
+        write.at += bytes as u64;
+        write.left -= bytes as u64;
+        write.whole.open.set(write.whole.open.get() + 1);
+        let job = Job {
+            cookie: write.whole.cookie,
+            command: Command::Write { at, length, fua: write.fua },
+            payload: Some((chunk.clone(), from)),
+            cost: Load::default(),
+            whole: Some(write.whole.clone()),
+        };
+        self.crew.hand_in(job, || self.clone().work());
+    }
+
+    /// A piece of a write is done, or there are no more to come. The last one answers.
+    fn piece_done(&self, whole: &Pieces, failed: Option<(Errno, String)>) {
+        if let Some(failed) = failed {
+            whole.failed.borrow_mut().get_or_insert(failed);
+        }
+        whole.open.set(whole.open.get() - 1);
+        if whole.open.get() > 0 {
+            return;
+        }
+        match whole.failed.take() {
+            _ if whole.unheard.get() => self.crew.ease(whole.cost),
+            Some((errno, why)) => self.fail(whole.cookie, whole.cost, errno, &why),
+            None => self.answer(whole.cost, None, |out| reply::done(out, whole.cookie)),
         }
     }
 
@@ -165,82 +297,74 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         self.crew.admit(cost).await;
         let writes = matches!(command, Command::Write { .. });
         let payload = writes.then(|| (chunk.clone(), at));
-        let job = Job { cookie, command, payload, cost };
+        let job = Job { cookie, command, payload, cost, whole: None };
         self.crew.hand_in(job, || self.clone().work());
     }
 
     async fn work(self: Rc<Self>) {
-        let mut scratch = Vec::new();
         while let Some(job) = self.crew.next().await {
-            self.carry_out(job, &mut scratch).await;
+            self.carry_out(job).await;
         }
     }
 
-    async fn carry_out(&self, job: Job, scratch: &mut Vec<u8>) {
-        if self.switch.is_turned() {
-            return self.fail(job.cookie, job.cost, Errno::Shutdown, "the server is stopping");
-        }
+    async fn carry_out(&self, job: Job) {
         let (cookie, cost) = (job.cookie, job.cost);
-        let done = match job.command {
-            Command::Read { at, length } => {
-                return self.read(cookie, cost, at, length, scratch).await;
+        let done = if self.switch.is_turned() {
+            Err((Errno::Shutdown, "the server is stopping".to_string()))
+        } else {
+            match job.command {
+                Command::Read { at, length, whole } => {
+                    return self.read(Read { cookie, cost, at, length, whole }).await;
+                }
+                Command::Status { at, length, one } => {
+                    return self.status(cookie, cost, at, length, one).await;
+                }
+                _ => match self.change(&job).await {
+                    Ok(()) => Ok(()),
+                    Err(failure) if self.ends_with(&failure) => {
+                        self.hang_up(End::PowerLost);
+                        Err((Errno::Io, String::new()))
+                    }
+                    Err(failure) => Err(((&failure).into(), failure.to_string())),
+                },
             }
-            Command::Status { at, length, one } => {
-                return self.status(cookie, cost, at, length, one).await;
-            }
+        };
+        // The buffer is free before the client can know that it may send more.
+        let Job { whole, payload, .. } = job;
+        drop(payload);
+        match (whole, done) {
+            (Some(whole), done) => self.piece_done(&whole, done.err()),
+            (None, Ok(())) => self.answer(cost, None, |out| reply::done(out, cookie)),
+            (None, Err((errno, why))) => self.fail(cookie, cost, errno, &why),
+        }
+    }
+
+    /// Carries out what has no data to answer.
+    async fn change(&self, job: &Job) -> Result<(), Failure> {
+        match job.command {
             Command::Write { at, length, fua } => match &job.payload {
                 Some((chunk, from)) if length > 0 => {
                     let data = &chunk.bytes()[*from..*from + length as usize];
+                    let _beside = self.beside(self.access.beside(at, length.into())).await;
                     self.access.write(at, data, fua).await
                 }
                 _ => Ok(()),
             },
             Command::Flush => self.access.flush().await,
             Command::Trim { at, length, fua } => self.access.trim(at, length.into(), fua).await,
-            Command::Zero { length: 0, .. } | Command::Disconnect => Ok(()),
-            Command::Zero { at, length, fua, keep, fast } => {
+            Command::Zero { at, length, fua, keep, fast } if length > 0 => {
+                let _beside = self.beside(self.access.beside_zeros(at, length.into())).await;
                 self.access.zero(at, length.into(), fua, keep, fast).await
             }
-        };
-        // The buffer is free before the client can know that it may send more.
-        drop(job);
-        match done {
-            Ok(()) => self.answer(cost, |out| reply::done(out, cookie)),
-            Err(failure) => self.failed(cookie, cost, &failure),
+            _ => Ok(()),
         }
     }
 
-    async fn read(&self, cookie: u64, cost: Load, at: u64, length: u32, scratch: &mut Vec<u8>) {
-        let structured = self.terms.structured;
-        if length == 0 {
-            return self.answer(cost, |out| reply::nothing(out, structured, cookie));
-        }
-        let long = length >= LONG_BYTES;
-        let head = reply::data_head_bytes(structured);
-        let mut buf = if long { Vec::new() } else { std::mem::take(scratch) };
-        buf.resize(head + length as usize, 0);
-        let read = self.access.read(at, &mut buf[head..]).await;
-        match read {
-            Err(failure) => self.failed(cookie, cost, &failure),
-            Ok(()) if long => {
-                let mut front = Vec::with_capacity(head);
-                reply::data_head(&mut front, structured, cookie, at, length);
-                buf[..head].copy_from_slice(&front);
-                if self.gone.borrow().is_none() {
-                    self.outbox.borrow_mut().push(cost, buf);
-                    self.outgoing.notify_one();
-                } else {
-                    self.crew.ease(cost);
-                }
-                return;
-            }
-            Ok(()) => self.answer(cost, |out| {
-                reply::data_head(out, structured, cookie, at, length);
-                out.extend_from_slice(&buf[head..]);
-            }),
-        }
-        if !long {
-            *scratch = buf;
+    /// Memory for blocks of which only a part is written. It is there before any range is locked.
+    async fn beside(&self, bytes: u64) -> Option<Grant> {
+        match bytes {
+            0 => None,
+            bytes => Some(self.accounts.bounce.take(bytes).await),
         }
     }
 
@@ -250,14 +374,21 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
             Ok(()) => {
                 let flags = |hole| if hole { wire::STATE_HOLE | wire::STATE_ZERO } else { 0 };
                 let extents: Vec<_> = extents.iter().map(|e| (e.0, flags(e.1))).collect();
-                self.answer(cost, |out| reply::status(out, cookie, ALLOCATION_CONTEXT, &extents));
+                self.answer(cost, None, |out| {
+                    reply::status(out, cookie, ALLOCATION_CONTEXT, &extents);
+                });
             }
             Err(failure) => self.failed(cookie, cost, &failure),
         }
     }
 
-    fn failed(&self, cookie: u64, cost: Load, failure: &Failure) {
-        if *failure == Failure::Device(IoError::PowerLost) && self.on_cut == OnCut::Drop {
+    /// Whether a failure is to end the connection.
+    fn ends_with(&self, failure: &Failure) -> bool {
+        *failure == Failure::Device(IoError::PowerLost) && self.on_cut == OnCut::Drop
+    }
+
+    pub(super) fn failed(&self, cookie: u64, cost: Load, failure: &Failure) {
+        if self.ends_with(failure) {
             self.hang_up(End::PowerLost);
             return self.crew.ease(cost);
         }
@@ -265,26 +396,56 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
     }
 
     fn fail(&self, cookie: u64, cost: Load, errno: Errno, why: &str) {
-        self.answer(cost, |out| reply::error(out, self.terms.structured, cookie, errno, why));
+        self.answer(cost, None, |out| {
+            reply::error(out, self.terms.structured, cookie, errno, why);
+        });
     }
 
-    fn answer(&self, cost: Load, encode: impl FnOnce(&mut Vec<u8>)) {
-        if self.gone.borrow().is_some() {
+    /// Whether nothing more is taken from the client.
+    pub(super) fn is_over(&self) -> bool {
+        self.crew.is_over()
+    }
+
+    /// Whether nothing is sent any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.borrow().is_some()
+    }
+
+    /// A request has no answer: nobody would hear it.
+    pub(super) fn unanswered(&self, cost: Load) {
+        self.crew.ease(cost);
+    }
+
+    /// A short answer, or one with the data of a small read, for which there is `memory`.
+    pub(super) fn answer(
+        &self,
+        cost: Load,
+        memory: Option<Grant>,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if self.is_gone() {
             return self.crew.ease(cost);
         }
-        self.outbox.borrow_mut().append(cost, encode);
-        self.outgoing.notify_one();
+        let bytes = memory.as_ref().map_or(0, Grant::bytes).max(STATUS_BYTES) as usize;
+        let appended = self.outbox.borrow_mut().append(bytes, cost, memory, encode);
+        match appended {
+            Ok(()) => {
+                self.outgoing.notify_one();
+            }
+            Err(NoMemory) => {
+                self.hang_up(End::NoMemory);
+                self.crew.ease(cost);
+            }
+        }
     }
 
     /// Nothing is sent any more; the stream ends, and with it what waits in it.
-    fn hang_up(&self, why: End) {
+    pub(super) fn hang_up(&self, why: End) {
         self.gone.borrow_mut().get_or_insert(why);
         self.stream.shutdown();
-        let mut dropped = Load::default();
-        while let Some(piece) = self.outbox.borrow_mut().pop() {
-            dropped = dropped.plus(piece.answers);
-        }
+        let dropped = self.outbox.borrow_mut().clear();
         self.crew.ease(dropped);
+        self.parts.nothing_is_sent();
         self.outgoing.notify_all();
     }
 
@@ -293,15 +454,20 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
             let piece = self.outbox.borrow_mut().pop();
             match piece {
                 Some(piece) => {
-                    let (sent, buf) = self.stream.send(piece.bytes).await;
-                    self.outbox.borrow_mut().give_back(buf);
+                    let small = piece.is_open();
+                    let (sent, bytes) = self.stream.send(piece.bytes).await;
+                    match piece.comes_back {
+                        true => self.parts.sent(bytes),
+                        false if small => self.outbox.borrow_mut().give_back(bytes),
+                        false => self.keep(bytes, piece.grant),
+                    }
                     self.crew.ease(piece.answers);
                     if let Err(error) = sent {
                         self.hang_up(End::Io(error.kind()));
                     }
                 }
                 None if self.crew.is_over() && self.crew.is_idle() => return,
-                None if self.gone.borrow().is_some() && self.crew.is_over() => return,
+                None if self.is_gone() && self.crew.is_over() => return,
                 None => self.outgoing.wait().await,
             }
         }

@@ -11,6 +11,8 @@ pub enum Errno {
     Permission = 1,
     /// The command failed.
     Io = 5,
+    /// The server has no memory for it.
+    NoMemory = 12,
     /// The request can not be meant.
     Invalid = 22,
     /// No space is left, or a write ends beyond the end.
@@ -49,6 +51,7 @@ impl From<&Failure> for Errno {
         match failure {
             Failure::Device(error) => error.into(),
             Failure::NotFast => Errno::NotSupported,
+            Failure::NoMemory => Errno::NoMemory,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is exported, and what clients are told of it.
 
 use super::Offer;
-use crate::volume::{Access, Volume};
+use crate::volume::{Access, Volume, unit};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Payload, PowerCycle};
 
@@ -35,6 +35,20 @@ pub enum ExportError {
         min: u64,
         /// The most that can be meant.
         max: u64,
+    },
+    /// So many clients do not fit into the memory that the server may take.
+    #[error(
+        "{clients} clients need {} KiB of memory at least, and {} KiB are allowed: allow more \
+         memory, or fewer clients",
+        .least.div_ceil(1024), .memory >> 10
+    )]
+    Memory {
+        /// Bytes that are allowed.
+        memory: u64,
+        /// Bytes that they need.
+        least: u64,
+        /// How many clients there may be.
+        clients: u64,
     },
 }
 
@@ -96,6 +110,12 @@ impl<P: PowerCycle> Export<P> {
             block_preferred: caps.block_size,
             payload_max,
         })
+    }
+
+    /// Where writes may be cut, and the length of a block: bytes.
+    pub(crate) fn unit(&self) -> (u64, u64) {
+        let device = self.volume.plug().device();
+        (unit(device.caps()), device.caps().block_size.into())
     }
 
     /// The device as it is now.

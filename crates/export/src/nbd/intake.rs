@@ -2,84 +2,125 @@
 //!
 //! 1. A payload is used where it was received: requests share the buffer, and it comes back
 //!    when the last of them is done.
-//! 2. A buffer grows only as its content arrives: to announce much costs the server nothing.
+//! 2. A buffer never grows. A payload that is longer than a buffer is worked on in pieces.
+//! 3. Each buffer is charged to the client with all of its bytes, also if they are kept for further use,
+//!    and as long as any request uses one of them. Within its share there is always one to receive into as
+//!    soon as the device is done with another.
 
+use super::memory::Accounts;
 use super::stream::Stream;
-use std::cell::RefCell;
+use crate::budget::{Account, Grant, NoMemory, zeroed};
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use tantalum_rt::Rt;
+use tantalum_rt::sync::WaitQueue;
 
-/// A receive asks for so many bytes; a longer request gets a longer buffer.
-const USUAL_BYTES: usize = 512 << 10;
-/// Up to this a buffer is made as long as a request needs at once.
-const AT_ONCE_BYTES: usize = 1 << 20;
-/// Buffers that are kept for further use.
-const SPARE: usize = 4;
-
-/// Buffers of the usual size that nobody uses.
+/// Bytes, and what they are charged to.
 #[derive(Default)]
-pub(crate) struct Pool {
-    spare: RefCell<Vec<Vec<u8>>>,
+struct Buffer {
+    bytes: Vec<u8>,
+    _grant: Option<Grant>,
+}
+
+/// Buffers of a client.
+struct Pool {
+    account: Rc<Account>,
+    size: usize,
+    spare: RefCell<Vec<Buffer>>,
+    /// Shared by requests.
+    shared: Cell<u32>,
+    returned: WaitQueue,
 }
 
 impl Pool {
-    fn get(&self) -> Vec<u8> {
-        self.spare.borrow_mut().pop().unwrap_or_else(|| vec![0; USUAL_BYTES])
+    async fn get(&self) -> Result<Buffer, NoMemory> {
+        loop {
+            let spare = self.spare.borrow_mut().pop();
+            if let Some(buffer) = spare {
+                return Ok(buffer);
+            }
+            let grant = self.account.take(self.size as u64).await;
+            match zeroed(self.size) {
+                Ok(bytes) => return Ok(Buffer { bytes, _grant: Some(grant) }),
+                // At most whoever asks has one.
+                Err(no) if self.shared.get() <= 1 => return Err(no),
+                // The system is short of memory: one that is there already comes back.
+                Err(_) => {
+                    drop(grant);
+                    self.returned.wait().await;
+                }
+            }
+        }
     }
 
-    fn put(&self, bytes: Vec<u8>) {
-        let mut spare = self.spare.borrow_mut();
-        if bytes.len() == USUAL_BYTES && spare.len() < SPARE {
-            spare.push(bytes);
+    fn put(&self, buffer: Buffer) {
+        self.shared.set(self.shared.get() - 1);
+        // What does not come from the share is given back at once.
+        if self.account.is_at_ease() && !buffer.bytes.is_empty() {
+            self.spare.borrow_mut().push(buffer);
         }
+        self.returned.notify_all();
     }
 }
 
 /// A buffer that requests share.
 pub(crate) struct Chunk {
-    bytes: Vec<u8>,
+    buffer: Buffer,
     pool: Rc<Pool>,
 }
 
 impl Chunk {
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.buffer.bytes
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        self.pool.put(std::mem::take(&mut self.bytes));
+        self.pool.put(std::mem::take(&mut self.buffer));
     }
 }
 
-/// What was received and not used yet: `buf[start..end]`.
+/// What was received and not used yet: `buffer[start..end]`.
 pub(crate) struct Intake {
-    buf: Vec<u8>,
+    buffer: Buffer,
     start: usize,
     end: usize,
     pool: Rc<Pool>,
 }
 
 impl Intake {
-    pub fn new() -> Intake {
-        let pool = Rc::new(Pool::default());
-        Intake { buf: pool.get(), start: 0, end: 0, pool }
+    /// For a client with these accounts.
+    ///
+    /// # Errors
+    /// [`NoMemory`] if the system has none.
+    pub async fn new(rt: &Rt, accounts: &Accounts) -> Result<Intake, NoMemory> {
+        let pool = Rc::new(Pool {
+            account: accounts.intake.clone(),
+            size: accounts.plan.buffer as usize,
+            spare: RefCell::default(),
+            shared: Cell::new(0),
+            returned: WaitQueue::new(rt, "a buffer that requests use"),
+        });
+        let buffer = pool.get().await?;
+        Ok(Intake { buffer, start: 0, end: 0, pool })
     }
 
     /// Receives more; how much, 0 at the end of the stream.
     pub async fn fill(&mut self, stream: &impl Stream) -> io::Result<usize> {
-        debug_assert!(self.end < self.buf.len());
-        let (received, buf) = stream.recv(std::mem::take(&mut self.buf), self.end).await;
-        self.buf = buf;
-        let bytes = received?.min(self.buf.len() - self.end);
-        self.end += bytes;
-        Ok(bytes)
+        debug_assert!(self.end < self.buffer.bytes.len());
+        let bytes = std::mem::take(&mut self.buffer.bytes);
+        let (received, bytes) = stream.recv(bytes, self.end).await;
+        self.buffer.bytes = bytes;
+        let count = received?.min(self.buffer.bytes.len() - self.end);
+        self.end += count;
+        Ok(count)
     }
 
     /// What is there.
     pub fn content(&self) -> &[u8] {
-        &self.buf[self.start..self.end]
+        &self.buffer.bytes[self.start..self.end]
     }
 
     /// So many bytes were used.
@@ -88,41 +129,57 @@ impl Intake {
         debug_assert!(self.start <= self.end);
     }
 
-    /// Makes room for a request of `need` bytes that begins here, or for some more of it.
+    /// Makes room for `need` bytes that begin here. A buffer has them.
     pub fn make_room(&mut self, need: usize) {
+        debug_assert!(need <= self.buffer.bytes.len());
         let there = self.end - self.start;
         if self.start > 0 {
-            self.buf.copy_within(self.start..self.end, 0);
+            self.buffer.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, there);
-        }
-        if need > self.buf.len() && there >= self.buf.len().min(AT_ONCE_BYTES) / 2 {
-            let length = need.min(AT_ONCE_BYTES.max(2 * self.buf.len()));
-            self.buf.resize(length, 0);
         }
     }
 
     /// What is there, to be shared, and the range in which it lies. Until
     /// [`Intake::go_on`] there is nothing here.
     pub fn share(&mut self) -> (Rc<Chunk>, usize, usize) {
-        let bytes = std::mem::take(&mut self.buf);
+        let buffer = std::mem::take(&mut self.buffer);
         let (start, end) = (self.start, self.end);
         (self.start, self.end) = (0, 0);
-        (Rc::new(Chunk { bytes, pool: self.pool.clone() }), start, end)
+        self.pool.shared.set(self.pool.shared.get() + 1);
+        (Rc::new(Chunk { buffer, pool: self.pool.clone() }), start, end)
     }
 
     /// Goes on with what was not used of a chunk, from `start` to `end`.
-    pub fn go_on(&mut self, mut chunk: Rc<Chunk>, start: usize, end: usize) {
-        if let Some(chunk) = Rc::get_mut(&mut chunk) {
-            self.buf = std::mem::take(&mut chunk.bytes);
-            (self.start, self.end) = if start == end { (0, 0) } else { (start, end) };
-            return;
+    ///
+    /// # Errors
+    /// [`NoMemory`] if the system has none, and no request will give any back.
+    pub async fn go_on(
+        &mut self,
+        mut chunk: Rc<Chunk>,
+        start: usize,
+        end: usize,
+    ) -> Result<(), NoMemory> {
+        if self.take_whole(&mut chunk, start, end) {
+            return Ok(());
         }
-        let rest = &chunk.bytes[start..end];
-        self.buf = self.pool.get();
-        if rest.len() >= self.buf.len() {
-            self.buf = vec![0; 2 * rest.len()];
-        }
-        self.buf[..rest.len()].copy_from_slice(rest);
+        let buffer = match self.pool.get().await {
+            Ok(buffer) => buffer,
+            Err(no) => {
+                return if self.take_whole(&mut chunk, start, end) { Ok(()) } else { Err(no) };
+            }
+        };
+        self.buffer = buffer;
+        let rest = &chunk.bytes()[start..end];
+        self.buffer.bytes[..rest.len()].copy_from_slice(rest);
         (self.start, self.end) = (0, rest.len());
+        Ok(())
+    }
+
+    /// Goes on in the same buffer, if no request uses it.
+    fn take_whole(&mut self, chunk: &mut Rc<Chunk>, start: usize, end: usize) -> bool {
+        let Some(chunk) = Rc::get_mut(chunk) else { return false };
+        self.buffer = std::mem::take(&mut chunk.buffer);
+        (self.start, self.end) = if start == end { (0, 0) } else { (start, end) };
+        true
     }
 }

@@ -4,49 +4,103 @@
 //! 2. Small replies are gathered, so that one send carries many; a long one is sent from the
 //!    buffer into which it was read.
 //! 3. Each piece says for which requests it answers: these are no longer in flight when it has
-//!    been sent.
+//!    been sent. So is its memory.
+//! 4. While one reply is sent in parts ([`Outbox::hold`]), all others wait behind it.
 
+use crate::budget::{Grant, NoMemory, room};
 use crate::crew::Load;
 use std::collections::VecDeque;
 
 /// Small replies are gathered up to this size.
-const BATCH_BYTES: usize = 256 << 10;
-/// Buffers that are kept for further use.
-const SPARE: usize = 2;
+const BATCH_BYTES: usize = 128 << 10;
 
 /// What is sent in one go.
 #[derive(Default)]
 pub(crate) struct Piece {
     pub bytes: Vec<u8>,
     pub answers: Load,
+    pub grant: Option<Grant>,
+    /// Whoever filled the buffer waits for it, to fill it again.
+    pub comes_back: bool,
     /// More may be appended.
     open: bool,
+}
+
+impl Piece {
+    /// A long reply, or the last part of one, in a buffer of its own.
+    pub fn long(bytes: Vec<u8>, answers: Load, grant: Option<Grant>) -> Piece {
+        Piece { bytes, answers, grant, comes_back: false, open: false }
+    }
+
+    /// A part of a reply, from a buffer for which somebody waits.
+    pub fn part(bytes: Vec<u8>) -> Piece {
+        Piece { comes_back: true, ..Piece::long(bytes, Load::default(), None) }
+    }
+
+    /// Whether it has small replies.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    fn add(&mut self, answers: Load, grant: Option<Grant>) {
+        self.answers = self.answers.plus(answers);
+        match (&mut self.grant, grant) {
+            (Some(grant), Some(more)) => grant.join(more),
+            (none, more) => *none = none.take().or(more),
+        }
+    }
 }
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Outbox {
     pieces: VecDeque<Piece>,
-    spare: Vec<Vec<u8>>,
+    /// What has to wait for the parts of another reply.
+    held: Option<VecDeque<Piece>>,
+    spare: Option<Vec<u8>>,
 }
 
 impl Outbox {
-    /// Appends a small reply.
-    pub fn append(&mut self, answers: Load, encode: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends a small reply of at most `bytes`.
+    pub fn append(
+        &mut self,
+        bytes: usize,
+        answers: Load,
+        grant: Option<Grant>,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), NoMemory> {
+        let pieces = self.held.as_mut().unwrap_or(&mut self.pieces);
         let fits = |p: &Piece| p.open && p.bytes.len() < BATCH_BYTES;
-        if !self.pieces.back().is_some_and(fits) {
-            let bytes = self.spare.pop().unwrap_or_default();
-            self.pieces.push_back(Piece { bytes, answers: Load::default(), open: true });
+        if !pieces.back().is_some_and(fits) {
+            let bytes = self.spare.take().unwrap_or_default();
+            pieces.push_back(Piece { bytes, open: true, ..Piece::default() });
         }
-        if let Some(piece) = self.pieces.back_mut() {
+        if let Some(piece) = pieces.back_mut() {
+            room(&mut piece.bytes, bytes)?;
             encode(&mut piece.bytes);
-            piece.answers = piece.answers.plus(answers);
+            piece.add(answers, grant);
         }
+        Ok(())
     }
 
-    /// A long reply, in a buffer of its own.
-    pub fn push(&mut self, answers: Load, bytes: Vec<u8>) {
-        self.pieces.push_back(Piece { bytes, answers, open: false });
+    /// A long reply.
+    pub fn push(&mut self, piece: Piece) {
+        self.held.as_mut().unwrap_or(&mut self.pieces).push_back(piece);
+    }
+
+    /// From now on other replies wait.
+    pub fn hold(&mut self) {
+        self.held.get_or_insert_default();
+    }
+
+    /// A part of the reply for which the others wait.
+    pub fn push_part(&mut self, piece: Piece) {
+        self.pieces.push_back(piece);
+    }
+
+    /// It was the last part.
+    pub fn release(&mut self) {
+        self.pieces.extend(self.held.take().unwrap_or_default());
     }
 
     /// What is to be sent next.
@@ -54,12 +108,17 @@ impl Outbox {
         self.pieces.pop_front()
     }
 
-    /// A buffer that was sent.
+    /// Drops all; for which requests it would have answered.
+    pub fn clear(&mut self) -> Load {
+        self.release();
+        self.pieces.drain(..).fold(Load::default(), |all, piece| all.plus(piece.answers))
+    }
+
+    /// A buffer of small replies that was sent.
     pub fn give_back(&mut self, mut bytes: Vec<u8>) {
-        let usual = bytes.capacity() <= 2 * BATCH_BYTES;
-        if usual && self.spare.len() < SPARE {
+        if bytes.capacity() <= 2 * BATCH_BYTES && self.spare.is_none() {
             bytes.clear();
-            self.spare.push(bytes);
+            self.spare = Some(bytes);
         }
     }
 }

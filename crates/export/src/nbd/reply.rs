@@ -17,8 +17,13 @@ fn simple(out: &mut Vec<u8>, code: u32, cookie: u64) {
 }
 
 fn head(out: &mut Vec<u8>, kind: u16, cookie: u64, payload: u32) {
+    chunk_head(out, true, kind, cookie, payload);
+}
+
+fn chunk_head(out: &mut Vec<u8>, last: bool, kind: u16, cookie: u64, payload: u32) {
     out.extend_from_slice(&STRUCTURED_REPLY_MAGIC.to_be_bytes());
-    out.extend_from_slice(&chunk::DONE.to_be_bytes());
+    let flags = if last { chunk::DONE } else { 0 };
+    out.extend_from_slice(&flags.to_be_bytes());
     out.extend_from_slice(&kind.to_be_bytes());
     out.extend_from_slice(&cookie.to_be_bytes());
     out.extend_from_slice(&payload.to_be_bytes());
@@ -40,6 +45,13 @@ pub fn data_head(out: &mut Vec<u8>, structured: bool, cookie: u64, at: u64, leng
         return simple(out, 0, cookie);
     }
     head(out, chunk::OFFSET_DATA, cookie, length + 8);
+    out.extend_from_slice(&at.to_be_bytes());
+}
+
+/// What precedes a part of the data of a read, in a reply that is structured. More follow, unless it is the
+/// last.
+pub fn part_head(out: &mut Vec<u8>, last: bool, cookie: u64, at: u64, length: u32) {
+    chunk_head(out, last, chunk::OFFSET_DATA, cookie, length + 8);
     out.extend_from_slice(&at.to_be_bytes());
 }
 

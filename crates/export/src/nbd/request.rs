@@ -42,6 +42,8 @@ pub enum Command {
         at: u64,
         /// How much, in bytes.
         length: u32,
+        /// All of it in one chunk.
+        whole: bool,
     },
     /// Write the payload.
     Write {
@@ -132,7 +134,7 @@ impl Request {
         let fua = self.flags & cmd_flag::FUA != 0;
         let has = |flag| self.flags & flag != 0;
         let command = match self.kind {
-            cmd::READ => Command::Read { at, length },
+            cmd::READ => Command::Read { at, length, whole: has(cmd_flag::DF) },
             cmd::WRITE => Command::Write { at, length, fua },
             cmd::DISC => return Ok(Command::Disconnect),
             cmd::FLUSH => Command::Flush,

@@ -4,9 +4,13 @@
 //! 2. To stop is to take nothing more from any client, to answer what is under way, and then to
 //!    go; who does not take its answers in time is left.
 
+use super::memory::Plan;
 use super::session::{self, Common};
 use super::stream::Stream;
 use super::{End, Export, ExportError};
+use crate::MemoryUse;
+use crate::budget::Budget;
+use crate::volume::common_multiple;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,8 +19,7 @@ use tantalum_device::PowerCycle;
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{First, Nanos, Rt, first};
 
-/// What clients may ask for at a time. Memory is bounded by `clients` times `bytes` (twice that
-/// if parts of blocks are written), and a buffer for receiving and one for sending for each.
+/// What clients may ask for at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Clients at a time.
@@ -31,11 +34,14 @@ pub struct Limits {
     pub options: u32,
     /// Real time until it must have chosen.
     pub handshake: Nanos,
+    /// Bytes of memory that the server holds for all of its clients, at most: what it receives, puts
+    /// together and answers.
+    pub memory: u64,
 }
 
 impl Default for Limits {
     /// 64 clients, with 256 requests and 64 MiB each; requests of up to 32 MiB (what clients take
-    /// for granted that are not told); 64 options in 10 s.
+    /// for granted that are not told); 64 options in 10 s; 256 MiB of memory.
     fn default() -> Limits {
         Limits {
             clients: 64,
@@ -44,6 +50,7 @@ impl Default for Limits {
             payload: 32 << 20,
             options: 64,
             handshake: Nanos::from_secs(10),
+            memory: 256 << 20,
         }
     }
 }
@@ -61,6 +68,7 @@ impl Limits {
             // What any client may take for granted, and what lengths in replies can tell.
             ("bytes of a request", self.payload.into(), 64 << 10, 1 << 30),
             ("options", self.options.into(), 1, 1 << 16),
+            ("bytes of memory", self.memory, 1 << 20, 1 << 40),
         ];
         match bounds.into_iter().find(|(_, value, min, max)| value < min || value > max) {
             Some((what, value, min, max)) => Err(ExportError::Limit { what, value, min, max }),
@@ -160,6 +168,8 @@ impl<P: PowerCycle> Clone for Server<P> {
 
 struct Inner<P: PowerCycle> {
     common: Common<P>,
+    plan: Plan,
+    budget: Rc<Budget>,
     clients: RefCell<BTreeMap<u64, Client>>,
     next: Cell<u64>,
     stopping: Cell<bool>,
@@ -190,9 +200,17 @@ impl<P: PowerCycle + 'static> Server<P> {
                 return Err(ExportError::Twice(offer.name.clone()));
             }
         }
+        let (unit, block) = exports
+            .iter()
+            .map(Export::unit)
+            .fold((1, 1), |all, export| (common_multiple(all.0, export.0), all.1.max(export.1)));
+        let plan = Plan::new(&options.limits, unit, block)?;
+        let budget = plan.budget(rt, &options.limits);
         let common = Common { rt: rt.clone(), exports, offers, options };
         let inner = Inner {
             common,
+            plan,
+            budget,
             clients: RefCell::default(),
             next: Cell::new(1),
             stopping: Cell::new(false),
@@ -210,10 +228,12 @@ impl<P: PowerCycle + 'static> Server<P> {
         inner.next.set(id + 1);
         (inner.tell)(&Event::Came(id, peer.into().into_owned()));
         let full = inner.clients.borrow().len() >= inner.common.options.limits.clients as usize;
-        if full || inner.stopping.get() {
+        let accounts =
+            if full || inner.stopping.get() { None } else { inner.plan.open(&inner.budget) };
+        let Some(accounts) = accounts else {
             stream.shutdown();
             return (inner.tell)(&Event::SentAway(id));
-        }
+        };
         let (stream, switch) = (Rc::new(stream), Rc::new(Switch::new(&rt)));
         let line = Rc::downgrade(&stream);
         let hang_up = Box::new(move || {
@@ -228,7 +248,7 @@ impl<P: PowerCycle + 'static> Server<P> {
                 let name = inner.common.offers[export].name.clone();
                 (inner.tell)(&Event::Chose(id, name));
             };
-            let end = session::run(&inner.common, stream, switch, chosen).await;
+            let end = session::run(&inner.common, stream, switch, accounts, chosen).await;
             inner.clients.borrow_mut().remove(&id);
             (inner.tell)(&Event::Ended(id, end));
             inner.left.notify_all();
@@ -238,6 +258,11 @@ impl<P: PowerCycle + 'static> Server<P> {
     /// How many clients there are.
     pub fn clients(&self) -> usize {
         self.inner.clients.borrow().len()
+    }
+
+    /// The memory that it holds for its clients.
+    pub fn memory(&self) -> MemoryUse {
+        self.inner.budget.memory()
     }
 
     /// The exports.

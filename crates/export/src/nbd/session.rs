@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use super::handshake::{Handshake, Refusal, Step};
 use super::intake::Intake;
+use super::memory::Accounts;
 use super::request::Terms;
 use super::server::{OnCut, Options, Switch, pause};
 use super::stream::Stream;
@@ -43,6 +44,12 @@ pub enum End {
     /// The server stops.
     #[error("the server stops")]
     Stopped,
+    /// The system has no memory for the client.
+    #[error("the system has no memory for it")]
+    NoMemory,
+    /// A read failed when some of its data were sent already: only the end of the connection can tell.
+    #[error("a read failed when a part of its data was sent already")]
+    HalfAnswered,
 }
 
 /// What all sessions of a server have in common.
@@ -58,10 +65,28 @@ pub(crate) async fn run<S: Stream, P: PowerCycle + 'static>(
     common: &Common<P>,
     stream: Rc<S>,
     switch: Rc<Switch>,
+    accounts: Accounts,
     chosen: impl FnOnce(usize),
 ) -> End {
     let rt = &common.rt;
-    let mut intake = Intake::new();
+    let Ok(intake) = Intake::new(rt, &accounts).await else {
+        stream.shutdown();
+        return End::NoMemory;
+    };
+    let end = talk(common, stream, switch, &accounts, intake, chosen).await;
+    accounts.close();
+    end
+}
+
+async fn talk<S: Stream, P: PowerCycle + 'static>(
+    common: &Common<P>,
+    stream: Rc<S>,
+    switch: Rc<Switch>,
+    accounts: &Accounts,
+    mut intake: Intake,
+    chosen: impl FnOnce(usize),
+) -> End {
+    let rt = &common.rt;
     let negotiated = {
         let talk = negotiate(common, &*stream, &mut intake);
         let patience = pause(rt, common.options.limits.handshake);
@@ -81,7 +106,7 @@ pub(crate) async fn run<S: Stream, P: PowerCycle + 'static>(
     chosen(export);
     let access = common.exports[export].access();
     let how = (common.options.limits, common.options.on_cut);
-    let connection = Connection::new(rt, stream, access, terms, how, switch);
+    let connection = Connection::new(rt, stream, access, terms, how, switch, accounts.clone());
     Rc::new(connection).run(intake).await
 }
 

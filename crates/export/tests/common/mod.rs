@@ -60,12 +60,22 @@ pub struct Reply {
     pub data: Vec<u8>,
 }
 
+/// A part of a structured reply.
+struct Chunk {
+    done: bool,
+    kind: u16,
+    cookie: u64,
+    payload: Vec<u8>,
+}
+
 /// The client.
 pub struct Client {
     stream: Rc<PipeEnd>,
     got: Vec<u8>,
     structured: bool,
     reads: BTreeMap<u64, u32>,
+    /// Where reads begin that are answered in parts.
+    first: BTreeMap<u64, u64>,
     next: u64,
 }
 
@@ -75,7 +85,10 @@ impl Client {
         let (ours, theirs) = pipe(rt, 1 << 16);
         server.accept(theirs, "a pipe");
         let (got, reads) = (Vec::new(), BTreeMap::new());
-        Client { stream: Rc::new(ours), got, structured: false, reads, next: 1 }
+        {
+            let first = BTreeMap::new();
+            Client { stream: Rc::new(ours), got, structured: false, reads, first, next: 1 }
+        }
     }
 
     /// Connects and chooses an export.
@@ -234,29 +247,53 @@ impl Client {
         }
         assert_eq!(magic, wire::STRUCTURED_REPLY_MAGIC.to_be_bytes());
         assert!(self.structured, "structured replies were not asked for");
+        let mut chunk = self.chunk().await?;
+        let read = self.reads.remove(&chunk.cookie);
+        // A read may be answered in parts.
+        let mut data = Vec::new();
+        loop {
+            match chunk.kind {
+                wire::chunk::NONE => {}
+                wire::chunk::OFFSET_DATA => {
+                    let at = u64::from_be_bytes(chunk.payload[..8].try_into().expect("eight"));
+                    let first = *self.first.entry(chunk.cookie).or_insert(at);
+                    assert_eq!(at, first + data.len() as u64, "parts come in their order");
+                    data.extend_from_slice(&chunk.payload[8..]);
+                    if chunk.done {
+                        assert_eq!(read.map(|n| n as usize), Some(data.len()));
+                    }
+                }
+                wire::chunk::BLOCK_STATUS => data = chunk.payload,
+                wire::chunk::ERROR => {
+                    assert!(chunk.done);
+                    let message = u16::from_be_bytes([chunk.payload[4], chunk.payload[5]]);
+                    assert_eq!(chunk.payload.len(), 6 + usize::from(message));
+                    let error = u32::from_be_bytes(chunk.payload[..4].try_into().expect("four"));
+                    let data = chunk.payload[6..].to_vec();
+                    return Some(Reply { cookie: chunk.cookie, error, data });
+                }
+                other => panic!("a chunk of type {other}"),
+            }
+            if chunk.done {
+                self.first.remove(&chunk.cookie);
+                return Some(Reply { cookie: chunk.cookie, error: 0, data });
+            }
+            let magic = self.exact(4).await?;
+            assert_eq!(magic, wire::STRUCTURED_REPLY_MAGIC.to_be_bytes());
+            let next = self.chunk().await?;
+            assert_eq!(next.cookie, chunk.cookie, "this client asks for one thing at a time");
+            chunk = next;
+        }
+    }
+
+    async fn chunk(&mut self) -> Option<Chunk> {
         let rest = self.exact(16).await?;
         let half = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
-        assert_eq!(half(0), wire::chunk::DONE);
+        assert!(half(0) & !wire::chunk::DONE == 0);
         let cookie = u64::from_be_bytes(rest[4..12].try_into().expect("eight"));
         let length = u32::from_be_bytes(rest[12..].try_into().expect("four"));
         let payload = self.exact(length as usize).await?;
-        let read = self.reads.remove(&cookie);
-        let (error, data) = match half(2) {
-            wire::chunk::NONE => (0, Vec::new()),
-            wire::chunk::OFFSET_DATA => {
-                assert_eq!(read.map(|n| n as usize), Some(payload.len() - 8));
-                (0, payload[8..].to_vec())
-            }
-            wire::chunk::BLOCK_STATUS => (0, payload),
-            wire::chunk::ERROR => {
-                let message = u16::from_be_bytes([payload[4], payload[5]]);
-                assert_eq!(payload.len(), 6 + usize::from(message));
-                let code = u32::from_be_bytes(payload[..4].try_into().expect("four"));
-                (code, payload[6..].to_vec())
-            }
-            other => panic!("a chunk of type {other}"),
-        };
-        Some(Reply { cookie, error, data })
+        Some(Chunk { done: half(0) == wire::chunk::DONE, kind: half(2), cookie, payload })
     }
 
     /// Sends a request and waits for its reply, which must be the next one.
