@@ -16,9 +16,10 @@ use std::process::{Command, Stdio};
 use tantalum_export::control::{
     Client, ClientError, CutReport, Kind, MAX_CLIENTS, MAX_LINE, Power, StatsReport, StatusReport,
 };
+use tantalum_testing::Spot;
 
 /// A drive in memory at these two sockets.
-fn serve(design: &str, name: &str, more: &[&str]) -> (Serving, PathBuf, PathBuf) {
+fn serve(design: &str, name: &str, more: &[&str]) -> (Serving, Spot, Spot) {
     let (nbd, control) = (socket(&format!("{name}.nbd")), socket(&format!("{name}.control")));
     let mut command = tantalum(&["drive", "serve", "--design", design, "--time-scale", "0"]);
     command.args(["--capacity", "2GiB", "--unix"]).arg(&nbd).arg("--control").arg(&control);
@@ -86,7 +87,7 @@ fn what_was_acknowledged_survives_cuts_under_load() {
     let (serving, nbd, control) = serve("durassd", "load", &[]);
     for round in 0..3 {
         let writers: Vec<_> =
-            (0..4).map(|w| (w, writer(nbd.clone(), (round * 4 + w) * 64))).collect();
+            (0..4).map(|w| (w, writer(nbd.to_path_buf(), (round * 4 + w) * 64))).collect();
         let mut client = Client::connect(&control).expect("a control socket");
         let writes = |stats: &StatsReport| stats.commands["write"].done;
         let before = writes(&client.stats().expect("stats"));
@@ -684,7 +685,7 @@ fn exposition(text: &str) {
 #[test]
 fn top_shows_a_drive_on_a_small_screen() {
     let (serving, nbd, control) = serve("durassd", "top", &[]);
-    let load = writer(nbd, 0);
+    let load = writer(nbd.to_path_buf(), 0);
     let (text, _) = ask("top", &control, &["--once", "--interval", "0.2"], 0);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 24);
@@ -765,7 +766,7 @@ fn a_restart_can_be_cut() {
     let mut client = Client::connect(&control).expect("a control socket");
     client.cut().expect("it is cut");
     let was = loop {
-        let path = control.clone();
+        let path = control.to_path_buf();
         let restoring = std::thread::spawn(move || {
             Client::connect(&path).expect("a control socket").restore(false)
         });

@@ -9,6 +9,17 @@ use common::ends;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use tantalum_testing::{Need, Scratch, left_out};
+
+/// What a drive that is mounted with XFS, whose blocks are as long as pages of SQLite, takes.
+const MOUNTED: [Need; 6] = [
+    Need::Root,
+    Need::Mounts,
+    Need::Fuse,
+    Need::LoopDevices,
+    Need::Program("losetup"),
+    Need::Program("mkfs.xfs"),
+];
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
@@ -20,12 +31,23 @@ fn torture(arguments: &[&str]) -> Output {
     command(arguments).output().expect("the command starts")
 }
 
-/// A directory for a run, which is not there.
-fn place(name: &str) -> PathBuf {
-    let name = format!("torture-{name}-{}", std::process::id());
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&path);
-    path
+/// A directory for a run, which is not there, and goes with this if the run has left it.
+struct Place {
+    dir: PathBuf,
+    _scratch: Scratch,
+}
+
+impl std::ops::Deref for Place {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.dir
+    }
+}
+
+fn place() -> Place {
+    let scratch = Scratch::new();
+    Place { dir: scratch.path("run"), _scratch: scratch }
 }
 
 /// Neither its files nor anything mounted below it is left.
@@ -52,7 +74,7 @@ fn what_can_not_be_meant_is_refused() {
 
 #[test]
 fn nothing_is_lost_where_nothing_can_be() {
-    let dir = place("plain");
+    let dir = place();
     let run = ["--db", "sqlite", "--plain", "--cuts", "3", "--load", "200", "--accounts", "500"];
     let mut json = run.to_vec();
     json.extend(["--json", "-", "--dir", dir.to_str().unwrap()]);
@@ -70,9 +92,9 @@ fn nothing_is_lost_where_nothing_can_be() {
 
 #[test]
 fn a_signal_ends_it_and_nothing_is_left() {
-    let dir = place("signal");
+    let dir = place();
     let mut command = command(&["--db", "sqlite", "--plain", "--cuts", "1000", "--dir"]);
-    command.arg(&dir).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg(&*dir).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the command starts");
     while !dir.join("data/torture.sqlite").exists() {
         assert!(child.try_wait().unwrap().is_none());
@@ -87,7 +109,10 @@ fn a_signal_ends_it_and_nothing_is_left() {
 
 #[test]
 fn a_durable_drive_keeps_commits_over_cuts_and_kills() {
-    let dir = place("durable");
+    if left_out(&MOUNTED) {
+        return;
+    }
+    let dir = place();
     let (out, err) = ends(
         &torture(&[
             "--db",
@@ -112,7 +137,10 @@ fn a_durable_drive_keeps_commits_over_cuts_and_kills() {
 
 #[test]
 fn a_volatile_drive_without_flushes_is_found_out() {
-    let dir = place("volatile");
+    if left_out(&MOUNTED) {
+        return;
+    }
+    let dir = place();
     torture_loses(&["--db", "sqlite", "--journal", "wal", "--cuts", "20"], &dir);
     nothing_is_left_of(&dir);
 }

@@ -1,5 +1,5 @@
 //! Real clients, over UNIX and TCP sockets, on drives as fast as the code goes: the tools of
-//! libnbd, qemu's, fio. `scripts/install-nbd-tools` installs them.
+//! libnbd, qemu's, fio. `scripts/install-nbd-tools` installs them; a test whose program is not there is left out.
 
 #![allow(
     clippy::disallowed_methods,
@@ -7,7 +7,7 @@
 )]
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -16,6 +16,7 @@ use tantalum_drive::{Design, Drive};
 use tantalum_export::nbd::{Export, Options, Server, Volume};
 use tantalum_rt::wall::WallOptions;
 use tantalum_rt::{Nanos, Runtime};
+use tantalum_testing::{Need, Spot, left_out};
 
 /// Bytes of what is copied.
 const FILE_BYTES: usize = 24 << 20;
@@ -23,7 +24,7 @@ const FILE_BYTES: usize = 24 << 20;
 /// A drive of some 200 MiB of this design, served from a thread for as long as the tests run:
 /// as "drive", and as "look" to be read only.
 struct Served {
-    socket: PathBuf,
+    socket: Spot,
     tcp: String,
     /// The drive's time, ns, as it was a moment ago.
     clock: Arc<AtomicU64>,
@@ -31,7 +32,7 @@ struct Served {
 
 impl Served {
     fn new(name: &str, design: &str) -> Served {
-        let socket = scratch(&format!("{name}.sock"));
+        let socket = Spot::new(&format!("{name}.sock"));
         let mut design = Design::preset(design).expect("a preset");
         let g = &mut design.geometry;
         (g.channels, g.packages, g.chips, g.blocks, g.pages) = (2, 1, 2, 64, 64);
@@ -42,7 +43,7 @@ impl Served {
         design.cache.buffer_kib = 1024;
         let (tell, told) = mpsc::channel();
         let clock = Arc::new(AtomicU64::new(0));
-        let (at, shown) = (socket.clone(), clock.clone());
+        let (at, shown) = (socket.to_path_buf(), clock.clone());
         std::thread::spawn(move || {
             let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
             let mut runtime = Runtime::wall_time(1, options).expect("a wall clock");
@@ -86,19 +87,29 @@ impl Served {
     }
 }
 
-fn scratch(name: &str) -> PathBuf {
-    // Short: the path of a socket has at most 107 bytes.
-    let folder = std::env::temp_dir().join(format!("tantalum-nbd-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a scratch folder");
-    folder.join(name)
+/// Whether a program is missing: the test has been left out.
+fn without(programs: &[&'static str]) -> bool {
+    let needs: Vec<Need> = programs.iter().map(|program| Need::Program(program)).collect();
+    left_out(&needs)
+}
+
+/// The same of fio, which needs its engine for NBD, too.
+fn without_fio() -> bool {
+    let engine = match Command::new("fio").arg("--enghelp").output() {
+        Ok(listed) if !String::from_utf8_lossy(&listed.stdout).contains("nbd") => {
+            Err("it was built without libnbd")
+        }
+        // (That there is no fio at all is said anyway.)
+        _ => Ok(()),
+    };
+    let engine = Need::tried("fio's engine for NBD", &engine, "scripts/install-nbd-tools");
+    left_out(&[Need::Program("fio"), engine])
 }
 
 /// Runs a program that must be there; what it prints, and whether it succeeded.
 fn run(program: &str, arguments: &[&str]) -> (String, bool) {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let output = output.unwrap_or_else(|e| {
-        panic!("{program} does not start ({e}): run scripts/install-nbd-tools");
-    });
+    let output = output.unwrap_or_else(|e| panic!("{program} does not start: {e}"));
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     write!(text, "{}", String::from_utf8_lossy(&output.stderr)).expect("a string takes all");
     (text, output.status.success())
@@ -111,7 +122,7 @@ fn ok(program: &str, arguments: &[&str]) -> String {
 }
 
 /// A file with data and holes.
-fn file(name: &str) -> PathBuf {
+fn file(name: &str) -> Spot {
     let mut bytes = vec![0u8; FILE_BYTES];
     let mut word = 0x9e37_79b9_7f4a_7c15u64;
     for (i, block) in bytes.chunks_mut(4096).enumerate() {
@@ -124,7 +135,7 @@ fn file(name: &str) -> PathBuf {
             }
         }
     }
-    let path = scratch(name);
+    let path = Spot::new(name);
     std::fs::write(&path, bytes).expect("a file");
     path
 }
@@ -135,6 +146,9 @@ fn text(path: &Path) -> &str {
 
 #[test]
 fn nbdinfo_sees_what_there_is() {
+    if without(&["nbdinfo"]) {
+        return;
+    }
     let served = Served::new("info", "durassd");
     let list = ok("nbdinfo", &["--list", "--json", &served.uri("")]);
     for said in [
@@ -162,12 +176,15 @@ fn nbdinfo_sees_what_there_is() {
 
 #[test]
 fn nbdcopy_copies_there_and_back() {
+    if without(&["nbdcopy"]) {
+        return;
+    }
     let served = Served::new("copy", "durassd");
     let file = file("copy.img");
     let uri = served.uri("drive");
     ok("nbdcopy", &["--flush", "--connections=4", text(&file), &uri]);
     // Back by another way: TCP, one connection, short requests.
-    let back = scratch("copy.back");
+    let back = Spot::new("copy.back");
     ok("nbdcopy", &["--synchronous", "--request-size=65536", &served.tcp, text(&back)]);
     let (sent, got) = (std::fs::read(&file).expect("sent"), std::fs::read(&back).expect("got"));
     assert!(got.starts_with(&sent), "what came back is not what was sent");
@@ -178,6 +195,9 @@ fn nbdcopy_copies_there_and_back() {
 
 #[test]
 fn qemu_io_writes_parts_zeros_and_discards() {
+    if without(&["qemu-io"]) {
+        return;
+    }
     for design in ["durassd", "volatile"] {
         let served = Served::new(&format!("io-{design}"), design);
         let uri = served.uri("drive");
@@ -232,9 +252,12 @@ fn qemu_io_writes_parts_zeros_and_discards() {
 
 #[test]
 fn qemu_img_converts_compares_and_checks() {
+    if without(&["qemu-img"]) {
+        return;
+    }
     let served = Served::new("img", "durassd");
     let (file, uri) = (file("img.img"), served.uri("drive"));
-    let qcow = scratch("img.qcow2");
+    let qcow = Spot::new("img.qcow2");
     ok("qemu-img", &["convert", "-O", "qcow2", text(&file), text(&qcow)]);
     ok("qemu-img", &["convert", "-n", "-O", "raw", text(&qcow), &uri]);
     let same = ok("qemu-img", &["compare", "-f", "raw", "-F", "qcow2", &uri, text(&qcow)]);
@@ -245,7 +268,7 @@ fn qemu_img_converts_compares_and_checks() {
     let checked = ok("qemu-img", &["check", "-f", "qcow2", &uri]);
     assert!(checked.contains("No errors were found"), "{checked}");
     let bytes = FILE_BYTES as u64;
-    let part = scratch("img.back");
+    let part = Spot::new("img.back");
     ok("qemu-img", &["convert", "-f", "qcow2", "-O", "raw", &uri, text(&part)]);
     let (sent, got) = (std::fs::read(&file).expect("sent"), std::fs::read(&part).expect("got"));
     assert!(got.len() as u64 >= bytes && got.starts_with(&sent), "what came back differs");
@@ -253,6 +276,9 @@ fn qemu_img_converts_compares_and_checks() {
 
 #[test]
 fn fio_finds_what_it_wrote() {
+    if without_fio() {
+        return;
+    }
     for design in ["durassd", "volatile"] {
         let served = Served::new(&format!("fio-{design}"), design);
         let uri = format!("--uri={}", served.uri("drive"));
@@ -280,6 +306,9 @@ fn fio_finds_what_it_wrote() {
 /// Each write is followed by a flush, for which this drive programs pages that take milliseconds.
 #[test]
 fn fio_finds_what_it_wrote_over_hours() {
+    if without_fio() {
+        return;
+    }
     let served = Served::new("fio-hours", "qlc");
     let uri = format!("--uri={}", served.uri("drive"));
     let began = served.clock();

@@ -4,8 +4,9 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use tantalum_testing::Spot;
 
 /// A process that lets a drive run.
 pub struct Serving {
@@ -50,6 +51,7 @@ impl Drop for Serving {
     fn drop(&mut self) {
         // If a test fails.
         let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -59,11 +61,10 @@ pub fn tantalum(arguments: &[&str]) -> Command {
     command
 }
 
-/// A path that is short enough for a socket, and not that of another run of the tests.
-pub fn socket(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("tantalum-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    path
+/// A path that is short enough for a socket, and not that of another run of the tests. What is there goes when
+/// this is dropped.
+pub fn socket(name: &str) -> Spot {
+    Spot::new(name)
 }
 
 /// A client of the old style, one request at a time.
