@@ -91,6 +91,9 @@ pub struct Check {
     /// The last transaction there, of each client.
     #[serde(skip)]
     pub last: Vec<u64>,
+    /// All that the database's own check said is damaged.
+    #[serde(skip)]
+    pub damage: Vec<String>,
     /// Of those that were under way at the cut: how many are there.
     pub maybe_there: u64,
     /// What the database did wrong by itself, if that explains all that was found: it says nothing about

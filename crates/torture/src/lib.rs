@@ -24,6 +24,7 @@ pub mod ground;
 pub mod ledger;
 mod leftovers;
 pub mod nemesis;
+pub mod pages;
 pub mod plan;
 pub mod program;
 pub mod redo;

@@ -10,9 +10,10 @@ use crate::clients::{Orders, Told};
 use crate::drive::{FileSystem, Outage};
 use crate::ground::{Blow, Ground, GroundError, Return};
 use crate::ledger::{BadNote, Ledger};
+use crate::pages::{Index, explained, index_of};
 use crate::plan::Plan;
 use crate::program::{Interrupt, ProgramError, Running, Stopwatch, command};
-use crate::redo::stale_end;
+use crate::redo::{Stale, stale_end};
 use crate::report::{Report, Round, Setting, VERSION};
 use crate::server::{Kind, Server};
 use crate::store::StoreError;
@@ -90,7 +91,13 @@ pub trait Watch {
 
 /// Words of MariaDB about a page that is torn, or newer than its log: no record that it carried out
 /// twice makes such.
-const OF_THE_DRIVE: [&str; 3] = ["corruption on disk", "Checksum mismatch", "is in the future"];
+const OF_THE_DRIVE: [&str; 5] = [
+    "corruption on disk",
+    "Page read from tablespace is corrupted",
+    "Checksum mismatch",
+    "is in the future",
+    "Unable to apply log",
+];
 
 /// How long the first commits may take.
 const FIRST_COMMITS: Duration = Duration::from_secs(60);
@@ -311,18 +318,45 @@ impl<'a, W: Watch> Run<'a, W> {
         let before = self.server.said().len();
         let (returned, took, mut check) = self.recover_from(&mut redo)?;
         // What a server did to itself would be found on any drive.
-        let stale = redo.and_then(|redo| stale_end(&redo)).map(|stale| stale.to_string());
-        if let Some(stale) = stale {
-            let said = self.server.said();
-            let said = String::from_utf8_lossy(said.get(before..).unwrap_or_default());
-            if !OF_THE_DRIVE.iter().any(|words| said.contains(words)) {
-                check.excuse(&stale);
+        if let Some(stale) = redo.and_then(|redo| stale_end(&redo)) {
+            let words = stale.to_string();
+            if !check.is_clean() {
+                match self.explains(&stale, &check, before) {
+                    Ok(()) => check.excuse(&words),
+                    Err(why) => check
+                        .first
+                        .push(format!("({words}. It is no excuse for what was found: {why}.)")),
+                }
             }
-            self.stale = Some(stale);
+            self.stale = Some(words);
         } else if let Some(stale) = self.stale.as_ref().filter(|_| !check.is_clean()) {
             check.first.push(format!("(After an earlier blow {stale}: this may follow from it.)"));
         }
         Ok((returned, took, check))
+    }
+
+    /// Whether what recovery took for log explains all of the damage; if not, why.
+    fn explains(&self, stale: &Stale, check: &Check, before: usize) -> Result<(), String> {
+        let said = self.server.said();
+        let said = String::from_utf8_lossy(said.get(before..).unwrap_or_default());
+        if let Some(words) = OF_THE_DRIVE.iter().find(|words| said.contains(*words)) {
+            return Err(format!("the server said \"{words}\""));
+        }
+        let mut store = self.server.target().connect().map_err(|e| e.to_string())?;
+        let mut indexes = Vec::new();
+        for page in &stale.pages {
+            let number = index_of(&self.server.data(), *page);
+            let index = number.map(|number| store.index(number)).transpose();
+            indexes.extend(index.map_err(|e| e.to_string())?.flatten());
+        }
+        if explained(&check.damage, &indexes) {
+            return Ok(());
+        }
+        let names: Vec<String> = indexes.iter().map(Index::to_string).collect();
+        Err(match names.is_empty() {
+            true => "none of its pages is known to be of an index".to_string(),
+            false => format!("its pages are of {}, and other things are damaged", names.join(", ")),
+        })
     }
 
     fn recover_from(
@@ -354,10 +388,13 @@ impl<'a, W: Watch> Run<'a, W> {
         let check = match read {
             Ok(contents) => {
                 let mut check = check(&self.ledger, &contents);
-                found.first.into_iter().for_each(|what| check.found(Harm::Damaged, what));
+                found.damage.iter().for_each(|what| check.found(Harm::Damaged, what.clone()));
+                check.damage = found.damage;
                 check
             }
             Err(e) => {
+                let damage = std::mem::take(&mut found.damage);
+                damage.into_iter().for_each(|what| found.found(Harm::Damaged, what));
                 found.found(Harm::Damaged, format!("the tables can not be read: {e}"));
                 // Whether commits are lost is not known: that is not explained by anything.
                 *redo = None;
@@ -374,9 +411,7 @@ impl<'a, W: Watch> Run<'a, W> {
     fn read(&self, found: &mut Check, ready: impl FnOnce()) -> Result<Contents, StoreError> {
         let mut store = self.server.target().connect()?;
         ready();
-        for what in store.own_check()? {
-            found.found(Harm::Damaged, what);
-        }
+        found.damage = store.own_check()?;
         store.contents()
     }
 

@@ -11,9 +11,13 @@
 //!    block, that are those of the same place in one block before.
 //! 2. What begins where a sector does is not told so: it could be a drive's doing.
 //! 3. Whatever bytes a log has, reading it ends; what is not a log has no such end.
+//! 4. Of such bytes all pages are told that their records change; if one of them cannot be told, none of the
+//!    bytes are called stale.
 //!
 //! The format is that of MariaDB 10.8 and later: a header, two checkpoints, and a ring of record
 //! groups, each ended by a byte that changes with every lap and by a CRC-32C (MDEV-14425).
+
+use std::collections::BTreeSet;
 
 /// Bytes of a block, and of what lies before the ring.
 const BLOCK: u64 = 4096;
@@ -25,8 +29,17 @@ const SECTOR: u64 = 512;
 /// No record group is longer.
 const LONGEST: u64 = 2 << 20;
 
+/// A page of the database: of which tablespace, and which one of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageId {
+    /// The tablespace's number.
+    pub space: u32,
+    /// The page's number in it.
+    pub number: u32,
+}
+
 /// Bytes at the end of a log that are those of an older block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
     /// The log sequence number at which the log really ended.
     pub end: u64,
@@ -34,6 +47,8 @@ pub struct Stale {
     pub bytes: u64,
     /// How many blocks before they have been written.
     pub blocks: u64,
+    /// The pages that recovery changes by them.
+    pub pages: BTreeSet<PageId>,
 }
 
 impl std::fmt::Display for Stale {
@@ -41,9 +56,14 @@ impl std::fmt::Display for Stale {
         write!(
             f,
             "the server's log ended at LSN {}; its recovery took {} bytes behind that for log, which its \
-             buffer had left from {} blocks before. That is a defect of the server, on whatever it lies",
+             buffer had left from {} blocks before, and changed by them ",
             self.end, self.bytes, self.blocks
-        )
+        )?;
+        for (i, page) in self.pages.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}page {} of tablespace {}", page.number, page.space)?;
+        }
+        write!(f, ". That is a defect of the server, on whatever it lies")
     }
 }
 
@@ -58,8 +78,13 @@ pub fn stale_end(file: &[u8]) -> Option<Stale> {
     // As far back as they are those of one block before.
     let stale = |blocks: u64| {
         let same = there().take_while(|g| log.same(g.0, g.1, blocks * BLOCK));
-        let end = same.last()?.0;
-        Some(Stale { end, bytes: next - end, blocks })
+        let (mut end, mut pages) = (None, BTreeSet::new());
+        for &(begin, bytes) in same {
+            pages.extend(log.pages(begin, bytes)?);
+            end = Some(begin);
+        }
+        let end = end?;
+        Some(Stale { end, bytes: next - end, blocks, pages })
     };
     let reach = place(next).min(log.ring.len() as u64 / 2) / BLOCK;
     let longest = (1..=reach).filter_map(stale).max_by_key(|s| (s.bytes, u64::MAX - s.blocks))?;
@@ -70,6 +95,45 @@ pub fn stale_end(file: &[u8]) -> Option<Stale> {
 /// The log sequence number at which recovery finds the end of this log; `None` if it is none.
 pub fn end(file: &[u8]) -> Option<u64> {
     Some(Log::new(file)?.groups().1)
+}
+
+/// What a log has at its end, behind the last whole record group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// The byte that says that this is the end.
+    Marked,
+    /// The end is where a block ends, which needs no such byte.
+    WholeBlock,
+    /// No such byte: up to the end of the block, bytes of the block so many blocks before.
+    Older(u64),
+    /// No such byte, and something else.
+    Other,
+}
+
+/// What this log has at its end; `None` if it is no log.
+pub fn tail(file: &[u8]) -> Option<Tail> {
+    let log = Log::new(file)?;
+    let (_, next) = log.groups();
+    let rest = (BLOCK - (next - log.first) % BLOCK) % BLOCK;
+    if rest == 0 {
+        return Some(Tail::WholeBlock);
+    }
+    if log.at(next) <= 1 {
+        return Some(Tail::Marked);
+    }
+    let reach = (next - log.first).min(log.ring.len() as u64) / BLOCK;
+    let older = (1..=reach).find(|blocks| log.same(next, rest, blocks * BLOCK));
+    Some(older.map_or(Tail::Other, Tail::Older))
+}
+
+/// Whether a later state of the log has something else where these bytes were; `None` if it does not reach
+/// as far yet, or has overwritten them with what came a lap later.
+pub fn differs(old: &[u8], new: &[u8], stale: &Stale) -> Option<bool> {
+    let (old, new) = (Log::new(old)?, Log::new(new)?);
+    let end = stale.end + stale.bytes;
+    let now = new.groups().1;
+    let held = old.first == new.first && (end..=stale.end + new.ring.len() as u64).contains(&now);
+    held.then(|| (stale.end..end).any(|lsn| old.at(lsn) != new.at(lsn)))
 }
 
 struct Log<'a> {
@@ -142,13 +206,50 @@ impl Log<'_> {
         (crc32c::crc32c(&records) == u32::from_be_bytes(sum)).then_some(lsn + 5 - begin)
     }
 
-    /// A number of one to three bytes, and how many.
+    /// The pages that the records of a whole group change; `None` if that cannot be told.
+    fn pages(&self, begin: u64, bytes: u64) -> Option<BTreeSet<PageId>> {
+        let (mut lsn, end) = (begin, begin + bytes - 5);
+        let (mut pages, mut of_a_page) = (BTreeSet::new(), false);
+        while lsn < end {
+            let first = self.at(lsn);
+            lsn += 1;
+            let length = match u64::from(first & 15) {
+                0 => {
+                    let (more, of) = self.varint(lsn)?;
+                    lsn += of;
+                    (more + 15).checked_sub(of)?
+                }
+                short => short,
+            };
+            let next = lsn + length;
+            // A record of the same page as the one before names none.
+            if first & 0x80 == 0 || !of_a_page {
+                let (space, of) = self.varint(lsn)?;
+                let (number, also) = self.varint(lsn + of)?;
+                if of + also > length {
+                    return None;
+                }
+                // Else it is about a file, and not about a page.
+                of_a_page = first & 0x80 == 0;
+                if of_a_page {
+                    let (space, number) = (space.try_into().ok()?, number.try_into().ok()?);
+                    pages.insert(PageId { space, number });
+                }
+            }
+            lsn = next;
+        }
+        (lsn == end).then_some(pages)
+    }
+
+    /// A number of one to five bytes, and how many.
     fn varint(&self, lsn: u64) -> Option<(u64, u64)> {
-        let [a, b, c] = [0, 1, 2].map(|i| u64::from(self.at(lsn + i)));
+        let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|i| u64::from(self.at(lsn + i)));
         match a {
             0..0x80 => Some((a, 1)),
             0x80..0xc0 => Some((0x80 + ((a & 0x3f) << 8 | b), 2)),
             0xc0..0xe0 => Some((0x4080 + ((a & 0x1f) << 16 | b << 8 | c), 3)),
+            0xe0..0xf0 => Some((0x20_4080 + ((a & 0x0f) << 24 | b << 16 | c << 8 | d), 4)),
+            0xf0 => Some((0x1020_4080 + (b << 24 | c << 16 | d << 8 | e), 5)),
             _ => None,
         }
     }

@@ -135,6 +135,11 @@ impl Server {
         }
     }
 
+    /// Its data directory.
+    pub fn data(&self) -> PathBuf {
+        self.directory.join(self.kind.name())
+    }
+
     /// InnoDB's log, which its recovery is going to read, as it is now; a copy is put beside the server's
     /// words. `None` if there is none, or it can not be read. The page cache is passed by: what the
     /// server reads comes from below.

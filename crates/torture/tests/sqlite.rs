@@ -60,7 +60,11 @@ fn a_torn_page_is_found() {
     drop(store);
     assert!(common::tear(&file, &old, 4096) > 0);
     let mut store = target.connect().unwrap();
-    let said = store.own_check();
-    let found = store.contents().map(|contents| check(&ledger, &contents).is_clean());
-    assert!(!matches!((said, found), (Ok(said), Ok(true)) if said.is_empty()));
+    // Its own check names the damage; that something failed would not be enough.
+    let said = match store.own_check() {
+        Ok(said) => said.join("\n"),
+        Err(e) => e.to_string(),
+    };
+    let words = ["malformed", "Tree ", "Page ", "row "];
+    assert!(words.iter().any(|words| said.contains(words)), "{said:?}");
 }

@@ -37,9 +37,11 @@ impl Made {
     fn append(&mut self, groups: u64) {
         for _ in 0..groups {
             self.counter += 1;
-            // One record of 59 bytes: a byte with its kind, one more with its length, 57 others.
-            let mut group = vec![0x30, 57 - 15 + 1];
-            group.extend((0..57).map(|i| 2 + (i as u8 ^ self.counter.to_le_bytes()[i % 4]) % 250));
+            // One record of 59 bytes: a byte with its kind, one more with its length, 57 others, of which the
+            // first four are the page: of tablespace 5, and of its own number.
+            let mut group = vec![0x30, 57 - 15 + 1, 5, 0xc0 | (self.counter >> 16) as u8];
+            group.extend(&self.counter.to_be_bytes()[2..]);
+            group.extend((4..57).map(|i| 2 + (i as u8 ^ self.counter.to_le_bytes()[i % 4]) % 250));
             let sum = crc32c::crc32c(&group);
             let lap = (self.next + group.len() as u64 - self.first) / self.ring();
             group.push(u8::from(lap.is_multiple_of(2)));
@@ -49,6 +51,15 @@ impl Made {
             self.file[at..at + group.len()].copy_from_slice(&group);
             self.next += GROUP;
         }
+    }
+
+    /// What is to be found when groups up to `end` are followed by so many bytes of an older block.
+    fn stale(&self, end: u64, bytes: u64, blocks: u64) -> Stale {
+        let number = |lsn: u64| (lsn - blocks * BLOCK - self.first) / GROUP + 1;
+        let pages = (end..end + bytes)
+            .step_by(GROUP as usize)
+            .map(|lsn| PageId { space: 5, number: 0x4080 + number(lsn) as u32 });
+        Stale { end, bytes, blocks, pages: pages.collect() }
     }
 
     /// The rest of the last block is what its buffer had `blocks` before.
@@ -84,10 +95,20 @@ fn what_a_buffer_left_is_found_unless_a_byte_says_that_it_is_the_end() {
     let bytes = BLOCK - 17 * GROUP;
     let end = log.next;
     assert!(!(17 * GROUP).is_multiple_of(SECTOR));
-    assert_eq!(stale_end(&log.file), Some(Stale { end, bytes, blocks: 9 }));
+    assert_eq!(stale_end(&log.file), Some(log.stale(end, bytes, 9)));
+    assert_eq!(tail(&log.file), Some(Tail::WholeBlock), "as recovery finds it");
+    // A moment later the server has written its next groups there.
+    let mut later = Made { file: log.file.clone(), ..log };
+    later.append(80);
+    let (old, stale) = (log.file.clone(), later.stale(end, bytes, 9));
+    assert_eq!(differs(&old, &later.file, &stale), Some(true));
+    assert_eq!(differs(&old, &old, &stale), Some(false));
     let at = log.place(end);
     log.file[at] = 0;
     assert_eq!(stale_end(&log.file), None);
+    assert_eq!(tail(&log.file), Some(Tail::Marked));
+    // (Not there any more.)
+    assert_eq!(differs(&old, &log.file, &stale), None);
 }
 
 /// Blocks that a drive gave wrongly: the one before, or an old one, in place of the last, or behind it.
@@ -108,6 +129,67 @@ fn a_block_in_the_wrong_place_is_not_the_servers_doing() {
             assert_eq!(stale_end(&wrong), None);
         }
     }
+}
+
+/// A group of any records, with its end and checksum.
+fn group_of(records: &[u8]) -> Vec<u8> {
+    let mut group = records.to_vec();
+    group.push(1);
+    group.extend(crc32c::crc32c(records).to_be_bytes());
+    group
+}
+
+/// The pages of the first group of a log that begins with these records; `None` if they cannot be told.
+fn pages_of(records: &[u8]) -> Option<Vec<(u32, u32)>> {
+    let mut made = Made::new(8192, 4);
+    let group = group_of(records);
+    made.file[RING..RING + group.len()].copy_from_slice(&group);
+    let log = Log::new(&made.file).unwrap();
+    assert_eq!(log.groups().0, [(8192, group.len() as u64)]);
+    let pages = log.pages(8192, group.len() as u64)?;
+    Some(pages.into_iter().map(|page| (page.space, page.number)).collect())
+}
+
+#[test]
+fn the_pages_of_a_group_are_told() {
+    // A write of 6 bytes: page 4 of tablespace 9, and 4 bytes more.
+    assert_eq!(pages_of(&[0x36, 9, 4, 2, 2, 2, 2]), Some(vec![(9, 4)]));
+    // Numbers of two, three, four and five bytes.
+    assert_eq!(pages_of(&[0x34, 0x80, 1, 0x81, 2]), Some(vec![(0x81, 0x182)]));
+    assert_eq!(pages_of(&[0x37, 0xc1, 2, 3, 0xe1, 2, 3, 4]), Some(vec![(0x14283, 0x122_4384)]));
+    assert_eq!(pages_of(&[0x36, 9, 0xf0, 2, 2, 2, 2]), Some(vec![(9, 0x1222_4282)]));
+    // The second record is of the same page as the first, and names none; the third is of another.
+    let three = [0x33, 9, 4, 7, 0xb2, 5, 6, 0x33, 9, 3, 7];
+    assert_eq!(pages_of(&three), Some(vec![(9, 3), (9, 4)]));
+    // A record about a file, which begins with two numbers, too; it is of no page. One that follows is.
+    assert_eq!(pages_of(&[0xb4, 9, 0, b'.', b'/']), Some(vec![]));
+    assert_eq!(pages_of(&[0xb4, 9, 0, b'.', b'/', 0x33, 9, 4, 7]), Some(vec![(9, 4)]));
+    // A page's numbers are longer than their record, or no numbers.
+    assert_eq!(pages_of(&[0x31, 9, 0x32, 9, 9]), None);
+    assert_eq!(pages_of(&[0x33, 0xf9, 4, 7]), None);
+    assert_eq!(pages_of(&[0x36, 9, 0xf0, 0xff, 2, 2, 2]), None, "more than 32 bits");
+}
+
+#[test]
+fn what_is_at_the_end_is_told() {
+    let mut log = Made::new(8192, 512);
+    assert_eq!(tail(&log.file), Some(Tail::WholeBlock));
+    log.append(9 * 64 + 64 + 17);
+    assert_eq!(tail(&log.file), Some(Tail::Marked));
+    // An older block, of which no group begins at that place.
+    let rest = (BLOCK - 17 * GROUP) as usize;
+    let at = log.place(log.next);
+    for i in 0..rest {
+        log.file[at + i] = log.file[at + i - 3 * BLOCK as usize + 1];
+    }
+    assert_eq!(tail(&log.file), Some(Tail::Other));
+    let checkpoint = log.next - 17 * GROUP;
+    log.checkpoint(checkpoint);
+    let group = log.place(log.next - 9 * BLOCK);
+    log.file[group + 5] ^= 1;
+    log.leave(9);
+    assert_eq!((end(&log.file), tail(&log.file)), (Some(log.next), Some(Tail::Older(9))));
+    assert_eq!(tail(&[0; 20_000]), None);
 }
 
 #[test]
@@ -146,7 +228,7 @@ proptest! {
             prop_assert_eq!(found, None, "a drive could do that");
         } else if same_lap {
             let bytes = BLOCK - into * GROUP;
-            prop_assert_eq!(found, Some(Stale { end: log.next, bytes, blocks }));
+            prop_assert_eq!(found, Some(log.stale(log.next, bytes, blocks)));
         } else {
             prop_assert_eq!(found, None);
         }

@@ -3,6 +3,7 @@
 use super::{INDEX, Store, StoreError, TABLES, account, entry, filling, line};
 use crate::check::Contents;
 use crate::ledger::Row;
+use crate::pages::Index;
 use crate::plan::{Plan, Transfer};
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder, TxOpts};
@@ -34,10 +35,33 @@ fn undone(e: mysql::Error) -> StoreError {
 }
 
 /// How often its check is asked when it finds something, and what it is given between.
-const LOOKS: u32 = 6;
+const LOOKS: usize = 6;
 const PURGE: Duration = Duration::from_millis(500);
 
+/// What its check says of rows that are deleted and not yet purged. Just after a start, transactions that
+/// were under way are still being undone, and this is said until what they leave is purged.
+const PASSING: [&str; 3] =
+    ["Unpurged clustered index record", "stale history", "nsufficient history for index"];
+
+/// What is damage, of what its check said each time that it was asked: all that it said the last time, and
+/// whatever it ever said that is no matter of purge. Damage does not mend itself: a complaint that vanishes
+/// later was damage all the same. (A check that finds an index damaged marks it, and the checks after it tell of
+/// the mark alone.)
+fn judge(looks: &[Vec<String>]) -> Vec<String> {
+    let Some((last, before)) = looks.split_last() else { return Vec::new() };
+    let mut all = last.clone();
+    for what in before.iter().flatten() {
+        let passing = PASSING.iter().any(|words| what.contains(words));
+        let vanished = format!("{what} (said at first, and not any more)");
+        if !passing && !all.contains(what) && !all.contains(&vanished) {
+            all.push(vanished);
+        }
+    }
+    all
+}
+
 impl Mariadb {
+    /// What its check says of all tables now.
     fn look(&mut self) -> Result<Vec<String>, StoreError> {
         let tables: Vec<(String, String)> = self.0.query(
             "SELECT table_schema, table_name FROM information_schema.tables \
@@ -141,30 +165,59 @@ impl Store for Mariadb {
     }
 
     /// `CHECK TABLE ... EXTENDED` of all tables of ours and of the server's. Reading a page compares
-    /// its checksum. Just after a start, transactions that were under way are still being undone,
-    /// and what they leave in secondary indexes is warned of until it is purged: what is said must be
-    /// said again when that has had its time. (A check that finds an index damaged marks it, and those
-    /// after it tell of the mark alone: so the first words are told, too.)
+    /// its checksum. The check is asked again until it says nothing, or often enough; [`judge`] says what of it
+    /// is damage.
     fn own_check(&mut self) -> Result<Vec<String>, StoreError> {
-        let first = self.look()?;
-        let mut last = first.clone();
-        for _ in 1..LOOKS {
-            if last.is_empty() {
-                return Ok(last);
-            }
+        let mut looks = vec![self.look()?];
+        while looks.len() < LOOKS && looks.last().is_some_and(|last| !last.is_empty()) {
             #[allow(clippy::disallowed_methods, reason = "the edge: the server is waited for")]
             std::thread::sleep(PURGE);
-            last = self.look()?;
+            looks.push(self.look()?);
         }
-        let changed = last != first;
-        if let Some(what) = last.first_mut().filter(|_| changed) {
-            *what += &format!("; at first: {}", first.join("; "));
-        }
-        Ok(last)
+        Ok(judge(&looks))
+    }
+
+    fn index(&mut self, number: u64) -> Result<Option<Index>, StoreError> {
+        let names: Option<(String, String)> = self.0.exec_first(
+            "SELECT t.name, i.name FROM information_schema.innodb_sys_indexes i \
+             JOIN information_schema.innodb_sys_tables t USING (table_id) WHERE i.index_id = ?",
+            (number,),
+        )?;
+        Ok(names.map(|(table, name)| Index { table: table.replacen('/', ".", 1), name }))
     }
 
     fn trim(&mut self) -> Result<(), StoreError> {
         self.0.query_drop("TRUNCATE TABLE entry")?;
         Ok(self.0.query_drop("TRUNCATE TABLE ledger")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+
+    const UNPURGED: &str =
+        "torture.account: Warning: InnoDB: Unpurged clustered index record in table x";
+    const COUNT: &str =
+        "torture.account: Warning: InnoDB: Index 'account_note' contains 7 entries, should be 6.";
+    const CORRUPT: &str = "torture.account: error: Corrupt";
+
+    fn looks(each: &[&[&str]]) -> Vec<Vec<String>> {
+        each.iter().map(|look| look.iter().map(|what| what.to_string()).collect()).collect()
+    }
+
+    #[test]
+    fn a_complaint_that_vanishes_is_kept_unless_it_is_of_purge() {
+        assert_eq!(judge(&looks(&[&[]])), [""; 0]);
+        assert_eq!(judge(&looks(&[&[UNPURGED], &[UNPURGED], &[]])), [""; 0]);
+        assert_eq!(judge(&looks(&[&[UNPURGED], &[UNPURGED]])), [UNPURGED], "it never ended");
+        let vanished = |what: &str| format!("{what} (said at first, and not any more)");
+        assert_eq!(judge(&looks(&[&[COUNT], &[]])), [vanished(COUNT)]);
+        assert_eq!(
+            judge(&looks(&[&[], &[COUNT, CORRUPT], &[CORRUPT]])),
+            [CORRUPT, &vanished(COUNT)]
+        );
+        assert_eq!(judge(&looks(&[&[COUNT], &[COUNT], &[COUNT]])), [COUNT]);
+        assert_eq!(judge(&looks(&[&[COUNT], &[COUNT], &[]])), [vanished(COUNT)]);
     }
 }

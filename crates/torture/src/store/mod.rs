@@ -9,6 +9,7 @@ mod sqlite;
 
 use crate::check::{Account, Contents, Entry, Line};
 use crate::ledger::Row;
+use crate::pages::Index;
 use crate::plan::{BLANK, Leg, OPENING, Plan, Transfer};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -68,6 +69,11 @@ pub trait Store {
 
     /// The database's own check of tables and indexes; what it says is wrong.
     fn own_check(&mut self) -> Result<Vec<String>, StoreError>;
+
+    /// The names of an index, by the server's number of it; `None` if there is no such index.
+    fn index(&mut self, _number: u64) -> Result<Option<Index>, StoreError> {
+        Ok(None)
+    }
 
     /// Empties the tables `ledger` and `entry`.
     fn trim(&mut self) -> Result<(), StoreError>;
