@@ -94,6 +94,8 @@ pub struct Ingredients {
     pub pause_us: u64,
     /// Orderly power cycles, relative to the others.
     pub cycle: u64,
+    /// Discards of all that is touched, relative to the others.
+    pub wipe: u64,
     /// Blocks in a command, at most.
     pub max_blocks: u64,
     /// Extents of an atomic group, at most; at least two.
@@ -115,6 +117,7 @@ impl Default for Ingredients {
             pause: 0,
             pause_us: 2_000,
             cycle: 0,
+            wipe: 0,
             max_blocks: 6,
             max_extents: 8,
             range: 0,
@@ -140,6 +143,7 @@ impl Ingredients {
             self.pause,
             self.cycle,
             mix.group,
+            self.wipe,
         ];
         let mut roll = dice.below(weights.iter().sum::<u64>().max(1));
         let mut kind = 0;
@@ -150,6 +154,9 @@ impl Ingredients {
         let range = if self.range == 0 { blocks } else { self.range.min(blocks) };
         if kind == 7 {
             return self.group(dice, range);
+        }
+        if kind == 8 {
+            return Command::Discard(0, range);
         }
         let count = dice.range(1, self.max_blocks.clamp(1, range) + 1);
         let at = dice.below(range - count + 1);

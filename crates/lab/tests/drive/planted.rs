@@ -5,6 +5,7 @@ use crate::designs::{tiny, with_spare};
 use crate::groups::moving;
 use tantalum_device::Payload;
 use tantalum_drive::{Defect, FlushMode, GroupScheme, plant};
+use tantalum_lab::crash::Mix;
 use tantalum_lab::explore::{Command, Found, Ingredients, Nesting, Scenario, Tally, reduce};
 use tantalum_rt::Stream;
 
@@ -32,12 +33,27 @@ fn scenario(preset: &str, run: u64, groups: Option<GroupScheme>) -> Scenario {
     what.scenario(design, Payload::Stamps, run).unwrap()
 }
 
+/// Small discards from many hosts fill a journal that is as small as can be, after all was
+/// discarded: whole units are void at a restart, and spilled entries name them.
+fn storm(preset: &str, run: u64) -> Scenario {
+    let mut what =
+        Ingredients { commands: 400, hosts: 16, max_blocks: 2, ..Ingredients::default() };
+    what.mix = Mix { write: 16, fua: 0, group: 0, flush: 0, discard: 12, read: 0 };
+    what.wipe = 1;
+    let mut design = tiny(preset);
+    design.map.journal_entries -= 10;
+    design.map.checkpoint_share = 0.0;
+    design.map.checkpoint_idle = false;
+    what.scenario(design, Payload::Stamps, run).unwrap()
+}
+
 /// Looks for anything that is wrong with a preset, whatever is planted; after how many cuts
 /// it was found.
 fn hunt(preset: &str, groups: Option<GroupScheme>, cuts: &mut u64) -> Option<(Scenario, Found)> {
     for run in 0..RUNS {
         let scenario = match groups == Some(GroupScheme::Record) && run == RUNS - 1 {
             true => moving("volatile", run),
+            false if preset.starts_with("spartan-e") && run == RUNS - 1 => storm(preset, run),
             false => scenario(preset, run, groups),
         };
         let mut dice = Stream::new(run, "points");
@@ -73,7 +89,8 @@ fn preset(defect: Defect) -> &'static str {
         Defect::UnitNotEntered
         | Defect::StaleNotEntered
         | Defect::DumpSkipsSpilled
-        | Defect::ForgottenNotEntered => "spartan-e",
+        | Defect::ForgottenNotEntered
+        | Defect::VoidUnitsFreed => "spartan-e",
         Defect::SummaryStale | Defect::SummaryOfPart | Defect::SummaryCountsFailed => "spartan-es",
         _ => "volatile",
     }
