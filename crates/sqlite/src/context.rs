@@ -3,13 +3,14 @@
 
 use crate::error::{Fail, Gone};
 use crate::host::HostFile;
+use crate::lent::Lent;
 use crate::mount::Common;
 use corosensei::Yielder;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use tantalum_rt::{Nanos, Stream};
 
 /// CPU time that may be owed before it is paid.
@@ -30,8 +31,8 @@ pub(crate) struct Ctx {
     pub common: Rc<Common>,
     /// The way out of the coroutine. Set while its function runs.
     pub yielder: Cell<*const Yielder<(), ()>>,
-    /// The context of the present poll. Set while the guest is being resumed.
-    pub poll: Cell<*mut Context<'static>>,
+    /// The context of the present poll. Lent while the guest is being resumed.
+    pub poll: Lent,
     pub dead: Cell<bool>,
     pub stream: RefCell<Stream>,
     debt: Cell<Nanos>,
@@ -74,7 +75,7 @@ impl Ctx {
         Ctx {
             common,
             yielder: Cell::new(std::ptr::null()),
-            poll: Cell::new(std::ptr::null_mut()),
+            poll: Lent::default(),
             dead: Cell::new(false),
             stream,
             debt: Cell::new(Nanos::ZERO),
@@ -92,19 +93,20 @@ impl Ctx {
         !self.dead.get() && !std::thread::panicking()
     }
 
-    /// Waits for a future, from within the guest: parks it until the future is ready.
+    /// Waits for a future, from within the guest: parks it until the future is ready. It is
+    /// refused inside of what the guest waits for already: to park the guest there would leave the
+    /// outer future with the context of a poll that has ended. (With Rust alone nobody comes
+    /// there, see [`crate::Sqlite::wait`], but a future may call SQLite's C functions.)
     pub fn wait<F: Future>(&self, future: F) -> Result<F::Output, Gone> {
         if !self.is_alive() {
             return Err(Gone);
         }
         let mut future = pin!(future);
         loop {
-            // SAFETY: `poll` points to the context of the poll that is resuming this
-            // guest; it is set anew before each resume, and read again after each
-            // suspension.
-            let cx = unsafe { &mut *self.poll.get() };
-            if let Poll::Ready(value) = future.as_mut().poll(cx) {
-                return Ok(value);
+            match self.poll.with(|cx| future.as_mut().poll(cx)) {
+                Some(Poll::Ready(value)) => return Ok(value),
+                Some(Poll::Pending) => {}
+                None => return Err(Gone),
             }
             // SAFETY: the yielder lives as long as the coroutine's function, below
             // which we are: connections can not leave it.

@@ -52,7 +52,8 @@ impl SqliteError {
     }
 }
 
-/// The guest's power is gone: nothing it waits for will ever come.
+/// The guest cannot wait: its power is gone, and nothing it waits for will ever come. (Or it waits
+/// already, and SQLite's C functions were called inside of what it waits for.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the guest was cut off: it has no runtime any more")]
 pub struct Gone;

@@ -9,7 +9,6 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
-use std::ptr::null_mut;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tantalum_rt::{Nanos, Rt};
@@ -60,14 +59,9 @@ impl<T> Guest<T> {
     /// Runs the guest until it waits or ends. Without a context it can not wait.
     fn resume(&mut self, cx: Option<&mut Context<'_>>) -> Option<T> {
         let mut coroutine = self.coroutine.take().expect("a guest is polled after its end");
-        self.ctx.poll.set(match cx {
-            Some(cx) => (cx as *mut Context<'_>).cast(),
-            None => null_mut(),
-        });
         let entered = self.ctx.enter();
-        let result = coroutine.resume(());
+        let result = self.ctx.poll.lend(cx, || coroutine.resume(()));
         drop(entered);
-        self.ctx.poll.set(null_mut());
         match result {
             CoroutineResult::Yield(()) => {
                 self.coroutine = Some(coroutine);
@@ -158,14 +152,97 @@ impl Sqlite {
     /// Waits for anything: stands still until the future is ready. After it was cut
     /// off the future is dropped.
     ///
+    /// A guest waits for one thing at a time: a future that it waits for cannot hold the guest's
+    /// [`Sqlite`] or [`Connection`], and so cannot make it wait.
+    ///
+    /// ```compile_fail,E0521
+    /// # use tantalum_sqlite::Sqlite;
+    /// # use tantalum_rt::Nanos;
+    /// fn nested(sql: &Sqlite) {
+    ///     sql.wait(async { sql.sleep(Nanos(1)) });
+    /// }
+    /// ```
+    /// ```
+    /// # use tantalum_sqlite::{Gone, Sqlite};
+    /// # use tantalum_rt::Nanos;
+    /// fn one_after_the_other(sql: &Sqlite) -> Result<(), Gone> {
+    ///     let rt = sql.rt().clone();
+    ///     sql.wait(async move { rt.sleep(Nanos(1)).await })?;
+    ///     sql.sleep(Nanos(1))
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// [`Gone`], if the guest was cut off.
-    pub fn wait<F: Future>(&self, future: F) -> Result<F::Output, Gone> {
+    pub fn wait<F: Future + 'static>(&self, future: F) -> Result<F::Output, Gone> {
         self.ctx.wait(future)
     }
 
     /// False once the guest was cut off: it can only end.
     pub fn is_alive(&self) -> bool {
         self.ctx.is_alive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mount, Options};
+    use std::future::{poll_fn, ready};
+    use tantalum_device::{Ack, Caps, Payload, RamDevice, RamOptions};
+    use tantalum_files::{Files, FormatOptions, MountOptions};
+    use tantalum_rt::Runtime;
+
+    fn alone<T: 'static>(main: impl FnOnce(&Sqlite) -> T + 'static) -> T {
+        let mut runtime = Runtime::virtual_time(1);
+        let rt = runtime.handle();
+        let run = async move {
+            let caps = Caps {
+                block_size: 4096,
+                blocks: 4096,
+                ack: Ack::PowerSafe,
+                flush: true,
+                ordered: true,
+                atomic_unit: 4096,
+                thin: false,
+                atomic_group: None,
+                payload: Payload::Bytes,
+            };
+            let device = RamDevice::new(&rt, RamOptions::new(caps));
+            Files::format(&rt, &device, &FormatOptions::default()).await.unwrap();
+            let files = Files::mount(&rt, device, &MountOptions::default()).await.unwrap();
+            Mount::new(&rt, files, Options::default()).guest("alone", main).await
+        };
+        runtime.block_on(run).unwrap()
+    }
+
+    #[test]
+    fn what_a_guest_waits_for_cannot_make_it_wait() {
+        alone(|sql| {
+            let span = Nanos::from_micros(5);
+            let mut turns = 0;
+            // The types of `Sqlite::wait` do not let this through: it is what SQLite's C functions
+            // come to if they are called inside of a future.
+            let nested = sql.ctx.wait(poll_fn(|cx| {
+                let nested = (sql.ctx.wait(ready(())), sql.ctx.wait(sql.rt().sleep(span)));
+                turns += 1;
+                if turns < 3 {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Ready(nested)
+            }));
+            assert_eq!(nested, Ok((Err(Gone), Err(Gone))));
+            // The guest itself goes on as before.
+            let before = sql.now();
+            sql.sleep(span).unwrap();
+            assert_eq!(sql.now(), before + span);
+            let db = sql.open("t.db").unwrap();
+            // A call of SQLite that waits, inside of what the guest waits for, is an error.
+            let error = sql.ctx.wait(poll_fn(|_| Poll::Ready(db.execute("CREATE TABLE t (v)"))));
+            assert!(error.unwrap().unwrap_err().is_io());
+            db.execute("CREATE TABLE t (v); INSERT INTO t VALUES (1)").unwrap();
+            assert_eq!(db.query_integer("SELECT count(*) FROM t", &[]), Ok(1));
+        });
     }
 }

@@ -49,7 +49,8 @@
 //!
 //! 1. **One at a time.** Of all guests of a runtime one runs, and it is parked only in
 //!    calls that wait. Everything that guests share (locks, the index of the log) is
-//!    memory of the mount, and ends with it.
+//!    memory of the mount, and ends with it. A guest waits for one thing at a time: what it waits
+//!    for cannot make it wait.
 //! 2. **Write-through.** What SQLite wrote has been completed on the device before its
 //!    next call that is not a write, and before a statement returns to the guest.
 //!    Short writes that follow each other are one write below.
@@ -92,6 +93,7 @@ mod group;
 mod guest;
 mod host;
 mod io;
+mod lent;
 mod lock;
 mod mount;
 mod setup;

@@ -456,7 +456,8 @@ fn a_database_is_the_file_and_not_the_name() {
     beside_files(16, move |sql, files| {
         let before = sql.open("t.db").unwrap();
         before.execute("CREATE TABLE t (v); BEGIN EXCLUSIVE").unwrap();
-        sql.wait(files.delete(b"t.db", Promise::Completed)).unwrap().unwrap();
+        let own = files.clone();
+        sql.wait(async move { own.delete(b"t.db", Promise::Completed).await }).unwrap().unwrap();
         // Another database: nobody has locked it.
         let after = sql.open("t.db").unwrap();
         after.execute("CREATE TABLE u (v); INSERT INTO u VALUES (1)").unwrap();
@@ -464,7 +465,8 @@ fn a_database_is_the_file_and_not_the_name() {
         let error = before.execute("INSERT INTO t VALUES (1); COMMIT").unwrap_err();
         assert_eq!(error.code, 1032, "SQLITE_READONLY_DBMOVED: {error}");
         assert_eq!(after.query_text("PRAGMA integrity_check", &[]).unwrap(), "ok");
-        sql.wait(files.rename(b"t.db", b"u.db", Promise::Completed)).unwrap().unwrap();
+        let renamed = async move { files.rename(b"t.db", b"u.db", Promise::Completed).await };
+        sql.wait(renamed).unwrap().unwrap();
         let error = after.execute("INSERT INTO u VALUES (2)").unwrap_err();
         assert_eq!(error.code, 1032, "{error}");
         let moved = sql.open("u.db").unwrap();

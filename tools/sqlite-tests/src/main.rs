@@ -71,8 +71,13 @@ extern "C" fn list(arg: *mut c_void, each: Each) {
 
 extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     // SAFETY: the fixture gives strings that end with NUL.
-    let (from, to) = unsafe { (CStr::from_ptr(from).to_bytes(), CStr::from_ptr(to).to_bytes()) };
-    let done = below(|b| b.sqlite.wait(b.files.rename(from, to, Promise::Completed)));
+    let (from, to) = unsafe { (CStr::from_ptr(from).to_owned(), CStr::from_ptr(to).to_owned()) };
+    let done = below(|b| {
+        let files = b.files.clone();
+        b.sqlite.wait(async move {
+            files.rename(from.to_bytes(), to.to_bytes(), Promise::Completed).await
+        })
+    });
     c_int::from(!matches!(done, Ok(Ok(()))))
 }
 
