@@ -50,7 +50,12 @@ pub fn left_out_part(part: &str, needs: &[Need]) -> bool {
 }
 
 fn leave_out(test: &str, needs: &[Need]) -> bool {
-    let missing: Vec<Missing> = needs.iter().filter_map(Need::missing).collect();
+    // Who is not root need not be told of what only root has.
+    let root = needs.contains(&Need::Root) && Need::Root.missing().is_some();
+    let follows = |need: &&Need| matches!(need, Need::Mounts | Need::Fuse | Need::LoopDevices);
+    let asked = needs.iter().filter(|need| !(root && follows(need)));
+    let mut missing: Vec<Missing> = asked.filter_map(Need::missing).collect();
+    missing.dedup();
     if missing.is_empty() {
         return false;
     }

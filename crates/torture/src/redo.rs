@@ -24,6 +24,9 @@ const BLOCK: u64 = 4096;
 const RING: usize = 3 * BLOCK as usize;
 /// Fewer bytes may well be the same twice by chance.
 const TELLING: u64 = 16;
+/// So many bytes behind an end, or all in its block, are compared with those of older blocks: the server
+/// may have changed what comes later once more.
+const SAME: u64 = 64;
 /// Where a drive, or a file system, put something together wrongly, the seam is at a multiple of this.
 const SECTOR: u64 = 512;
 /// No record group is longer.
@@ -104,7 +107,7 @@ pub enum Tail {
     Marked,
     /// The end is where a block ends, which needs no such byte.
     WholeBlock,
-    /// No such byte: up to the end of the block, bytes of the block so many blocks before.
+    /// No such byte: bytes of the block so many blocks before.
     Older(u64),
     /// No such byte, and something else.
     Other,
@@ -121,8 +124,9 @@ pub fn tail(file: &[u8]) -> Option<Tail> {
     if log.at(next) <= 1 {
         return Some(Tail::Marked);
     }
-    let reach = (next - log.first).min(log.ring.len() as u64) / BLOCK;
-    let older = (1..=reach).find(|blocks| log.same(next, rest, blocks * BLOCK));
+    // (A whole lap before is the very same place.)
+    let reach = (next - log.first).min(log.ring.len() as u64 - BLOCK) / BLOCK;
+    let older = (1..=reach).find(|blocks| log.same(next, rest.min(SAME), blocks * BLOCK));
     Some(older.map_or(Tail::Other, Tail::Older))
 }
 
