@@ -17,8 +17,8 @@ use super::memory::Accounts;
 use super::outbox::Outbox;
 use super::reads::{Parts, Read};
 use super::scratch::Scratch;
-use super::server::{Limits, OnCut, Switch};
-use super::session::End;
+use super::server::{Limits, OnCut, Switch, pause};
+use super::session::{End, FAREWELL};
 use super::stream::Stream;
 use super::wire::REQUEST_BYTES;
 use super::{Command, Errno, Request, Terms, reply, wire};
@@ -134,6 +134,10 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         self.crew.idle().await;
         // What got no answer is done, too.
         self.outgoing.notify_all();
+        if self.gone.borrow().is_none() {
+            // All replies are sent, so that nobody else sends.
+            first(self.stream.farewell(), pause(&self.rt, FAREWELL)).await;
+        }
         self.stream.shutdown();
         // It ends, since nothing is left to send.
         let _ = sender.await;

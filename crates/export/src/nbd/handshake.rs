@@ -5,6 +5,8 @@
 //! 2. Nothing is kept of what the client sent but three agreements: no zeros, structured replies,
 //!    the export for which the metadata context was chosen.
 //! 3. No reply is longer than what the server's own exports need.
+//! 4. While TLS is due, no option has an effect but that which begins it, and that which ends all. TLS
+//!    begins once; what was agreed on before is forgotten then.
 
 use super::request::Terms;
 use super::wire::{
@@ -68,6 +70,8 @@ pub enum Step {
     Enter(Entry),
     /// The client goes; the answer is still to be sent.
     Abort,
+    /// With TLS, once the answer is sent; then [`Handshake::secured`].
+    Secure,
 }
 
 /// Why a client is left without an answer.
@@ -88,9 +92,26 @@ pub enum Refusal {
     /// It did not agree to fixed newstyle, and then sent something else than a name.
     #[error("the client sent option {0}, but did not agree to fixed newstyle")]
     NotFixed(u32),
+    /// It chose an export in a way that takes no error, before TLS.
+    #[error("the client chose an export without TLS, by an option that takes no error")]
+    NoTls,
+    /// It did not wait for the answer to STARTTLS, so that one could not tell who said what.
+    #[error("the client sent something behind STARTTLS in plain text")]
+    Behind,
     /// It haggles for ever.
     #[error("the client sent more than {0} options")]
     TooMany(u32),
+}
+
+/// How far TLS is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TlsState {
+    /// There is none.
+    None,
+    /// It has to begin.
+    Due,
+    /// It has begun.
+    Begun,
 }
 
 /// One client's negotiation.
@@ -104,6 +125,7 @@ pub struct Handshake<'a> {
     context: Option<usize>,
     left: u32,
     options_max: u32,
+    tls: TlsState,
 }
 
 impl<'a> Handshake<'a> {
@@ -119,7 +141,20 @@ impl<'a> Handshake<'a> {
             context: None,
             left: options_max,
             options_max,
+            tls: TlsState::None,
         }
+    }
+
+    /// The same, of a server that takes nobody without TLS.
+    pub fn with_tls(mut self) -> Handshake<'a> {
+        self.tls = TlsState::Due;
+        self
+    }
+
+    /// TLS has begun: whoever has spoken before need not be who speaks now.
+    pub fn secured(&mut self) {
+        self.tls = TlsState::Begun;
+        (self.structured, self.context) = (false, None);
     }
 
     /// What the server says first.
@@ -168,10 +203,22 @@ impl<'a> Handshake<'a> {
     /// # Errors
     /// Why the client is left.
     pub fn too_long(&self, option: u32, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        if self.tls == TlsState::Due {
+            return self.insist(option, out);
+        }
         if option == opt::EXPORT_NAME {
             return Err(Refusal::NoSuchExport);
         }
         error(out, option, rep::ERR_TOO_BIG, "the option is too long");
+        Ok(())
+    }
+
+    /// There has to be TLS first.
+    fn insist(&self, option: u32, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        if option == opt::EXPORT_NAME {
+            return Err(Refusal::NoTls);
+        }
+        error(out, option, rep::ERR_TLS_REQD, "this server talks TLS only: begin it first");
         Ok(())
     }
 
@@ -180,6 +227,9 @@ impl<'a> Handshake<'a> {
     /// # Errors
     /// Why the client is left.
     pub fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Result<Step, Refusal> {
+        if self.tls == TlsState::Due && !matches!(option, opt::STARTTLS | opt::ABORT) {
+            return self.insist(option, out).map(|()| Step::Again);
+        }
         match option {
             opt::EXPORT_NAME => {
                 let name = std::str::from_utf8(data).map_err(|_| Refusal::NoSuchExport)?;
@@ -203,10 +253,19 @@ impl<'a> Handshake<'a> {
                 reply(out, option, rep::ACK, &[]);
             }
             opt::LIST_META_CONTEXT | opt::SET_META_CONTEXT => self.contexts(option, data, out),
-            opt::STARTTLS => {
-                let why = "there is no TLS here: use a UNIX socket, or a proxy that adds it";
-                error(out, option, rep::ERR_UNSUP, why);
-            }
+            opt::STARTTLS => match self.tls {
+                TlsState::None => error(out, option, rep::ERR_UNSUP, "this server has no TLS"),
+                TlsState::Begun => {
+                    error(out, option, rep::ERR_INVALID, "TLS has begun already");
+                }
+                TlsState::Due if !data.is_empty() => {
+                    error(out, option, rep::ERR_INVALID, "TLS takes no data");
+                }
+                TlsState::Due => {
+                    reply(out, option, rep::ACK, &[]);
+                    return Ok(Step::Secure);
+                }
+            },
             _ => error(out, option, rep::ERR_UNSUP, "the option is not known"),
         }
         Ok(Step::Again)

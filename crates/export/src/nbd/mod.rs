@@ -31,6 +31,8 @@
 //!    Requests in flight are counted from their arrival until their replies are sent.
 //! 9. Bring the server down: whatever it sends is answered, or its connection ends with a reason
 //!    ([`End`]).
+//! 10. Do anything before TLS has begun, if the server has [`Tls`]: all that is answered in plain
+//!    text is that it has to begin. Nothing that was agreed on before counts after it.
 
 mod connection;
 mod errno;
@@ -45,9 +47,11 @@ mod reads;
 mod reply;
 mod request;
 mod scratch;
+mod secure;
 mod server;
 mod session;
 mod stream;
+mod tls;
 pub mod wire;
 
 pub use crate::Volume;
@@ -60,3 +64,4 @@ pub(crate) use server::pause;
 pub use server::{Event, Limits, OnCut, Options, Server};
 pub use session::End;
 pub use stream::Stream;
+pub use tls::{Tls, TlsError};

@@ -7,12 +7,13 @@
 use super::memory::Plan;
 use super::session::{self, Common};
 use super::stream::Stream;
+use super::tls::Tls;
 use super::{End, Export, ExportError};
 use crate::MemoryUse;
 use crate::budget::Budget;
 use crate::volume::common_multiple;
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::PowerCycle;
@@ -206,7 +207,8 @@ impl<P: PowerCycle + 'static> Server<P> {
             .fold((1, 1), |all, export| (common_multiple(all.0, export.0), all.1.max(export.1)));
         let plan = Plan::new(&options.limits, unit, block)?;
         let budget = plan.budget(rt, &options.limits);
-        let common = Common { rt: rt.clone(), exports, offers, options };
+        let tls = OnceCell::new();
+        let common = Common { rt: rt.clone(), exports, offers, options, tls };
         let inner = Inner {
             common,
             plan,
@@ -218,6 +220,16 @@ impl<P: PowerCycle + 'static> Server<P> {
             tell: Box::new(tell),
         };
         Ok(Server { inner: Rc::new(inner) })
+    }
+
+    /// The same, which takes no client without TLS, if there is one. That of a server does not change:
+    /// only the first counts.
+    pub fn with_tls(self, tls: Option<Tls>) -> Server<P> {
+        if let Some(tls) = tls {
+            // It stays as it was set first.
+            let _ = self.inner.common.tls.set(tls);
+        }
+        self
     }
 
     /// Serves a client that has connected, in a task of its own. `peer` says where it came from.

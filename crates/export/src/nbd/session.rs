@@ -5,17 +5,23 @@ use super::handshake::{Handshake, Refusal, Step};
 use super::intake::Intake;
 use super::memory::Accounts;
 use super::request::Terms;
+use super::secure::Secure;
 use super::server::{OnCut, Options, Switch, pause};
 use super::stream::Stream;
+use super::tls::Tls;
 use super::wire::OPTION_BYTES;
 use super::{Export, Offer};
+use std::cell::OnceCell;
 use std::io;
 use std::rc::Rc;
 use tantalum_device::{IoError, PowerCycle};
-use tantalum_rt::{First, Rt, first};
+use tantalum_rt::{First, Nanos, Rt, first};
 
 /// Longer data of an option are passed over: a name, and as many queries as a client can mean.
 const OPTION_MAX: usize = 64 << 10;
+
+/// Real time that a client has to hear that the end has come.
+pub(super) const FAREWELL: Nanos = Nanos::from_secs(1);
 
 /// How a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +41,9 @@ pub enum End {
     /// The negotiation took too long.
     #[error("the client did not choose an export in time")]
     TooSlow,
+    /// TLS could not begin.
+    #[error("TLS did not begin: {0}")]
+    Tls(String),
     /// The stream failed.
     #[error("the connection failed: {0}")]
     Io(io::ErrorKind),
@@ -58,6 +67,17 @@ pub(crate) struct Common<P: PowerCycle> {
     pub exports: Vec<Export<P>>,
     pub offers: Vec<Offer>,
     pub options: Options,
+    /// Nobody is taken without, if it is there.
+    pub tls: OnceCell<Tls>,
+}
+
+/// What was agreed on: the export, and the terms.
+type Chosen = (usize, Terms);
+
+/// Where the negotiation has led.
+enum Agreed<S> {
+    Plain(Chosen),
+    Secure(Rc<Secure<S>>, Chosen),
 }
 
 /// Lets the session run.
@@ -88,7 +108,7 @@ async fn talk<S: Stream, P: PowerCycle + 'static>(
 ) -> End {
     let rt = &common.rt;
     let negotiated = {
-        let talk = negotiate(common, &*stream, &mut intake);
+        let talk = negotiate(common, &stream, &mut intake);
         let patience = pause(rt, common.options.limits.handshake);
         match first(first(talk, switch.turned()), patience).await {
             First::A(First::A(result)) => result,
@@ -96,33 +116,83 @@ async fn talk<S: Stream, P: PowerCycle + 'static>(
             First::B(()) => Err(End::TooSlow),
         }
     };
-    let (export, terms) = match negotiated {
-        Ok(chosen) => chosen,
+    match negotiated {
+        Ok(Agreed::Plain(agreed)) => {
+            transmit(common, stream, agreed, accounts, intake, switch, chosen).await
+        }
+        Ok(Agreed::Secure(stream, agreed)) => {
+            transmit(common, stream, agreed, accounts, intake, switch, chosen).await
+        }
         Err(end) => {
             stream.shutdown();
-            return end;
+            end
         }
-    };
+    }
+}
+
+async fn transmit<S: Stream, P: PowerCycle + 'static>(
+    common: &Common<P>,
+    stream: Rc<S>,
+    (export, terms): Chosen,
+    accounts: &Accounts,
+    intake: Intake,
+    switch: Rc<Switch>,
+    chosen: impl FnOnce(usize),
+) -> End {
     chosen(export);
     let access = common.exports[export].access();
     let how = (common.options.limits, common.options.on_cut);
+    let rt = &common.rt;
     let connection = Connection::new(rt, stream, access, terms, how, switch, accounts.clone());
     Rc::new(connection).run(intake).await
 }
 
-async fn negotiate<P: PowerCycle>(
+/// The whole negotiation: with TLS, if the server has that.
+async fn negotiate<S: Stream, P: PowerCycle>(
+    common: &Common<P>,
+    stream: &Rc<S>,
+    intake: &mut Intake,
+) -> Result<Agreed<S>, End> {
+    let mut handshake = Handshake::new(&common.offers, common.options.limits.options);
+    let tls = common.tls.get();
+    if tls.is_some() {
+        handshake = handshake.with_tls();
+    }
+    let mut out = Vec::new();
+    handshake.greeting(&mut out);
+    say(&**stream, &mut out).await?;
+    let flags = *bytes::<4>(&**stream, intake).await?;
+    intake.used(4);
+    handshake.client_flags(u32::from_be_bytes(flags))?;
+    let agreed = options(common, &**stream, intake, &mut handshake).await?;
+    match (agreed, tls) {
+        (Some(chosen), _) => Ok(Agreed::Plain(chosen)),
+        (None, Some(tls)) => {
+            let secure = Secure::accept(stream.clone(), tls).await;
+            let secure = Rc::new(secure.map_err(|e| End::Tls(e.to_string()))?);
+            handshake.secured();
+            let talked = options(common, &*secure, intake, &mut handshake).await;
+            match talked {
+                Ok(Some(chosen)) => Ok(Agreed::Secure(secure, chosen)),
+                other => {
+                    first(secure.farewell(), pause(&common.rt, FAREWELL)).await;
+                    // It begins once.
+                    Err(other.err().unwrap_or(End::Refused(Refusal::Behind)))
+                }
+            }
+        }
+        (None, None) => Err(End::Refused(Refusal::Behind)),
+    }
+}
+
+/// Options, until the client has chosen; `None`: until TLS begins.
+async fn options<P: PowerCycle>(
     common: &Common<P>,
     stream: &impl Stream,
     intake: &mut Intake,
-) -> Result<(usize, Terms), End> {
-    let limits = &common.options.limits;
-    let mut handshake = Handshake::new(&common.offers, limits.options);
+    handshake: &mut Handshake<'_>,
+) -> Result<Option<Chosen>, End> {
     let mut out = Vec::new();
-    handshake.greeting(&mut out);
-    say(stream, &mut out).await?;
-    let flags = *bytes::<4>(stream, intake).await?;
-    intake.used(4);
-    handshake.client_flags(u32::from_be_bytes(flags))?;
     loop {
         let head = *bytes::<OPTION_BYTES>(stream, intake).await?;
         intake.used(OPTION_BYTES);
@@ -142,6 +212,15 @@ async fn negotiate<P: PowerCycle>(
                 say(stream, &mut out).await?;
                 return Err(End::Gone);
             }
+            Step::Secure => {
+                // Somebody on the way may have put that there, to be taken as the client's own
+                // words once TLS has begun.
+                if !intake.content().is_empty() {
+                    return Err(End::Refused(Refusal::Behind));
+                }
+                say(stream, &mut out).await?;
+                return Ok(None);
+            }
             Step::Enter(entry) => {
                 let probe = common.exports[entry.export].access().probe().await;
                 if probe == Err(IoError::PowerLost) {
@@ -152,7 +231,7 @@ async fn negotiate<P: PowerCycle>(
                 } else {
                     let terms = handshake.enter(entry, &mut out);
                     say(stream, &mut out).await?;
-                    return Ok((entry.export, terms));
+                    return Ok(Some((entry.export, terms)));
                 }
             }
         }

@@ -13,6 +13,9 @@ pub trait Stream: 'static {
     /// Sends all of `buf`.
     async fn send(&self, buf: Vec<u8>) -> (io::Result<()>, Vec<u8>);
 
+    /// Says that nothing more is going to be sent, where the stream has a word for that.
+    async fn farewell(&self) {}
+
     /// Ends both directions: whoever waits in this stream comes back.
     fn shutdown(&self);
 }

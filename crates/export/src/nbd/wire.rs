@@ -72,6 +72,8 @@ pub mod rep {
     pub const ERR_POLICY: u32 = 1 << 31 | 2;
     /// The option is malformed.
     pub const ERR_INVALID: u32 = 1 << 31 | 3;
+    /// TLS has to begin first.
+    pub const ERR_TLS_REQD: u32 = 1 << 31 | 5;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = 1 << 31 | 6;
     /// The server is stopping.

@@ -84,11 +84,14 @@ impl Client {
     pub fn connect(rt: &Rt, server: &Server<RamDevice>) -> Client {
         let (ours, theirs) = pipe(rt, 1 << 16);
         server.accept(theirs, "a pipe");
+        Client::over(ours)
+    }
+
+    /// One that talks over this.
+    pub fn over(stream: PipeEnd) -> Client {
         let (got, reads) = (Vec::new(), BTreeMap::new());
-        {
-            let first = BTreeMap::new();
-            Client { stream: Rc::new(ours), got, structured: false, reads, first, next: 1 }
-        }
+        let first = BTreeMap::new();
+        Client { stream: Rc::new(stream), got, structured: false, reads, first, next: 1 }
     }
 
     /// Connects and chooses an export.
