@@ -88,6 +88,39 @@ fn a_drive_is_a_file_and_keeps_what_is_in_it() {
     place.assert_clean();
 }
 
+/// Who can write to an image from elsewhere could put a program there that runs as root for whoever
+/// starts it, or a device.
+#[test]
+fn what_is_mounted_has_neither_set_user_ids_nor_devices() {
+    if !possible(&[&EXT4[..], &XFS].concat()) {
+        return;
+    }
+    let place = Place::new("flags");
+    let dir = place.path("m");
+    for (more, mounts) in
+        [(&["--fs", "ext4"][..], 2), (&["--fs", "xfs"], 2), (&["--files"], 1), (&[], 1)]
+    {
+        let image = place.image("durassd");
+        let mut arguments = vec![image.as_str(), dir.as_str()];
+        arguments.extend(more);
+        let mounted = Mounted::new(&dir, &arguments);
+        let table = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        let source = format!("tantalum:{image}");
+        let ours: Vec<&str> = table
+            .lines()
+            .filter(|line| line.contains(&format!(" {dir} ")) || line.contains(&source))
+            .collect();
+        assert_eq!(ours.len(), mounts, "{more:?}: {table}");
+        for line in ours {
+            let options: Vec<&str> = line.split(' ').nth(5).expect("options").split(',').collect();
+            assert!(options.contains(&"nosuid") && options.contains(&"nodev"), "{line}");
+        }
+        mounted.stop();
+        fs::remove_file(&image).expect("the image is there");
+    }
+    place.assert_clean();
+}
+
 /// Writes files, each synced, until it is told to stop or one fails; the names of those that were
 /// synced, directory and all.
 fn write_files(dir: &Path, prefix: &str, stop: &std::sync::atomic::AtomicBool) -> Vec<String> {

@@ -570,14 +570,22 @@ fn a_file_that_is_no_socket_is_not_replaced() {
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the mode of a file is looked at")]
-fn a_private_socket_is_its_users_alone() {
+fn a_socket_is_its_users_alone_unless_another_mode_is_asked_for() {
     use std::os::unix::fs::PermissionsExt;
     for backend in backends() {
         let (_runtime, _, io) = runtime(backend, 1.0);
         let path = Scratch::new(&format!("private-{backend:?}"));
-        let _listener = io.listen_unix_private(&path.0).unwrap();
-        let mode = std::fs::metadata(&path.0).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = || std::fs::metadata(&path.0).unwrap().permissions().mode() & 0o777;
+        drop(std::os::unix::net::UnixListener::bind(&path.0).unwrap());
+        let listener = io.listen_unix(&path.0).unwrap();
+        assert_eq!(mode(), 0o600);
+        drop(listener);
+        // The umask takes the last two of the first from any file that is simply made.
+        for want in [0o666, 0o660, 0o600, 0o200] {
+            let _listener = io.listen_unix_as(&path.0, want).unwrap();
+            assert_eq!(mode(), want);
+        }
+        assert!(!path.0.exists());
     }
 }
 

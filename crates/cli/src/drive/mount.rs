@@ -62,7 +62,7 @@ pub struct MountArguments {
     /// Linux 6.12
     #[arg(long, value_name = "SIZE", value_parser = super::create::bytes, requires = "fs")]
     fs_block: Option<u64>,
-    /// More options for mount(8), with commas in between
+    /// More options for mount(8), with commas in between. It is mounted nosuid,nodev,noatime
     #[arg(long, value_name = "OPTIONS", requires = "fs")]
     fs_options: Option<String>,
     /// Mount the files that are on the drive, in one directory: with direct I/O, and with atomic pages

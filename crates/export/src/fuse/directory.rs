@@ -126,12 +126,13 @@ impl From<FilesError> for Failed {
 
 impl<D: BlockDevice> Directory<D> {
     /// The files of this mount of the layer, in a directory with these rights. What is there already
-    /// belongs to the same user and group; times are `made`, seconds since the beginning of 1970.
+    /// belongs to the same user, who alone may read and write it: the mode that it had is not kept on
+    /// the drive, and may have been that. Times are `made`, seconds since the beginning of 1970.
     pub fn new(files: Files<D>, root: Rights, made: u64) -> Directory<D> {
         Directory {
             files: RefCell::new(files),
             life: Cell::new(0),
-            rights: Rights { mode: 0o644, ..root },
+            rights: Rights { mode: 0o600, ..root },
             own: RefCell::default(),
             nameless: RefCell::default(),
             root: Cell::new(root),

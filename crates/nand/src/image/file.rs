@@ -2,6 +2,8 @@
 //!
 //! 1. A file is an image from the moment at which its header is whole, which is written last.
 //! 2. One process has an image at a time, and in it one owner.
+//! 3. A new image is readable and writable by its user alone. The mode of one that is there is its
+//!    user's to choose, and is never changed.
 #![allow(
     clippy::disallowed_methods,
     reason = "the edge at which an array gets a file; nothing else of the crate opens any"
@@ -11,9 +13,10 @@ use super::format::{FLIGHT_BYTES, Part, Parts};
 use super::mapped::{Mapped, PAGE, Region};
 use super::{Book, ImageClock, ImageError, ImageSpec, ImageStore};
 use crate::flight::Flight;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -36,6 +39,9 @@ fn io(what: &'static str) -> impl Fn(std::io::Error) -> ImageError {
 const DYING: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(20);
 
+/// The mode of a new image.
+const PRIVATE: u32 = 0o600;
+
 fn lock(file: &File, alone: bool) -> Result<(), ImageError> {
     let mut left = DYING;
     loop {
@@ -51,6 +57,22 @@ fn lock(file: &File, alone: bool) -> Result<(), ImageError> {
                 return Err(ImageError::Io { what: "the image can not be locked", source });
             }
         }
+    }
+}
+
+/// A new file, which only this user may read and write, whatever the umask is. `replace`: or the one
+/// that is there, with the mode that it has.
+fn make(path: &Path, replace: bool) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.clone().create_new(true).mode(PRIVATE).open(path) {
+        Ok(file) => {
+            // The umask may have taken something from it.
+            file.set_permissions(Permissions::from_mode(PRIVATE))?;
+            Ok(file)
+        }
+        Err(e) if replace && e.kind() == std::io::ErrorKind::AlreadyExists => options.open(path),
+        Err(e) => Err(e),
     }
 }
 
@@ -70,10 +92,7 @@ impl ImageFile {
     pub fn create(path: &Path, spec: &ImageSpec, replace: bool) -> Result<ImageFile, ImageError> {
         spec.check()?;
         let parts = spec.parts();
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let options = if replace { options.create(true) } else { options.create_new(true) };
-        let mut file = options.open(path).map_err(|e| match e.kind() {
+        let mut file = make(path, replace).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => ImageError::Exists,
             _ => io("the image can not be made")(e),
         })?;

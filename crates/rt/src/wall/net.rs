@@ -2,8 +2,8 @@
 
 use super::io::Io;
 use super::work::{Kind, Span, Value, Work};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{
@@ -16,6 +16,8 @@ use std::rc::Rc;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
+/// The mode of a socket that only its user may connect to.
+const PRIVATE: u32 = 0o600;
 
 /// Takes connections. Dropping it closes it; connections that were accepted live on.
 pub struct Listener {
@@ -36,28 +38,31 @@ pub struct Stream {
 
 impl Io {
     /// Listens at a UNIX socket of this path, which is removed again when the [`Listener`]
-    /// drops. A socket that nobody listens at any more is replaced.
+    /// drops. A socket that nobody listens at any more is replaced. Only this user may connect,
+    /// whatever the umask is.
     ///
     /// # Errors
     /// The system's: [`io::ErrorKind::AddrInUse`] if somebody listens there;
     /// [`io::ErrorKind::AlreadyExists`] if something is there that is no socket.
     pub fn listen_unix(&self, path: impl AsRef<Path>) -> io::Result<Listener> {
-        let fd = socket(AddressFamily::UNIX, SocketFlags::CLOEXEC)?;
-        self.bind_unix(fd, path.as_ref())
+        self.listen_unix_as(path, PRIVATE)
     }
 
-    /// The same, at a socket that only this user may connect to, from its first moment on.
+    /// The same, at a socket whose file has this mode, whatever the umask is. There is no moment
+    /// at which the file admits more than that.
     ///
     /// # Errors
     /// Those of [`Io::listen_unix`].
-    pub fn listen_unix_private(&self, path: impl AsRef<Path>) -> io::Result<Listener> {
+    pub fn listen_unix_as(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<Listener> {
+        let mode = Mode::from_raw_mode(mode & 0o777);
         let fd = socket(AddressFamily::UNIX, SocketFlags::CLOEXEC)?;
-        // Linux gives the file that is bound the mode of the socket.
-        rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
-        self.bind_unix(fd, path.as_ref())
+        // Linux gives the file that is bound the mode of the socket, less the umask. So there is no
+        // time between bind and chmod, and no umask to be changed for all threads.
+        rustix::fs::fchmod(&fd, mode)?;
+        self.bind_unix(fd, path.as_ref(), mode)
     }
 
-    fn bind_unix(&self, fd: OwnedFd, path: &Path) -> io::Result<Listener> {
+    fn bind_unix(&self, fd: OwnedFd, path: &Path, mode: Mode) -> io::Result<Listener> {
         let address = SocketAddrUnix::new(path)?;
         match rustix::net::bind(&fd, &address) {
             Err(Errno::ADDRINUSE) => {
@@ -83,10 +88,21 @@ impl Io {
             }
             other => other?,
         }
-        rustix::net::listen(&fd, BACKLOG)?;
-        let mut listener = self.from_fd(fd)?;
-        listener.path = Some(path.to_owned());
-        Ok(listener)
+        let listens = give_mode(path, mode).and_then(|()| {
+            rustix::net::listen(&fd, BACKLOG)?;
+            self.from_fd(fd)
+        });
+        match listens {
+            Ok(mut listener) => {
+                listener.path = Some(path.to_owned());
+                Ok(listener)
+            }
+            Err(e) => {
+                // Nobody is going to listen there.
+                let _ = rustix::fs::unlink(path);
+                Err(e)
+            }
+        }
     }
 
     /// Listens at a TCP address; port 0 is any that is free ([`Listener::address`]).
@@ -152,6 +168,22 @@ impl Io {
         self.run(work, "a connection").await.0?;
         Ok(stream)
     }
+}
+
+/// Gives a socket's file what the umask has taken from its mode. Nobody can connect yet.
+fn give_mode(path: &Path, mode: Mode) -> io::Result<()> {
+    // Not through a link: somebody else may have put that there meanwhile.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let told = rustix::fs::fstat(&file)?;
+    if Mode::from_raw_mode(told.st_mode) == mode {
+        return Ok(());
+    }
+    if FileType::from_raw_mode(told.st_mode) != FileType::Socket {
+        let why = "the socket was replaced by something else";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    }
+    Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)?)
 }
 
 fn family(at: SocketAddr) -> AddressFamily {

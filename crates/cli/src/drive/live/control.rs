@@ -30,7 +30,7 @@ impl Place {
     /// # Errors
     /// Why it can not, in a line.
     pub async fn listen(&self, io: &Io) -> Result<Option<Listener>, String> {
-        match listen::unix(|| io.listen_unix_private(&self.path), io).await {
+        match listen::unix(|| io.listen_unix(&self.path), io).await {
             Ok(listener) => Ok(Some(listener)),
             Err(e) => {
                 let why = format!("can not listen at {}: {e}", self.path.display());

@@ -134,10 +134,12 @@ impl Layers {
             Some(block) => filesystem::make(&self.site.rt, kind, block, &disk).await?,
             None => filesystem::check(&self.site.rt, kind, &disk).await?,
         }
+        // An image may come from somebody else: no program of its gets other rights by being started,
+        // and no file of its is a device.
         let mut options = match kind {
-            Kind::Ext4 => "noatime,noinit_itable".to_string(),
+            Kind::Ext4 => "nosuid,nodev,noatime,noinit_itable".to_string(),
             // The one that died with the power may have users yet, and has the same identity.
-            Kind::Xfs => "noatime,nouuid".to_string(),
+            Kind::Xfs => "nosuid,nodev,noatime,nouuid".to_string(),
         };
         if let Some(more) = &self.recipe.options {
             options = format!("{options},{more}");
