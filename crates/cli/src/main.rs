@@ -39,7 +39,7 @@ Examples:
                                                the least capacitors that do
   tantalum drive create disk.img --design durassd --capacity 8GiB
                                                a drive in a file
-  tantalum drive serve disk.img --unix /tmp/drive.sock
+  tantalum drive serve disk.img --unix drive.sock
                                                for other programs, as a network block device
   tantalum drive cut disk.img                  its power goes; restore brings it back, top shows it
   tantalum bench drive --json                  how fast the simulation is

@@ -60,13 +60,13 @@ impl Server {
     /// Makes the data directory.
     fn create(place: &Place, files: &str) {
         for name in ["data", "tmp"] {
-            run("install", &["-d", "-o", "mysql", "-g", "mysql", &place.path(name)]);
+            run("install", &["-d", "-m", "700", "-o", "mysql", "-g", "mysql", &place.path(name)]);
         }
         let options = options(place, files);
         let mut words = AS_MYSQL[1..].to_vec();
         words.push("mariadb-install-db");
         words.extend(options.iter().map(String::as_str));
-        words.extend(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+        words.push("--skip-test-db");
         run(AS_MYSQL[0], &words);
         // A database is a directory; all of the files of this one are on the drive.
         run("ln", &["-s", files, &place.path("data/flat")]);

@@ -1,5 +1,5 @@
 //! A small drive in memory, served at a UNIX socket as fast as the code goes:
-//! `cargo run --release --example drive -- /tmp/drive.sock [design [time-scale]]`
+//! `cargo run --release --example drive -- drive.sock [design [time-scale]]`
 
 #![allow(clippy::disallowed_methods, reason = "an example has arguments")]
 

@@ -43,7 +43,7 @@ pub struct Missing {
 #[must_use]
 pub fn script_of(program: &str) -> &'static str {
     match program {
-        "nbdinfo" | "nbdcopy" | "qemu-img" | "qemu-io" | "fio" | "nbdkit" => {
+        "nbdinfo" | "nbdcopy" | "qemu-img" | "qemu-io" | "fio" | "nbdkit" | "openssl" => {
             "scripts/install-nbd-tools"
         }
         "mariadbd"

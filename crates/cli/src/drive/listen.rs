@@ -30,9 +30,43 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "it should be a port, or an address as 192.0.2.1:10809, [::1]:10809".into())
 }
 
+/// The mode of a socket on the command line.
+pub fn mode(text: &str) -> Result<u32, String> {
+    let octal = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let mode = octal.then(|| u32::from_str_radix(text, 8).ok()).flatten();
+    mode.filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| "it should be an octal number from 0 to 777, as in 660".to_string())
+}
+
+/// Whether programs on other machines may reach this address.
+pub fn is_for_others(at: SocketAddr) -> bool {
+    !at.ip().to_canonical().is_loopback()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_loopback_is_this_machines_own() {
+        for own in ["127.0.0.1:7", "127.3.2.1:7", "[::1]:7", "[::ffff:127.0.0.1]:7"] {
+            assert!(!is_for_others(own.parse().unwrap()), "{own}");
+        }
+        for others in ["0.0.0.0:7", "192.0.2.1:7", "[::]:7", "[::ffff:192.0.2.1]:7", "[fe80::1]:7"]
+        {
+            assert!(is_for_others(others.parse().unwrap()), "{others}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        for (text, want) in [("660", 0o660), ("0600", 0o600), ("0", 0), ("777", 0o777)] {
+            assert_eq!(mode(text), Ok(want), "{text}");
+        }
+        for text in ["", "rw", "1777", "680", "+66", "0o600", "-1", "99999999999999"] {
+            assert!(mode(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_port_alone_is_one_of_this_machine() {

@@ -19,7 +19,7 @@ mod schedule;
 pub use arguments::{LiveArguments, OnCut, time_scale};
 pub use power::Plug;
 
-use super::{create, fault};
+use super::{create, fault, listen};
 use crate::out;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -85,6 +85,9 @@ pub fn run<F: Front>(
     image: Option<&Path>,
     build: impl AsyncFnOnce(Site) -> Result<F, String> + 'static,
 ) -> u8 {
+    if let Err(message) = arguments.check() {
+        return out::error(message, out::USAGE);
+    }
     let design = match (image, &arguments.design) {
         (Some(_), _) => None,
         (None, None) => {
@@ -178,7 +181,7 @@ async fn live<F: Front>(
     }
     if let Some(at) = arguments.http {
         let at = http::begin(&plug, at)?;
-        if !at.ip().is_loopback() {
+        if listen::is_for_others(at) {
             out::note("note: whoever reaches this address can see what the drive does");
         }
         out::note(format_args!("status and metrics: http://{at}/"));

@@ -28,7 +28,7 @@ pub struct Remote {
 #[command(after_help = "\
 Examples:
   tantalum drive cut disk.img              that of `tantalum drive serve disk.img`
-  tantalum drive cut /tmp/drive.control    that of --control /tmp/drive.control
+  tantalum drive cut drive.control         that of --control drive.control
   tantalum drive cut disk.img --json | jq .discharge.complete
 
 Exit codes: 0, the power is off (what a volatile cache loses is no failure); 1,

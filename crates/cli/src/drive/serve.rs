@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tantalum_export::activation;
-use tantalum_export::nbd::{Event, Export, Limits, Options, Server, Volume};
+use tantalum_export::nbd::{Event, Export, Limits, Options, Server, Tls, Volume};
 use tantalum_rt::wall::{Io, Listener};
 use tantalum_rt::{Nanos, Rt};
 
@@ -24,17 +24,18 @@ const PATIENCE: Nanos = Nanos::from_secs(5);
     after_help = "\
 Examples:
   tantalum drive create disk.img --design durassd --capacity 16GiB
-  tantalum drive serve disk.img --unix /tmp/drive.sock
+  tantalum drive serve disk.img --unix drive.sock
   tantalum drive serve --design volatile --capacity 8GiB --tcp 10809 --time-scale 0
+  tantalum drive serve disk.img --tcp 192.0.2.1:10809 --tls /etc/pki/tantalum
 
 Once it can be used, a line for each address says how, for instance
-\"nbd+unix:///drive?socket=/tmp/drive.sock\". What clients do with that (U):
+\"nbd+unix:///drive?socket=/srv/drive.sock\". What clients do with that (U):
   nbdinfo U                                            what there is
   nbdcopy disk.img U                                   copy a file to it
   nbdcopy U disk.img                                   and back
   qemu-img convert -n -O raw disk.qcow2 U              an image of qemu's
   fio --name=x --ioengine=nbd --uri=U --rw=randwrite --bs=4k --iodepth=32 --size=1g
-  nbd-client -unix /tmp/drive.sock -N drive /dev/nbd0  as a disk of the kernel
+  nbd-client -unix drive.sock -N drive /dev/nbd0  as a disk of the kernel
 
 A socket that systemd has opened (LISTEN_FDS) is served, too, without --unix or
 --tcp; its unit needs Accept=no. docs/control.md has a pair of units.
@@ -58,11 +59,23 @@ pub struct ServeArguments {
     /// Listen at a UNIX socket
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
+    /// Who may connect to the UNIX socket, as the octal mode of its file: 660 for its group, too
+    #[arg(long, value_name = "MODE", value_parser = listen::mode, default_value = "600",
+          requires = "unix")]
+    mode: u32,
     /// Listen at a TCP address; a port alone is one of this machine's own (127.0.0.1), without
     /// anything it is 10809
     #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, num_args = 0..=1,
           default_missing_value = "10809")]
     tcp: Option<SocketAddr>,
+    /// Take no client without TLS, on any socket. The directory has ca-cert.pem, server-cert.pem and
+    /// server-key.pem, and may have ca-crl.pem; clients must have a certificate of that authority
+    /// (docs/tls.md)
+    #[arg(long, value_name = "DIR")]
+    tls: Option<PathBuf>,
+    /// Take clients without a certificate, too: TLS then only hides what is said
+    #[arg(long, requires = "tls")]
+    tls_any_client: bool,
     /// The name of the export; clients that name none get it too
     #[arg(long, value_name = "NAME", default_value = "drive")]
     export: String,
@@ -96,10 +109,36 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
     if let Err(e) = limits(arguments).check() {
         return out::error(e, out::USAGE);
     }
+    if let Some(at) = arguments.tcp
+        && let Err(why) = may_listen(at, arguments)
+    {
+        return out::error(why, out::USAGE);
+    }
+    let tls = arguments.tls.as_deref().map(|dir| Tls::from_dir(dir, !arguments.tls_any_client));
+    let tls = match tls.transpose() {
+        Ok(tls) => tls,
+        Err(e) => return out::error(format_args!("--tls: {e}"), out::FAILED),
+    };
     let own = arguments.clone();
     live::run(&arguments.live, arguments.image.as_deref(), async move |site| {
-        NbdFront::new(site, &own).await
+        NbdFront::new(site, &own, tls).await
     })
+}
+
+/// Whether clients that reach this address must have a certificate, or the user does not want that.
+fn may_listen(at: SocketAddr, arguments: &ServeArguments) -> Result<(), String> {
+    let known = arguments.tls.is_some() && !arguments.tls_any_client;
+    if known || arguments.live.insecure || !listen::is_for_others(at) {
+        return Ok(());
+    }
+    let way = match arguments.tls {
+        Some(_) => "leave --tls-any-client out",
+        None => "let clients show a certificate with --tls DIR",
+    };
+    Err(format!(
+        "{at}: whoever reaches this address could read and write the drive: {way}, or say that it is \
+         meant so with --insecure"
+    ))
 }
 
 /// The server in front of the drive.
@@ -112,14 +151,13 @@ struct NbdFront {
 }
 
 impl NbdFront {
-    async fn new(site: Site, arguments: &ServeArguments) -> Result<NbdFront, String> {
-        let server = server(&site.rt, arguments, &site.drive)?;
-        let places = Places {
-            name: escape(&arguments.export),
-            unix: arguments.unix.clone(),
-            tcp: arguments.tcp,
-        };
-        let listeners = RefCell::new(listeners(&site.io, &places).await?);
+    async fn new(
+        site: Site,
+        arguments: &ServeArguments,
+        tls: Option<Tls>,
+    ) -> Result<NbdFront, String> {
+        let server = server(&site.rt, arguments, &site.drive, tls)?;
+        let listeners = RefCell::new(listeners(&site.io, arguments).await?);
         Ok(NbdFront { rt: site.rt, server, listeners, on_cut: arguments.live.on_cut })
     }
 }
@@ -173,6 +211,7 @@ fn server(
     rt: &Rt,
     arguments: &ServeArguments,
     drive: &LiveDrive,
+    tls: Option<Tls>,
 ) -> Result<Server<LiveDrive>, String> {
     let volume = Volume::new(rt, drive.clone());
     let about = format!("{} by tantalum", drive.inner().design().name);
@@ -188,7 +227,8 @@ fn server(
             out::note(event);
         }
     };
-    Server::new(rt, exports, Options { limits, on_cut }, tell).map_err(|e| e.to_string())
+    let server = Server::new(rt, exports, Options { limits, on_cut }, tell);
+    server.map(|server| server.with_tls(tls)).map_err(|e| e.to_string())
 }
 
 /// What is wrong if a client is handed over.
@@ -198,17 +238,10 @@ const CONNECTION: &str = "a connection was handed over, not a socket to listen a
 const NOWHERE: &str = "there is nowhere to listen: give --unix PATH or --tcp PORT, or have systemd hand a socket over \
                        (LISTEN_FDS)";
 
-/// Where to listen, beside what is handed over.
-struct Places {
-    /// Of the export, as a part of an address.
-    name: String,
-    unix: Option<PathBuf>,
-    tcp: Option<SocketAddr>,
-}
-
 /// Where to listen, and how to get there.
-async fn listeners(io: &Io, places: &Places) -> Result<Vec<(Listener, String)>, String> {
-    let name = &places.name;
+async fn listeners(io: &Io, arguments: &ServeArguments) -> Result<Vec<(Listener, String)>, String> {
+    let name = &escape(&arguments.export);
+    let scheme = if arguments.tls.is_some() { "nbds" } else { "nbd" };
     let mut all = Vec::new();
     for fd in activation::descriptors().map_err(|e| e.to_string())? {
         if activation::is_connection(&fd) {
@@ -216,30 +249,40 @@ async fn listeners(io: &Io, places: &Places) -> Result<Vec<(Listener, String)>, 
         }
         let listener = io.from_fd(fd).map_err(|e| format!("a socket that was handed over: {e}"))?;
         let uri = match listener.address() {
-            Ok(address) => format!("nbd://{address}/{name}"),
+            Ok(address) => {
+                may_listen(address, arguments)?;
+                warn(address, arguments);
+                format!("{scheme}://{address}/{name}")
+            }
             Err(_) => "a socket that was handed over".to_string(),
         };
         all.push((listener, uri));
     }
-    if let Some(path) = &places.unix {
-        let listener = listen::unix(|| io.listen_unix(path), io).await;
+    if let Some(path) = &arguments.unix {
+        let listener = listen::unix(|| io.listen_unix_as(path, arguments.mode), io).await;
         let listener = listener.map_err(|e| cannot(path.display(), &e))?;
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        all.push((listener, format!("nbd+unix:///{name}?socket={}", escape_path(&path))));
+        all.push((listener, format!("{scheme}+unix:///{name}?socket={}", escape_path(&path))));
     }
-    if let Some(at) = places.tcp {
+    if let Some(at) = arguments.tcp {
         let listener = io.listen_tcp(at).map_err(|e| cannot(at, &e))?;
         let at = listener.address().map_err(|e| cannot(at, &e))?;
-        if !at.ip().is_loopback() {
-            out::note("note: whoever reaches this address can read and write the drive");
-        }
-        all.push((listener, format!("nbd://{at}/{name}")));
+        warn(at, arguments);
+        all.push((listener, format!("{scheme}://{at}/{name}")));
     }
     match all.is_empty() {
         // So does inetd, and systemd with StandardInput=socket.
         true if activation::is_connection(io::stdin()) => Err(CONNECTION.to_string()),
         true => Err(NOWHERE.to_string()),
         false => Ok(all),
+    }
+}
+
+/// Says what an address that was allowed means.
+fn warn(at: SocketAddr, arguments: &ServeArguments) {
+    let known = arguments.tls.is_some() && !arguments.tls_any_client;
+    if !known && listen::is_for_others(at) {
+        out::note(format_args!("note: whoever reaches {at} can read and write the drive"));
     }
 }
 

@@ -13,16 +13,23 @@ pub struct Serving {
     pub child: Child,
     /// What it printed once it could be used.
     pub uri: String,
+    /// The second line of that, if there is one.
+    pub second: String,
 }
 
 impl Serving {
     pub fn start(mut command: Command) -> Serving {
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        let mut uri = String::new();
+        let (mut uri, mut second) = (String::new(), String::new());
         let out = child.stdout.take().expect("standard output");
-        BufReader::new(out).read_line(&mut uri).expect("a line");
-        Serving { child, uri: uri.trim_end().to_string() }
+        let mut out = BufReader::new(out);
+        out.read_line(&mut uri).expect("a line");
+        // All addresses are printed in one go.
+        if !out.buffer().is_empty() {
+            out.read_line(&mut second).expect("a line");
+        }
+        Serving { child, uri: uri.trim_end().to_string(), second }
     }
 
     /// Asks it to stop; its exit code.
@@ -38,8 +45,13 @@ impl Serving {
     }
 
     /// Asks it to stop; its exit code, and what it said meanwhile.
-    pub fn stop(mut self) -> (Option<i32>, String) {
+    pub fn stop(self) -> (Option<i32>, String) {
         self.terminate();
+        self.end()
+    }
+
+    /// Its end, of its own accord: its exit code, and what it said.
+    pub fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         let mut err = self.child.stderr.take().expect("standard error");
         err.read_to_string(&mut said).expect("text");

@@ -35,6 +35,10 @@ pub struct LiveArguments {
     /// machine's own (127.0.0.1)
     #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address)]
     pub http: Option<SocketAddr>,
+    /// Listen at addresses that other machines can reach, although whoever does so needs no
+    /// certificate: of --tcp without --tls, and of --http
+    #[arg(long)]
+    pub insecure: bool,
     /// How clients notice that the power was cut
     #[arg(long, value_enum, default_value_t = OnCut::Errors)]
     pub on_cut: OnCut,
@@ -101,6 +105,21 @@ enum IoBackend {
 }
 
 impl LiveArguments {
+    /// Whether the addresses may be listened at.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub fn check(&self) -> Result<(), String> {
+        match self.http {
+            Some(at) if listen::is_for_others(at) && !self.insecure => Err(format!(
+                "--http {at}: whoever reaches this address could see what the drive does, since HTTP \
+                 has no TLS here: take an address of this machine's own (127.0.0.1) with a proxy or a \
+                 tunnel before it, or say that it is meant so with --insecure"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The clock that they ask for.
     pub fn clock(&self) -> WallOptions {
         let io = match self.io {
