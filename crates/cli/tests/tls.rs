@@ -6,9 +6,9 @@
 mod common;
 
 use common::live::{Nbd, Serving, socket, tantalum};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use tantalum_testing::{Need, left_out};
+use tantalum_testing::{Need, Scratch, Spot, left_out};
 
 /// Bytes of what is copied.
 const FILE_BYTES: usize = 8 << 20;
@@ -22,14 +22,12 @@ const TOOLS: [Need; 5] = [
     Need::Program("nbdkit"),
 ];
 
-/// Certificates of an authority: of a server on this machine, of alice and of bob; removed when dropped.
-struct Certificates(PathBuf);
+/// Certificates of an authority: of a server on this machine, of alice and of bob.
+struct Certificates(Scratch);
 
 impl Certificates {
-    fn new(name: &str) -> Certificates {
-        let dir = socket(&format!("{name}.pki"));
-        let _ = std::fs::remove_dir_all(&dir);
-        let all = Certificates(dir);
+    fn new() -> Certificates {
+        let all = Certificates(Scratch::new());
         all.make(&["server"], &["localhost", "127.0.0.1"]);
         all.make(&["client"], &["alice"]);
         all.make(&["client"], &["bob"]);
@@ -39,25 +37,20 @@ impl Certificates {
     fn make(&self, before: &[&str], after: &[&str]) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/tls-certificates");
         let mut command = Command::new(script);
-        let made = command.args(before).arg(&self.0).args(after).output().expect("it starts");
+        let made =
+            command.args(before).arg(self.0.path("pki")).args(after).output().expect("it starts");
         assert!(made.status.success(), "{made:?}");
     }
 
     fn of(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("text").to_string()
-    }
-}
-
-impl Drop for Certificates {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path("pki").join(name).to_str().expect("text").to_string()
     }
 }
 
 /// A drive behind TLS, at a UNIX socket and at a port.
 struct Secured {
     serving: Serving,
-    unix: PathBuf,
+    unix: Spot,
     port: String,
 }
 
@@ -115,7 +108,7 @@ fn clients_with_a_certificate_copy_there_and_back() {
     if left_out(&TOOLS) {
         return;
     }
-    let pki = Certificates::new("good");
+    let pki = Certificates::new();
     let served = Secured::new("tls-good", &pki, &[]);
     let alice = pki.of("alice");
     for uri in [served.unix(&alice), served.tcp(&alice)] {
@@ -174,7 +167,7 @@ fn clients_without_a_good_certificate_are_not_taken() {
     if left_out(&TOOLS) {
         return;
     }
-    let (pki, other) = (Certificates::new("bad"), Certificates::new("other"));
+    let (pki, other) = (Certificates::new(), Certificates::new());
     // bob's is not good any more.
     let revoked = Command::new("sh")
         .args(["-c", REVOKE, "sh", &pki.of("authority"), &pki.of("bob"), &pki.of("server")])
@@ -233,7 +226,7 @@ fn any_client_is_taken_if_the_user_says_so_and_needs_tls_all_the_same() {
     if left_out(&TOOLS) {
         return;
     }
-    let pki = Certificates::new("any");
+    let pki = Certificates::new();
     let served = Secured::new("tls-any", &pki, &["--tls-any-client"]);
     let dir = pki.of("none");
     std::fs::create_dir(&dir).expect("a directory");
@@ -249,7 +242,7 @@ fn tls_that_can_not_be_is_refused() {
     if left_out(&TOOLS[..1]) {
         return;
     }
-    let pki = Certificates::new("not");
+    let pki = Certificates::new();
     let blank = ["drive", "serve", "--design", "volatile", "--capacity", "2GiB"];
     let (server, alice) = (pki.of("server"), pki.of("alice"));
     for (words, code, why) in [

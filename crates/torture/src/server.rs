@@ -155,7 +155,7 @@ impl Server {
             word.push(path);
             word
         };
-        let mut copy = command("dd", ["bs=1M", "iflag=direct", "status=none"]);
+        let mut copy = command("dd", ["bs=1M", "iflag=direct", "oflag=nofollow", "status=none"]);
         copy.args([word("if=", &from), word("of=", &to)]);
         run("copying its log", &mut copy, Duration::from_secs(START), &self.interrupt).ok()?;
         std::fs::read(to).ok()

@@ -8,8 +8,10 @@ mod common;
 
 use common::{Directory, PLAN, commit, plain};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use tantalum_testing::{Need, left_out};
+use std::process::Command;
+use tantalum_testing::{Need, left_out, left_out_part};
 use tantalum_torture::check::check;
 use tantalum_torture::ledger::Ledger;
 use tantalum_torture::program::Interrupt;
@@ -111,6 +113,68 @@ fn a_server_is_not_started_where_no_drive_is() {
     let why = start(&nowhere);
     assert!(why.contains("there is no directory"), "{why}");
     assert!(!nowhere.exists() && !place.run().exists());
+}
+
+/// Others do not reach the socket; and if they did, the server would ask the kernel who they are.
+#[test]
+fn only_who_started_a_server_gets_in() {
+    for kind in [Kind::Postgres, Kind::Mariadb] {
+        if without(kind) {
+            continue;
+        }
+        let place = Directory::new(&format!("alone-{kind:?}"));
+        let server = Server::new(kind, &place.data(), &place.run(), true, &Interrupt::default())
+            .on_plain_disk(true);
+        server.start().unwrap_or_else(|e| panic!("{e}: run scripts/install-databases"));
+        server.target().connect().unwrap();
+        let run = place.run().join(kind.name());
+        assert_eq!(fs::metadata(&run).unwrap().permissions().mode() & 0o777, 0o700);
+        let other = |how: &str| {
+            let run = run.to_str().unwrap();
+            let client: &[&str] = match kind {
+                Kind::Postgres => &["psql", "-U", "postgres", "-c", "select 1", "-h", run],
+                _ => &[
+                    "mariadb",
+                    "-u",
+                    "root",
+                    "-e",
+                    "select 1",
+                    "-S",
+                    &format!("{run}/mariadb.sock"),
+                ],
+            };
+            let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+            let said = Command::new("setpriv").args(nobody).args(client).output().unwrap();
+            let text = String::from_utf8_lossy(&said.stderr).into_owned();
+            assert!(!said.status.success() && text.contains(how), "{kind:?}: {text}");
+        };
+        if left_out_part("as somebody else", &[Need::Root, Need::Program("setpriv")]) {
+            continue;
+        }
+        other(if kind == Kind::Postgres { "Permission denied" } else { "(13)" });
+        fs::set_permissions(&run, fs::Permissions::from_mode(0o755)).unwrap();
+        other(if kind == Kind::Postgres { "Peer authentication failed" } else { "Access denied" });
+    }
+}
+
+/// The name of the directory of a run is easy to guess: somebody else may have made it.
+#[test]
+fn a_directory_of_somebody_else_is_not_used() {
+    if left_out(&[Need::Root]) {
+        return;
+    }
+    let place = Directory::new("theirs");
+    for dir in [place.run(), place.run().join("postgres")] {
+        fs::create_dir_all(&dir).unwrap();
+        std::os::unix::fs::chown(&dir, Some(65534), Some(65534)).unwrap();
+        let server =
+            Server::new(Kind::Postgres, &place.data(), &place.run(), true, &Interrupt::default())
+                .on_plain_disk(true);
+        let why = server.start().expect_err("it is somebody else's").to_string();
+        assert!(why.contains("belongs to"), "{why}");
+        assert_eq!(fs::read_dir(place.data()).unwrap().count(), 0);
+        std::os::unix::fs::chown(&dir, Some(0), Some(0)).unwrap();
+    }
 }
 
 /// Pages of which only a half was written are found when the server reads them again.

@@ -79,17 +79,30 @@ impl Mariadb {
         Ok(said)
     }
 
+    /// As who this process is: the server asks the kernel, and `scripts/database` has made an account
+    /// of that name.
     pub fn connect(socket: &Path) -> Result<Mariadb, StoreError> {
         let options = OptsBuilder::new()
             .socket(Some(socket.to_string_lossy()))
             .prefer_socket(false)
-            .user(Some("root"))
+            .user(Some(user()?))
             .init(vec![
                 format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"),
                 format!("USE {DATABASE}"),
             ]);
         Ok(Mariadb(Conn::new(options)?))
     }
+}
+
+/// The name of this process's user.
+#[allow(clippy::disallowed_methods, reason = "the edge: the system knows the name")]
+fn user() -> Result<String, StoreError> {
+    if rustix::process::geteuid().is_root() {
+        return Ok("root".to_string());
+    }
+    let told = std::process::Command::new("id").arg("-un").output();
+    let told = told.map_err(|e| StoreError::Failed(format!("id: {e}")))?;
+    Ok(String::from_utf8_lossy(&told.stdout).trim_end().to_string())
 }
 
 impl Store for Mariadb {
