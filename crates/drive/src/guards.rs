@@ -162,6 +162,32 @@ fn no_two_pages_are_in_one_place_and_none_is_counted_off_twice() {
 }
 
 #[test]
+fn no_more_is_acknowledged_than_is_admitted() {
+    let why = "more pages were to be admitted than there is room for";
+    for preset in ["volatile", "durassd"] {
+        is_stopped(preset, why, move |fw| async move {
+            let many = vec![9; fw.design.buffer_slots() as usize + 1];
+            fw.admit(0, Data::Stamps(&many));
+            assert_eq!(fw.keep_changes(), Err(IoError::Failed(why)));
+        });
+    }
+}
+
+/// Nor without what the map log needs of a unit, or of the journal of units.
+#[test]
+fn records_that_count_stay_in_the_map_log() {
+    for preset in ["volatile", "durassd"] {
+        let why = "a unit of the map log was to be erased with records in it that count";
+        is_stopped(preset, why, move |fw| async move {
+            assert!(fw.drain_map().await);
+            let dropped = fw.log.borrow_mut().drop_oldest();
+            assert_eq!(dropped, None);
+            fw.fail(why);
+        });
+    }
+}
+
+#[test]
 fn a_free_unit_is_not_given_free_again() {
     let why = "a unit with valid data, or in use, was to be given free";
     is_stopped("volatile", why, |fw| async move {

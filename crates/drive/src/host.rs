@@ -146,7 +146,7 @@ impl Firmware {
     /// What this command changed in protected memory survives the process from here on. Nothing
     /// that does not is acknowledged.
     pub fn keep_changes(&self) -> Result<(), IoError> {
-        if self.publish() { Ok(()) } else { self.still_healthy() }
+        if self.publish() && self.defect.get().is_none() { Ok(()) } else { self.still_healthy() }
     }
 
     /// The same for a command that was carried out in part: it may leave a trace.
@@ -283,10 +283,15 @@ impl Firmware {
     }
 
     /// Takes pages into the buffer, for which there is room. In one go: after this they
-    /// are all there, before it none.
+    /// are all there, before it none; and none where there is no room after all: that is not
+    /// acknowledged (see [`Firmware::keep_changes`]).
     pub fn admit(&self, first: u64, data: Data<'_>) {
         let mut buffer = self.buffer.borrow_mut();
         let blocks = data.blocks(SECTOR_BYTES).unwrap_or(0);
+        if u64::from(buffer.used()) + blocks > u64::from(self.design.buffer_slots()) {
+            drop(buffer);
+            return self.fail("more pages were to be admitted than there is room for");
+        }
         let mut replaced = 0;
         for i in 0..blocks {
             let page = data.slice(i as usize..i as usize + 1, SECTOR_BYTES);

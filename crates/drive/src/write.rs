@@ -44,7 +44,9 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         let pages = (batch.len() as u32).div_ceil(fw.places.page_sectors);
         let sectors = (pages * fw.places.page_sectors) as usize;
         let place = fw.space.borrow_mut().place(die, Streams::Host, pages);
-        let (at, _) = place.expect("the write point has a row's rest left");
+        let Some((at, _)) = place else {
+            return fw.fail("the flusher's write point was taken from it");
+        };
         let words_of = batch.iter().map(|b| (u64::from(b.1.0) | flags, BORN_NOW));
         let began = if flags == 0 { 0 } else { fw.groups.borrow().began() };
         fw.page_words(Kind::Host, began, pages, words_of, &mut words);
