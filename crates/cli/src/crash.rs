@@ -1,16 +1,23 @@
 //! `tantalum crash`: cuts the power of drives at every moment, and shows what was found.
 
-use crate::bar::Bar;
-use crate::{out, repeat};
+mod findings;
+mod progress;
+mod summary;
+
+use crate::{out, repeat, time};
 use clap::Args;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
-use std::fmt::Write;
+use findings::Findings;
+use progress::Progress;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::str::FromStr;
 use tantalum_lab::bench::process_cpu_seconds;
 use tantalum_lab::explore::{
-    Case, CrashFile, CrashRow, Moment, Reach, RowSurvey, Survey, Tally, Watch, survey,
+    Case, CrashFile, CrashRow, MOST, Over, Plan, Reach, RowState, Survey, survey,
 };
+use tantalum_rt::Nanos;
+
+/// Findings of a row that are named; of more the number.
+const NAMED: usize = 4;
 
 /// Arguments of `tantalum crash`.
 #[derive(Args)]
@@ -19,13 +26,17 @@ Examples:
   tantalum crash experiments/crash.toml                          some points of each row
   tantalum crash experiments/crash.toml --exhaustive --nested 2  all of them, and recoveries
   tantalum crash experiments/crash.toml --row durassd --samples 100000
+  tantalum crash experiments/crash.toml --for 2m --seed random   a new seed, for so long
+  tantalum crash experiments/crash.toml --for 8h --seed random --findings found.jsonl
   tantalum crash experiments/crash.toml --swarm 1000 --seed 7    random drives
   tantalum crash experiments/crash.toml --row durassd/default --case 3.412.17
 
 A cut is explored in a copy of the drive: emergency dump, recovery, a check of all it holds,
-more work, another cut, another check. What is found is made shorter, printed as a test, and
-named by its case, which repeats it.
-Exit codes: 0, nothing was found; 1, something was; 2, the file can not be meant.")]
+more work, another cut, another check. All rows get as many cuts. A finding does not end it: what is
+found first in a row is made shorter and printed as a test, and each finding is named by its case,
+which repeats it. docs/crash.md says what no number of cuts can find.
+Exit codes: 0, nothing was found; 1, something was; 2, the file can not be meant; 3, nothing was
+found, but --for was too short for some rows; 130, interrupted.")]
 pub struct CrashArguments {
     /// The file of the exploration (TOML)
     experiment: PathBuf,
@@ -39,18 +50,30 @@ pub struct CrashArguments {
     #[arg(long, value_name = "N", conflicts_with = "samples",
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     swarm: Option<u64>,
+    /// End after so much time, as in 120s or 8h; without another number of cuts, random points until
+    /// then. (What was found is made shorter after that.)
+    #[arg(long = "for", value_name = "TIME", value_parser = budget)]
+    budget: Option<Nanos>,
     /// Cut recoveries, too, and the recoveries from that, so deep
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(..=16))]
     nested: Option<u32>,
-    /// Another seed than the file's
+    /// Another seed than the file's; `random`: a new one, which is printed
     #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    seed: Option<Seed>,
     /// Only rows whose name contains this; may be given several times
     #[arg(long = "row", value_name = "TEXT")]
     rows: Vec<String>,
     /// Repeat one case of one row, by the name that was printed when it was found
-    #[arg(long, value_name = "CASE", conflicts_with_all = ["exhaustive", "samples"])]
+    #[arg(long, value_name = "CASE",
+          conflicts_with_all = ["exhaustive", "samples", "budget", "findings", "stop_at_first"])]
     case: Option<String>,
+    /// End at the first finding
+    #[arg(long)]
+    stop_at_first: bool,
+    /// Append each finding to this file as it is found: a line of JSON, with the command that
+    /// repeats it
+    #[arg(long, value_name = "FILE")]
+    findings: Option<PathBuf>,
     /// Write what was found as JSON to this file; `-`: to standard output, without the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -59,11 +82,51 @@ pub struct CrashArguments {
     threads: Option<u16>,
 }
 
+/// `N` or `random` of the command line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Seed {
+    Is(u64),
+    Random,
+}
+
+impl FromStr for Seed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Seed, String> {
+        match text {
+            "random" => Ok(Seed::Random),
+            _ => text.parse().map(Seed::Is).map_err(|_| "a number or `random` is wanted".into()),
+        }
+    }
+}
+
+impl Seed {
+    /// Of ten digits at most: it is to be copied by hand.
+    fn number(self) -> Result<u64, String> {
+        if let Seed::Is(number) = self {
+            return Ok(number);
+        }
+        let mut bytes = [0; 4];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+            .map_err(|e| format!("the system gives no random number: {e}"))?;
+        Ok(u32::from_ne_bytes(bytes).into())
+    }
+}
+
+fn budget(text: &str) -> Result<Nanos, String> {
+    match time::time(text)? {
+        Nanos(0) => Err("it takes some time to find anything".into()),
+        time => Ok(time),
+    }
+}
+
 /// Carries it out; gives the exit code.
 pub fn crash(arguments: &CrashArguments) -> u8 {
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
     let input = ("EXPERIMENT", arguments.experiment.as_path());
-    if let Err(message) = out::distinct([input], json.map(|path| ("--json", path))) {
+    let outputs = [("--json", json), ("--findings", arguments.findings.as_deref())];
+    let outputs = outputs.into_iter().filter_map(|(name, path)| Some((name, path?)));
+    if let Err(message) = out::distinct([input], outputs) {
         return out::error(message, out::USAGE);
     }
     let (file, rows) = match load(arguments) {
@@ -74,42 +137,78 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     if let Some(id) = &arguments.case {
         return one_case(&file, &rows, id);
     }
-    let json = match json.map(out::Sink::open).transpose() {
-        Ok(json) => json,
-        Err(message) => return out::error(message, out::USAGE),
+    let opened = (
+        json.map(out::Sink::open).transpose(),
+        arguments.findings.as_deref().map(Findings::open).transpose(),
+    );
+    let (json, findings) = match opened {
+        (Ok(json), Ok(findings)) => (json, findings),
+        (Err(message), _) | (_, Err(message)) => return out::error(message, out::USAGE),
     };
-    let reach = match (arguments.swarm, arguments.exhaustive) {
-        (Some(runs), _) => Reach::Runs(runs),
-        (None, true) => Reach::Exhaustive(file.runs),
-        (None, false) => Reach::Samples(arguments.samples.unwrap_or(file.samples)),
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = arguments.threads.map_or(cores, usize::from);
-    let bar = Shown::new();
-    bar.bar.end_at_interrupt();
+    let plan = plan(arguments, &file);
+    let said = arguments.budget.map(|budget| time::said(budget.as_secs_f64().ceil() as u64));
+    let repeat = |row: &str, case: &str| again(arguments, file.seed, row, case);
+    let seconds = arguments.budget.map(Nanos::as_secs_f64);
     let began = process_cpu_seconds();
-    let found = survey(&file, &rows, reach, threads, &bar);
-    let spent = process_cpu_seconds() - began - bar.reducing_took();
-    bar.bar.clear();
+    let progress = Progress::new(file.seed, &rows, seconds, findings.as_ref(), &repeat);
+    progress.end_at_interrupt();
+    out::note(beginning(&file, &rows, plan.reach, said.as_deref()));
+    let found = survey(&file, &rows, plan, &progress);
+    let spent = process_cpu_seconds() - began - progress.reducing_took();
+    progress.clear();
     let mut code = match arguments.json.as_deref() == Some(Path::new("-")) {
         true => out::bytes(found.to_json().as_bytes()),
-        false => out::bytes(summary(&found, reach, spent).as_bytes()),
-    };
-    for row in &found.rows {
-        if let Some(case) = &row.case {
-            code = code.max(tell(&row.name, case));
-            let again = again(arguments, &file, row, case);
-            out::note(format_args!("  repeat it with: {again}"));
+        false => {
+            let text = summary::summary(&found, plan.reach, said.as_deref(), spent);
+            out::bytes(text.as_bytes())
         }
-    }
+    };
+    code = code.max(tell_all(&found, arguments));
     if let Some(json) = json {
         code = code.max(json.put(&found.to_json()));
     }
-    if found.interrupted {
+    code = code.max(findings.map_or(out::OK, |findings| findings.code()));
+    if found.over == Some(Over::Interrupted) {
         out::note("interrupted: what is shown is what was done until then");
         std::process::exit(out::INTERRUPTED);
     }
+    let not_run = found.count(RowState::NotRun);
+    if code == out::OK && not_run > 0 {
+        let rows = found.rows.len();
+        let what = format!("{not_run} of {rows} rows were not run: give it more time than --for");
+        return out::error(what, out::UNKNOWN);
+    }
     code
+}
+
+fn plan(arguments: &CrashArguments, file: &CrashFile) -> Plan {
+    let reach = match (arguments.swarm, arguments.exhaustive, arguments.samples) {
+        (Some(runs), _, _) => Reach::Runs(runs),
+        (None, true, _) => Reach::Exhaustive(file.runs),
+        (None, false, Some(cuts)) => Reach::Samples(cuts),
+        (None, false, None) if arguments.budget.is_some() => Reach::Endless,
+        (None, false, None) => Reach::Samples(file.samples),
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = arguments.threads.map_or(cores, usize::from);
+    Plan { reach, threads, stop_at_first: arguments.stop_at_first }
+}
+
+/// What is said before it begins: whoever ends it must know the seed.
+fn beginning(file: &CrashFile, rows: &[CrashRow], reach: Reach, budget: Option<&str>) -> String {
+    let count = match rows.len() {
+        1 => "1 row".to_string(),
+        n => format!("{n} rows"),
+    };
+    let what = match reach {
+        Reach::Exhaustive(1) => ", every point of one run of each".to_string(),
+        Reach::Exhaustive(runs) => format!(", every point of {runs} runs of each"),
+        Reach::Samples(cuts) => format!(", {cuts} cuts of the runs of each"),
+        Reach::Runs(runs) => format!(", {runs} runs of each"),
+        Reach::Endless => String::new(),
+    };
+    let budget = budget.map_or(String::new(), |budget| format!(", for {budget}"));
+    format!("seed {}: {count}{what}{budget}", file.seed)
 }
 
 fn load(arguments: &CrashArguments) -> Result<(CrashFile, Vec<CrashRow>), String> {
@@ -119,7 +218,10 @@ fn load(arguments: &CrashArguments) -> Result<(CrashFile, Vec<CrashRow>), String
         .map_err(|e| format!("can not read the experiment file {}: {e}", path.display()))?;
     let name = path.display().to_string();
     let mut file = CrashFile::parse(&name, &text).map_err(|e| e.to_string())?;
-    file.seed = arguments.seed.unwrap_or(file.seed);
+    if arguments.case.is_some() && arguments.seed == Some(Seed::Random) {
+        return Err("a case is one of the seed with which it was found: give that to --seed".into());
+    }
+    file.seed = arguments.seed.map_or(Ok(file.seed), Seed::number)?;
     file.nested = arguments.nested.unwrap_or(file.nested);
     let rows = if arguments.swarm.is_some() { file.swarm() } else { file.rows() };
     let mut rows = rows.map_err(|e| format!("{name}: {e}"))?;
@@ -156,6 +258,26 @@ fn one_case(file: &CrashFile, rows: &[CrashRow], id: &str) -> u8 {
     }
 }
 
+/// Says all that was found; gives the exit code.
+fn tell_all(found: &Survey, arguments: &CrashArguments) -> u8 {
+    let mut code = out::OK;
+    for row in &found.rows {
+        for case in row.cases.iter().take(NAMED) {
+            code = code.max(tell(&row.name, case));
+            let again = again(arguments, found.seed, &row.name, &case.id);
+            out::note(format_args!("  repeat it with: {again}"));
+        }
+        if row.cases.len() > NAMED {
+            let (name, more) = (&row.name, row.cases.len() - NAMED);
+            out::note(format_args!("{name}: {more} more; --findings and --json name them all"));
+        }
+        if row.state == RowState::GivenUp {
+            out::note(format_args!("{}: given up after {MOST} findings", row.name));
+        }
+    }
+    code
+}
+
 /// Says what was found; gives the exit code.
 fn tell(row: &str, case: &Case) -> u8 {
     let found = &case.found;
@@ -177,14 +299,14 @@ fn tell(row: &str, case: &Case) -> u8 {
 }
 
 /// The command that repeats a case.
-fn again(arguments: &CrashArguments, file: &CrashFile, row: &RowSurvey, case: &Case) -> String {
+fn again(arguments: &CrashArguments, seed: u64, row: &str, case: &str) -> String {
     let mut words = vec!["crash".to_string(), arguments.experiment.display().to_string()];
     if arguments.swarm.is_some() {
         words.extend(["--swarm".into(), "1".into()]);
     }
-    words.extend(["--row".into(), row.name.clone()]);
-    words.extend(["--seed".into(), file.seed.to_string()]);
-    words.extend(["--case".into(), case.id.clone()]);
+    words.extend(["--row".into(), row.to_string()]);
+    words.extend(["--seed".into(), seed.to_string()]);
+    words.extend(["--case".into(), case.to_string()]);
     repeat::of_words(&words)
 }
 
@@ -200,95 +322,18 @@ fn quiet_panics() {
     }));
 }
 
-/// Shows how far it is.
-#[derive(Clone)]
-struct Shown {
-    bar: Bar,
-    /// Processor time when the first case began to be made shorter.
-    reducing: Arc<Mutex<Option<f64>>>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Shown {
-    fn new() -> Shown {
-        let bar = Bar::new(0, "{bar:20} {pos}/{len} cuts, {eta} left  {wide_msg}");
-        Shown { bar, reducing: Arc::default() }
+    #[test]
+    fn seeds_are_numbers_or_new_ones() {
+        assert_eq!("7".parse(), Ok(Seed::Is(7)));
+        assert_eq!(Seed::Is(u64::MAX).number(), Ok(u64::MAX));
+        assert!("rnd".parse::<Seed>().is_err() && "-1".parse::<Seed>().is_err());
+        let new = || "random".parse::<Seed>().and_then(Seed::number).expect("a number");
+        // One of four billion times two of them are the same; never all of eight.
+        let first = new();
+        assert!((0..8).any(|_| new() != first));
     }
-
-    /// Processor time that was spent on making cases shorter.
-    fn reducing_took(&self) -> f64 {
-        let began = self.reducing.lock().unwrap_or_else(PoisonError::into_inner);
-        began.map_or(0.0, |began| process_cpu_seconds() - began)
-    }
-}
-
-impl Watch for Shown {
-    fn expect(&self, cuts: u64) {
-        self.bar.set_length(cuts);
-    }
-
-    fn cut(&self) {
-        self.bar.inc(1);
-        if self.bar.position() > self.bar.length().unwrap_or(0) {
-            self.bar.set_length(self.bar.position());
-        }
-    }
-
-    fn reducing(&self, row: &str) {
-        let mut began = self.reducing.lock().unwrap_or_else(PoisonError::into_inner);
-        began.get_or_insert_with(process_cpu_seconds);
-        self.bar.set_message(format!("making a case of {row} shorter"));
-    }
-
-    fn is_over(&self) -> bool {
-        self.bar.is_over()
-    }
-}
-
-fn summary(found: &Survey, reach: Reach, cpu_seconds: f64) -> String {
-    let how = match reach {
-        Reach::Exhaustive(1) => "every point of one run of each row".to_string(),
-        Reach::Exhaustive(runs) => format!("every point of {runs} runs of each row"),
-        Reach::Samples(cuts) => format!("{cuts} random points of each row"),
-        Reach::Runs(runs) => format!("random points of {runs} runs of each row"),
-    };
-    let mut text = format!("{}\n{how}, seed {}\n\n", found.title, found.seed);
-    let mut rows = Table::new();
-    rows.load_preset(comfy_table::presets::ASCII_MARKDOWN)
-        .set_content_arrangement(ContentArrangement::Disabled);
-    let moments = Moment::ALL.iter().map(ToString::to_string);
-    let titles = ["row", "runs", "cuts"].map(String::from).into_iter().chain(moments);
-    let more = ["nested", "cycles", "result"].map(String::from);
-    rows.set_header(titles.chain(more).collect::<Vec<_>>());
-    for row in &found.rows {
-        rows.add_row(line(&row.name, row.runs, &row.tally, row.case.is_some()));
-    }
-    for column in rows.column_iter_mut().skip(1).take(Moment::ALL.len() + 4) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let total = found.total();
-    let cases = found.rows.iter().filter(|r| r.case.is_some()).count();
-    let rate = total.cycles as f64 / cpu_seconds.max(1e-9);
-    let what = match cases {
-        0 => "nothing found".to_string(),
-        n => format!("something found in {n} of {} rows", found.rows.len()),
-    };
-    // Writing to a string does not fail.
-    let _ = writeln!(
-        text,
-        "{rows}\n\n{} cuts, {} cut-and-recover cycles, {rate:.0} per CPU-second: {what}",
-        total.all_cuts(),
-        total.cycles,
-    );
-    text
-}
-
-fn line(name: &str, runs: u64, tally: &Tally, found: bool) -> Vec<String> {
-    let of = |moment: &Moment| tally.cuts.get(moment).copied().unwrap_or(0).to_string();
-    let mut cells = vec![name.to_string(), runs.to_string(), tally.all_cuts().to_string()];
-    cells.extend(Moment::ALL.iter().map(of));
-    let nested: Vec<String> = tally.nested.iter().map(ToString::to_string).collect();
-    let nested = if nested.is_empty() { "-".into() } else { nested.join("+") };
-    let result = if found { "FOUND" } else { "clean" };
-    cells.extend([nested, tally.cycles.to_string(), result.to_string()]);
-    cells
 }

@@ -16,6 +16,7 @@ mod repeat;
 mod run;
 mod search;
 mod table;
+mod time;
 mod torture;
 mod trace;
 

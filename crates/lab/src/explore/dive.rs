@@ -4,7 +4,7 @@ use super::command::Command;
 use super::failure::{Failure, Stage};
 use super::play::Player;
 use super::points::{Point, Points};
-use super::scenario::{Found, Nesting, Scenario, Tally, caught};
+use super::scenario::{Along, Found, Nesting, Scenario, Tally, caught};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_rt::{Nanos, Runtime, Stream, mix64};
@@ -75,7 +75,7 @@ struct Cut<'a> {
 pub(super) struct Dive<'a> {
     scenario: &'a Scenario,
     tally: &'a RefCell<&'a mut Tally>,
-    tick: &'a dyn Fn(),
+    along: &'a Along<'a>,
     then: Rc<[Command]>,
     last: Rc<[Command]>,
     /// Within so much time the last commands are cut.
@@ -86,14 +86,14 @@ impl<'a> Dive<'a> {
     pub fn new(
         scenario: &'a Scenario,
         tally: &'a RefCell<&'a mut Tally>,
-        tick: &'a dyn Fn(),
+        along: &'a Along<'a>,
     ) -> Dive<'a> {
         let (then, last) = scenario.then.split_at((scenario.then.len() * 3).div_ceil(4));
         // They are cut as they are: not while the power is off anyway.
         let last: Vec<Command> = last.iter().copied().filter(|c| *c != Command::Cycle).collect();
         let program = Nanos::from_micros(scenario.design.timing.program_us);
         let (then, last, last_cut) = (Rc::from(then), Rc::from(last), program * 3);
-        Dive { scenario, tally, tick, then, last, last_cut }
+        Dive { scenario, tally, along, then, last, last_cut }
     }
 
     /// Cuts the power at this moment of a run (or recovery) that began with `seed`.
@@ -178,6 +178,9 @@ impl<'a> Dive<'a> {
         let starting = copy.clone();
         let started = rt.spawn("a start", async move { starting.start().await });
         for (place, point) in points {
+            if (self.along.is_over)() {
+                break;
+            }
             runtime.run_until(point.at).map_err(|e| Found::new(*stage, e.into()))?;
             {
                 let mut tally = self.tally.borrow_mut();
@@ -188,7 +191,7 @@ impl<'a> Dive<'a> {
             let seed = mix64(seed ^ mix64(point.at.0));
             let cut = Cut { seed, nested: &nested, place: place as u64, depth: depth + 1 };
             let found = self.cut_below(&copy, cut);
-            (self.tick)();
+            (self.along.cut)(depth + 1);
             found.map_err(|found| found.below(point.at, place))?;
         }
         drop(started);

@@ -1,9 +1,9 @@
 //! An exploration as JSON: what `tantalum crash --json` writes.
 //!
 //! It holds nothing that depends on the machine or the day: the same exploration with the
-//! same seed gives the same bytes.
+//! same seed gives the same bytes, unless it was ended early.
 
-use super::survey::{Case, RowSurvey, Survey};
+use super::survey::{Case, Over, RowState, RowSurvey, Survey};
 use crate::layout;
 use serde_json::{Map, Value, json};
 
@@ -13,11 +13,28 @@ impl Survey {
         let document = json!({
             "exploration": self.title,
             "seed": self.seed,
-            "interrupted": self.interrupted,
+            "ended_by": self.over.map(over),
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
         });
         // Values and a writer in memory: this does not fail.
         layout::to_json(&document).unwrap_or_default()
+    }
+}
+
+fn over(over: Over) -> &'static str {
+    match over {
+        Over::Interrupted => "interrupt",
+        Over::Budget => "budget",
+        Over::Found => "finding",
+    }
+}
+
+fn state(state: RowState) -> &'static str {
+    match state {
+        RowState::NotRun => "not-run",
+        RowState::Part => "part",
+        RowState::Whole => "whole",
+        RowState::GivenUp => "given-up",
     }
 }
 
@@ -26,12 +43,14 @@ fn row(row: &RowSurvey) -> Value {
         row.tally.cuts.iter().map(|(moment, n)| (moment.to_string(), (*n).into())).collect();
     json!({
         "name": row.name,
+        "state": state(row.state),
+        "asked": row.asked,
         "runs": row.runs,
         "cuts": cuts,
         "nested_cuts": row.tally.nested,
         "void_cuts": row.tally.void,
         "cycles": row.tally.cycles,
-        "found": row.case.as_ref().map(case),
+        "found": row.cases.iter().map(case).collect::<Vec<_>>(),
     })
 }
 

@@ -35,8 +35,18 @@ pub struct Reduced {
 
 /// Shortens a case that failed. `cuts`: how many may be spent on it.
 pub fn reduce(scenario: &Scenario, found: &Found, cuts: u64) -> Reduced {
+    reduce_until(scenario, found, cuts, &|| false)
+}
+
+/// The same, ended earlier if `is_over` says so.
+pub(super) fn reduce_until(
+    scenario: &Scenario,
+    found: &Found,
+    cuts: u64,
+    is_over: &dyn Fn() -> bool,
+) -> Reduced {
     let best = Reduced { scenario: scenario.clone(), found: found.clone(), tries: 0 };
-    let mut search = Search { best, left: cuts, from_end: 0 };
+    let mut search = Search { best, left: cuts, from_end: 0, is_over };
     search.fewer_cuts();
     search.shorter_then();
     loop {
@@ -63,16 +73,20 @@ fn of_then(scenario: &mut Scenario) -> &mut Vec<Command> {
     &mut scenario.then
 }
 
-struct Search {
+struct Search<'a> {
     best: Reduced,
     left: u64,
     /// How many points of the run come after the one at which it failed.
     from_end: usize,
+    is_over: &'a dyn Fn() -> bool,
 }
 
-impl Search {
+impl Search<'_> {
     /// Whether this fails; if so it is the best from now on.
     fn fails(&mut self, candidate: Scenario) -> bool {
+        if (self.is_over)() {
+            self.left = 0;
+        }
         if self.left == 0 {
             return false;
         }

@@ -93,6 +93,14 @@ pub struct Found {
     pub failure: Failure,
 }
 
+/// Who goes along with an exploration.
+pub(super) struct Along<'a> {
+    /// Called after each cut with its depth: 0, a cut of the run; 1, of its recovery; …
+    pub cut: &'a dyn Fn(usize),
+    /// Whether to end before the next cut.
+    pub is_over: &'a dyn Fn() -> bool,
+}
+
 /// A run on its way forward.
 struct Forward {
     runtime: Runtime,
@@ -168,7 +176,36 @@ impl Scenario {
         tally: &mut Tally,
         tick: &dyn Fn(),
     ) -> Result<(), Found> {
-        self.down(points, &Nested::Search(nesting), tally, tick)
+        let along = Along { cut: &|_| tick(), is_over: &|| false };
+        let mut first = None;
+        self.explore_along(points, nesting, tally, &along, &mut |found| {
+            first = Some(found);
+            false
+        });
+        first.map_or(Ok(()), Err)
+    }
+
+    /// The same, until it is over or `found` wants no more: `found` is given what each cut of
+    /// the run (with the cuts below it) shows first, and says whether to go on. Gives how many
+    /// of the points were explored.
+    pub(super) fn explore_along(
+        &self,
+        points: &[(usize, Point)],
+        nesting: Nesting,
+        tally: &mut Tally,
+        along: &Along<'_>,
+        found: &mut dyn FnMut(Found) -> bool,
+    ) -> usize {
+        let mut explored = 0;
+        let nested = Nested::Search(nesting);
+        let ended = self.down(points, &nested, tally, along, &mut |below| {
+            explored += 1;
+            below.err().is_none_or(&mut *found)
+        });
+        if let Err(in_run) = ended {
+            found(in_run);
+        }
+        explored
     }
 
     /// Cuts at these times and no others: see [`Found::cuts`].
@@ -182,7 +219,7 @@ impl Scenario {
         if first.is_empty() {
             return self.points(0).map(drop);
         }
-        self.down(&first, &rest, &mut Tally::default(), &|| ())
+        self.first(&first, &rest)
     }
 
     /// The same along a path of places among points: see [`Found::path`].
@@ -193,30 +230,47 @@ impl Scenario {
         let points = self.points(random)?;
         let Some((first, rest)) = path.split_first() else { return Ok(()) };
         let Some(point) = points.get(*first) else { return Ok(()) };
-        let (nested, tally) = (Nested::Path(rest), &mut Tally::default());
-        self.down(&[(*first, *point)], &nested, tally, &|| ())
+        self.first(&[(*first, *point)], &Nested::Path(rest))
     }
 
+    /// Cuts at these points, until something is found.
+    fn first(&self, points: &[(usize, Point)], nested: &Nested<'_>) -> Result<(), Found> {
+        let along = Along { cut: &|_| (), is_over: &|| false };
+        let mut first = Ok(());
+        self.down(points, nested, &mut Tally::default(), &along, &mut |below| {
+            first = below;
+            first.is_ok()
+        })?;
+        first
+    }
+
+    /// Goes forward, and gives `each` what came of the cut at each point, until it wants no more.
     fn down(
         &self,
         points: &[(usize, Point)],
         nested: &Nested<'_>,
         tally: &mut Tally,
-        tick: &dyn Fn(),
+        along: &Along<'_>,
+        each: &mut dyn FnMut(Result<(), Found>) -> bool,
     ) -> Result<(), Found> {
         let tally = RefCell::new(tally);
         caught(|| {
             let Forward { mut runtime, player, ended } = self.forward(false)?;
-            let dive = Dive::new(self, &tally, tick);
+            let dive = Dive::new(self, &tally, along);
             for (place, point) in points {
+                if (along.is_over)() {
+                    break;
+                }
                 runtime.run_until(point.at).map_err(|e| in_run(e.into()))?;
                 if let Some(Err(failure)) = ended.take() {
                     return Err(in_run(failure));
                 }
                 *tally.borrow_mut().cuts.entry(point.moment).or_default() += 1;
                 let below = dive.cut(&player, self.seed, point.at, nested, *place as u64);
-                tick();
-                below.map_err(|found| found.below(point.at, *place))?;
+                (along.cut)(0);
+                if !each(below.map_err(|found| found.below(point.at, *place))) {
+                    break;
+                }
             }
             Ok(())
         })

@@ -1,26 +1,29 @@
-//! Many runs of many rows, over several threads.
+//! Many runs of many rows, over several threads: what is asked for, and what came of it.
 //!
-//! 1. What is found does not depend on the number of threads: of each row the first case
-//!    in the order of runs and points, and nothing behind it is counted.
-//! 2. Each piece of work has its own runtimes, on one thread.
+//! 1. What an exploration that was not ended early reports does not depend on the number of
+//!    threads: all cuts that were asked for are explored, and reported in the order of runs and
+//!    points. A row is given up behind its [`MOST`]-th finding in that order.
+//! 2. A finding follows from the seed, the row and the case alone: whatever ended the exploration,
+//!    [`Case::repeat`] finds it again.
+//! 3. A row that was not run, or not to its end, is never said to be clean ([`RowState`]).
 
 use super::file::{CrashFile, CrashRow};
-use super::points::Point;
-use super::reduce::{Reduced, reduce};
-use super::scenario::{Found, Nesting, Scenario, Tally};
+use super::reduce::{Reduced, reduce, reduce_until};
+use super::scenario::{Found, Scenario, Tally};
+use super::work::Work;
 use crate::parallel::side_by_side;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use tantalum_rt::Stream;
 
 /// Cuts of one run, when points are chosen at random.
-const CUTS_OF_A_RUN: u64 = 64;
-
-/// Points that are explored in one go.
-const CHUNK: usize = 128;
+pub(super) const CUTS_OF_A_RUN: u64 = 64;
 
 /// Cuts that are spent on making a case shorter.
 const REDUCTION: u64 = 20_000;
+
+/// The same for all cases of an exploration together.
+const ALL_REDUCTIONS: u64 = 100_000;
+
+/// A row with so many findings is given up.
+pub const MOST: usize = 64;
 
 /// Which points are explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,24 +34,39 @@ pub enum Reach {
     Samples(u64),
     /// So many runs of each row, some points of each.
     Runs(u64),
+    /// Run after run, some points of each, until [`Watch::over`] ends it.
+    Endless,
 }
 
 impl Reach {
-    fn runs(self) -> u64 {
+    /// Runs of each row.
+    pub(super) fn runs(self) -> u64 {
         match self {
             Reach::Exhaustive(runs) | Reach::Runs(runs) => runs,
             Reach::Samples(cuts) => cuts.div_ceil(CUTS_OF_A_RUN),
+            Reach::Endless => u64::MAX,
         }
     }
 
     /// How many points of this run are chosen; `None`: all.
-    fn of_run(self, run: u64) -> Option<u64> {
+    pub(super) fn of_run(self, run: u64) -> Option<u64> {
         match self {
             Reach::Exhaustive(_) => None,
-            Reach::Runs(_) => Some(CUTS_OF_A_RUN),
+            Reach::Runs(_) | Reach::Endless => Some(CUTS_OF_A_RUN),
             Reach::Samples(cuts) => Some(CUTS_OF_A_RUN.min(cuts - run * CUTS_OF_A_RUN)),
         }
     }
+}
+
+/// How an exploration goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Which points are explored.
+    pub reach: Reach,
+    /// Pieces of work at the same time.
+    pub threads: usize,
+    /// Whether the first finding ends it.
+    pub stop_at_first: bool,
 }
 
 /// Something that was found, by the name that repeats it.
@@ -60,8 +78,21 @@ pub struct Case {
     pub scenario: Scenario,
     /// How it fails.
     pub found: Found,
-    /// The same, shorter; `None` if there was no time for it.
+    /// The same, shorter; `None` if it was not made shorter.
     pub reduced: Option<Reduced>,
+}
+
+/// How far a row came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowState {
+    /// It had no cut.
+    NotRun,
+    /// It had some of the cuts that were asked for.
+    Part,
+    /// It had all of them.
+    Whole,
+    /// So much was found in it that it was ended.
+    GivenUp,
 }
 
 /// What came of a row.
@@ -69,12 +100,28 @@ pub struct Case {
 pub struct RowSurvey {
     /// Its name.
     pub name: String,
+    /// How far it came.
+    pub state: RowState,
     /// Runs that were explored.
     pub runs: u64,
+    /// Cuts of its runs that were asked for, as far as that is known: `None` if there was no
+    /// such number, or runs were not reached.
+    pub asked: Option<u64>,
     /// What was done.
     pub tally: Tally,
-    /// What was found first.
-    pub case: Option<Case>,
+    /// What was found, in the order of runs and points; at most [`MOST`].
+    pub cases: Vec<Case>,
+}
+
+/// Why an exploration ended before all was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The user wanted no more.
+    Interrupted,
+    /// There was no more time.
+    Budget,
+    /// Something was found, and the first finding was to end it.
+    Found,
 }
 
 /// What came of all.
@@ -86,8 +133,8 @@ pub struct Survey {
     pub seed: u64,
     /// Row by row.
     pub rows: Vec<RowSurvey>,
-    /// Whether it was ended before all was done.
-    pub interrupted: bool,
+    /// Why it ended before all was done; `None`: it did not.
+    pub over: Option<Over>,
 }
 
 impl Survey {
@@ -97,136 +144,61 @@ impl Survey {
         self.rows.iter().for_each(|row| total.add(&row.tally));
         total
     }
+
+    /// How many rows ended so.
+    pub fn count(&self, state: RowState) -> usize {
+        self.rows.iter().filter(|row| row.state == state).count()
+    }
 }
 
-/// Who wants to know how it gets on; called from several threads.
+/// Who wants to know how it gets on; called from several threads. Rows go by their number.
 pub trait Watch: Sync {
-    /// So many cuts will be made at least, as far as is known.
-    fn expect(&self, cuts: u64);
-    /// A cut was explored.
-    fn cut(&self);
-    /// A case of this row is being made shorter.
-    fn reducing(&self, row: &str);
-    /// Whether to end now.
-    fn is_over(&self) -> bool;
+    /// The runs of this row will have so many cuts, as far as is known.
+    fn expect(&self, row: usize, cuts: u64);
+    /// A cut was explored: at depth 0 one of a run, at 1 one of its recovery, and so on.
+    fn cut(&self, row: usize, depth: usize);
+    /// Something was found, right now. (It is not in the survey if it lies behind the finding
+    /// with which its row is given up.)
+    fn found(&self, row: usize, case: &Case);
+    /// The first case of this row is being made shorter.
+    fn reducing(&self, row: usize);
+    /// It was made shorter, as far as there was time.
+    fn reduced(&self, row: usize, case: &Case);
+    /// Whether to end now, and why.
+    fn over(&self) -> Option<Over>;
 }
 
-/// A piece of work: a run of a row, and the part of its points that is explored.
-struct Piece {
-    row: usize,
-    run: u64,
-    points: Vec<(usize, Point)>,
+/// Explores these rows.
+pub fn survey(file: &CrashFile, rows: &[CrashRow], plan: Plan, watch: &dyn Watch) -> Survey {
+    let (mut surveys, over) = Work::new(file, rows, plan, watch).done();
+    if over != Some(Over::Interrupted) {
+        shorten(&mut surveys, plan.threads, watch);
+    }
+    Survey { title: file.title.clone(), seed: file.seed, rows: surveys, over }
 }
 
-/// What came of a piece.
-type Done = (Tally, Option<(Scenario, Found)>);
-
-/// Explores these rows, `threads` pieces at a time.
-pub fn survey(
-    file: &CrashFile,
-    rows: &[CrashRow],
-    reach: Reach,
-    threads: usize,
-    watch: &dyn Watch,
-) -> Survey {
-    let nesting = file.nesting();
-    // First the points of all runs: what fails without a cut has none.
-    let runs: Vec<(usize, u64)> =
-        (0..rows.len()).flat_map(|row| (0..reach.runs()).map(move |run| (row, run))).collect();
-    let lists = side_by_side(threads, &|| watch.is_over(), &runs, |&(row, run)| {
-        let row = &rows[row];
-        let scenario = match row.scenario(run) {
-            Ok(scenario) => scenario,
-            Err(_) => unreachable!("the rows have been checked"),
-        };
-        let points = scenario.points(file.random_times);
-        points
-            .map(|points| chosen(points, reach.of_run(run), scenario.seed))
-            .map_err(|found| Box::new((scenario, found)))
+/// Makes the first case of each row shorter.
+fn shorten(rows: &mut [RowSurvey], threads: usize, watch: &dyn Watch) {
+    let interrupted = || watch.over() == Some(Over::Interrupted);
+    let first = |(number, row): (usize, &RowSurvey)| Some((number, row.cases.first()?.clone()));
+    let cases: Vec<(usize, Case)> = rows.iter().enumerate().filter_map(first).collect();
+    let cuts = REDUCTION.min(ALL_REDUCTIONS / cases.len().max(1) as u64);
+    let shorter = side_by_side(threads, &interrupted, &cases, |(row, case)| {
+        watch.reducing(*row);
+        let reduced = reduce_until(&case.scenario, &case.found, cuts, &interrupted);
+        let case = Case { reduced: Some(reduced), ..case.clone() };
+        watch.reduced(*row, &case);
+        case
     });
-    let mut pieces: Vec<Piece> = Vec::new();
-    let mut early: BTreeMap<usize, (u64, Scenario, Found)> = BTreeMap::new();
-    for (&(row, run), list) in runs.iter().zip(lists) {
-        match list {
-            Some(Ok(points)) => {
-                let parts = points.chunks(CHUNK).map(<[_]>::to_vec);
-                pieces.extend(parts.map(|points| Piece { row, run, points }));
-            }
-            Some(Err(failed)) => {
-                let (scenario, found) = *failed;
-                early.entry(row).or_insert((run, scenario, found));
-            }
-            None => {}
+    for ((row, _), case) in cases.iter().zip(shorter) {
+        if let Some(case) = case {
+            rows[*row].cases[0] = case;
         }
-    }
-    pieces.retain(|p| early.get(&p.row).is_none_or(|e| p.run < e.0));
-    watch.expect(pieces.iter().map(|p| p.points.len() as u64).sum());
-    // Of each row the first piece with which something is wrong.
-    let bad: Vec<AtomicUsize> = rows.iter().map(|_| AtomicUsize::new(usize::MAX)).collect();
-    let numbered: Vec<(usize, &Piece)> = pieces.iter().enumerate().collect();
-    let done = side_by_side(threads, &|| watch.is_over(), &numbered, |&(number, piece)| {
-        if bad[piece.row].load(Ordering::Relaxed) < number {
-            return None;
-        }
-        let done = explore(&rows[piece.row], piece, nesting, watch);
-        if done.1.is_some() {
-            bad[piece.row].fetch_min(number, Ordering::Relaxed);
-        }
-        Some(done)
-    });
-    let interrupted = watch.is_over();
-    let mut surveys: Vec<RowSurvey> = rows.iter().map(RowSurvey::of).collect();
-    let mut last = vec![None; rows.len()];
-    for (piece, done) in pieces.iter().zip(done) {
-        let survey = &mut surveys[piece.row];
-        let (Some(Some((tally, found))), None) = (done, &survey.case) else { continue };
-        survey.tally.add(&tally);
-        if last[piece.row].replace(piece.run) != Some(piece.run) {
-            survey.runs += 1;
-        }
-        survey.case = found.map(|(scenario, found)| Case::of(piece.run, scenario, found));
-    }
-    for (row, (run, scenario, found)) in early {
-        let case = || Case::of(run, scenario, found);
-        surveys[row].case = surveys[row].case.take().or_else(|| Some(case()));
-    }
-    for case in surveys.iter_mut().filter_map(|s| Some((&s.name, s.case.as_mut()?))) {
-        if !interrupted && !watch.is_over() {
-            watch.reducing(case.0);
-            case.1.reduced = Some(reduce(&case.1.scenario, &case.1.found, REDUCTION));
-        }
-    }
-    Survey { title: file.title.clone(), seed: file.seed, rows: surveys, interrupted }
-}
-
-/// Some of the points, or all, with their places.
-fn chosen(points: Vec<Point>, count: Option<u64>, seed: u64) -> Vec<(usize, Point)> {
-    let mut all: Vec<(usize, Point)> = points.into_iter().enumerate().collect();
-    if let Some(count) = count {
-        let mut dice = Stream::new(seed, "points");
-        while all.len() as u64 > count {
-            all.swap_remove(dice.below(all.len() as u64) as usize);
-        }
-        all.sort_unstable_by_key(|p| p.0);
-    }
-    all
-}
-
-fn explore(row: &CrashRow, piece: &Piece, nesting: Nesting, watch: &dyn Watch) -> Done {
-    let mut tally = Tally::default();
-    let Ok(scenario) = row.scenario(piece.run) else { unreachable!("the rows have been checked") };
-    let found = scenario.explore(&piece.points, nesting, &mut tally, &|| watch.cut());
-    (tally, found.err().map(|found| (scenario, found)))
-}
-
-impl RowSurvey {
-    fn of(row: &CrashRow) -> RowSurvey {
-        RowSurvey { name: row.name.clone(), runs: 0, tally: Tally::default(), case: None }
     }
 }
 
 impl Case {
-    fn of(run: u64, scenario: Scenario, found: Found) -> Case {
+    pub(super) fn of(run: u64, scenario: Scenario, found: Found) -> Case {
         let places = found.path.iter().map(|place| format!(".{place}"));
         Case { id: format!("{run}{}", places.collect::<String>()), scenario, found, reduced: None }
     }

@@ -1,6 +1,7 @@
 //! Arguments of every command that lets a drive run.
 
 use crate::drive::{create, listen};
+use crate::time::time;
 use clap::{ArgGroup, Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -149,30 +150,6 @@ fn times(text: &str) -> Result<(Nanos, Nanos), String> {
     match low <= high {
         true => Ok((low, high)),
         false => Err("the first time is longer than the second".to_string()),
-    }
-}
-
-/// The longest time that may be asked for: a year.
-const LONGEST: f64 = 365.0 * 86_400.0;
-
-fn time(text: &str) -> Result<Nanos, String> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit.trim() {
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => {
-            return Err(format!("\"{unit}\" is no unit of time; use us, ms, s, m or h, as in 10s"));
-        }
-    };
-    let number: f64 = number.parse().map_err(|_| "a time is wanted, as in 10s".to_string())?;
-    match number * seconds {
-        time if time <= LONGEST => Ok(Nanos((time * 1e9).round() as u64)),
-        _ => Err("that is longer than a year".to_string()),
     }
 }
 

@@ -1,0 +1,258 @@
+//! How far an exploration is: a bar for all of it and one for each row where there is a terminal,
+//! a line now and then where there is none; and its end at an interrupt or a deadline.
+//!
+//! 1. A finding is shown, and put into the file of findings, at once.
+//! 2. Nothing here goes into the result: the same exploration has the same result, watched or not.
+
+use super::findings::Findings;
+use crate::{out, time};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+#[allow(clippy::disallowed_types, reason = "the edge: how long a user has waited")]
+use std::time::Instant;
+use tantalum_lab::bench::process_cpu_seconds;
+use tantalum_lab::explore::{Case, CrashRow, Over, Watch};
+
+/// Seconds between two lines where there is no terminal.
+const EVERY: u64 = 15;
+
+/// Rows of a terminal that are left to what is not a row's bar.
+const MARGIN: usize = 4;
+
+/// What is watched of a row.
+struct Row {
+    name: String,
+    /// Cuts of its runs, and of recoveries.
+    cuts: AtomicU64,
+    nested: AtomicU64,
+    found: AtomicU64,
+    /// Cuts of its runs that it will have, as far as is known; 0: not known.
+    expected: AtomicU64,
+    bar: Option<ProgressBar>,
+}
+
+/// Watches an exploration.
+pub struct Progress<'a> {
+    seed: u64,
+    rows: Vec<Row>,
+    all: MultiProgress,
+    total: ProgressBar,
+    interrupted: Arc<AtomicBool>,
+    began: Began,
+    /// Seconds after which it is to end.
+    budget: Option<f64>,
+    /// Seconds after which the next line is due; `None`: there is a terminal.
+    next_line: Option<AtomicU64>,
+    findings: Option<&'a Findings>,
+    repeat: &'a (dyn Fn(&str, &str) -> String + Sync),
+    /// Processor time when the first case began to be made shorter.
+    reducing: Mutex<Option<f64>>,
+}
+
+/// A moment of the wall clock.
+#[derive(Clone, Copy)]
+#[allow(clippy::disallowed_types, reason = "the edge: how long a user has waited")]
+struct Began(Instant);
+
+impl Began {
+    #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the edge: see `Began`")]
+    fn now() -> Began {
+        Began(Instant::now())
+    }
+
+    fn seconds(self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
+
+impl<'a> Progress<'a> {
+    /// Watches these rows. `repeat`: the command that repeats a case of a row.
+    pub fn new(
+        seed: u64,
+        rows: &[CrashRow],
+        budget: Option<f64>,
+        findings: Option<&'a Findings>,
+        repeat: &'a (dyn Fn(&str, &str) -> String + Sync),
+    ) -> Progress<'a> {
+        let all = MultiProgress::new();
+        let terminal = !all.is_hidden();
+        let total = all.add(styled(ProgressBar::no_length(), "{bar:20} {pos} cuts{msg}"));
+        let height = ratatui::crossterm::terminal::size().map_or(24, |(_, rows)| rows.into());
+        let fit = terminal && rows.len() + MARGIN <= height;
+        let longest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+        let rows = rows.iter().map(|row| Row {
+            name: row.name.clone(),
+            cuts: AtomicU64::new(0),
+            nested: AtomicU64::new(0),
+            found: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+            bar: fit.then(|| {
+                let bar = all.add(styled(ProgressBar::no_length(), "{prefix}  {bar:12} {msg}"));
+                bar.with_prefix(format!("{:longest$}", row.name))
+            }),
+        });
+        Progress {
+            seed,
+            rows: rows.collect(),
+            total,
+            all,
+            interrupted: Arc::default(),
+            began: Began::now(),
+            budget,
+            next_line: (!terminal).then(|| AtomicU64::new(EVERY)),
+            findings,
+            repeat,
+            reducing: Mutex::new(None),
+        }
+    }
+
+    /// Ctrl-C ends the exploration, and what it came to is shown; a second one ends the program.
+    pub fn end_at_interrupt(&self) {
+        let (all, interrupted) = (self.all.clone(), self.interrupted.clone());
+        // Without the handler the system ends it.
+        let _ = ctrlc::set_handler(move || {
+            if interrupted.swap(true, Relaxed) {
+                let _ = all.clear();
+                std::process::exit(out::INTERRUPTED);
+            }
+        });
+    }
+
+    /// Takes the bars from the terminal.
+    pub fn clear(&self) {
+        // Nothing is left to draw on if the terminal is gone.
+        let _ = self.all.clear();
+    }
+
+    /// Processor time that was spent on making cases shorter.
+    pub fn reducing_took(&self) -> f64 {
+        let began = self.reducing.lock().unwrap_or_else(PoisonError::into_inner);
+        began.map_or(0.0, |began| process_cpu_seconds() - began)
+    }
+
+    fn sum(&self, of: fn(&Row) -> &AtomicU64) -> u64 {
+        self.rows.iter().map(|row| of(row).load(Relaxed)).sum()
+    }
+
+    /// How far all of it is, in words; all but the number of cuts.
+    fn words(&self, seconds: f64) -> String {
+        let (cuts, expected) = (self.sum(|r| &r.cuts), self.sum(|r| &r.expected));
+        let rate = (cuts + self.sum(|r| &r.nested)) as f64 / seconds.max(1e-3);
+        let found = match self.sum(|r| &r.found) {
+            0 => "nothing found".to_string(),
+            n => format!("{n} found"),
+        };
+        let by_cuts = (expected > 0 && cuts > 0)
+            .then(|| seconds * expected.saturating_sub(cuts) as f64 / cuts as f64);
+        let by_clock = self.budget.map(|budget| (budget - seconds).max(0.0));
+        let left = match (by_cuts, by_clock) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let left = left.map_or(String::new(), |s| format!(", {} left", time::said(s as u64)));
+        format!(", {rate:.0}/s, {found}{left}")
+    }
+
+    /// A line for who reads it in a log.
+    fn line(&self, seconds: f64) {
+        let cuts = self.sum(|r| &r.cuts) + self.sum(|r| &r.nested);
+        let each = || self.rows.iter().map(|row| row.cuts.load(Relaxed));
+        let (least, most) = (each().min().unwrap_or(0), each().max().unwrap_or(0));
+        let of = self.rows.iter().map(|row| row.expected.load(Relaxed)).max().unwrap_or(0);
+        let of = if of > 0 { format!(" of {of}") } else { String::new() };
+        let rows = self.rows.len();
+        let words = self.words(seconds);
+        let after = time::said(seconds as u64);
+        out::note(format_args!(
+            "{after}: {cuts} cuts, {least} to {most}{of} of the runs of each of {rows} rows{words}"
+        ));
+    }
+
+    fn show(&self, row: &Row) {
+        let seconds = self.began.seconds();
+        if let Some(next) = &self.next_line {
+            let (due, now) = (next.load(Relaxed), seconds as u64);
+            if now >= due && next.compare_exchange(due, now + EVERY, Relaxed, Relaxed).is_ok() {
+                self.line(seconds);
+            }
+            return;
+        }
+        let cuts = self.sum(|r| &r.cuts) + self.sum(|r| &r.nested);
+        self.total.set_position(cuts);
+        self.total.set_message(self.words(seconds));
+        if let Some(bar) = &row.bar {
+            let (cuts, expected) = (row.cuts.load(Relaxed), row.expected.load(Relaxed));
+            let rate = (cuts + row.nested.load(Relaxed)) as f64 / seconds.max(1e-3);
+            let found = match row.found.load(Relaxed) {
+                0 => String::new(),
+                n => format!(", {n} FOUND"),
+            };
+            let of = if expected > 0 { format!("/{expected}") } else { String::new() };
+            bar.set_position(cuts);
+            bar.set_message(format!("{cuts}{of} cuts, {rate:.0}/s{found}"));
+        }
+    }
+}
+
+impl Watch for Progress<'_> {
+    fn expect(&self, row: usize, cuts: u64) {
+        self.rows[row].expected.store(cuts, Relaxed);
+        if let Some(bar) = &self.rows[row].bar {
+            bar.set_length(cuts);
+        }
+        // (Cuts of recoveries come on top: the bar is of all cuts, and stretched to hold them.)
+        let (cuts, nested) = (self.sum(|r| &r.cuts), self.sum(|r| &r.nested));
+        let whole = self.sum(|r| &r.expected) as f64;
+        self.total.set_length((whole * (1.0 + nested as f64 / cuts.max(1) as f64)) as u64);
+    }
+
+    fn cut(&self, row: usize, depth: usize) {
+        let row = &self.rows[row];
+        let count = if depth == 0 { &row.cuts } else { &row.nested };
+        if count.fetch_add(1, Relaxed).is_multiple_of(8) {
+            self.show(row);
+        }
+    }
+
+    fn found(&self, row: usize, case: &Case) {
+        let row = &self.rows[row];
+        row.found.fetch_add(1, Relaxed);
+        if let Some(findings) = self.findings {
+            findings.found(&row.name, self.seed, case, &(self.repeat)(&row.name, &case.id));
+        }
+        if self.next_line.is_none() {
+            let (name, id, found) = (&row.name, &case.id, &case.found);
+            let line = format!("found: {name}, case {id}: {}: {}", found.stage, found.failure);
+            // Who has no terminal any more does not read it.
+            let _ = self.all.println(line);
+        }
+    }
+
+    fn reducing(&self, row: usize) {
+        let mut began = self.reducing.lock().unwrap_or_else(PoisonError::into_inner);
+        began.get_or_insert_with(process_cpu_seconds);
+        self.total.set_message(format!(": making a case of {} shorter", self.rows[row].name));
+    }
+
+    fn reduced(&self, row: usize, case: &Case) {
+        if let (Some(findings), Some(reduced)) = (self.findings, &case.reduced) {
+            findings.reduced(&self.rows[row].name, self.seed, case, reduced);
+        }
+    }
+
+    fn over(&self) -> Option<Over> {
+        let late = || self.budget.is_some_and(|budget| self.began.seconds() >= budget);
+        match self.interrupted.load(Relaxed) {
+            true => Some(Over::Interrupted),
+            false => late().then_some(Over::Budget),
+        }
+    }
+}
+
+fn styled(bar: ProgressBar, style: &str) -> ProgressBar {
+    match ProgressStyle::with_template(style) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,55 @@
+//! Times as people write them.
+
+use tantalum_rt::Nanos;
+
+/// The longest time that may be asked for: a year.
+const LONGEST: f64 = 365.0 * 86_400.0;
+
+/// Reads a time, as in `10s` or `1.5h`.
+///
+/// # Errors
+/// What is wanted, in a line.
+pub fn time(text: &str) -> Result<Nanos, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit.trim() {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => {
+            return Err(format!("\"{unit}\" is no unit of time; use us, ms, s, m or h, as in 10s"));
+        }
+    };
+    let number: f64 = number.parse().map_err(|_| "a time is wanted, as in 10s".to_string())?;
+    match number * seconds {
+        time if time <= LONGEST => Ok(Nanos((time * 1e9).round() as u64)),
+        _ => Err("that is longer than a year".to_string()),
+    }
+}
+
+/// A time as it is said to people: whole seconds, with minutes and hours if there are any.
+pub fn said(seconds: u64) -> String {
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, 0) => format!("{m}m"),
+        (0, m, s) => format!("{m}m {s}s"),
+        (h, m, _) => format!("{h}h {m}m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_as_people_do() {
+        for (seconds, words) in
+            [(0, "0s"), (59, "59s"), (60, "1m"), (125, "2m 5s"), (3600, "1h 0m"), (9000, "2h 30m")]
+        {
+            assert_eq!(said(seconds), words);
+        }
+    }
+}
