@@ -31,7 +31,8 @@ Examples:
   tantalum run experiments/first.toml --row ycsb-a/durassd/wal/full --log-writes w.log
 
 The same seed gives the same table, and the same JSON and page to the last byte.
-Exit codes: 0, every row is as expected; 1, one is not; 2, the file can not be meant.")]
+Exit codes: 0, every row is as expected; 1, one is not; 2, the file can not be meant; 3, a row that
+is to lose something ended after too few cuts to judge.")]
 pub struct RunArguments {
     /// The experiment file (TOML)
     pub experiment: PathBuf,
@@ -172,8 +173,8 @@ pub fn run(arguments: &RunArguments) -> u8 {
     };
     if experiment.cuts < CUTS_TO_SHOW_LOSS && rows.iter().any(|r| r.expect == Expect::Lossy) {
         out::note(format_args!(
-            "note: with {} power cuts, rows that are expected to lose something are not held to it",
-            experiment.cuts
+            "note: rows that are expected to lose something are cut until they do, up to \
+             {CUTS_TO_SHOW_LOSS} times"
         ));
     }
     let shown = bars.clone();
@@ -382,8 +383,10 @@ fn print(report: &Report, arguments: &RunArguments) -> u8 {
         out::bytes(table::tables(report).as_bytes())
     };
     for row in report.unexpected() {
-        code = out::FAILED;
-        out::error(why(row), out::FAILED);
+        let kind = if row.verdict == Verdict::NotJudged { out::UNKNOWN } else { out::FAILED };
+        // What failed weighs more than what is not known.
+        code = if code == out::FAILED { code } else { kind };
+        out::error(why(row), kind);
         for problem in &row.findings.problems {
             out::note(format_args!("  {problem}"));
         }
@@ -409,6 +412,10 @@ fn why(row: &RowReport) -> String {
         Verdict::Violated => format!(
             "{} breaks what its drive and settings promise: {} violations; it lost {} acknowledged {writes}{databases}",
             row.name, f.violations, f.commits_lost
+        ),
+        Verdict::NotJudged => format!(
+            "{} is expected to lose something, but it ended after {} power cuts: too few to judge",
+            row.name, f.cuts
         ),
         Verdict::NothingLost => format!(
             "{} is expected to lose something, but lost nothing in {} power cuts",

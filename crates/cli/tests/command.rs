@@ -120,8 +120,8 @@ fn mistakes_end_in_2_and_are_named() {
 
 #[test]
 fn values_can_be_set_and_two_runs_compared() {
-    let lossy = SMALL.replace("[\"volatile\", \"durassd\"]", "\"durassd\"\nexpect = \"lossy\"");
-    let experiment = file("set.toml", &lossy);
+    let one = SMALL.replace("[\"volatile\", \"durassd\"]", "\"durassd\"");
+    let experiment = file("set.toml", &one);
     let experiment = experiment.to_str().unwrap();
     let json = experiment.replace(".toml", ".json");
     std::fs::write(&json, "x".repeat(1 << 20)).expect("the scratch folder can be written");
@@ -131,9 +131,28 @@ fn values_can_be_set_and_two_runs_compared() {
     let (out, err) = ends(&tantalum(&arguments), 0);
     assert!(out.contains("4 power cuts for each row"), "{out}");
     assert!(err.contains("the trace hashes of all rows are equal"), "{err}");
-    assert!(err.contains("with 4 power cuts, rows that are expected to lose"), "{err}");
     let written = std::fs::read_to_string(&json).expect("it is there");
     assert!(written.ends_with("}\n") && written.contains("\"cuts\": 4"), "{written}");
+}
+
+/// However few cuts are asked for: a row that is to lose something is cut until it does, and does
+/// not pass if it never does.
+#[test]
+fn a_row_that_is_to_lose_something_is_held_to_it_with_few_cuts_too() {
+    let lossy = |name: &str, row: &str| {
+        let text = SMALL.replace("[\"volatile\", \"durassd\"]", row);
+        file(name, text).to_str().expect("its name is text").to_string()
+    };
+    let kept = lossy("lossy-kept.toml", "\"durassd\"\nexpect = \"lossy\"");
+    for few in [&["--cuts", "3"][..], &["--quick"]] {
+        let (out, err) = ends(&tantalum(&[&["run", &kept], few].concat()), 1);
+        assert!(out.contains("NO LOSS?"), "{out}");
+        assert!(err.contains("lost nothing in 10 power cuts"), "{err}");
+        assert!(err.contains("are cut until they do, up to 10 times"), "{err}");
+    }
+    let loses = "\"volatile\"\nsynchronous = \"off\"\nexpect = \"lossy\"";
+    let (out, _) = ends(&tantalum(&["run", &lossy("lossy-loses.toml", loses), "--cuts", "1"]), 0);
+    assert!(out.contains("loses"), "{out}");
 }
 
 #[test]

@@ -107,7 +107,10 @@ impl<S: Subject> Run<S> {
         prepare(&self.rt, &self.subject, &self.plan, &self.findings).await?;
         let witness = Witness::new(&self.rt, self.subject.device().caps());
         let mut recovery = Clocked::default();
-        for number in 1..=self.plan.cuts {
+        for number in 1.. {
+            if !self.plan.goes_on(&self.findings.borrow()) {
+                break;
+            }
             let cut_at = self.under_load(&witness, number).await?;
             self.subject.off().await;
             self.findings.borrow_mut().look_at(self.subject.drives());

@@ -22,8 +22,9 @@
 //! The constants were measured on the presets; the estimate is meant to be right within
 //! a factor of about two.
 
-use crate::experiment::{Experiment, Row, Scene, WorkloadKind};
+use crate::experiment::{Expect, Experiment, Row, Scene, WorkloadKind};
 use crate::model::Model;
+use crate::report::CUTS_TO_SHOW_LOSS;
 use std::fmt::Write;
 use tantalum_drive::{Design, Layout};
 use tantalum_workload::linkbench::LinkBenchScale;
@@ -61,7 +62,9 @@ pub struct Need {
 pub fn check(experiment: &Experiment, rows: &[Row], threads: usize) -> Result<(), String> {
     let mut needs = Vec::new();
     for row in rows {
-        needs.push((row, need(row, experiment.cuts)?));
+        // (A row that is to lose something is cut until it does.)
+        let most = if row.expect == Expect::Lossy { CUTS_TO_SHOW_LOSS } else { 0 };
+        needs.push((row, need(row, experiment.cuts.max(most))?));
     }
     fits(&needs, threads, available())
 }

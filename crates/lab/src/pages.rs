@@ -172,7 +172,10 @@ impl<S: Subject> Run<S> {
         let [data, _] = self.drives.volumes(&self.rt, Host::PLAIN);
         load(&data, &layout).await.map_err(drive("loading the database"))?;
         drop(data);
-        for number in 1..=self.plan.cuts {
+        for number in 1.. {
+            if !self.plan.goes_on(&self.findings.borrow()) {
+                break;
+            }
             let (domain, engine) = self.start(&job, layout, mix(), &journal);
             let fresh = number == 1;
             if fresh {
@@ -301,7 +304,10 @@ impl<S: Subject> Run<S> {
         let caps = *self.drives.data.device().caps();
         let tree = AppendTree::new(&self.rt, &job, self.seed, &caps).map_err(told)?;
         let mut acknowledged = 0;
-        for number in 1..=self.plan.cuts {
+        for number in 1.. {
+            if !self.plan.goes_on(&self.findings.borrow()) {
+                break;
+            }
             let domain = self.rt.domain();
             let [volume, _] = self.drives.volumes(&self.rt, job.host());
             let (running, known) = (tree.clone(), tree.acknowledged());

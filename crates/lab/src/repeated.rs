@@ -94,10 +94,11 @@ fn known(times: &Times, of: fn(&Times) -> u64) -> Option<f64> {
 fn badness(verdict: &Verdict) -> u8 {
     match verdict {
         Verdict::AsExpected => 0,
-        Verdict::NothingLost => 1,
-        Verdict::Lost => 2,
-        Verdict::Violated => 3,
-        Verdict::Failed => 4,
+        Verdict::NotJudged => 1,
+        Verdict::NothingLost => 2,
+        Verdict::Lost => 3,
+        Verdict::Violated => 4,
+        Verdict::Failed => 5,
     }
 }
 

@@ -17,7 +17,7 @@ use tantalum_rt::Nanos;
 use tantalum_workload::replay::Played;
 
 /// With fewer cuts than this, that nothing was lost says nothing about a row which
-/// is expected to lose.
+/// is expected to lose: it is cut further, up to so many times, until it loses something.
 pub const CUTS_TO_SHOW_LOSS: u32 = 10;
 
 /// Problems listed in words; further ones are only counted.
@@ -101,6 +101,8 @@ pub enum Verdict {
     Violated,
     /// Something was lost that must not be.
     Lost,
+    /// Something was to be lost, and was not; but the row ended after too few cuts to say so.
+    NotJudged,
     /// Nothing was lost although it was expected: the model is too kind.
     NothingLost,
     /// The run of the row failed.
@@ -329,9 +331,9 @@ impl RowReport {
             }
             _ if findings.violations > 0 => Verdict::Violated,
             Expect::Lossless if findings.lost_anything() => Verdict::Lost,
-            Expect::Lossy if !findings.lost_anything() && findings.cuts >= CUTS_TO_SHOW_LOSS => {
-                Verdict::NothingLost
-            }
+            Expect::Lossy if findings.lost_anything() => Verdict::AsExpected,
+            Expect::Lossy if findings.cuts < CUTS_TO_SHOW_LOSS => Verdict::NotJudged,
+            Expect::Lossy => Verdict::NothingLost,
             _ => Verdict::AsExpected,
         };
         RowReport {
@@ -399,6 +401,7 @@ impl RowReport {
             Verdict::Failed => "FAILED",
             Verdict::Violated => "BROKEN",
             Verdict::Lost => "LOST",
+            Verdict::NotJudged => "TOO FEW CUTS",
             Verdict::NothingLost => "NO LOSS?",
             Verdict::AsExpected if self.findings.lost_anything() => "loses",
             Verdict::AsExpected => "kept",
@@ -458,7 +461,9 @@ mod tests {
         assert_eq!(verdict(Expect::Lossless, 50, 0, 1), Verdict::Lost);
         assert_eq!(verdict(Expect::Lossy, 50, 0, 1), Verdict::AsExpected);
         assert_eq!(verdict(Expect::Lossy, 50, 0, 0), Verdict::NothingLost);
-        assert_eq!(verdict(Expect::Lossy, 3, 0, 0), Verdict::AsExpected);
+        assert_eq!(verdict(Expect::Lossy, 10, 0, 0), Verdict::NothingLost);
+        assert_eq!(verdict(Expect::Lossy, 3, 0, 0), Verdict::NotJudged);
+        assert_eq!(verdict(Expect::Lossy, 3, 1, 0), Verdict::AsExpected);
         assert_eq!(verdict(Expect::Promised, 50, 9, 9), Verdict::AsExpected);
         let told = |f| RowReport::new(&row(Expect::Promised), 1, f, None).verdict;
         let some = RowFindings { transactions: 1, ..RowFindings::default() };

@@ -23,7 +23,7 @@ use crate::judge::{self, Balance, Verdict};
 use crate::patience::Hang;
 use crate::precondition::{PreconditionError, Preparation};
 use crate::promise::Promise;
-use crate::report::RowFindings;
+use crate::report::{CUTS_TO_SHOW_LOSS, RowFindings};
 use crate::shadow::{Comparison, Shadow, Witness};
 use crate::turn::{self, Books, Stop};
 use std::cell::{Cell, RefCell};
@@ -62,6 +62,8 @@ pub trait Subject: PowerCycle + Clone + 'static {
 pub struct RowPlan {
     /// Power cuts to make.
     pub cuts: u32,
+    /// Whether it is cut further, up to [`CUTS_TO_SHOW_LOSS`] times, as long as nothing is lost.
+    pub until_loss: bool,
     /// Clients.
     pub clients: u32,
     /// Time under load before the measurement begins, after each start (block jobs).
@@ -76,6 +78,14 @@ pub struct RowPlan {
     pub settings: Settings,
     /// What comes before anything else.
     pub preparation: Option<Preparation>,
+}
+
+impl RowPlan {
+    /// Whether there is to be another cut, after all of this.
+    pub(crate) fn goes_on(&self, so_far: &RowFindings) -> bool {
+        let searches = self.until_loss && !so_far.lost_anything();
+        so_far.cuts < self.cuts || (searches && so_far.cuts < CUTS_TO_SHOW_LOSS)
+    }
 }
 
 /// Why a row ended early.
@@ -255,7 +265,7 @@ impl<S: Subject> Run<S> {
         let (mut engine, image) = self.load().await?;
         let mut drive_recovery = Clocked::default();
         let mut recovery = Clocked::default();
-        while self.findings.borrow().cuts < self.plan.cuts {
+        while self.plan.goes_on(&self.findings.borrow()) {
             let before: Vec<u64> = self.clients.iter().map(Client::acknowledged).collect();
             let Loaded { damage, full } = self.under_load(engine).await?;
             let mut recovered = self.recover().await?;

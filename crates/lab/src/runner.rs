@@ -4,7 +4,7 @@
 
 use crate::block;
 use crate::engine::Settings;
-use crate::experiment::{Experiment, Row};
+use crate::experiment::{Expect, Experiment, Row};
 use crate::memory;
 use crate::model::BLOCK_BYTES;
 use crate::pages;
@@ -137,6 +137,7 @@ fn try_row(
     });
     let plan = RowPlan {
         cuts: experiment.cuts,
+        until_loss: row.expect == Expect::Lossy,
         clients: run.clients,
         warm_up: Nanos::from_millis(run.warm_up_ms),
         run_time: run.run_ms.map(Nanos::from_millis),

@@ -100,6 +100,7 @@ impl Subject for Hanging {
 fn plan(seconds: u64) -> RowPlan {
     RowPlan {
         cuts: 1,
+        until_loss: false,
         clients: 2,
         warm_up: Nanos::ZERO,
         run_time: [Nanos::from_secs(seconds); 2],

@@ -40,6 +40,7 @@ fn tpcc() -> Rc<dyn Benchmark> {
 fn plan(journal: Journal, synchronous: Synchronous) -> RowPlan {
     RowPlan {
         cuts: 12,
+        until_loss: false,
         clients: 3,
         warm_up: Nanos::ZERO,
         run_time: [Nanos::from_millis(2), Nanos::from_millis(40)],

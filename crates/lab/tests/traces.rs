@@ -124,6 +124,7 @@ fn a_volatile_device_loses_what_a_trace_did_not_flush_and_no_more() {
         };
         let plan = RowPlan {
             cuts: 20,
+            until_loss: false,
             clients: 1,
             warm_up: Nanos::ZERO,
             run_time: [Nanos::from_millis(1), Nanos::from_millis(9)],

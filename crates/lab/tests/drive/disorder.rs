@@ -208,6 +208,7 @@ fn sqlite(journal: Journal, synchronous: Synchronous, keys: &str) -> RowFindings
     let design = with(&small("volatile"), &keys);
     let plan = RowPlan {
         cuts: 40,
+        until_loss: false,
         clients: 3,
         warm_up: Nanos::ZERO,
         run_time: [Nanos::from_millis(50), Nanos::from_millis(1500)],
