@@ -61,6 +61,7 @@ fn every_operation_of_a_recovery_is_a_cut_point() {
 #[test]
 fn random_runs_with_restarts_and_pauses_are_cut_at_random_points() {
     for (i, preset) in Design::presets().iter().enumerate() {
+        let (mut total, mut faults) = (Tally::default(), 0);
         for seed in 0..6 {
             let mut what =
                 Ingredients { pause: 1, hosts: 1 + seed as u32 % 4, ..Default::default() };
@@ -76,8 +77,14 @@ fn random_runs_with_restarts_and_pauses_are_cut_at_random_points() {
             let points = points.unwrap_or_else(|found| panic!("{preset}, seed {seed}: {found:?}"));
             let mut points: Vec<_> = points.into_iter().enumerate().collect();
             points.retain(|_| dice.chance(1, 30));
-            explore(&scenario, &points, Nesting { depth: 1, inner: 2, stride: 3 });
+            total.add(&explore(&scenario, &points, Nesting { depth: 1, inner: 2, stride: 3 }));
+            faults += scenario.commands.iter().filter(|command| command.is_fault()).count();
         }
+        // All six were cut, at moments of all kinds, and their recoveries too.
+        println!("{preset}: {faults} faults, {total:?}");
+        let of = |moment: &Moment| total.cuts.get(moment).copied().unwrap_or(0);
+        assert!(Moment::ALL.iter().all(|moment| of(moment) > 0), "{preset}: {total:?}");
+        assert!(total.all_cuts() > 300 && total.nested[0] > 50, "{preset}: {total:?}");
     }
 }
 
