@@ -17,7 +17,7 @@ use crate::mirror::Mirror;
 use crate::planted::planted;
 use crate::space::{Role, Space, Streams};
 use crate::stats::Stats;
-use crate::thin::Coming;
+use crate::thin::{Coming, Discarded};
 use crate::types::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
 use crate::{CacheMode, Design, FlushMode};
 use rustc_hash::FxHashMap;
@@ -56,6 +56,8 @@ pub(crate) struct Firmware {
     pub arrival: Mutex,
     /// Writes that were let in, for whose pages there has to be room.
     pub coming: RefCell<Coming>,
+    /// Discarded pages for which there has to be room, too, as a power loss may bring them back.
+    pub discarded: RefCell<Discarded>,
     /// Atomic groups under way.
     pub groups: RefCell<Groups>,
     /// Room for more of them.
@@ -222,6 +224,7 @@ impl Firmware {
             ),
             arrival: Mutex::new(rt, "its turn to be admitted"),
             coming: RefCell::default(),
+            discarded: RefCell::default(),
             groups: RefCell::default(),
             group_room: Semaphore::new(rt, "room for atomic groups", layout.group_sectors.into()),
             group_done: WaitQueue::new(rt, "an atomic group to be whole"),
@@ -300,6 +303,10 @@ impl Firmware {
         }
         if self.is_high(&log) {
             self.log_work.notify_all();
+        }
+        drop(log);
+        if to.is_none() {
+            self.note_discard(lpn, version);
         }
     }
 

@@ -157,7 +157,7 @@ impl Firmware {
         if self.layout.is_thin() {
             self.until_whole().await;
         }
-        let let_in = self.let_in(&pages)?;
+        let let_in = self.let_in(&pages).await?;
         for range in &pages {
             self.until_no_group(range).await;
         }

@@ -192,7 +192,7 @@ impl Firmware {
             self.until_whole().await;
         }
         let pages = at.0 as u32..(at.0 + blocks) as u32;
-        let let_in = self.let_in(std::slice::from_ref(&pages))?;
+        let let_in = self.let_in(std::slice::from_ref(&pages)).await?;
         let mut first = 0;
         while first < blocks {
             let count = most.min(blocks - first);

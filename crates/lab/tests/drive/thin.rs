@@ -5,7 +5,7 @@ use crate::designs::{small, tiny};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use tantalum_device::{
-    Block, BlockDevice, Blocks, Data, DataMut, Durability, IoError, Payload, PowerCycle,
+    Block, BlockDevice, Blocks, Data, DataMut, Durability, Extent, IoError, Payload, PowerCycle,
 };
 use tantalum_drive::{CacheMode, Design, Drive, DriveLink};
 use tantalum_lab::crash::{CrashPlan, CutAt, crash_run};
@@ -234,6 +234,117 @@ fn a_full_thin_drive_is_overwritten_for_ever() {
             assert!(play(&design, 1, steps) >= 4, "{kind}");
         }
     }
+}
+
+/// How new data get into the room that a discard has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Into {
+    Group,
+    Fua,
+    Writes,
+}
+
+/// Fills a drive, then discards some pages, writes as many others without a flush in between, and
+/// cuts the power after `wait`; several times.
+async fn discard_and_write(rt: Rt, design: Design, how: Into, wait: Nanos) {
+    let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
+    drive.power_on().await.unwrap();
+    let room = u64::from(drive.layout().room);
+    for round in 1..=5 {
+        let device = drive.device();
+        let mut held = vec![0; device.caps().blocks as usize];
+        device.read(Block(0), DataMut::Stamps(&mut held)).await.unwrap();
+        let mut live: Vec<u64> = (0..).zip(&held).filter(|b| *b.1 != 0).map(|b| b.0).collect();
+        assert!(live.len() as u64 <= room, "{} blocks of {room}, round {round}", live.len());
+        let mut new = (0..).zip(&held).filter(|b| *b.1 == 0).map(|b| b.0);
+        for at in new.by_ref().take((room - live.len() as u64) as usize) {
+            let filled = device.write(Block(at), Data::Stamps(&[round]), Durability::Normal).await;
+            assert_eq!(filled, Ok(()), "block {at}");
+            live.push(at);
+        }
+        device.flush().await.unwrap();
+        let most = device.caps().atomic_group.unwrap().extents as usize;
+        let count = most.min(6);
+        for at in live.iter().rev().take(count) {
+            device.discard(Blocks { start: Block(*at), count: 1 }).await.unwrap();
+        }
+        let new: Vec<u64> = new.take(count).collect();
+        match how {
+            Into::Group => {
+                let stamps = [round];
+                let extent = |at: &u64| Extent { at: Block(*at), data: Data::Stamps(&stamps) };
+                let group: Vec<Extent<'_>> = new.iter().map(extent).collect();
+                device.write_atomic(&group).await.unwrap();
+            }
+            Into::Fua | Into::Writes => {
+                let want = if how == Into::Fua { Durability::Fua } else { Durability::Normal };
+                for at in &new {
+                    device.write(Block(*at), Data::Stamps(&[round]), want).await.unwrap();
+                }
+            }
+        }
+        let gone = live[live.len() - 1];
+        let more = device.write(Block(gone), Data::Stamps(&[round]), Durability::Normal).await;
+        assert_eq!(more, Err(IoError::NoSpace), "it is full again");
+        assert_eq!(drive.audit(), Ok(()));
+        rt.sleep(wait).await;
+        drive.cut();
+        drive.off().await;
+        drive.power_on().await.unwrap();
+        drive.settled().await;
+        assert_eq!(drive.audit(), Ok(()), "round {round}");
+    }
+}
+
+/// Invariant 4 of `thin`: a power loss may take a discard and leave the write that came into its
+/// room. The drive then has no more than it has room for; and a write into such room waits for
+/// nothing but the drive itself.
+#[test]
+fn a_power_loss_brings_back_no_more_than_there_is_room_for() {
+    for kind in KINDS {
+        for how in [Into::Group, Into::Fua, Into::Writes] {
+            for us in [0, 400, 3_000, 20_000] {
+                let design = thin(&tiny, kind, -50.0, 7.0);
+                let mut runtime = Runtime::virtual_time(us);
+                let run = discard_and_write(runtime.handle(), design, how, Nanos(us * 1000));
+                let ended = runtime.block_on(run);
+                ended.unwrap_or_else(|e| panic!("{kind}, {how:?}, {us} us: {e}"));
+            }
+        }
+    }
+}
+
+/// Only a write that has no other room makes discards durable: what was discarded is written again
+/// at once, and so is anything else while there is room.
+#[test]
+fn a_discard_of_a_thin_drive_costs_nothing_while_there_is_room() {
+    let design = thin(&tiny, "volatile", -50.0, 7.0);
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let run = async move {
+        let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
+        drive.power_on().await.unwrap();
+        let (device, room) = (drive.device(), u64::from(drive.layout().room));
+        let write = async |at: u64| {
+            device.write(Block(at), Data::Stamps(&[at + 1]), Durability::Normal).await.unwrap();
+        };
+        for at in 0..room - 2 {
+            write(at).await;
+        }
+        device.flush().await.unwrap();
+        let meta = || drive.stats().meta_bytes;
+        let before = meta();
+        device.discard(Blocks { start: Block(0), count: 4 }).await.unwrap();
+        for at in [0, 1, 2, 3, room, room + 1] {
+            write(at).await;
+        }
+        assert_eq!(meta(), before);
+        device.discard(Blocks { start: Block(0), count: 1 }).await.unwrap();
+        assert_eq!(meta(), before);
+        write(room + 2).await;
+        assert!(meta() > before, "the discard is not durable");
+    };
+    runtime.block_on(run).unwrap();
 }
 
 /// Many hosts at a time, and cuts: whatever was let in is kept as promised, what was refused is
