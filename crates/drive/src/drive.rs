@@ -21,7 +21,7 @@ use crate::keeper::keep_log;
 use crate::layout::Layout;
 use crate::mirror::Mirror;
 use crate::phases::Recoveries;
-use crate::recover::{Missing, RecoveryError, RecoveryReport, finish, recover};
+use crate::recover::{Missing, RecoveryError, RecoveryReport, Rest, finish, recover};
 use crate::stats::{DriveStats, Stats};
 use crate::supply::{PowerLoss, PowerLosses};
 use crate::types::PageHead;
@@ -449,13 +449,13 @@ impl Shared {
     async fn boot(self: Rc<Shared>, domain: Domain, missing: Missing) {
         let began = self.rt.now();
         match self.ready(&domain, missing).await {
-            Ok((firmware, report)) => {
+            Ok((firmware, report, rest)) => {
                 let mut memories = self.memories.borrow_mut();
                 memories.retain(|m| m.strong_count() > 0);
                 memories.push(Rc::downgrade(&firmware));
                 drop(memories);
                 if report.early {
-                    let rest = self.clone().finish(domain.clone(), firmware.clone(), began);
+                    let rest = self.clone().finish(domain.clone(), firmware.clone(), rest, began);
                     domain.spawn("the rest of the start", rest);
                 } else {
                     if !report.blank {
@@ -480,14 +480,14 @@ impl Shared {
         &self,
         domain: &Domain,
         missing: Missing,
-    ) -> Result<(Rc<Firmware>, RecoveryReport), RecoveryError> {
+    ) -> Result<(Rc<Firmware>, RecoveryReport, Rest), RecoveryError> {
         let began = self.rt.now();
-        let (firmware, mut report, units) =
+        let (firmware, mut report, mut rest) =
             recover(&self.rt, &self.design, &self.layout, &self.nand, &self.stats, missing).await?;
         let firmware = Rc::new(firmware);
-        report.early = units.is_none() && !firmware.read_only.get();
+        report.early = rest.is_early() && !firmware.read_only.get();
         if !report.early {
-            finish(&firmware, units, &mut report).await?;
+            finish(&firmware, &mut rest, &mut report).await?;
         }
         let state = Power::Marking { domain: domain.clone(), firmware: firmware.clone() };
         *self.power.borrow_mut() = state;
@@ -499,13 +499,19 @@ impl Shared {
         if !report.early {
             report.whole = report.total;
         }
-        Ok((firmware, report))
+        Ok((firmware, report, rest))
     }
 
     /// The rest of a start, while commands are taken.
-    async fn finish(self: Rc<Shared>, domain: Domain, firmware: Rc<Firmware>, began: Nanos) {
+    async fn finish(
+        self: Rc<Shared>,
+        domain: Domain,
+        firmware: Rc<Firmware>,
+        mut rest: Rest,
+        began: Nanos,
+    ) {
         let mut report = self.report.borrow().clone().unwrap_or_default();
-        match finish(&firmware, None, &mut report).await {
+        match finish(&firmware, &mut rest, &mut report).await {
             Ok(()) => start_tasks(&domain, &firmware),
             Err(error) => {
                 *self.failure.borrow_mut() = Some(error);

@@ -2,7 +2,7 @@
 //!
 //! 1. Up to the moment the drive takes commands nothing on flash is changed but units that
 //!    hold nothing valid, neither data nor log nor the dump that is replayed: they may be
-//!    erased. A power loss during recovery leaves everything that counts as it was, and
+//!    erased, and one of those kept for dumps may be marked (`zone`, 4). A power loss during recovery leaves everything that counts as it was, and
 //!    recovery begins anew.
 //! 2. The dump that was replayed stays valid until the next one is complete: only
 //!    afterwards, with the other area erased and ready, is its area erased.
@@ -11,8 +11,9 @@
 //!    something else: the drive does not start then, unless it is told to find out what it
 //!    can (`salvage`).
 //! 5. A unit that the map says is bad is neither written nor erased. If more are bad than
-//!    the layout has to spare, or the map says that the life is over, or there are no units for the next dump, nothing on flash is
-//!    changed at all, and the drive only reads: the dump that was replayed goes on to hold.
+//!    the layout has to spare, or the map says that the life is over, or there are no units for the
+//!    next dump (`retire`, 5), nothing that counts is changed, and the drive only reads: the dump
+//!    that was replayed goes on to hold.
 //! 6. A drive whose dump has a directory of the map takes commands when the dump is replayed. Until
 //!    the rest is done ([`finish`]) nothing is programmed, and what it says of map, log
 //!    and space is asked by nobody but those who wait for it; a power loss then dumps what was
@@ -106,9 +107,59 @@ pub(crate) enum Missing {
     Salvage,
 }
 
+/// What a start knows beyond what commands take, and what is left to be known.
+#[derive(Default)]
+pub(crate) struct Rest {
+    /// What was read of all units, if it was.
+    pub units: Option<Units>,
+    /// The map is loaded.
+    loaded: bool,
+    /// Every unit is where it belongs.
+    settled: bool,
+}
+
+impl Rest {
+    /// Whether commands are taken before the map is loaded.
+    pub fn is_early(&self) -> bool {
+        !self.loaded
+    }
+
+    /// All of the map is loaded, and every unit goes where it belongs.
+    pub async fn learn(
+        &mut self,
+        fw: &Firmware,
+        report: &mut RecoveryReport,
+    ) -> Result<(), RecoveryError> {
+        if self.settled {
+            return Ok(());
+        }
+        let mut mark = fw.rt.now();
+        let mut lap = || fw.rt.now() - std::mem::replace(&mut mark, fw.rt.now());
+        let units = match self.units.take() {
+            Some(units) => units,
+            None => {
+                let units = Units::scan(fw).await?;
+                report.scan = lap();
+                units
+            }
+        };
+        if !std::mem::replace(&mut self.loaded, true) {
+            load_map(fw, &units, report).await?;
+            report.map_load = lap();
+        }
+        count_valid(fw, &units)?;
+        settle_log(fw);
+        if !fw.read_only.get() {
+            settle_units(fw, &units).await?;
+        }
+        self.settled = true;
+        report.space += lap();
+        Ok(())
+    }
+}
+
 /// Makes the firmware's memory from what is on flash, as far as the drive needs it to take
-/// commands, and reports the phases so far. What was read of all units, if it was; what is left is
-/// for [`finish`].
+/// commands, and reports the phases so far. What is left is for [`finish`].
 pub(crate) async fn recover(
     rt: &Rt,
     design: &Rc<Design>,
@@ -116,25 +167,34 @@ pub(crate) async fn recover(
     nand: &Rc<NandArray>,
     stats: &Rc<Stats>,
     missing: Missing,
-) -> Result<(Firmware, RecoveryReport, Option<Units>), RecoveryError> {
+) -> Result<(Firmware, RecoveryReport, Rest), RecoveryError> {
     let fw = Firmware::new(rt, design, layout, nand, stats);
     let mut report = RecoveryReport::default();
     let began = rt.now();
     let mut mark = began;
     let mut lap = |rt: &Rt| rt.now() - std::mem::replace(&mut mark, rt.now());
 
-    let zone = Zone::scan(&fw).await?;
+    let mut zone = Zone::scan(&fw).await?;
+    let mut rest = Rest::default();
+    fw.dump.borrow_mut().anywhere = zone.is_left();
+    if zone.is_left() {
+        let mut all = Units::scan(&fw).await?;
+        zone.dump.extend(all.take_dumps());
+        rest.units = Some(all);
+    }
     let mut failed = Vec::new();
     let dump = find_dump(&fw, &zone.dump, &mut failed).await?;
     let is_complete = dump.as_ref().is_some_and(|dump| dump.complete);
     report.find = lap(rt);
-    let mut units = None;
     if is_complete && design.map.directory && missing == Missing::Refuse {
         if let Some(dump) = &dump {
             load_directory(&fw, dump).await?;
         }
     } else {
-        let all = Units::scan(&fw).await?;
+        let all = match rest.units.take() {
+            Some(all) => all,
+            None => Units::scan(&fw).await?,
+        };
         report.scan = lap(rt);
         let told = load_map(&fw, &all, &mut report).await?;
         report.map_load = lap(rt);
@@ -156,7 +216,7 @@ pub(crate) async fn recover(
                 report.salvaged = true;
             }
         }
-        units = Some(all);
+        rest = Rest { units: Some(all), loaded: true, settled: false };
     }
     if let Some(dump) = &dump {
         replay_dump(&fw, dump, missing, &mut report).await?;
@@ -165,46 +225,30 @@ pub(crate) async fn recover(
     know_bad_units(&fw);
     failed.iter().for_each(|unit| fw.condemn(*unit));
     fw.check_life();
-    let lives = !fw.read_only.get() && settle_dump(&fw, &zone, dump.as_ref()).await?;
+    let lives = !fw.read_only.get()
+        && settle_dump(&fw, &zone, dump.as_ref(), &mut rest, &mut report).await?;
     if !lives || fw.read_only.get() {
         fw.began_read_only.set(true);
         fw.end_life();
     }
     report.areas = lap(rt);
     report.total = rt.now() - began;
-    Ok((fw, report, units))
+    Ok((fw, report, rest))
 }
 
-/// The rest of a start: all of the map is loaded, and every unit goes where it belongs. Then the
-/// firmware's tasks may start.
+/// The rest of a start. Then the firmware's tasks may start.
 pub(crate) async fn finish(
     fw: &Firmware,
-    units: Option<Units>,
+    rest: &mut Rest,
     report: &mut RecoveryReport,
 ) -> Result<(), RecoveryError> {
-    let rt = &fw.rt;
-    let mut mark = rt.now();
-    let mut lap = |rt: &Rt| rt.now() - std::mem::replace(&mut mark, rt.now());
-    let units = match units {
-        Some(units) => units,
-        None => {
-            let units = Units::scan(fw).await?;
-            report.scan = lap(rt);
-            load_map(fw, &units, report).await?;
-            report.map_load = lap(rt);
-            units
-        }
-    };
-    count_valid(fw, &units)?;
-    settle_log(fw);
-    if !fw.read_only.get() {
-        settle_units(fw, &units).await?;
-    }
+    rest.learn(fw, report).await?;
+    let began = fw.rt.now();
     if report.salvaged && !fw.read_only.get() && store_map(fw).await.is_none() {
         let what = "the map that was put right can not be stored".to_string();
         return Err(RecoveryError::Damaged(what));
     }
-    report.space = lap(rt);
+    report.space += fw.rt.now() - began;
     fw.since_checkpoint.set(report.scanned_pages);
     fw.is_whole.set(true);
     fw.map_known.notify_all();

@@ -8,8 +8,8 @@
 //!    that is collected, in the keeper's hands) until it is programmed elsewhere.
 //! 3. Sectors that are valid in a bad unit stay readable, and are moved when there is room
 //!    to spare.
-//! 4. The map log and the dump areas get other units for theirs: of the log, when free
-//!    units are not scarce.
+//! 4. The map log and the dump areas get other units for theirs: the log when free units are not
+//!    scarce; the dump areas at a start, units kept for dumps first, then free ones (`zone`, 3).
 //! 5. The life ends when more units are bad than the layout has to spare; or before, when
 //!    so many failed where room was needed that no die has any for its flusher, none has a
 //!    unit that its collector could empty, and nothing is under way that could free one: then
@@ -20,6 +20,11 @@
 //! 6. If the map log is left without any unit that it could write, the drive takes no more
 //!    writes either. Then only the marks that it has are for ever: with fewer of them than
 //!    end its life the drive takes writes after a restart, until those units fail anew.
+//! 7. A start that can not make an area for the next dump ends the life, too, and changes nothing
+//!    that counts. That takes as many failures since the start before as a dump has units: all units
+//!    kept for dumps that the last dump is not in have failed, before any dump went elsewhere; or
+//!    more are lacking than are free (at the least one for each die and the shared reserve, if
+//!    the host had filled all else).
 
 use crate::firmware::{DieEvents, Firmware};
 use crate::journal::Entry;

@@ -23,11 +23,13 @@ use tantalum_nand::{OpError, PageAddr, Unit};
 
 /// What the first page of each unit tells, but for those that are kept for dumps.
 pub(crate) struct Units {
-    erased: Vec<Unit>,
+    pub erased: Vec<Unit>,
     /// These two with the sequence number of their first page.
     pub data: Vec<(u64, Unit, Streams)>,
     pub log: Vec<(u64, Unit)>,
     pub unknown: Vec<Unit>,
+    /// These have pages of a dump.
+    dumps: Vec<Unit>,
     /// Nothing was ever written.
     pub blank: bool,
 }
@@ -43,6 +45,7 @@ impl Units {
             data: Vec::new(),
             log: Vec::new(),
             unknown: Vec::new(),
+            dumps: Vec::new(),
             blank: !heads.heads().iter().any(|h| matches!(h, Head::Written(..))),
         };
         for (at, head) in all.into_iter().zip(heads.heads()) {
@@ -57,21 +60,33 @@ impl Units {
                         Kind::Moved => units.data.push((head.sequence, unit, Streams::Moved)),
                         Kind::Cold => units.data.push((head.sequence, unit, Streams::Cold)),
                         kind if kind.is_of_log() => units.log.push((head.sequence, unit)),
+                        kind if kind.is_of_dump() => units.dumps.push(unit),
                         _void => units.unknown.push(unit),
                     }
                 }
             }
         }
         for (unit, head) in ask_further(fw, &units.unknown).await? {
-            if head.kind.is_of_log() {
-                units.log.push((head.sequence, unit));
-                units.unknown.retain(|u| *u != unit);
+            match head.kind {
+                kind if kind.is_of_log() => units.log.push((head.sequence, unit)),
+                kind if kind.is_of_dump() => units.dumps.push(unit),
+                _ => continue,
             }
+            units.unknown.retain(|u| *u != unit);
+        }
+        if !fw.dump.borrow().anywhere {
+            // Nobody looks for a dump there.
+            units.unknown.append(&mut units.dumps);
         }
         units.log.sort_unstable();
         // In the order in which they were filled, nearly: that is their age.
         units.data.sort_unstable_by_key(|u| u.0);
         Ok(units)
+    }
+
+    /// The units with pages of dumps belong to the areas of these.
+    pub fn take_dumps(&mut self) -> Vec<Unit> {
+        std::mem::take(&mut self.dumps)
     }
 }
 

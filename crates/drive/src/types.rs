@@ -125,12 +125,28 @@ pub enum Kind {
     DumpData = 6,
     /// Emergency dump: the last page, which makes it complete.
     DumpEnd = 7,
+    /// Mark in a unit that is kept for dumps: from now on dumps may be in any unit.
+    DumpsAnywhere = 15,
 }
 
 impl Kind {
     /// Whether pages of this kind are in units of the map log.
     pub fn is_of_log(self) -> bool {
         matches!(self, Kind::MapImage | Kind::MapDelta | Kind::MapJournal)
+    }
+
+    /// Whether pages of this kind are in units of a dump area.
+    pub fn is_of_dump(self) -> bool {
+        matches!(
+            self,
+            Kind::DumpDue
+                | Kind::DumpMap
+                | Kind::DumpImage
+                | Kind::DumpJournal
+                | Kind::DumpDirectory
+                | Kind::DumpData
+                | Kind::DumpEnd
+        )
     }
 }
 
@@ -246,6 +262,7 @@ impl PageHead {
             12 => Kind::Summary,
             13 => Kind::DumpDirectory,
             14 => Kind::MapJournal,
+            15 => Kind::DumpsAnywhere,
             _ => return None,
         };
         Some(PageHead { kind, sequence: words[0] & ((1 << 56) - 1), version: words[1] })

@@ -4,23 +4,30 @@
 //! 1. Nothing else is ever written to them.
 //! 2. An area for the next dump is made of units none of which has a page of the dump that was
 //!    replayed.
-//! 3. Of those that go bad others take the place, as long as there are some.
+//! 3. Units of the zone that go bad are replaced by others of the zone, as long as it has enough
+//!    for the next dump. After that free units of the array take their place.
+//! 4. Before a dump may go to units outside of the zone, a unit of the zone says so, for good: it is
+//!    never erased again. A restart that finds this mark asks all units for dumps. Units outside of
+//!    the zone that a dump does not need any more are free again.
 
+use crate::areas::Making;
 use crate::firmware::Firmware;
-use crate::planted::planted;
-use crate::recover::RecoveryError;
+use crate::recover::{RecoveryError, RecoveryReport, Rest};
 use crate::replay::Dump;
 use crate::scan::{Head, read_heads};
-use crate::settle::ask_further;
-use crate::space::{FreeUnit, Role};
+use crate::settle::{Units, ask_further};
+use crate::space::FreeUnit;
+use crate::types::Kind;
 use tantalum_nand::{OpError, PageAddr, Unit};
 
 /// What the first pages of these units tell.
 pub(crate) struct Zone {
-    erased: Vec<Unit>,
+    pub erased: Vec<Unit>,
     /// These have pages of a dump.
     pub dump: Vec<Unit>,
-    unknown: Vec<Unit>,
+    pub unknown: Vec<Unit>,
+    /// These say that dumps may be outside of the zone, too (4).
+    pub marked: Vec<Unit>,
 }
 
 impl Zone {
@@ -28,22 +35,35 @@ impl Zone {
         let all: Vec<PageAddr> = (fw.layout.kept_for_dumps(&fw.design.geometry))
             .map(|unit| PageAddr { unit, page: 0 })
             .collect();
-        let mut zone = Zone { erased: Vec::new(), dump: Vec::new(), unknown: Vec::new() };
+        let (erased, dump, unknown, marked) = Default::default();
+        let mut zone = Zone { erased, dump, unknown, marked };
         for (at, head) in all.iter().zip(read_heads(fw, &all).await?.heads()) {
             match head {
                 Head::Erased => zone.erased.push(at.unit),
                 Head::Unreadable => zone.unknown.push(at.unit),
                 Head::Written(head, ..) => {
                     fw.saw_sequence(head.sequence);
-                    zone.dump.push(at.unit);
+                    zone.found(at.unit, head.kind);
                 }
             }
         }
-        for (unit, _) in ask_further(fw, &zone.unknown).await? {
+        for (unit, head) in ask_further(fw, &zone.unknown).await? {
             zone.unknown.retain(|u| *u != unit);
-            zone.dump.push(unit);
+            zone.found(unit, head.kind);
         }
         Ok(zone)
+    }
+
+    fn found(&mut self, unit: Unit, kind: Kind) {
+        match kind {
+            Kind::DumpsAnywhere => self.marked.push(unit),
+            _ => self.dump.push(unit),
+        }
+    }
+
+    /// Whether dumps may be outside of the zone (4).
+    pub fn is_left(&self) -> bool {
+        !self.marked.is_empty()
     }
 }
 
@@ -53,70 +73,68 @@ pub(crate) async fn settle_dump(
     fw: &Firmware,
     zone: &Zone,
     dump: Option<&Dump>,
+    rest: &mut Rest,
+    report: &mut RecoveryReport,
 ) -> Result<bool, RecoveryError> {
-    let area = fw.layout.dump_units as usize;
-    let all = zone.erased.iter().chain(&zone.dump).chain(&zone.unknown);
-    for unit in all.clone() {
-        let mut space = fw.space.borrow_mut();
-        match space.is_bad(*unit) {
-            true => space.retire(*unit),
-            false => space.set_role(*unit, Role::Dump),
+    let mut making = Making::new(fw, zone, dump);
+    making.fill(fw.layout.dump_units as usize).await?;
+    if making.lacks() > 0 {
+        let units = match rest.units.take() {
+            Some(units) => units,
+            None => Units::scan(fw).await?,
+        };
+        let units = rest.units.insert(units);
+        if !zone.is_left() && !making.mark_anywhere().await? {
+            return Ok(false); // No unit of the zone can be written any more.
         }
+        take_erased(fw, units, &mut making);
+        making.fill(fw.layout.dump_units_least as usize).await?;
     }
-    let good = |unit: &Unit| !fw.space.borrow().is_bad(*unit);
-    let mut other: Vec<Unit> = dump.map(|d| d.units.clone()).unwrap_or_default();
-    other.retain(good);
-    // What is left of an older dump, or of one that was not completed, is void.
-    let is_void = |unit: &Unit| good(unit) && !other.contains(unit);
-    let mut spare: Vec<FreeUnit> = all
-        .filter(|unit| is_void(unit))
-        .map(|unit| FreeUnit { unit: *unit, erase_first: !zone.erased.contains(unit) })
-        .collect();
-    // Those that are erased first, and of these the ones that were erased least often.
-    spare.sort_by_key(|free| (free.erase_first, fw.nand.erase_count(free.unit)));
-    if planted!(DumpErasedEarly) {
-        let early = other.drain(..).map(|unit| FreeUnit { unit, erase_first: true });
-        spare = early.chain(spare).collect();
+    if making.lacks() > 0 {
+        // What is free, and not erased, is known when all else is.
+        rest.learn(fw, report).await?;
+        take_free(fw, &mut making).await?;
     }
-    let mut spare = std::collections::VecDeque::from(spare);
-    let mut ready: Vec<Unit> = Vec::new();
-    while ready.len() < area {
-        let mut ops = Vec::new();
-        while ready.len() + ops.len() < area {
-            match spare.pop_front() {
-                Some(FreeUnit { unit, erase_first: false }) => ready.push(unit),
-                Some(FreeUnit { unit, .. }) => {
-                    fw.stats.erases.add(1);
-                    ops.push((unit, fw.nand.erase(unit)?));
-                }
-                None => break,
-            }
-        }
-        if ops.is_empty() && ready.len() < area {
-            break; // There are no more.
-        }
-        for (unit, op) in ops {
-            match op.await {
-                Ok(()) => ready.push(unit),
-                Err(OpError::Failed { .. }) => {
-                    fw.condemn(unit);
-                    fw.space.borrow_mut().retire(unit);
-                }
-                Err(e) => return Err(e.into()),
-            }
-        }
-    }
-    if ready.len() < fw.layout.dump_units_least as usize {
+    if making.lacks() > 0 {
         return Ok(false);
     }
-    let mut areas = fw.dump.borrow_mut();
-    areas.ready = ready.into_iter().map(|unit| (unit, 0)).collect();
-    areas.other = other.into_iter().map(|unit| FreeUnit { unit, erase_first: true }).collect();
-    while areas.other.len() < area {
-        let Some(free) = spare.pop_front() else { break };
-        areas.other.push(free);
-    }
-    areas.spare = spare.into();
-    areas.next = areas.next.max(1);
+    making.done();
     Ok(true)
+}
+
+/// Hands over erased units, as many as are lacking: of the dies that have the most.
+fn take_erased(fw: &Firmware, units: &mut Units, making: &mut Making<'_>) {
+    let g = &fw.design.geometry;
+    let mut erased = vec![0u32; g.dies() as usize];
+    let good = |unit: &Unit| !fw.space.borrow().is_bad(*unit);
+    units.erased.iter().filter(|unit| good(unit)).for_each(|u| erased[g.die(*u) as usize] += 1);
+    for _ in 0..making.lacks() {
+        let Some(die) = (0..g.dies()).max_by_key(|die| erased[*die as usize]) else { return };
+        let is_there = |unit: &Unit| g.die(*unit) == die && good(unit);
+        let Some(at) = units.erased.iter().position(is_there) else { return };
+        erased[die as usize] -= 1;
+        making.add(FreeUnit { unit: units.erased.swap_remove(at), erase_first: false });
+    }
+}
+
+/// Erases free units until there are enough, as long as there are any. (With a journal of units only
+/// those are taken that are erased: what the dump says of others is read once more, should the power
+/// go before the next dump is due.)
+async fn take_free(fw: &Firmware, making: &mut Making<'_>) -> Result<(), RecoveryError> {
+    let mut left = Vec::new();
+    while making.lacks() > 0 {
+        let die = fw.space.borrow().freest_die();
+        let Some(free) = fw.space.borrow_mut().take_any(die) else { break };
+        match free.erase_first && fw.design.keeps_units() {
+            true => left.push(free),
+            false => {
+                making.add(free);
+                making.fill(fw.layout.dump_units_least as usize).await?;
+            }
+        }
+    }
+    let mut space = fw.space.borrow_mut();
+    left.into_iter().for_each(|free| space.give_free(free, fw.nand.erase_count(free.unit)));
+    space.count_from_here();
+    Ok(())
 }

@@ -4,7 +4,7 @@
 use super::{COUNTS, Mirror, PENDING};
 use crate::Design;
 use crate::areas::DumpAreas;
-use crate::audit::Look;
+use crate::audit::{Look, head};
 use crate::firmware::Firmware;
 use crate::journal::{ENTRY_BYTES, Entry, Journal};
 use crate::layout::{Layout, MAP_PAGE_ENTRIES};
@@ -16,7 +16,7 @@ use crate::stats::Stats;
 use crate::types::{Lpn, Ppa, Version};
 use std::rc::Rc;
 use tantalum_device::{Data, Payload};
-use tantalum_nand::{NandArray, Region, SECTOR_BYTES, Unit};
+use tantalum_nand::{NandArray, PageAddr, Region, SECTOR_BYTES, Unit};
 use tantalum_rt::Rt;
 
 /// Parts begin at multiples of this.
@@ -447,6 +447,15 @@ fn finish_list(shape: &Shape, region: &Region) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Whether a dump may go to a unit: one that is kept for dumps, or in whose first page nothing else
+/// is (`zone`, 4).
+fn may_be_dumped_to(fw: &Firmware, unit: Unit) -> bool {
+    let first = PageAddr { unit, page: 0 };
+    let mut words = vec![0; fw.nand.oob_words()];
+    fw.layout.keeps_for_dumps(&fw.design.geometry, unit)
+        || head(&fw.nand, first, &mut words).is_none_or(|head| head.kind.is_of_dump())
+}
+
 fn read_facts(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
     let g = &fw.design.geometry;
     let flags = table.word(FLAGS);
@@ -465,7 +474,7 @@ fn read_facts(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
     areas.next = table.word(NEXT_DUMP);
     for at in (0..count(READY)?).map(|i| FACTS + 8 * i) {
         let (unit, page) = (Unit((table.word(at) >> 32) as u32), table.word(at) as u32);
-        if unit.0 >= g.units() || !fw.layout.keeps_for_dumps(g, unit) || page > g.unit_pages() {
+        if unit.0 >= g.units() || !may_be_dumped_to(fw, unit) || page > g.unit_pages() {
             return Err((at, format!("a dump is to go to unit {} from page {page} on", unit.0)));
         }
         areas.ready.push((unit, page));

@@ -19,3 +19,4 @@ mod start;
 mod thin;
 mod wear;
 mod worn;
+mod zone;
