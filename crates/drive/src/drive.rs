@@ -529,7 +529,7 @@ impl Shared {
         let Some(image) = self.image.as_ref().filter(|_| self.design.is_protected()) else {
             return;
         };
-        let mirror = Mirror::begin(firmware, &image.protected());
+        let mirror = Mirror::begin(firmware, &image.protected(), image.spec().version);
         if firmware.mirror.set(mirror).is_ok() {
             let firmware = Rc::downgrade(firmware);
             self.nand.before_changes(Some(Rc::new(move || {
@@ -595,14 +595,16 @@ impl PowerCycle for Drive {
 
     fn device(&self) -> DriveLink {
         let caps = self.shared.caps;
+        let this_image = || self.shared.image.clone();
         match &*self.shared.power.borrow() {
             Power::On { link, firmware, .. } => {
-                DriveLink { link: link.clone(), caps, firmware: Some(firmware.clone()) }
+                let (image, firmware) = (this_image(), Some(firmware.clone()));
+                DriveLink { link: link.clone(), caps, firmware, image }
             }
             _ => {
                 let link = Link::new(&self.shared.rt);
                 link.cut();
-                DriveLink { link, caps, firmware: None }
+                DriveLink { link, caps, firmware: None, image: None }
             }
         }
     }

@@ -19,8 +19,11 @@ use tantalum_device::{
     Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
     IoError, Link, OwnedData,
 };
-use tantalum_nand::{PageState, ReadRequest, SECTOR_BYTES};
+use tantalum_nand::{ImageFile, PageState, ReadRequest, SECTOR_BYTES};
 use tantalum_rt::Nanos;
+
+/// What a client is told whose data may not survive a crash of the host.
+const HOST_FAILED: IoError = IoError::Failed("the host could not write the image to its disk");
 
 /// Entries discarded in one step, at most.
 const DISCARD_STEP: u64 = 512;
@@ -37,9 +40,19 @@ pub struct DriveLink {
     pub(crate) link: Link,
     pub(crate) caps: Caps,
     pub(crate) firmware: Option<Rc<Firmware>>,
+    /// What has to be durable on the host's disk, too, if it was opened for that.
+    pub(crate) image: Option<ImageFile>,
 }
 
 impl DriveLink {
+    /// What was stored in the image so far survives a crash of the host, if the drive is to be so.
+    async fn host_sync(&self) -> Result<(), IoError> {
+        match self.image.as_ref().and_then(ImageFile::ticket) {
+            Some(ticket) => ticket.await.map_err(|_| HOST_FAILED),
+            None => Ok(()),
+        }
+    }
+
     fn firmware(&self) -> Result<&Firmware, IoError> {
         self.firmware.as_deref().ok_or(IoError::PowerLost)
     }
@@ -73,7 +86,8 @@ impl BlockDevice for DriveLink {
             return self.link.command("a write", passed).await;
         }
         let body = pin!(async { self.firmware()?.write(at, data, want).await });
-        self.link.command("a write", body).await
+        self.link.command("a write", body).await?;
+        if want == Durability::Fua { self.host_sync().await } else { Ok(()) }
     }
 
     async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
@@ -83,7 +97,8 @@ impl BlockDevice for DriveLink {
 
     async fn flush(&self) -> Result<(), IoError> {
         let body = pin!(async { self.firmware()?.flush().await });
-        self.link.command("a flush", body).await
+        self.link.command("a flush", body).await?;
+        self.host_sync().await
     }
 
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {

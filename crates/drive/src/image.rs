@@ -19,7 +19,7 @@ use crate::{Design, DesignError};
 use std::path::Path;
 use std::rc::Rc;
 use tantalum_device::Payload;
-use tantalum_nand::{ImageError, ImageFile, ImageSpec, NandArray};
+use tantalum_nand::{IMAGE_VERSION, ImageError, ImageFile, ImageSpec, NandArray};
 use tantalum_rt::Rt;
 
 /// Why there is no drive in this image.
@@ -56,13 +56,19 @@ fn flights(design: &Design, layout: &Layout) -> u32 {
     dump.saturating_add(others)
 }
 
-fn spec(design: &Design, payload: Payload, serial: [u8; 16]) -> Result<ImageSpec, DesignError> {
+fn spec(
+    design: &Design,
+    payload: Payload,
+    serial: [u8; 16],
+    version: u32,
+) -> Result<ImageSpec, DesignError> {
     let layout = design.check()?;
     let protected = match design.is_protected() {
-        true => Shape::of(design, &layout, payload).len,
+        true => Shape::of(design, &layout, payload, version).len,
         false => 0,
     };
     Ok(ImageSpec {
+        version,
         serial,
         geometry: design.geometry.clone(),
         payload,
@@ -86,7 +92,7 @@ impl Drive {
         serial: [u8; 16],
         replace: bool,
     ) -> Result<ImageFile, DriveImageError> {
-        Ok(ImageFile::create(path, &spec(design, payload, serial)?, replace)?)
+        Ok(ImageFile::create(path, &spec(design, payload, serial, IMAGE_VERSION)?, replace)?)
     }
 
     /// The drive in an image file, without power, or on the way to that if the process that had it
@@ -108,7 +114,7 @@ impl Drive {
     pub fn on_file(rt: &Rt, image: ImageFile) -> Result<Drive, DriveImageError> {
         let had = image.spec();
         let design = Design::from_toml(&had.design)?;
-        let spec = spec(&design, had.payload, had.serial)?;
+        let spec = spec(&design, had.payload, had.serial, had.version)?;
         let differ = [
             (spec.geometry != had.geometry, "geometry"),
             (spec.oob_words != had.oob_words, "words beside a page"),
@@ -123,9 +129,10 @@ impl Drive {
         let nand = Rc::new(NandArray::on_image(rt, &image, &design.timing)?);
         let offset = image.protected_offset();
         let drive = Drive::in_image(rt, &design, layout, nand.clone(), image);
+        let memory = (&protected, spec.version);
         let left: Option<Firmware> = match protected.is_empty() {
             true => None,
-            false => left_behind(rt, &design, drive.layout(), &nand, drive.counters(), &protected)
+            false => left_behind(rt, &design, drive.layout(), &nand, drive.counters(), memory)
                 .map_err(|(at, what)| DriveImageError::Memory { offset: offset + at, what })?,
         };
         let Some(firmware) = left else {

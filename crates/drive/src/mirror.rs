@@ -17,10 +17,12 @@
 //! 5. Without such an image nothing is noted or kept.
 //! 6. What can not be put into the tables is not acknowledged: the drive is poisoned, and the tables
 //!    stay what they were.
+//! 7. The tables have checksums (`sums`), which a crash of the host does not leave by chance.
 //!
 //! What a dump is, and what a restart makes of it, is not known here: the next process fills the
 //! firmware's memory from the tables, and cuts its power.
 
+mod sums;
 mod tables;
 
 use crate::firmware::Firmware;
@@ -29,6 +31,7 @@ use crate::map::map_page;
 use crate::types::Lpn;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
+use sums::Sums;
 pub(crate) use tables::{Shape, left_behind};
 use tables::{Table, data_bytes};
 use tantalum_nand::{Region, Unit};
@@ -80,6 +83,7 @@ struct Inner {
     /// What the table says of the dump areas and the rest.
     facts: Vec<u64>,
     journal: tables::List,
+    sums: Sums,
     pages: Vec<Lpn>,
     units: Vec<Unit>,
     moved: Vec<u32>,
@@ -94,11 +98,12 @@ impl Mirror {
     }
 
     /// What the firmware has now is what is to be dumped, and what it changes from now on.
-    pub fn begin(fw: &Firmware, region: &Region) -> Mirror {
+    /// `version`: that of the image's format.
+    pub fn begin(fw: &Firmware, region: &Region, version: u32) -> Mirror {
         fw.buffer.borrow_mut().watch();
         fw.log.borrow_mut().watch();
         fw.space.borrow_mut().watch();
-        let shape = Shape::of(&fw.design, &fw.layout, fw.nand.payload());
+        let shape = Shape::of(&fw.design, &fw.layout, fw.nand.payload(), version);
         let inner = Inner { free: (0..shape.places).collect(), ..Inner::default() };
         let mirror = Mirror {
             list_max: Cell::new(shape.list_max()),
@@ -114,7 +119,7 @@ impl Mirror {
     }
 
     /// Of what a process left behind in this table.
-    fn left_behind(shape: Shape, region: &Region, which: usize) -> Mirror {
+    fn left_behind(shape: Shape, region: &Region, which: usize, sums: Sums) -> Mirror {
         Mirror {
             list_max: Cell::new(shape.list_max()),
             shape,
@@ -122,7 +127,7 @@ impl Mirror {
             which: Cell::new(which),
             live: false,
             is_broken: Cell::new(false),
-            inner: RefCell::default(),
+            inner: RefCell::new(Inner { sums, ..Inner::default() }),
         }
     }
 
@@ -130,7 +135,12 @@ impl Mirror {
     /// leaves nothing of it that the next one, which begins it anew, does not take back.
     pub fn begin_dump(&self, fw: &Firmware) {
         let table = Table::new(&self.shape, &self.region, self.which.get());
-        table.set_ready(&fw.dump.borrow());
+        let inner = &mut *self.inner.borrow_mut();
+        inner.list.clear();
+        table.list_ready(&fw.dump.borrow(), &mut inner.list);
+        inner.sums.seal(&table, &mut inner.list);
+        self.put_list(inner);
+        inner.list.clear();
     }
 
     /// Brings the tables up to date (2). False if that can not be, now or before: then they stay as
@@ -163,10 +173,16 @@ impl Mirror {
         self.list_map(fw, &table, inner);
         self.list_units(fw, &table, inner)?;
         table.list_facts(fw, inner.journal, &mut inner.facts, &mut inner.list);
-        if inner.list.len() > self.list_max.get() {
+        // (Each word changes at most one checksum; all of them change one more.)
+        let most = match self.shape.is_summed {
+            true => self.list_max.get().saturating_sub(1) / 2,
+            false => self.list_max.get(),
+        };
+        if inner.list.len() > most {
             // (So much has changed that all is written anew.)
             self.write_all(fw, inner)?;
         } else {
+            inner.sums.seal(&table, &mut inner.list);
             self.put_list(inner);
         }
         inner.list.clear();
@@ -289,7 +305,8 @@ impl Mirror {
         let which = 1 - self.which.get();
         let table = Table::new(&self.shape, &self.region, which);
         table.set_counters(fw);
-        table.clear_index();
+        table.clear();
+        let mut sums = Sums::blank(&table);
         for (lpn, data) in fw.buffer.borrow().contents() {
             let (place, word) = match inner.places.get(&lpn.0) {
                 Some(place) => (*place, data_bytes(data, |bytes| index_word(lpn, bytes))),
@@ -299,10 +316,10 @@ impl Mirror {
                     (place, self.put_page(place, lpn, data))
                 }
             };
-            self.region.set_word(table.index(place), word);
+            sums.put(&table, table.index(place), word);
         }
-        table.put_map(&fw.map.borrow(), &fw.log.borrow());
-        table.put_units(&fw.space.borrow());
+        table.put_map(&fw.map.borrow(), &fw.log.borrow(), &mut sums);
+        table.put_units(&fw.space.borrow(), &mut sums);
         inner.journal = tables::List::default();
         if let Some(journal) = fw.log.borrow().journal() {
             inner.journal = table.put_journal(journal);
@@ -310,8 +327,10 @@ impl Mirror {
         inner.facts.clear();
         let mut list = Vec::new();
         table.list_facts(fw, inner.journal, &mut inner.facts, &mut list);
-        list.iter().for_each(|(at, word)| self.region.set_word(*at, *word));
-        self.region.publish(COUNTS, which as u64 + 1);
+        list.iter().for_each(|(at, word)| sums.put(&table, *at, *word));
+        sums.finish(&table);
+        inner.sums = sums;
+        self.region.publish(COUNTS, self.shape.counts_word(which));
         self.which.set(which);
         // All that was noted is told.
         fw.buffer.borrow().take_touched(&mut inner.pages);

@@ -35,6 +35,9 @@ pub enum OpError {
     /// The array has no power.
     #[error("the flash array has no power")]
     NoPower,
+    /// The disk of the host failed, which has to keep the image.
+    #[error("the host could not write the image to its disk")]
+    Host,
     /// More operations are under way than the image has room for: a defect in the caller, who
     /// has said how many there may be.
     #[error("the image has no room for one more operation under way, at unit {} page {}", .at.unit.0, .at.page)]
@@ -474,6 +477,7 @@ impl NandArray {
         if at.page == 0 {
             s.keep_former(die, at.unit);
         }
+        s.wait_until_free(at.unit)?;
         s.store.fill(at, sectors, oob);
         let failed = countdown(&mut s.fail_program) || mishap(s.fail_rates.0, &mut s.mishaps);
         let effect = Effect::Program { at, count, failed };

@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tantalum_device::{Data, DataMut, Payload};
 use tantalum_nand::{
-    ImageError, ImageFile, ImageSpec, NandArray, OpError, PageAddr, PageState, Timing, Unit,
+    IMAGE_VERSION, ImageError, ImageFile, ImageSpec, NandArray, OpError, PageAddr, PageState,
+    Timing, Unit,
 };
 use tantalum_rt::{Nanos, Rt};
 
@@ -34,6 +35,7 @@ impl Drop for Scratch {
 
 fn spec(payload: Payload) -> ImageSpec {
     ImageSpec {
+        version: IMAGE_VERSION,
         serial: *b"0123456789abcdef",
         geometry: geometry(),
         payload,
@@ -368,8 +370,8 @@ fn refusals_say_what_is_wrong_and_where() {
         refusal(&small(), |b| b[0] = b'X'),
         "not an image: it does not begin with \"TANTALUM\" at offset 0"
     );
-    let text = refusal(&small(), |b| b[8] = 2);
-    assert!(text.starts_with("the image has format 2 (offset 8)"), "{text}");
+    let text = refusal(&small(), |b| b[8] = 3);
+    assert!(text.starts_with("the image has format 3 (offset 8)"), "{text}");
     let text = refusal(&small(), |b| b[41] ^= 1);
     assert!(
         text.starts_with("the image is damaged at offset 4092: the header's checksum"),

@@ -1,6 +1,9 @@
 //! A process may end at any store; the next one finds what was promised.
 
+mod host;
+mod host_crash;
 mod killed;
+mod older;
 mod shadow;
 
 use super::is_dump_owed;
@@ -470,7 +473,7 @@ fn damaged_protected_memory_is_refused() {
         let whole = std::fs::read(&file.0).unwrap();
         let used: Vec<usize> = (from..from + len).filter(|at| whole[*at] != 0).collect();
         let layout = design.check().unwrap();
-        let shape = Shape::of(&design, &layout, Payload::Stamps);
+        let shape = Shape::of(&design, &layout, Payload::Stamps, 2);
         let (mut dice, mut refused) = (Stream::new(1, preset), 0);
         for i in 0..300 {
             let mut bytes = whole.clone();

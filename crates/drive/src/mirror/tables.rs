@@ -1,6 +1,7 @@
 //! The tables of protected memory: where each is, what its words say, and what the next process
 //! makes of them. `docs/image.md` draws them.
 
+use super::sums::{Sums, mixed};
 use super::{COUNTS, Mirror, PENDING};
 use crate::Design;
 use crate::areas::DumpAreas;
@@ -20,7 +21,7 @@ use tantalum_nand::{NandArray, PageAddr, Region, SECTOR_BYTES, Unit};
 use tantalum_rt::Rt;
 
 /// Parts begin at multiples of this.
-const ALIGN: u64 = 4096;
+pub(super) const ALIGN: u64 = 4096;
 
 /// Words of the list beyond those that buffered pages can take.
 const LIST_MORE: u64 = 1 << 16;
@@ -37,7 +38,14 @@ const READY: u64 = 32;
 const FAILED: u64 = 40;
 const VERSION: u64 = 48;
 const SEQUENCE: u64 = 56;
-const FACTS: u64 = 64;
+/// Of tables with checksums (`sums`): that of the journal's list, and of all checksums of blocks.
+const JOURNAL_SUM: u64 = 64;
+pub(super) const TOP: u64 = 72;
+
+/// Where the lists of units are behind these.
+const fn facts(is_summed: bool) -> u64 {
+    if is_summed { 80 } else { 64 }
+}
 
 const BEGAN_READ_ONLY: u64 = 1;
 const READ_ONLY: u64 = 2;
@@ -52,13 +60,18 @@ pub(crate) struct Shape {
     pub page_bytes: u64,
     /// For buffered pages.
     pub places: u32,
-    tables: [u64; 2],
+    pub(super) tables: [u64; 2],
+    pub(super) table_len: u64,
     index: u64,
     entries: u64,
     bits: u64,
     images: u64,
     journals: [u64; 2],
     units: u64,
+    /// Checksums of all blocks before (`sums`); images of version 1 have none.
+    pub(super) sums: u64,
+    pub(super) is_summed: bool,
+    facts: u64,
     /// Units whose numbers a table of the dump areas has room for.
     zone: u32,
     map_pages: u32,
@@ -71,7 +84,9 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub fn of(design: &Design, layout: &Layout, payload: Payload) -> Shape {
+    /// In an image of this version of the format.
+    pub fn of(design: &Design, layout: &Layout, payload: Payload, version: u32) -> Shape {
+        let is_summed = version >= 2;
         let mut end = ALIGN;
         let place = |end: &mut u64, len: u64| {
             let at = *end;
@@ -98,7 +113,7 @@ impl Shape {
         // Within a table.
         let mut end = 0;
         let zone = layout.dump_zone;
-        place(&mut end, FACTS + 16 * u64::from(zone));
+        place(&mut end, facts(is_summed) + 16 * u64::from(zone));
         let index = place(&mut end, 8 * u64::from(places));
         let entries = place(&mut end, pages * u64::from(SECTOR_BYTES));
         let bits = place(&mut end, pages * BIT_WORDS * 8);
@@ -106,6 +121,10 @@ impl Shape {
         let journals = [(); 2].map(|()| place(&mut end, (journal_max * ENTRY_BYTES) as u64));
         let units = if journal_max > 0 { u64::from(units).div_ceil(2) * 8 } else { 0 };
         let units = place(&mut end, units);
+        let sums = end;
+        if is_summed {
+            place(&mut end, sums / ALIGN * 8);
+        }
         Shape {
             len: first + 2 * end,
             list,
@@ -113,12 +132,16 @@ impl Shape {
             page_bytes,
             places,
             tables: [first, first + end],
+            table_len: end,
             index,
             entries,
             bits,
             images,
             journals,
             units,
+            sums,
+            is_summed,
+            facts: facts(is_summed),
             zone,
             map_pages: layout.map_pages,
             keeps_entries,
@@ -128,20 +151,36 @@ impl Shape {
         }
     }
 
-    /// Whether what is here in the region is held against something else at the next start: pages
-    /// and their index, entries of the map, images of map pages. Which entries count and which
-    /// units are written is not.
+    /// Whether what is here in the region is held against a checksum at the next start.
     #[cfg(test)]
     pub fn is_checked(&self, at: u64) -> bool {
-        let parts = [
-            self.index..self.index + 8 * u64::from(self.places),
-            self.entries..self.bits,
-            self.images..self.journals[0],
-        ];
-        let pages = self.data..self.data + u64::from(self.places) * self.page_bytes;
-        let table = self.tables.iter().rev().find(|table| **table <= at);
-        let is_part = |table: &u64| parts.iter().any(|part| part.contains(&(at - table)));
-        pages.contains(&at) || table.is_some_and(is_part)
+        at >= self.data || at < 8
+    }
+
+    /// Blocks of a table that have a checksum of their own.
+    pub(super) fn blocks(&self) -> usize {
+        if self.is_summed { (self.sums / ALIGN) as usize } else { 0 }
+    }
+
+    /// Whether this offset in a table is in a list of the journal, which has a checksum of its own.
+    pub(super) fn is_journal(&self, at: u64) -> bool {
+        (self.journals[0]..self.units).contains(&at)
+    }
+
+    /// The blocks that are always held against their checksums: of the entries only those count that are
+    /// dirty.
+    fn blocks_to_check(&self) -> impl Iterator<Item = usize> {
+        let [from, until, lists, end] =
+            [self.entries, self.bits, self.journals[0], self.units].map(|at| at / ALIGN);
+        let counts =
+            move |block: &u64| !(from..until).contains(block) && !(lists..end).contains(block);
+        (0..self.blocks() as u64).filter(counts).map(|block| block as usize)
+    }
+
+    /// What word 0 of the region says if this table counts.
+    pub(super) fn counts_word(&self, which: usize) -> u64 {
+        let n = which as u64 + 1;
+        if self.is_summed { n | (!n << 32) } else { n }
     }
 
     /// Words that the list has room for.
@@ -155,13 +194,14 @@ impl Shape {
 pub(crate) struct List {
     which: usize,
     len: usize,
+    sum: u64,
 }
 
 /// One of the two tables.
 pub(crate) struct Table<'a> {
-    shape: &'a Shape,
-    region: &'a Region,
-    at: u64,
+    pub(super) shape: &'a Shape,
+    pub(super) region: &'a Region,
+    pub(super) at: u64,
 }
 
 /// A word to be put in place.
@@ -180,8 +220,11 @@ impl<'a> Table<'a> {
         self.region.set_word(self.at + at, word);
     }
 
-    /// What only grows.
+    /// What only grows. (With checksums it is listed like the rest.)
     pub fn set_counters(&self, fw: &Firmware) {
+        if self.shape.is_summed {
+            return;
+        }
         self.set(VERSION, fw.map.borrow().version().0);
         self.set(SEQUENCE, fw.sequence.get());
     }
@@ -202,12 +245,19 @@ impl<'a> Table<'a> {
             (READY, ready.len() as u64),
             (FAILED, failed.len() as u64),
         ];
-        let at = |first: u64| move |i: usize| FACTS + 8 * (first + i as u64);
+        let more = [
+            (VERSION, fw.map.borrow().version().0),
+            (SEQUENCE, fw.sequence.get()),
+            (JOURNAL_SUM, journal.sum),
+        ];
+        let more = more.into_iter().filter(|_| self.shape.is_summed);
+        let facts = self.shape.facts;
+        let at = |first: u64| move |i: usize| facts + 8 * (first + i as u64);
         let ready = ready
             .enumerate()
             .map(|(i, (unit, page))| (at(0)(i), u64::from(unit.0) << 32 | u64::from(*page)));
         let failed = failed.enumerate().map(|(i, unit)| (at(zone as u64)(i), u64::from(unit.0)));
-        for (at, word) in head.into_iter().chain(ready).chain(failed) {
+        for (at, word) in head.into_iter().chain(more).chain(ready).chain(failed) {
             let i = (at / 8) as usize;
             if last.len() <= i {
                 last.resize(i + 1, u64::MAX);
@@ -221,9 +271,10 @@ impl<'a> Table<'a> {
 
     /// From where on the next dump is written, when nothing of it is yet. (What had been issued
     /// there before may have been taken back.)
-    pub fn set_ready(&self, areas: &DumpAreas) {
+    pub fn list_ready(&self, areas: &DumpAreas, out: &mut Words) {
         for (i, (unit, page)) in (0..u64::from(self.shape.zone)).zip(&areas.ready) {
-            self.set(FACTS + 8 * i, u64::from(unit.0) << 32 | u64::from(*page));
+            let at = self.at + self.shape.facts + 8 * i;
+            out.push((at, u64::from(unit.0) << 32 | u64::from(*page)));
         }
     }
 
@@ -232,8 +283,15 @@ impl<'a> Table<'a> {
         self.at + self.shape.index + 8 * u64::from(place)
     }
 
-    pub fn clear_index(&self) {
-        (0..self.shape.places).for_each(|place| self.region.set_word(self.index(place), 0));
+    /// Of a table that is written anew: no page is buffered. One with checksums is empty.
+    pub fn clear(&self) {
+        match self.shape.is_summed {
+            true => self.region.clear(self.at, self.shape.table_len),
+            false => {
+                let places = 0..self.shape.places;
+                places.for_each(|place| self.region.set_word(self.index(place), 0));
+            }
+        }
     }
 
     fn entries_word(&self, map: &Map, lpn: Lpn) -> (u64, u64) {
@@ -289,7 +347,7 @@ impl<'a> Table<'a> {
     }
 
     /// All of the map that is to be dumped.
-    pub fn put_map(&self, map: &Map, log: &MapLog) {
+    pub fn put_map(&self, map: &Map, log: &MapLog, sums: &mut Sums) {
         if let Some(dirty) = log.dirty().filter(|_| self.shape.keeps_entries) {
             let mut words = Vec::new();
             for page in 0..self.shape.map_pages {
@@ -297,16 +355,16 @@ impl<'a> Table<'a> {
                 if self.shape.whole_pages && dirty.is_dirty(page) {
                     self.list_page(map, page, &mut words);
                 }
-                words.drain(..).for_each(|(at, word)| self.region.set_word(at, word));
+                words.drain(..).for_each(|(at, word)| sums.put(self, at, word));
             }
             for lpn in dirty.entries() {
                 let (at, word) = self.entries_word(map, lpn);
-                self.set(at, word);
+                sums.put(self, self.at + at, word);
             }
         }
         for page in (0..self.shape.directory).step_by(2) {
             let (at, word) = self.image_word(log, page);
-            self.set(at, word);
+            sums.put(self, self.at + at, word);
         }
     }
 
@@ -326,11 +384,11 @@ impl<'a> Table<'a> {
     }
 
     /// The same of all.
-    pub fn put_units(&self, space: &Space) {
+    pub fn put_units(&self, space: &Space, sums: &mut Sums) {
         if self.shape.journal_max > 0 {
             for unit in (0..space.count()).step_by(2) {
                 let (at, word) = self.unit_word(space, Unit(unit), space.count());
-                self.set(at, word);
+                sums.put(self, self.at + at, word);
             }
         }
     }
@@ -361,10 +419,13 @@ impl<'a> Table<'a> {
         }
         for (i, entry) in journal.entries().enumerate().skip(stable) {
             for (at, word) in self.entry_words(now.which, i, entry) {
-                match i < now.len {
-                    true => out.push((self.at + at, word)),
-                    false => self.set(at, word), // Behind the last one that counts.
+                if i < now.len {
+                    now.sum = now.sum.wrapping_sub(mixed(at, self.word(at)));
+                    out.push((self.at + at, word));
+                } else {
+                    self.set(at, word); // Behind the last one that counts.
                 }
+                now.sum = now.sum.wrapping_add(mixed(at, word));
             }
         }
         now.len = len;
@@ -372,12 +433,15 @@ impl<'a> Table<'a> {
     }
 
     fn put_list(&self, which: usize, journal: &Journal) -> List {
-        let mut len = 0;
+        let (mut len, mut sum) = (0, 0u64);
         for (i, entry) in journal.entries().enumerate().take(self.shape.journal_max) {
-            self.entry_words(which, i, entry).into_iter().for_each(|(at, word)| self.set(at, word));
+            for (at, word) in self.entry_words(which, i, entry) {
+                self.set(at, word);
+                sum = sum.wrapping_add(mixed(at, word));
+            }
             len = i + 1;
         }
-        List { which, len }
+        List { which, len, sum }
     }
 
     /// All of the journal.
@@ -410,23 +474,26 @@ pub(crate) fn left_behind(
     layout: &Layout,
     nand: &Rc<NandArray>,
     stats: &Rc<Stats>,
-    region: &Region,
+    (region, version): (&Region, u32),
 ) -> Result<Option<Firmware>, Wrong> {
-    let shape = Shape::of(design, layout, nand.payload());
+    let shape = Shape::of(design, layout, nand.payload(), version);
     let which = match region.word(COUNTS) {
         0 => return Ok(None),
-        n @ 1..=2 => n as usize - 1,
-        n => return Err((COUNTS, format!("{n} is the number of no table"))),
+        n if n == shape.counts_word(0) => 0,
+        n if n == shape.counts_word(1) => 1,
+        n => return Err((COUNTS, format!("{n:#x} is the number of no table"))),
     };
     finish_list(&shape, region)?;
     let table = Table::new(&shape, region, which);
+    let sums = Sums::read(&table)?;
+    shape.blocks_to_check().try_for_each(|block| sums.check(&table, block))?;
     let fw = Firmware::new(rt, design, layout, nand, stats);
     let wrong = |at: u64, what: String| (table.at + at, what);
     read_facts(&table, &fw).map_err(|(at, what)| wrong(at, what))?;
     read_pages(&table, &fw).map_err(|(at, what)| wrong(at, what))?;
-    read_map(&table, &fw).map_err(|(at, what)| wrong(at, what))?;
+    read_map(&table, &fw, &sums).map_err(|(at, what)| wrong(at, what))?;
     read_units(&table, &fw).map_err(|(at, what)| wrong(at, what))?;
-    let _ = fw.mirror.set(Mirror::left_behind(shape.clone(), region, which));
+    let _ = fw.mirror.set(Mirror::left_behind(shape.clone(), region, which, sums));
     Ok(Some(fw))
 }
 
@@ -472,7 +539,8 @@ fn read_facts(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
     };
     let mut areas = fw.dump.borrow_mut();
     areas.next = table.word(NEXT_DUMP);
-    for at in (0..count(READY)?).map(|i| FACTS + 8 * i) {
+    let facts = table.shape.facts;
+    for at in (0..count(READY)?).map(|i| facts + 8 * i) {
         let (unit, page) = (Unit((table.word(at) >> 32) as u32), table.word(at) as u32);
         if unit.0 >= g.units() || !may_be_dumped_to(fw, unit) || page > g.unit_pages() {
             return Err((at, format!("a dump is to go to unit {} from page {page} on", unit.0)));
@@ -480,7 +548,7 @@ fn read_facts(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
         areas.ready.push((unit, page));
     }
     for i in 0..count(FAILED)? {
-        areas.failed.push(Unit(table.word(FACTS + 8 * (u64::from(table.shape.zone) + i)) as u32));
+        areas.failed.push(Unit(table.word(facts + 8 * (u64::from(table.shape.zone) + i)) as u32));
     }
     Ok(())
 }
@@ -514,7 +582,7 @@ fn read_pages(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn read_map(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
+fn read_map(table: &Table<'_>, fw: &Firmware, sums: &Sums) -> Result<(), Wrong> {
     let shape = table.shape;
     let (mut map, mut log) = (fw.map.borrow_mut(), fw.log.borrow_mut());
     let pages = if shape.keeps_entries { shape.map_pages } else { 0 };
@@ -524,6 +592,9 @@ fn read_map(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
         if (0..BIT_WORDS).all(|i| bits(i) == 0) {
             continue;
         }
+        // (What is wrong is told with its place in the table.)
+        let block = (shape.entries / ALIGN) as usize + page as usize;
+        sums.check(table, block).map_err(|(at, what)| (at - table.at, what))?;
         for lpn in map.entries_of(page).map(Lpn) {
             let (_, i) = super::in_page(lpn);
             let is_dirty = bits(u64::from(i / 64)) >> (i % 64) & 1 == 1;
@@ -569,12 +640,19 @@ fn read_units(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
         return Err((JOURNAL, format!("list {which} of the journal has {len} entries")));
     }
     let mut entries = Vec::with_capacity(len as usize);
+    let mut sum = 0u64;
     for i in 0..len {
         let at = shape.journals[which as usize] + i * ENTRY_BYTES as u64;
         let mut bytes = [0; ENTRY_BYTES];
         table.region.read(table.at + at, &mut bytes);
+        for at in [at, at + 8] {
+            sum = sum.wrapping_add(mixed(at, table.word(at)));
+        }
         let what = || (at, format!("{bytes:x?} is no entry of the journal of units"));
         entries.push(Entry::decode(&bytes).ok_or_else(what)?);
+    }
+    if shape.is_summed && sum != table.word(JOURNAL_SUM) {
+        return Err((JOURNAL_SUM, "the journal of units has not its checksum".to_string()));
     }
     if let Some(journal) = fw.log.borrow_mut().journal_mut() {
         *journal = Journal::left_behind(entries);

@@ -14,7 +14,9 @@ impl State {
     pub(super) fn prepare(&mut self, die: u32, now: Nanos, at: PageAddr) -> Result<(), OpError> {
         let Store::Image(store) = &mut self.store else { return Ok(()) };
         self.schedule.enter(die, now);
-        for unit in self.schedule.book.take_erased().into_iter().flatten() {
+        let erased = self.schedule.book.take_erased().unwrap_or_default();
+        erased.iter().for_each(|unit| store.lost(*unit));
+        for unit in store.take_later().into_iter().chain(erased) {
             // (An erase that has not begun may have to put back what it took away.)
             if !self.schedule.is_to_erase(unit) {
                 store.give_back(unit);
@@ -26,11 +28,27 @@ impl State {
         Ok(())
     }
 
+    /// The unit may be programmed: what it had before is not needed after a crash of the host.
+    pub(super) fn wait_until_free(&self, unit: Unit) -> Result<(), OpError> {
+        match &self.store {
+            Store::Image(store) if !store.is_free(unit) => Err(OpError::Host),
+            _ => Ok(()),
+        }
+    }
+
     /// The first page of a unit is going to be programmed: what an erase that has not begun takes
     /// away is needed until it does.
     pub(super) fn keep_former(&mut self, die: u32, unit: Unit) {
-        if let Store::Image(store) = &self.store {
-            self.schedule.keep_former(die, unit, |was| store.unload(unit, was));
+        if let Store::Image(store) = &mut self.store {
+            let mut is_needed = false;
+            self.schedule.keep_former(die, unit, |was| {
+                is_needed = true;
+                store.unload(unit, was)
+            });
+            if is_needed {
+                // The image says now that they can not be put back.
+                store.lost(unit);
+            }
         }
     }
 }

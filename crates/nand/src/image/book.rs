@@ -20,23 +20,81 @@ use tantalum_rt::Nanos;
 
 /// The image's clock.
 pub(crate) struct ImageClock {
-    state: Region,
+    state: ImageState,
     /// This time of the runtime is `base` of the image.
     from: Nanos,
     base: u64,
     noted: Cell<Nanos>,
 }
 
-/// Where it is in the image's state.
+/// The clock and how often the image was opened, as they are in its state: since version 2 in two
+/// places in turn, each with a checksum, of which the newest that is whole counts.
+pub(crate) struct ImageState {
+    region: Region,
+    version: u32,
+    opened: Cell<u64>,
+    newest: Cell<u64>,
+}
+
+/// Of one of the places.
+const SLOT_BYTES: u64 = 64;
 const CLOCK: u64 = 0;
-/// How often the image was opened.
 const OPENED: u64 = 8;
+const SUM: u64 = 16;
+
+impl ImageState {
+    /// That of an image; with the clock. An error says what is wrong.
+    pub fn open(region: Region, version: u32) -> Result<(ImageState, u64), String> {
+        let slot = |slot: u64| {
+            let [clock, opened, sum] =
+                [CLOCK, OPENED, SUM].map(|at| region.word(slot * SLOT_BYTES + at));
+            let is_blank = clock == 0 && opened == 0 && sum == 0;
+            let is_whole = is_blank || sum == state_sum(clock, opened) || version < 2;
+            (is_whole, clock, opened)
+        };
+        let (first, second) = (slot(0), slot(1));
+        let newest = match (first.0, second.0 && version >= 2) {
+            (true, true) => u64::from((second.1, second.2) > (first.1, first.2)),
+            (true, false) => 0,
+            (false, true) => 1,
+            (false, false) => return Err("neither clock has its checksum".to_string()),
+        };
+        let (_, clock, opened) = if newest == 0 { first } else { second };
+        let (opened, newest) = (Cell::new(opened), Cell::new(newest));
+        Ok((ImageState { region, version, opened, newest }, clock))
+    }
+
+    /// How often the image was opened.
+    pub fn opened(&self) -> u64 {
+        self.opened.get()
+    }
+
+    fn put(&self, clock: u64) {
+        if self.version < 2 {
+            self.region.publish(OPENED, self.opened.get());
+            self.region.publish(CLOCK, clock);
+            return;
+        }
+        let slot = 1 - self.newest.get();
+        let (at, opened) = (slot * SLOT_BYTES, self.opened.get());
+        self.region.publish(at + CLOCK, clock);
+        self.region.publish(at + OPENED, opened);
+        self.region.publish(at + SUM, state_sum(clock, opened));
+        self.newest.set(slot);
+    }
+}
+
+/// Never 0.
+fn state_sum(clock: u64, opened: u64) -> u64 {
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&clock.to_le_bytes()), &opened.to_le_bytes());
+    u64::from(sum) | 1 << 32
+}
 
 impl ImageClock {
-    /// Goes on from where the image is, at `now` of the runtime.
-    pub fn new(state: Region, now: Nanos) -> ImageClock {
-        let base = state.word(CLOCK);
-        state.publish(OPENED, state.word(OPENED).saturating_add(1));
+    /// Goes on from where the image is (`base`), at `now` of the runtime.
+    pub fn new(state: ImageState, base: u64, now: Nanos) -> ImageClock {
+        state.opened.set(state.opened.get().saturating_add(1));
+        state.put(base);
         ImageClock { state, from: now, base, noted: Cell::new(now) }
     }
 
@@ -44,7 +102,7 @@ impl ImageClock {
     pub fn note(&self, now: Nanos) {
         if now > self.noted.get() {
             self.noted.set(now);
-            self.state.publish(CLOCK, self.time(now));
+            self.state.put(self.time(now));
         }
     }
 

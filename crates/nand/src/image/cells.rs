@@ -7,10 +7,15 @@
 //! 3. A page whose checksum does not hold can not be read, and is not moved as if it could.
 //! 4. The space of an erased unit is given back when its last erase has ended, and before anything is
 //!    programmed there.
+//! 5. Since version 2 of the format the checksum of a page is of the erase count of its unit and of what
+//!    kind of page it is, too: what was programmed before the last erase is never taken for what was
+//!    programmed after it, whatever of the file was lost.
+//! 6. Of an image that is synced (`sync`, 3) a unit that lost pages is neither programmed nor given back before
+//!    that is durable.
 
 use super::format::{PAGE_RECORD, Parts, SECTOR, UNIT_BYTES};
 use super::mapped::Region;
-use super::{ImageError, ImageSpec};
+use super::{ImageError, ImageSpec, Syncer};
 use crate::geometry::SECTOR_BYTES;
 use crate::store::{PageState, RamStore, UnitState};
 use crate::{Geometry, PageAddr, Unit};
@@ -43,6 +48,12 @@ pub(crate) struct ImageStore {
     payload: Region,
     /// See [`ImageStore::take_damaged`].
     damaged: Cell<Option<PageAddr>>,
+    version: u32,
+    syncer: Option<Syncer>,
+    /// Of each unit the moment that has to be durable before it is overwritten (6).
+    due: Vec<u64>,
+    /// Units whose space is given back later for that.
+    later: Vec<Unit>,
 }
 
 impl ImageStore {
@@ -62,6 +73,10 @@ impl ImageStore {
             stamps: region(parts.stamps),
             payload: region(parts.payload),
             damaged: Cell::new(None),
+            version: spec.version,
+            syncer: None,
+            due: vec![0; spec.geometry.units() as usize],
+            later: Vec::new(),
         };
         for unit in 0..spec.geometry.units() {
             let at = u64::from(unit) * UNIT_BYTES;
@@ -106,7 +121,12 @@ impl ImageStore {
     /// half erased before it is empty.
     pub fn change(&mut self, unit: Unit, change: impl FnOnce(&mut UnitState)) {
         let u = &mut self.units[unit.0 as usize];
+        let had = u.next;
         change(u);
+        if u.next < had {
+            self.lost(unit);
+        }
+        let u = &self.units[unit.0 as usize];
         let flags = if u.half_erased { HALF_ERASED } else { 0 }
             | if self.has_space[unit.0 as usize] { HAS_SPACE } else { 0 };
         let at = u64::from(unit.0) * UNIT_BYTES;
@@ -127,6 +147,20 @@ impl ImageStore {
         self.of_pages.publish(self.number(at) * PAGE_RECORD, record);
     }
 
+    /// A unit has lost pages, for good: of an erase that is when it has ended, since one that has not begun
+    /// may be taken back. (6)
+    pub fn lost(&mut self, unit: Unit) {
+        if let Some(syncer) = &self.syncer {
+            self.due[unit.0 as usize] = syncer.next();
+        }
+    }
+
+    /// Whether a unit may be overwritten (6): waits until it may. False if the host's disk failed.
+    pub fn is_free(&self, unit: Unit) -> bool {
+        let due = self.due[unit.0 as usize];
+        self.syncer.as_ref().is_none_or(|syncer| syncer.settle(due))
+    }
+
     /// Puts pages behind those that the unit has.
     pub fn fill(&mut self, at: PageAddr, sectors: &[Data<'_>], oob: &[u64]) {
         if !self.has_space[at.unit.0 as usize] {
@@ -135,22 +169,32 @@ impl ImageStore {
         }
         for (i, sectors) in sectors.chunks(self.page_sectors).enumerate() {
             let page = PageAddr { unit: at.unit, page: at.page + i as u32 };
-            self.put_page(page, sectors, &oob[i * self.words..(i + 1) * self.words], false);
+            let count = self.unit(at.unit).erase_count;
+            self.put_page(page, count, sectors, &oob[i * self.words..(i + 1) * self.words], false);
         }
     }
 
-    fn put_page(&self, at: PageAddr, sectors: &[Data<'_>], oob: &[u64], torn: bool) {
+    /// With which the checksum of a page begins (5).
+    fn sum_of(&self, count: u32, kind: u8) -> u32 {
+        match self.version {
+            1 => 0,
+            _ => crc32c::crc32c_append(crc32c::crc32c(&count.to_le_bytes()), &[kind]),
+        }
+    }
+
+    /// A page of a unit that was erased so often.
+    fn put_page(&self, at: PageAddr, count: u32, sectors: &[Data<'_>], oob: &[u64], torn: bool) {
         let number = self.number(at);
         let mut words = Vec::with_capacity(self.words * 8);
         oob.iter().for_each(|word| words.extend_from_slice(&word.to_le_bytes()));
         self.oob.write(number * words.len() as u64, &words);
-        let mut sum = crc32c::crc32c(&words);
         let stamped = matches!(sectors, [Data::Stamps(_), ..]);
         let kind = match stamped {
             true => STAMPS,
             false if sectors.iter().all(Data::is_zero) => ZEROS,
             false => BYTES,
         };
+        let mut sum = crc32c::crc32c_append(self.sum_of(count, kind), &words);
         let first = number * self.page_sectors as u64;
         for (sector, at) in sectors.iter().zip(first..).filter(|_| kind != ZEROS) {
             match sector {
@@ -234,13 +278,29 @@ impl ImageStore {
 
     /// Whether a page that can be read is what was programmed; one that can not is.
     pub fn is_intact(&self, at: PageAddr) -> bool {
-        self.readable(at).is_none_or(|kind| self.has_its_sum(at, kind))
+        let count = self.unit(at.unit).erase_count;
+        self.readable(at).is_none_or(|kind| self.has_its_sum(at, count, kind))
     }
 
-    fn has_its_sum(&self, at: PageAddr, kind: u8) -> bool {
+    /// All pages that are not what was programmed can not be read from now on; how many.
+    pub fn tear_damaged(&mut self) -> u64 {
+        let mut torn = 0;
+        for unit in (0..self.geometry.units()).map(Unit) {
+            for page in 0..self.unit(unit).next {
+                let at = PageAddr { unit, page };
+                if !self.is_intact(at) {
+                    self.tear(at);
+                    torn += 1;
+                }
+            }
+        }
+        torn
+    }
+
+    fn has_its_sum(&self, at: PageAddr, count: u32, kind: u8) -> bool {
         let number = self.number(at);
         let of_words = self.words as u64 * 8;
-        let sum = sum(0, &self.oob, number * of_words, of_words);
+        let sum = sum(self.sum_of(count, kind), &self.oob, number * of_words, of_words);
         let (region, len) = match kind {
             BYTES => (&self.payload, u64::from(self.geometry.page_bytes)),
             STAMPS => (&self.stamps, self.page_sectors as u64 * 8),
@@ -256,6 +316,29 @@ impl ImageStore {
 
     /// The erase of a unit has ended: its space is given back, unless it is in use again.
     pub fn give_back(&mut self, unit: Unit) {
+        let due = self.due[unit.0 as usize];
+        if self.syncer.as_ref().is_some_and(|syncer| syncer.durable() < due) {
+            self.later.push(unit);
+        } else {
+            self.give_space_back(unit);
+        }
+    }
+
+    /// Units whose space was to be given back before that was durable: for another try.
+    pub fn take_later(&mut self) -> Vec<Unit> {
+        let Some(syncer) = self.syncer.as_ref().filter(|_| !self.later.is_empty()) else {
+            return Vec::new();
+        };
+        let (durable, due) = (syncer.durable(), &self.due);
+        self.later.extract_if(.., |unit| due[unit.0 as usize] <= durable).collect()
+    }
+
+    /// From now on the image is synced.
+    pub fn set_syncer(&mut self, syncer: Option<Syncer>) {
+        self.syncer = syncer;
+    }
+
+    fn give_space_back(&mut self, unit: Unit) {
         if self.unit(unit).next > 0 || !self.has_space[unit.0 as usize] {
             return;
         }
@@ -284,7 +367,7 @@ impl ImageStore {
     /// The pages of a unit, in memory: for those who overwrite it, and may have to put it back.
     pub fn unload(&self, unit: Unit, was: &UnitState) -> UnitState {
         let mut ram = RamStore::new(&self.one(), self.kind, self.words);
-        self.copy_to(&mut ram, unit, Unit(0), was.next);
+        self.copy_to(&mut ram, (unit, was.erase_count), Unit(0), was.next);
         let u = ram.unit_mut(Unit(0));
         UnitState { cells: u.cells.take(), ..was.clone() }
     }
@@ -294,7 +377,8 @@ impl ImageStore {
         Geometry { channels: 1, packages: 1, chips: 1, blocks: 1, ..self.geometry.clone() }
     }
 
-    fn copy_to(&self, ram: &mut RamStore, unit: Unit, to: Unit, next: u32) {
+    /// Pages of a unit, that had been erased so often when they were programmed.
+    fn copy_to(&self, ram: &mut RamStore, (unit, count): (Unit, u32), to: Unit, next: u32) {
         let mut words = vec![0; self.words];
         for page in 0..next {
             let at = PageAddr { unit, page };
@@ -325,7 +409,7 @@ impl ImageStore {
             ram.unit_mut(to).next = page + 1;
             // (It gets a new checksum.)
             let is_good = matches!(record, BYTES | STAMPS | ZEROS);
-            if !(is_good && self.has_its_sum(PageAddr { unit, page }, record)) {
+            if !(is_good && self.has_its_sum(PageAddr { unit, page }, count, record)) {
                 ram.tear(at);
             }
         }
@@ -338,14 +422,14 @@ impl ImageStore {
             self.advance(unit, 0);
             let mut ram = RamStore::new(&self.one(), self.kind, self.words);
             *ram.unit_mut(Unit(0)) = UnitState { cells: Some(cells), next, ..UnitState::default() };
-            self.load(unit, &ram, next);
+            self.load(unit, erase_count, &ram, next);
         }
         self.change(unit, |u| {
             (u.next, u.erase_count, u.half_erased) = (next, erase_count, half_erased);
         });
     }
 
-    fn load(&mut self, unit: Unit, ram: &RamStore, next: u32) {
+    fn load(&mut self, unit: Unit, count: u32, ram: &RamStore, next: u32) {
         self.has_space[unit.0 as usize] = true;
         let mut words = vec![0; self.words];
         for page in 0..next {
@@ -355,7 +439,7 @@ impl ImageStore {
             ram.copy_out(from, 0, data.as_mut());
             ram.copy_oob(from, &mut words);
             let torn = ram.state(from) == PageState::Uncorrectable;
-            self.put_page(PageAddr { unit, page }, &sectors(&data), &words, torn);
+            self.put_page(PageAddr { unit, page }, count, &sectors(&data), &words, torn);
         }
     }
 
@@ -364,7 +448,7 @@ impl ImageStore {
         let mut ram = RamStore::new(&self.geometry, self.kind, self.words);
         for unit in (0..self.geometry.units()).map(Unit) {
             let UnitState { next, erase_count, half_erased, .. } = *self.unit(unit);
-            self.copy_to(&mut ram, unit, unit, next);
+            self.copy_to(&mut ram, (unit, erase_count), unit, next);
             let u = ram.unit_mut(unit);
             (u.erase_count, u.half_erased) = (erase_count, half_erased);
         }

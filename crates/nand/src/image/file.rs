@@ -4,15 +4,20 @@
 //! 2. One process has an image at a time, and in it one owner.
 //! 3. A new image is readable and writable by its user alone. The mode of one that is there is its
 //!    user's to choose, and is never changed.
+//! 4. Who had it last is marked in it (`marks`), before anything is changed.
 #![allow(
     clippy::disallowed_methods,
     reason = "the edge at which an array gets a file; nothing else of the crate opens any"
 )]
 
+use super::book::ImageState;
 use super::format::{FLIGHT_BYTES, Part, Parts};
 use super::mapped::{Mapped, PAGE, Region};
-use super::{Book, ImageClock, ImageError, ImageSpec, ImageStore};
+use super::marks::{Boot, Mark, boot};
+use super::sync::{rebuild, settle};
+use super::{Book, ImageClock, ImageError, ImageSpec, ImageStore, Syncer, Ticket};
 use crate::flight::Flight;
+use std::cell::{Cell, OnceCell};
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -28,6 +33,37 @@ pub struct ImageFile {
     map: Rc<Mapped>,
     spec: Rc<ImageSpec>,
     parts: Rc<Parts>,
+    user: Rc<User>,
+}
+
+/// How an image is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// To look at it: what is done to it stays in memory, and is gone with that; the file does not
+    /// change. Nobody else may have it open for more than that.
+    pub view: bool,
+    /// The host may have crashed while somebody had it: then all pages are verified, and those that are not
+    /// what was programmed can not be read from then on. Without this such an image is refused.
+    pub host_crashed: bool,
+    /// What was stored can be made to survive a crash of the host at any moment ([`ImageFile::ticket`]).
+    pub host_sync: bool,
+    /// Who waits for that does it, instead of a thread: for virtual time.
+    pub sync_here: bool,
+    /// The boot of the host that is under way, instead of its own id: for tests.
+    pub boot: Option<[u8; 16]>,
+}
+
+/// What this process has to do with the image.
+struct User {
+    opening: Opening,
+    boot: Boot,
+    mark: Cell<Mark>,
+    crashed: bool,
+    /// What was synced counted then.
+    rebuilt: bool,
+    begun: Cell<bool>,
+    damaged: Cell<u64>,
+    syncer: OnceCell<Syncer>,
 }
 
 fn io(what: &'static str) -> impl Fn(std::io::Error) -> ImageError {
@@ -106,7 +142,7 @@ impl ImageFile {
             .and_then(|()| put(0, &spec.encode()))
             .map_err(io("the image can not be written"))?;
         sync_with_name(&file, path).map_err(io("the image can not be synced"))?;
-        ImageFile::map(file, spec.clone(), parts, true)
+        ImageFile::map(file, spec.clone(), parts, Opening::default(), Mark::default())
     }
 
     /// Opens an image.
@@ -114,7 +150,7 @@ impl ImageFile {
     /// # Errors
     /// [`ImageError`] says what is wrong with it.
     pub fn open(path: &Path) -> Result<ImageFile, ImageError> {
-        ImageFile::open_as(path, true)
+        ImageFile::open_with(path, Opening::default())
     }
 
     /// Opens an image to look at it: what is done to it stays in memory, and is gone with that;
@@ -123,10 +159,15 @@ impl ImageFile {
     /// # Errors
     /// [`ImageError`] says what is wrong with it.
     pub fn open_view(path: &Path) -> Result<ImageFile, ImageError> {
-        ImageFile::open_as(path, false)
+        ImageFile::open_with(path, Opening { view: true, ..Opening::default() })
     }
 
-    fn open_as(path: &Path, shared: bool) -> Result<ImageFile, ImageError> {
+    /// Opens an image so.
+    ///
+    /// # Errors
+    /// [`ImageError`] says what is wrong with it.
+    pub fn open_with(path: &Path, opening: Opening) -> Result<ImageFile, ImageError> {
+        let shared = !opening.view;
         let file = OpenOptions::new().read(true).write(shared).open(path);
         let mut file = file.map_err(io("the image can not be opened"))?;
         lock(&file, shared)?;
@@ -152,18 +193,126 @@ impl ImageFile {
         }
         spec.design = String::from_utf8(design)
             .map_err(|_| damaged("the design's description is no text"))?;
-        ImageFile::map(file, spec, parts, shared)
+        let mark = match spec.version {
+            1 => Mark::default(),
+            _ => Mark::read(&file, parts.marks.at).map_err(|e| match e {
+                Some(e) => failed(e),
+                None => ImageError::Damaged {
+                    offset: parts.marks.at,
+                    what: "neither mark of who had it last has its checksum".to_string(),
+                },
+            })?,
+        };
+        if spec.version < 2 && opening.host_sync {
+            return Err(ImageError::Older { version: spec.version });
+        }
+        let file = ImageFile::map(file, spec, parts, opening, mark)?;
+        if file.user.crashed {
+            if !opening.host_crashed {
+                return Err(ImageError::HostCrashed);
+            }
+            if mark.synced {
+                rebuild(&file.map, &file.parts, mark.number).map_err(&failed)?;
+            }
+        }
+        Ok(file)
     }
 
     fn map(
         file: File,
         spec: ImageSpec,
         parts: Parts,
-        shared: bool,
+        opening: Opening,
+        mark: Mark,
     ) -> Result<ImageFile, ImageError> {
-        let map =
-            Mapped::new(file, parts.end, shared).map_err(io("the image can not be mapped"))?;
-        Ok(ImageFile { map: Rc::new(map), spec: Rc::new(spec), parts: Rc::new(parts) })
+        let boot = match opening.boot {
+            Some(boot) => boot,
+            None => boot().map_err(io("the id of the host's boot can not be read"))?,
+        };
+        let map = Mapped::new(file, parts.end, !opening.view);
+        let map = map.map_err(io("the image can not be mapped"))?;
+        let user = User {
+            opening,
+            boot,
+            mark: Cell::new(mark),
+            crashed: mark.in_use && mark.boot != boot,
+            rebuilt: mark.synced && mark.in_use && mark.boot != boot,
+            begun: Cell::new(false),
+            damaged: Cell::new(0),
+            syncer: OnceCell::new(),
+        };
+        let (map, spec, parts) = (Rc::new(map), Rc::new(spec), Rc::new(parts));
+        Ok(ImageFile { map, spec, parts, user: Rc::new(user) })
+    }
+
+    /// Something is going to be stored: the file may differ from what is on the host's disk, or what counts
+    /// then is what was synced.
+    fn begin_use(&self) -> Result<(), ImageError> {
+        if self.spec.version < 2 || !self.map.is_shared() || self.user.begun.replace(true) {
+            return Ok(());
+        }
+        let failed = || io("the image can not be marked as in use");
+        let (mut mark, synced) = (self.user.mark.get(), self.user.opening.host_sync);
+        if mark.in_use && !mark.synced && !synced && mark.boot == self.user.boot {
+            return Ok(());
+        }
+        // Nothing is stored by this process yet, or what a crash of the host left has been put right.
+        settle(self.map.file()).map_err(failed())?;
+        if mark.in_use && synced {
+            mark = Mark { number: mark.number + 1, boot: self.user.boot, ..Mark::default() };
+            mark.write(self.map.file(), self.parts.marks.at).map_err(failed())?;
+        }
+        let number = mark.number + 1;
+        if synced {
+            let worker = !self.user.opening.sync_here;
+            let syncer = Syncer::new(&self.map, &self.parts, number, worker)?;
+            let _ = self.user.syncer.set(syncer);
+        }
+        let mark = Mark { number, boot: self.user.boot, in_use: true, synced };
+        mark.write(self.map.file(), self.parts.marks.at).map_err(failed())?;
+        self.user.mark.set(mark);
+        Ok(())
+    }
+
+    /// The use of the image has ended in good order: all of it is on the host's disk, and says so. Nothing is
+    /// stored in it afterwards.
+    ///
+    /// # Errors
+    /// That of the host's file system.
+    pub fn end(&self) -> Result<(), ImageError> {
+        self.sync()?;
+        if self.user.begun.get() {
+            let failed = io("the image can not be marked as no longer in use");
+            settle(self.map.file()).map_err(&failed)?;
+            let number = self.user.mark.get().number + 1;
+            let mark = Mark { number, boot: self.user.boot, ..Mark::default() };
+            mark.write(self.map.file(), self.parts.marks.at).map_err(&failed)?;
+            self.user.mark.set(mark);
+            self.user.begun.set(false);
+        }
+        Ok(())
+    }
+
+    /// A wait until what was stored so far survives a crash of the host; `None` if the image was
+    /// not opened for that ([`Opening::host_sync`]).
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.user.syncer.get().map(Syncer::ticket)
+    }
+
+    /// Whether the host has crashed while somebody had the image ([`Opening::host_crashed`]).
+    pub fn was_crashed(&self) -> bool {
+        self.user.crashed
+    }
+
+    /// Whether what is there after a crash of the host is that of one moment, the newest that was synced.
+    pub fn was_synced(&self) -> bool {
+        self.user.rebuilt
+    }
+
+    /// After a crash of the host: how many pages were not what was programmed, and can not be read. Known
+    /// when an array was made of the image.
+    pub fn torn_by_crash(&self) -> u64 {
+        self.user.damaged.get()
     }
 
     /// What it was made for.
@@ -207,6 +356,13 @@ impl ImageFile {
     /// # Errors
     /// That of the host's file system.
     pub fn sync(&self) -> Result<(), ImageError> {
+        if let Some(syncer) = self.user.syncer.get() {
+            let failed = || std::io::Error::other("the host's disk failed");
+            return match syncer.settle(syncer.next()) || syncer.is_settled() {
+                true => Ok(()),
+                false => Err(io("the image can not be synced")(failed())),
+            };
+        }
         self.map.sync().map_err(io("the image can not be synced"))
     }
 
@@ -220,14 +376,23 @@ impl ImageFile {
 
     /// How often it was opened for an array.
     pub fn openings(&self) -> u64 {
-        self.region(self.parts.state).word(8)
+        let state = ImageState::open(self.region(self.parts.state), self.spec.version);
+        state.map_or(0, |(state, _)| state.opened())
     }
 
     /// Cells and operations under way, as of `now`.
     pub(crate) fn parts(&self, now: Nanos) -> Result<(ImageStore, Book, Vec<Flight>), ImageError> {
         let all = Region::new(self.map.clone(), 0, self.parts.end);
-        let store = ImageStore::open(&self.spec, &self.parts, &all)?;
-        let clock = Rc::new(ImageClock::new(self.region(self.parts.state), now));
+        let mut store = ImageStore::open(&self.spec, &self.parts, &all)?;
+        let state = ImageState::open(self.region(self.parts.state), self.spec.version);
+        let offset = self.parts.state.at;
+        let (state, base) = state.map_err(|what| ImageError::Damaged { offset, what })?;
+        if self.user.crashed {
+            self.user.damaged.set(store.tear_damaged());
+        }
+        self.begin_use()?;
+        store.set_syncer(self.user.syncer.get().cloned());
+        let clock = Rc::new(ImageClock::new(state, base, now));
         let (region, offset) = (self.region(self.parts.flights), self.parts.flights.at);
         let (book, flights) = Book::open(region, clock, &self.spec.geometry, offset)?;
         Ok((store, book, flights))

@@ -2,6 +2,8 @@
 
 use super::ImageError;
 use super::mapped::PAGE;
+use super::marks::MARKS_BYTES;
+use super::sync::{Kept, LOG_MORE};
 use crate::Geometry;
 use crate::geometry::SECTOR_BYTES;
 use tantalum_device::Payload;
@@ -9,7 +11,7 @@ use tantalum_device::Payload;
 pub(crate) const MAGIC: &[u8; 8] = b"TANTALUM";
 
 /// The version of the format that this program writes, and the newest that it reads.
-pub const IMAGE_VERSION: u32 = 1;
+pub const IMAGE_VERSION: u32 = 2;
 
 /// Bytes of a record of an operation under way.
 pub(crate) const FLIGHT_BYTES: u64 = 64;
@@ -29,6 +31,8 @@ const FLIGHTS_MAX: u32 = 1 << 24;
 /// What an image is made for. It does not change afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageSpec {
+    /// The version of its format: [`IMAGE_VERSION`], or an older one.
+    pub version: u32,
     /// Which drive this is: a number that no other has.
     pub serial: [u8; 16],
     /// The shape of the array.
@@ -64,21 +68,34 @@ pub(crate) struct Parts {
     pub stamps: Part,
     pub payload: Part,
     pub protected: Part,
+    /// Who had the image last (`marks`); since version 2.
+    pub marks: Part,
+    /// What was made durable since `base` was (`sync`); since version 2.
+    pub log: Part,
+    /// State, design, operations, units and protected memory once more (`sync`); since version 2.
+    pub base: Part,
     /// Length of the file.
     pub end: u64,
 }
 
 impl Parts {
-    fn all(&self) -> [Part; 9] {
+    fn all(&self, version: u32) -> Vec<Part> {
         let Parts { state, design, flights, units, pages, oob, stamps, payload, protected, .. } =
             *self;
-        [state, design, flights, units, pages, oob, stamps, protected, payload]
+        let mut all = vec![state, design, flights, units, pages, oob, stamps, protected, payload];
+        if version >= 2 {
+            all.extend([self.marks, self.log, self.base]);
+        }
+        all
     }
 }
 
 impl ImageSpec {
     /// Whether such an image can be.
     pub(crate) fn check(&self) -> Result<(), ImageError> {
+        if self.version > IMAGE_VERSION || self.version == 0 {
+            return Err(ImageError::Newer { version: self.version });
+        }
         self.geometry.check()?;
         let too_large = |what: &'static str, have, most| ImageError::TooLarge { what, have, most };
         if self.design.len() as u64 > DESIGN_MAX {
@@ -121,7 +138,7 @@ impl ImageSpec {
             Payload::Bytes => 0,
             Payload::Stamps => pages * u64::from(g.page_sectors()) * 8,
         };
-        let parts = Parts {
+        let mut parts = Parts {
             state: part(PAGE),
             design: part(self.design.len() as u64),
             flights: part(u64::from(self.flights) * FLIGHT_BYTES),
@@ -131,8 +148,15 @@ impl ImageSpec {
             stamps: part(stamps),
             protected: part(self.protected),
             payload: part(pages * u64::from(g.page_bytes)),
-            end: 0,
+            ..Parts::default()
         };
+        if self.version >= 2 {
+            let base = Kept::of(&parts).pages() * PAGE;
+            parts.marks = part(MARKS_BYTES);
+            // Any one record fits, one with every page, too.
+            parts.log = part(base + base / 256 + LOG_MORE);
+            parts.base = part(base);
+        }
         Parts { end, ..parts }
     }
 
@@ -147,7 +171,7 @@ impl ImageSpec {
             at += bytes.len();
         };
         put(MAGIC);
-        put(&IMAGE_VERSION.to_le_bytes());
+        put(&self.version.to_le_bytes());
         put(&(PAGE as u32).to_le_bytes());
         put(&self.serial);
         let payload: u32 = if self.payload == Payload::Bytes { 1 } else { 2 };
@@ -159,7 +183,7 @@ impl ImageSpec {
         put(&self.flights.to_le_bytes());
         put(&crc32c::crc32c(self.design.as_bytes()).to_le_bytes());
         put(&parts.end.to_le_bytes());
-        for part in parts.all() {
+        for part in parts.all(self.version) {
             put(&part.at.to_le_bytes());
             put(&part.len.to_le_bytes());
         }
@@ -195,6 +219,7 @@ impl ImageSpec {
             n => return Err(wrong(32, format!("{n} is no kind of payload"))),
         };
         let mut spec = ImageSpec {
+            version,
             serial: [0; 16],
             geometry: Geometry {
                 channels: int(40),
@@ -223,7 +248,7 @@ impl ImageSpec {
         spec.design = " ".repeat(design.len as usize);
         spec.check()?;
         let parts = spec.parts();
-        for (i, want) in parts.all().into_iter().enumerate() {
+        for (i, want) in parts.all(version).into_iter().enumerate() {
             if part(i) != want {
                 let what = format!("part {i} is said to be {:?}, and is {want:?}", part(i));
                 return Err(wrong(88 + 16 * i as u64, what));

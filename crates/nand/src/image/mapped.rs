@@ -11,8 +11,10 @@
 //! If the host's file system is full, or somebody shortens the file, the system kills the process
 //! at its next store (SIGBUS): to the drive that is a power cut like any other.
 
+use super::sync::Tracker;
 use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -25,6 +27,7 @@ pub(crate) struct Mapped {
     len: usize,
     file: File,
     shared: bool,
+    tracker: OnceCell<Tracker>,
 }
 
 impl Mapped {
@@ -39,7 +42,34 @@ impl Mapped {
         // touched. It is only ever accessed through raw pointers (3).
         let base = unsafe { mmap(std::ptr::null_mut(), size, access, how, &file, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapped { base, len: size, file, shared })
+        Ok(Mapped { base, len: size, file, shared, tracker: OnceCell::new() })
+    }
+
+    /// The file. What is written to it is in a shared mapping, too.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether what is stored goes to the file.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// From now on `tracker` is told of all changes.
+    pub fn track(&self, tracker: Tracker) {
+        let _ = self.tracker.set(tracker);
+    }
+
+    pub fn tracker(&self) -> Option<&Tracker> {
+        self.tracker.get()
+    }
+
+    /// Something was stored.
+    fn stored(&self, at: u64, len: u64) {
+        if let Some(tracker) = self.tracker.get() {
+            tracker.changed(at, len);
+        }
+        stored(at, len);
     }
 
     pub fn addresses(&self) -> Range<usize> {
@@ -54,7 +84,7 @@ impl Mapped {
         unsafe { self.base.as_ptr().add(at as usize) }
     }
 
-    fn read(&self, at: u64, out: &mut [u8]) {
+    pub fn read(&self, at: u64, out: &mut [u8]) {
         // SAFETY: the source is as long as `out` and mapped; `out` is memory of this process
         // outside of the mapping, to which there are no references.
         unsafe {
@@ -62,11 +92,12 @@ impl Mapped {
         }
     }
 
-    fn write(&self, at: u64, bytes: &[u8]) {
+    pub fn write(&self, at: u64, bytes: &[u8]) {
         // SAFETY: as for `read`, the other way round. One thread has the mapping.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(at, bytes.len()), bytes.len())
         }
+        self.stored(at, bytes.len() as u64);
     }
 
     fn word(&self, at: u64) -> &AtomicU64 {
@@ -82,12 +113,39 @@ impl Mapped {
         if len > 0 && self.shared {
             let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = rustix::fs::fallocate(&self.file, how, at, len);
+            self.punched(at, len);
+        }
+    }
+
+    fn punched(&self, at: u64, len: u64) {
+        if let Some(tracker) = self.tracker.get() {
+            tracker.changed(at, len);
+        }
+        note_written(at, len);
+    }
+
+    /// Whole pages read as zeros; their space is given back where that is possible.
+    pub fn clear(&self, at: u64, len: u64) {
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if len == 0 {
+            return;
+        }
+        if self.shared && rustix::fs::fallocate(&self.file, how, at, len).is_ok() {
+            self.punched(at, len);
+            return;
+        }
+        let mut page = [0; PAGE as usize];
+        for at in (at..at + len).step_by(PAGE as usize) {
+            self.read(at, &mut page);
+            if page.iter().any(|b| *b != 0) {
+                self.write(at, &[0; PAGE as usize]);
+            }
         }
     }
 
     /// Waits until all that was stored survives a crash of the host.
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        super::sync::settle(&self.file)
     }
 }
 
@@ -145,7 +203,6 @@ impl Region {
     /// Copies bytes in, in no order: a process that is killed meanwhile leaves any part of them.
     pub fn write(&self, at: u64, bytes: &[u8]) {
         self.map.write(self.place(at, bytes.len()), bytes);
-        stored();
     }
 
     /// The word (8 bytes, little-endian) at a multiple of 8.
@@ -155,16 +212,26 @@ impl Region {
 
     /// Stores a word in one go, in no order with other stores.
     pub fn set_word(&self, at: u64, word: u64) {
-        self.map.word(self.place(at, 8)).store(word.to_le(), Ordering::Relaxed);
-        stored();
+        let at = self.place(at, 8);
+        self.map.word(at).store(word.to_le(), Ordering::Relaxed);
+        self.map.stored(at, 8);
     }
 
     /// Stores a word in one go, after all that was stored before and before all that comes.
     pub fn publish(&self, at: u64, word: u64) {
-        self.map.word(self.place(at, 8)).store(word.to_le(), Ordering::Release);
+        let at = self.place(at, 8);
+        self.map.word(at).store(word.to_le(), Ordering::Release);
         // Processor and file see one thread's stores in its order; the compiler has to keep it.
         compiler_fence(Ordering::SeqCst);
-        stored();
+        self.map.stored(at, 8);
+    }
+
+    /// A part that begins and ends with pages of the host reads as zeros, and takes no space where that is
+    /// possible. In no order: a process that is killed meanwhile leaves any part of it.
+    pub fn clear(&self, at: u64, len: u64) {
+        let end = at.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
+        self.map.clear(self.at + at, len);
     }
 
     /// Gives the space of whole pages of the host in this part back; the part reads as zeros then,
@@ -179,9 +246,23 @@ impl Region {
 /// Parts of the file begin at multiples of this.
 pub(crate) const PAGE: u64 = 4096;
 
+/// What became of an image, for tests: offsets are from the beginning of the file.
+#[cfg(feature = "stores")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// These bytes changed in memory or in the page cache of the host.
+    Stored(Range<u64>),
+    /// These bytes, or all, are on the host's disk now.
+    Synced(Option<Range<u64>>),
+}
+
+#[cfg(feature = "stores")]
+type Watcher<T> = std::cell::RefCell<Option<Box<T>>>;
+
 #[cfg(feature = "stores")]
 thread_local! {
-    static WATCHER: std::cell::RefCell<Option<Box<dyn FnMut()>>> = const { std::cell::RefCell::new(None) };
+    static WATCHER: Watcher<dyn FnMut()> = const { std::cell::RefCell::new(None) };
+    static CHANGES: Watcher<dyn FnMut(Change)> = const { std::cell::RefCell::new(None) };
 }
 
 /// From now on `watcher` is called after each store to an image in this thread, but not while it
@@ -191,14 +272,50 @@ pub fn watch_stores(watcher: Option<Box<dyn FnMut()>>) {
     WATCHER.with(|w| *w.borrow_mut() = watcher);
 }
 
-/// Something was stored.
-fn stored() {
-    #[cfg(feature = "stores")]
-    WATCHER.with(|w| {
+/// From now on `watcher` is called after each change of an image file in this thread, but not while it is
+/// called. For tests: the host could crash there.
+#[cfg(feature = "stores")]
+pub fn watch_changes(watcher: Option<Box<dyn FnMut(Change)>>) {
+    CHANGES.with(|w| *w.borrow_mut() = watcher);
+}
+
+#[cfg(feature = "stores")]
+fn tell(change: Change) {
+    CHANGES.with(|w| {
         if let Ok(mut watcher) = w.try_borrow_mut()
             && let Some(watcher) = &mut *watcher
         {
-            watcher();
+            watcher(change);
         }
     });
+}
+
+/// Something was stored.
+#[cfg_attr(not(feature = "stores"), expect(unused_variables, reason = "nobody is told"))]
+fn stored(at: u64, len: u64) {
+    #[cfg(feature = "stores")]
+    {
+        tell(Change::Stored(at..at + len));
+        WATCHER.with(|w| {
+            if let Ok(mut watcher) = w.try_borrow_mut()
+                && let Some(watcher) = &mut *watcher
+            {
+                watcher();
+            }
+        });
+    }
+}
+
+/// Something was written to the file, or given back.
+#[cfg_attr(not(feature = "stores"), expect(unused_variables, reason = "nobody is told"))]
+pub(crate) fn note_written(at: u64, len: u64) {
+    #[cfg(feature = "stores")]
+    tell(Change::Stored(at..at + len));
+}
+
+/// This part of the file, or all of it, is durable.
+#[cfg_attr(not(feature = "stores"), expect(unused_variables, reason = "nobody is told"))]
+pub(crate) fn note_synced(part: Option<Range<u64>>) {
+    #[cfg(feature = "stores")]
+    tell(Change::Synced(part));
 }

@@ -9,7 +9,12 @@
 //!    refused, with what is wrong and where. What is not looked at then (payload, out-of-band
 //!    words) can make pages wrong, and nothing else; [`ImageFile`] keeps a checksum of each
 //!    ([`crate::NandArray::verify`]).
-//! 4. A host that crashes may leave anything since the last [`ImageFile::sync`].
+//! 4. A host that crashes may leave anything since the last [`ImageFile::sync`]. The next one that opens
+//!    the image is told so, and gets it only if it says that it knows ([`Opening::host_crashed`], `marks`).
+//!    A page that can be read then is what was programmed in the erase cycle that its unit's word names,
+//!    since its checksum is of that cycle, too (`cells`).
+//! 5. With [`Opening::host_sync`] a host that crashes leaves what a process would have left that was
+//!    killed at the last moment that was made durable (`sync`).
 //!
 //! The format is drawn byte by byte in `docs/image.md`.
 
@@ -18,14 +23,18 @@ mod cells;
 mod file;
 mod format;
 mod mapped;
+mod marks;
+mod sync;
 
 pub(crate) use book::{Book, ImageClock};
 pub(crate) use cells::ImageStore;
-pub use file::ImageFile;
+pub use file::{ImageFile, Opening};
 pub use format::{IMAGE_VERSION, ImageSpec};
 pub use mapped::Region;
 #[cfg(feature = "stores")]
-pub use mapped::watch_stores;
+pub use mapped::{Change, watch_changes, watch_stores};
+pub(crate) use sync::Syncer;
+pub use sync::Ticket;
 
 use crate::GeometryError;
 use std::io;
@@ -65,6 +74,19 @@ pub enum ImageError {
         have: u64,
         /// Bytes that its header tells of.
         want: u64,
+    },
+    /// The host crashed, or was switched off, while a process had it.
+    #[error(
+        "the host crashed, or was switched off, while a process had the image: any part of what was \
+         stored last may be missing. Restore a copy of it, or open it with --host-crashed, which \
+         verifies all of it"
+    )]
+    HostCrashed,
+    /// What only newer formats have is asked of it.
+    #[error("the image has format {version}, which can not be synced: that needs format 2")]
+    Older {
+        /// Which.
+        version: u32,
     },
     /// What is there can not be.
     #[error("the image is damaged at offset {offset}: {what}")]

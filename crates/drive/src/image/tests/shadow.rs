@@ -56,6 +56,13 @@ impl Shadow {
         self.of(at).push((stamp, false));
     }
 
+    /// The same writes, of which none has to be there.
+    pub fn nothing_kept(&self) -> Shadow {
+        let mut shadow = self.clone();
+        shadow.blocks.values_mut().flatten().for_each(|write| write.1 = false);
+        shadow
+    }
+
     /// It was acknowledged.
     pub fn ack(&mut self, at: u64, stamp: u64) {
         self.acked.push((at, stamp));

@@ -1,0 +1,105 @@
+//! Who had the image last: whether all of the file is on the host's disk, or else of which boot of the host
+//! the file in its page cache is.
+//!
+//! 1. Before anything of an image changes, its mark says so, and is durable: `in use`, with the id of the
+//!    host's boot.
+//! 2. It is clean again when all that was stored is durable.
+//! 3. An image that was in use under another boot has been through a crash of its host.
+//! 4. There are two marks, each in a page of its own; the one that is whole and has the higher number
+//!    counts. A mark is written over the other one.
+
+use super::mapped::PAGE;
+use super::sync::put;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes of the marks in the file.
+pub(crate) const MARKS_BYTES: u64 = 2 * PAGE;
+
+/// The id of a boot of the host.
+pub(crate) type Boot = [u8; 16];
+
+/// What a mark says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The number of the mark.
+    pub number: u64,
+    /// Under which boot it was written.
+    pub boot: Boot,
+    /// The file may differ from what is on the host's disk.
+    pub in_use: bool,
+    /// What counts then is what was synced (`sync`), with the number of this mark.
+    pub synced: bool,
+}
+
+const IN_USE: u64 = 1;
+const SYNCED: u64 = 2;
+const LEN: usize = 44;
+
+impl Mark {
+    fn encode(&self) -> [u8; LEN] {
+        let flags = if self.in_use { IN_USE } else { 0 } | if self.synced { SYNCED } else { 0 };
+        let mut out = [0; LEN];
+        out[..8].copy_from_slice(b"TT-MARK\0");
+        out[8..16].copy_from_slice(&self.number.to_le_bytes());
+        out[16..32].copy_from_slice(&self.boot);
+        out[32..40].copy_from_slice(&flags.to_le_bytes());
+        let sum = crc32c::crc32c(&out[..40]);
+        out[40..].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8; LEN]) -> Option<Mark> {
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        let sum = [40, 41, 42, 43].map(|i| bytes[i]);
+        let is_whole =
+            bytes[..8] == *b"TT-MARK\0" && u32::from_le_bytes(sum) == crc32c::crc32c(&bytes[..40]);
+        let mut boot = [0; 16];
+        boot.copy_from_slice(&bytes[16..32]);
+        let (number, flags) = (word(8), word(32));
+        let (in_use, synced) = (flags & IN_USE != 0, flags & SYNCED != 0);
+        is_whole.then_some(Mark { number, boot, in_use, synced })
+    }
+
+    /// The one that counts; an image that nobody has had yet has none. `Err(None)`: there is neither a mark
+    /// nor nothing.
+    pub fn read(file: &File, at: u64) -> Result<Mark, Option<io::Error>> {
+        let mut marks = Vec::new();
+        let mut blank = 0;
+        for page in 0..2 {
+            let mut bytes = [0; LEN];
+            file.read_exact_at(&mut bytes, at + page * PAGE).map_err(Some)?;
+            blank += u32::from(bytes == [0; LEN]);
+            marks.extend(Mark::decode(&bytes));
+        }
+        match marks.into_iter().max_by_key(|mark| mark.number) {
+            Some(mark) => Ok(mark),
+            None if blank == 2 => Ok(Mark::default()),
+            None => Err(None),
+        }
+    }
+
+    /// Writes this one after the one before it; it is durable then.
+    pub fn write(&self, file: &File, at: u64) -> io::Result<()> {
+        put(file, at + self.number % 2 * PAGE, &self.encode())
+    }
+}
+
+/// The boot of this host.
+pub(crate) fn boot() -> io::Result<Boot> {
+    #[allow(clippy::disallowed_methods, reason = "the edge at which an array gets a file")]
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let mut boot = [0; 16];
+    for (i, byte) in boot.iter_mut().enumerate() {
+        let pair = digits.get(2 * i..2 * i + 2);
+        let byte_of = |pair| u8::from_str_radix(pair, 16).ok();
+        *byte = pair.and_then(byte_of).ok_or(io::ErrorKind::InvalidData)?;
+    }
+    Ok(boot)
+}
