@@ -238,7 +238,7 @@ impl Desk {
         let open = |line: &&mut Line| line.has_more(reach);
         let rows = self.rows.iter_mut().enumerate();
         let (row, line) =
-            rows.filter(|(_, line)| open(&line)).min_by_key(|(row, line)| (line.dealt, *row))?;
+            rows.filter(|(_, line)| open(line)).min_by_key(|(row, line)| (line.dealt, *row))?;
         if let Some((place, points)) = line.parts.pop_front() {
             line.dealt += points.len() as u64;
             return Some(Task::Part(row, place, points));
