@@ -2,6 +2,7 @@
 
 use super::inspect::refused;
 use super::view::{View, ViewError};
+use super::words;
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -26,6 +27,10 @@ it is in use, or of a newer format.")]
 pub struct CheckArguments {
     /// The image
     image: PathBuf,
+    /// Also if the host crashed while somebody had the image: all of it is verified, and pages that are not
+    /// what was programmed can not be read
+    #[arg(long)]
+    host_crashed: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -62,7 +67,9 @@ impl Report {
 /// Carries it out; gives the exit code.
 pub fn check(arguments: &CheckArguments) -> u8 {
     let path = &arguments.image;
-    let report = match View::open(path).and_then(|mut view| examine(path, &mut view)) {
+    let report = match View::open(path, arguments.host_crashed)
+        .and_then(|mut view| examine(path, &mut view))
+    {
         Ok(report) => report,
         Err(e) => return refused(path, &e),
     };
@@ -84,6 +91,9 @@ fn examine(path: &Path, view: &mut View) -> Result<Report, ViewError> {
     let mut report = Report { image: path.display().to_string(), dump_owed, ..Report::default() };
     let payload = view.image.payload_offset();
     let drive = view.off()?;
+    if view.image.was_crashed() && view.image.torn_by_crash() > 0 {
+        report.fault(words::host_crashed(&view.image));
+    }
     pages(&drive, payload, &mut report);
     if let Err(why) = view.start(&drive)? {
         report.fault(format!("the drive does not start: {why}"));

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tantalum_device::Payload;
 use tantalum_drive::{Census, Drive, DriveImageError, Wear, is_dump_owed};
-use tantalum_nand::{Geometry, IMAGE_VERSION, ImageError};
+use tantalum_nand::{Geometry, ImageError};
 
 /// Arguments of `tantalum drive inspect`.
 #[derive(Args)]
@@ -26,6 +26,10 @@ there is no image, or it is in use, or of a newer format.")]
 pub struct InspectArguments {
     /// The image
     image: PathBuf,
+    /// Also if the host crashed while somebody had the image: all of it is verified, and pages that are not
+    /// what was programmed can not be read
+    #[arg(long)]
+    host_crashed: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -89,7 +93,10 @@ pub fn refused(path: &Path, error: &ViewError) -> u8 {
     let damaged = match error {
         ViewError::Run(_) => true,
         ViewError::Image(DriveImageError::Image(e)) => {
-            matches!(e, ImageError::Damaged { .. } | ImageError::Length { .. })
+            matches!(
+                e,
+                ImageError::Damaged { .. } | ImageError::Length { .. } | ImageError::HostCrashed
+            )
         }
         ViewError::Image(_) => true,
     };
@@ -100,7 +107,7 @@ pub fn refused(path: &Path, error: &ViewError) -> u8 {
 /// Carries it out; gives the exit code.
 pub fn inspect(arguments: &InspectArguments) -> u8 {
     let path = &arguments.image;
-    let mut view = match View::open(path) {
+    let mut view = match View::open(path, arguments.host_crashed) {
         Ok(view) => view,
         Err(e) => return refused(path, &e),
     };
@@ -135,7 +142,7 @@ fn report(path: &Path, view: &mut View) -> Result<Report, ViewError> {
     let layout = drive.layout();
     Ok(Report {
         image: path.display().to_string(),
-        format: IMAGE_VERSION,
+        format: spec.version,
         serial: serial(&spec.serial),
         file_bytes: view.image.bytes(),
         allocated_bytes: allocated(path),

@@ -19,13 +19,13 @@ mod schedule;
 pub use arguments::{LiveArguments, OnCut, time_scale};
 pub use power::Plug;
 
-use super::{create, fault, listen};
+use super::{create, fault, listen, words};
 use crate::out;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Payload, PowerCycle, Stats};
 use tantalum_drive::{Design, Drive, DriveImageError, PowerState};
-use tantalum_nand::ImageFile;
+use tantalum_nand::{ImageFile, Opening};
 use tantalum_rt::wall::{Io, Signal, Signals};
 use tantalum_rt::{First, Rt, Runtime, first};
 
@@ -124,8 +124,9 @@ fn try_run<F: Front>(
     let rt = runtime.handle();
     let io = rt.io().ok_or("the clock has no way to sockets")?;
     let drive = match (image, design) {
-        (Some(path), _) => on_image(&rt, path, arguments.salvage)
-            .map_err(|e| format!("{}: {e}", path.display()))?,
+        (Some(path), _) => {
+            on_image(&rt, path, arguments).map_err(|e| format!("{}: {e}", path.display()))?
+        }
         (None, Some(design)) => {
             Drive::new(&rt, design, Payload::Bytes).map_err(|e| e.to_string())?
         }
@@ -142,20 +143,29 @@ fn try_run<F: Front>(
     runtime.block_on(life).map_err(|e| format!("the drive stands still: {e}"))?
 }
 
-fn on_image(rt: &Rt, path: &Path, salvage: bool) -> Result<Drive, String> {
-    let image = ImageFile::open(path).map_err(|e| e.to_string())?;
+fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, String> {
+    let opening = Opening {
+        host_crashed: arguments.host_crashed,
+        host_sync: arguments.host_sync,
+        ..Opening::default()
+    };
+    let image = ImageFile::open_with(path, opening).map_err(|e| e.to_string())?;
     fault::tell(path, &image, fault::POWER_CUT)
         .map_err(|e| format!("can not wait for signals: {e}"))?;
-    match Drive::on_file(rt, image.clone()) {
-        Err(e @ DriveImageError::Memory { .. }) if salvage => {
+    let drive = match Drive::on_file(rt, image.clone()) {
+        Err(e @ DriveImageError::Memory { .. }) if arguments.salvage => {
             out::note(format_args!("{}: {e}: what only that had is lost", path.display()));
-            Drive::on_damaged_file(rt, image).map_err(|e| e.to_string())
+            Drive::on_damaged_file(rt, image.clone()).map_err(|e| e.to_string())
         }
         Err(e @ DriveImageError::Memory { .. }) => {
             Err(format!("{e}. What is on its flash can be had with --salvage"))
         }
         other => other.map_err(|e| e.to_string()),
+    };
+    if image.was_crashed() {
+        out::note(format_args!("{}: {}", path.display(), words::host_crashed(&image)));
     }
+    drive
 }
 
 /// The drive's life: from power to the signal that ends it. Gives the exit code.
@@ -260,7 +270,7 @@ async fn switch_off(site: &Site) -> Result<(), String> {
     drive.cut();
     drive.off().await;
     // The process's end needs no such thing, but the machine's may come next.
-    let synced = drive.image().map_or(Ok(()), |image| image.sync());
+    let synced = drive.image().map_or(Ok(()), |image| image.end());
     synced.map_err(|e| format!("the image could not be synced: {e}"))?;
     flushed.map_err(|e| match why {
         Some(why) => format!("the last flush failed: {e} ({why})"),

@@ -5,7 +5,7 @@ use super::fault;
 use std::path::Path;
 use tantalum_device::PowerCycle;
 use tantalum_drive::{Drive, DriveImageError};
-use tantalum_nand::ImageFile;
+use tantalum_nand::{ImageFile, Opening};
 use tantalum_rt::{RunError, Runtime};
 
 /// A drive on a view of its image.
@@ -24,8 +24,10 @@ pub enum ViewError {
 }
 
 impl View {
-    pub fn open(path: &Path) -> Result<View, ViewError> {
-        let image = ImageFile::open_view(path).map_err(DriveImageError::from)?;
+    /// `host_crashed`: also if the host crashed while somebody had the image.
+    pub fn open(path: &Path, host_crashed: bool) -> Result<View, ViewError> {
+        let opening = Opening { view: true, host_crashed, ..Opening::default() };
+        let image = ImageFile::open_with(path, opening).map_err(DriveImageError::from)?;
         // Without it the process ends all the same, and says nothing.
         let _ = fault::tell(path, &image, fault::NOTHING);
         Ok(View { runtime: Runtime::virtual_time(1), image })

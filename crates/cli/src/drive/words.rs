@@ -1,6 +1,7 @@
 //! Cuts and restarts, in words.
 
 use tantalum_export::control::{CutReport, Discharge, Power, RestoreReport};
+use tantalum_nand::ImageFile;
 
 /// A cut, in a line.
 pub fn cut_in_a_line(r: &CutReport) -> String {
@@ -90,4 +91,13 @@ pub fn joules(joules: f64) -> String {
         j if j >= 1e-3 => format!("{:.2} mJ", j * 1e3),
         j => format!("{:.1} µJ", j * 1e6),
     }
+}
+
+/// What a crash of the host left of an image.
+pub fn host_crashed(image: &ImageFile) -> String {
+    let what = match image.was_synced() {
+        true => "the image is that of the newest moment that was synced".to_string(),
+        false => "the image was not synced: what was written last may be missing".to_string(),
+    };
+    format!("the host crashed: {what}; {} pages can not be read any more", image.torn_by_crash())
 }

@@ -24,6 +24,14 @@ pub struct LiveArguments {
     /// are damaged: what only these had is lost
     #[arg(long)]
     pub salvage: bool,
+    /// Open an image even if the host crashed while somebody had it: all of it is verified, and pages that
+    /// are not what was programmed can not be read. What was written last may be missing
+    #[arg(long, conflicts_with = "design")]
+    pub host_crashed: bool,
+    /// Answer a flush, and a write with forced unit access, when the data are on the host's own disk, too:
+    /// they survive a crash of the host
+    #[arg(long, conflicts_with = "design")]
+    pub host_sync: bool,
     /// Real seconds for each second of the drive's: 1 for its modelled latencies, 0 for as fast
     /// as the code goes
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = time_scale)]

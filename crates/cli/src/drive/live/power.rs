@@ -152,6 +152,12 @@ impl<F: Front> Plug<F> {
             }
             Err(e) => return Err(e.to_string()),
         }
+        let crashed = self.bare().image().is_some_and(|i| i.was_crashed() && !i.was_synced());
+        if crashed && let Err(what) = self.bare().audit() {
+            return Err(format!(
+                "what the crash of the host left does not fit together: {what}. Restore a copy of the image"
+            ));
+        }
         self.fronted.set(true);
         let said = self.front.start().await?;
         self.changed.notify_all();
