@@ -47,10 +47,11 @@ pub struct DriveLink {
 impl DriveLink {
     /// What was stored in the image so far survives a crash of the host, if the drive is to be so.
     async fn host_sync(&self) -> Result<(), IoError> {
-        match self.image.as_ref().and_then(ImageFile::ticket) {
-            Some(ticket) => ticket.await.map_err(|_| HOST_FAILED),
-            None => Ok(()),
-        }
+        let ticket = self.image.as_ref().and_then(ImageFile::ticket);
+        let (Some(ticket), Some(firmware)) = (ticket, &self.firmware) else { return Ok(()) };
+        // The thread that waits for the host's disk wakes this one: something is to come from outside.
+        let _coming = firmware.rt.inbox_of::<()>(1);
+        ticket.await.map_err(|_| HOST_FAILED)
     }
 
     fn firmware(&self) -> Result<&Firmware, IoError> {

@@ -13,6 +13,7 @@ use tantalum_nand::{
     IMAGE_VERSION, ImageError, ImageFile, ImageSpec, NandArray, Opening, PageAddr, PageState, Unit,
     watch_changes,
 };
+use tantalum_rt::wall::WallOptions;
 use tantalum_rt::{Nanos, Runtime, Stream};
 
 /// Under the first boot of the host.
@@ -290,4 +291,33 @@ fn an_image_in_use_under_another_boot_is_refused() {
         live(boot(3), true).unwrap();
         live(boot(4), true).unwrap();
     }
+}
+
+/// On the wall clock a thread waits for the host's disk: flushes of several hosts end, and what they flushed is
+/// there under the next boot though nothing else was ever synced.
+#[test]
+fn flushes_wait_for_a_thread_on_the_wall_clock() {
+    let (file, design) = (Scratch::new(), tiny("durassd"));
+    create(&file, &design, Payload::Bytes);
+    let opening = Opening { host_sync: true, sync_here: false, ..FIRST };
+    let image = ImageFile::open_with(&file.0, opening).unwrap();
+    let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
+    let mut runtime = Runtime::wall_time(1, options).unwrap();
+    let rt = runtime.handle();
+    let drive = Drive::on_file(&rt, image).unwrap();
+    let shadow = Rc::new(RefCell::new(Shadow::new(false)));
+    let known = shadow.clone();
+    let main = async move {
+        drive.power_on().await.unwrap();
+        for host in hosts(&rt, &drive, &known, 0, 60) {
+            host.await.unwrap();
+        }
+        drive.device().flush().await.unwrap();
+        let acked = known.borrow().acked();
+        known.borrow_mut().flushed(acked);
+    };
+    runtime.block_on(main).unwrap();
+    drop(runtime);
+    let found = look(&file.0, &shadow.borrow(), 2);
+    assert_eq!(found, Ok(Found::Opened(0)));
 }
