@@ -5,6 +5,7 @@
 mod common;
 
 use common::live::{Nbd, Serving, socket, tantalum};
+use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -139,4 +140,98 @@ fn what_can_not_be_served_is_refused() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(why), "{arguments:?}: {said}");
     }
+}
+
+/// The command under a limit of the shell's.
+fn limited(limit: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\"")]);
+    command.arg(env!("CARGO_BIN_EXE_tantalum")).args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// However few descriptors there are: whoever prints an address serves at it, and else says why not.
+#[test]
+fn a_server_without_descriptors_says_so_and_does_not_start() {
+    let path = socket("descriptors.sock");
+    let mut refused = 0;
+    let mut served = 0;
+    for backend in ["uring", "poll"] {
+        for limit in 8..30 {
+            let mut command = limited(&format!("-n {limit}"), &ARGUMENTS);
+            command.args(["--io", backend, "--unix"]).arg(&path);
+            let mut serving = Serving::start(command);
+            if serving.uri.is_empty() {
+                let (code, said) = (serving.child.wait().expect("it ends").code(), serving.said());
+                // Even its libraries may not come that far.
+                assert!(code != Some(0), "{said}");
+                let uring = said.contains("io_uring") || said.contains("not permitted");
+                refused += usize::from(said.contains("ulimit -n"));
+                assert!(limit < 26 || uring, "{limit}: {said}");
+            } else {
+                use_it(&path);
+                served += 1;
+                assert_eq!(serving.stop_quietly(), Some(0));
+            }
+        }
+    }
+    assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
+}
+
+/// One that has run out of descriptors says so, and goes on when there are some.
+#[test]
+fn a_server_goes_on_when_descriptors_are_free_again() {
+    let path = socket("spare.sock");
+    let mut command = limited("-n 32", &ARGUMENTS);
+    command.arg("--unix").arg(&path);
+    let mut serving = Serving::start(command);
+    let many: Vec<_> = (0..40).map(|_| UnixStream::connect(&path).expect("a place")).collect();
+    // All but those for which there are no descriptors are greeted.
+    let mut greeting = [0; 18];
+    std::io::Read::read_exact(&mut &many[0], &mut greeting).expect("a greeting");
+    // At the first one for which there is none, it says so.
+    let mut err = BufReader::new(serving.child.stderr.take().expect("standard error"));
+    let mut said = String::new();
+    while !said.contains("a client could not be accepted") {
+        assert!(err.read_line(&mut said).expect("text") > 0, "{said}");
+    }
+    assert!(said.contains("32 descriptors"), "{said}");
+    drop(many);
+    use_it(&path);
+    assert_eq!(serving.stop_quietly(), Some(0));
+}
+
+/// What clients ask for and the system does not have is an error to them, not the end of the process.
+#[test]
+fn a_server_without_memory_lives() {
+    let path = socket("memory.sock");
+    // A drive in memory takes what is written, and nothing is.
+    let mut command = limited("-v 1200000", &ARGUMENTS);
+    command.args(["--memory", "64GiB", "--unix"]).arg(&path);
+    let serving = Serving::start(command);
+    let mut clients = Vec::new();
+    for _ in 0..60 {
+        let mut client = Nbd::connect(&path).expect("a server");
+        for _ in 0..2 {
+            client.ask_for(0, 32 << 20).expect("asked");
+        }
+        clients.push(client);
+    }
+    // Some got an error, since all of it is far more than there is.
+    use_it(&path);
+    let errors = clients.iter_mut().filter_map(|client| client.error()).collect::<Vec<_>>();
+    assert!(errors.iter().any(|errno| *errno == 12), "{errors:?}");
+    drop(clients);
+    use_it(&path);
+    let (code, said) = serving.stop();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn clients_that_do_not_fit_into_memory_are_refused() {
+    let path = socket("small.sock");
+    let mut command = tantalum(&ARGUMENTS);
+    let out = command.args(["--memory", "8MiB", "--unix"]).arg(&path).output().expect("it runs");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(1) && said.contains("64 clients need"), "{said}");
 }

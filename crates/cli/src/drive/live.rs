@@ -10,14 +10,17 @@
 
 mod arguments;
 mod control;
+mod descriptors;
 mod http;
 mod metrics;
 mod power;
 mod report;
 mod schedule;
+mod trouble;
 
 pub use arguments::{LiveArguments, OnCut, time_scale};
 pub use power::Plug;
+pub use trouble::Trouble;
 
 use super::{create, fault, listen, words};
 use crate::out;
@@ -25,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Payload, PowerCycle, Stats};
 use tantalum_drive::{Design, Drive, DriveImageError, PowerState};
+use tantalum_export::control::{Clients, MAX_CLIENTS};
 use tantalum_nand::{ImageFile, Opening};
 use tantalum_rt::wall::{Io, Signal, Signals};
 use tantalum_rt::{First, Rt, Runtime, first};
@@ -76,6 +80,16 @@ pub trait Front: 'static {
     /// The end is now, since it was asked for twice: gives up whatever [`Front::start`] or
     /// [`Front::stop`] was at, and leaves nothing behind.
     async fn give_up(&self) {}
+
+    /// Descriptors that it takes for who uses it: for the first one, and at most.
+    fn descriptors(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// Its clients, and the memory that it holds for them.
+    fn clients(&self) -> Option<Clients> {
+        None
+    }
 }
 
 /// Lets a drive run until a signal ends it: the one in `image`, or else of the design that the arguments name.
@@ -185,6 +199,9 @@ async fn live<F: Front>(
         None => None,
     };
     let front = build(site.clone()).await?;
+    let (first_clients, all_clients) = front.descriptors();
+    let controlled = u64::from(listener.is_some());
+    let shown = u64::from(arguments.http.is_some());
     let plug = Rc::new(Plug::new(&site, front, about, arguments.salvage));
     if let Some(listener) = listener {
         control::begin(&plug, listener);
@@ -196,6 +213,10 @@ async fn live<F: Front>(
         }
         out::note(format_args!("status and metrics: http://{at}/"));
     }
+    descriptors::provide(&descriptors::Needs {
+        least: first_clients + controlled + shown,
+        most: all_clients + controlled * u64::from(MAX_CLIENTS) + shown * http::CONNECTIONS as u64,
+    })?;
     let begun = {
         let twice = async {
             if signals.next().await.is_ok() {

@@ -327,6 +327,11 @@ pub fn stats_text(r: &StatsReport) -> String {
         let (there, needed) = (words::joules(e.there_j), words::joules(e.needed_j));
         lines.add("energy", format!("{there} there, {needed} needed now at most"));
     }
+    if let Some(c) = &r.clients {
+        let (used, most) = (size(c.memory_bytes), size(c.memory_most_bytes));
+        let of = size(c.memory_limit_bytes);
+        lines.add("clients", format!("{}; {used} of memory, at most {most}, of {of}", c.connected));
+    }
     let o = &r.outages;
     lines.add("cuts", format!("{}; dumps that were not complete: {}", o.cuts, o.incomplete));
     lines.0

@@ -1,6 +1,6 @@
 //! `tantalum drive serve`: a drive as a network block device.
 
-use super::live::{self, Front, LiveArguments, LiveDrive, OnCut, Site};
+use super::live::{self, Front, LiveArguments, LiveDrive, OnCut, Site, Trouble};
 use super::{create, listen};
 use crate::out;
 use clap::Args;
@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tantalum_export::activation;
+use tantalum_export::control::Clients;
 use tantalum_export::nbd::{Event, Export, Limits, Options, Server, Tls, Volume};
 use tantalum_rt::wall::{Io, Listener};
 use tantalum_rt::{Nanos, Rt};
@@ -148,6 +149,7 @@ struct NbdFront {
     /// Not served yet, and how to get there.
     listeners: RefCell<Vec<(Listener, String)>>,
     on_cut: OnCut,
+    limits: Limits,
 }
 
 impl NbdFront {
@@ -156,9 +158,10 @@ impl NbdFront {
         arguments: &ServeArguments,
         tls: Option<Tls>,
     ) -> Result<NbdFront, String> {
-        let server = server(&site.rt, arguments, &site.drive, tls)?;
+        let server = server(&site, arguments, tls)?;
         let listeners = RefCell::new(listeners(&site.io, arguments).await?);
-        Ok(NbdFront { rt: site.rt, server, listeners, on_cut: arguments.live.on_cut })
+        let (on_cut, limits) = (arguments.live.on_cut, limits(arguments));
+        Ok(NbdFront { rt: site.rt, server, listeners, on_cut, limits })
     }
 }
 
@@ -195,6 +198,21 @@ impl Front for NbdFront {
         }
         Ok(())
     }
+
+    fn descriptors(&self) -> (u64, u64) {
+        (1, self.limits.clients.into())
+    }
+
+    fn clients(&self) -> Option<Clients> {
+        let memory = self.server.memory();
+        Some(Clients {
+            connected: self.server.clients() as u64,
+            memory_limit_bytes: memory.limit,
+            memory_bytes: memory.used,
+            memory_most_bytes: memory.most,
+            waiting: memory.waiting,
+        })
+    }
 }
 
 fn limits(arguments: &ServeArguments) -> Limits {
@@ -208,11 +226,11 @@ fn limits(arguments: &ServeArguments) -> Limits {
 }
 
 fn server(
-    rt: &Rt,
+    site: &Site,
     arguments: &ServeArguments,
-    drive: &LiveDrive,
     tls: Option<Tls>,
 ) -> Result<Server<LiveDrive>, String> {
+    let Site { rt, drive, .. } = site;
     let volume = Volume::new(rt, drive.clone());
     let about = format!("{} by tantalum", drive.inner().design().name);
     let export = |name: &String| Export::new(name, &volume).described(about.clone());
@@ -222,10 +240,11 @@ fn server(
     let limits = limits(arguments);
     let on_cut = arguments.live.on_cut.into();
     let verbose = arguments.verbose;
-    let tell = move |event: &Event| {
-        if verbose {
-            out::note(event);
-        }
+    let trouble = Trouble::new(&site.io);
+    let tell = move |event: &Event| match event {
+        Event::Trouble(_) => trouble.tell(event),
+        event if verbose => out::note(event),
+        _ => {}
     };
     let server = Server::new(rt, exports, Options { limits, on_cut }, tell);
     server.map(|server| server.with_tls(tls)).map_err(|e| e.to_string())

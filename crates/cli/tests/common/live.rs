@@ -38,6 +38,14 @@ impl Serving {
         self.child.wait().expect("it ends").code()
     }
 
+    /// What it said on standard error; it has ended.
+    pub fn said(&mut self) -> String {
+        let mut said = String::new();
+        let mut err = self.child.stderr.take().expect("standard error");
+        err.read_to_string(&mut said).expect("text");
+        said
+    }
+
     fn terminate(&self) {
         let pid = self.child.id().to_string();
         let killed = Command::new("kill").args(["-TERM", &pid]).status().expect("kill starts");
@@ -52,9 +60,7 @@ impl Serving {
 
     /// Its end, of its own accord: its exit code, and what it said.
     pub fn end(mut self) -> (Option<i32>, String) {
-        let mut said = String::new();
-        let mut err = self.child.stderr.take().expect("standard error");
-        err.read_to_string(&mut said).expect("text");
+        let said = self.said();
         (self.child.wait().expect("it ends").code(), said)
     }
 }
@@ -100,6 +106,22 @@ impl Nbd {
         let mut bytes = vec![0; count];
         self.stream.read_exact(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Asks for so many bytes from a block on, and leaves the answer where it is.
+    pub fn ask_for(&mut self, block: u64, length: u32) -> io::Result<()> {
+        let mut bytes = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0];
+        bytes.extend([0, 0, 0, 0, 0, 0, 0, 7]);
+        bytes.extend((block * 4096).to_be_bytes());
+        bytes.extend(length.to_be_bytes());
+        self.stream.write_all(&bytes)
+    }
+
+    /// The error of the next answer, if it is one.
+    pub fn error(&mut self) -> Option<u32> {
+        let reply = self.get(16).ok()?;
+        let errno = u32::from_be_bytes(reply[4..8].try_into().expect("four bytes"));
+        (errno > 0).then_some(errno)
     }
 
     /// Sends a request on a block of 4 KiB; the answer is an error if the server says so.

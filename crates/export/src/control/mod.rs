@@ -20,7 +20,7 @@ mod server;
 
 pub use client::{Client, ClientError, socket_beside};
 pub use report::{
-    Buffer, CommandCounts, CutReport, Discharge, DriveCounts, Energy, LATENCY_BOUNDS,
+    Buffer, Clients, CommandCounts, CutReport, Discharge, DriveCounts, Energy, LATENCY_BOUNDS,
     LatencyCounts, MapMemory, Outages, Phase, Power, RestoreReport, StatsReport, StatusReport,
     Units, Wear,
 };

@@ -163,6 +163,24 @@ pub struct StatsReport {
     pub energy: Option<Energy>,
     /// What cuts and dumps came to.
     pub outages: Outages,
+    /// The clients of a server; `None` if the drive is not served as a network block device.
+    #[serde(default)]
+    pub clients: Option<Clients>,
+}
+
+/// The clients of a server, and the memory that it holds for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clients {
+    /// Those that are connected.
+    pub connected: u64,
+    /// Memory that the server may hold for all of them.
+    pub memory_limit_bytes: u64,
+    /// What it holds.
+    pub memory_bytes: u64,
+    /// The most that it held.
+    pub memory_most_bytes: u64,
+    /// Requests that wait for memory.
+    pub waiting: u64,
 }
 
 /// Bounds of latencies, from 1 µs to 10 s in steps of 1, 2 and 5, as nanoseconds of the drive's clock.

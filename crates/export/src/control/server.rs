@@ -5,6 +5,7 @@ use crate::nbd::Stream;
 use crate::nbd::pause;
 use serde_json::Value;
 use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 use tantalum_rt::wall::Listener;
 use tantalum_rt::{First, Nanos, Rt, first};
@@ -27,6 +28,9 @@ const PAUSE: Nanos = Nanos::from_millis(100);
 pub trait Handler: 'static {
     /// Carries a request out. Several may be under way.
     async fn answer(&self, request: Request) -> Result<Value, Refusal>;
+
+    /// A client could not be accepted.
+    fn trouble(&self, _error: &io::Error) {}
 }
 
 /// Answers clients.
@@ -53,7 +57,10 @@ impl<H: Handler> ControlServer<H> {
             match listener.accept().await {
                 Ok(stream) => self.accept(stream).await,
                 // It passes: the process or the system is out of descriptors.
-                Err(_) => pause(&self.rt, PAUSE).await,
+                Err(error) => {
+                    self.handler.trouble(&error);
+                    pause(&self.rt, PAUSE).await;
+                }
             }
         }
     }

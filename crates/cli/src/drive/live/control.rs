@@ -1,7 +1,7 @@
 //! The control socket of a drive that runs.
 
 use super::power::RestoreError;
-use super::{Front, Plug, report};
+use super::{Front, Plug, Trouble, report};
 use crate::drive::listen;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -48,13 +48,17 @@ impl Place {
 
 /// Answers who connects, from now on.
 pub fn begin<F: Front>(plug: &Rc<Plug<F>>, listener: Listener) {
-    let server = ControlServer::new(plug.rt(), Answers(plug.clone()));
+    let server = ControlServer::new(plug.rt(), Answers(plug.clone(), Trouble::new(plug.io())));
     plug.rt().spawn_background("clients of the control socket", server.serve(listener));
 }
 
-struct Answers<F>(Rc<Plug<F>>);
+struct Answers<F>(Rc<Plug<F>>, Trouble);
 
 impl<F: Front> Handler for Answers<F> {
+    fn trouble(&self, error: &std::io::Error) {
+        self.1.tell(format_args!("a client of the control socket could not be accepted: {error}"));
+    }
+
     async fn answer(&self, request: Request) -> Result<Value, Refusal> {
         let plug = &self.0;
         let value = match request {

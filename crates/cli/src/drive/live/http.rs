@@ -2,33 +2,39 @@
 //!
 //! 1. The server has a thread of its own; it asks the drive by letters, and waits. The drive answers one after
 //!    another, from its own thread.
-//! 2. There are never more than [`CONNECTIONS`] connections; who asks for more waits.
+//! 2. There are never more than [`CONNECTIONS`] connections. One that comes when there are as many replaces the
+//!    one that has been longest without a whole request; only if all are being answered it waits.
 //! 3. Nobody keeps a place for nothing: a connection ends if no request begins in [`IDLE`], or if what has
 //!    begun takes longer than that until something of its answer is taken.
 
 use super::{Front, Plug, metrics, report};
 use axum::Router;
-use axum::extract::State;
+use axum::extract::connect_info::{ConnectInfo, Connected, IntoMakeServiceWithConnectInfo};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::serve::IncomingStream;
+use std::collections::BTreeMap;
+use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tantalum_export::control::{StatsReport, StatusReport};
 use tantalum_rt::Post;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, Sleep};
 
 /// Connections at a time, at most.
-const CONNECTIONS: usize = 32;
+pub const CONNECTIONS: usize = 32;
 /// Letters that may wait for the drive.
 const LETTERS: usize = 64;
 /// The drive has to answer in this time.
@@ -82,7 +88,17 @@ async fn serve(listener: TcpListener, post: Post<Letter>) {
         .route("/metrics", get(prometheus))
         .with_state(post);
     // It does not end by itself.
-    let _ = axum::serve(Limited::new(listener, IDLE), router).await;
+    let _ = axum::serve(Limited::new(listener, IDLE), seated(router)).await;
+}
+
+/// Requests of this router keep the places of their connections.
+fn seated(router: Router) -> IntoMakeServiceWithConnectInfo<Router, Seat> {
+    router.layer(middleware::from_fn(keep_seat)).into_make_service_with_connect_info::<Seat>()
+}
+
+async fn keep_seat(ConnectInfo(seat): ConnectInfo<Seat>, request: Request, next: Next) -> Response {
+    let _kept = Kept::new(seat);
+    next.run(request).await
 }
 
 /// Asks the drive.
@@ -123,16 +139,112 @@ async fn prometheus(State(post): State<Post<Letter>>) -> Result<Response, Status
     Ok(typed(metrics::CONTENT_TYPE, text))
 }
 
+/// The connections that there are.
+#[derive(Default)]
+struct Places {
+    taken: Mutex<Taken>,
+    /// One is free, or may be taken away.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Taken {
+    next: u64,
+    /// By what came last of all: the connection itself, or its last answer. The first has been longest without a
+    /// whole request, or is being answered.
+    by_age: BTreeMap<u64, Place>,
+}
+
+struct Place {
+    answered: bool,
+    /// Tells the connection that it is no more.
+    _taken_away: oneshot::Sender<()>,
+}
+
+impl Places {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        // Whoever panicked had only counted.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place, if need be another connection's.
+    fn take(self: &Arc<Self>) -> Option<(Seat, oneshot::Receiver<()>)> {
+        let mut taken = self.taken();
+        if taken.by_age.len() >= CONNECTIONS {
+            let oldest =
+                taken.by_age.iter().find(|(_, place)| !place.answered).map(|(age, _)| *age);
+            taken.by_age.remove(&oldest?);
+        }
+        let age = taken.next;
+        taken.next += 1;
+        let (tell, told) = oneshot::channel();
+        taken.by_age.insert(age, Place { answered: false, _taken_away: tell });
+        Some((Seat { places: self.clone(), age: Arc::new(Mutex::new(age)) }, told))
+    }
+}
+
+/// The place of one connection.
+#[derive(Clone)]
+struct Seat {
+    places: Arc<Places>,
+    age: Arc<Mutex<u64>>,
+}
+
+impl Seat {
+    /// From now on it is the youngest, and `answered` or not. Nothing, if it was taken away.
+    fn renew(&self, answered: bool) {
+        let mut taken = self.places.taken();
+        let mut age = self.age.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = taken.next;
+        if let Some(mut place) = taken.by_age.remove(&*age) {
+            place.answered = answered;
+            taken.by_age.insert(next, place);
+            taken.next += 1;
+            *age = next;
+        }
+        drop((taken, age));
+        self.places.changed.notify_one();
+    }
+
+    fn leave(&self) {
+        let age = *self.age.lock().unwrap_or_else(PoisonError::into_inner);
+        self.places.taken().by_age.remove(&age);
+        self.places.changed.notify_one();
+    }
+}
+
+impl Connected<IncomingStream<'_, Limited>> for Seat {
+    fn connect_info(stream: IncomingStream<'_, Limited>) -> Seat {
+        stream.io().seat.clone()
+    }
+}
+
+/// A place that is not taken away, since a whole request is being answered.
+struct Kept(Seat);
+
+impl Kept {
+    fn new(seat: Seat) -> Kept {
+        seat.renew(true);
+        Kept(seat)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.renew(false);
+    }
+}
+
 /// A listener with so many places, and so much patience with each connection.
 struct Limited {
     listener: TcpListener,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     idle: Duration,
 }
 
 impl Limited {
     fn new(listener: TcpListener, idle: Duration) -> Limited {
-        Limited { listener, places: Arc::new(Semaphore::new(CONNECTIONS)), idle }
+        Limited { listener, places: Arc::default(), idle }
     }
 }
 
@@ -141,14 +253,18 @@ impl axum::serve::Listener for Limited {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Placed, SocketAddr) {
-        let place = loop {
-            if let Ok(place) = self.places.clone().acquire_owned().await {
-                break place;
+        let (stream, from) = axum::serve::Listener::accept(&mut self.listener).await;
+        let (seat, taken_away) = loop {
+            match self.places.take() {
+                Some(place) => break place,
+                None => self.places.changed.notified().await,
             }
         };
-        let (stream, from) = axum::serve::Listener::accept(&mut self.listener).await;
+        // A connection whose place this is goes before another one comes.
+        tokio::task::yield_now().await;
         let timer = Box::pin(tokio::time::sleep(self.idle));
-        (Placed { stream, idle: self.idle, timer, waits: true, _place: place }, from)
+        let taken_away = Some(taken_away);
+        (Placed { stream, idle: self.idle, timer, waits: true, seat, taken_away }, from)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -163,7 +279,15 @@ struct Placed {
     timer: Pin<Box<Sleep>>,
     /// For a request that has not begun.
     waits: bool,
-    _place: OwnedSemaphorePermit,
+    seat: Seat,
+    /// Ready when another connection has the place; `None` from then on.
+    taken_away: Option<oneshot::Receiver<()>>,
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        self.seat.leave();
+    }
 }
 
 impl Placed {
@@ -173,6 +297,14 @@ impl Placed {
         self.timer.as_mut().reset(Instant::now() + self.idle);
     }
 
+    fn is_taken_away(&mut self, cx: &mut Context<'_>) -> bool {
+        // It is not to be asked again once it has told.
+        if self.taken_away.as_mut().is_some_and(|told| Pin::new(told).poll(cx).is_ready()) {
+            self.taken_away = None;
+        }
+        self.taken_away.is_none()
+    }
+
     /// What is not ready in time never will be.
     fn in_time<T>(
         &mut self,
@@ -180,6 +312,9 @@ impl Placed {
         ready: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         match ready {
+            Poll::Pending if self.is_taken_away(cx) => {
+                Poll::Ready(Err(ErrorKind::ConnectionAborted.into()))
+            }
             Poll::Pending => self.timer.as_mut().poll(cx).map(|()| Err(ErrorKind::TimedOut.into())),
             ready => ready,
         }
@@ -245,34 +380,94 @@ mod tests {
     /// So long only a test takes that fails.
     const NEVER: Duration = Duration::from_secs(60);
 
-    /// It would wait for ever if a place were kept by who says nothing, or half of something.
-    #[test]
-    fn who_asks_for_nothing_makes_room() {
+    /// So long that nobody goes by itself.
+    const PATIENT: Duration = Duration::from_secs(3600);
+
+    fn test<F: Future<Output = ()>>(idle: Duration, test: impl FnOnce(SocketAddr) -> F) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
             let at = listener.local_addr().expect("an address");
-            let limited = Limited::new(listener, Duration::from_millis(300));
             let router = Router::new().route("/", get(|| async { "here" }));
-            tokio::spawn(async move { axum::serve(limited, router).await });
+            let limited = Limited::new(listener, idle);
+            tokio::spawn(async move { axum::serve(limited, seated(router)).await });
+            test(at).await;
+        });
+    }
+
+    async fn connect(at: SocketAddr) -> TcpStream {
+        TcpStream::connect(at).await.expect("a connection")
+    }
+
+    async fn is_answered(at: SocketAddr) {
+        let ask = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let stream = connect(at).await;
+        let heard = tokio::time::timeout(NEVER, talk(&stream, ask)).await.expect("a place");
+        let heard = heard.expect("an answer");
+        assert!(heard.ends_with(b"here"), "{}", String::from_utf8_lossy(&heard));
+    }
+
+    /// It would wait for ever if a place were kept by who says nothing, or half of something.
+    #[test]
+    fn who_asks_for_nothing_is_left() {
+        test(Duration::from_millis(300), async |at| {
             let mut idle = Vec::new();
             for i in 0..CONNECTIONS {
-                let stream = TcpStream::connect(at).await.expect("a connection");
+                let stream = connect(at).await;
                 if i % 2 == 0 {
                     stream.writable().await.expect("it can be written");
                     stream.try_write(b"GET / HT").expect("sent");
                 }
                 idle.push(stream);
             }
-            let last = TcpStream::connect(at).await.expect("a connection");
-            let ask = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-            let heard = tokio::time::timeout(NEVER, talk(&last, ask)).await.expect("a place");
-            let heard = heard.expect("an answer");
-            assert!(heard.ends_with(b"here"), "{}", String::from_utf8_lossy(&heard));
+            is_answered(at).await;
             for stream in &idle {
                 // They are left, be it with an answer that says why.
                 let _ = talk(stream, b"").await;
             }
         });
+    }
+
+    /// 2: a good one is answered beside five times as many that send a byte now and then as there are places.
+    #[test]
+    fn who_dribbles_does_not_keep_others_waiting() {
+        test(PATIENT, async |at| {
+            let mut dribbling = Vec::new();
+            for _ in 0..5 * CONNECTIONS {
+                let stream = connect(at).await;
+                stream.writable().await.expect("it can be written");
+                stream.try_write(b"GET / HTTP/1.1\r\nX: ").expect("sent");
+                dribbling.push(stream);
+            }
+            for _ in 0..10 {
+                for stream in &dribbling {
+                    // Most are left already.
+                    let _ = stream.try_write(b"x");
+                }
+                is_answered(at).await;
+            }
+        });
+    }
+
+    /// 2: only one that is being answered keeps its place, and it is the oldest that goes.
+    #[test]
+    fn places_are_taken_from_who_is_not_answered() {
+        let places = Arc::new(Places::default());
+        let mut seats: Vec<_> = (0..CONNECTIONS).map(|_| places.take().expect("a place")).collect();
+        let kept = Kept::new(seats[0].0.clone());
+        let young = places.take().expect("that of the second");
+        assert!(seats[1].1.try_recv() == Err(oneshot::error::TryRecvError::Closed));
+        assert!(seats[0].1.try_recv() == Err(oneshot::error::TryRecvError::Empty));
+        // One that has lost its place gives none back.
+        seats.remove(1).0.leave();
+        assert_eq!(places.taken().by_age.len(), CONNECTIONS);
+        drop(kept);
+        let all: Vec<_> = seats.iter().map(|(seat, _)| Kept::new(seat.clone())).collect();
+        let last = Kept::new(young.0.clone());
+        assert!(places.take().is_none(), "all are being answered");
+        drop((all, last));
+        seats[5].0.leave();
+        assert!(places.take().is_some());
+        assert_eq!(places.taken().by_age.len(), CONNECTIONS);
     }
 }

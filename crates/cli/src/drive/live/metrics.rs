@@ -44,7 +44,8 @@ impl Collector for Sample {
         self.drive(&mut out)?;
         self.commands(&mut out)?;
         self.flash(&mut out)?;
-        self.memory(&mut out)
+        self.memory(&mut out)?;
+        self.clients(&mut out)
     }
 }
 
@@ -144,6 +145,24 @@ impl Sample {
             let wear = [("min", w.min as f64), ("mean", w.mean), ("max", w.max as f64)];
             let wear = wear.iter().map(|(of, n)| ([("of", *of)], *n));
             out.gauges("unit_erases", "Erases of a unit", wear)?;
+        }
+        Ok(())
+    }
+
+    fn clients(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let Some(c) = &self.stats.clients else { return Ok(()) };
+        for (name, help, value) in [
+            ("clients", "Clients that are connected", c.connected),
+            (
+                "client_memory_limit_bytes",
+                "Memory that may be held for clients",
+                c.memory_limit_bytes,
+            ),
+            ("client_memory_bytes", "Memory that is held for clients", c.memory_bytes),
+            ("client_memory_most_bytes", "The most that was held for clients", c.memory_most_bytes),
+            ("client_memory_waits", "Requests that wait for memory", c.waiting),
+        ] {
+            out.gauge(name, help, &wide(value))?;
         }
         Ok(())
     }

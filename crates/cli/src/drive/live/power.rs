@@ -106,6 +106,10 @@ impl<F: Front> Plug<F> {
         &self.drive
     }
 
+    pub fn front(&self) -> &F {
+        &self.front
+    }
+
     pub fn about(&self) -> &About {
         &self.about
     }

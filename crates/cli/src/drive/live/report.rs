@@ -192,6 +192,7 @@ pub fn stats<F: Front>(plug: &Plug<F>) -> StatsReport {
             most_drawn_j: losses.most_spent_j,
             longest_ns: losses.longest.0,
         },
+        clients: plug.front().clients(),
     }
 }
 

@@ -51,6 +51,7 @@ fn sample(pid: u32, second: u64, writes: u64) -> Sample {
         wear: Some(Wear { min: 1, max: 30, mean: 15.0, endurance: 3000 }),
         energy: Some(Energy { there_j: 0.1, needed_j: 0.2, worst_j: 0.3 }),
         outages: Outages::default(),
+        clients: None,
     };
     Sample { status, stats }
 }

@@ -1,0 +1,54 @@
+//! Descriptors: a server that can open no more of them would accept nobody.
+//!
+//! 1. What may be open is raised as far as the system allows, if more is needed.
+//! 2. If not even the first client could be served, the start is refused.
+//! 3. If fewer clients could be served than are allowed, that is said.
+
+use crate::out;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Beside clients: what the drive opens when it starts again, or a client asks for its state.
+const SPARE: u64 = 2;
+
+/// What a process needs beside what is open already.
+pub struct Needs {
+    /// For the first who uses each of its addresses.
+    pub least: u64,
+    /// For as many as may use them at a time.
+    pub most: u64,
+}
+
+/// Sees to it that they are there.
+///
+/// # Errors
+/// Why they cannot be, in a line.
+#[allow(clippy::disallowed_methods, reason = "the edge: the process's own descriptors")]
+pub fn provide(needs: &Needs) -> Result<(), String> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // Without a limit there are enough.
+    let Some(limit) = current else { return Ok(()) };
+    // The directory itself is among them. If it cannot be opened, none is left.
+    let open = std::fs::read_dir("/proc/self/fd").map_or(limit, |all| all.count() as u64 - 1);
+    let (least, most) = (open + needs.least + SPARE, open + needs.most + SPARE);
+    let limit = match maximum {
+        _ if most <= limit => limit,
+        maximum => {
+            let wanted = maximum.map_or(most, |maximum| most.min(maximum));
+            let raised = Rlimit { current: Some(wanted.max(limit)), maximum };
+            setrlimit(Resource::Nofile, raised).map_or(limit, |()| wanted.max(limit))
+        }
+    };
+    if limit < least {
+        return Err(format!(
+            "the process may have {limit} descriptors open, and needs {least} to serve anybody \
+             ({most} for as many clients as are allowed): raise the limit (ulimit -n)"
+        ));
+    }
+    if limit < most {
+        out::note(format_args!(
+            "note: the process may have {limit} descriptors open: as many clients as are allowed would need \
+             {most} (ulimit -n)"
+        ));
+    }
+    Ok(())
+}
