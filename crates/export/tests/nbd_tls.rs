@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Client, serve, serve_with};
+use common::{Client, serve_tls};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
     Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
@@ -297,8 +297,7 @@ fn a_client_with_a_certificate_does_all_that_it_could_without_tls() {
     place.set(Some(directory.tls()));
     run(|rt| async move {
         let (all, tell) = ends();
-        let (server, _) = serve_with(&rt, 4096, Options::default(), tell);
-        let server = server.with_tls(place.take());
+        let (server, _) = serve_tls(&rt, 4096, Options::default(), place.take(), tell);
         let own = authority.sign(7);
         let (mut c, line) =
             connect(&rt, &server, &config(&authority, Some(&own))).await.expect("TLS");
@@ -338,8 +337,7 @@ fn nothing_is_done_in_plain_text() {
     let tls = directory.tls();
     run(|rt| async move {
         let (all, tell) = ends();
-        let (server, _) = serve_with(&rt, 256, Options::default(), tell);
-        let server = server.with_tls(Some(tls));
+        let (server, _) = serve_tls(&rt, 256, Options::default(), Some(tls), tell);
         let mut c = Client::connect(&rt, &server);
         c.greet(3).await.expect("a greeting");
         for (option, data) in [
@@ -379,8 +377,7 @@ fn what_is_said_behind_starttls_in_plain_text_is_not_taken_as_said_in_tls() {
     let tls = directory.tls();
     run(|rt| async move {
         let (all, tell) = ends();
-        let (server, _) = serve_with(&rt, 256, Options::default(), tell);
-        let server = server.with_tls(Some(tls));
+        let (server, _) = serve_tls(&rt, 256, Options::default(), Some(tls), tell);
         for (i, split) in [false, true].into_iter().enumerate() {
             let mut c = Client::connect(&rt, &server);
             c.greet(3).await.expect("a greeting");
@@ -416,8 +413,7 @@ fn what_was_agreed_on_before_does_not_count() {
     let directory = Directory::new("before", &authority);
     let tls = directory.tls();
     run(|rt| async move {
-        let (server, _) = serve(&rt, 256, Options::default());
-        let server = server.with_tls(Some(tls));
+        let (server, _) = serve_tls(&rt, 256, Options::default(), Some(tls), |_| {});
         let own = authority.sign(7);
         let (mut c, _) = connect(&rt, &server, &config(&authority, Some(&own))).await.expect("TLS");
         // Metadata contexts need structured replies, in TLS.
@@ -435,8 +431,7 @@ fn who_has_no_good_certificate_is_not_taken() {
     let tls = directory.tls();
     run(|rt| async move {
         let (all, tell) = ends();
-        let (server, _) = serve_with(&rt, 256, Options::default(), tell);
-        let server = server.with_tls(Some(tls));
+        let (server, _) = serve_tls(&rt, 256, Options::default(), Some(tls), tell);
         let (good, revoked, foreign) = (authority.sign(7), authority.sign(8), other.sign(7));
         let bad = [None, Some(&foreign), Some(&revoked)];
         for (i, own) in bad.into_iter().enumerate() {
@@ -463,8 +458,7 @@ fn a_list_that_is_out_of_date_admits_nobody() {
     directory.put("ca-crl.pem", &authority.revoke(8, 2021));
     let tls = directory.tls();
     run(|rt| async move {
-        let (server, _) = serve(&rt, 256, Options::default());
-        let server = server.with_tls(Some(tls));
+        let (server, _) = serve_tls(&rt, 256, Options::default(), Some(tls), |_| {});
         let good = authority.sign(7);
         if let Ok((mut c, _)) = connect(&rt, &server, &config(&authority, Some(&good))).await {
             assert_eq!(c.option(opt::LIST, b"").await, None);
@@ -480,8 +474,7 @@ fn any_client_is_taken_only_if_the_user_says_so() {
     std::fs::remove_file(directory.0.join("ca-cert.pem")).expect("it was there");
     let tls = Tls::from_dir(&directory.0, false).expect("certificates");
     run(|rt| async move {
-        let (server, _) = serve(&rt, 256, Options::default());
-        let server = server.with_tls(Some(tls));
+        let (server, _) = serve_tls(&rt, 256, Options::default(), Some(tls), |_| {});
         let (mut c, _) = connect(&rt, &server, &config(&authority, None)).await.expect("TLS");
         c.go("one").await.expect("the export");
     });
@@ -496,8 +489,8 @@ fn who_stalls_in_the_handshake_is_left_and_costs_nobody_anything() {
     run(|rt| async move {
         let (all, tell) = ends();
         let limits = Limits { handshake: Nanos::from_secs(5), ..Limits::default() };
-        let (server, _) = serve_with(&rt, 256, Options { limits, ..Options::default() }, tell);
-        let server = server.with_tls(Some(tls));
+        let (server, _) =
+            serve_tls(&rt, 256, Options { limits, ..Options::default() }, Some(tls), tell);
         let own = authority.sign(7);
         let config = config(&authority, Some(&own));
         let mut stalled = Vec::new();
@@ -530,8 +523,7 @@ fn a_record_that_was_tampered_with_ends_the_connection() {
     let tls = directory.tls();
     run(|rt| async move {
         let (all, tell) = ends();
-        let (server, devices) = serve_with(&rt, 256, Options::default(), tell);
-        let server = server.with_tls(Some(tls));
+        let (server, devices) = serve_tls(&rt, 256, Options::default(), Some(tls), tell);
         let own = authority.sign(7);
         let config = config(&authority, Some(&own));
         let line = Line::new(begin(&rt, &server).await, &config);
@@ -584,8 +576,7 @@ fn an_end_in_the_handshake_is_one() {
     let tls = directory.tls();
     run(|rt| async move {
         let (all, tell) = ends();
-        let (server, _) = serve_with(&rt, 256, Options::default(), tell);
-        let server = server.with_tls(Some(tls));
+        let (server, _) = serve_tls(&rt, 256, Options::default(), Some(tls), tell);
         let own = authority.sign(7);
         let config = config(&authority, Some(&own));
         // An alert "close_notify" in plain text, in place of a hello and behind it.

@@ -246,8 +246,8 @@ fn server(
         event if verbose => out::note(event),
         _ => {}
     };
-    let server = Server::new(rt, exports, Options { limits, on_cut }, tell);
-    server.map(|server| server.with_tls(tls)).map_err(|e| e.to_string())
+    let options = Options { limits, on_cut };
+    Server::with_tls(rt, exports, options, tls, tell).map_err(|e| e.to_string())
 }
 
 /// What is wrong if a client is handed over.

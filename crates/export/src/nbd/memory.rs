@@ -6,8 +6,9 @@
 //! 2. **Enough.** Each share is enough for its purpose, whatever other clients hold: a buffer to receive
 //!    into while another one is worked on; a piece of a read; the blocks of one atomic unit.
 //! 3. **Set aside.** The shares of as many clients as there may be are set aside when the server starts, and
-//!    beside these what each of them costs whatever it does.
+//!    beside these what each of them costs whatever it does. TLS, where it is used, is among that.
 
+use super::secure::SECURE_BYTES;
 use super::wire::REQUEST_BYTES;
 use super::{ExportError, Limits};
 use crate::budget::{Account, Budget};
@@ -35,18 +36,19 @@ pub(crate) struct Plan {
     pub buffer: u64,
     /// Blocks that are put together in memory, for one command.
     pub bounce: u64,
-    /// Small replies, and what is kept for further use.
+    /// Small replies, what is kept for further use, and TLS.
     fixed: u64,
 }
 
 impl Plan {
     /// For devices of whose atomic units and blocks `unit` is a multiple, and with blocks of at most `block`
-    /// bytes.
+    /// bytes; with `tls` or without.
     ///
     /// # Errors
     /// [`ExportError::Memory`] if so many clients do not fit.
-    pub fn new(limits: &Limits, unit: u64, block: u64) -> Result<Plan, ExportError> {
-        let fixed = KEPT_BYTES + u64::from(limits.requests) * REPLY_BYTES;
+    pub fn new(limits: &Limits, unit: u64, block: u64, tls: bool) -> Result<Plan, ExportError> {
+        let secure = if tls { SECURE_BYTES } else { 0 };
+        let fixed = KEPT_BYTES + u64::from(limits.requests) * REPLY_BYTES + secure;
         let of = |piece: u64| {
             let piece = piece.next_multiple_of(unit);
             Plan { piece, buffer: piece + SLACK, bounce: unit.max(2 * block), fixed }
@@ -148,7 +150,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn plan(memory: u64, clients: u32, unit: u64) -> Result<Plan, ExportError> {
-        Plan::new(&Limits { memory, clients, ..Limits::default() }, unit, 512)
+        Plan::new(&Limits { memory, clients, ..Limits::default() }, unit, 512, false)
+    }
+
+    /// 3: what TLS costs is set aside with the rest.
+    #[test]
+    fn tls_is_set_aside() {
+        let limits = |memory| Limits { memory, clients: 64, ..Limits::default() };
+        let small = plan(80 << 20, 64, 4096).expect("enough").share() * 64;
+        assert!(Plan::new(&limits(small), 4096, 512, false).is_ok());
+        assert!(Plan::new(&limits(small), 4096, 512, true).is_err());
+        assert!(Plan::new(&limits(small + 64 * SECURE_BYTES), 4096, 512, true).is_ok());
+        // With the usual budget commands do not get shorter.
+        let usual = Plan::new(&Limits::default(), 128 << 10, 4096, true).expect("the default");
+        assert_eq!(usual.piece, 256 << 10);
     }
 
     #[test]

@@ -32,7 +32,7 @@
 //! 9. Bring the server down: whatever it sends is answered, or its connection ends with a reason
 //!    ([`End`]).
 //! 10. Do anything before TLS has begun, if the server has [`Tls`]: all that is answered in plain
-//!    text is that it has to begin. Nothing that was agreed on before counts after it.
+//!     text is that it has to begin. Nothing that was agreed on before counts after it.
 
 mod connection;
 mod errno;

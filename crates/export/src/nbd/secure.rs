@@ -6,14 +6,14 @@
 //!    first byte behind the answer to STARTTLS.
 //! 2. Memory is bounded whatever the client sends: [`INBOX_BYTES`] as they arrived, a record or two in
 //!    plain text, [`OUTBOX_BYTES`] to be sent. Nothing is received while what has arrived is not used.
-//!    These few bytes come on top of the budget of the server.
+//!    The server sets [`SECURE_BYTES`] of its budget aside for each client.
 //! 3. What was authenticated is used; what follows a record that is not authentic never is.
 //! 4. One receives and one sends at a time, as in any [`Stream`]. The session is borrowed between
 //!    two waits only.
 
 use super::stream::Stream;
 use super::tls::Tls;
-use crate::budget::zeroed;
+use crate::budget::{NoMemory, room, zeroed};
 use rustls::ServerConnection;
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
@@ -23,6 +23,13 @@ use std::rc::Rc;
 const INBOX_BYTES: usize = 64 << 10;
 /// So many bytes are encrypted before they are sent.
 const OUTBOX_BYTES: usize = 128 << 10;
+/// Heads and tags of the records in which they are.
+const RECORDS_BYTES: usize = 4 << 10;
+/// Inside the session: messages of a handshake that are put together, and a record in plain text.
+const SESSION_BYTES: usize = 96 << 10;
+/// All that one client costs. What is to be sent is there twice: in the session, and as it travels.
+pub(super) const SECURE_BYTES: u64 =
+    (INBOX_BYTES + 2 * (OUTBOX_BYTES + RECORDS_BYTES) + SESSION_BYTES) as u64;
 
 /// What has arrived and was not decrypted yet: `buf[start..end]`.
 struct Inbox {
@@ -45,6 +52,10 @@ fn invalid(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
+fn no_memory(_: NoMemory) -> io::Error {
+    io::ErrorKind::OutOfMemory.into()
+}
+
 impl<S: Stream> Secure<S> {
     /// Lets the handshake take place. It waits as long as the client does.
     ///
@@ -54,13 +65,16 @@ impl<S: Stream> Secure<S> {
     pub async fn accept(stream: Rc<S>, tls: &Tls) -> io::Result<Secure<S>> {
         let mut session = ServerConnection::new(tls.config.clone()).map_err(invalid)?;
         session.set_buffer_limit(Some(OUTBOX_BYTES));
-        let buf = zeroed(INBOX_BYTES).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let buf = zeroed(INBOX_BYTES).map_err(no_memory)?;
         let inbox = Inbox { buf, start: 0, end: 0 };
+        // Nothing that is sent makes it longer.
+        let mut outbox = Vec::new();
+        room(&mut outbox, OUTBOX_BYTES + RECORDS_BYTES).map_err(no_memory)?;
         let secure = Secure {
             stream,
             tls: RefCell::new(session),
             inbox: RefCell::new(inbox),
-            outbox: Cell::default(),
+            outbox: Cell::new(outbox),
             failed: RefCell::default(),
         };
         while secure.tls.borrow().is_handshaking() {

@@ -13,7 +13,7 @@ use crate::MemoryUse;
 use crate::budget::Budget;
 use crate::volume::common_multiple;
 use std::borrow::Cow;
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::PowerCycle;
@@ -190,6 +190,20 @@ impl<P: PowerCycle + 'static> Server<P> {
         options: Options,
         tell: impl Fn(&Event) + 'static,
     ) -> Result<Server<P>, ExportError> {
+        Server::with_tls(rt, exports, options, None, tell)
+    }
+
+    /// The same, which takes no client without TLS, if that is given.
+    ///
+    /// # Errors
+    /// [`ExportError`] if they can not be served so.
+    pub fn with_tls(
+        rt: &Rt,
+        exports: Vec<Export<P>>,
+        options: Options,
+        tls: Option<Tls>,
+        tell: impl Fn(&Event) + 'static,
+    ) -> Result<Server<P>, ExportError> {
         options.limits.check()?;
         let offer = |e: &Export<P>| e.offer(options.limits.payload);
         let offers = exports.iter().map(offer).collect::<Result<Vec<_>, _>>()?;
@@ -205,9 +219,8 @@ impl<P: PowerCycle + 'static> Server<P> {
             .iter()
             .map(Export::unit)
             .fold((1, 1), |all, export| (common_multiple(all.0, export.0), all.1.max(export.1)));
-        let plan = Plan::new(&options.limits, unit, block)?;
+        let plan = Plan::new(&options.limits, unit, block, tls.is_some())?;
         let budget = plan.budget(rt, &options.limits);
-        let tls = OnceCell::new();
         let common = Common { rt: rt.clone(), exports, offers, options, tls };
         let inner = Inner {
             common,
@@ -220,16 +233,6 @@ impl<P: PowerCycle + 'static> Server<P> {
             tell: Box::new(tell),
         };
         Ok(Server { inner: Rc::new(inner) })
-    }
-
-    /// The same, which takes no client without TLS, if there is one. That of a server does not change:
-    /// only the first counts.
-    pub fn with_tls(self, tls: Option<Tls>) -> Server<P> {
-        if let Some(tls) = tls {
-            // It stays as it was set first.
-            let _ = self.inner.common.tls.set(tls);
-        }
-        self
     }
 
     /// Serves a client that has connected, in a task of its own. `peer` says where it came from.

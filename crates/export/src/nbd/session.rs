@@ -11,7 +11,6 @@ use super::stream::Stream;
 use super::tls::Tls;
 use super::wire::OPTION_BYTES;
 use super::{Export, Offer};
-use std::cell::OnceCell;
 use std::io;
 use std::rc::Rc;
 use tantalum_device::{IoError, PowerCycle};
@@ -68,7 +67,7 @@ pub(crate) struct Common<P: PowerCycle> {
     pub offers: Vec<Offer>,
     pub options: Options,
     /// Nobody is taken without, if it is there.
-    pub tls: OnceCell<Tls>,
+    pub tls: Option<Tls>,
 }
 
 /// What was agreed on: the export, and the terms.
@@ -154,7 +153,7 @@ async fn negotiate<S: Stream, P: PowerCycle>(
     intake: &mut Intake,
 ) -> Result<Agreed<S>, End> {
     let mut handshake = Handshake::new(&common.offers, common.options.limits.options);
-    let tls = common.tls.get();
+    let tls = common.tls.as_ref();
     if tls.is_some() {
         handshake = handshake.with_tls();
     }

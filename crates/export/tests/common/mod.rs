@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
 use tantalum_export::nbd::{
-    Event, Export, Options, PipeEnd, Request, Server, Stream, Volume, pipe, wire,
+    Event, Export, Options, PipeEnd, Request, Server, Stream, Tls, Volume, pipe, wire,
 };
 use tantalum_rt::{Nanos, Rt};
 
@@ -32,6 +32,17 @@ pub fn serve_with(
     options: Options,
     tell: impl Fn(&Event) + 'static,
 ) -> (Server<RamDevice>, [RamDevice; 2]) {
+    serve_tls(rt, blocks, options, None, tell)
+}
+
+/// The same, with TLS or without.
+pub fn serve_tls(
+    rt: &Rt,
+    blocks: u64,
+    options: Options,
+    tls: Option<Tls>,
+    tell: impl Fn(&Event) + 'static,
+) -> (Server<RamDevice>, [RamDevice; 2]) {
     let devices = [ram(rt, blocks), ram(rt, blocks)];
     let [one, two] = [Volume::new(rt, devices[0].clone()), Volume::new(rt, devices[1].clone())];
     let exports = vec![
@@ -39,7 +50,7 @@ pub fn serve_with(
         Export::new("two", &two),
         Export::new("look", &one).read_only(),
     ];
-    (Server::new(rt, exports, options, tell).expect("a server"), devices)
+    (Server::with_tls(rt, exports, options, tls, tell).expect("a server"), devices)
 }
 
 /// What a client learnt of an export.
