@@ -147,11 +147,12 @@ impl Line {
 
     async fn flush(&self) {
         let mut out = Vec::new();
-        let mut tls = self.tls.borrow_mut();
-        while tls.wants_write() {
-            tls.write_tls(&mut out).expect("a vector takes all");
+        {
+            let mut tls = self.tls.borrow_mut();
+            while tls.wants_write() {
+                tls.write_tls(&mut out).expect("a vector takes all");
+            }
         }
-        drop(tls);
         if !out.is_empty() {
             let _ = self.stream.send(out).await;
         }

@@ -1,8 +1,10 @@
 //! The descriptor through which kernel and file system talk.
 
 use super::wire::{self, Hello, Terms, init};
+use crate::budget::{NoMemory, zeroed};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::io;
 use tantalum_rt::wall::{Io, Watch};
 
@@ -35,13 +37,21 @@ pub(super) enum Received {
 /// whatever is asked later.
 pub struct Connection {
     watch: Watch,
+    /// The buffer for the first request.
+    room: Cell<Vec<u8>>,
+}
+
+/// A buffer for any request.
+pub(super) fn room() -> Result<Vec<u8>, NoMemory> {
+    zeroed(ROOM)
 }
 
 impl Connection {
     /// Agrees with the kernel on how to talk over `fd`, which was just mounted: its first request
     /// lies there.
     pub(super) fn new(io: &Io, fd: OwnedFd) -> io::Result<Connection> {
-        let mut room = vec![0; ROOM];
+        let no_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+        let mut room = room().map_err(no_memory)?;
         loop {
             let count = rustix::io::retry_on_intr(|| rustix::io::read(&fd, &mut room))?;
             let unexpected = || {
@@ -65,10 +75,15 @@ impl Connection {
             wire::seal(&mut out, hello.unique, None);
             rustix::io::write(&fd, &out)?;
             if hello.major == wire::MAJOR {
-                return Ok(Connection { watch: io.watch(fd)? });
+                return Ok(Connection { watch: io.watch(fd)?, room: Cell::new(room) });
             }
             // A newer kernel says it again, in our version.
         }
+    }
+
+    /// The buffer into which its first request was received; to be asked for once.
+    pub(super) fn first_room(&self) -> Vec<u8> {
+        self.room.take()
     }
 
     /// Takes a request, if there is one. `room` must have [`ROOM`].

@@ -22,6 +22,8 @@ use super::session::{Failed, FileSystem};
 use super::wire::{
     self, Attributes, DIRECTORY, NewAttributes, Operation, PERMISSIONS, REGULAR, Request, open, set,
 };
+use crate::budget::lengthen;
+use crate::volume::Failure;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -420,7 +422,8 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
             Operation::Read { handle, at, length } => {
                 let handle = self.handle(handle)?;
                 let begin = out.len();
-                out.resize(begin + length.min(super::connection::LONGEST) as usize, 0);
+                let end = begin + length.min(super::connection::LONGEST) as usize;
+                lengthen(out, end).map_err(Failure::from)?;
                 let count = self.read(&handle, at, &mut out[begin..]).await?;
                 out.truncate(begin + count);
             }

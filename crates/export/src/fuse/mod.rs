@@ -24,9 +24,11 @@
 //! # What they can not do
 //!
 //! 6. Make the process hold more than 256 requests and 64 MiB of them, with their answers as much
-//!    again: what is more waits in the kernel.
+//!    again: what is more waits in the kernel. What a burst has taken goes back to the system when
+//!    it is not needed for a second.
 //! 7. Bring it down: the requests are the kernel's, and what is none ends the session.
 
+mod buffers;
 mod connection;
 mod directory;
 mod file;

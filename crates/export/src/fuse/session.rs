@@ -3,11 +3,15 @@
 //! 1. Requests are begun in the order in which they arrived ([`Crew`]).
 //! 2. At most [`LIMIT`] is in flight, counted in bytes of buffers: a request is taken only if the
 //!    longest that there can be would fit, the kernel keeps the rest.
-//! 3. A request that was begun is carried out to its end, also if the session ends before: but
+//! 3. Buffers are made as they are needed ([`Buffers`]). Without memory for one more the kernel keeps its
+//!    requests until one comes back.
+//! 4. A request that was begun is carried out to its end, also if the session ends before: but
 //!    then nobody hears of it.
 
-use super::connection::{Connection, LONGEST, ROOM, Received};
+use super::buffers::Buffers;
+use super::connection::{self, Connection, LONGEST, ROOM, Received};
 use super::wire::{self, Operation, Request};
+use crate::budget::{NoMemory, room};
 use crate::crew::{Crew, Load};
 use crate::nbd::OnCut;
 use crate::volume::Failure;
@@ -25,7 +29,7 @@ pub(super) const LIMIT: Load = Load { requests: 256, bytes: 64 << 20 };
 const MOST: Load = Load { requests: 1, bytes: ROOM as u64 };
 /// A request of up to so many bytes is copied out of the buffer in which it arrived.
 const SHORT: usize = 64 << 10;
-/// Buffers that are kept to be used again.
+/// Buffers of short requests that are kept to be used again.
 const SPARE: usize = 128;
 /// Requests that are taken before others get their turn.
 const AT_ONCE: usize = 64;
@@ -114,11 +118,23 @@ pub(super) struct Session<F: FileSystem> {
     stop: WaitQueue,
     stopped: Cell<bool>,
     short: RefCell<Vec<Vec<u8>>>,
-    long: RefCell<Vec<Vec<u8>>>,
+    long: Rc<Buffers>,
 }
 
 impl<F: FileSystem> Session<F> {
     pub fn new(rt: &Rt, connection: Connection, files: &Rc<F>, on_cut: OnCut) -> Rc<Session<F>> {
+        Session::with(rt, connection, files, on_cut, connection::room)
+    }
+
+    /// The same, with `make` for buffers.
+    pub fn with(
+        rt: &Rt,
+        connection: Connection,
+        files: &Rc<F>,
+        on_cut: OnCut,
+        make: fn() -> Result<Vec<u8>, NoMemory>,
+    ) -> Rc<Session<F>> {
+        let long = Buffers::new(rt, connection.first_room(), make);
         Rc::new(Session {
             rt: rt.clone(),
             connection: RefCell::new(Some(Rc::new(connection))),
@@ -129,7 +145,7 @@ impl<F: FileSystem> Session<F> {
             stop: WaitQueue::new(rt, "the end of a mount"),
             stopped: Cell::new(false),
             short: RefCell::default(),
-            long: RefCell::default(),
+            long: Rc::new(long),
         })
     }
 
@@ -142,6 +158,9 @@ impl<F: FileSystem> Session<F> {
     /// Serves until the end; then all that was begun is done.
     pub async fn run(self: Rc<Self>) -> End {
         let connection = self.connection.borrow().clone();
+        let buffers = self.long.clone();
+        let trim = async move { buffers.trim().await };
+        self.rt.spawn_background("buffers of requests", trim);
         let end = match connection {
             Some(connection) => self.serve(connection).await,
             None => End::Stopped,
@@ -150,6 +169,7 @@ impl<F: FileSystem> Session<F> {
         // The kernel gives up all that waits when the last user of the descriptor is gone.
         self.connection.take();
         self.crew.idle().await;
+        self.long.close();
         end
     }
 
@@ -162,7 +182,11 @@ impl<F: FileSystem> Session<F> {
                 if turned() {
                     break;
                 }
-                match self.take(&connection) {
+                let Some(room) = self.long.get() else {
+                    first(self.long.returns(), self.stop.until(turned)).await;
+                    continue;
+                };
+                match self.take(&connection, room) {
                     Ok(true) => {}
                     Ok(false) => {
                         none = true;
@@ -187,27 +211,24 @@ impl<F: FileSystem> Session<F> {
         if self.hung_up.get() { End::PowerLost } else { End::Stopped }
     }
 
-    /// Takes a request from the kernel, if there is one.
-    fn take(self: &Rc<Self>, connection: &Connection) -> Result<bool, End> {
-        let mut room = self.long.borrow_mut().pop().unwrap_or_else(|| vec![0; ROOM]);
-        let received = connection.receive(&mut room);
+    /// Takes a request from the kernel into this buffer, if there is one.
+    fn take(self: &Rc<Self>, connection: &Connection, mut long: Vec<u8>) -> Result<bool, End> {
+        let received = connection.receive(&mut long);
         let length = match received {
             Ok(Received::Request(length)) => length,
             Ok(Received::Nothing) => {
-                self.long.borrow_mut().push(room);
+                self.long.put(long);
                 return Ok(false);
             }
             Ok(Received::End) => return Err(End::Unmounted),
             Err(error) => return Err(End::Io(error)),
         };
-        let bytes = if length <= SHORT {
-            let mut bytes = self.short.borrow_mut().pop().unwrap_or_default();
-            bytes.clear();
-            bytes.extend_from_slice(&room[..length]);
-            self.long.borrow_mut().push(room);
-            bytes
-        } else {
-            room
+        let bytes = match self.short(&long[..length]) {
+            Some(bytes) => {
+                self.long.put(long);
+                bytes
+            }
+            None => long,
         };
         let cost = match Request::parse(&bytes[..length]) {
             Some(Request { operation: Operation::Forget, .. }) => {
@@ -229,11 +250,25 @@ impl<F: FileSystem> Session<F> {
         Ok(true)
     }
 
+    /// A request in a buffer of its length. `None` if it is long, or the system has no memory.
+    fn short(&self, request: &[u8]) -> Option<Vec<u8>> {
+        if request.len() > SHORT {
+            return None;
+        }
+        let mut bytes = self.short.borrow_mut().pop().unwrap_or_default();
+        bytes.clear();
+        room(&mut bytes, request.len()).ok()?;
+        bytes.extend_from_slice(request);
+        Some(bytes)
+    }
+
     fn give_back(&self, bytes: Vec<u8>) {
-        let pool = if bytes.len() == ROOM { &self.long } else { &self.short };
-        let mut pool = pool.borrow_mut();
-        if pool.len() < SPARE {
-            pool.push(bytes);
+        if bytes.len() == ROOM {
+            return self.long.put(bytes);
+        }
+        let mut short = self.short.borrow_mut();
+        if short.len() < SPARE {
+            short.push(bytes);
         }
     }
 

@@ -8,6 +8,7 @@ use super::wire::{IN_HEADER_BYTES, Put, ROOT, Request, fallocate, init, set};
 use super::{ABORT, BEGIN, COMMIT, Directory, FEATURES, PAGES_ATOMIC};
 use super::{End, OneFile, Rights, Served};
 use crate::Volume;
+use crate::budget::NoMemory;
 use crate::nbd::OnCut;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -714,6 +715,49 @@ fn no_more_is_taken_than_may_be_in_flight() {
         let end = served.await.expect("it ends");
         assert!(matches!(end, End::Stopped), "{end}");
         assert_eq!(gate.done.get(), WRITES + most);
+    });
+    done.expect("it runs");
+    kernel.join().expect("the kernel is content");
+}
+
+#[test]
+fn a_session_goes_on_without_memory() {
+    const WRITES: usize = 5;
+    let (ours, theirs) = pair();
+    let mut runtime = wall();
+    let rt = runtime.handle();
+    let io = rt.io().expect("on the wall clock");
+    let kernel = std::thread::spawn(move || {
+        let mut kernel = Kernel { fd: theirs, unique: 0, who: (0, 0) };
+        kernel.ask(HELLO, 0, &hello()).expect("an answer to the first request");
+        let body = write(0, 0, false, &[0; 70 << 10]);
+        for _ in 0..WRITES {
+            kernel.send(WRITE, FILE, &body);
+        }
+        for _ in 0..WRITES {
+            assert!(kernel.answer().is_some_and(|(_, error, _)| error == 0));
+        }
+    });
+    let done = runtime.block_on(async move {
+        let connection = Connection::new(&io, ours).expect("a connection");
+        let gate = Rc::new(Gate {
+            open: Cell::new(false),
+            opened: WaitQueue::new(&rt, "a gate"),
+            changed: WaitQueue::new(&rt, "requests to begin or end"),
+            under_way: Cell::new(0),
+            done: Cell::new(0),
+        });
+        // There is one buffer, and there never will be another one.
+        let session = Session::with(&rt, connection, &gate, OnCut::Errors, || Err(NoMemory));
+        let served = rt.spawn_background("a session", session.clone().run());
+        gate.changed.until(|| gate.under_way.get() == 1).await;
+        io.sleep(Nanos::from_millis(20)).await;
+        assert_eq!(gate.under_way.get(), 1);
+        gate.open.set(true);
+        gate.opened.notify_all();
+        gate.changed.until(|| gate.done.get() == WRITES).await;
+        let end = served.await.expect("it ends");
+        assert!(matches!(end, End::Unmounted), "{end}");
     });
     done.expect("it runs");
     kernel.join().expect("the kernel is content");
