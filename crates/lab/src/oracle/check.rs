@@ -98,14 +98,14 @@ impl Check<'_> {
                 if let (Some(cause), Some(at)) = (command.must, has_not) {
                     let (block, found) = (Block(at.0), Found(self.found(at)));
                     self.violations.push(match command.action {
-                        Action::Discard => {
+                        Action::Discard | Action::ForcedDiscard => {
                             Violation::DiscardUndone { block, expected: id, cause, found }
                         }
                         _ => Violation::Lost { block, expected: id, cause, found },
                     });
                     break;
                 }
-                if command.action == Action::Discard {
+                if command.action.is_discard() {
                     continue; // Nothing says that a discard is atomic.
                 }
                 if let (Some(new), Some(old)) = (has, has_not) {
@@ -121,7 +121,7 @@ impl Check<'_> {
     /// What a place says about a command that wrote it.
     fn sight(&self, id: Id, command: &Command, place: Place) -> Sight {
         let found = self.found(place);
-        if found == id && command.action != Action::Discard {
+        if found == id && !command.action.is_discard() {
             return Sight::Seen;
         }
         let older = |source: Id| match self.history.commands.get(&source) {
@@ -211,7 +211,7 @@ impl Check<'_> {
         let h = self.history;
         let open = ids.iter().enumerate().take(k + 1).filter(|(i, id)| {
             let c = &h.commands[id];
-            c.action != Action::Discard && (c.optional || *i == k)
+            !c.action.is_discard() && (c.optional || *i == k)
         });
         for (_, id) in open {
             let units = Units::of(h, &h.commands[id]);
@@ -295,7 +295,7 @@ impl<'a> Units<'a> {
         let blocks: u64 = self.command.extents.iter().map(|e| e.1).sum();
         match self.command.action {
             Action::Group => false,
-            Action::Discard => true,
+            Action::Discard | Action::ForcedDiscard => true,
             Action::Write | Action::Fua => {
                 blocks * u64::from(caps.block_size) > u64::from(caps.atomic_unit)
             }

@@ -25,6 +25,15 @@ pub(super) enum Action {
     Fua,
     Group,
     Discard,
+    /// A discard that survives once it has succeeded.
+    ForcedDiscard,
+}
+
+impl Action {
+    /// Whether it leaves zeros.
+    pub fn is_discard(self) -> bool {
+        matches!(self, Action::Discard | Action::ForcedDiscard)
+    }
 }
 
 /// How a command ended that did not succeed.
@@ -200,7 +209,7 @@ impl History {
             c.must = Some(Cause::Acked);
         }
         match c.action {
-            Action::Fua => c.must = Some(Cause::Fua),
+            Action::Fua | Action::ForcedDiscard => c.must = Some(Cause::Fua),
             Action::Group => c.must = Some(Cause::Acked),
             Action::Write | Action::Discard => {}
         }
@@ -220,7 +229,7 @@ impl History {
             Failure::Unknown => c.optional = true,
             Failure::Failed => {
                 c.optional = true;
-                if c.action == Action::Fua {
+                if matches!(c.action, Action::Fua | Action::ForcedDiscard) {
                     self.failed.get_or_insert(now);
                 }
             }
@@ -334,8 +343,8 @@ impl History {
         // A number that is not of a discard can be of one command only.
         ids.iter().all(|id| {
             let fits = match found {
-                0 => self.commands[id].action == Action::Discard,
-                _ => *id == found && self.commands[id].action != Action::Discard,
+                0 => self.commands[id].action.is_discard(),
+                _ => *id == found && !self.commands[id].action.is_discard(),
             };
             !fits || each(*id)
         })

@@ -105,8 +105,27 @@ impl<D: BlockDevice> Host<D> {
     /// # Errors
     /// What the device says.
     pub async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        let (_, open) = self.open(Action::Discard, vec![(range.start.0, range.count)]);
-        let result = self.device.discard(range).await;
+        self.blank(range, Durability::Normal, self.device.discard(range)).await
+    }
+
+    /// Makes a range read as zeros by `how`: with the device's discard, or in a way that only the caller knows,
+    /// as a protocol's zeroes. Nothing says that it is atomic. With [`Durability::Fua`] it survives once `how`
+    /// ends well.
+    ///
+    /// # Errors
+    /// What `how` says.
+    pub async fn blank(
+        &self,
+        range: Blocks,
+        want: Durability,
+        how: impl Future<Output = Result<(), IoError>>,
+    ) -> Result<(), IoError> {
+        let action = match want {
+            Durability::Normal => Action::Discard,
+            Durability::Fua => Action::ForcedDiscard,
+        };
+        let (_, open) = self.open(action, vec![(range.start.0, range.count)]);
+        let result = how.await;
         open.end(&result);
         result
     }

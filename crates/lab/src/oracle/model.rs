@@ -45,6 +45,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => Just(Action::Fua),
         2 => Just(Action::Group),
         2 => Just(Action::Discard),
+        1 => Just(Action::ForcedDiscard),
     ];
     let submit = (action, 0..BLOCKS, 1..=BLOCKS)
         .prop_map(|(action, at, count)| Event::Submit(action, at, count.min(BLOCKS - at)));
@@ -102,7 +103,9 @@ fn play(caps: Caps, events: &[Event]) -> (History, Vec<Known>) {
             Event::Succeed(i) if !flying.is_empty() => {
                 let k = &mut known[flying[i % flying.len()]];
                 k.completed = Some(now);
-                k.must = caps.ack.survives() || matches!(k.action, Action::Fua | Action::Group);
+                let forced =
+                    matches!(k.action, Action::Fua | Action::Group | Action::ForcedDiscard);
+                k.must = caps.ack.survives() || forced;
                 history.succeed(k.id);
             }
             Event::GiveUp(i) if !flying.is_empty() => {
@@ -125,7 +128,7 @@ fn play(caps: Caps, events: &[Event]) -> (History, Vec<Known>) {
 fn units(caps: &Caps, k: &Known) -> Vec<Vec<usize>> {
     let per_unit = match k.action {
         Action::Group => k.places.len(),
-        Action::Discard => 1,
+        Action::Discard | Action::ForcedDiscard => 1,
         Action::Write | Action::Fua => caps.atomic_unit as usize / 8,
     };
     k.places.chunks(per_unit).map(<[usize]>::to_vec).collect()
@@ -173,7 +176,7 @@ fn ordered(
         let mut next = state;
         let chosen = units.iter().enumerate().filter(|(u, _)| choice >> u & 1 == 1);
         for p in chosen.flat_map(|(_, places)| places) {
-            next[*p] = if known[i].action == Action::Discard { 0 } else { known[i].id };
+            next[*p] = if known[i].action.is_discard() { 0 } else { known[i].id };
         }
         ordered(caps, known, k, i + 1, next, all);
     }
@@ -207,7 +210,7 @@ fn unordered(
         let before = |a: &Known, b: &Known| a.completed.is_some_and(|c| c < b.submitted);
         let last = here.iter().filter(|a| !here.iter().any(|b| before(a, b)));
         let mut values: Vec<Id> =
-            last.map(|a| if a.action == Action::Discard { 0 } else { a.id }).collect();
+            last.map(|a| if a.action.is_discard() { 0 } else { a.id }).collect();
         if values.is_empty() {
             values.push(0);
         }
