@@ -171,13 +171,15 @@ fn an_image_that_has_lost_what_was_flushed_is_refused() {
         assert_eq!(serving.stop().0, Some(0));
     }
     let whole = std::fs::read(&image).expect("an image");
-    // The payload is the last part; what is not the data there is the map's.
+    // In the payload (part 8), what is not the data is the map's.
     let is_map = |at: &usize| {
         let page = &whole[*at..*at + 4096];
         page.iter().any(|b| *b != 0) && page[..8] != 5u64.to_le_bytes()
     };
-    let first = whole.len() - 4 * 2 * 48 * 32 * 8192; // chips, planes, blocks, pages
-    let all = (first..whole.len() - 4095).step_by(4096);
+    let word =
+        |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().expect("8 bytes")) as usize;
+    let (first, length) = (word(88 + 8 * 16), word(88 + 8 * 16 + 8));
+    let all = (first..first + length).step_by(4096);
     let pages: Vec<usize> = all.filter(is_map).collect();
     let (mut refused, mut salvaged) = (0, 0);
     for at in &pages {

@@ -16,7 +16,8 @@ fn run(text: &str, words: &[&str]) -> Report {
     let report = runner::run(&experiment, &rows, 1, &progress);
     for row in &report.rows {
         assert_eq!(row.verdict, Verdict::AsExpected, "{}: {:?}", row.name, row.error);
-        assert!(row.findings.transactions > 0 && row.findings.cuts == 3, "{}", row.name);
+        // A row that is to lose something is cut until it does.
+        assert!(row.findings.transactions > 0 && row.findings.cuts >= 3, "{}", row.name);
     }
     report
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tantalum_testing::{Need, left_out, left_out_part};
-use tantalum_torture::check::check;
+use tantalum_torture::check::{Harm, check};
 use tantalum_torture::ledger::Ledger;
 use tantalum_torture::program::Interrupt;
 use tantalum_torture::redo::end;
@@ -33,12 +33,30 @@ fn killed(kind: Kind) {
     if without(kind) {
         return;
     }
-    let report = plain(kind, 3);
-    // (What a server does to itself is not looked for here.)
+    // No drive is below these servers: a killed process loses nothing of what the kernel has. What
+    // MariaDB then finds damaged it has damaged itself, which it does now and then, and that says nothing of
+    // the ledger: again, a few times. Commits that are lost or half there fail at once.
+    let mut turns = 0;
+    let report = loop {
+        turns += 1;
+        let report = plain(kind, 3);
+        let harm = report.harm();
+        let is_own =
+            kind == Kind::Mariadb && !harm.is_empty() && harm.keys().all(is_told_by_itself);
+        if !is_own || turns == 4 {
+            break report;
+        }
+        eprintln!("MariaDB has damaged itself on a plain disk: {}", report.to_json());
+    };
     let fine = report.is_clean() || report.own_fault().is_some();
     assert!(fine, "{}", report.to_json());
     let all = report.rounds.len() == 3 || report.own_fault().is_some();
     assert!(all && report.rounds.iter().all(|r| r.commits > 0));
+}
+
+/// Whether this is what the database says of itself, and no comparison of rows.
+fn is_told_by_itself(harm: &Harm) -> bool {
+    matches!(harm, Harm::Damaged | Harm::DoesNotStart)
 }
 
 #[test]
