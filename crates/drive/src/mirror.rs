@@ -15,7 +15,7 @@
 //! 3. A buffered page is put where none is that counts, and counts when the list says so.
 //! 4. Version of the map and sequence numbers only grow, and may be ahead.
 //! 5. Without such an image nothing is noted or kept.
-//! 6. What can not be put into the tables is not acknowledged: the drive is poisoned, and the tables
+//! 6. What cannot be put into the tables is not acknowledged: the drive is poisoned, and the tables
 //!    stay what they were.
 //! 7. The tables have checksums (`sums`), which a crash of the host does not leave by chance.
 //!
@@ -143,7 +143,7 @@ impl Mirror {
         inner.list.clear();
     }
 
-    /// Brings the tables up to date (2). False if that can not be, now or before: then they stay as
+    /// Brings the tables up to date (2). False if that cannot be, now or before: then they stay as
     /// they were, and the drive is poisoned (6).
     pub fn publish(&self, fw: &Firmware) -> bool {
         if !self.live {

@@ -20,7 +20,7 @@
 //! 6. If the map log is left without any unit that it could write, the drive takes no more
 //!    writes either. Then only the marks that it has are for ever: with fewer of them than
 //!    end its life the drive takes writes after a restart, until those units fail anew.
-//! 7. A start that can not make an area for the next dump ends the life, too, and changes nothing
+//! 7. A start that cannot make an area for the next dump ends the life, too, and changes nothing
 //!    that counts. That takes as many failures since the start before as a dump has units: all units
 //!    kept for dumps that the last dump is not in have failed, before any dump went elsewhere; or
 //!    more are lacking than are free (at the least one for each die and the shared reserve, if

@@ -69,7 +69,7 @@ async fn life(rt: Rt, design: Rc<Design>, seed: u64) -> u64 {
             salvaged += 1;
         }
         drive.settled().await;
-        // (After a salvage the map may name what can not be read, so that reads say so.)
+        // (After a salvage the map may name what cannot be read, so that reads say so.)
         assert!(salvaged > 0 || drive.audit() == Ok(()), "{:?}", drive.audit());
     }
     salvaged

@@ -196,7 +196,7 @@ impl<P: PowerCycle + 'static> Server<P> {
     /// The same, which takes no client without TLS, if that is given.
     ///
     /// # Errors
-    /// [`ExportError`] if they can not be served so.
+    /// [`ExportError`] if they cannot be served so.
     pub fn with_tls(
         rt: &Rt,
         exports: Vec<Export<P>>,

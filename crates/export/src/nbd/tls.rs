@@ -3,7 +3,7 @@
 //! 1. Files have the names that qemu's and nbdkit's directories have: `ca-cert.pem`,
 //!    `server-cert.pem`, `server-key.pem`, and, if there is one, `ca-crl.pem`.
 //! 2. A client must show a certificate of that authority, one that is not revoked, unless the user
-//!    has said that any client is taken. A list of revoked certificates that can not be read, or is out of
+//!    has said that any client is taken. A list of revoked certificates that cannot be read, or is out of
 //!    date, admits nobody: it is never ignored.
 //! 3. No session is resumed: each handshake looks at the client's certificate anew.
 
@@ -28,7 +28,7 @@ const KEY: &str = "server-key.pem";
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file can not be read.
+    /// A file cannot be read.
     #[error("{}: {error}", .path.display())]
     File {
         /// Which.

@@ -46,7 +46,7 @@ impl State {
                 store.unload(unit, was)
             });
             if is_needed {
-                // The image says now that they can not be put back.
+                // The image says now that they cannot be put back.
                 store.lost(unit);
             }
         }

@@ -282,7 +282,7 @@ impl ImageStore {
         self.readable(at).is_none_or(|kind| self.has_its_sum(at, count, kind))
     }
 
-    /// All pages that are not what was programmed can not be read from now on; how many.
+    /// All pages that are not what was programmed cannot be read from now on; how many.
     pub fn tear_damaged(&mut self) -> u64 {
         let mut torn = 0;
         for unit in (0..self.geometry.units()).map(Unit) {

@@ -43,7 +43,7 @@ pub struct Opening {
     /// change. Nobody else may have it open for more than that.
     pub view: bool,
     /// The host may have crashed while somebody had it: then all pages are verified, and those that are not
-    /// what was programmed can not be read from then on. Without this such an image is refused.
+    /// what was programmed cannot be read from then on. Without this such an image is refused.
     pub host_crashed: bool,
     /// What was stored can be made to survive a crash of the host at any moment ([`ImageFile::ticket`]).
     pub host_sync: bool,
@@ -309,7 +309,7 @@ impl ImageFile {
         self.user.rebuilt
     }
 
-    /// After a crash of the host: how many pages were not what was programmed, and can not be read. Known
+    /// After a crash of the host: how many pages were not what was programmed, and cannot be read. Known
     /// when an array was made of the image.
     pub fn torn_by_crash(&self) -> u64 {
         self.user.damaged.get()

@@ -122,7 +122,7 @@ fn a_page_after_a_crash_of_the_host_is_of_its_erase_cycle() {
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Refused,
-    /// Blocks that can not be read.
+    /// Blocks that cannot be read.
     Opened(u64),
 }
 
