@@ -3,8 +3,8 @@
 //!
 //! 1. Durability: what is protected is programmed, a row of all planes at a time; each
 //!    such program takes the power of a chip for the time of a program.
-//! 2. Consistency: what is in flight is finished; at worst each chip has begun its longest
-//!    operation.
+//! 2. Consistency: what is in flight is finished; at worst each chip has just begun that operation
+//!    which takes the most, be it a program or an erase.
 //! 3. Two counts stand side by side and are never mixed: the published one has only the
 //!    mapping table and the metadata of collection, the full one has every component.
 
@@ -99,7 +99,7 @@ pub enum InFlight {
     Nothing,
     /// A program; an erase may be aborted, and is done again at the restart.
     Program,
-    /// An erase.
+    /// An erase, or a program if that takes more.
     Erase,
 }
 
@@ -291,12 +291,14 @@ impl EnergyModel {
     }
 
     fn consistency_j(&self) -> f64 {
-        let (mw, us) = match self.in_flight {
-            InFlight::Nothing => return 0.0,
-            InFlight::Program => (self.power.program_mw, self.program_us),
-            InFlight::Erase => (self.power.erase_mw, self.erase_us),
+        let program = self.power.program_mw / 1e3 * self.program_us as f64 / 1e6;
+        let erase = self.power.erase_mw / 1e3 * self.erase_us as f64 / 1e6;
+        let most = match self.in_flight {
+            InFlight::Nothing => 0.0,
+            InFlight::Program => program,
+            InFlight::Erase => erase.max(program),
         };
-        f64::from(self.chips) * mw / 1e3 * us as f64 / 1e6
+        f64::from(self.chips) * most
     }
 
     /// Of these components, each in programs of its own.
@@ -366,6 +368,29 @@ mod tests {
             let least = model.programs_j(kept);
             let most = least + model.memory.len() as f64 * model.programs_j(1);
             assert!((least..=most).contains(&full.durability_j));
+        }
+    }
+
+    /// Whatever takes longer on this flash, and draws more.
+    #[test]
+    fn what_is_in_flight_at_worst_is_what_takes_the_most() {
+        let consistency = |program: (u64, f64), erase: (u64, f64), erase_abort| {
+            let mut design = Design::preset("durassd").unwrap();
+            (design.timing.program_us, design.power.program_mw) = program;
+            (design.timing.erase_us, design.power.erase_mw) = erase;
+            design.power.erase_abort = erase_abort;
+            let model = EnergyModel::of(&design, &design.check().unwrap());
+            model.full().consistency_j * 1e9 / f64::from(model.chips)
+        };
+        for (program, erase, abort, most) in [
+            ((1300, 80.0), (3800, 80.0), false, 3800.0 * 80.0),
+            ((1300, 80.0), (500, 80.0), false, 1300.0 * 80.0),
+            ((1300, 80.0), (3800, 20.0), false, 1300.0 * 80.0),
+            ((1300, 80.0), (3800, 80.0), true, 1300.0 * 80.0),
+            ((1300, 80.0), (500, 300.0), false, 500.0 * 300.0),
+        ] {
+            let found = consistency(program, erase, abort);
+            assert!((found - most).abs() < 1e-3, "{program:?} {erase:?} {abort}: {found}");
         }
     }
 

@@ -50,6 +50,45 @@ fn the_full_count_suffices() {
     }
 }
 
+/// On flash that erases faster than it programs what is in flight at worst is a program on each die:
+/// for these there is energy beside a full buffer and a row that fails.
+#[test]
+fn programs_in_flight_are_finished_where_an_erase_is_short() {
+    let mut fullest: f64 = 0.0;
+    for (preset, cut) in protected().flat_map(|preset| (0..40).map(move |cut| (preset, cut))) {
+        let mut design = small(preset);
+        (design.timing.erase_us, design.timing.program_us) = (100, 2000);
+        let mut runtime = Runtime::virtual_time(cut);
+        let rt = runtime.handle();
+        let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
+        let test = async move {
+            drive.start().await.unwrap();
+            let host = {
+                let (device, blocks) = (drive.device(), drive.caps().blocks);
+                rt.spawn("host", async move {
+                    for stamp in 0.. {
+                        let (at, data) = (Block(stamp * 37 % blocks), [stamp]);
+                        let wrote = device.write(at, Data::Stamps(&data), Durability::Normal);
+                        if wrote.await.is_err() {
+                            break;
+                        }
+                    }
+                })
+            };
+            rt.sleep(Nanos::from_millis(200) + Nanos(cut * 53_000)).await;
+            drive.array().fail_program(cut % 7);
+            drive.cut();
+            host.await.unwrap();
+            drive.off().await;
+            drive.last_power_loss().unwrap()
+        };
+        let loss = runtime.block_on(test).unwrap();
+        assert!(loss.complete, "{preset}, cut {cut}: {loss:?}");
+        fullest = fullest.max(loss.spent_j / loss.budget_j);
+    }
+    assert!(fullest > 0.8, "none of these takes much of the budget: {fullest}");
+}
+
 /// What became of one drive whose capacitors may be too small.
 #[derive(Debug, Default)]
 struct Fate {
