@@ -10,23 +10,23 @@
 //!    writes the dump.
 //! 4. The dump has the energy of the capacitors; when that is spent the medium goes off.
 
-use crate::areas::{clear_old_dump, mark_due};
-use crate::audit::audit;
-use crate::census::Census;
-use crate::collect::{collect_on, watch_host};
-use crate::dump::outage;
+use crate::design::layout::Layout;
 use crate::firmware::Firmware;
-use crate::host::DriveLink;
-use crate::keeper::keep_log;
-use crate::layout::Layout;
-use crate::mirror::Mirror;
-use crate::phases::Recoveries;
-use crate::recover::{Missing, RecoveryError, RecoveryReport, Rest, finish, recover};
-use crate::stats::{DriveStats, Stats};
-use crate::supply::{PowerLoss, PowerLosses};
-use crate::types::PageHead;
-use crate::wear::WearReport;
-use crate::write::write_to;
+use crate::firmware::audit::audit;
+use crate::firmware::stats::{DriveStats, Stats};
+use crate::format::words::PageHead;
+use crate::image::mirror::Mirror;
+use crate::power::areas::{clear_old_dump, mark_due};
+use crate::power::dump::outage;
+use crate::power::supply::{PowerLoss, PowerLosses};
+use crate::start::phases::Recoveries;
+use crate::start::recover::{Missing, RecoveryError, RecoveryReport, Rest, finish, recover};
+use crate::state::census::Census;
+use crate::state::wear::WearReport;
+use crate::tasks::collector::{collect_on, watch_host};
+use crate::tasks::flusher::write_to;
+use crate::tasks::host::DriveLink;
+use crate::tasks::keeper::keep_log;
 use crate::{Design, DesignError, EnergyModel};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

@@ -2,10 +2,10 @@
 //! becomes of them when the power goes.
 //!
 //! A [`Drive`] is a box with a plug; its [`Design`] is a composition of orthogonal
-//! choices. Follow one write through the files: [`DriveLink`] (`host`) admits it to the
-//! `buffer`; the flusher (`write`) programs it and changes the `map`; the `keeper`
-//! stores that change in the `maplog`; the collector (`collect`) moves it later. At a
-//! cut `dump` stores what is protected; `recover` starts again from flash.
+//! choices. Follow one write through the files: [`DriveLink`] (`tasks/host`) admits it to
+//! the `state/buffer`; the `tasks/flusher` programs it and changes the `state/map`; the
+//! `tasks/keeper` stores that change in the `state/maplog`; the `tasks/collector` moves it
+//! later. At a cut `power/dump` stores what is protected; `start` begins again from flash.
 //!
 //! What each part guarantees is in a numbered list at the head of its file. Over all
 //! of them:
@@ -22,71 +22,34 @@
 //! Sources: Kang, Lee, Moon, Kee, Oh, "Durable Write Cache in Flash Memory SSD for
 //! Relational and NoSQL Databases" (SIGMOD 2014).
 
-mod areas;
-mod audit;
-mod bounds;
-mod buffer;
-mod capacitor;
-mod capacity;
-mod census;
-mod check;
-mod collect;
 mod design;
 mod drive;
-mod dump;
-mod energy;
 mod firmware;
-mod flag;
-mod group;
-#[cfg(test)]
-mod guards;
-mod host;
+mod format;
 mod image;
-mod journal;
-mod journal_replay;
-mod keeper;
-mod layout;
-mod level;
-mod map;
-mod map_load;
-mod maplog;
-mod mirror;
-#[cfg(test)]
-mod models;
-mod phases;
 mod planted;
-mod recover;
-mod replay;
-mod retire;
-mod salvage;
-mod scan;
-mod settle;
-mod space;
-mod stats;
-mod summary;
-mod supply;
-mod thin;
-mod types;
-mod victims;
-mod wear;
-mod write;
-mod zone;
+mod power;
+mod start;
+mod state;
+mod tasks;
 
-pub use capacitor::{CapacitorType, Parts, Service, VoltageError, Voltages};
-pub use census::Census;
+pub use design::capacitor::{CapacitorType, Parts, Service, VoltageError, Voltages};
+pub use design::energy::{
+    Budget, Component, EnergyModel, InFlight, PowerDesign, Saving, SavingCount,
+};
+pub use design::layout::{Layout, LayoutError};
 pub use design::{
     AtomicDesign, CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign,
     FlushMode, GroupScheme, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
 };
 pub use drive::{Drive, PowerState};
-pub use energy::{Budget, Component, EnergyModel, InFlight, PowerDesign, Saving, SavingCount};
-pub use host::DriveLink;
+pub use firmware::stats::DriveStats;
 pub use image::{DriveImageError, is_dump_owed};
-pub use layout::{Layout, LayoutError};
-pub use phases::{PHASES, Phase, Recoveries};
 #[cfg(feature = "planted")]
 pub use planted::{Defect, plant};
-pub use recover::{RecoveryError, RecoveryReport};
-pub use stats::DriveStats;
-pub use supply::{PowerLoss, PowerLosses};
-pub use wear::{Wear, WearReport};
+pub use power::supply::{PowerLoss, PowerLosses};
+pub use start::phases::{PHASES, Phase, Recoveries};
+pub use start::recover::{RecoveryError, RecoveryReport};
+pub use state::census::Census;
+pub use state::wear::{Wear, WearReport};
+pub use tasks::host::DriveLink;

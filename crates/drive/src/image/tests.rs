@@ -7,8 +7,8 @@ mod older;
 mod shadow;
 
 use super::is_dump_owed;
-use crate::mirror::Shape;
-use crate::types::Lpn;
+use crate::format::words::Lpn;
+use crate::image::mirror::Shape;
 use crate::{Design, Drive};
 use shadow::{BLOCKS, GONE, HOSTS, Shadow, content};
 use std::cell::{Cell, RefCell};

@@ -1,0 +1,309 @@
+//! The arithmetic of space: what of the raw flash is promised to the host, and
+//! what the drive needs for itself.
+//!
+//! 1. What the drive needs for itself is set aside first, whatever it promises.
+//! 2. Without protected memory units are set aside for the new data of atomic groups beside the
+//!    old: for `group_sectors` of them, and at most half of what would be to spare.
+//! 3. `room` sectors of live data, wherever they are, leave collection able to work. A drive
+//!    that promises more is thinly provisioned, and `thin` sees to it that there are no more.
+
+use crate::Design;
+use crate::format::words::Lpn;
+use crate::power::dump::SECTOR_ENTRIES;
+use crate::state::space::SHARED_RESERVE;
+use tantalum_nand::{Geometry, SECTOR_BYTES, Unit};
+
+/// Map entries in one map page (a sector of 4-byte entries).
+pub const MAP_PAGE_ENTRIES: u32 = SECTOR_BYTES / 4;
+
+/// Entries (logical page number, address) in one sector of a delta or a dump.
+pub const DELTA_ENTRIES: u32 = SECTOR_BYTES / 8;
+
+/// Rows of a dump area that may fail to program, wherever they are: what was to be there
+/// is written elsewhere in the area.
+pub const DUMP_SLACK_ROWS: u32 = 2;
+
+/// One unit is kept in place of those of the dump areas that go bad, and one more for each so many
+/// of an area.
+const UNITS_PER_DUMP_SPARE: u64 = 32;
+
+/// Sectors of a dump that have the map's directory.
+pub fn directory_sectors(design: &Design, map_pages: u32) -> u64 {
+    match design.map.directory {
+        true => u64::from(map_pages.div_ceil(MAP_PAGE_ENTRIES)),
+        false => 0,
+    }
+}
+
+/// Sectors of a dump that tell of the map, at most; without the directory.
+pub fn dumped_map_sectors(design: &Design) -> u64 {
+    match () {
+        () if design.keeps_units() => {
+            u64::from(design.map.journal_entries).div_ceil(SECTOR_ENTRIES as u64)
+        }
+        // Units that went bad are dirty beside those, and begin a row of their own.
+        () if design.map.dirty_pages_max > 0 => {
+            let row = design.geometry.row_sectors();
+            u64::from(design.map.dirty_pages_max.next_multiple_of(row)) + 1
+        }
+        () => u64::from(design.map.dirty_max.div_ceil(DELTA_ENTRIES)) + 1,
+    }
+}
+
+/// The entry of an erase unit in the map, behind those of `logical` pages.
+pub fn unit_entry(logical: u32, unit: Unit) -> Lpn {
+    Lpn(logical.next_multiple_of(MAP_PAGE_ENTRIES) + unit.0)
+}
+
+/// The entry behind those of `units` erase units: whether the drive's life is over.
+pub fn end_entry(logical: u32, units: u32) -> Lpn {
+    unit_entry(logical, Unit(units))
+}
+
+/// Whose an entry of the map is, for people.
+pub fn entry_name(logical: u32, units: u32, entry: Lpn) -> String {
+    match entry.0.checked_sub(unit_entry(logical, Unit(0)).0) {
+        _ if entry.0 < logical => entry.to_string(),
+        _ if entry == end_entry(logical, units) => "the mark of the drive's end".into(),
+        Some(unit) if unit < units => format!("the mark of {} as bad", Unit(unit)),
+        _ => format!("entry {} of the map, which is nobody's", entry.0),
+    }
+}
+
+/// How the raw flash is divided. All but `logical` and `raw` in erase units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Sectors of the flash array.
+    pub raw: u64,
+    /// Sectors promised to the host.
+    pub logical: u32,
+    /// Sectors of these that may hold data at a time: all, or of a thinly provisioned drive as
+    /// many as leave collection able to work.
+    pub room: u32,
+    /// Map pages, those included that say which erase units are bad and whether the life is over.
+    pub map_pages: u32,
+    /// Units that the map log owns.
+    pub map_units: u32,
+    /// Units that hold the whole map once.
+    pub map_live_units: u32,
+    /// Units of one dump area; there are two.
+    pub dump_units: u32,
+    /// So many of an area suffice for what may have to be dumped.
+    pub dump_units_least: u32,
+    /// Units that are kept for dumps: those of the two areas, and a few in place of those that
+    /// go bad. They are the first ones of the dies.
+    pub dump_zone: u32,
+    /// Units for data, live and spare.
+    pub data_units: u32,
+    /// Of these, needed beside the logical capacity: open units of both streams and the
+    /// collector's reserve, for every die, and the reserve that the dies share.
+    pub working_units: u32,
+    /// Sectors of atomic groups that may be under way at a time, if what they replace has to be
+    /// kept beside them: there are units for these, too.
+    pub group_sectors: u32,
+    /// Units beyond all needs: so many may go bad before the drive takes no more writes.
+    pub spare_units: u32,
+}
+
+/// The spare space does not suffice.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// Too little over-provisioning.
+    #[error(
+        "{raw} erase units raw; {logical} for {}, {working} for open blocks and the \
+         collectors' reserve ({dies} dies × {per_die}, and {shared}), {map} for the map log, {dump} for dumps: \
+         {missing} too few; raise space.over_provisioning or geometry.blocks",
+        if *.thin { "live data" } else { "the logical capacity" }
+    )]
+    Space {
+        /// Units of the array.
+        raw: u64,
+        /// Units of the logical capacity; of a thinly provisioned drive the least for live data.
+        logical: u64,
+        /// Whether it is one.
+        thin: bool,
+        /// Open units and reserve.
+        working: u64,
+        /// Dies.
+        dies: u64,
+        /// Open units and reserve of each die.
+        per_die: u64,
+        /// The reserve that the dies share.
+        shared: u64,
+        /// Units of the map log.
+        map: u64,
+        /// Units that are kept for dumps.
+        dump: u64,
+        /// How many are missing.
+        missing: u64,
+    },
+    /// The dump area can not hold what may have to be dumped.
+    #[error(
+        "a dump area of {units} units has {have} rows; the buffer takes {buffer}, {dirty_max} changed map \
+         entries take {map}, mark and end 2, rows that fail {slack}: raise map.dump_units or lower map.dirty_max or cache.buffer_kib"
+    )]
+    Dump {
+        /// Units of a dump area.
+        units: u32,
+        /// Rows in them.
+        have: u64,
+        /// Rows for the buffer.
+        buffer: u64,
+        /// Changed entries at most.
+        dirty_max: u32,
+        /// Rows for them.
+        map: u64,
+        /// Rows that may fail.
+        slack: u64,
+    },
+}
+
+/// Units that each die needs beside its data: an open one for the host's stream, an
+/// open one for moved data, and the collector's reserve.
+const WORKING_PER_DIE: u32 = 3;
+
+impl Layout {
+    pub(crate) fn of(design: &Design) -> Result<Layout, LayoutError> {
+        let g = &design.geometry;
+        let raw = g.sectors();
+        let logical = (raw as f64 / (1.0 + design.space.over_provisioning / 100.0)) as u64;
+        // The entries of units behind them have numbers, too.
+        let most = u64::from(u32::MAX - MAP_PAGE_ENTRIES) - u64::from(g.units()) - 1;
+        let logical = logical.min(most) as u32;
+        let unit = g.unit_sectors();
+        let map_pages = (end_entry(logical, g.units()).0 + 1).div_ceil(MAP_PAGE_ENTRIES);
+        // Cleaning packs the images of one old unit tightly, but for its last page; what is
+        // spilled of the journal may have a page for each sector.
+        let spilled = design.spilled_max() * g.page_sectors();
+        let map_live_units = (map_pages + spilled).div_ceil(unit - (g.page_sectors() - 1));
+        // Twice the map and the open units: one is kept free to write the other anew. With
+        // less to spare beyond that, cleaning would gain nothing, for ever.
+        let map_units = 2 * (u64::from(map_live_units) + u64::from(design.map.write_points)) + 3;
+        let dump_units = if design.is_protected() { design.map.dump_units } else { 0 };
+        let mut dump_units_least = 0;
+        if design.is_protected() {
+            let row = u64::from(g.row_sectors());
+            let buffer = u64::from(design.buffer_slots()).div_ceil(row);
+            let sectors = dumped_map_sectors(design);
+            let map = sectors.div_ceil(row) + directory_sectors(design, map_pages).div_ceil(row);
+            let slack = u64::from(DUMP_SLACK_ROWS);
+            let have = u64::from(dump_units) * u64::from(g.unit_pages() / g.planes);
+            if have < buffer + map + 2 + slack {
+                let dirty_max = design.map.dirty_max;
+                let units = dump_units;
+                return Err(LayoutError::Dump { units, have, buffer, dirty_max, map, slack });
+            }
+            let in_unit = u64::from(g.unit_pages() / g.planes);
+            dump_units_least = (buffer + map + 2 + slack).div_ceil(in_unit) as u32;
+        }
+        let in_unit = design.data_pages() * g.page_sectors();
+        let units = u64::from(g.units());
+        // Levelling has an open unit of its own.
+        let per_die = WORKING_PER_DIE + u32::from(design.wear.spread_max > 0);
+        let working = u64::from(per_die) * u64::from(g.dies()) + u64::from(SHARED_RESERVE);
+        let dump = match u64::from(dump_units) {
+            0 => 0,
+            n => 2 * n + 1 + n / UNITS_PER_DUMP_SPARE,
+        };
+        let beside = working + map_units + dump;
+        let thin = design.space.over_provisioning < 0.0;
+        let live_units = match thin {
+            true => {
+                let left = units.saturating_sub(beside) as f64;
+                ((left / (1.0 + design.space.thin_spare / 100.0)) as u64).max(1)
+            }
+            false => u64::from(logical.div_ceil(in_unit)),
+        };
+        let room = (live_units * u64::from(in_unit)).min(logical.into()) as u32;
+        let need = live_units + beside;
+        if need > units {
+            return Err(LayoutError::Space {
+                raw: units,
+                logical: live_units,
+                thin,
+                working,
+                dies: g.dies().into(),
+                per_die: per_die.into(),
+                shared: SHARED_RESERVE.into(),
+                map: map_units,
+                dump,
+                missing: need - units,
+            });
+        }
+        // Where there are units to spare, some of them are for dumps.
+        let spare = units - need;
+        let more = if thin { 0 } else { (spare / 4).min(dump_units.into()) };
+        // And some, without capacitors, for atomic groups: old data beside new.
+        let mut groups = 0;
+        let mut group_sectors = 0;
+        if !design.is_protected() && design.atomic.group_kib > 0 {
+            let wanted = u64::from(design.atomic.outstanding_kib.max(design.atomic.group_kib) / 4);
+            groups = wanted.div_ceil(in_unit.into()).min(spare / 2);
+            group_sectors = wanted.min(groups * u64::from(in_unit)) as u32;
+        }
+        Ok(Layout {
+            raw,
+            logical,
+            room,
+            map_pages,
+            map_units: map_units as u32,
+            map_live_units,
+            dump_units,
+            dump_units_least,
+            dump_zone: (dump + more) as u32,
+            data_units: (units - map_units - dump - more) as u32,
+            working_units: working as u32,
+            group_sectors,
+            spare_units: (spare - more - groups) as u32,
+        })
+    }
+
+    /// Of the spare units, those that are left for superseded data while the collectors keep
+    /// `space.collect_below` units of each die free: what keeps the write amplification low.
+    pub fn spare_left(&self, design: &Design) -> u32 {
+        // One of each die is among the working units.
+        let kept = design.space.collect_below.saturating_sub(1);
+        self.spare_units.saturating_sub(kept.saturating_mul(design.geometry.dies()))
+    }
+
+    /// The same, of a hundred units of the logical capacity.
+    pub fn spare_left_percent(&self, design: &Design) -> f64 {
+        let in_unit = u64::from(design.data_pages() * design.geometry.page_sectors());
+        let spare = u64::from(self.spare_left(design)) * in_unit;
+        100.0 * spare as f64 / f64::from(self.logical.max(1))
+    }
+
+    /// Whether more is promised than can hold data at a time.
+    pub fn is_thin(&self) -> bool {
+        self.room < self.logical
+    }
+
+    /// The units that are kept for dumps.
+    pub fn kept_for_dumps(&self, g: &Geometry) -> impl Iterator<Item = Unit> + use<> {
+        let (dies, blocks) = (g.dies(), g.blocks);
+        (0..self.dump_zone).map(move |n| Unit(n % dies * blocks + n / dies))
+    }
+
+    /// Whether a unit is one of these.
+    pub fn keeps_for_dumps(&self, g: &Geometry, unit: Unit) -> bool {
+        unit.0 % g.blocks * g.dies() + unit.0 / g.blocks < self.dump_zone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_of_the_map_is_somebodys_and_what_is_beyond_nobodys() {
+        let (logical, units) = (5000, 8);
+        let name = |entry| entry_name(logical, units, entry);
+        assert_eq!(name(Lpn(4999)), "logical page 4999");
+        assert_eq!(name(Lpn(5000)), "entry 5000 of the map, which is nobody's");
+        assert_eq!(name(unit_entry(logical, Unit(0))), "the mark of unit 0 as bad");
+        assert_eq!(name(unit_entry(logical, Unit(7))), "the mark of unit 7 as bad");
+        assert_eq!(name(end_entry(logical, units)), "the mark of the drive's end");
+        let beyond = Lpn(end_entry(logical, units).0 + 1);
+        assert!(name(beyond).ends_with("nobody's"));
+    }
+}

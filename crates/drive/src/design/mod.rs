@@ -1,0 +1,495 @@
+//! Designs: a drive as a composition of orthogonal choices, in TOML.
+
+pub(crate) mod capacitor;
+pub(crate) mod capacity;
+pub(crate) mod check;
+pub(crate) mod energy;
+pub(crate) mod layout;
+
+use crate::PowerDesign;
+use crate::design::layout::LayoutError;
+use crate::format::summary::summary_rows;
+use serde::{Deserialize, Serialize};
+use tantalum_nand::{Geometry, GeometryError, SECTOR_BYTES, Timing};
+
+/// All that makes one drive differ from another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Design {
+    /// What it is called in reports.
+    pub name: String,
+    /// The shape of the flash array.
+    pub geometry: Geometry,
+    /// Its times.
+    pub timing: Timing,
+    /// What the cells last.
+    pub wear: WearDesign,
+    /// Spare space and collection.
+    pub space: SpaceDesign,
+    /// The link to the host.
+    pub link: LinkDesign,
+    /// The write buffer and what it promises.
+    pub cache: CacheDesign,
+    /// How the map is made persistent.
+    pub map: MapDesign,
+    /// Groups of writes that survive whole or not at all.
+    #[serde(default)]
+    pub atomic: AtomicDesign,
+    /// The firmware's own time.
+    pub firmware: FirmwareDesign,
+    /// What is there when the power is gone.
+    #[serde(default)]
+    pub power: PowerDesign,
+}
+
+/// What the cells last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WearDesign {
+    /// Erase cycles that a unit lasts; then it can not be erased any more.
+    pub endurance: u32,
+    /// Erase counts of the units of a die that differ by so many are too far apart: cold
+    /// data are moved then, so that their units wear too (static wear levelling). 0: off.
+    #[serde(default)]
+    pub spread_max: u32,
+}
+
+/// Spare space and collection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpaceDesign {
+    /// (raw − logical) / logical, in per cent, everything included. Below 0 the drive is thinly
+    /// provisioned: it promises more than its raw flash (−50: twice of it), and refuses new data
+    /// when what is live would leave too little for collection.
+    pub over_provisioning: f64,
+    /// Of a thinly provisioned drive: erase units that live data never fill, for collection and
+    /// for those that go bad, in per cent of those that they may fill.
+    #[serde(default = "default_thin_spare")]
+    pub thin_spare: f64,
+    /// Free erase units of a die below which it collects.
+    pub collect_below: u32,
+    /// How it chooses what to collect.
+    #[serde(default)]
+    pub collector: Collector,
+    /// Free erase units of a die up to which it goes on to collect while the host is idle.
+    /// 0: it does nothing then.
+    #[serde(default)]
+    pub background_below: u32,
+    /// The host is idle when it has sent no command for so long, µs, and waits for none.
+    #[serde(default = "default_idle_us")]
+    pub idle_us: u64,
+}
+
+fn default_thin_spare() -> f64 {
+    7.0
+}
+
+fn default_idle_us() -> u64 {
+    10_000
+}
+
+/// How a unit to collect is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Collector {
+    /// The fewest valid sectors.
+    #[default]
+    Greedy,
+    /// The most free space for its cost, weighed with its age (Rosenblum and Ousterhout).
+    CostBenefit,
+}
+
+/// The link to the host (spec of a SATA or NVMe drive).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkDesign {
+    /// Bandwidth, MB/s.
+    pub mb_s: u64,
+    /// Bandwidth at which data of the host get into the buffer, MB/s, if that is less:
+    /// the way from the link through the controller. 0: it is not.
+    #[serde(default)]
+    pub write_mb_s: u64,
+    /// Time a command occupies the link beside its data, ns.
+    pub occupancy_ns: u64,
+    /// Time a command takes beside that, which overlaps with others, ns.
+    pub latency_ns: u64,
+    /// Commands that may be outstanding.
+    pub queue_depth: u32,
+}
+
+/// What becomes of a write when it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheMode {
+    /// Complete when it is in the buffer, which capacitors protect.
+    Protected,
+    /// Complete when it is in the buffer, which is lost with the power.
+    Volatile,
+    /// Complete when it is programmed.
+    Off,
+    /// Complete when it is programmed and its change of the map is stored.
+    Through,
+}
+
+/// What a flush does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlushMode {
+    /// Programs everything and stores the map, as a conventional drive does.
+    Drain,
+    /// Completes once everything that arrived before is in the cache, if that is protected
+    /// (DuraSSD, section 3.3); a cache that is not has to be drained all the same.
+    Order,
+    /// Completes at once and does nothing. A drive without protection declares then that
+    /// its flushes mean nothing; forced unit access still does.
+    Ignore,
+}
+
+/// The write buffer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheDesign {
+    /// What it promises.
+    pub mode: CacheMode,
+    /// Its size, KiB.
+    pub buffer_kib: u32,
+    /// A write of up to this many KiB is all or nothing (protected cache only;
+    /// others promise one block).
+    pub atomic_unit_kib: u32,
+    /// What a flush does.
+    pub flush: FlushMode,
+    /// Pages that the flusher keeps back and picks from at random: what a power loss leaves
+    /// of unflushed writes is then any part of them. Commands are taken in piece by piece, and
+    /// overtake each other. 0: in order of arrival. Not with a protected cache, whose order
+    /// is a promise.
+    #[serde(default)]
+    pub reorder: u32,
+    /// Pieces in which a page arrives, bytes: less than 4096, and a page of which only a part
+    /// has arrived may be programmed so, the rest as it was before ("shorn write"). 512 to
+    /// 4096, not with a protected cache. A stamp stands for a whole page and is never shorn.
+    #[serde(default = "whole_pages")]
+    pub shear_bytes: u32,
+}
+
+fn whole_pages() -> u32 {
+    SECTOR_BYTES
+}
+
+/// What of the map capacitors keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kept {
+    /// The entries that changed since they were last stored (DuraSSD).
+    #[default]
+    Entries,
+    /// Only which erase units were written since then: what is in them is found out again at
+    /// a restart (SpartanSSD, block-level journal).
+    Units,
+}
+
+/// How the map is made persistent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MapDesign {
+    /// Map entries that may have changed since they were last stored: with a
+    /// protected cache what the emergency dump must hold, else what the journal
+    /// gathers before it is written unasked.
+    pub dirty_max: u32,
+    /// Map pages that may have changed since they were last stored; 0: only `dirty_max` counts.
+    /// Protected cache only.
+    #[serde(default)]
+    pub dirty_pages_max: u32,
+    /// Whether all of the map that has changed is stored at once, when half of `dirty_max` is
+    /// reached, rather than what has changed longest, bit by bit.
+    #[serde(default)]
+    pub whole: bool,
+    /// What of it capacitors keep. Protected cache only.
+    #[serde(default)]
+    pub kept: Kept,
+    /// Entries of 16 bytes that the journal of units has room for.
+    #[serde(default = "default_journal")]
+    pub journal_entries: u32,
+    /// Ranges of pages in the journal of units at which all changed map pages are stored: a
+    /// restart reads what is written beside each page of these.
+    #[serde(default = "default_ranges")]
+    pub journal_ranges: u32,
+    /// Whether the journal is elastic: when it is full, what is in it is written to flash as it
+    /// is, and only `journal_ranges` and idle times end with a checkpoint (SpartanSSD, elastic
+    /// journaling). With `kept = "units"`.
+    #[serde(default)]
+    pub elastic: bool,
+    /// All changed map pages are stored as soon as that programs no more than this share of
+    /// what was programmed since they were stored before, in per cent: a restart then reads
+    /// little where little of the map changes. 0: only when the journal asks for it. With
+    /// `kept = "units"`.
+    #[serde(default)]
+    pub checkpoint_share: f64,
+    /// Whether they are stored when the host is idle (see `space.idle_us`). With
+    /// `kept = "units"`.
+    #[serde(default)]
+    pub checkpoint_idle: bool,
+    /// Whether the last rows of a unit with data tell what is beside its other pages, so that a
+    /// restart reads only these of full units (SpartanSSD, summary pages). With `kept = "units"`.
+    #[serde(default)]
+    pub summary: bool,
+    /// Whether the dump says where on flash each map page is: then a restart takes commands as
+    /// soon as it has read the dump, and reads map pages when they are asked for, before all
+    /// are loaded. Protected cache only.
+    #[serde(default)]
+    pub directory: bool,
+    /// Erase units into which the map is written at the same time.
+    pub write_points: u32,
+    /// Erase units of one dump area (there are two); more units, on more dies, are
+    /// faster to write. Protected cache only.
+    pub dump_units: u32,
+}
+
+/// Groups of scattered writes that survive a power loss whole or not at all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AtomicDesign {
+    /// KiB in one group, at most; less where the buffer is smaller. Without a protected cache
+    /// at most 2048, and no more than there are spare erase units for. 0: groups are refused.
+    pub group_kib: u32,
+    /// Extents in one group, at most.
+    pub extents: u32,
+    /// KiB of all groups that are under way, at most, without a protected cache: their old
+    /// data and their new are kept side by side until they are whole, in erase units that are
+    /// set aside for that.
+    pub outstanding_kib: u32,
+    /// How a drive without a protected cache knows of a group that is whole.
+    pub scheme: GroupScheme,
+}
+
+/// How a drive without a protected cache knows, after a power loss, that a group is whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupScheme {
+    /// A record of the map log, in one page, names its pages.
+    #[default]
+    Record,
+    /// One flag beside each of its pages says whether more come after it (Ouyang et al., "Beyond
+    /// Block I/O", section 3): one group at a time, nothing else is written meanwhile, and a restart
+    /// reads what is beside every page.
+    Flag,
+}
+
+impl Default for AtomicDesign {
+    fn default() -> AtomicDesign {
+        let scheme = GroupScheme::default();
+        AtomicDesign { group_kib: 1024, extents: 256, outstanding_kib: 8192, scheme }
+    }
+}
+
+fn default_journal() -> u32 {
+    1024
+}
+
+fn default_ranges() -> u32 {
+    64
+}
+
+/// The firmware's own time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirmwareDesign {
+    /// Firmware time of a write with the cache off, µs.
+    pub through_us: u64,
+    /// Firmware time of a flush that finds something to program, µs.
+    pub flush_us: u64,
+    /// Firmware time of storing the map because the host waits for it, µs.
+    pub map_us: u64,
+}
+
+/// A design that can not be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DesignError {
+    /// There is no such preset.
+    #[error("there is no design \"{name}\"; presets are: {}", Design::presets().join(", "))]
+    UnknownPreset {
+        /// The name asked for.
+        name: String,
+    },
+    /// The text is not a design.
+    #[error("not a design: {0}")]
+    Toml(String),
+    /// A value makes no sense.
+    #[error("design \"{design}\": {what}")]
+    Value {
+        /// The design.
+        design: String,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+    /// The flash array can not be.
+    #[error("design \"{design}\": {error}")]
+    Geometry {
+        /// The design.
+        design: String,
+        /// Why.
+        error: GeometryError,
+    },
+    /// The spare space does not suffice.
+    #[error("design \"{design}\": {error}")]
+    Layout {
+        /// The design.
+        design: String,
+        /// The arithmetic.
+        error: LayoutError,
+    },
+}
+
+const PRESETS: [(&str, &str); 14] = [
+    ("baseline", include_str!("../../presets/baseline.toml")),
+    ("volatile", include_str!("../../presets/volatile.toml")),
+    ("shearing", include_str!("../../presets/shearing.toml")),
+    ("durassd", include_str!("../../presets/durassd.toml")),
+    ("ssd-a", include_str!("../../presets/ssd-a.toml")),
+    ("ssd-b", include_str!("../../presets/ssd-b.toml")),
+    ("full-protection", include_str!("../../presets/full-protection.toml")),
+    ("durassd-bounded", include_str!("../../presets/durassd-bounded.toml")),
+    ("spartan-b", include_str!("../../presets/spartan-b.toml")),
+    ("spartan-e", include_str!("../../presets/spartan-e.toml")),
+    ("spartan-es", include_str!("../../presets/spartan-es.toml")),
+    ("slc", include_str!("../../presets/slc.toml")),
+    ("tlc-modern", include_str!("../../presets/tlc-modern.toml")),
+    ("qlc", include_str!("../../presets/qlc.toml")),
+];
+
+const PRESET_NAMES: [&str; PRESETS.len()] = {
+    let mut names = [""; PRESETS.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = PRESETS[i].0;
+        i += 1;
+    }
+    names
+};
+
+impl Design {
+    /// The names of the presets.
+    pub fn presets() -> &'static [&'static str] {
+        &PRESET_NAMES
+    }
+
+    /// A preset by name.
+    ///
+    /// # Errors
+    /// [`DesignError::UnknownPreset`] lists those that there are.
+    pub fn preset(name: &str) -> Result<Design, DesignError> {
+        match PRESETS.iter().find(|p| p.0 == name) {
+            Some((_, text)) => Design::from_toml(text),
+            None => Err(DesignError::UnknownPreset { name: name.to_string() }),
+        }
+    }
+
+    /// The text of a preset, comments included.
+    ///
+    /// # Errors
+    /// [`DesignError::UnknownPreset`] lists those that there are.
+    pub fn preset_text(name: &str) -> Result<&'static str, DesignError> {
+        let found = PRESETS.iter().find(|p| p.0 == name);
+        found.map(|p| p.1).ok_or_else(|| DesignError::UnknownPreset { name: name.to_string() })
+    }
+
+    /// The design as TOML with every key, also those that its text leaves to their
+    /// defaults.
+    pub fn to_toml(&self) -> String {
+        // Whatever was read from TOML can be written as TOML.
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// A design from TOML.
+    ///
+    /// # Errors
+    /// [`DesignError`], if it is not one or can not be built.
+    pub fn from_toml(text: &str) -> Result<Design, DesignError> {
+        let design: Design =
+            toml::from_str(text).map_err(|e| DesignError::Toml(e.to_string().trim_end().into()))?;
+        design.check()?;
+        Ok(design)
+    }
+
+    /// This design with other values: tables and keys as in the TOML of a design,
+    /// each of which must exist already.
+    ///
+    /// # Errors
+    /// [`DesignError`], if the result is not a design or can not be built.
+    pub fn with_overrides(&self, overrides: &toml::Table) -> Result<Design, DesignError> {
+        let mut table =
+            toml::Table::try_from(self).map_err(|e| DesignError::Toml(e.to_string()))?;
+        merge(&mut table, overrides, "")?;
+        let design: Design =
+            table.try_into().map_err(|e| DesignError::Toml(e.to_string().trim_end().into()))?;
+        design.check()?;
+        Ok(design)
+    }
+
+    /// 4 KiB pages that the buffer holds.
+    pub fn buffer_slots(&self) -> u32 {
+        self.cache.buffer_kib / 4
+    }
+
+    /// Whether the drive may take commands in, and pages out, in another order than they
+    /// came, or in parts.
+    pub fn is_disorderly(&self) -> bool {
+        self.cache.reorder > 0 || self.cache.shear_bytes < SECTOR_BYTES
+    }
+
+    /// Pages of an erase unit in which data may be.
+    pub fn data_pages(&self) -> u32 {
+        let g = &self.geometry;
+        g.unit_pages() - if self.map.summary { summary_rows(g) * g.planes } else { 0 }
+    }
+
+    /// Sectors to which the journal of units may be spilled, at most.
+    pub(crate) fn spilled_max(&self) -> u32 {
+        if self.map.elastic { self.map.journal_entries / 8 } else { 0 }
+    }
+
+    /// Whether of the map capacitors keep only which units were written.
+    pub fn keeps_units(&self) -> bool {
+        self.is_protected() && self.map.kept == Kept::Units
+    }
+
+    /// Whether flags tell which groups are whole.
+    pub fn flags_groups(&self) -> bool {
+        self.atomic.scheme == GroupScheme::Flag
+    }
+
+    /// Whether capacitors keep the buffer and the map.
+    pub fn is_protected(&self) -> bool {
+        self.cache.mode == CacheMode::Protected
+    }
+}
+
+fn merge(into: &mut toml::Table, from: &toml::Table, path: &str) -> Result<(), DesignError> {
+    for (key, value) in from {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match (into.get_mut(key), value) {
+            (Some(toml::Value::Table(into)), toml::Value::Table(from)) => merge(into, from, &path)?,
+            (Some(toml::Value::Table(_)), _) => {
+                return Err(DesignError::Toml(format!("`{path}` is a table of a design")));
+            }
+            (Some(toml::Value::Float(f)), toml::Value::Integer(i)) => *f = *i as f64,
+            (Some(old), new) => *old = new.clone(),
+            (None, _) => {
+                let near = nearest_name(key, into.keys().map(String::as_str));
+                let near = near.map(|near| {
+                    let table = path.strip_suffix(key.as_str()).unwrap_or_default();
+                    format!("; did you mean `{table}{near}`?")
+                });
+                let near = near.unwrap_or_default();
+                return Err(DesignError::Toml(format!("a design has no `{path}`{near}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The name nearest to a misspelt one, if any is near at all: for messages.
+pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.map(|k| (strsim::jaro_winkler(name, k), k));
+    let best = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.75).then_some(best.1)
+}

@@ -1,0 +1,219 @@
+//! Erase units that fail, and the end of a drive's life.
+//!
+//! 1. A unit in which a program failed, or that failed to erase, is bad from that moment:
+//!    it is not programmed or erased again. Its entry in the map says so, which becomes
+//!    durable like any change of the map, and is asked for at once. What a power loss takes
+//!    of such marks costs nothing: the unit is as good as it then proves.
+//! 2. What a failed program was to store stays where it was (in the buffer, in the unit
+//!    that is collected, in the keeper's hands) until it is programmed elsewhere.
+//! 3. Sectors that are valid in a bad unit stay readable, and are moved when there is room
+//!    to spare.
+//! 4. The map log and the dump areas get other units for theirs: the log when free units are not
+//!    scarce; the dump areas at a start, units kept for dumps first, then free ones (`zone`, 3).
+//! 5. The life ends when more units are bad than the layout has to spare; or before, when
+//!    so many failed where room was needed that no die has any for its flusher, none has a
+//!    unit that its collector could empty, and nothing is under way that could free one: then
+//!    nothing could ever go on. A mark of its own says that. From then on nothing of the host is programmed
+//!    or collected any more, and as soon as the marks survive a power loss the drive takes no
+//!    more writes and changes no flash but for the emergency dump and what says so. Whoever
+//!    was told so is told so for ever: reads go on, now and after every restart.
+//! 6. If the map log is left without any unit that it could write, the drive takes no more
+//!    writes either. Then only the marks that it has are for ever: with fewer of them than
+//!    end its life the drive takes writes after a restart, until those units fail anew.
+//! 7. A start that cannot make an area for the next dump ends the life, too, and changes nothing
+//!    that counts. That takes as many failures since the start before as a dump has units: all units
+//!    kept for dumps that the last dump is not in have failed, before any dump went elsewhere; or
+//!    more are lacking than are free (at the least one for each die and the shared reserve, if
+//!    the host had filled all else).
+
+use crate::design::layout::unit_entry;
+use crate::firmware::{DieEvents, Firmware};
+use crate::format::words::{Lpn, Ppa};
+use crate::planted::planted;
+use crate::state::journal::Entry;
+use crate::state::space::{FreeUnit, Role};
+use tantalum_nand::{OpError, Unit};
+
+impl Firmware {
+    /// A unit failed.
+    pub fn condemn(&self, unit: Unit) {
+        if !self.space.borrow_mut().condemn(unit) {
+            return;
+        }
+        self.stats.retired_units.add(1);
+        let entry = unit_entry(self.layout.logical, unit);
+        let mark = (!planted!(BadForgotten)).then_some(Ppa(0));
+        let (version, _) = self.map.borrow_mut().set(entry, mark);
+        self.log.borrow_mut().changed(entry);
+        self.enter(Entry::Bad { unit });
+        if !self.design.is_protected() {
+            self.log_wanted.set(self.log_wanted.get().max(version));
+        }
+        self.log_work.notify_all();
+        self.notify_dies();
+        self.check_life();
+    }
+
+    /// The flusher or the collector of a die waits until something about its space changes.
+    /// If that was the last one that could have gone on, the drive's life ends.
+    pub async fn wait_for_space(&self, die: u32) {
+        let check = || {
+            let stuck = self.dies.iter().all(DieEvents::is_stuck);
+            if stuck && self.ending.get().is_none() {
+                self.mark_end();
+            }
+            !self.poisoned.get()
+        };
+        self.dies[die as usize].wait(check).await;
+    }
+
+    /// Marks that the drive's life is over, whatever it has to spare.
+    fn mark_end(&self) {
+        let units = self.design.geometry.units();
+        let entry = self.map.borrow().end();
+        let (version, _) = self.map.borrow_mut().set(entry, Some(Ppa(0)));
+        self.log.borrow_mut().changed(entry);
+        self.enter(Entry::Bad { unit: Unit(units) });
+        if !self.design.is_protected() {
+            self.log_wanted.set(self.log_wanted.get().max(version));
+        }
+        self.log_work.notify_all();
+        self.check_life();
+    }
+
+    /// Ends the drive's life if too many units are bad, or a mark says so: when a power loss
+    /// does not take that any more.
+    pub fn check_life(&self) {
+        let marked = self.map.borrow().get(self.map.borrow().end()).is_some();
+        let over = marked || self.space.borrow().bad() > self.layout.spare_units;
+        if over && self.ending.get().is_none() {
+            self.ending.set(Some(self.map.borrow().version()));
+            self.end_life_if_told();
+        }
+    }
+
+    /// Ends the drive's life if it is to end, and the marks that say so are durable (5).
+    pub fn end_life_if_told(&self) {
+        if self.is_end_durable() {
+            self.end_life();
+        }
+    }
+
+    /// Whether the drive's life is over, and the marks that say so survive a power loss.
+    pub fn is_end_durable(&self) -> bool {
+        let durable = self.log.borrow().durable();
+        self.ending.get().is_some_and(|marked| durable >= marked)
+    }
+
+    /// No more writes from now on (5).
+    pub fn end_life(&self) {
+        self.read_only.set(true);
+        self.poison();
+    }
+
+    /// What came of a program into a unit: whether it went well, else the unit is bad.
+    /// `None`: the drive is poisoned.
+    pub fn outcome(&self, unit: Unit, result: Result<(), OpError>) -> Option<bool> {
+        if planted!(FailureIgnored) && result.is_err() {
+            return Some(true);
+        }
+        match result {
+            Err(OpError::Failed { .. }) => {
+                self.condemn(unit);
+                Some(false)
+            }
+            result => self.must(result).map(|()| true),
+        }
+    }
+
+    /// Erases a unit that was collected. The journal of units may have to say so: for that there
+    /// has to be room. `Some(false)` if the unit is bad and retired now, `None` if the drive is
+    /// poisoned.
+    pub async fn erase_victim(&self, unit: Unit) -> Option<bool> {
+        let is_spilled = self.log.borrow().journal().is_some_and(|j| j.is_spilled(unit));
+        if is_spilled {
+            let reserved = self.begin_changes(std::iter::once(Lpn(0))).await;
+            let may_go_on = !self.poisoned.get();
+            if may_go_on {
+                self.forget(unit);
+            }
+            self.end_changes(reserved);
+            may_go_on.then_some(())?;
+        } else {
+            self.forget(unit);
+        }
+        self.erase(unit, Role::Leaving).await
+    }
+
+    /// Erases a unit in which nothing is valid, that the journal of units does not name, and that
+    /// has this role: that of whoever has it in hand. `Some(false)` if the unit is bad and retired
+    /// now, `None` if the drive is poisoned, as it is where the unit must not be erased.
+    pub async fn erase(&self, unit: Unit, role: Role) -> Option<bool> {
+        if let Some(why) = self.forbids_erase(unit, role) {
+            self.fail(why);
+            return None;
+        }
+        let is_spilled = self.log.borrow().journal().is_some_and(|j| j.is_spilled(unit));
+        if planted!(VoidUnitsFreed) && is_spilled {
+            let reserved = self.begin_changes(std::iter::once(Lpn(0))).await;
+            self.forget(unit);
+            self.end_changes(reserved);
+        }
+        self.stats.erases.add(1);
+        let op = self.must(self.nand.erase(unit))?;
+        let done = self.outcome(unit, op.await)?;
+        if !done {
+            self.space.borrow_mut().retire(unit);
+        }
+        Some(done)
+    }
+
+    /// Why a unit must not be erased, if it must not.
+    fn forbids_erase(&self, unit: Unit, role: Role) -> Option<&'static str> {
+        let (space, log, dump) = (self.space.borrow(), self.log.borrow(), self.dump.borrow());
+        let is_spilled = || log.journal().is_some_and(|journal| journal.is_spilled(unit));
+        match () {
+            () if space.defect().is_some() => space.defect(),
+            () if space.valid_in(unit) > 0 => Some("a unit with valid data was to be erased"),
+            () if space.role(unit) != role => Some("a unit in use was to be erased"),
+            () if space.is_bad(unit) => Some("a bad unit was to be erased"),
+            () if is_spilled() && !planted!(VoidUnitsFreed) => {
+                Some("a unit that the journal of units names was to be erased")
+            }
+            () if role == Role::Dump && dump.ready.iter().any(|ready| ready.0 == unit) => {
+                Some("a unit that is ready for the next dump was to be erased")
+            }
+            () => None,
+        }
+    }
+
+    /// A unit is free for whoever needs one.
+    pub fn give_free(&self, unit: Unit, erase_first: bool) {
+        let erases = self.nand.erase_count(unit);
+        self.space.borrow_mut().give_free(FreeUnit { unit, erase_first }, erases);
+        self.look_for_defects();
+        self.supply_log();
+        self.notify_dies();
+    }
+
+    /// The map log gets the units that it lacks, if there are any to spare.
+    pub fn supply_log(&self) {
+        let (mut space, mut log) = (self.space.borrow_mut(), self.log.borrow_mut());
+        while log.owed() > 0 && space.has_spare_somewhere() {
+            let die = space.freest_die();
+            let Some(free) = space.take_any(die) else { return };
+            space.set_role(free.unit, Role::Map);
+            log.supply(free);
+        }
+    }
+
+    /// The map log has no unit left to write: it gets one whoever else needs it.
+    pub fn rescue_log(&self) -> bool {
+        let (mut space, mut log) = (self.space.borrow_mut(), self.log.borrow_mut());
+        let die = space.freest_die();
+        let Some(free) = space.take_any(die) else { return false };
+        space.set_role(free.unit, Role::Map);
+        log.supply(free);
+        true
+    }
+}

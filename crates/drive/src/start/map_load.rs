@@ -1,0 +1,308 @@
+//! The map at a restart, from what its log has on flash.
+//!
+//! 1. The newest image of each map page counts, then the deltas newer than that, in order.
+//! 2. What a dump said before that stays: entries that are dirty, and map pages that are known
+//!    already, are newer than any image.
+//! 3. A page of the log may be unreadable
+//!    only where a power loss or a failed program can have torn it: from the last program on
+//!    that a power cycle wrote to its unit (map log, 6), unless something says that this was
+//!    whole: what the next power cycle wrote behind it, which says what it found there, or
+//!    the unit that was begun at its write point when it was full. (What nothing was written
+//!    after can not be told from what was torn: the last program at each write point.)
+//!    Where a dump's directory says that there is an image, there is one that can be read.
+//! 4. A map page that somebody asks for before all are loaded is read from where the dump's
+//!    directory says its image is; with the dirty entries that is as good as the newest one.
+
+use crate::design::layout::unit_entry;
+use crate::firmware::Firmware;
+use crate::format::words::{Before, Kind, LOG_VERSION_BITS, Lpn, PageHead, Ppa, Version};
+use crate::planted::planted;
+use crate::start::recover::{RecoveryError, RecoveryReport, check_entry};
+use crate::start::replay::{Dump, read_sectors};
+use crate::start::scan::{Head, read_heads, read_pages, used, write_pointers};
+use crate::start::settle::Units;
+use crate::state::map::map_page;
+use crate::state::maplog::decode_entry;
+use crate::state::space::Role;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use tantalum_device::{Data, DataMut};
+use tantalum_nand::{PageAddr, PageState, ReadRequest, SECTOR_BYTES, Unit};
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// One sector of the map log.
+#[derive(Clone, Copy)]
+struct Record {
+    version: u64,
+    at: PageAddr,
+    sector: usize,
+    index: u32,
+    serial: u32,
+    sequence: u64,
+}
+
+/// When the map log told last of what: sequence numbers of its pages.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// For each map page that of its image; 0 without one.
+    pub images: Vec<u64>,
+    /// For each logical page that of the last delta, if flags tell of groups.
+    pub deltas: FxHashMap<Lpn, u64>,
+}
+
+/// Reads the newest image of each map page, then the deltas newer than that, in order.
+pub(crate) async fn load_map(
+    fw: &Firmware,
+    units: &Units,
+    report: &mut RecoveryReport,
+) -> Result<Told, RecoveryError> {
+    let log_units: Vec<Unit> = units.log.iter().map(|u| u.1).collect();
+    let ends = write_pointers(fw, &log_units).await?;
+    let mut images: BTreeMap<u32, Record> = BTreeMap::new();
+    let mut listed: BTreeMap<u32, Ppa> = (0..fw.layout.map_pages)
+        .filter_map(|page| Some((page, fw.log.borrow().image_place(page)?)))
+        .collect();
+    let mut deltas: Vec<Record> = Vec::new();
+    // What newer units say of older ones is known first.
+    let mut contents = Vec::with_capacity(log_units.len());
+    let mut full: Vec<Unit> = Vec::new();
+    let of_unit = |(unit, end): (&Unit, &u32)| -> Vec<PageAddr> {
+        (0..*end).map(|page| PageAddr { unit: *unit, page }).collect()
+    };
+    let pages: Vec<Vec<PageAddr>> = log_units.iter().zip(&ends).map(of_unit).collect();
+    let mut all_heads = read_heads(fw, &pages.concat()).await?;
+    for ((&unit, &end), pages) in log_units.iter().zip(&ends).zip(pages).rev() {
+        let heads = all_heads.split_off(all_heads.heads().len() - pages.len());
+        let whole = check_torn(&pages, heads.heads(), full.contains(&unit))?;
+        full.extend(heads.heads().iter().filter_map(|head| match head {
+            Head::Written(.., Before::Full(unit)) => Some(*unit),
+            _ => None,
+        }));
+        contents.push((unit, end, whole, pages, heads));
+    }
+    for (unit, end, whole, pages, heads) in contents.into_iter().rev() {
+        let serial = fw.log.borrow_mut().adopt(unit, end, whole);
+        fw.space.borrow_mut().set_role(unit, Role::Map);
+        for (at, head) in pages.into_iter().zip(heads.iter()) {
+            let (Head::Written(mut head, _), indices) = head else { continue };
+            head.version &= (1 << LOG_VERSION_BITS) - 1;
+            fw.saw_sequence(head.sequence);
+            fw.map.borrow_mut().advance(Version(head.version));
+            for (sector, index) in used(indices) {
+                let (version, sequence) = (head.version, head.sequence);
+                let record = Record { version, at, sector, index, serial, sequence };
+                match head.kind {
+                    Kind::MapImage if index < fw.layout.map_pages => {
+                        if listed.get(&index) == Some(&fw.places.ppa(at, sector as u32)) {
+                            listed.remove(&index);
+                        }
+                        let newest = images.entry(index).or_insert(record);
+                        let older = planted!(OlderImage) && record.version < newest.version;
+                        if older || record.version >= newest.version && !planted!(OlderImage) {
+                            *newest = record;
+                        }
+                    }
+                    Kind::MapDelta => deltas.push(record),
+                    Kind::MapJournal => {}
+                    _ => {
+                        let what = format!("a page of the map log holds {head:?} at {at}");
+                        return Err(RecoveryError::Damaged(what));
+                    }
+                }
+            }
+        }
+    }
+    if let Some((page, place)) = listed.pop_first() {
+        let what =
+            format!("the image of map page {page} can not be read at {}", fw.places.name(place));
+        return Err(RecoveryError::Damaged(what));
+    }
+    let versions: BTreeMap<u32, u64> = images.iter().map(|(p, r)| (*p, r.version)).collect();
+    let mut told = Told { images: vec![0; fw.layout.map_pages as usize], ..Told::default() };
+    for record in images.values() {
+        told.images[record.index as usize] = record.sequence;
+        let place = fw.places.ppa(record.at, record.sector as u32);
+        fw.log.borrow_mut().image_found(record.index, record.serial, place);
+    }
+    let unknown = images.into_values().filter(|r| !fw.map.borrow().is_known(r.index));
+    for (record, bytes) in read_records(fw, unknown.collect()).await? {
+        fw.learn(record.index, &bytes);
+        report.map_pages += 1;
+    }
+    // Of the others there is nothing to know.
+    fw.map.borrow_mut().know_all();
+    fw.map_known.notify_all();
+    deltas.sort_by_key(|r| r.version);
+    for (record, bytes) in read_records(fw, deltas).await? {
+        report.deltas += 1;
+        for entry in bytes.chunks_exact(8).take(record.index as usize) {
+            let (lpn, to) = decode_entry(entry);
+            check_entry(fw, lpn, to)?;
+            let page = map_page(lpn);
+            if fw.design.flags_groups() {
+                let last = told.deltas.entry(lpn).or_default();
+                *last = record.sequence.max(*last);
+            }
+            if versions.get(&page).is_none_or(|&image| record.version > image) {
+                fw.map.borrow_mut().put(lpn, to);
+                fw.log.borrow_mut().delta_stored(lpn, record.serial);
+            }
+        }
+    }
+    let version = fw.map.borrow().version();
+    fw.log.borrow_mut().set_durable(version);
+    Ok(told)
+}
+
+/// Invariant 3, for the written pages of one unit of the log; `full`: another unit says that
+/// it was filled to a whole end. Whether all can be read that was written to it last.
+fn check_torn(pages: &[PageAddr], heads: &[Head], full: bool) -> Result<bool, RecoveryError> {
+    let readable = |head: &Head| matches!(head, Head::Written(..));
+    // Where each power cycle ended that another followed, and whether that found it whole.
+    let mut ends: BTreeMap<usize, bool> = BTreeMap::new();
+    for head in heads {
+        if let Head::Written(.., Before::Restart { page, whole }) = head {
+            ends.insert((*page as usize).min(heads.len()), *whole);
+        }
+    }
+    ends.insert(heads.len(), full);
+    let (mut start, mut all) = (0, true);
+    for (end, whole) in ends {
+        let cycle = &heads[start..end];
+        // From the beginning of the program of the last page that can be read.
+        let last = cycle.iter().enumerate().rev().find_map(|(i, head)| match head {
+            Head::Written(head, ..) => {
+                Some(i.saturating_sub((head.version >> LOG_VERSION_BITS) as usize))
+            }
+            _ => None,
+        });
+        let may_be_torn = if whole { cycle.len() } else { last.unwrap_or(0) };
+        if let Some(bad) = cycle[..may_be_torn].iter().position(|head| !readable(head)) {
+            let at = pages[start + bad];
+            let what = format!("a page of the map log can not be read at {at}");
+            return Err(RecoveryError::Damaged(what));
+        }
+        all = cycle.iter().all(readable);
+        start = end;
+    }
+    Ok(all)
+}
+
+/// Reads the sectors of these records, in their order.
+async fn read_records(
+    fw: &Firmware,
+    records: Vec<Record>,
+) -> Result<Vec<(Record, Vec<u8>)>, RecoveryError> {
+    let pages: Vec<PageAddr> = records.iter().map(|r| r.at).collect();
+    let read = read_pages(fw, &pages, true).await?;
+    let mut out = Vec::with_capacity(records.len());
+    for (record, data) in records.into_iter().zip(read) {
+        let Some(data) = data else {
+            let what = format!("a page of the map log can not be read at {}", record.at);
+            return Err(RecoveryError::Damaged(what));
+        };
+        let Data::Bytes(bytes) = data.as_data() else { unreachable!("asked for bytes") };
+        out.push((record, bytes[record.sector * SECTOR..(record.sector + 1) * SECTOR].to_vec()));
+    }
+    Ok(out)
+}
+
+/// Reads the directory of the map from a dump; then the map pages that say which units are bad.
+/// Others are loaded when somebody asks for them, or all others do.
+pub(crate) async fn load_directory(fw: &Firmware, dump: &Dump) -> Result<(), RecoveryError> {
+    for (_, number, sector) in read_sectors(fw, dump, Kind::DumpDirectory).await? {
+        let first = number as usize * (SECTOR / 4);
+        fw.log.borrow_mut().decode_directory(first, &sector);
+    }
+    let sectors = fw.design.geometry.sectors();
+    for page in 0..fw.layout.map_pages {
+        match fw.log.borrow().image_place(page) {
+            Some(place) if u64::from(place.0) >= sectors => {
+                let what = format!(
+                    "the directory says that map page {page} is at sector {} of {sectors}",
+                    place.0
+                );
+                return Err(RecoveryError::Damaged(what));
+            }
+            Some(_) => {}
+            None => fw.map.borrow_mut().know(page),
+        }
+    }
+    fw.map.borrow_mut().advance(dump.version());
+    let first = map_page(unit_entry(fw.layout.logical, Unit(0)));
+    for page in first..fw.layout.map_pages {
+        if !fw.map.borrow().is_known(page) {
+            fw.load_page(page).await;
+        }
+        if !fw.map.borrow().is_known(page) {
+            let what = format!("map page {page} can not be read");
+            return Err(RecoveryError::Damaged(what));
+        }
+    }
+    Ok(())
+}
+
+impl Firmware {
+    /// Puts a map page as it was stored in place, if it is not known; but for dirty entries.
+    fn learn(&self, page: u32, bytes: &[u8]) {
+        let log = self.log.borrow();
+        let is_dirty = |lpn| log.dirty().is_some_and(|dirty| dirty.has(lpn));
+        self.map.borrow_mut().learn_page(page, bytes, is_dirty);
+    }
+
+    /// Waits until these entries of the map are known, from the start of the drive on (4). False
+    /// if the drive is poisoned before.
+    pub async fn know(&self, first: Lpn, count: u64) -> bool {
+        let last = Lpn(first.0 + count.saturating_sub(1) as u32);
+        for page in map_page(first)..=map_page(last) {
+            if self.map.borrow().is_known(page) {
+                continue;
+            }
+            self.load_page(page).await;
+            let known = || self.map.borrow().is_known(page);
+            self.map_known.until(|| known() || self.poisoned.get()).await;
+            if !known() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Waits until the rest of the start is done, or the drive is poisoned.
+    pub async fn until_whole(&self) {
+        self.map_known.until(|| self.is_whole.get() || self.poisoned.get()).await;
+    }
+
+    /// Loads one map page by the directory, if that says where it is and it can be read.
+    pub async fn load_page(&self, page: u32) {
+        let Some(place) = self.log.borrow().image_place(page) else { return };
+        if let Some((Kind::MapImage, index, bytes)) = self.read_log(place).await
+            && index == page
+        {
+            self.learn(page, &bytes);
+            self.map_known.notify_all();
+        }
+    }
+
+    /// Reads a sector of the map log, with its kind and index; `None` if it can not be read.
+    pub async fn read_log(&self, place: Ppa) -> Option<(Kind, u32, Vec<u8>)> {
+        let (at, sector) = self.places.page(place);
+        let (mut bytes, mut words) = (vec![0; SECTOR], vec![0; self.nand.oob_words()]);
+        let mut states = [PageState::Erased];
+        let request = ReadRequest {
+            at,
+            count: 1,
+            first: sector,
+            data: Some(DataMut::Bytes(&mut bytes)),
+            oob: Some(&mut words),
+            states: &mut states,
+        };
+        // (An array without power takes no reads.)
+        let op = self.nand.read(request).ok()?;
+        self.stats.flash_reads.add(1);
+        op.await;
+        let head = PageHead::decode(&words).filter(|_| states[0] == PageState::Programmed)?;
+        Some((head.kind, words[2 + sector as usize] as u32, bytes))
+    }
+}

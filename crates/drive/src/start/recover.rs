@@ -1,0 +1,268 @@
+//! Restart: an ordinary start on what is on flash.
+//!
+//! 1. Up to the moment the drive takes commands nothing on flash is changed but units that
+//!    hold nothing valid, neither data nor log nor the dump that is replayed: they may be
+//!    erased, and one of those kept for dumps may be marked (`zone`, 4). A power loss during recovery leaves everything that counts as it was, and
+//!    recovery begins anew.
+//! 2. The dump that was replayed stays valid until the next one is complete: only
+//!    afterwards, with the other area erased and ready, is its area erased.
+//! 3. The map is the log's newest records, then the dump's entries over them.
+//! 4. Without all of these the map is of another time, and would name sectors that now hold
+//!    something else: the drive does not start then, unless it is told to find out what it
+//!    can (`salvage`).
+//! 5. A unit that the map says is bad is neither written nor erased. If more are bad than
+//!    the layout has to spare, or the map says that the life is over, or there are no units for the
+//!    next dump (`retire`, 5), nothing that counts is changed, and the drive only reads: the dump
+//!    that was replayed goes on to hold.
+//! 6. A drive whose dump has a directory of the map takes commands when the dump is replayed. Until
+//!    the rest is done ([`finish`]) nothing is programmed, and what it says of map, log
+//!    and space is asked by nobody but those who wait for it; a power loss then dumps what was
+//!    replayed, and what came since.
+
+use crate::Design;
+use crate::design::layout::{Layout, entry_name, unit_entry};
+use crate::firmware::Firmware;
+use crate::firmware::stats::Stats;
+use crate::format::words::{Lpn, Ppa};
+use crate::start::dump_zone::{Zone, settle_dump};
+use crate::start::map_load::{load_directory, load_map};
+use crate::start::replay::{find_dump, replay_dump};
+use crate::start::salvage::rebuild;
+use crate::start::settle::{Units, count_valid, know_bad_units, settle_log, settle_units};
+use crate::tasks::flag::redo_groups;
+use crate::tasks::keeper::store_map;
+use std::rc::Rc;
+use tantalum_nand::{NandArray, OpError, Unit};
+use tantalum_rt::{Nanos, Rt};
+
+/// What a restart took and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// From power to the first command.
+    pub total: Nanos,
+    /// From power until all is known and the drive programs again. Zero until then.
+    pub whole: Nanos,
+    /// Nothing had ever been written: it is the first start.
+    pub blank: bool,
+    /// Whether commands are taken before all is known: `scan`, `map_load` and `space` are not
+    /// part of `total` then.
+    pub early: bool,
+    /// Looking for the emergency dump.
+    pub find: Nanos,
+    /// Reading the first page of every other erase unit.
+    pub scan: Nanos,
+    /// Reading the map log.
+    pub map_load: Nanos,
+    /// Reading the emergency dump, and what its journal names.
+    pub dump_replay: Nanos,
+    /// Erasing the next dump area, if it is not.
+    pub areas: Nanos,
+    /// Finding where open units end.
+    pub space: Nanos,
+    /// Marking on flash that the next dump is due.
+    pub mark: Nanos,
+    /// Map pages read.
+    pub map_pages: u64,
+    /// Deltas of the map log replayed.
+    pub deltas: u64,
+    /// Changed map entries found in the dump.
+    pub dump_entries: u64,
+    /// Buffered pages found in the dump.
+    pub dump_pages: u64,
+    /// Of `dump_replay`: reading what is beside the pages that the journal of units names.
+    pub scanned: Nanos,
+    /// Those pages.
+    pub scanned_pages: u64,
+    /// Entries of the journal of units.
+    pub journal_entries: u64,
+    /// There was no complete dump: what was acknowledged last may be lost.
+    pub salvaged: bool,
+    /// Map entries that were found out again by that.
+    pub salvaged_entries: u64,
+}
+
+/// Why a drive does not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecoveryError {
+    /// The flash array refused an operation.
+    #[error(transparent)]
+    Medium(#[from] OpError),
+    /// The dump that was due is not complete. [`crate::Drive::salvage`] starts without it.
+    #[error("the emergency dump {number} is not complete; what only it had is lost")]
+    DumpLost {
+        /// Its number; 0 if there is none at all.
+        number: u64,
+    },
+    /// What is on flash contradicts itself.
+    #[error("the flash array's content is damaged: {0}")]
+    Damaged(String),
+}
+
+/// What to do without the dump that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// The drive does not start.
+    Refuse,
+    /// It finds out what it can.
+    Salvage,
+}
+
+/// What a start knows beyond what commands take, and what is left to be known.
+#[derive(Default)]
+pub(crate) struct Rest {
+    /// What was read of all units, if it was.
+    pub units: Option<Units>,
+    /// The map is loaded.
+    loaded: bool,
+    /// Every unit is where it belongs.
+    settled: bool,
+}
+
+impl Rest {
+    /// Whether commands are taken before the map is loaded.
+    pub fn is_early(&self) -> bool {
+        !self.loaded
+    }
+
+    /// All of the map is loaded, and every unit goes where it belongs.
+    pub async fn learn(
+        &mut self,
+        fw: &Firmware,
+        report: &mut RecoveryReport,
+    ) -> Result<(), RecoveryError> {
+        if self.settled {
+            return Ok(());
+        }
+        let mut mark = fw.rt.now();
+        let mut lap = || fw.rt.now() - std::mem::replace(&mut mark, fw.rt.now());
+        let units = match self.units.take() {
+            Some(units) => units,
+            None => {
+                let units = Units::scan(fw).await?;
+                report.scan = lap();
+                units
+            }
+        };
+        if !std::mem::replace(&mut self.loaded, true) {
+            load_map(fw, &units, report).await?;
+            report.map_load = lap();
+        }
+        count_valid(fw, &units)?;
+        settle_log(fw);
+        if !fw.read_only.get() {
+            settle_units(fw, &units).await?;
+        }
+        self.settled = true;
+        report.space += lap();
+        Ok(())
+    }
+}
+
+/// Makes the firmware's memory from what is on flash, as far as the drive needs it to take
+/// commands, and reports the phases so far. What is left is for [`finish`].
+pub(crate) async fn recover(
+    rt: &Rt,
+    design: &Rc<Design>,
+    layout: &Layout,
+    nand: &Rc<NandArray>,
+    stats: &Rc<Stats>,
+    missing: Missing,
+) -> Result<(Firmware, RecoveryReport, Rest), RecoveryError> {
+    let fw = Firmware::new(rt, design, layout, nand, stats);
+    let mut report = RecoveryReport::default();
+    let began = rt.now();
+    let mut mark = began;
+    let mut lap = |rt: &Rt| rt.now() - std::mem::replace(&mut mark, rt.now());
+
+    let mut zone = Zone::scan(&fw).await?;
+    let mut rest = Rest::default();
+    fw.dump.borrow_mut().anywhere = zone.is_left();
+    if zone.is_left() {
+        let mut all = Units::scan(&fw).await?;
+        zone.dump.extend(all.take_dumps());
+        rest.units = Some(all);
+    }
+    let mut failed = Vec::new();
+    let dump = find_dump(&fw, &zone.dump, &mut failed).await?;
+    let is_complete = dump.as_ref().is_some_and(|dump| dump.complete);
+    report.find = lap(rt);
+    if is_complete && design.map.directory && missing == Missing::Refuse {
+        if let Some(dump) = &dump {
+            load_directory(&fw, dump).await?;
+        }
+    } else {
+        let all = match rest.units.take() {
+            Some(all) => all,
+            None => Units::scan(&fw).await?,
+        };
+        report.scan = lap(rt);
+        let told = load_map(&fw, &all, &mut report).await?;
+        report.map_load = lap(rt);
+        if design.flags_groups() {
+            redo_groups(&fw, &all, &told).await?;
+            report.dump_replay = lap(rt);
+        }
+        // (The first mark of all may be torn.)
+        let is_blank = all.blank && dump.is_none();
+        report.blank = is_blank;
+        match missing {
+            _ if is_complete || is_blank || !design.is_protected() => {}
+            Missing::Refuse => {
+                let number = dump.map_or(0, |d| d.number);
+                return Err(RecoveryError::DumpLost { number });
+            }
+            Missing::Salvage => {
+                rebuild(&fw, &all, &told.images, &mut report).await?;
+                report.salvaged = true;
+            }
+        }
+        rest = Rest { units: Some(all), loaded: true, settled: false };
+    }
+    if let Some(dump) = &dump {
+        replay_dump(&fw, dump, missing, &mut report).await?;
+    }
+    report.dump_replay += lap(rt);
+    know_bad_units(&fw);
+    failed.iter().for_each(|unit| fw.condemn(*unit));
+    fw.check_life();
+    let lives = !fw.read_only.get()
+        && settle_dump(&fw, &zone, dump.as_ref(), &mut rest, &mut report).await?;
+    if !lives || fw.read_only.get() {
+        fw.began_read_only.set(true);
+        fw.end_life();
+    }
+    report.areas = lap(rt);
+    report.total = rt.now() - began;
+    Ok((fw, report, rest))
+}
+
+/// The rest of a start. Then the firmware's tasks may start.
+pub(crate) async fn finish(
+    fw: &Firmware,
+    rest: &mut Rest,
+    report: &mut RecoveryReport,
+) -> Result<(), RecoveryError> {
+    rest.learn(fw, report).await?;
+    let began = fw.rt.now();
+    if report.salvaged && !fw.read_only.get() && store_map(fw).await.is_none() {
+        let what = "the map that was put right can not be stored".to_string();
+        return Err(RecoveryError::Damaged(what));
+    }
+    report.space += fw.rt.now() - began;
+    fw.since_checkpoint.set(report.scanned_pages);
+    fw.is_whole.set(true);
+    fw.map_known.notify_all();
+    Ok(())
+}
+
+pub(crate) fn check_entry(fw: &Firmware, lpn: Lpn, to: Option<Ppa>) -> Result<(), RecoveryError> {
+    let g = &fw.design.geometry;
+    let (logical, unit) = (fw.layout.logical, |n| unit_entry(fw.layout.logical, Unit(n)).0);
+    let is_mark = (unit(0)..=unit(g.units())).contains(&lpn.0);
+    if (lpn.0 < logical || is_mark) && to.is_none_or(|p| u64::from(p.0) < g.sectors()) {
+        return Ok(());
+    }
+    let entry = entry_name(fw.layout.logical, g.units(), lpn);
+    let place = to.map_or("nowhere".into(), |p| format!("at sector {} of {}", p.0, g.sectors()));
+    Err(RecoveryError::Damaged(format!("the map says of {entry} that it is {place}")))
+}

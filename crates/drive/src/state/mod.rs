@@ -1,0 +1,13 @@
+//! What the firmware remembers. Nothing here waits, and nothing here touches flash.
+
+pub(crate) mod buffer;
+pub(crate) mod census;
+pub(crate) mod journal;
+pub(crate) mod map;
+pub(crate) mod maplog;
+#[cfg(test)]
+mod models;
+pub(crate) mod reservations;
+pub(crate) mod space;
+pub(crate) mod victims;
+pub(crate) mod wear;

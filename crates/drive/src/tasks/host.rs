@@ -1,0 +1,498 @@
+//! The host's side: commands as they come over the link.
+//!
+//! 1. Admission, copy and acknowledgement of a write happen in one poll: a command that
+//!    was not fully received changes nothing. (Up to the atomic unit of a protected drive; of
+//!    others up to one page, or a part of it if they shear.)
+//! 2. Commands are admitted in the order in which they arrived; a large one that waits
+//!    for room is not overtaken, unless the drive is disorderly: then others go between its
+//!    pieces.
+//! 3. Nothing that outlives a command is in its future: dropping it stops only the waiting.
+
+use crate::firmware::Firmware;
+use crate::format::words::{Lpn, MORE, PART};
+use crate::planted::planted;
+use crate::state::journal::Entry;
+use crate::{CacheMode, FlushMode};
+use std::pin::pin;
+use std::rc::Rc;
+use tantalum_device::{
+    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
+    IoError, Link, OwnedData,
+};
+use tantalum_nand::{ImageFile, PageState, ReadRequest, SECTOR_BYTES};
+use tantalum_rt::Nanos;
+
+/// What a client is told whose data may not survive a crash of the host.
+const HOST_FAILED: IoError = IoError::Failed("the host could not write the image to its disk");
+
+/// Entries discarded in one step, at most.
+const DISCARD_STEP: u64 = 512;
+
+/// Entries of the map looked at for one question about it, at most.
+const QUESTION_STEP: u64 = 1 << 16;
+
+/// Pages that a disorderly drive admits of one command before others may go between.
+const DISORDERLY_PIECE: u64 = 8;
+
+/// The host's end of a drive's link. Dead after a cut; cheap to clone.
+#[derive(Clone)]
+pub struct DriveLink {
+    pub(crate) link: Link,
+    pub(crate) caps: Caps,
+    pub(crate) firmware: Option<Rc<Firmware>>,
+    /// What has to be durable on the host's disk, too, if it was opened for that.
+    pub(crate) image: Option<ImageFile>,
+}
+
+impl DriveLink {
+    /// What was stored in the image so far survives a crash of the host, if the drive is to be so.
+    async fn host_sync(&self) -> Result<(), IoError> {
+        let ticket = self.image.as_ref().and_then(ImageFile::ticket);
+        let (Some(ticket), Some(firmware)) = (ticket, &self.firmware) else { return Ok(()) };
+        // The thread that waits for the host's disk wakes this one: something is to come from outside.
+        let _coming = firmware.rt.inbox_of::<()>(1);
+        ticket.await.map_err(|_| HOST_FAILED)
+    }
+
+    fn firmware(&self) -> Result<&Firmware, IoError> {
+        self.firmware.as_deref().ok_or(IoError::PowerLost)
+    }
+}
+
+impl BlockDevice for DriveLink {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn is_alive(&self) -> bool {
+        self.firmware.is_some() && self.link.is_alive()
+    }
+
+    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
+        let body = pin!(async { self.firmware()?.read(at, buf).await });
+        self.link.command("a read", body).await
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        if planted!(AckEarly) {
+            let fw = self.firmware.clone().ok_or(IoError::PowerLost)?;
+            let (link, data) = (self.link.clone(), OwnedData::from(data));
+            self.firmware()?.rt.spawn_background("a late write", async move {
+                link.command("a late write", fw.write(at, data.as_data(), want)).await
+            });
+            let passed = async {
+                self.firmware()?.pass_link().await;
+                Ok(())
+            };
+            return self.link.command("a write", passed).await;
+        }
+        let body = pin!(async { self.firmware()?.write(at, data, want).await });
+        self.link.command("a write", body).await?;
+        if want == Durability::Fua { self.host_sync().await } else { Ok(()) }
+    }
+
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        let body = pin!(async { self.firmware()?.write_group(group).await });
+        self.link.command("an atomic group", body).await
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        let body = pin!(async { self.firmware()?.flush().await });
+        self.link.command("a flush", body).await?;
+        self.host_sync().await
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        let body = pin!(async { self.firmware()?.discard(range).await });
+        self.link.command("a discard", body).await
+    }
+
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        let body = pin!(async { self.firmware()?.allocation(range).await });
+        self.link.command("a question about the map", body).await
+    }
+}
+
+/// While it lives, the flusher does not wait for full rows.
+struct Urgent<'a>(&'a Firmware);
+
+impl<'a> Urgent<'a> {
+    fn new(fw: &'a Firmware) -> Urgent<'a> {
+        fw.urgent.set(fw.urgent.get() + 1);
+        fw.work.notify_all();
+        Urgent(fw)
+    }
+}
+
+impl Drop for Urgent<'_> {
+    fn drop(&mut self) {
+        self.0.urgent.set(self.0.urgent.get() - 1);
+    }
+}
+
+/// While it lives, a host waits for room: pages that do not fill a row must not keep it
+/// from that for ever.
+struct Starved<'a>(&'a Firmware);
+
+impl<'a> Starved<'a> {
+    fn new(fw: &'a Firmware) -> Starved<'a> {
+        fw.starved.set(true);
+        fw.announce_work();
+        Starved(fw)
+    }
+}
+
+impl Drop for Starved<'_> {
+    fn drop(&mut self) {
+        self.0.starved.set(false);
+    }
+}
+
+impl Firmware {
+    pub fn healthy(&self) -> Result<(), IoError> {
+        self.look_for_defects();
+        match (self.poisoned.get(), self.defect.get()) {
+            (true, Some(why)) => Err(IoError::Failed(why)),
+            (true, None) if self.read_only.get() => Err(IoError::ReadOnly),
+            (true, None) => Err(IoError::Poisoned),
+            (false, _) => Ok(()),
+        }
+    }
+
+    /// What this command changed in protected memory survives the process from here on. Nothing
+    /// that does not is acknowledged.
+    pub fn keep_changes(&self) -> Result<(), IoError> {
+        if self.publish() && self.defect.get().is_none() { Ok(()) } else { self.still_healthy() }
+    }
+
+    /// The same for a command that was carried out in part: it may leave a trace.
+    pub fn still_healthy(&self) -> Result<(), IoError> {
+        match self.healthy() {
+            Err(IoError::ReadOnly) => Err(IoError::Failed("the drive's life ended meanwhile")),
+            health => health,
+        }
+    }
+
+    /// Whether there is nothing that a power loss would take of a drive that takes no more
+    /// writes.
+    fn is_settled(&self) -> bool {
+        let stored = || self.log.borrow().durable() >= self.map.borrow().version();
+        let empty = || self.buffer.borrow().used() == 0;
+        self.design.is_protected() || self.began_read_only.get() || empty() && stored()
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        let blocks = self.caps.check(at, data.kind(), data.blocks(SECTOR_BYTES))?;
+        self.healthy()?;
+        let bytes = blocks * u64::from(SECTOR_BYTES);
+        let _place = self.queue.acquire(1).await;
+        self.take_data(bytes).await;
+        let at_once = self.design.cache.mode == CacheMode::Through;
+        let fua = at_once || want == Durability::Fua && self.flush_drains();
+        let through = at_once || self.design.cache.mode == CacheMode::Off;
+        if through {
+            self.work_for(self.design.firmware.through_us).await;
+        }
+        let half = u64::from(self.design.buffer_slots() / 2);
+        let disorder = self.design.is_disorderly();
+        let shears = self.caps.atomic_unit < SECTOR_BYTES;
+        let most = match () {
+            () if self.design.is_protected() => u64::from(self.caps.atomic_unit / SECTOR_BYTES),
+            () if shears => 1,
+            () if disorder => DISORDERLY_PIECE.min(half),
+            () => half,
+        };
+        let mut turn = Some(self.arrival.lock().await);
+        if self.layout.is_thin() {
+            // What is live is not known before.
+            self.until_whole().await;
+        }
+        let pages = at.0 as u32..(at.0 + blocks) as u32;
+        let let_in = self.let_in(std::slice::from_ref(&pages)).await?;
+        let mut first = 0;
+        while first < blocks {
+            let count = most.min(blocks - first);
+            let piece = data.slice(first as usize..(first + count) as usize, SECTOR_BYTES);
+            if disorder && turn.is_none() {
+                turn = Some(self.arrival.lock().await);
+            }
+            if self.groups.borrow().are_open() {
+                self.until_no_group(&pages).await;
+            }
+            if shears && let Data::Bytes(page) = piece {
+                let rest = self.admit_part(Lpn((at.0 + first) as u32), page).await?;
+                drop(turn.take());
+                self.rt.sleep(rest).await;
+                turn = Some(self.arrival.lock().await);
+            }
+            self.take_room(count).await;
+            if first == 0 && !shears { self.healthy() } else { self.still_healthy() }?;
+            if planted!(SplitAdmission) && count > 1 {
+                self.admit(at.0 + first, piece.slice(0..1, SECTOR_BYTES));
+                self.rt.sleep(Nanos(1_000)).await;
+                self.admit(at.0 + first + 1, piece.slice(1..count as usize, SECTOR_BYTES));
+            } else {
+                self.admit(at.0 + first, piece);
+            }
+            self.keep_changes()?;
+            first += count;
+            if disorder {
+                drop(turn.take());
+            }
+        }
+        drop((let_in, turn));
+        self.stats.host_writes.add(1);
+        self.stats.host_write_bytes.add(bytes);
+        if through || fua {
+            self.program_so_far().await?;
+        }
+        if fua && !planted!(FuaWithoutMap) {
+            self.store_map_so_far().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for room in the buffer. Whoever does so has the turn to be admitted.
+    pub async fn take_room(&self, count: u64) {
+        let asked = self.rt.now();
+        {
+            let _starved = (self.room.free() < count).then(|| Starved::new(self));
+            self.room.take(count).await;
+        }
+        self.stats.buffer_wait.add((self.rt.now() - asked).0);
+    }
+
+    /// Takes in the first part of a page, as much of it as the dice say has arrived; the rest
+    /// is what the page held before. How long the rest takes on the link. Whoever calls
+    /// has the turn to be admitted, so that the page does not change meanwhile.
+    async fn admit_part(&self, lpn: Lpn, page: &[u8]) -> Result<Nanos, IoError> {
+        self.take_room(1).await;
+        let pieces = u64::from(SECTOR_BYTES / self.caps.atomic_unit);
+        let arrived = (1 + self.buffer.borrow_mut().roll(pieces - 1)) as usize;
+        let arrived = arrived * self.caps.atomic_unit as usize;
+        let mut mixed = vec![0; page.len()];
+        let mut room = DataMut::Bytes(&mut mixed);
+        let mut readable = true;
+        if !self.buffer.borrow().read(lpn, room.reborrow()) {
+            let ppa = self.map.borrow().get(lpn);
+            if let Some(ppa) = ppa {
+                let (at, first) = self.places.page(ppa);
+                let (mut states, mut words) = ([PageState::Erased], vec![0; self.nand.oob_words()]);
+                let (data, oob) = (Some(room), Some(&mut words[..]));
+                let request = ReadRequest { at, count: 1, first, data, oob, states: &mut states };
+                self.stats.flash_reads.add(1);
+                let op = self.must(self.nand.read(request));
+                op.ok_or(IoError::Failed("the flash array took no read"))?.await;
+                let own = words[2 + first as usize] & !(PART | MORE) == u64::from(lpn.0);
+                readable = states[0] == PageState::Programmed && own;
+            }
+        }
+        if self.poisoned.get() || !readable {
+            // Nothing to mix with: the page comes whole.
+            self.room.release(1);
+            self.still_healthy()?;
+            return Ok(Nanos::ZERO);
+        }
+        mixed[..arrived].copy_from_slice(&page[..arrived]);
+        self.admit(lpn.0.into(), Data::Bytes(&mixed));
+        Ok(Nanos((page.len() - arrived) as u64 * 1_000 / self.design.link.mb_s))
+    }
+
+    /// Takes pages into the buffer, for which there is room. In one go: after this they
+    /// are all there, before it none; and none where there is no room after all: that is not
+    /// acknowledged (see [`Firmware::keep_changes`]).
+    pub fn admit(&self, first: u64, data: Data<'_>) {
+        let mut buffer = self.buffer.borrow_mut();
+        let blocks = data.blocks(SECTOR_BYTES).unwrap_or(0);
+        if u64::from(buffer.used()) + blocks > u64::from(self.design.buffer_slots()) {
+            drop(buffer);
+            return self.fail("more pages were to be admitted than there is room for");
+        }
+        let mut replaced = 0;
+        for i in 0..blocks {
+            let page = data.slice(i as usize..i as usize + 1, SECTOR_BYTES);
+            if !buffer.insert(Lpn((first + i) as u32), page) {
+                replaced += 1;
+            }
+        }
+        drop(buffer);
+        if replaced > 0 {
+            self.stats.coalesced_bytes.add(replaced * u64::from(SECTOR_BYTES));
+            self.room.release(replaced);
+        }
+        self.announce_work();
+    }
+
+    /// Waits until all that is in the buffer now is on flash.
+    pub async fn program_so_far(&self) -> Result<(), IoError> {
+        let epoch = self.buffer.borrow_mut().close_epoch();
+        let _urgent = Urgent::new(self);
+        let flown = || planted!(FlushSkipsFlying) && self.buffer.borrow().waiting() == 0;
+        let done = || self.buffer.borrow().epoch_done(epoch) || self.poisoned.get() || flown();
+        self.epochs.until(done).await;
+        self.still_healthy()
+    }
+
+    /// Waits until all changes of the map so far are on flash.
+    async fn store_map_so_far(&self) -> Result<(), IoError> {
+        let version = self.map.borrow().version();
+        if self.log.borrow().durable() < version || self.design.is_protected() {
+            self.work_for(self.design.firmware.map_us).await;
+            self.drain_map().await;
+        }
+        self.still_healthy()
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        let _place = self.queue.acquire(1).await;
+        self.pass_link().await;
+        match self.healthy() {
+            Err(IoError::ReadOnly) if self.is_settled() => {}
+            health => health?,
+        }
+        if self.read_only.get() || self.design.cache.flush == FlushMode::Ignore {
+            // Nothing is left to do, or nothing is to be done.
+        } else if self.flush_drains() {
+            if self.buffer.borrow().used() > 0 {
+                self.work_for(self.design.firmware.flush_us).await;
+                self.program_so_far().await?;
+            }
+            self.store_map_so_far().await?;
+        } else {
+            // Whatever arrived before is in the protected buffer, or waits its turn to be:
+            // after that turn a flush is done.
+            drop(self.arrival.lock().await);
+            self.healthy()?;
+        }
+        self.stats.flushes.add(1);
+        Ok(())
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        self.caps.check_range(range)?;
+        self.healthy()?;
+        let _place = self.queue.acquire(1).await;
+        self.pass_link().await;
+        let _turn = self.arrival.lock().await;
+        self.until_whole().await;
+        self.until_no_group(&(range.start.0 as u32..(range.start.0 + range.count) as u32)).await;
+        let mut done = 0;
+        while done < range.count {
+            let step = DISCARD_STEP.min(self.changes_at_once().into());
+            let count = step.min(range.count - done);
+            let pages = (range.start.0 + done..).take(count as usize).map(|i| Lpn(i as u32));
+            let reserved = self.begin_changes(pages).await;
+            if done == 0 { self.healthy() } else { self.still_healthy() }?;
+            // What was born before does not count.
+            let (first, sequence) = (Lpn((range.start.0 + done) as u32), self.sequence.get() - 1);
+            self.enter(Entry::Gone { first, count: count as u32, sequence });
+            for i in 0..count {
+                let lpn = Lpn((range.start.0 + done + i) as u32);
+                let freed = self.buffer.borrow_mut().discard(lpn);
+                if freed > 0 {
+                    self.room.release(freed.into());
+                }
+                if self.map.borrow().get(lpn).is_some() {
+                    self.remap(lpn, None);
+                }
+            }
+            self.end_changes(reserved);
+            self.epochs.notify_all();
+            self.keep_changes()?;
+            done += count;
+        }
+        if self.design.cache.mode == CacheMode::Through {
+            self.store_map_so_far().await?;
+        }
+        self.stats.discard_bytes.add(range.count * u64::from(SECTOR_BYTES));
+        Ok(())
+    }
+
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        self.caps.check_range(range)?;
+        self.pass_link().await;
+        let count = range.count.min(QUESTION_STEP);
+        if !self.know(Lpn(range.start.0 as u32), count).await {
+            return Err(IoError::Failed("the map can not be read"));
+        }
+        let (buffer, map) = (self.buffer.borrow(), self.map.borrow());
+        let is_hole = |i: u64| {
+            let lpn = Lpn((range.start.0 + i) as u32);
+            map.get(lpn).is_none() && !buffer.contains(lpn)
+        };
+        let hole = is_hole(0);
+        let blocks = (1..count).find(|i| is_hole(*i) != hole).unwrap_or(count);
+        Ok(Allocation { blocks, hole })
+    }
+
+    async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
+        let blocks = self.caps.check(at, buf.kind(), buf.blocks(SECTOR_BYTES))?;
+        let _place = self.queue.acquire(1).await;
+        self.pass_link().await;
+        if !self.know(Lpn(at.0 as u32), blocks).await {
+            return Err(IoError::Failed("the map can not be read"));
+        }
+        let mut ops = Vec::with_capacity(blocks.min(16) as usize);
+        let mut words = vec![0; self.nand.oob_words()];
+        let mut i = 0;
+        while i < blocks {
+            let lpn = |i: u64| Lpn((at.0 + i) as u32);
+            let one = i as usize..i as usize + 1;
+            if self.buffer.borrow().read(lpn(i), buf.slice(one.clone(), SECTOR_BYTES)) {
+                i += 1;
+                continue;
+            }
+            let Some(ppa) = self.map.borrow().get(lpn(i)) else {
+                buf.slice(one, SECTOR_BYTES).zero();
+                i += 1;
+                continue;
+            };
+            // Neighbours in the same page come with one read.
+            let (page, sector) = self.places.page(ppa);
+            let mut count = 1;
+            while i + count < blocks
+                && sector + (count as u32) < self.places.page_sectors
+                && !self.buffer.borrow().contains(lpn(i + count))
+                && self
+                    .map
+                    .borrow()
+                    .get(lpn(i + count))
+                    .is_some_and(|p| p.0 == ppa.0 + count as u32)
+            {
+                count += 1;
+            }
+            let mut state = [PageState::Erased];
+            let op = self.nand.read(ReadRequest {
+                at: page,
+                count: 1,
+                first: sector,
+                data: Some(buf.slice(i as usize..(i + count) as usize, SECTOR_BYTES)),
+                oob: Some(&mut words),
+                states: &mut state,
+            });
+            self.stats.flash_reads.add(1);
+            let op = self.must(op).ok_or(IoError::Failed("the flash array took no read"))?;
+            // Each sector says whose it is: nothing else is ever served.
+            let found = words[2 + sector as usize..].iter().take(count as usize);
+            let named = |word: u64| word & !(PART | MORE);
+            let wrong = (i..).zip(found).find(|(i, word)| named(**word) != u64::from(lpn(*i).0));
+            let wrong =
+                if state[0] == PageState::Programmed { wrong.map(|w| w.0) } else { Some(i) };
+            ops.push((op, wrong.map(|i| Block(at.0 + i))));
+            i += count;
+        }
+        // For the last one first: then hardly any of the others is still to be waited for.
+        let wrong = ops.iter().find_map(|op| op.1);
+        while let Some((op, _)) = ops.pop() {
+            op.await;
+        }
+        if let Some(block) = wrong {
+            return Err(IoError::Uncorrectable(block));
+        }
+        let bytes = blocks * u64::from(SECTOR_BYTES);
+        self.pass_data(bytes).await;
+        self.stats.host_reads.add(1);
+        self.stats.host_read_bytes.add(bytes);
+        Ok(())
+    }
+}

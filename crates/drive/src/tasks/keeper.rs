@@ -1,0 +1,446 @@
+//! The keeper of the map log: the one task that writes it, so that its records are in
+//! order without locks.
+//!
+//! 1. A journal record is written after all earlier ones are on flash.
+//! 2. Before anything is written there is room to write the whole map anew.
+//! 3. The keeper waits for nothing but the flash array, and for the last page of a group: no task
+//!    that has the latter waits for the keeper. What it erases needs no entry in the journal of
+//!    units (`bounds`, 4). So it can work without other tasks, too: at the end of a salvage.
+
+use crate::design::layout::DELTA_ENTRIES;
+use crate::firmware::Firmware;
+use crate::format::words::{Kind, LOG_VERSION_BITS, Ppa, Version};
+use crate::planted::planted;
+use crate::power::dump::SECTOR_ENTRIES;
+use crate::state::journal::{ENTRY_BYTES, Entry, Spilled};
+use crate::state::map::map_page;
+use crate::state::maplog::{LogPlace, encode_change, encode_entry};
+use crate::state::space::{FreeUnit, Role};
+use crate::tasks::group::Change;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use tantalum_device::Data;
+use tantalum_nand::{Programmed, SECTOR_BYTES, Unit};
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// Keeps the log, for ever.
+pub(crate) async fn keep_log(fw: Rc<Firmware>) {
+    loop {
+        fw.log_work.until(|| fw.log_is_due() || fw.poisoned.get()).await;
+        if fw.poisoned.get() {
+            if fw.read_only.get() && !fw.design.is_protected() {
+                let _ = commit(&fw).await; // Which units are bad; as far as it goes.
+            }
+            return;
+        }
+        // (With groups that only flags tell of; else it is nobody else's.)
+        let _turn = fw.last_page.lock().await;
+        let done = match () {
+            () if fw.groups.borrow().are_ready() => record_groups(&fw).await,
+            () if fw.is_spill_enough() => spill(&fw).await,
+            () if fw.design.keeps_units() => checkpoint(&fw).await,
+            () if fw.design.is_protected() => store_dirty(&fw).await,
+            () => commit(&fw).await,
+        };
+        if done.is_none() {
+            fw.poison();
+        }
+        fw.end_life_if_told();
+    }
+}
+
+impl Firmware {
+    fn log_is_due(&self) -> bool {
+        let log = self.log.borrow();
+        self.is_high(&log)
+            || self.log_wanted.get() > log.durable()
+            || self.drain_wanted.get() > self.drained.get()
+            || self.turn_log.get()
+            || self.idle_checkpoint.get()
+            || self.groups.borrow().are_ready()
+    }
+
+    /// Waits until all changes up to `version` survive a power loss. False if the drive
+    /// is poisoned.
+    pub async fn make_durable(&self, version: Version) -> bool {
+        if self.log.borrow().durable() < version {
+            self.log_wanted.set(self.log_wanted.get().max(version));
+            self.log_work.notify_all();
+            let done = || self.log.borrow().durable() >= version || self.poisoned.get();
+            self.log_progress.until(done).await;
+        }
+        !self.poisoned.get()
+    }
+
+    /// Waits until all changes made so far are in the log, even if the dump would have
+    /// stored them. False if the drive is poisoned.
+    pub async fn drain_map(&self) -> bool {
+        let version = self.map.borrow().version();
+        if !self.design.is_protected() {
+            return self.make_durable(version).await;
+        }
+        self.drain_wanted.set(self.drain_wanted.get().max(version));
+        self.log_work.notify_all();
+        self.log_progress.until(|| self.drained.get() >= version || self.poisoned.get()).await;
+        !self.poisoned.get()
+    }
+}
+
+/// Writes all changes that wait for the journal.
+async fn commit(fw: &Firmware) -> Option<()> {
+    clean(fw).await?;
+    let version = fw.map.borrow().version();
+    let mut pending = fw.log.borrow_mut().take_pending();
+    pending.sort_unstable();
+    pending.dedup();
+    if planted!(JournalSkipsEntry) {
+        pending.pop();
+    }
+    let mut pages: Vec<u32> = pending.iter().map(|lpn| map_page(*lpn)).collect();
+    pages.dedup();
+    if pages.len() < pending.len().div_ceil(DELTA_ENTRIES as usize) {
+        // Images take less room; so a commit is never larger than the map.
+        store_images(fw, &pages).await?;
+        fw.log.borrow_mut().set_durable(version);
+        fw.log_progress.notify_all();
+        return Some(());
+    }
+    let mut counts = Vec::new();
+    let mut bytes = Vec::new();
+    for chunk in pending.chunks(DELTA_ENTRIES as usize) {
+        counts.push(chunk.len() as u32);
+        let start = bytes.len();
+        bytes.resize(start + SECTOR, 0);
+        let map = fw.map.borrow();
+        for (lpn, out) in chunk.iter().zip(bytes[start..].chunks_exact_mut(8)) {
+            encode_entry(&map, *lpn, out);
+        }
+    }
+    if planted!(DurableEarly) {
+        fw.log.borrow_mut().set_durable(version);
+        fw.log_progress.notify_all();
+    }
+    let written = append(fw, Kind::MapDelta, version, &counts, &bytes).await?;
+    let mut log = fw.log.borrow_mut();
+    for (chunk, (serial, _)) in pending.chunks(DELTA_ENTRIES as usize).zip(written) {
+        for lpn in chunk {
+            log.delta_stored(*lpn, serial);
+        }
+    }
+    log.set_durable(version);
+    drop(log);
+    fw.log_progress.notify_all();
+    Some(())
+}
+
+/// Writes the records of atomic groups that are on flash: each in one sector, which is there
+/// whole or not at all. Then they are mapped.
+async fn record_groups(fw: &Firmware) -> Option<()> {
+    clean(fw).await?;
+    // Newer than whatever the log has, older than all that will be told after it.
+    let version = fw.map.borrow_mut().bump();
+    let groups = fw.groups.borrow_mut().take_ready();
+    let mut sectors: Vec<Vec<Change>> = Vec::new();
+    for group in &groups {
+        match sectors.last_mut() {
+            Some(some) if some.len() + group.changes.len() <= DELTA_ENTRIES as usize => {
+                some.extend(&group.changes);
+            }
+            _ => sectors.push(group.changes.clone()),
+        }
+    }
+    if planted!(GroupRecordedInParts) {
+        let halves = |some: Vec<Change>| {
+            let half = some[some.len() / 2..].to_vec();
+            [some[..some.len() / 2].to_vec(), half]
+        };
+        sectors = sectors.into_iter().flat_map(halves).collect();
+    }
+    for some in sectors.chunks(if planted!(GroupRecordedInParts) { 1 } else { sectors.len() }) {
+        let mut bytes = vec![0; some.len() * SECTOR];
+        for (changes, out) in some.iter().zip(bytes.chunks_exact_mut(SECTOR)) {
+            for (change, out) in changes.iter().zip(out.chunks_exact_mut(8)) {
+                encode_change(change.lpn, Some(change.place), out);
+            }
+        }
+        let counts: Vec<u32> = some.iter().map(|changes| changes.len() as u32).collect();
+        let written = append(fw, Kind::MapDelta, version, &counts, &bytes).await?;
+        let mut log = fw.log.borrow_mut();
+        for (changes, (serial, _)) in some.iter().zip(written) {
+            changes.iter().for_each(|change| log.delta_stored(change.lpn, serial));
+        }
+    }
+    groups.iter().for_each(|group| fw.map_group(group));
+    Some(())
+}
+
+/// Stores all dirty map pages, with no keeper at work.
+pub(crate) async fn store_map(fw: &Firmware) -> Option<()> {
+    fw.drain_wanted.set(fw.map.borrow().version());
+    fw.drained.set(Version(0));
+    match fw.design.keeps_units() {
+        true => checkpoint(fw).await,
+        false => store_dirty(fw).await,
+    }
+}
+
+/// Writes the oldest entries of the journal of units to the log, as they are; if there are too few
+/// that can be, there is a checkpoint.
+async fn spill(fw: &Firmware) -> Option<()> {
+    clean(fw).await?;
+    let batch = {
+        let (space, mut log) = (fw.space.borrow(), fw.log.borrow_mut());
+        let writing: BTreeSet<u32> = space.writing().map(|(unit, _)| unit.0).collect();
+        let most = SECTOR_ENTRIES * fw.places.page_sectors as usize;
+        log.journal_mut()?.begin_spill(most, |unit| writing.contains(&unit.0))
+    };
+    let Some(batch) = batch else {
+        fw.fail("the journal of units was to be spilled during a checkpoint");
+        return None;
+    };
+    let sectors: Vec<&[Entry]> = batch.chunks(SECTOR_ENTRIES).collect();
+    let written = append_entries(fw, &sectors).await?;
+    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+        journal.end_spill(written.into_iter(), SECTOR_ENTRIES);
+    }
+    fw.stats.spilled_entries.add(batch.len() as u64);
+    fw.log_progress.notify_all();
+    if batch.len() * 8 < fw.design.map.journal_entries as usize {
+        checkpoint(fw).await?;
+    }
+    Some(())
+}
+
+/// Writes entries of the journal of units to the log, a sector for each of these lists; where.
+async fn append_entries(fw: &Firmware, sectors: &[&[Entry]]) -> Option<Vec<Ppa>> {
+    let mut bytes = vec![0; sectors.len() * SECTOR];
+    for (entries, out) in sectors.iter().zip(bytes.chunks_exact_mut(SECTOR)) {
+        for (entry, out) in entries.iter().zip(out.chunks_exact_mut(ENTRY_BYTES)) {
+            out.copy_from_slice(&entry.encode());
+        }
+    }
+    let counts: Vec<u32> = sectors.iter().map(|entries| entries.len() as u32).collect();
+    let version = fw.map.borrow().version();
+    let written = append(fw, Kind::MapJournal, version, &counts, &bytes).await?;
+    Some(written.into_iter().map(|(_, place)| place).collect())
+}
+
+/// Stores all map pages that are dirty now; then the journal's older entries are void.
+async fn checkpoint(fw: &Firmware) -> Option<()> {
+    fw.since_checkpoint.set(0);
+    fw.idle_checkpoint.set(false);
+    let has_begun = {
+        let (space, mut log) = (fw.space.borrow(), fw.log.borrow_mut());
+        log.journal_mut().is_none_or(|journal| journal.begin_checkpoint(space.writing()))
+    };
+    if !has_begun {
+        fw.fail("a checkpoint was to begin while the journal of units is being spilled");
+        return None;
+    }
+    fw.drain_wanted.set(fw.drain_wanted.get().max(fw.map.borrow().version()));
+    store_dirty(fw).await?;
+    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+        journal.end_checkpoint();
+    }
+    fw.stats.checkpoints.add(1);
+    fw.log_progress.notify_all();
+    Some(())
+}
+
+/// Stores dirty map pages: the longest dirty ones, or all that are dirty now if a drain
+/// was asked for.
+async fn store_dirty(fw: &Firmware) -> Option<()> {
+    let version = fw.map.borrow().version();
+    let drain = fw.drain_wanted.get() > fw.drained.get();
+    let most = batch(fw);
+    let mut left = match drain || fw.design.map.whole {
+        true => fw.log.borrow().dirty().map_or(0, |d| d.pages()),
+        false => most,
+    };
+    let mut pages = Vec::new();
+    while left > 0 {
+        clean(fw).await?;
+        if let Some(dirty) = fw.log.borrow_mut().dirty_mut() {
+            dirty.begin_store(left.min(most), &mut pages);
+        }
+        if pages.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(pages.len());
+        store_images(fw, &pages).await?;
+    }
+    if drain {
+        fw.drained.set(version);
+    }
+    fw.log_progress.notify_all();
+    Some(())
+}
+
+/// Map pages written side by side: a row at each write point.
+fn batch(fw: &Firmware) -> usize {
+    (fw.design.map.write_points * fw.design.geometry.row_sectors()) as usize
+}
+
+/// Writes images of these map pages; on a protected drive their store has begun.
+async fn store_images(fw: &Firmware, pages: &[u32]) -> Option<()> {
+    let mut bytes = vec![0; pages.len() * SECTOR];
+    let version = {
+        let map = fw.map.borrow();
+        for (page, out) in pages.iter().zip(bytes.chunks_exact_mut(SECTOR)) {
+            map.encode_page(*page, out);
+        }
+        map.version()
+    };
+    let written = append(fw, Kind::MapImage, version, pages, &bytes).await?;
+    let mut log = fw.log.borrow_mut();
+    for (page, written) in pages.iter().zip(written) {
+        log.image_stored(*page, written);
+    }
+    drop(log);
+    fw.log_progress.notify_all();
+    Some(())
+}
+
+/// Frees the oldest units of the log until there is room (maplog, 2 and 4).
+async fn clean(fw: &Firmware) -> Option<()> {
+    while fw.log.borrow().is_tight() || fw.turn_log.take() && fw.log.borrow().can_turn() {
+        let mut pages = Vec::new();
+        let Some(unit) = fw.log.borrow_mut().oldest(&mut pages) else { return Some(()) };
+        if planted!(LogErasedEarly) {
+            pages.clear();
+        }
+        move_spilled(fw, unit).await?;
+        for some in pages.chunks(batch(fw)) {
+            if let Some(dirty) = fw.log.borrow_mut().dirty_mut() {
+                some.iter().for_each(|page| dirty.begin_page(*page));
+            }
+            store_images(fw, some).await?;
+        }
+        let dropped = fw.log.borrow_mut().drop_oldest();
+        let Some(is_good) = dropped else {
+            fw.fail("a unit of the map log was to be erased with records in it that count");
+            return None;
+        };
+        if !is_good {
+            fw.space.borrow_mut().retire(unit);
+            continue;
+        }
+        if fw.erase(unit, Role::Map).await? {
+            if !fw.exchange_log_unit(unit) {
+                fw.log.borrow_mut().give(FreeUnit { unit, erase_first: false });
+            }
+        } else {
+            fw.log.borrow_mut().owe();
+            fw.supply_log();
+        }
+    }
+    Some(())
+}
+
+/// Writes anew what a unit of the log has of the journal of units.
+async fn move_spilled(fw: &Firmware, unit: Unit) -> Option<()> {
+    let of_unit: Vec<Spilled> = match fw.log.borrow().journal() {
+        Some(journal) => {
+            let there = |sector: &&Spilled| fw.places.unit(sector.place) == unit;
+            journal.spilled().iter().filter(there).cloned().collect()
+        }
+        None => return Some(()),
+    };
+    let sectors: Vec<&[Entry]> = of_unit.iter().map(|sector| &sector.entries[..]).collect();
+    let written = append_entries(fw, &sectors).await?;
+    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+        let from = of_unit.iter().map(|sector| sector.place);
+        journal.spill_moved(&from.zip(written).collect());
+    }
+    Some(())
+}
+
+/// Writes sectors to the log, side by side at its write points (maplog, 6); for each the serial
+/// of its unit, and its place. They are on flash when this returns.
+async fn append(
+    fw: &Firmware,
+    kind: Kind,
+    version: Version,
+    indices: &[u32],
+    bytes: &[u8],
+) -> Option<Vec<(u32, Ppa)>> {
+    let mut written = vec![(0, Ppa(0)); indices.len()];
+    let mut left: Vec<usize> = (0..indices.len()).collect();
+    while !left.is_empty() {
+        let ops = issue(fw, kind, version, indices, bytes, &left, &mut written).await?;
+        let issued: usize = ops.iter().map(|op| op.sectors.len()).sum();
+        left.drain(..issued);
+        for Append { unit, sectors, op } in ops {
+            if !fw.outcome(unit, op.await)? {
+                fw.log.borrow_mut().spoil(unit);
+                left.extend(sectors);
+            }
+        }
+        fw.supply_log();
+    }
+    Some(written)
+}
+
+/// Programs under way.
+struct Append {
+    unit: Unit,
+    sectors: Vec<usize>,
+    op: Programmed,
+}
+
+/// Issues programs of the first of some sectors of a batch: one at each write point.
+async fn issue(
+    fw: &Firmware,
+    kind: Kind,
+    version: Version,
+    indices: &[u32],
+    bytes: &[u8],
+    sectors: &[usize],
+    written: &mut [(u32, Ppa)],
+) -> Option<Vec<Append>> {
+    let ps = fw.places.page_sectors as usize;
+    let (mut ops, mut words) = (Vec::new(), Vec::new());
+    let mut done = 0;
+    while done < sectors.len() && ops.len() < fw.design.map.write_points as usize {
+        let pages = (sectors.len() - done).div_ceil(ps).min(fw.places.planes as usize);
+        let place = fw.log.borrow_mut().place(pages as u32);
+        let LogPlace { at, pages, serial, before } = match place {
+            Ok(place) => place,
+            Err(Some(free)) => {
+                if free.erase_first && !fw.erase(free.unit, Role::Map).await? {
+                    fw.log.borrow_mut().owe();
+                    fw.supply_log();
+                } else {
+                    fw.log.borrow_mut().open(free.unit);
+                }
+                continue;
+            }
+            // So many units failed that the log has none left.
+            Err(None) if fw.rescue_log() => continue,
+            Err(None) => {
+                fw.end_life();
+                return None;
+            }
+        };
+        let some = &sectors[done..sectors.len().min(done + pages as usize * ps)];
+        let mut page = Vec::with_capacity(pages as usize * ps * SECTOR);
+        for (i, &sector) in (0..).zip(some) {
+            written[sector] = (serial, fw.places.ppa(at, i));
+            page.extend_from_slice(&bytes[sector * SECTOR..(sector + 1) * SECTOR]);
+        }
+        page.resize(pages as usize * ps * SECTOR, 0);
+        let words_of = some.iter().map(|s| (indices[*s].into(), 0));
+        fw.page_words(kind, version.0, pages, words_of, &mut words);
+        for (i, page) in (0..).zip(words.chunks_exact_mut(fw.nand.oob_words())) {
+            page[1] |= i << LOG_VERSION_BITS;
+            page[2] |= u64::from(before.encode()) << 32;
+        }
+        let op = fw.must(fw.nand.program(at, Data::Bytes(&page), &words))?;
+        fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
+        fw.stats.meta_bytes.add(fw.page_bytes(pages));
+        ops.push(Append { unit: at.unit, sectors: some.to_vec(), op });
+        done += some.len();
+    }
+    Some(ops)
+}
