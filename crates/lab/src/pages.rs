@@ -18,8 +18,8 @@ use std::rc::Rc;
 use tantalum_device::{BlockDevice, Caps, IoError, PowerCycle};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 use tantalum_workload::pages::{
-    AppendTree, AppendTreeJob, Benchmark, Counts, Engine, EngineJob, Host, Journal, Layout,
-    LogDevice, Mix, Volume, load, recover,
+    AppendTree, AppendTreeJob, Benchmark, Counts, Engine, EngineJob, Host, InPlace, Journal,
+    Layout, LogDevice, LogStore, PageStore, Redo, Volume, recover,
 };
 
 /// How often the harness looks whether a run has done its transactions.
@@ -165,18 +165,17 @@ impl<S: Subject> Run<S> {
         self.drives.power_on().await.map_err(drive("starting for the first time"))?;
         prepare(&self.rt, &self.drives.data, &self.plan, &self.findings).await?;
         let caps = *self.drives.data.device().caps();
-        let mix = || job.mix();
-        let pages = mix().pages();
+        let pages = job.mix().pages();
         let layout = job.layout(pages, &caps).map_err(told)?;
         let journal = Journal::new(pages);
-        let [data, _] = self.drives.volumes(&self.rt, Host::PLAIN);
-        load(&data, &layout).await.map_err(drive("loading the database"))?;
-        drop(data);
+        let (store, _) = self.stores(&self.rt.domain(), &job, layout, Host::PLAIN, &journal);
+        store.load().await.map_err(drive("loading the database"))?;
+        drop(store);
         for number in 1.. {
             if !self.plan.goes_on(&self.findings.borrow()) {
                 break;
             }
-            let (domain, engine) = self.start(&job, layout, mix(), &journal);
+            let (domain, engine) = self.start(&job, layout, &journal);
             let fresh = number == 1;
             if fresh {
                 engine.warm(self.seed, job.warmup);
@@ -202,21 +201,38 @@ impl<S: Subject> Run<S> {
         Ok(())
     }
 
+    /// Pages and log, as this host goes to them.
+    fn stores(
+        &self,
+        domain: &Domain,
+        job: &EngineJob,
+        layout: Layout,
+        host: Host,
+        journal: &Journal,
+    ) -> (InPlace<S::Device>, Redo<S::Device>) {
+        let [data, log] = self.drives.volumes(&self.rt, host);
+        let pages = InPlace::new(&self.rt, domain.clone(), job, layout, data);
+        (pages, Redo::new(&self.rt, log, layout.log, journal.clone()))
+    }
+
     fn start(
         &self,
         job: &EngineJob,
         layout: Layout,
-        mix: Mix,
         journal: &Journal,
-    ) -> (Domain, Rc<Engine<S::Device>>) {
-        let [data, log] = self.drives.volumes(&self.rt, job.host());
+    ) -> (Domain, Rc<Engine<InPlace<S::Device>, Redo<S::Device>>>) {
         let domain = self.rt.domain();
-        let engine = Engine::new(&self.rt, domain.clone(), job, layout, mix, data, log, journal);
+        let (pages, log) = self.stores(&domain, job, layout, job.host(), journal);
+        let engine = Engine::new(&self.rt, domain.clone(), job, job.mix(), pages, log, journal);
         (domain, engine)
     }
 
     /// Waits until the engine has done so many transactions.
-    async fn until(&self, engine: &Engine<S::Device>, count: u64) -> Result<(), RowError> {
+    async fn until<P: PageStore, L: LogStore>(
+        &self,
+        engine: &Engine<P, L>,
+        count: u64,
+    ) -> Result<(), RowError> {
         self.look(count, || engine.transactions(), || engine.failure().is_some()).await?;
         engine.failure().map_or(Ok(()), |error| Err(told(error)))
     }
@@ -240,9 +256,9 @@ impl<S: Subject> Run<S> {
         Ok(())
     }
 
-    async fn measure(
+    async fn measure<P: PageStore, L: LogStore>(
         &self,
-        engine: &Engine<S::Device>,
+        engine: &Engine<P, L>,
         journal: &Journal,
         count: u64,
     ) -> Result<(), RowError> {
@@ -279,8 +295,8 @@ impl<S: Subject> Run<S> {
         journal: &Journal,
         number: u32,
     ) -> Result<(), RowError> {
-        let [data, log] = self.drives.volumes(&self.rt, Host::PLAIN);
-        let found = recover(&data, &log, layout, journal).await.map_err(drive("recovering"))?;
+        let (pages, log) = self.stores(&self.rt.domain(), job, *layout, Host::PLAIN, journal);
+        let found = recover(&pages, &log, journal).await.map_err(drive("recovering"))?;
         let kept = job.barriers || caps.ack.survives();
         let sound = kept && job.double_write.is_safe(job.page_bytes, caps.atomic_unit);
         let mut f = self.findings.borrow_mut();

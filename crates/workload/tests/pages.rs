@@ -1,11 +1,15 @@
 //! The page-level engine on devices that break whatever they did not promise.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
-use tantalum_device::{Ack, Caps, GroupLimit, Payload, PowerCycle, RamDevice, RamOptions};
-use tantalum_rt::{Nanos, Runtime};
+use std::task::{Context, Waker};
+use tantalum_device::{Ack, Caps, GroupLimit, IoError, Payload, PowerCycle, RamDevice, RamOptions};
+use tantalum_rt::{Domain, Nanos, Runtime};
 use tantalum_workload::pages::{
-    AppendTree, AppendTreeJob, Benchmark, Engine, EngineJob, Host, Journal, LogDevice, PageWrites,
-    Recovered, Volume, load, read_stamp, recover,
+    After, AppendTree, AppendTreeJob, Benchmark, Engine, EngineError, EngineJob, Host, InPlace,
+    Journal, Landed, Layout, LogDevice, LogStore, Lsn, PageNo, PageStore, PageVersion, PageWrites,
+    Recovered, Redo, StoreCounts, Stored, Volume, read_stamp, recover,
 };
 
 /// What a device promises, apart from its size.
@@ -72,27 +76,22 @@ fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
         let layout =
             job.layout(pages, &Caps::clone(tantalum_device::BlockDevice::caps(&data))).unwrap();
         let journal = Journal::new(pages);
-        load(&Volume::new(&rt, data.device(), Host::PLAIN), &layout).await.unwrap();
+        let stores = |domain: &Domain, host| {
+            let on_data = Volume::new(&rt, data.device(), host);
+            let on_log = match job.log_device {
+                LogDevice::Own => Volume::new(&rt, log.device(), host),
+                LogDevice::Same => on_data.clone(),
+            };
+            let pages = InPlace::new(&rt, domain.clone(), &job, layout, on_data);
+            (pages, Redo::new(&rt, on_log, layout.log, journal.clone()))
+        };
+        stores(&rt.domain(), Host::PLAIN).0.load().await.unwrap();
         let mut sum = Recovered::default();
         for round in 0..count {
             let domain = rt.domain();
-            let way = |d: &RamDevice| Volume::new(&rt, d.device(), job.host());
-            let on_data = way(&data);
-            let on_log = match job.log_device {
-                LogDevice::Own => way(&log),
-                LogDevice::Same => on_data.clone(),
-            };
+            let (on_data, on_log) = stores(&domain, job.host());
             let mix = job.mix();
-            let engine = Engine::new(
-                &rt,
-                domain.clone(),
-                &job,
-                layout,
-                mix,
-                on_data.clone(),
-                on_log,
-                &journal,
-            );
+            let engine = Engine::new(&rt, domain.clone(), &job, mix, on_data, on_log, &journal);
             let before = journal.commits();
             engine.start(seed + u64::from(round)).await.unwrap();
             rt.sleep(Nanos(dice.range(20_000_000, 300_000_000))).await;
@@ -106,12 +105,8 @@ fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
                 d.off().await;
                 d.power_on().await.unwrap();
             }
-            let on_data = Volume::new(&rt, data.device(), Host::PLAIN);
-            let on_log = match job.log_device {
-                LogDevice::Own => Volume::new(&rt, log.device(), Host::PLAIN),
-                LogDevice::Same => on_data.clone(),
-            };
-            let found = recover(&on_data, &on_log, &layout, &journal).await.unwrap();
+            let (pages, records) = stores(&rt.domain(), Host::PLAIN);
+            let found = recover(&pages, &records, &journal).await.unwrap();
             sum.commits_lost += found.commits_lost;
             sum.repaired += found.repaired;
             sum.torn += found.torn;
@@ -119,7 +114,7 @@ fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
             sum.ahead += found.ahead;
             sum.replayed += found.replayed;
             // What was recovered is sound: nothing is found a second time.
-            let again = recover(&on_data, &on_log, &layout, &journal).await.unwrap();
+            let again = recover(&pages, &records, &journal).await.unwrap();
             assert!(!again.is_damaged() && again.replayed + again.repaired == 0, "{again:?}");
         }
         sum
@@ -128,10 +123,10 @@ fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
 }
 
 /// Pages in clean frames are what the device holds, at this moment.
-async fn check_clean_frames(
-    engine: &Rc<Engine<RamDevice>>,
+async fn check_clean_frames<P: PageStore, L: LogStore>(
+    engine: &Rc<Engine<P, L>>,
     data: &RamDevice,
-    layout: &tantalum_workload::pages::Layout,
+    layout: &Layout,
 ) {
     let clean = engine.clean_pages();
     assert!(!clean.is_empty());
@@ -362,4 +357,176 @@ fn jobs_that_make_no_sense_are_refused() {
     let tree = AppendTreeJob { operations: 5_000, ..AppendTreeJob::default() };
     let error = tree.check(Some(&caps(40_000))).unwrap_err().to_string();
     assert!(error.contains("the file needs 51024 blocks"), "{error}");
+}
+
+/// A page store that holds the engine to what it promises its store: pages come and go in turns,
+/// clean ones as they are below, dirty ones after their log.
+struct Watched<P, L> {
+    pages: P,
+    log: Rc<L>,
+    seen: Rc<RefCell<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Pages in the pool, with the version that the store has of each.
+    inside: BTreeMap<PageNo, Lsn>,
+    clean: u64,
+    dirty: u64,
+    stayed: u64,
+    checkpoints: u64,
+}
+
+impl Seen {
+    fn leaves(&mut self, page: PageNo) -> Lsn {
+        self.inside.remove(&page).expect("a page leaves that did not come")
+    }
+}
+
+impl<P: PageStore, L: LogStore> PageStore for Watched<P, L> {
+    async fn fetch(&self, page: PageNo) -> Result<Lsn, EngineError> {
+        let lsn = self.pages.fetch(page).await?;
+        let before = self.seen.borrow_mut().inside.insert(page, lsn);
+        assert_eq!(before, None, "{page:?} is in the pool already");
+        Ok(lsn)
+    }
+
+    async fn write(
+        &self,
+        pages: &[PageVersion],
+        after: After,
+        landed: Landed,
+    ) -> Result<(), EngineError> {
+        // Durable already: nothing has to be waited for.
+        let last = pages.iter().map(|p| p.lsn).max().unwrap();
+        let flushed =
+            std::pin::pin!(self.log.flush(last)).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(flushed.is_ready(), "pages are written before their log");
+        let (seen, own) = (self.seen.clone(), pages.to_vec());
+        let landed: Landed = Rc::new(move |i: usize| {
+            let PageVersion { page, lsn } = own[i];
+            let mut seen = seen.borrow_mut();
+            let older = seen.leaves(page);
+            assert!(older < lsn, "{page:?} was not changed");
+            match after {
+                After::Leaves => seen.dirty += 1,
+                After::Stays => {
+                    seen.stayed += 1;
+                    seen.inside.insert(page, lsn);
+                }
+            }
+            drop(seen);
+            landed(i);
+        });
+        self.pages.write(pages, after, landed).await
+    }
+
+    async fn write_one(&self, page: PageVersion) -> Result<(), EngineError> {
+        self.pages.write_one(page).await?;
+        let mut seen = self.seen.borrow_mut();
+        assert!(seen.leaves(page.page) < page.lsn);
+        seen.dirty += 1;
+        Ok(())
+    }
+
+    async fn evict_clean(&self, pages: &[PageVersion]) -> Result<(), EngineError> {
+        for PageVersion { page, lsn } in pages {
+            let mut seen = self.seen.borrow_mut();
+            assert_eq!(seen.leaves(*page), *lsn, "{page:?} is not what the store has");
+            seen.clean += 1;
+        }
+        self.pages.evict_clean(pages).await
+    }
+
+    async fn forget(&self, page: PageNo) -> Result<(), EngineError> {
+        self.pages.forget(page).await
+    }
+
+    async fn checkpoint(&self, lsn: Lsn) -> Result<(), EngineError> {
+        self.seen.borrow_mut().checkpoints += 1;
+        self.pages.checkpoint(lsn).await
+    }
+
+    async fn survey(&self, pages: u32) -> Result<Vec<Stored>, IoError> {
+        self.pages.survey(pages).await
+    }
+
+    async fn restore(&self, pages: &[PageVersion]) -> Result<(), IoError> {
+        self.pages.restore(pages).await
+    }
+
+    fn counts(&self) -> StoreCounts {
+        self.pages.counts()
+    }
+}
+
+#[test]
+fn every_page_that_comes_into_the_pool_is_told_to_leave_once() {
+    for (double_write, single_page_flush, checkpoints) in [
+        (PageWrites::Double, true, true),
+        (PageWrites::InPlace, false, false),
+        (PageWrites::InPlace, true, false),
+    ] {
+        let mut runtime = Runtime::virtual_time(17);
+        let rt = runtime.handle();
+        let job = EngineJob {
+            double_write,
+            single_page_flush,
+            buffer_percent: if checkpoints { 60.0 } else { 20.0 },
+            ..small()
+        };
+        let ran = runtime.block_on(async move {
+            let data = device(&rt, DURABLE, 40_000, "data");
+            let log = device(&rt, DURABLE, 40_000, "log");
+            let pages = job.mix().pages();
+            let layout = job.layout(pages, tantalum_device::BlockDevice::caps(&data)).unwrap();
+            let (domain, journal) = (rt.domain(), Journal::new(pages));
+            let volume = |d: &RamDevice| Volume::new(&rt, d.device(), job.host());
+            let below = InPlace::new(&rt, domain.clone(), &job, layout, volume(&data));
+            below.load().await.unwrap();
+            let redo = || Redo::new(&rt, volume(&log), layout.log, journal.clone());
+            let seen = Rc::new(RefCell::new(Seen::default()));
+            // (The log that is asked is the engine's: they share it.)
+            let log = Rc::new(redo());
+            let store = Watched { pages: below, log: log.clone(), seen: seen.clone() };
+            let engine = Engine::new(&rt, domain.clone(), &job, job.mix(), store, log, &journal);
+            engine.start(3).await.unwrap();
+            rt.sleep(Nanos::from_secs(2)).await;
+            assert_eq!(engine.failure(), None);
+            domain.kill();
+            let seen = seen.borrow();
+            assert!(seen.clean > 100, "clean pages left {} times", seen.clean);
+            assert!(seen.dirty > 100, "changed pages left {} times", seen.dirty);
+            if checkpoints {
+                assert!(seen.stayed > 0 && seen.checkpoints > 0, "no checkpoint was due");
+            }
+        });
+        ran.unwrap();
+    }
+}
+
+#[test]
+fn a_forgotten_page_is_gone_until_it_is_written() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let ran = runtime.block_on(async move {
+        let job = EngineJob { buffer_percent: 20.0, ..small() };
+        let data = device(&rt, DURABLE, 40_000, "data");
+        let pages = job.mix().pages();
+        let layout = job.layout(pages, tantalum_device::BlockDevice::caps(&data)).unwrap();
+        let volume = Volume::new(&rt, data.device(), job.host());
+        let store = InPlace::new(&rt, rt.domain(), &job, layout, volume);
+        store.load().await.unwrap();
+        let (page, lsn) = (PageNo(7), Lsn(77));
+        assert_eq!(store.fetch(page).await, Ok(Lsn(1)));
+        store.forget(page).await.unwrap();
+        let gone = store.fetch(page).await;
+        assert!(matches!(gone, Err(EngineError::Damaged { page: PageNo(7), .. })), "{gone:?}");
+        assert_eq!(store.fetch(PageNo(6)).await, Ok(Lsn(1)));
+        assert_eq!(store.fetch(PageNo(8)).await, Ok(Lsn(1)));
+        store.write_one(PageVersion { page, lsn }).await.unwrap();
+        assert_eq!(store.fetch(page).await, Ok(lsn));
+        assert_eq!(store.survey(9).await.unwrap()[7], Stored::Whole(lsn));
+    });
+    ran.unwrap();
 }

@@ -5,6 +5,7 @@
 //! 2. A copy is durable when [`DoubleWrite::batch`] or [`DoubleWrite::single`] gives the
 //!    guard (as far as the host can know).
 
+use super::storage::PageVersion;
 use super::volume::Volume;
 use super::{Lsn, PageNo, stamp, whole};
 use std::cell::RefCell;
@@ -64,10 +65,10 @@ impl<D: BlockDevice> DoubleWrite<D> {
     ///
     /// # Errors
     /// The volume's.
-    pub async fn batch(&self, pages: &[(PageNo, Lsn)]) -> Result<Permit<'_>, IoError> {
+    pub async fn batch(&self, pages: &[PageVersion]) -> Result<Permit<'_>, IoError> {
         let turn = self.batch.lock().await;
-        let copies = pages.iter().flat_map(|(page, lsn)| {
-            std::iter::repeat_n(stamp(*page, *lsn), self.place.page_blocks as usize)
+        let copies = pages.iter().flat_map(|p| {
+            std::iter::repeat_n(stamp(p.page, p.lsn), self.place.page_blocks as usize)
         });
         self.volume.write(self.place.slot(0), &copies.collect::<Vec<_>>()).await?;
         self.volume.fsync(false).await?;
@@ -79,11 +80,11 @@ impl<D: BlockDevice> DoubleWrite<D> {
     ///
     /// # Errors
     /// The volume's.
-    pub async fn single(&self, page: PageNo, lsn: Lsn) -> Result<Slot<'_, D>, IoError> {
+    pub async fn single(&self, page: PageVersion) -> Result<Slot<'_, D>, IoError> {
         self.singles.take(1).await;
         let taken = self.free.borrow_mut().pop();
         let slot = Slot { area: self, slot: taken.expect("one for each permit") };
-        let copy = vec![stamp(page, lsn); self.place.page_blocks as usize];
+        let copy = vec![stamp(page.page, page.lsn); self.place.page_blocks as usize];
         self.volume.write(self.place.slot(slot.slot), &copy).await?;
         self.volume.fsync(false).await?;
         Ok(slot)

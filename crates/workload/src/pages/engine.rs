@@ -9,17 +9,14 @@
 //!    all their memory. What outlives it is on the drives, and in the [`Journal`] of who
 //!    judges.
 
-use super::doublewrite::DoubleWrite;
 use super::job::LSN_END;
 use super::mix::REDO_OVERHEAD;
-use super::{
-    EngineJob, FrameId, Journal, LOADED, Layout, Lsn, Mix, PageNo, PageWrites, Pool, Redo, Volume,
-    whole,
-};
+use super::storage::{LogStore, PageStore, StoreCounts};
+use super::{EngineJob, FrameId, Journal, LOADED, Lsn, Mix, PageNo, Pool};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tantalum_device::{AtomicError, BlockDevice, IoError, Latencies};
+use tantalum_device::{AtomicError, IoError, Latencies};
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 
@@ -97,16 +94,14 @@ pub struct Counts {
 }
 
 /// An engine that runs.
-pub struct Engine<D: BlockDevice> {
+pub struct Engine<P, L> {
     pub(super) rt: Rt,
     pub(super) domain: Domain,
     pub(super) job: EngineJob,
-    pub(super) layout: Layout,
-    pub(super) data: Volume<D>,
+    pub(super) pages: P,
     pub(super) pool: RefCell<Pool>,
-    pub(super) redo: Redo<D>,
+    pub(super) log: L,
     pub(super) journal: Journal,
-    pub(super) area: Option<DoubleWrite<D>>,
     /// Oldest changes of writes that no barrier covers yet.
     pub(super) unsynced: RefCell<BTreeMap<u64, Lsn>>,
     pub(super) next_write: Cell<u64>,
@@ -116,44 +111,41 @@ pub struct Engine<D: BlockDevice> {
     pub(super) call: WaitQueue,
     pub(super) calls: Cell<u64>,
     pub(super) counts: RefCell<Counts>,
+    /// What the page store had done when counting began.
+    stored: Cell<StoreCounts>,
     states: Vec<WaitQueue>,
     cores: Semaphore,
     mix: RefCell<Mix>,
     failure: RefCell<Option<EngineError>>,
 }
 
-impl<D: BlockDevice + 'static> Engine<D> {
-    /// An engine over loaded volumes, with an empty pool; nothing runs yet. All its tasks
-    /// will belong to `domain`.
-    #[allow(clippy::too_many_arguments, reason = "each is a part of its own")]
+impl<P: PageStore, L: LogStore> Engine<P, L> {
+    /// An engine over a loaded page store and its log, with an empty pool; nothing runs yet. All
+    /// its tasks will belong to `domain`.
     pub fn new(
         rt: &Rt,
         domain: Domain,
         job: &EngineJob,
-        layout: Layout,
         mix: Mix,
-        data: Volume<D>,
-        log: Volume<D>,
+        pages: P,
+        log: L,
         journal: &Journal,
-    ) -> Rc<Engine<D>> {
-        let area = (job.double_write == PageWrites::Double)
-            .then(|| DoubleWrite::new(rt, data.clone(), layout.area));
+    ) -> Rc<Engine<P, L>> {
         Rc::new(Engine {
             rt: rt.clone(),
             domain,
             job: job.clone(),
-            layout,
-            pool: RefCell::new(Pool::new(job.frames(), layout.pages, OLD_TIME)),
-            redo: Redo::new(rt, log, layout.log, journal.clone()),
+            pool: RefCell::new(Pool::new(job.frames(), mix.pages(), OLD_TIME)),
+            pages,
+            log,
             journal: journal.clone(),
-            data,
-            area,
             unsynced: RefCell::default(),
             next_write: Cell::new(0),
             freed: WaitQueue::new(rt, "a free frame"),
             call: WaitQueue::new(rt, "a call for the cleaner"),
             calls: Cell::new(0),
             counts: RefCell::default(),
+            stored: Cell::default(),
             states: (0..QUEUES).map(|_| WaitQueue::new(rt, "a frame's I/O")).collect(),
             cores: Semaphore::new(rt, "a core", job.cores.into()),
             mix: RefCell::new(mix),
@@ -173,7 +165,8 @@ impl<D: BlockDevice + 'static> Engine<D> {
             for access in &uses {
                 if let Some(f) = pool.find(access.page) {
                     pool.touch(f, Nanos::MAX);
-                } else if let Some(f) = pool.borrow_free().or_else(|| pool.evict_clean(usize::MAX))
+                } else if let Some(f) =
+                    pool.borrow_free().or_else(|| Some(pool.evict_clean(usize::MAX)?.0))
                 {
                     pool.begin_read(f, access.page, Nanos::ZERO);
                     pool.end_read(f, LOADED);
@@ -186,9 +179,9 @@ impl<D: BlockDevice + 'static> Engine<D> {
     /// domain is killed or something fails ([`Engine::failure`]).
     ///
     /// # Errors
-    /// The log volume's.
+    /// The log's.
     pub async fn start(self: &Rc<Self>, seed: u64) -> Result<(), EngineError> {
-        self.redo.begin().await?;
+        self.log.begin().await?;
         for number in 0..self.job.cleaners {
             let this = self.clone();
             self.domain.spawn_background("a page cleaner", async move {
@@ -222,7 +215,8 @@ impl<D: BlockDevice + 'static> Engine<D> {
 
     /// What it has done since the last reset.
     pub fn counts(&self) -> Counts {
-        self.counts.borrow().clone()
+        let groups = self.pages.counts().groups - self.stored.get().groups;
+        Counts { groups, ..self.counts.borrow().clone() }
     }
 
     /// Transactions completed since the last reset.
@@ -233,11 +227,12 @@ impl<D: BlockDevice + 'static> Engine<D> {
     /// Begins to count anew.
     pub fn reset(&self) {
         *self.counts.borrow_mut() = Counts::default();
+        self.stored.set(self.pages.counts());
     }
 
     /// Flushes that the drive with the pages has completed.
     pub fn flushes(&self) -> u64 {
-        self.data.flushes()
+        self.pages.counts().flushes
     }
 
     /// Frames with changes that are not written.
@@ -275,7 +270,7 @@ impl<D: BlockDevice + 'static> Engine<D> {
                 }
             }
             if let Some(lsn) = last {
-                self.redo.commit(lsn).await?;
+                self.log.commit(lsn).await?;
             }
             let mut counts = self.counts.borrow_mut();
             counts.transactions += 1;
@@ -297,16 +292,16 @@ impl<D: BlockDevice + 'static> Engine<D> {
     /// Changes a page by a record of so many bytes; where that ends.
     async fn change(&self, page: PageNo, bytes: u32) -> Result<Lsn, EngineError> {
         loop {
-            if self.redo.fullness() > super::flush::LOG_SCARCE {
+            if self.log.fullness() > super::flush::LOG_SCARCE {
                 self.call_cleaner();
             }
-            self.redo.room().await;
+            self.log.room().await;
             let f = self.get(page, true).await?;
-            if !self.redo.has_room() {
+            if !self.log.has_room() {
                 continue;
             }
             let mut pool = self.pool.borrow_mut();
-            let (begin, end) = self.redo.append(page, pool.content(f).1, bytes);
+            let (begin, end) = self.log.append(page, pool.content(f).1, bytes);
             if end >= LSN_END {
                 return Err(EngineError::LogSpent);
             }
@@ -355,14 +350,7 @@ impl<D: BlockDevice + 'static> Engine<D> {
             pool.begin_read(f, page, self.rt.now());
         }
         self.counts.borrow_mut().page_reads += 1;
-        let mut room = [0; 16];
-        let blocks = &mut room[..self.layout.page_blocks as usize];
-        self.data.read(self.layout.place(page), blocks).await?;
-        let damaged = |what| EngineError::Damaged { page, what };
-        let (found, lsn) = whole(blocks).ok_or(damaged("its blocks are of different times"))?;
-        if found != page {
-            return Err(damaged("another page is in its place"));
-        }
+        let lsn = self.pages.fetch(page).await?;
         self.pool.borrow_mut().end_read(f, lsn);
         self.state_queue(f).notify_all();
         Ok(())
@@ -372,12 +360,14 @@ impl<D: BlockDevice + 'static> Engine<D> {
     async fn free_frame(&self) -> Result<FrameId, EngineError> {
         let mut depth = CLEAN_SEARCH;
         let mut waited_since = None;
-        let f = loop {
+        let (f, left) = loop {
             let dirty = {
                 let mut pool = self.pool.borrow_mut();
-                let found = pool.borrow_free().or_else(|| pool.evict_clean(depth));
-                if let Some(f) = found {
-                    break f;
+                if let Some(f) = pool.borrow_free() {
+                    break (f, None);
+                }
+                if let Some((f, page)) = pool.evict_clean(depth) {
+                    break (f, Some(page));
                 }
                 self.job.single_page_flush.then(|| pool.dirty_near_tail(usize::MAX)).flatten()
             };
@@ -393,6 +383,9 @@ impl<D: BlockDevice + 'static> Engine<D> {
             let mut counts = self.counts.borrow_mut();
             counts.blocked_reads += 1;
             counts.blocked += self.rt.now() - since;
+        }
+        if let Some(page) = left {
+            self.pages.evict_clean(&[page]).await?;
         }
         Ok(f)
     }

@@ -9,12 +9,14 @@
 //! last change, and each of its blocks carries both in a stamp.
 //!
 //! The way of one transaction: `mix` says which pages it reads and changes; `engine` gets
-//! them into the `pool`, changes them, and commits them in the `redo` log; later `flush`
-//! writes them, over the `doublewrite` area or as atomic groups, as `torn` says; `volume` is the host's way
-//! to the drive. `recover` says what a power cut has left.
+//! them into the `pool`, changes them, and commits them in the log; later `flush` has them
+//! written. `storage` says what an engine asks of the store of its pages and of its log, as
+//! traits: `in_place` is a store on a volume, over the `doublewrite` area or as atomic groups, as
+//! `torn` says; `redo` is a log on a volume; `volume` is the host's way to the drive. `recover`
+//! says what a power cut has left.
 //!
 //! 1. **Write-ahead.** A page is written to its place only after the log is durable up
-//!    to its last change (as far as the host can know: without barriers it can not).
+//!    to its last change (as far as the host can know: without barriers it cannot).
 //! 2. **Double write.** With it, a copy of a page is durable before the page is written to
 //!    its place. With atomic groups, a page is in one group, whole.
 //! 3. **A clean frame** equals what the device would read for its page.
@@ -29,12 +31,14 @@ mod append_tree;
 mod doublewrite;
 mod engine;
 mod flush;
+mod in_place;
 mod job;
 mod linkbench;
 mod mix;
 mod pool;
 mod recover;
 mod redo;
+mod storage;
 mod torn;
 mod tpcc;
 mod volume;
@@ -42,11 +46,13 @@ mod volume;
 pub use append_tree::{AppendTree, AppendTreeJob, TreeCheck, TreeCounts};
 pub use doublewrite::AreaPlace;
 pub use engine::{Counts, Engine, EngineError};
+pub use in_place::InPlace;
 pub use job::{Benchmark, EngineJob, JobError, Layout, LogDevice};
 pub use mix::{Access, Mix, Tree};
 pub use pool::{FrameId, Pool};
-pub use recover::{Recovered, load, recover};
+pub use recover::{Recovered, recover};
 pub use redo::{Journal, LogPlace, Record, Redo};
+pub use storage::{After, Landed, LogStore, PageStore, PageVersion, StoreCounts, Stored};
 pub use torn::PageWrites;
 pub use volume::{Host, Volume};
 

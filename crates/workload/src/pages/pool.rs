@@ -11,6 +11,7 @@
 //!    three eighths of the list. A page moves to the head of the young part when it is
 //!    touched again, not earlier than `old_time` after it came.
 
+use super::storage::PageVersion;
 use super::{Lsn, PageNo};
 use std::collections::BTreeSet;
 use tantalum_rt::Nanos;
@@ -179,14 +180,14 @@ impl Pool {
     }
 
     /// The clean frame nearest to the tail, of the last `depth` frames, emptied and on
-    /// loan.
-    pub fn evict_clean(&mut self, depth: usize) -> Option<FrameId> {
+    /// loan; and the page that was in it.
+    pub fn evict_clean(&mut self, depth: usize) -> Option<(FrameId, PageVersion)> {
         let clean = self.tail_first().take(depth).find(|&at| {
             let f = &self.frames[at as usize];
             f.state == State::Ready && f.oldest == Lsn(0)
         })?;
-        self.empty(clean);
-        Some(FrameId(clean))
+        let page = self.empty(clean);
+        Some((FrameId(clean), page))
     }
 
     /// The dirty frame nearest to the tail, of the last `depth`, that nobody writes.
@@ -196,21 +197,26 @@ impl Pool {
 
     /// What a page cleaner does with the tail, up to `depth` frames from it: clean frames
     /// go to the free list, dirty ones that nobody writes are given, `most` of both in
-    /// all, until free and given ones are `spare`. How many went to the free list.
-    pub fn clean_tail(&mut self, depth: usize, spare: usize, most: usize) -> (Vec<FrameId>, usize) {
-        let (mut found, mut freed) = (Vec::new(), 0);
+    /// all, until free and given ones are `spare`. The pages that were in those that went to the
+    /// free list.
+    pub fn clean_tail(
+        &mut self,
+        depth: usize,
+        spare: usize,
+        most: usize,
+    ) -> (Vec<FrameId>, Vec<PageVersion>) {
+        let (mut found, mut freed) = (Vec::new(), Vec::new());
         let mut at = self.tail();
         for _ in 0..depth {
             let enough = self.free.len() + found.len() >= spare;
-            if at == NONE || found.len() + freed >= most || enough {
+            if at == NONE || found.len() + freed.len() >= most || enough {
                 break;
             }
             let before = self.before(at);
             let f = &self.frames[at as usize];
             if f.state == State::Ready && f.oldest == Lsn(0) {
-                self.empty(at);
+                freed.push(self.empty(at));
                 self.free.push(at);
-                freed += 1;
             } else if self.is_writable(at) {
                 found.push(FrameId(at));
             }
@@ -256,12 +262,14 @@ impl Pool {
         f.state == State::Ready && f.oldest != Lsn(0)
     }
 
-    fn empty(&mut self, at: u32) {
+    fn empty(&mut self, at: u32) -> PageVersion {
         self.unlink(at);
         let frame = &mut self.frames[at as usize];
         frame.state = State::Free;
-        self.places[frame.page.0 as usize] = NONE;
+        let was = PageVersion { page: frame.page, lsn: frame.lsn };
+        self.places[was.page.0 as usize] = NONE;
         self.balance();
+        was
     }
 
     fn tail(&self) -> u32 {
@@ -335,7 +343,7 @@ mod tests {
 
     /// Reads `page` into a free or evicted frame; the page is ready.
     fn load(pool: &mut Pool, page: u32, now: u64) -> Option<FrameId> {
-        let f = pool.borrow_free().or_else(|| pool.evict_clean(usize::MAX))?;
+        let f = pool.borrow_free().or_else(|| Some(pool.evict_clean(usize::MAX)?.0))?;
         pool.begin_read(f, PageNo(page), Nanos(now));
         pool.end_read(f, Lsn(1));
         Some(f)

@@ -10,14 +10,9 @@
 //! 5. Afterwards every page is whole and of the state that was recovered, durable, and the
 //!    log begins anew behind everything it ever held.
 
-use super::doublewrite::copies;
-use super::redo::{begin_at, scan};
-use super::{BLOCK_BYTES, Journal, Layout, Lsn, PageNo, Volume, stamp, whole};
-use std::collections::BTreeMap;
-use tantalum_device::{BlockDevice, IoError};
-
-/// Blocks read at a time.
-const RUN: usize = 64;
+use super::storage::{LogStore, PageStore, PageVersion, Stored};
+use super::{Journal, PageNo};
+use tantalum_device::IoError;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,47 +40,40 @@ impl Recovered {
     }
 }
 
-/// Judges the volumes after a cut and makes them sound again. Barriers must be on in both.
+/// Judges what a power cut has left in these stores, and makes them sound again. Barriers must be on
+/// in both.
 ///
 /// # Errors
-/// The volumes', other than for pages that can not be read.
-pub async fn recover<D: BlockDevice>(
-    data: &Volume<D>,
-    log: &Volume<D>,
-    layout: &Layout,
+/// The stores', other than for pages that cannot be read.
+pub async fn recover<P: PageStore, L: LogStore>(
+    pages: &P,
+    log: &L,
     journal: &Journal,
 ) -> Result<Recovered, IoError> {
-    let (checkpoint, end) = scan(log, layout.log).await?;
+    let (checkpoint, end) = log.recover().await?;
+    let settled = journal.settled();
     let mut found = Recovered {
-        pages: layout.pages.into(),
+        pages: settled.len() as u64,
         commits_lost: journal.acknowledged_after(end),
         ..Recovered::default()
     };
-    let mut saved = BTreeMap::new();
-    for (page, lsn) in copies(data, layout.area).await? {
-        let newest = saved.entry(page).or_insert(lsn);
-        *newest = lsn.max(*newest);
-    }
-    let stored = read_pages(data, layout).await?;
+    let stored = pages.survey(settled.len() as u32).await?;
     let mut now = Vec::with_capacity(stored.len());
-    let settled = journal.settled();
-    for (number, stored) in stored.iter().enumerate() {
-        let page = PageNo(number as u32);
-        let good = stored.filter(|s| s.0 == page).map(|s| s.1);
-        let lsn = match (good, saved.get(&page)) {
-            (Some(lsn), _) => lsn,
-            (None, Some(copy)) => {
+    for (stored, settled) in stored.iter().zip(&settled) {
+        let lsn = match *stored {
+            Stored::Whole(lsn) => lsn,
+            Stored::Copy(lsn) => {
                 found.repaired += 1;
-                *copy
+                lsn
             }
-            (None, None) => {
+            Stored::Torn => {
                 found.torn += 1;
-                settled[number]
+                *settled
             }
         };
         found.ahead += u64::from(lsn > end);
-        found.behind += u64::from(lsn < settled[number]);
-        now.push(lsn.max(settled[number]));
+        found.behind += u64::from(lsn < *settled);
+        now.push(lsn.max(*settled));
     }
     for record in journal.records(checkpoint..end) {
         let lsn = &mut now[record.page.0 as usize];
@@ -99,67 +87,11 @@ pub async fn recover<D: BlockDevice>(
         }
         *lsn = record.end;
     }
-    for (number, lsn) in now.iter().enumerate() {
-        let page = PageNo(number as u32);
-        if stored[number] != Some((page, *lsn)) {
-            let blocks = vec![stamp(page, *lsn); layout.page_blocks as usize];
-            data.write(layout.place(page), &blocks).await?;
-        }
-    }
-    data.flush().await?;
-    let block = u64::from(BLOCK_BYTES);
-    let next = journal.next().max(end).max(checkpoint).0.div_ceil(block) + 1;
-    let next = Lsn(next * block);
-    begin_at(log, layout.log, next).await?;
+    let each = (0..).map(PageNo).zip(now.iter().zip(&stored));
+    let differs = each.filter(|(_, (lsn, stored))| **stored != Stored::Whole(**lsn));
+    let differ: Vec<_> = differs.map(|(page, (lsn, _))| PageVersion { page, lsn: *lsn }).collect();
+    pages.restore(&differ).await?;
+    let next = log.restart(end.max(checkpoint)).await?;
     journal.restart(now, next);
     Ok(found)
-}
-
-/// What each page says of itself; `None` if it is torn or can not be read.
-async fn read_pages<D: BlockDevice>(
-    data: &Volume<D>,
-    layout: &Layout,
-) -> Result<Vec<Option<(PageNo, Lsn)>>, IoError> {
-    let each = layout.page_blocks as usize;
-    let mut pages = Vec::with_capacity(layout.pages as usize);
-    let mut room = vec![0; RUN.max(each)];
-    while pages.len() < layout.pages as usize {
-        let count = (room.len() / each).min(layout.pages as usize - pages.len());
-        let first = pages.len();
-        let room = &mut room[..count * each];
-        match data.read(layout.place(PageNo(first as u32)), room).await {
-            Ok(()) => pages.extend(room.chunks(each).map(whole)),
-            Err(IoError::Uncorrectable(_)) => {
-                for number in first..first + count {
-                    let one = &mut room[..each];
-                    pages.push(match data.read(layout.place(PageNo(number as u32)), one).await {
-                        Ok(()) => whole(one),
-                        Err(IoError::Uncorrectable(_)) => None,
-                        Err(e) => return Err(e),
-                    });
-                }
-            }
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(pages)
-}
-
-/// Writes the pages of a freshly loaded database, some commands at a time.
-///
-/// # Errors
-/// The volume's.
-pub async fn load<D: BlockDevice>(data: &Volume<D>, layout: &Layout) -> Result<(), IoError> {
-    let each = layout.page_blocks as usize;
-    let step = (32 / each).max(1) as u32;
-    let mut page = 0;
-    while page < layout.pages {
-        let count = step.min(layout.pages - page);
-        let blocks: Vec<u64> = (page..page + count)
-            .flat_map(|p| std::iter::repeat_n(stamp(PageNo(p), super::LOADED), each))
-            .collect();
-        data.write(layout.place(PageNo(page)), &blocks).await?;
-        page += count;
-    }
-    data.flush().await
 }

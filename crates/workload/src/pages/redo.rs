@@ -11,6 +11,7 @@
 //! the log, in the [`Journal`], which outlives a power cut: a record may be read there
 //! only if the blocks of the log vouch for it.
 
+use super::storage::LogStore;
 use super::volume::Volume;
 use super::{BLOCK_BYTES, LOADED, Lsn, PageNo};
 use std::cell::{Cell, RefCell};
@@ -185,7 +186,7 @@ pub struct Redo<D> {
 
 impl<D: BlockDevice> Redo<D> {
     /// The log that goes on where the journal says, checkpoint and end there; see
-    /// [`Redo::begin`].
+    /// [`LogStore::begin`].
     pub fn new(rt: &Rt, volume: Volume<D>, place: LogPlace, journal: Journal) -> Redo<D> {
         let next = journal.next();
         Redo {
@@ -203,64 +204,10 @@ impl<D: BlockDevice> Redo<D> {
         }
     }
 
-    /// Writes the first checkpoint, into both places.
-    ///
-    /// # Errors
-    /// The volume's.
-    pub async fn begin(&self) -> Result<(), IoError> {
-        begin_at(&self.volume, self.place, self.checkpoint.get()).await
-    }
-
-    /// Appends a record of `bytes` (at most a page of 4 KiB); where it begins and ends. Ask for room first
-    /// ([`Redo::room`]).
-    pub fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
-        self.journal.append(page, before, bytes.clamp(1, MAX_RECORD))
-    }
-
-    /// Bytes between checkpoint and end, for each byte there may be.
-    pub fn fullness(&self) -> f64 {
-        let age = self.journal.next().0 - self.checkpoint.get().0;
-        age as f64 / self.place.capacity() as f64
-    }
-
-    /// Whether a record may be appended.
-    pub fn has_room(&self) -> bool {
-        self.fullness() < 1.0
-    }
-
-    /// Waits until a record may be appended.
-    pub async fn room(&self) {
-        self.room.until(|| self.has_room()).await;
-    }
-
-    /// Writes the log until it is durable up to `lsn`.
-    ///
-    /// # Errors
-    /// The volume's.
-    pub async fn make_durable(&self, lsn: Lsn) -> Result<(), IoError> {
-        while self.durable.get() < lsn {
-            if self.writing.get() {
-                self.written.wait().await;
-                continue;
-            }
-            self.writing.set(true);
-            let _writing = Writing(self);
-            let (from, end) = (self.durable.get().0, self.journal.next().0);
-            self.write_blocks(from / BLOCK..end.div_ceil(BLOCK), end).await?;
-            self.volume.fsync(false).await?;
-            self.durable.set(Lsn(end));
-        }
-        Ok(())
-    }
-
-    /// Makes a commit durable and counts it as acknowledged.
-    ///
-    /// # Errors
-    /// The volume's.
-    pub async fn commit(&self, lsn: Lsn) -> Result<(), IoError> {
-        self.make_durable(lsn).await?;
-        self.journal.acknowledge(lsn);
-        Ok(())
+    /// Writes a checkpoint into both places: the log begins here.
+    async fn begin_at(&self, at: Lsn) -> Result<(), IoError> {
+        self.volume.write(self.place.first, &[at.0; HEAD_BLOCKS as usize]).await?;
+        self.volume.flush().await
     }
 
     async fn write_blocks(&self, numbers: Range<u64>, end: u64) -> Result<(), IoError> {
@@ -277,21 +224,63 @@ impl<D: BlockDevice> Redo<D> {
         }
         Ok(())
     }
+}
 
-    /// Where recovery would begin.
-    pub fn checkpoint(&self) -> Lsn {
+impl<D: BlockDevice + 'static> LogStore for Redo<D> {
+    /// Writes the first checkpoint, into both places.
+    async fn begin(&self) -> Result<(), IoError> {
+        self.begin_at(self.checkpoint.get()).await
+    }
+
+    /// Of at most a page of 4 KiB.
+    fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
+        self.journal.append(page, before, bytes.clamp(1, MAX_RECORD))
+    }
+
+    async fn flush(&self, lsn: Lsn) -> Result<(), IoError> {
+        while self.durable.get() < lsn {
+            if self.writing.get() {
+                self.written.wait().await;
+                continue;
+            }
+            self.writing.set(true);
+            let _writing = Writing(self);
+            let (from, end) = (self.durable.get().0, self.journal.next().0);
+            self.write_blocks(from / BLOCK..end.div_ceil(BLOCK), end).await?;
+            self.volume.fsync(false).await?;
+            self.durable.set(Lsn(end));
+        }
+        Ok(())
+    }
+
+    async fn commit(&self, lsn: Lsn) -> Result<(), IoError> {
+        self.flush(lsn).await?;
+        self.journal.acknowledge(lsn);
+        Ok(())
+    }
+
+    fn capacity(&self) -> u64 {
+        self.place.capacity()
+    }
+
+    fn fullness(&self) -> f64 {
+        let age = self.journal.next().0 - self.checkpoint.get().0;
+        age as f64 / self.place.capacity() as f64
+    }
+
+    async fn room(&self) {
+        self.room.until(|| self.has_room()).await;
+    }
+
+    fn checkpoint(&self) -> Lsn {
         self.checkpoint.get()
     }
 
-    /// Writes a checkpoint: all changes before `lsn` are in their place, durable.
-    ///
-    /// # Errors
-    /// The volume's.
-    pub async fn write_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
+    async fn write_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
         if lsn <= self.checkpoint.get() {
             return Ok(());
         }
-        self.make_durable(lsn).await?;
+        self.flush(lsn).await?;
         let turn = self.checkpoints.get();
         self.checkpoints.set(turn + 1);
         let at = Block(self.place.first.0 + turn % HEAD_BLOCKS);
@@ -303,8 +292,41 @@ impl<D: BlockDevice> Redo<D> {
         Ok(())
     }
 
-    /// Writes of the log so far, and their bytes.
-    pub fn written(&self) -> (u64, u64) {
+    async fn recover(&self) -> Result<(Lsn, Lsn), IoError> {
+        let Redo { volume, place, .. } = self;
+        let mut head = [0; HEAD_BLOCKS as usize];
+        volume.read(place.first, &mut head).await?;
+        let checkpoint = head.into_iter().max().unwrap_or(0);
+        let mut end = checkpoint;
+        let mut room = vec![0; 64];
+        let first = checkpoint / BLOCK;
+        let mut number = first;
+        'log: while number < first + place.ring() {
+            let count = (place.ring() - number % place.ring()).min(room.len() as u64) as usize;
+            volume.read(place.block(number), &mut room[..count]).await?;
+            for reach in room[..count].iter().copied() {
+                let (begin, full) = (number * BLOCK, (number + 1) * BLOCK);
+                if reach <= begin || reach > full {
+                    break 'log; // Of another round: nothing was written here yet.
+                }
+                end = end.max(reach);
+                if reach < full {
+                    break 'log;
+                }
+                number += 1;
+            }
+        }
+        Ok((Lsn(checkpoint), Lsn(end)))
+    }
+
+    /// At the beginning of a block.
+    async fn restart(&self, lsn: Lsn) -> Result<Lsn, IoError> {
+        let next = Lsn((self.journal.next().max(lsn).0.div_ceil(BLOCK) + 1) * BLOCK);
+        self.begin_at(next).await?;
+        Ok(next)
+    }
+
+    fn written(&self) -> (u64, u64) {
         (self.writes.get(), self.written_bytes.get())
     }
 }
@@ -317,50 +339,4 @@ impl<D> Drop for Writing<'_, D> {
         self.0.writing.set(false);
         self.0.written.notify_all();
     }
-}
-
-/// Writes a checkpoint into both places: the log begins here.
-///
-/// # Errors
-/// The volume's.
-pub async fn begin_at<D: BlockDevice>(
-    volume: &Volume<D>,
-    place: LogPlace,
-    at: Lsn,
-) -> Result<(), IoError> {
-    volume.write(place.first, &[at.0; HEAD_BLOCKS as usize]).await?;
-    volume.flush().await
-}
-
-/// What a log says after a cut: its newest checkpoint, and how far it reaches from there.
-///
-/// # Errors
-/// The volume's.
-pub async fn scan<D: BlockDevice>(
-    volume: &Volume<D>,
-    place: LogPlace,
-) -> Result<(Lsn, Lsn), IoError> {
-    let mut head = [0; HEAD_BLOCKS as usize];
-    volume.read(place.first, &mut head).await?;
-    let checkpoint = head.into_iter().max().unwrap_or(0);
-    let mut end = checkpoint;
-    let mut room = vec![0; 64];
-    let first = checkpoint / BLOCK;
-    let mut number = first;
-    'log: while number < first + place.ring() {
-        let count = (place.ring() - number % place.ring()).min(room.len() as u64) as usize;
-        volume.read(place.block(number), &mut room[..count]).await?;
-        for reach in room[..count].iter().copied() {
-            let (begin, full) = (number * BLOCK, (number + 1) * BLOCK);
-            if reach <= begin || reach > full {
-                break 'log; // Of another round: nothing was written here yet.
-            }
-            end = end.max(reach);
-            if reach < full {
-                break 'log;
-            }
-            number += 1;
-        }
-    }
-    Ok((Lsn(checkpoint), Lsn(end)))
 }

@@ -14,7 +14,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{
-    AtomicError, Block, BlockDevice, Caps, Data, DataMut, Durability, Extent, IoError,
+    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
 };
 use tantalum_rt::Rt;
 use tantalum_rt::sync::{Mutex, WaitQueue};
@@ -125,6 +125,15 @@ impl<D: BlockDevice> Volume<D> {
     pub async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
         let _turn = self.turn().await;
         self.shared.device.write_atomic(group).await
+    }
+
+    /// Gives blocks back: they read as zeros.
+    ///
+    /// # Errors
+    /// The drive's.
+    pub async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        let _turn = self.turn().await;
+        self.shared.device.discard(range).await
     }
 
     /// A barrier: what was written before is durable when it returns, if barriers are on.
