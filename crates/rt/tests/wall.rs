@@ -1,48 +1,14 @@
 //! The wall clock and what comes from outside, on both back ends; the numbers are those of
 //! the invariants in `wall/mod.rs`. No test depends on how long anything takes.
 
+mod both;
+
+use both::{Scratch, backends, runtime};
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::rc::Rc;
-use tantalum_rt::wall::{AlignedBuf, Backend, FileOptions, Io, Signal, WallOptions};
-use tantalum_rt::{First, Nanos, PostError, Rt, RunError, Runtime, first};
-use tantalum_testing::{Need, left_out_part};
-
-/// Both, or poll alone where io_uring is denied: then the calling test says so, and fails if all
-/// tests are wanted.
-fn backends() -> Vec<Backend> {
-    let uring = WallOptions { io: Backend::Uring, ..WallOptions::default() };
-    let how = "use Linux 5.11 or newer, where io_uring is allowed (many containers deny it)";
-    let need = Need::tried("io_uring", &Runtime::wall_time(1, uring), how);
-    match left_out_part("io_uring", &[need]) {
-        true => vec![Backend::Poll],
-        false => vec![Backend::Uring, Backend::Poll],
-    }
-}
-
-fn runtime(io: Backend, time_scale: f64) -> (Runtime, Rt, Io) {
-    let options = WallOptions { io, time_scale, ..WallOptions::default() };
-    let runtime = Runtime::wall_time(1, options).unwrap();
-    let rt = runtime.handle();
-    let io = rt.io().unwrap();
-    (runtime, rt, io)
-}
-
-/// A path in the temporary directory that is nobody else's; removed with what is there.
-struct Scratch(PathBuf);
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let file = format!("tantalum-rt-{}-{name}", std::process::id());
-        Scratch(std::env::temp_dir().join(file))
-    }
-}
-impl Drop for Scratch {
-    #[allow(clippy::disallowed_methods, reason = "tests clean up")]
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+use tantalum_rt::wall::{AlignedBuf, FileOptions, Io, Signal, WallOptions};
+use tantalum_rt::{First, Nanos, PostError, RunError, Runtime, first};
 
 fn descriptors() -> usize {
     #[allow(clippy::disallowed_methods, reason = "what the test is about")]

@@ -1,8 +1,9 @@
 //! Operations as calls that do not block.
 
 use super::work::{Kind, Outcome, Value, Work};
-use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use rustix::io::{Errno, pread, pwrite, pwritev2, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, connect, recv, send};
+use std::io::IoSlice;
 
 /// Tries an operation, maybe `again`; [`Errno::AGAIN`] if its descriptor is not ready.
 pub(super) fn attempt(work: &mut Work, again: bool) -> Outcome {
@@ -17,8 +18,12 @@ fn once(work: &mut Work, again: bool) -> Outcome {
         Kind::Recv => recv(fd, part, RecvFlags::DONTWAIT).map(|(_, count)| count),
         Kind::Send => send(fd, part, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Kind::ReadAt(offset) => pread(fd, part, *offset),
-        Kind::WriteAt(offset) => pwrite(fd, part, *offset),
+        Kind::WriteAt(offset, flags) if flags.is_empty() => pwrite(fd, part, *offset),
+        Kind::WriteAt(offset, flags) => pwritev2(fd, &[IoSlice::new(part)], *offset, *flags),
         Kind::SyncData => rustix::fs::fdatasync(fd).map(|()| 0),
+        Kind::Fallocate { mode, offset, len } => {
+            rustix::fs::fallocate(fd, *mode, *offset, *len).map(|()| 0)
+        }
         Kind::Accept => {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             return accept_with(fd, flags).map(Value::Fd);

@@ -1,10 +1,11 @@
-//! Files of the system, read and written at offsets.
+//! Files and block devices of the system, read and written at offsets.
 
 use super::io::Io;
 use super::net::count;
 use super::work::{Kind, Span, Work};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::ReadWriteFlags;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -26,10 +27,53 @@ pub struct FileOptions {
     pub direct: bool,
 }
 
+/// What one write asks of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// The write is durable when it ends (`RWF_DSYNC`).
+    pub durable: bool,
+    /// The write survives a power loss as a whole or not at all (`RWF_ATOMIC`). Its length must be
+    /// a power of two within [`Storage::atomic`](super::Storage::atomic), and its offset a multiple
+    /// of its length.
+    pub atomic: bool,
+}
+
+/// Since Linux 6.11; not among the names that rustix has.
+const RWF_ATOMIC: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x40);
+
+impl WriteOptions {
+    fn flags(self) -> ReadWriteFlags {
+        let durable = if self.durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+        if self.atomic { durable | RWF_ATOMIC } else { durable }
+    }
+}
+
+/// What [`IoFile::allocate`] does with a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// Room for all of it, so that writes there do not fail for want of room. What had no room
+    /// reads as zeros. The file grows to the end of the range.
+    Reserve,
+    /// It reads as zeros and keeps its room, where the file system can do that.
+    Zero,
+    /// It reads as zeros, and its room is given back.
+    Punch,
+}
+
+impl Space {
+    fn mode(self) -> FallocateFlags {
+        match self {
+            Space::Reserve => FallocateFlags::empty(),
+            Space::Zero => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+            Space::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        }
+    }
+}
+
 /// An open file. Dropping it closes it, once what was under way has ended.
 pub struct IoFile {
     io: Io,
-    fd: Rc<OwnedFd>,
+    pub(super) fd: Rc<OwnedFd>,
     direct: bool,
 }
 
@@ -42,6 +86,17 @@ impl AlignedBuf {
         let bytes = vec![0; len + ALIGNMENT - 1];
         let from = bytes.as_ptr().align_offset(ALIGNMENT);
         AlignedBuf(Span { bytes, from, to: from + len })
+    }
+
+    /// Changes the length, up to that with which the buffer was made. What lies there stays as it
+    /// was: bytes that are added are those of an earlier use.
+    ///
+    /// # Panics
+    /// If the buffer was made shorter than `len`.
+    pub fn set_len(&mut self, len: usize) {
+        let to = self.0.from + len;
+        assert!(to <= self.0.bytes.len(), "a buffer was made shorter than {len} bytes");
+        self.0.to = to;
     }
 }
 
@@ -122,7 +177,7 @@ impl IoFile {
     /// # Errors
     /// The system's.
     pub async fn read_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
-        let (result, span) = self.all(Kind::ReadAt, buf.lend(), offset).await;
+        let (result, span) = self.all(Kind::ReadAt, buf.lend(), offset, true).await;
         (result, B::back(span))
     }
 
@@ -132,9 +187,25 @@ impl IoFile {
     /// # Errors
     /// The system's; [`io::ErrorKind::WriteZero`] if it takes no more.
     pub async fn write_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
+        self.write_with(buf, offset, WriteOptions::default()).await
+    }
+
+    /// As [`IoFile::write_at`], with `options`.
+    ///
+    /// # Errors
+    /// As [`IoFile::write_at`]. [`io::ErrorKind::InvalidInput`] or
+    /// [`io::ErrorKind::Unsupported`] if the file cannot do what an option asks for.
+    pub async fn write_with<B: IoBuf>(
+        &self,
+        buf: B,
+        offset: u64,
+        options: WriteOptions,
+    ) -> (io::Result<()>, B) {
         let span = buf.lend();
         let want = span.to - span.from;
-        let (result, span) = self.all(Kind::WriteAt, span, offset).await;
+        let flags = options.flags();
+        let kind = |offset| Kind::WriteAt(offset, flags);
+        let (result, span) = self.all(kind, span, offset, !options.atomic).await;
         let result = result.and_then(|done| match done == want {
             true => Ok(()),
             false => Err(io::ErrorKind::WriteZero.into()),
@@ -142,12 +213,13 @@ impl IoFile {
         (result, B::back(span))
     }
 
-    /// As much of the span as can be.
+    /// As much of the span as can be; if `go_on`, in several operations.
     async fn all(
         &self,
         kind: impl Fn(u64) -> Kind,
         mut span: Span,
         offset: u64,
+        go_on: bool,
     ) -> (io::Result<usize>, Span) {
         let begin = span.from;
         let mut result = Ok(());
@@ -167,7 +239,7 @@ impl IoFile {
             span.from += count;
             // Direct I/O that ends between two blocks has met the end of the file, and
             // could not go on from there.
-            if count == 0 || (self.direct && count % 512 != 0) {
+            if count == 0 || !go_on || (self.direct && count % 512 != 0) {
                 break;
             }
         }
@@ -186,7 +258,19 @@ impl IoFile {
         Ok(())
     }
 
-    /// The length of the file, bytes. It holds up the thread, as [`IoFile::set_len`] does.
+    /// Reserves, zeroes or frees a range (`fallocate`).
+    ///
+    /// # Errors
+    /// The system's: [`io::ErrorKind::Unsupported`] if the file system or the block device cannot
+    /// do it, [`io::ErrorKind::StorageFull`] if there is no room.
+    pub async fn allocate(&self, space: Space, offset: u64, len: u64) -> io::Result<()> {
+        let kind = Kind::Fallocate { mode: space.mode(), offset, len };
+        let work = Work { kind, fd: self.fd.clone(), span: Span::default() };
+        self.io.run(work, "a file's room").await.0?;
+        Ok(())
+    }
+
+    /// The length of the file, bytes; of a block device 0 (see [`IoFile::storage`]). It holds up the thread, as [`IoFile::set_len`] does.
     ///
     /// # Errors
     /// The system's.

@@ -32,6 +32,11 @@ impl Io {
         self.outside.backend()
     }
 
+    /// Why [`Backend::Auto`] did not take io_uring; `None` if it did, or was not asked to choose.
+    pub fn uring_denied(&self) -> Option<&std::io::Error> {
+        self.outside.denied()
+    }
+
     /// Real time since the runtime began, whatever its time scale.
     pub fn real_now(&self) -> Nanos {
         self.outside.real_now()

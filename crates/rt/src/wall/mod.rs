@@ -66,18 +66,20 @@ mod poll;
 mod real;
 mod scale;
 mod signal;
+mod storage;
 mod uring;
 mod watch;
 mod work;
 
 pub use clock::WallClock;
 pub use driver::Backend;
-pub use file::{AlignedBuf, FileOptions, IoBuf, IoFile};
+pub use file::{AlignedBuf, FileOptions, IoBuf, IoFile, Space, WriteOptions};
 pub use io::Io;
 pub use net::{Listener, Stream};
 pub(crate) use outside::Outside;
 pub use real::RealSleep;
 pub use signal::{Signal, Signals};
+pub use storage::{AtomicWrites, DirectIo, Storage, StorageKind};
 pub use watch::Watch;
 
 use crate::{Nanos, Rt, Runtime};

@@ -23,6 +23,8 @@ use std::time::Duration;
 pub(crate) struct Outside {
     time: RealTime,
     backend: Backend,
+    /// Why it is not io_uring, if that was tried.
+    denied: Option<io::Error>,
     nonblocking: bool,
     /// Reads how often the bell rang.
     rung: Rc<OwnedFd>,
@@ -39,12 +41,16 @@ struct State {
 impl Outside {
     /// With the inbox of the runtime, which rings its bell.
     pub fn new(options: &WallOptions) -> io::Result<(Rc<Outside>, Arc<Inbox>)> {
+        let mut denied = None;
         let driver: Box<dyn Driver> = match options.io {
             Backend::Poll => Box::new(Poll::default()),
-            Backend::Uring => Box::new(Uring::new()?),
+            Backend::Uring => Box::new(Uring::new().map_err(explain)?),
             Backend::Auto => match Uring::new() {
                 Ok(uring) => Box::new(uring),
-                Err(_) => Box::new(Poll::default()),
+                Err(e) => {
+                    denied = Some(explain(e));
+                    Box::new(Poll::default())
+                }
             },
         };
         if driver.backend() == Backend::Poll {
@@ -57,6 +63,7 @@ impl Outside {
         let outside = Outside {
             time: RealTime::start(),
             backend: driver.backend(),
+            denied,
             nonblocking,
             rung: Rc::new(rung),
             state: RefCell::new(State {
@@ -70,6 +77,10 @@ impl Outside {
 
     pub fn backend(&self) -> Backend {
         self.backend
+    }
+
+    pub fn denied(&self) -> Option<&io::Error> {
+        self.denied.as_ref()
     }
 
     /// Real time since the runtime began.
@@ -196,6 +207,30 @@ impl Outside {
     }
 }
 
+/// Why there is no io_uring, and what helps.
+fn explain(e: io::Error) -> io::Error {
+    let (kind, said) = (e.kind(), e.to_string());
+    let what = match Errno::from_io_error(&e) {
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "io_uring is denied to this process: allow it (sysctl kernel.io_uring_disabled=0, and \
+             in a container a seccomp profile with the io_uring calls), or use the poll back end"
+        }
+        Some(Errno::NOSYS) => {
+            "there is no io_uring here: the kernel was built without it, or a seccomp profile \
+             hides it; allow it, or use the poll back end"
+        }
+        Some(Errno::NOMEM) => {
+            "io_uring has no memory: raise the limit of locked memory (ulimit -l), or use the \
+             poll back end"
+        }
+        Some(Errno::MFILE | Errno::NFILE) => {
+            "io_uring needs a file descriptor and there is none: raise the limit (ulimit -n)"
+        }
+        _ => "io_uring cannot be used: use the poll back end",
+    };
+    io::Error::new(kind, format!("{what} ({said})"))
+}
+
 fn wake(rt: &Rt, ops: &mut Operations) -> bool {
     ops.hand_over(|task| rt.wake(task))
 }
@@ -211,6 +246,26 @@ mod tests {
             let options = WallOptions { io, ..WallOptions::default() };
             Runtime::wall_time(1, options).ok()
         })
+    }
+
+    /// A refusal names io_uring, the kernel's word, and a remedy.
+    #[test]
+    fn who_is_denied_io_uring_is_told_why_and_what_helps() {
+        for (errno, word) in [
+            (Errno::PERM, "io_uring_disabled"),
+            (Errno::ACCESS, "seccomp"),
+            (Errno::NOSYS, "no io_uring here"),
+            (Errno::NOMEM, "ulimit -l"),
+            (Errno::MFILE, "ulimit -n"),
+            (Errno::INVAL, "poll back end"),
+        ] {
+            let kernel: io::Error = errno.into();
+            let told = explain(errno.into());
+            let text = told.to_string();
+            assert_eq!(told.kind(), kernel.kind());
+            assert!(text.contains("io_uring") && text.contains(word), "{text}");
+            assert!(text.contains(&kernel.to_string()), "{text}");
+        }
     }
 
     #[test]

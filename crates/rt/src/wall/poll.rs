@@ -30,7 +30,7 @@ pub(super) struct Poll {
 
 fn readiness(kind: &Kind) -> PollFlags {
     match kind {
-        Kind::Send | Kind::WriteAt(_) | Kind::Connect(_) => PollFlags::OUT,
+        Kind::Send | Kind::WriteAt(..) | Kind::Connect(_) => PollFlags::OUT,
         _ => PollFlags::IN,
     }
 }

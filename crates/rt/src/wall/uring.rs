@@ -49,6 +49,7 @@ impl Uring {
             opcode::Read::CODE,
             opcode::Write::CODE,
             opcode::Fsync::CODE,
+            opcode::Fallocate::CODE,
             opcode::Recv::CODE,
             opcode::Send::CODE,
             opcode::Accept::CODE,
@@ -131,13 +132,20 @@ impl Uring {
         let entry = match &work.kind {
             Kind::Read => opcode::Read::new(fd, at, len).offset(u64::MAX).build(),
             Kind::ReadAt(offset) => opcode::Read::new(fd, at, len).offset(*offset).build(),
-            Kind::WriteAt(offset) => opcode::Write::new(fd, at, len).offset(*offset).build(),
+            Kind::WriteAt(offset, flags) => {
+                let flags = flags.bits() as i32;
+                opcode::Write::new(fd, at, len).offset(*offset).rw_flags(flags).build()
+            }
             Kind::Recv => opcode::Recv::new(fd, at, len).build(),
             Kind::Send => {
                 let flags = SendFlags::NOSIGNAL.bits() as i32;
                 opcode::Send::new(fd, at, len).flags(flags).build()
             }
             Kind::SyncData => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+            Kind::Fallocate { mode, offset, len } => {
+                let mode = mode.bits() as i32;
+                opcode::Fallocate::new(fd, *len).offset(*offset).mode(mode).build()
+            }
             Kind::Readable => opcode::PollAdd::new(fd, POLLIN).build(),
             Kind::Accept => {
                 let flags = SocketFlags::CLOEXEC.bits() as i32;

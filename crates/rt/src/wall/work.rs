@@ -12,7 +12,8 @@
 use crate::exec::TaskId;
 use crate::slab::{Key, Slab};
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::SocketAddrAny;
 use std::rc::Rc;
 
@@ -39,8 +40,14 @@ pub(super) enum Kind {
     Send,
     /// At this offset of a file.
     ReadAt(u64),
-    WriteAt(u64),
+    WriteAt(u64, ReadWriteFlags),
     SyncData,
+    /// Changes which bytes of a file have room: so many from an offset on.
+    Fallocate {
+        mode: FallocateFlags,
+        offset: u64,
+        len: u64,
+    },
     Accept,
     Connect(Rc<SocketAddrAny>),
     /// Waits until something can be read, or the other end is gone.
