@@ -219,3 +219,19 @@ fn a_buffer_is_as_long_as_was_said_last() {
     let beyond = std::panic::catch_unwind(move || buf.set_len(16_384));
     assert!(beyond.is_err(), "a buffer does not grow beyond what it was made for");
 }
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "what is locked is a file of the system")]
+fn a_file_has_one_owner_or_several_that_only_look() {
+    use std::fs::File;
+    use tantalum_rt::{FileLockError, lock_file};
+    let path = Scratch::new("lock");
+    let [a, b, c] = [(); 3].map(|()| File::create(&path.0).unwrap());
+    lock_file(&a, true).unwrap();
+    assert!(matches!(lock_file(&b, true), Err(FileLockError::InUse)));
+    assert!(matches!(lock_file(&b, false), Err(FileLockError::InUse)));
+    drop(a);
+    lock_file(&b, false).unwrap();
+    lock_file(&c, false).unwrap();
+    assert!(matches!(lock_file(&c, true), Err(FileLockError::InUse)));
+}

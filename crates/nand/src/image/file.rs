@@ -18,14 +18,13 @@ use super::sync::{rebuild, settle};
 use super::{Book, ImageClock, ImageError, ImageSpec, ImageStore, Syncer, Ticket};
 use crate::flight::Flight;
 use std::cell::{Cell, OnceCell};
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
-use tantalum_rt::Nanos;
+use tantalum_rt::{FileLockError, Nanos, lock_file};
 
 /// An image file that this process has open, and nobody else. Cheap to clone: a handle to one.
 #[derive(Clone)]
@@ -70,30 +69,16 @@ fn io(what: &'static str) -> impl Fn(std::io::Error) -> ImageError {
     move |source| ImageError::Io { what, source }
 }
 
-/// For how long a lock may still be that of a process which was killed, or of one that is
-/// just being started by this one.
-const DYING: Duration = Duration::from_millis(500);
-const STEP: Duration = Duration::from_millis(20);
-
 /// The mode of a new image.
 const PRIVATE: u32 = 0o600;
 
 fn lock(file: &File, alone: bool) -> Result<(), ImageError> {
-    let mut left = DYING;
-    loop {
-        let locked = if alone { file.try_lock() } else { file.try_lock_shared() };
-        match locked {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if left > Duration::ZERO => {
-                std::thread::sleep(STEP);
-                left = left.saturating_sub(STEP);
-            }
-            Err(TryLockError::WouldBlock) => return Err(ImageError::InUse),
-            Err(TryLockError::Error(source)) => {
-                return Err(ImageError::Io { what: "the image can not be locked", source });
-            }
+    lock_file(file, alone).map_err(|e| match e {
+        FileLockError::InUse => ImageError::InUse,
+        FileLockError::System(source) => {
+            ImageError::Io { what: "the image cannot be locked", source }
         }
-    }
+    })
 }
 
 /// A new file, which only this user may read and write, whatever the umask is. `replace`: or the one
