@@ -18,11 +18,13 @@ struct Kind {
     ack: Ack,
     atomic_unit: u32,
     groups: Option<GroupLimit>,
+    payload: Payload,
 }
 
-const VOLATILE: Kind = Kind { ack: Ack::Volatile, atomic_unit: 4096, groups: None };
-const DURABLE: Kind = Kind { ack: Ack::PowerSafe, atomic_unit: 131_072, groups: None };
-const DURABLE_4K: Kind = Kind { ack: Ack::PowerSafe, atomic_unit: 4096, groups: None };
+const VOLATILE: Kind =
+    Kind { ack: Ack::Volatile, atomic_unit: 4096, groups: None, payload: Payload::Stamps };
+const DURABLE: Kind = Kind { ack: Ack::PowerSafe, atomic_unit: 131_072, ..VOLATILE };
+const DURABLE_4K: Kind = Kind { ack: Ack::PowerSafe, ..VOLATILE };
 
 fn device(rt: &tantalum_rt::Rt, kind: Kind, blocks: u64, stream: &str) -> RamDevice {
     let caps = Caps {
@@ -34,7 +36,7 @@ fn device(rt: &tantalum_rt::Rt, kind: Kind, blocks: u64, stream: &str) -> RamDev
         atomic_unit: kind.atomic_unit,
         thin: false,
         atomic_group: kind.groups,
-        payload: Payload::Stamps,
+        payload: kind.payload,
     };
     RamDevice::new(
         rt,
@@ -66,13 +68,18 @@ fn small() -> EngineJob {
 
 /// The sum over some cuts; the database goes on after each.
 fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
+    cuts_on(seed, job, [kind, kind], count)
+}
+
+/// The same, with the pages and the log on devices of these kinds.
+fn cuts_on(seed: u64, job: EngineJob, kinds: [Kind; 2], count: u32) -> Recovered {
     let mut runtime = Runtime::virtual_time(seed);
     let rt = runtime.handle();
     let all = runtime.block_on(async move {
         let mut dice = rt.stream("cuts");
         let pages = job.mix().pages();
-        let data = device(&rt, kind, 40_000, "data");
-        let log = device(&rt, kind, 40_000, "log");
+        let data = device(&rt, kinds[0], 40_000, "data");
+        let log = device(&rt, kinds[1], 40_000, "log");
         let layout =
             job.layout(pages, &Caps::clone(tantalum_device::BlockDevice::caps(&data))).unwrap();
         let journal = Journal::new(pages);
@@ -97,7 +104,8 @@ fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
             rt.sleep(Nanos(dice.range(20_000_000, 300_000_000))).await;
             assert_eq!(engine.failure(), None);
             assert!(journal.commits() > before, "nothing was committed");
-            check_clean_frames(&engine, &data, &layout).await;
+            let look = Volume::new(&rt, data.device(), Host::PLAIN);
+            check_clean_frames(&engine, &look, &layout).await;
             domain.kill();
             drop(engine);
             for d in [&data, &log] {
@@ -125,7 +133,7 @@ fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
 /// Pages in clean frames are what the device holds, at this moment.
 async fn check_clean_frames<P: PageStore, L: LogStore>(
     engine: &Rc<Engine<P, L>>,
-    data: &RamDevice,
+    data: &Volume<RamDevice>,
     layout: &Layout,
 ) {
     let clean = engine.clean_pages();
@@ -133,8 +141,7 @@ async fn check_clean_frames<P: PageStore, L: LogStore>(
     for (page, lsn) in clean.into_iter().take(50) {
         let mut block = [0];
         let at = layout.place(page);
-        let read = tantalum_device::DataMut::Stamps(&mut block);
-        tantalum_device::BlockDevice::read(&data.device(), at, read).await.unwrap();
+        data.read(at, &mut block).await.unwrap();
         let (found, newer) = read_stamp(block[0]).unwrap();
         // Time passes while it is read: it may have been changed and written since.
         assert!(found == page && newer >= lsn, "{page:?}: {lsn:?} in its frame, {newer:?} read");
@@ -157,6 +164,31 @@ fn with_barriers_and_double_write_nothing_is_lost_anywhere() {
             }
         }
     }
+}
+
+/// Pages on one kind of device, and the log on another; real bytes on either, and on both.
+#[test]
+fn pages_and_log_may_be_on_devices_of_different_kinds_and_payloads() {
+    let bytes = |kind| Kind { payload: Payload::Bytes, ..kind };
+    let groups = Some(GroupLimit { extents: 256, bytes: 1 << 20 });
+    let grouping = Kind { groups, ..VOLATILE };
+    for kinds in
+        [[DURABLE, bytes(VOLATILE)], [bytes(VOLATILE), DURABLE], [bytes(VOLATILE), bytes(VOLATILE)]]
+    {
+        let job = EngineJob { buffer_percent: 20.0, ..small() };
+        let found = cuts_on(11, job, kinds, 4);
+        assert!(is_sound(&found), "{found:?}");
+    }
+    let double_write = PageWrites::Atomic;
+    let job = EngineJob { double_write, buffer_percent: 20.0, ..small() };
+    let found = cuts_on(12, job, [bytes(grouping), VOLATILE], 4);
+    assert!(is_sound(&found) && found.repaired == 0, "{found:?}");
+    // Without barriers it is the log's device that keeps commits, whatever that of the pages does.
+    let job = EngineJob { barriers: false, buffer_percent: 20.0, ..small() };
+    let found = cuts_on(5, job.clone(), [DURABLE, bytes(VOLATILE)], 6);
+    assert!(found.commits_lost > 0, "{found:?}");
+    let found = cuts_on(5, job, [VOLATILE, bytes(DURABLE)], 6);
+    assert!(found.commits_lost == 0, "{found:?}");
 }
 
 #[test]
@@ -351,9 +383,9 @@ fn jobs_that_make_no_sense_are_refused() {
         let error = told(job);
         assert!(error.contains(expected), "{error}");
     }
-    let bytes = Caps { payload: Payload::Bytes, ..caps(40_000) };
+    let sectors = Caps { block_size: 512, ..caps(40_000) };
     let job = EngineJob { buffer_percent: 20.0, page_bytes: 4096, ..small() };
-    assert!(job.layout(4000, &bytes).is_err() && job.layout(4000, &caps(40_000)).is_ok());
+    assert!(job.layout(4000, &sectors).is_err() && job.layout(4000, &caps(40_000)).is_ok());
     let tree = AppendTreeJob { operations: 5_000, ..AppendTreeJob::default() };
     let error = tree.check(Some(&caps(40_000))).unwrap_err().to_string();
     assert!(error.contains("the file needs 51024 blocks"), "{error}");

@@ -17,7 +17,7 @@ use crate::zipf::Zipf;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tantalum_device::{Block, BlockDevice, Caps, IoError, Latencies, Payload};
+use tantalum_device::{Block, BlockDevice, Caps, IoError, Latencies};
 use tantalum_rt::{Nanos, Rt, Stream, mix64};
 
 /// Levels of the tree.
@@ -106,7 +106,7 @@ impl AppendTreeJob {
             ));
         }
         let Some(caps) = caps else { return Ok(()) };
-        if caps.payload != Payload::Stamps || caps.block_size != BLOCK_BYTES {
+        if caps.block_size != BLOCK_BYTES {
             return Err(JobError::Drive);
         }
         let need = JOURNAL_BLOCKS + self.room() * UPDATE_BLOCKS;

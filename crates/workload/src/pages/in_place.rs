@@ -16,7 +16,7 @@ use super::{EngineJob, LOADED, Layout, Lsn, PageNo, PageWrites, Volume, stamp, w
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tantalum_device::{AtomicError, BlockDevice, Blocks, Data, Extent, IoError};
+use tantalum_device::{AtomicError, BlockDevice, Blocks, IoError};
 use tantalum_rt::{Domain, Join, Rt};
 
 /// Blocks of the largest page.
@@ -114,11 +114,8 @@ impl<D: BlockDevice + 'static> InPlace<D> {
         let each = s.layout.page_blocks as usize;
         let blocks = |p: &PageVersion| std::iter::repeat_n(stamp(p.page, p.lsn), each);
         let stamps: Vec<u64> = pages.iter().flat_map(blocks).collect();
-        let extents: Vec<_> = pages
-            .iter()
-            .zip(stamps.chunks(each))
-            .map(|(p, s)| Extent { at: self.shared.layout.place(p.page), data: Data::Stamps(s) })
-            .collect();
+        let places = pages.iter().map(|p| s.layout.place(p.page));
+        let extents: Vec<_> = places.zip(stamps.chunks(each)).collect();
         s.volume.write_atomic(&extents).await?;
         s.groups.set(s.groups.get() + 1);
         Ok(())

@@ -4,7 +4,7 @@ use super::doublewrite::{AreaPlace, BATCH_PAGES};
 use super::redo::LogPlace;
 use super::volume::{Host, JOURNAL_BLOCKS};
 use super::{BLOCK_BYTES, Lsn, Mix, PageWrites};
-use tantalum_device::{Block, Caps, GroupLimit, Payload};
+use tantalum_device::{Block, Caps, GroupLimit};
 
 /// Which benchmark's pages are read and changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -139,8 +139,8 @@ pub enum JobError {
         /// Blocks there are.
         have: u64,
     },
-    /// The drive carries real bytes.
-    #[error("the drive must have blocks of 4 KiB and carry stamps")]
+    /// The drive has blocks of another size.
+    #[error("the drive must have blocks of 4 KiB")]
     Drive,
     /// The drive can not write a page as an atomic group.
     #[error(
@@ -269,7 +269,7 @@ impl EngineJob {
     /// What does not fit.
     pub fn layout(&self, pages: u32, caps: &Caps) -> Result<Layout, JobError> {
         self.check()?;
-        if caps.payload != Payload::Stamps || caps.block_size != BLOCK_BYTES {
+        if caps.block_size != BLOCK_BYTES {
             return Err(JobError::Drive);
         }
         if self.double_write == PageWrites::Atomic {

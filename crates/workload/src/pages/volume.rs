@@ -7,7 +7,9 @@
 //! 3. An fsync is a flush, and a commit of the file system's journal if the file has grown
 //!    or its time stamps have changed (see [`crate::jobs::Fsync`]): a block, with forced unit
 //!    access if barriers are on.
-//! 4. If flushes are not queued (the rule of ATA: FLUSH CACHE can not be outstanding
+//! 4. A block carries a stamp, whatever the drive's payload: of a drive that carries bytes the stamp
+//!    fills the block. A block of different stamps is torn, and reads as none.
+//! 5. If flushes are not queued (the rule of ATA: FLUSH CACHE can not be outstanding
 //!    together with queued commands), a flush waits for the commands in flight,
 //!    and commands that come after it wait for it.
 
@@ -15,6 +17,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+    Payload,
 };
 use tantalum_rt::Rt;
 use tantalum_rt::sync::{Mutex, WaitQueue};
@@ -104,7 +107,29 @@ impl<D: BlockDevice> Volume<D> {
     /// The drive's.
     pub async fn read(&self, at: Block, stamps: &mut [u64]) -> Result<(), IoError> {
         let _turn = self.turn().await;
-        self.shared.device.read(at, DataMut::Stamps(stamps)).await
+        let Some(each) = self.block_bytes() else {
+            return self.shared.device.read(at, DataMut::Stamps(stamps)).await;
+        };
+        let mut bytes = vec![0; stamps.len() * each];
+        self.shared.device.read(at, DataMut::Bytes(&mut bytes)).await?;
+        let blocks = bytes.chunks_exact(each);
+        stamps.iter_mut().zip(blocks).for_each(|(stamp, block)| *stamp = stamp_in(block));
+        Ok(())
+    }
+
+    /// Bytes in a block, of a drive that carries them.
+    fn block_bytes(&self) -> Option<usize> {
+        let caps = self.caps();
+        (caps.payload == Payload::Bytes).then_some(caps.block_size as usize)
+    }
+
+    /// Writes stamps, as the drive carries them.
+    async fn put(&self, at: Block, stamps: &[u64], want: Durability) -> Result<(), IoError> {
+        let device = &self.shared.device;
+        match self.block_bytes() {
+            None => device.write(at, Data::Stamps(stamps), want).await,
+            Some(each) => device.write(at, Data::Bytes(&filled(stamps, each)), want).await,
+        }
     }
 
     /// Writes the stamps of the blocks from `at` on, in one command.
@@ -113,18 +138,31 @@ impl<D: BlockDevice> Volume<D> {
     /// The drive's.
     pub async fn write(&self, at: Block, stamps: &[u64]) -> Result<(), IoError> {
         let _turn = self.turn().await;
-        self.shared.device.write(at, Data::Stamps(stamps), Durability::Normal).await
+        self.put(at, stamps, Durability::Normal).await
     }
 
-    /// Writes all stamps of the group, or none; see [`BlockDevice::write_atomic`]. They are
+    /// Writes the stamps of all these extents, or of none; see [`BlockDevice::write_atomic`]. They are
     /// durable when it returns, with barriers or without: the drive's promise of a group does
     /// not need them.
     ///
     /// # Errors
     /// The drive's.
-    pub async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+    pub async fn write_atomic(&self, group: &[(Block, &[u64])]) -> Result<(), AtomicError> {
         let _turn = self.turn().await;
-        self.shared.device.write_atomic(group).await
+        let device = &self.shared.device;
+        let Some(each) = self.block_bytes() else {
+            let extent = |&(at, stamps)| Extent { at, data: Data::Stamps(stamps) };
+            return device.write_atomic(&group.iter().map(extent).collect::<Vec<_>>()).await;
+        };
+        let bytes: Vec<_> = group.iter().map(|(at, stamps)| (*at, filled(stamps, each))).collect();
+        device
+            .write_atomic(
+                &bytes
+                    .iter()
+                    .map(|(at, bytes)| Extent { at: *at, data: Data::Bytes(bytes) })
+                    .collect::<Vec<_>>(),
+            )
+            .await
     }
 
     /// Gives blocks back: they read as zeros.
@@ -187,7 +225,7 @@ impl<D: BlockDevice> Volume<D> {
         let at = Block(self.caps().blocks.saturating_sub(JOURNAL_BLOCKS) + n % JOURNAL_BLOCKS);
         let want = if s.host.barriers { Durability::Fua } else { Durability::Normal };
         let _command = self.turn().await;
-        s.device.write(at, Data::Stamps(&[n + 1]), want).await
+        self.put(at, &[n + 1], want).await
     }
 
     async fn turn(&self) -> Turn<'_, D> {
@@ -197,6 +235,21 @@ impl<D: BlockDevice> Volume<D> {
         }
         s.in_flight.set(s.in_flight.get() + 1);
         Turn(s)
+    }
+}
+
+/// Blocks of so many bytes, each filled with its stamp.
+fn filled(stamps: &[u64], each: usize) -> Vec<u8> {
+    let words = stamps.iter().flat_map(|stamp| std::iter::repeat_n(stamp.to_le_bytes(), each / 8));
+    words.flatten().collect()
+}
+
+/// The stamp that fills a block; 0 if there is none.
+fn stamp_in(block: &[u8]) -> u64 {
+    let (words, _) = block.as_chunks::<8>();
+    match words {
+        [first, rest @ ..] if rest.iter().all(|word| word == first) => u64::from_le_bytes(*first),
+        _ => 0,
     }
 }
 
