@@ -5,7 +5,8 @@ use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::path::{Path, PathBuf};
 use tantalum_lab::compare::{self, Comparison, Document};
-use tantalum_lab::page::{self, format};
+use tantalum_lab::units;
+use tantalum_lab_page as page;
 
 /// Arguments of `tantalum compare`.
 #[derive(Args)]
@@ -112,9 +113,9 @@ fn table(c: &Comparison, pairs: &[compare::Pair]) -> Table {
         }
         table.add_row([
             measure.name.to_string(),
-            format::value(pair.a, measure.unit),
-            format::value(pair.b, measure.unit),
-            format::ratio(pair.ratio()),
+            units::value(pair.a, measure.unit),
+            units::value(pair.b, measure.unit),
+            units::ratio(pair.ratio()),
         ]);
     }
     for (i, column) in table.column_iter_mut().enumerate() {

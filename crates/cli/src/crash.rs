@@ -10,10 +10,10 @@ use findings::Findings;
 use progress::Progress;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use tantalum_explore::{Case, CrashRow, MOST, Over, Plan, Reach, RowState, Survey, survey};
 use tantalum_lab::bench::process_cpu_seconds;
-use tantalum_lab::explore::{
-    Case, CrashFile, CrashRow, MOST, Over, Plan, Reach, RowState, Survey, survey,
-};
+use tantalum_lab::crash_file::CrashFile;
+use tantalum_lab::crash_json::survey_json;
 use tantalum_rt::Nanos;
 
 /// Findings of a row that are named; of more the number.
@@ -153,11 +153,11 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     let progress = Progress::new(file.seed, &rows, seconds, findings.as_ref(), &repeat);
     progress.end_at_interrupt();
     out::note(beginning(&file, &rows, plan.reach, said.as_deref()));
-    let found = survey(&file, &rows, plan, &progress);
+    let found = survey(&file.exploration(), &rows, plan, &progress);
     let spent = process_cpu_seconds() - began - progress.reducing_took();
     progress.clear();
     let mut code = match arguments.json.as_deref() == Some(Path::new("-")) {
-        true => out::bytes(found.to_json().as_bytes()),
+        true => out::bytes(survey_json(&found).as_bytes()),
         false => {
             let text = summary::summary(&found, plan.reach, said.as_deref(), spent);
             out::bytes(text.as_bytes())
@@ -165,7 +165,7 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     };
     code = code.max(tell_all(&found, arguments));
     if let Some(json) = json {
-        code = code.max(json.put(&found.to_json()));
+        code = code.max(json.put(&survey_json(&found)));
     }
     code = code.max(findings.map_or(out::OK, |findings| findings.code()));
     if found.over == Some(Over::Interrupted) {
@@ -251,7 +251,7 @@ fn one_case(file: &CrashFile, rows: &[CrashRow], id: &str) -> u8 {
             return out::error(what, out::USAGE);
         }
     };
-    match Case::repeat(file, row, id) {
+    match Case::repeat(&file.exploration(), row, id) {
         Ok(Some(case)) => tell(&row.name, &case),
         Ok(None) => out::bytes(format!("{}, case {id}: nothing is wrong\n", row.name).as_bytes()),
         Err(message) => out::error(message, out::USAGE),

@@ -1,8 +1,8 @@
 //! The command that repeats one row of a run, to be pasted into a shell.
 
 use crate::run::RunArguments;
-use tantalum_lab::page::Command;
 use tantalum_lab::report::{Report, RowReport};
+use tantalum_lab_page::Command;
 
 /// The command. It names what was changed on the command line, and the seed and the
 /// number of cuts whether they were or not: the file may change.

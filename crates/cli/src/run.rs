@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_lab::experiment::{Expect, Experiment, Row};
 use tantalum_lab::memory;
 use tantalum_lab::model::BLOCK_BYTES;
-use tantalum_lab::page::{self, Picture, UnknownPicture};
 use tantalum_lab::record::Log;
 use tantalum_lab::report::{CUTS_TO_SHOW_LOSS, Report, RowReport, Verdict};
 use tantalum_lab::runner::{self, Progress};
+use tantalum_lab_page::{self as page, Picture, UnknownPicture};
 use tantalum_workload::trace::{LogOutput, LogWriter};
 
 /// Arguments of `tantalum run`.

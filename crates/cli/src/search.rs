@@ -9,8 +9,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tantalum_drive::Voltages;
 use tantalum_lab::experiment::Experiment;
-use tantalum_lab::page;
 use tantalum_lab::search::{Effort, Findings, Limits, Search, Tried, Watch};
+use tantalum_lab_page as page;
 use tantalum_rt::Nanos;
 
 /// The experiment that is searched if none is named.

@@ -1,7 +1,7 @@
 //! The block-device contract, and devices that keep it.
 //!
 //! A device states what it promises in its [`Caps`]; the oracle in
-//! `tantalum-lab` holds any device to what it stated, after any crash. A crash may
+//! `tantalum-oracle` holds any device to what it stated, after any crash. A crash may
 //! do anything that was not promised.
 //!
 //! # The contract

@@ -11,10 +11,10 @@
 use crate::clocks::{Clocked, Clocks};
 use crate::report::RowFindings;
 use crate::row::{RowError, RowPlan, Subject, draw, in_runtime, prepare};
-use crate::shadow::Witness;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, CommandKind, IoError};
+use tantalum_oracle::shadow::Witness;
 use tantalum_rt::{Cancelled, First, Join, Nanos, Rt, Stream, first};
 use tantalum_workload::jobs::{self, Job, JobError};
 use tantalum_workload::replay::{Ended, Open, Player, Playing, ReplayError};

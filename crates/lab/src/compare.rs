@@ -1,7 +1,7 @@
 //! Two reports side by side: the rows that both have, by name, and for each measure
 //! both values, their ratio, and whether the second is worse.
 
-use crate::page::format::{self, Unit};
+use crate::units::{self, Unit};
 use serde_json::Value;
 
 /// Whether more of a measure is better.
@@ -285,7 +285,7 @@ impl Comparison {
                 }
                 let worse = pair.worse_percent(measure.better);
                 if worse > percent {
-                    let [a, b] = [pair.a, pair.b].map(|v| format::value(v, measure.unit));
+                    let [a, b] = [pair.a, pair.b].map(|v| units::value(v, measure.unit));
                     let by = match worse.is_finite() {
                         true => format!(", worse by {worse:.1} %"),
                         false => String::new(),

@@ -1,14 +1,14 @@
-//! Experiments, crash runs, and the oracle that judges them.
+//! Experiments: their files, their rows, and what they came to.
 
 pub mod bench;
 pub mod block;
 mod clocks;
 pub mod compare;
-pub mod crash;
+pub mod crash_file;
+pub mod crash_json;
 pub mod engine;
 pub mod entry;
 pub mod experiment;
-pub mod explore;
 pub mod figures;
 pub mod json;
 pub mod judge;
@@ -16,13 +16,9 @@ pub mod kinds;
 pub mod layout;
 pub mod memory;
 pub mod model;
-pub mod oracle;
-pub mod page;
 pub mod pages;
 pub mod panels;
-mod parallel;
 pub mod parse;
-pub mod patience;
 pub mod precondition;
 pub mod promise;
 pub mod published;
@@ -34,7 +30,7 @@ pub mod runner;
 pub mod scene;
 pub mod search;
 pub mod series;
-pub mod shadow;
 mod source;
 pub mod terms;
 mod turn;
+pub mod units;

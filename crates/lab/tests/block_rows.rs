@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 use tantalum_lab::experiment::Experiment;
-use tantalum_lab::page::{self, Command};
 use tantalum_lab::report::{Report, Verdict};
 use tantalum_lab::runner;
+use tantalum_lab_page::{self as page, Command};
 
 /// Four dies with little spare space, on which units soon fail.
 const FILE: &str = r#"

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tantalum_lab::experiment::Experiment;
 use tantalum_lab::figures::Wear;
-use tantalum_lab::page::{self, Command, Picture};
 use tantalum_lab::report::Report;
 use tantalum_lab::{bench, compare, runner};
+use tantalum_lab_page::{self as page, Command, Picture};
 
 /// Random writes of 4 KiB that do not end, so many at a time.
 fn writes(queue_depth: u32) -> String {

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 use tantalum_lab::experiment::Experiment;
-use tantalum_lab::page;
 use tantalum_lab::report::Verdict;
 use tantalum_lab::runner;
+use tantalum_lab_page as page;
 
 #[test]
 fn what_is_refused_ends_no_job_and_costs_no_database_a_commit() {

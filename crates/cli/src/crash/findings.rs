@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use tantalum_lab::explore::{Case, Reduced};
+use tantalum_explore::{Case, Reduced};
 
 /// The file.
 pub struct Findings {

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 #[allow(clippy::disallowed_types, reason = "the edge: how long a user has waited")]
 use std::time::Instant;
+use tantalum_explore::{Case, CrashRow, Over, Watch};
 use tantalum_lab::bench::process_cpu_seconds;
-use tantalum_lab::explore::{Case, CrashRow, Over, Watch};
 
 /// Seconds between two lines where there is no terminal.
 const EVERY: u64 = 15;

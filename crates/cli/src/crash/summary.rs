@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
-use tantalum_lab::explore::{Moment, Over, Reach, RowState, RowSurvey, Survey};
+use tantalum_explore::{Moment, Over, Reach, RowState, RowSurvey, Survey};
 
 /// The table, and what is said below it. `budget`: the time that it had, in words.
 pub fn summary(found: &Survey, reach: Reach, budget: Option<&str>, cpu_seconds: f64) -> String {

@@ -10,7 +10,7 @@ use super::lies::Liar;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{Block, BlockDevice, Blocks, Caps, Durability, IoError};
-use tantalum_lab::oracle::Host;
+use tantalum_oracle::Host;
 use tantalum_rt::Stream;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};

@@ -2,7 +2,7 @@
 //!
 //! A client with many requests under way writes, forces, zeroes, trims, flushes and reads ranges that overlap.
 //! Then the server is killed, or the power is cut over its control socket, or both happen again while it starts.
-//! After that every sector is read and judged by `tantalum_lab::oracle`, with what the design promises.
+//! After that every sector is read and judged by `tantalum_oracle`, with what the design promises.
 //!
 //! 1. **What is judged.** A sector holds a write that may have happened. It is not older than what the design
 //!    promises to keep: what was acknowledged, if the ack survives; else what was forced or flushed. A write is
@@ -30,7 +30,7 @@ mod server;
 
 use lies::Lie;
 use run::{Plan, rounds, run, seed};
-use tantalum_lab::oracle::Violation;
+use tantalum_oracle::Violation;
 
 /// Each design, with this real time for each second of the drive's.
 fn every_design(time_scale: u32, commands: (u64, u64)) {

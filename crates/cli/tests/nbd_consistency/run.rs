@@ -10,7 +10,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
-use tantalum_lab::oracle::{Oracle, Violation};
+use tantalum_oracle::{Oracle, Violation};
 use tantalum_rt::Stream;
 use tokio::task::LocalSet;
 

@@ -22,11 +22,11 @@ pub use grid::{Candidate, Choice, Keeps};
 use crate::experiment::{Expect, Experiment, Journal, Row, Scene, Synchronous, WorkloadKind};
 use crate::memory;
 use crate::model::Model;
-use crate::parallel::side_by_side;
 use crate::parse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tantalum_drive::Design;
+use tantalum_explore::side_by_side;
 use tantalum_rt::Nanos;
 use trial::{Load, Trial};
 

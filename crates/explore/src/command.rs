@@ -1,0 +1,190 @@
+//! What is done to a drive, as plain data: generated from a seed, printed as code, shortened.
+
+use serde::Deserialize;
+use std::fmt;
+use tantalum_device::{Block, Blocks};
+use tantalum_oracle::harness::Mix;
+use tantalum_rt::Stream;
+
+/// One step of a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Writes so many blocks, from this one on.
+    Write(u64, u64),
+    /// The same with forced unit access.
+    Fua(u64, u64),
+    /// Writes an atomic group: so many extents of one block, from this one on, each so far from
+    /// the one before. (At most as many as the drive takes; none, if it takes no groups.)
+    Group(u64, u64, u64),
+    /// Discards.
+    Discard(u64, u64),
+    /// Reads.
+    Read(u64, u64),
+    /// Flushes.
+    Flush,
+    /// The host does nothing for so many µs.
+    Pause(u64),
+    /// When all before this has ended, the power is cut and restored, and all is checked.
+    Cycle,
+    /// The next program of the flash array fails.
+    FailProgram,
+    /// The next erase of the flash array fails.
+    FailErase,
+}
+
+impl Command {
+    /// The blocks that it names.
+    pub fn blocks(&self) -> Option<Blocks> {
+        match *self {
+            Command::Write(at, count)
+            | Command::Fua(at, count)
+            | Command::Discard(at, count)
+            | Command::Read(at, count) => Some(Blocks { start: Block(at), count }),
+            _ => None,
+        }
+    }
+
+    /// Whether it orders a failure of the flash array.
+    pub fn is_fault(&self) -> bool {
+        matches!(self, Command::FailProgram | Command::FailErase)
+    }
+
+    /// The same on fewer blocks, if that can be.
+    pub fn shorter(&self, count: u64) -> Option<Command> {
+        let own = match *self {
+            Command::Group(_, extents, _) => extents,
+            _ => self.blocks()?.count,
+        };
+        if count == 0 || count >= own {
+            return None;
+        }
+        Some(match *self {
+            Command::Write(at, _) => Command::Write(at, count),
+            Command::Fua(at, _) => Command::Fua(at, count),
+            Command::Discard(at, _) => Command::Discard(at, count),
+            Command::Read(at, _) => Command::Read(at, count),
+            Command::Group(at, _, step) => Command::Group(at, count, step),
+            other => other,
+        })
+    }
+}
+
+impl fmt::Display for Command {
+    /// As Rust code.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Command::{self:?}")
+    }
+}
+
+/// What command lists are made of.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ingredients {
+    /// How many commands.
+    pub commands: u32,
+    /// How many in the phase without faults that follows each recovery.
+    pub then: u32,
+    /// Hosts that send them side by side: each takes the next when its last one has ended.
+    pub hosts: u32,
+    /// How often which kind comes.
+    pub mix: Mix,
+    /// Pauses, relative to the others; of up to `pause_us` µs.
+    pub pause: u64,
+    /// See `pause`.
+    pub pause_us: u64,
+    /// Orderly power cycles, relative to the others.
+    pub cycle: u64,
+    /// Discards of all that is touched, relative to the others.
+    pub wipe: u64,
+    /// Blocks in a command, at most.
+    pub max_blocks: u64,
+    /// Extents of an atomic group, at most; at least two.
+    pub max_extents: u64,
+    /// Blocks that are touched, from the first on; 0: all of the drive. The others must stay
+    /// what they are.
+    pub range: u64,
+    /// Programs and erases that fail, at most; never more than the drive has spare units.
+    pub faults: u32,
+}
+
+impl Default for Ingredients {
+    fn default() -> Ingredients {
+        Ingredients {
+            commands: 180,
+            then: 16,
+            hosts: 2,
+            mix: Mix { write: 8, fua: 1, group: 2, flush: 1, discard: 1, read: 1 },
+            pause: 0,
+            pause_us: 2_000,
+            cycle: 0,
+            wipe: 0,
+            max_blocks: 6,
+            max_extents: 8,
+            range: 0,
+            faults: 0,
+        }
+    }
+}
+
+impl Ingredients {
+    /// A list of `count` commands on a drive of `blocks` blocks.
+    pub fn list(&self, dice: &mut Stream, count: u32, blocks: u64) -> Vec<Command> {
+        (0..count).map(|_| self.command(dice, blocks)).collect()
+    }
+
+    fn command(&self, dice: &mut Stream, blocks: u64) -> Command {
+        let mix = &self.mix;
+        let weights = [
+            mix.write,
+            mix.fua,
+            mix.discard,
+            mix.read,
+            mix.flush,
+            self.pause,
+            self.cycle,
+            mix.group,
+            self.wipe,
+        ];
+        let mut roll = dice.below(weights.iter().sum::<u64>().max(1));
+        let mut kind = 0;
+        while kind + 1 < weights.len() && roll >= weights[kind] {
+            roll -= weights[kind];
+            kind += 1;
+        }
+        let range = if self.range == 0 { blocks } else { self.range.min(blocks) };
+        if kind == 7 {
+            return self.group(dice, range);
+        }
+        if kind == 8 {
+            return Command::Discard(0, range);
+        }
+        let count = dice.range(1, self.max_blocks.clamp(1, range) + 1);
+        let at = dice.below(range - count + 1);
+        match kind {
+            0 => Command::Write(at, count),
+            1 => Command::Fua(at, count),
+            2 => Command::Discard(at, count),
+            3 => Command::Read(at, count),
+            4 => Command::Flush,
+            5 => Command::Pause(dice.below(self.pause_us + 1)),
+            _ => Command::Cycle,
+        }
+    }
+
+    fn group(&self, dice: &mut Stream, range: u64) -> Command {
+        let extents = dice.range(2, self.max_extents.max(2) + 1).min(range);
+        let step = dice.range(1, (range - 1) / (extents - 1).max(1) + 1);
+        let at = dice.below(range - (extents - 1) * step);
+        Command::Group(at, extents, step)
+    }
+
+    /// Orders up to `most` failures at random places of a list.
+    pub fn spoil(&self, dice: &mut Stream, commands: &mut Vec<Command>, most: u32) {
+        let most = u64::from(self.faults.min(most));
+        for _ in 0..dice.below(most + 1) {
+            let at = dice.below(commands.len() as u64 + 1) as usize;
+            let fault = if dice.chance(1, 2) { Command::FailErase } else { Command::FailProgram };
+            commands.insert(at, fault);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What an exploration can find.
+
+use std::fmt;
+use tantalum_oracle::Violation;
+use tantalum_rt::{Nanos, RunError};
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The drive broke its contract.
+    #[error("{first}{}", more(.others))]
+    Contract {
+        /// The first violation.
+        first: Violation,
+        /// How many more there are.
+        others: usize,
+    },
+    /// The firmware's memory contradicts itself, or the flash array.
+    #[error("an invariant of the drive does not hold: {0}")]
+    Invariant(String),
+    /// The drive did not start.
+    #[error("the drive does not start: {0}")]
+    Start(String),
+    /// A command failed though nothing else did.
+    #[error("{command} failed: {error}")]
+    Command {
+        /// Which.
+        command: String,
+        /// What the drive said.
+        error: String,
+    },
+    /// The run came to a standstill.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Something did not end.
+    #[error("it did not end within {0} of virtual time")]
+    Endless(Nanos),
+    /// An assertion failed.
+    #[error("panicked: {0}")]
+    Panic(String),
+}
+
+fn more(others: &usize) -> String {
+    match others {
+        0 => String::new(),
+        n => format!(" (and {n} more)"),
+    }
+}
+
+impl Failure {
+    /// Of what the oracle found, if it found anything.
+    pub(super) fn contract(found: Vec<Violation>) -> Result<(), Failure> {
+        let others = found.len().saturating_sub(1);
+        match found.into_iter().next() {
+            Some(first) => Err(Failure::Contract { first, others }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// When it went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Before the first of the cuts that were explored.
+    Run,
+    /// On the way down: in the emergency dump.
+    Dying,
+    /// At the restart after the cut, or when all was checked after that.
+    Recovery,
+    /// In the phase without faults after that.
+    Then,
+    /// After the cut that ends it.
+    Again,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stage::Run => "in the run",
+            Stage::Dying => "while the power failed",
+            Stage::Recovery => "after the recovery",
+            Stage::Then => "in the work after the recovery",
+            Stage::Again => "after the next recovery",
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Reports as pages: one HTML file each, that needs nothing else.
+//!
+//! # Invariants
+//!
+//! 1. A page loads nothing: style and plots are in it, it has no script, and its
+//!    content security policy allows none.
+//! 2. The same report gives the same bytes.
+//! 3. What was not measured is shown as a dash.
+//! 4. Nothing is told by colour alone: bars have their numbers, lines their marks and
+//!    dashes, results their words.
+
+mod axis;
+mod comparison;
+mod drives;
+mod experiment;
+mod lines;
+mod picture;
+mod plot;
+mod published;
+mod search;
+mod sections;
+mod text;
+
+pub use comparison::comparison;
+pub use experiment::{Command, experiment};
+pub use picture::{Picture, UnknownPicture};
+pub use search::{search, search_picture};
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+const STYLE: &str = concat!(include_str!("plot.css"), include_str!("style.css"));
+
+/// What plots need of it.
+const PLOT_STYLE: &str = include_str!("plot.css");
+
+/// A whole page.
+fn page(title: &str, body: &Markup) -> String {
+    let whole = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy"
+                    content="default-src 'none'; style-src 'unsafe-inline'";
+                meta name="generator" content="tantalum";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { main { (body) } }
+        }
+    };
+    let mut text = whole.into_string();
+    text.push('\n');
+    text
+}
+
+/// Rows of a table that has its own height.
+const TALL: usize = 30;
+
+/// A table of so many rows in a box of its own, in which it scrolls if the page is narrow;
+/// up and down too if the rows are many.
+fn scrolling(label: &str, rows: usize, table: &Markup) -> Markup {
+    html! {
+        div.scroll.tall[rows > TALL] role="region" aria-label=(label) tabindex="0" { (table) }
+    }
+}
+
+/// A plot with its caption.
+fn figure(caption: &str, plot: &impl maud::Render) -> Markup {
+    html! { figure { figcaption { (caption) } (plot) } }
+}

@@ -1,0 +1,110 @@
+//! Magnetic disks and RAID-0 under the crash harness, and their mechanics.
+
+use tantalum_device::{
+    Ack, Caps, Disk, DiskModel, Payload, PowerCycle, RaidBox, RamDevice, RamOptions,
+};
+use tantalum_oracle::harness::{CrashPlan, CutAt, crash_run};
+use tantalum_rt::{Nanos, Runtime};
+use tantalum_workload::jobs::{self, Job};
+
+fn model(blocks: u64, write_cache: bool) -> DiskModel {
+    DiskModel {
+        blocks,
+        rpm: 15_000,
+        track_blocks: 120,
+        heads: 4,
+        seek_track_us: 600,
+        seek_full_us: 7350,
+        command_us: 100,
+        interface_mb_s: 300,
+        queue_depth: 32,
+        cache_kib: 16 * 1024,
+        write_cache,
+        window: 64,
+        spin_up_ms: 3,
+    }
+}
+
+#[test]
+fn disks_keep_their_promises() {
+    for cache in [false, true] {
+        for seed in 0..30 {
+            let plan = CrashPlan {
+                rounds: 5,
+                commands: 120,
+                cut: CutAt::Within(Nanos::from_millis(400)),
+                restart_within: Nanos::from_millis(4),
+                range: if seed % 2 == 0 { 64 } else { u64::MAX },
+                ..CrashPlan::default()
+            };
+            let payload = if seed % 5 == 0 { Payload::Bytes } else { Payload::Stamps };
+            let small = DiskModel { cache_kib: 1024, ..model(4000, cache) };
+            let report = crash_run(seed, &plan, |rt| Disk::new(rt, &small, payload).unwrap());
+            let report = report.unwrap();
+            assert!(report.is_clean(), "cache {cache}: {report}");
+            assert!(report.succeeded > 50, "{report}");
+        }
+    }
+}
+
+#[test]
+fn arrays_keep_their_promises() {
+    for seed in 0..30 {
+        let plan = CrashPlan { rounds: 5, max_blocks: 20, ..CrashPlan::default() };
+        let report = crash_run(seed, &plan, |rt| {
+            let disk = DiskModel { cache_kib: 1024, ..model(900, seed % 2 == 0) };
+            let disks = (0..3).map(|_| Disk::new(rt, &disk, Payload::Stamps).unwrap());
+            RaidBox::new(disks.collect(), 4).unwrap()
+        });
+        let report = report.unwrap();
+        assert!(report.is_clean(), "{report}");
+        let report = crash_run(seed, &plan, |rt| {
+            let members = (0..2).map(|i| {
+                let caps = Caps {
+                    block_size: 4096,
+                    blocks: 500,
+                    ack: if seed % 3 == 0 { Ack::PowerSafe } else { Ack::Volatile },
+                    flush: true,
+                    ordered: true,
+                    atomic_unit: 16384,
+                    thin: false,
+                    atomic_group: None,
+                    payload: Payload::Bytes,
+                };
+                let mut options = RamOptions::new(caps);
+                options.command = Nanos::from_micros(20);
+                options.jitter = Nanos::from_micros(50);
+                options.stream = format!("member {i}");
+                RamDevice::new(rt, options)
+            });
+            RaidBox::new(members.collect(), 8).unwrap()
+        });
+        let report = report.unwrap();
+        assert!(report.is_clean(), "{report}");
+    }
+}
+
+/// Random 4 KiB writes per virtual second, one thread, a flush after every `every`.
+fn iops(cache: bool, every: u64, count: u64) -> u64 {
+    let mut runtime = Runtime::virtual_time(3);
+    let rt = runtime.handle();
+    let disk = Disk::new(&rt, &model(35_000_000, cache), Payload::Stamps).unwrap();
+    let report = runtime.block_on(async move {
+        disk.power_on().await.unwrap();
+        let job = Job { fsync_every: every, commands: Some(count), ..Job::default() };
+        jobs::run(&rt, &disk.device(), &job, 3).await.unwrap()
+    });
+    report.unwrap().iops() as u64
+}
+
+#[test]
+fn reordering_pays_and_flushes_cost() {
+    let off = iops(false, 0, 500);
+    let on = iops(true, 0, 12_000);
+    let each = iops(true, 1, 500);
+    println!("off {off}, on {on}, on with a flush after each {each}");
+    // A 15,000 rpm disk: some six milliseconds for a seek and half a turn.
+    assert!((130..190).contains(&off), "{off}");
+    assert!(on > off * 3 / 2, "{on} against {off}");
+    assert!(each < off * 3 / 2, "{each} against {off}");
+}
