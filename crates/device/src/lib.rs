@@ -33,6 +33,8 @@ mod contract;
 mod data;
 mod disk;
 mod faults;
+#[cfg(target_os = "linux")]
+mod file;
 mod kind;
 mod link;
 mod raid;
@@ -46,6 +48,8 @@ pub use contract::{
 pub use data::{Data, DataMut, OwnedData, Payload};
 pub use disk::{Disk, DiskModel};
 pub use faults::Faults;
+#[cfg(target_os = "linux")]
+pub use file::{File, FileError, FileSettings};
 pub use kind::CommandKind;
 pub use link::Link;
 pub use raid::{Raid0, RaidBox};

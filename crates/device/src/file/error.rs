@@ -1,0 +1,109 @@
+//! Why a file does not become a device, and what an error of the host means for a command.
+
+use crate::{Block, IoError};
+use rustix::io::Errno;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a file or block device could not be opened, or a file not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The runtime is on the virtual clock: no file can be reached from there.
+    #[error("a file needs a runtime on the wall clock")]
+    VirtualClock,
+    /// The system's error.
+    #[error("{}: {what}: {source}", path.display())]
+    System {
+        /// Which file.
+        path: PathBuf,
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another owner has it: another process, or another [`File`](super::File) of this one.
+    #[error("{}: it is in use by somebody else", .0.display())]
+    InUse(PathBuf),
+    /// The kernel uses the block device: it is mounted, for example.
+    #[error("{}: the block device is in use: unmount it, or take it out of its array", .0.display())]
+    Claimed(PathBuf),
+    /// It is a directory, a socket, and so on.
+    #[error("{}: neither a regular file nor a block device", .0.display())]
+    NoStorage(PathBuf),
+    /// The file system has no direct I/O.
+    #[error(
+        "{}: no direct I/O there: use another file system, or switch direct I/O off",
+        .0.display()
+    )]
+    NoDirectIo(PathBuf),
+    /// Blocks of this size cannot be.
+    #[error(
+        "{}: blocks of {block_size} bytes: a power of two from {least} to {most} is needed",
+        path.display()
+    )]
+    BlockSize {
+        /// Which file.
+        path: PathBuf,
+        /// What was asked for, bytes.
+        block_size: u32,
+        /// The smallest block, bytes.
+        least: u32,
+        /// The largest block, bytes.
+        most: u32,
+    },
+    /// The length is not a whole number of blocks, or zero.
+    #[error(
+        "{}: {bytes} bytes are not a whole number of blocks of {block_size} bytes, at least one",
+        path.display()
+    )]
+    Length {
+        /// Which file.
+        path: PathBuf,
+        /// The length, bytes.
+        bytes: u64,
+        /// Bytes in a block.
+        block_size: u32,
+    },
+    /// Another file is at the path now, or the file has another length.
+    #[error("{}: it is not the file that was opened first, or has another length", .0.display())]
+    Replaced(PathBuf),
+}
+
+/// What a failed read of the block at `at` means.
+pub(super) fn of_read(e: &io::Error, at: Block) -> IoError {
+    match errno(e) {
+        Some(Errno::IO | Errno::ILSEQ | Errno::BADMSG | Errno::UCLEAN) => {
+            IoError::Uncorrectable(at)
+        }
+        _ => of_command(e),
+    }
+}
+
+/// Whether there is no room.
+pub(super) fn is_full(e: &io::Error) -> bool {
+    matches!(errno(e), Some(Errno::NOSPC | Errno::DQUOT))
+}
+
+/// What any other failure means.
+pub(super) fn of_command(e: &io::Error) -> IoError {
+    IoError::Failed(match errno(e) {
+        _ if e.kind() == io::ErrorKind::WriteZero => "the host took a part of a write only",
+        Some(Errno::NOSPC) => "the host's file system is full: a part may have been written",
+        Some(Errno::DQUOT) => "the quota on the host is used up: a part may have been written",
+        Some(Errno::ROFS) => "the host's file system can only be read",
+        Some(Errno::PERM | Errno::ACCESS | Errno::BADF) => "the host denies the command",
+        Some(Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM | Errno::STALE | Errno::NOTCONN) => {
+            "the device below is gone"
+        }
+        Some(Errno::INVAL) => "the host refuses direct I/O in blocks of this size",
+        Some(Errno::FBIG) => "the file would be larger than the host allows",
+        Some(Errno::IO) => "input/output error of the device below",
+        Some(Errno::OPNOTSUPP) => "the host cannot do this on this file",
+        Some(Errno::CANCELED) => "the runtime ended",
+        _ => "the host failed the command",
+    })
+}
+
+fn errno(e: &io::Error) -> Option<Errno> {
+    Errno::from_io_error(e)
+}
