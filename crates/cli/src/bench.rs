@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 use tantalum_lab::bench::{self, BenchReport};
-use tantalum_lab::model::ssd_preset;
+use tantalum_lab::subject::ssd_preset;
 
 /// What to measure.
 #[derive(Subcommand)]

@@ -4,8 +4,8 @@ use crate::out;
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::path::{Path, PathBuf};
-use tantalum_lab::compare::{self, Comparison, Document};
-use tantalum_lab::units;
+use tantalum_lab::report::compare::{self, Comparison, Document};
+use tantalum_lab::report::units;
 use tantalum_lab_page as page;
 
 /// Arguments of `tantalum compare`.

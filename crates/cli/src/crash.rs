@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use tantalum_explore::{Case, CrashRow, MOST, Over, Plan, Reach, RowState, Survey, survey};
 use tantalum_lab::bench::process_cpu_seconds;
-use tantalum_lab::crash_file::CrashFile;
-use tantalum_lab::crash_json::survey_json;
+use tantalum_lab::file::crash::CrashFile;
+use tantalum_lab::report::crash::survey_json;
 use tantalum_rt::Nanos;
 
 /// Findings of a row that are named; of more the number.

@@ -2,7 +2,7 @@
 
 use crate::out;
 use clap::Args;
-use tantalum_lab::model;
+use tantalum_lab::subject;
 
 /// Arguments of `tantalum designs`.
 #[derive(Args)]
@@ -23,8 +23,8 @@ pub struct DesignsArguments {
 /// Carries it out; gives the exit code.
 pub fn designs(arguments: &DesignsArguments) -> u8 {
     let text = match &arguments.name {
-        Some(name) if arguments.all => model::preset_toml(name),
-        Some(name) => model::preset_text(name).map(|text| format!("{text}{}", spare(name))),
+        Some(name) if arguments.all => subject::preset_toml(name),
+        Some(name) => subject::preset_text(name).map(|text| format!("{text}{}", spare(name))),
         None => list(),
     };
     match text {
@@ -35,7 +35,7 @@ pub fn designs(arguments: &DesignsArguments) -> u8 {
 
 /// What of an SSD's spare space is left for superseded data, as comments of TOML.
 fn spare(name: &str) -> String {
-    let Ok(design) = model::ssd_preset(name) else { return String::new() };
+    let Ok(design) = subject::ssd_preset(name) else { return String::new() };
     let Ok(layout) = design.check() else { return String::new() };
     format!(
         "\n# Of {} erase units {} are beyond the capacity and all reserves: {:.1} % of the capacity is\n\
@@ -49,11 +49,11 @@ fn spare(name: &str) -> String {
 
 /// Each preset's name with what its text says first.
 fn list() -> Result<String, String> {
-    let names: Vec<_> = model::presets().collect();
+    let names: Vec<_> = subject::presets().collect();
     let width = names.iter().map(|n| n.len()).max().unwrap_or(0);
     let mut lines = String::new();
     for name in names {
-        let about = about(model::preset_text(name)?);
+        let about = about(subject::preset_text(name)?);
         lines.push_str(format!("{name:width$}  {about}").trim_end());
         lines.push('\n');
     }
@@ -78,8 +78,8 @@ mod tests {
     #[test]
     fn every_preset_says_in_a_line_what_it_is() {
         let list = list().unwrap();
-        assert_eq!(list.lines().count(), model::presets().count());
-        for (line, name) in list.lines().zip(model::presets()) {
+        assert_eq!(list.lines().count(), subject::presets().count());
+        for (line, name) in list.lines().zip(subject::presets()) {
             let about = line.strip_prefix(name).unwrap().trim_start();
             assert!(about.len() > 20 && about.ends_with('.'), "{line}");
         }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use tantalum_drive::{
     Budget, CapacitorType, Component, EnergyModel, Parts, Saving, SavingCount, Service, Voltages,
 };
-use tantalum_lab::model::ssd_preset;
+use tantalum_lab::subject::ssd_preset;
 
 /// Arguments of `tantalum energy`.
 #[derive(Args)]

@@ -2,8 +2,8 @@
 
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
-use tantalum_lab::panels::{Panels, Point};
-use tantalum_lab::published::{Claim, Quotient};
+use tantalum_lab::report::panels::{Panels, Point};
+use tantalum_lab::report::published::{Claim, Quotient};
 use tantalum_lab::report::{Report, RowReport};
 
 /// The tables; empty if nothing was published.

@@ -8,12 +8,12 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use tantalum_lab::experiment::{Expect, Experiment, Row};
-use tantalum_lab::memory;
-use tantalum_lab::model::BLOCK_BYTES;
-use tantalum_lab::record::Log;
+use tantalum_lab::file::experiment::{Expect, Experiment, Row};
 use tantalum_lab::report::{CUTS_TO_SHOW_LOSS, Report, RowReport, Verdict};
-use tantalum_lab::runner::{self, Progress};
+use tantalum_lab::run::memory;
+use tantalum_lab::run::record::Log;
+use tantalum_lab::run::runner::{self, Progress};
+use tantalum_lab::subject::BLOCK_BYTES;
 use tantalum_lab_page::{self as page, Picture, UnknownPicture};
 use tantalum_workload::trace::{LogOutput, LogWriter};
 

@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tantalum_drive::Voltages;
-use tantalum_lab::experiment::Experiment;
+use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::search::{Effort, Findings, Limits, Search, Tried, Watch};
 use tantalum_lab_page as page;
 use tantalum_rt::Nanos;

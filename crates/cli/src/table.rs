@@ -3,10 +3,10 @@
 use crate::published;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
-use tantalum_lab::experiment::WorkloadKind;
-use tantalum_lab::figures::{DriveFigures, RestartFigures};
+use tantalum_lab::file::experiment::WorkloadKind;
+use tantalum_lab::report::figures::{DriveFigures, RestartFigures};
+use tantalum_lab::report::terms::Terms;
 use tantalum_lab::report::{Report, RowReport, Times};
-use tantalum_lab::terms::Terms;
 use tantalum_rt::Nanos;
 
 /// How wide tables are where nobody says how wide they may be.
@@ -306,8 +306,8 @@ fn time(ns: u64) -> String {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use tantalum_lab::experiment::Experiment;
-    use tantalum_lab::figures::{Counts, Wear};
+    use tantalum_lab::file::experiment::Experiment;
+    use tantalum_lab::report::figures::{Counts, Wear};
     use tantalum_lab::report::{RowFindings, Verdict};
 
     fn report(params: &str) -> Report {

@@ -8,8 +8,8 @@ use common::{ends, file};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use tantalum_lab::experiment::Scene;
-use tantalum_lab::model::Model;
+use tantalum_lab::file::experiment::Scene;
+use tantalum_lab::subject::Model;
 
 const SMALL: &str = r#"
 title = "small"

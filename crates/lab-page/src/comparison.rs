@@ -3,8 +3,8 @@
 use crate::plot::{Bar, Bars, Look};
 use crate::{figure, page, scrolling};
 use maud::{Markup, html};
-use tantalum_lab::compare::{Comparison, Measure, Pair, RowPair, Side};
-use tantalum_lab::units;
+use tantalum_lab::report::compare::{Comparison, Measure, Pair, RowPair, Side};
+use tantalum_lab::report::units;
 
 /// The page of two reports side by side.
 pub fn comparison(c: &Comparison) -> String {

@@ -6,10 +6,10 @@ use crate::sections::{MANY_ROWS, Shown, Value, bars, designs, line, most, percen
 use crate::{figure, scrolling};
 use maud::{Markup, html};
 use tantalum_drive::Wear as Worn;
-use tantalum_lab::figures::{DriveFigures, Wear};
-use tantalum_lab::precondition::Ended;
+use tantalum_lab::report::figures::{DriveFigures, Wear};
+use tantalum_lab::report::units::{self, Unit};
 use tantalum_lab::report::{Report, RowReport};
-use tantalum_lab::units::{self, Unit};
+use tantalum_lab::run::precondition::Ended;
 use tantalum_rt::Nanos;
 
 pub(crate) const AMPLIFICATION: Shown = Shown {

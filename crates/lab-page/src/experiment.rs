@@ -3,10 +3,10 @@
 use crate::sections::{MANY_ROWS, flash, latency, losses, over_time, recovery, throughput};
 use crate::{drives, page, published, scrolling};
 use maud::{Markup, html};
-use tantalum_lab::experiment::Expect;
+use tantalum_lab::file::experiment::Expect;
+use tantalum_lab::report::terms::Terms;
+use tantalum_lab::report::units::{self, Unit};
 use tantalum_lab::report::{Report, RowReport, Times, Verdict};
-use tantalum_lab::terms::Terms;
-use tantalum_lab::units::{self, Unit};
 use tantalum_rt::Nanos;
 
 /// The command line that made a report.

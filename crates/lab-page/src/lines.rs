@@ -4,7 +4,7 @@ use crate::axis::Axis;
 use crate::plot::{Sample, at, key, svg};
 use crate::text::width;
 use maud::{Markup, Render, html};
-use tantalum_lab::units::MISSING;
+use tantalum_lab::report::units::MISSING;
 
 /// Width of a plot of lines: three of them go side by side.
 const LINES: f64 = 340.0;

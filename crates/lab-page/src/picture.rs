@@ -11,9 +11,9 @@ use crate::sections::{FLASH, LOSSES, RECOVERY, Shown, THROUGHPUT, capital};
 use crate::text::{BOLD, TITLE, width as text_width, wrap};
 use maud::{Markup, PreEscaped, html};
 use std::str::FromStr;
-use tantalum_lab::panels::{Panel, Panels};
 use tantalum_lab::report::Report;
-use tantalum_lab::terms::Terms;
+use tantalum_lab::report::panels::{Panel, Panels};
+use tantalum_lab::report::terms::Terms;
 
 /// What there can be a picture of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use crate::text::{BOLD, width, wrap};
 use maud::{Markup, Render, html};
-use tantalum_lab::units::MISSING;
+use tantalum_lab::report::units::MISSING;
 
 /// Width of bars, with their texts.
 const BARS: f64 = 400.0;

@@ -5,11 +5,11 @@ use crate::lines::{Line, Lines, Range, Scale};
 use crate::plot::{Bar, Bars, Look, Sample};
 use crate::{figure, scrolling};
 use maud::{Markup, Render, html};
-use tantalum_lab::panels::{Panel, Panels, Point};
-use tantalum_lab::published::{Claim, Quotient};
 use tantalum_lab::report::Report;
-use tantalum_lab::terms::Terms;
-use tantalum_lab::units::{self, Unit};
+use tantalum_lab::report::panels::{Panel, Panels, Point};
+use tantalum_lab::report::published::{Claim, Quotient};
+use tantalum_lab::report::terms::Terms;
+use tantalum_lab::report::units::{self, Unit};
 
 /// The section; nothing if nothing was published.
 pub(crate) fn published(report: &Report) -> Markup {

@@ -6,10 +6,10 @@ use crate::figure;
 use crate::lines::{Line, Lines, Range, Scale};
 use crate::plot::{Bar, Bars, Look};
 use maud::{Markup, html};
-use tantalum_lab::experiment::{Journal, Synchronous};
+use tantalum_lab::file::experiment::{Journal, Synchronous};
+use tantalum_lab::report::terms::{JOB, Terms};
+use tantalum_lab::report::units::{self, Unit};
 use tantalum_lab::report::{Report, RowReport};
-use tantalum_lab::terms::{JOB, Terms};
-use tantalum_lab::units::{self, Unit};
 use tantalum_rt::Nanos;
 
 /// With more rows than this a workload has a plot for each design.

@@ -12,8 +12,8 @@
     reason = "benchmarks read the processor's clock"
 )]
 
-use crate::model::AnyBox;
-use crate::precondition::{self, Precondition, PreconditionError};
+use crate::run::precondition::{self, Precondition, PreconditionError};
+use crate::subject::AnyBox;
 use serde::Serialize;
 use std::cell::Cell;
 use std::rc::Rc;

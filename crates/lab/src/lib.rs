@@ -1,36 +1,8 @@
-//! Experiments: their files, their rows, and what they came to.
+//! Experiments: their files, what their rows run on, how they run, and what they came to.
 
 pub mod bench;
-pub mod block;
-mod clocks;
-pub mod compare;
-pub mod crash_file;
-pub mod crash_json;
-pub mod engine;
-pub mod entry;
-pub mod experiment;
-pub mod figures;
-pub mod json;
-pub mod judge;
-pub mod kinds;
-pub mod layout;
-pub mod memory;
-pub mod model;
-pub mod pages;
-pub mod panels;
-pub mod parse;
-pub mod precondition;
-pub mod promise;
-pub mod published;
-pub mod record;
-pub mod repeated;
+pub mod file;
 pub mod report;
-pub mod row;
-pub mod runner;
-pub mod scene;
+pub mod run;
 pub mod search;
-pub mod series;
-mod source;
-pub mod terms;
-mod turn;
-pub mod units;
+pub mod subject;

@@ -1,9 +1,9 @@
 //! Atomic groups beside other ways to write the same: what was published, and what was promised.
 
 use std::sync::Arc;
-use tantalum_lab::experiment::Experiment;
+use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::report::{Report, Verdict};
-use tantalum_lab::runner;
+use tantalum_lab::run::runner;
 
 /// Runs these rows of an experiment, shortly.
 fn quick(text: &str, wanted: impl Fn(&str) -> bool) -> Report {

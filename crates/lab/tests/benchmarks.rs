@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
-use tantalum_lab::engine::{Engine, Settings};
-use tantalum_lab::experiment::{Journal, Synchronous};
+use tantalum_lab::file::experiment::{Journal, Synchronous};
+use tantalum_lab::run::sqlite::{Engine, Settings};
 use tantalum_rt::Runtime;
 use tantalum_workload::database::{self, Benchmark, Client, Findings};
 use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};

@@ -2,9 +2,9 @@
 //! of them when a drive comes to its end.
 
 use std::sync::Arc;
-use tantalum_lab::experiment::Experiment;
+use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::report::{Report, Verdict};
-use tantalum_lab::runner;
+use tantalum_lab::run::runner;
 use tantalum_lab_page::{self as page, Command};
 
 /// Four dies with little spare space, on which units soon fail.

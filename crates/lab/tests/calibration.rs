@@ -1,8 +1,8 @@
 //! The presets beside what was published of the devices after which they are named.
 
 use std::sync::Arc;
-use tantalum_lab::experiment::Experiment;
-use tantalum_lab::runner::{self, Progress, Watch};
+use tantalum_lab::file::experiment::Experiment;
+use tantalum_lab::run::runner::{self, Progress, Watch};
 
 /// The whole table, in shorter runs: a device that is changed by accident is far from it.
 #[test]

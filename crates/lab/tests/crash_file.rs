@@ -5,7 +5,7 @@ use tantalum_drive::Design;
 use tantalum_explore::{
     Case, CrashRow, Over, Plan, Reach, RowState, Survey, Watch, random_design, survey,
 };
-use tantalum_lab::crash_file::CrashFile;
+use tantalum_lab::file::crash::CrashFile;
 
 const FILE: &str = include_str!("../../../experiments/crash.toml");
 

@@ -1,8 +1,8 @@
 //! The main experiment gives the same bytes on every machine.
 
 use std::sync::Arc;
-use tantalum_lab::experiment::Experiment;
-use tantalum_lab::runner::{self, Progress, Watch};
+use tantalum_lab::file::experiment::Experiment;
+use tantalum_lab::run::runner::{self, Progress, Watch};
 
 /// `experiments/first.json` is what `experiments/first.toml` gave, with its own seed, on
 /// the machine of whoever changed last what comes out of it (`scripts/update-readme`).

@@ -7,11 +7,11 @@ mod designs;
 use designs::small;
 use std::rc::Rc;
 use tantalum_device::Payload;
-use tantalum_lab::engine::Settings;
-use tantalum_lab::experiment::{Journal, Synchronous};
-use tantalum_lab::model::Model;
+use tantalum_lab::file::experiment::{Journal, Synchronous};
 use tantalum_lab::report::RowFindings;
-use tantalum_lab::row::{self, RowPlan};
+use tantalum_lab::run::row::{self, RowPlan};
+use tantalum_lab::run::sqlite::Settings;
+use tantalum_lab::subject::Model;
 use tantalum_rt::{Nanos, Rt};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
 

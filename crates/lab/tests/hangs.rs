@@ -7,12 +7,12 @@ use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
     Link, Payload, PowerCycle, RamDevice, RamOptions,
 };
-use tantalum_lab::block;
-use tantalum_lab::engine::Settings;
-use tantalum_lab::experiment::{Journal, Synchronous};
-use tantalum_lab::pages::{self, PageModel};
+use tantalum_lab::file::experiment::{Journal, Synchronous};
 use tantalum_lab::report::RowFindings;
-use tantalum_lab::row::{self, RowError, RowPlan, Subject, Traffic};
+use tantalum_lab::run::block;
+use tantalum_lab::run::engines::{self, PageModel};
+use tantalum_lab::run::row::{self, RowBox, RowError, RowPlan, Traffic};
+use tantalum_lab::run::sqlite::Settings;
 use tantalum_oracle::patience::PATIENCE;
 use tantalum_rt::{Nanos, Rt};
 use tantalum_workload::jobs::Job;
@@ -91,7 +91,7 @@ impl PowerCycle for Hanging {
     }
 }
 
-impl Subject for Hanging {
+impl RowBox for Hanging {
     fn traffic(&self) -> Traffic {
         Traffic::default()
     }
@@ -153,7 +153,7 @@ fn page_models_on_a_drive_that_hangs_fail() {
     let tree = AppendTreeJob { documents: 1000, operations: 2000, ..AppendTreeJob::default() };
     for model in [PageModel::Engine(engine), PageModel::Tree(tree)] {
         let hanging = |rt: &Rt| Ok(Hanging::new(rt, 600, Payload::Stamps));
-        let (findings, result) = pages::run(1, plan(1), model, hanging, || ());
+        let (findings, result) = engines::run(1, plan(1), model, hanging, || ());
         let told = result.unwrap_err().to_string();
         assert!(told.starts_with("nothing has ended since "), "{told}; {findings:?}");
     }

@@ -7,7 +7,7 @@ use tantalum_device::{
     Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, GroupLimit, Payload,
     PowerCycle, RamDevice, RamOptions,
 };
-use tantalum_lab::record::Recorded;
+use tantalum_lab::run::record::Recorded;
 use tantalum_rt::Runtime;
 use tantalum_workload::trace::{LogOutput, LogWriter};
 

@@ -4,10 +4,12 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tantalum_lab::experiment::Experiment;
-use tantalum_lab::figures::Wear;
+use tantalum_lab::bench;
+use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::report::Report;
-use tantalum_lab::{bench, compare, runner};
+use tantalum_lab::report::compare;
+use tantalum_lab::report::figures::Wear;
+use tantalum_lab::run::runner;
 use tantalum_lab_page::{self as page, Command, Picture};
 
 /// Random writes of 4 KiB that do not end, so many at a time.

@@ -6,11 +6,11 @@ use tantalum_device::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
     GroupLimit, IoError, Payload, PowerCycle, RamDevice, RamOptions, Stats,
 };
-use tantalum_lab::block;
-use tantalum_lab::engine::Settings;
-use tantalum_lab::experiment::{Journal, Synchronous};
+use tantalum_lab::file::experiment::{Journal, Synchronous};
 use tantalum_lab::report::RowFindings;
-use tantalum_lab::row::{self, RowPlan, Subject, Traffic};
+use tantalum_lab::run::block;
+use tantalum_lab::run::row::{self, RowBox, RowPlan, Traffic};
+use tantalum_lab::run::sqlite::Settings;
 use tantalum_rt::{Nanos, Rt};
 use tantalum_workload::database::Benchmark;
 use tantalum_workload::jobs::Job;
@@ -77,7 +77,7 @@ fn ram_that(rt: &Rt, ack: Ack, flush: bool) -> Stats<RamDevice> {
     Stats::new(rt, RamDevice::new(rt, options))
 }
 
-fn run<S: Subject>(
+fn run<S: RowBox>(
     seed: u64,
     benchmark: Rc<dyn Benchmark>,
     plan: RowPlan,
@@ -237,7 +237,7 @@ impl PowerCycle for Liar {
     }
 }
 
-impl Subject for Liar {
+impl RowBox for Liar {
     fn traffic(&self) -> Traffic {
         self.0.traffic()
     }
@@ -255,7 +255,7 @@ fn job(fsync_every: u64, queue_depth: u32) -> Job {
     Job { fsync_every, queue_depth, range: 0.02, commands: Some(100_000), ..Job::default() }
 }
 
-fn run_job<S: Subject>(seed: u64, job: Job, subject: impl FnOnce(&Rt) -> S) -> RowFindings {
+fn run_job<S: RowBox>(seed: u64, job: Job, subject: impl FnOnce(&Rt) -> S) -> RowFindings {
     let plan = RowPlan { cuts: 20, ..plan(Journal::Wal, Synchronous::Full) };
     let (findings, result) = block::run(seed, plan, job, |rt| Ok(subject(rt)), || ());
     result.unwrap_or_else(|e| panic!("seed {seed}: {e}; {findings:#?}"));

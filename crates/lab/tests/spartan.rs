@@ -1,9 +1,9 @@
 //! The experiment on power loss under a capacitor budget, small.
 
 use std::sync::Arc;
-use tantalum_lab::experiment::Experiment;
+use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::report::Verdict;
-use tantalum_lab::runner;
+use tantalum_lab::run::runner;
 
 /// The designs of the file on a smaller array, under random writes for a second: what was
 /// published as better is better, and nobody draws more than is in the capacitors.

@@ -2,9 +2,9 @@
 //! with all that was acknowledged.
 
 use std::sync::Arc;
-use tantalum_lab::experiment::Experiment;
+use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::report::Verdict;
-use tantalum_lab::runner;
+use tantalum_lab::run::runner;
 use tantalum_lab_page as page;
 
 #[test]

@@ -3,9 +3,9 @@
 
 use std::io::{BufRead, Cursor};
 use std::sync::Arc;
-use tantalum_lab::experiment::{Expect, Experiment};
+use tantalum_lab::file::experiment::{Expect, Experiment};
 use tantalum_lab::report::{Report, Verdict};
-use tantalum_lab::runner;
+use tantalum_lab::run::runner;
 
 const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/tests/samples/");
 
@@ -94,10 +94,10 @@ fn a_malformed_line_is_told_before_the_run_with_file_and_line() {
 #[test]
 fn a_volatile_device_loses_what_a_trace_did_not_flush_and_no_more() {
     use tantalum_device::{Ack, Caps, Payload, RamDevice, RamOptions, Stats};
-    use tantalum_lab::block;
-    use tantalum_lab::engine::Settings;
-    use tantalum_lab::experiment::{Journal, Synchronous};
-    use tantalum_lab::row::RowPlan;
+    use tantalum_lab::file::experiment::{Journal, Synchronous};
+    use tantalum_lab::run::block;
+    use tantalum_lab::run::row::RowPlan;
+    use tantalum_lab::run::sqlite::Settings;
     use tantalum_rt::{Nanos, Rt};
     use tantalum_workload::replay::{Open, Playing};
     use tantalum_workload::trace::Trace;

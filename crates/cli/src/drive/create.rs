@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Drive, DriveImageError};
-use tantalum_lab::model::ssd_preset;
+use tantalum_lab::subject::ssd_preset;
 use tantalum_nand::ImageError;
 
 /// Arguments of `tantalum drive create`.

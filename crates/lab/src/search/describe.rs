@@ -1,7 +1,7 @@
 //! A candidate as text: a design of an experiment file that is exactly it, and in short.
 
 use super::grid::{Choice, Keeps};
-use crate::experiment::Scene;
+use crate::file::experiment::Scene;
 use std::fmt;
 use tantalum_drive::Design;
 

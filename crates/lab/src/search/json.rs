@@ -2,7 +2,7 @@
 //! the same bytes.
 
 use super::{Findings, Tried};
-use crate::layout;
+use crate::report::json_layout;
 use serde_json::{Value, json};
 use tantalum_drive::Voltages;
 
@@ -39,7 +39,7 @@ impl Findings {
             "failed": self.failed.iter().map(failed).collect::<Vec<_>>(),
         });
         // Values and a writer in memory: this does not fail.
-        layout::to_json(&document).unwrap_or_default()
+        json_layout::to_json(&document).unwrap_or_default()
     }
 
     fn one(&self, i: usize, volts: Voltages) -> Value {

@@ -19,10 +19,10 @@ mod trial;
 
 pub use grid::{Candidate, Choice, Keeps};
 
-use crate::experiment::{Expect, Experiment, Journal, Row, Scene, Synchronous, WorkloadKind};
-use crate::memory;
-use crate::model::Model;
-use crate::parse;
+use crate::file::experiment::{Expect, Experiment, Journal, Row, Scene, Synchronous, WorkloadKind};
+use crate::file::parse;
+use crate::run::memory;
+use crate::subject::Model;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tantalum_drive::Design;

@@ -5,9 +5,9 @@
 //! 2. The power goes when there is as much to be found again as there was at any time before.
 //! 3. All candidates get the same commands, from the same seed.
 
-use crate::block;
-use crate::model::AnyBox;
-use crate::precondition::{Precondition, Preparation};
+use crate::run::block;
+use crate::run::precondition::{Precondition, Preparation};
+use crate::subject::AnyBox;
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{CommandKind, IoError, Payload, PowerCycle};

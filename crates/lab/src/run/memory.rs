@@ -22,9 +22,9 @@
 //! The constants were measured on the presets; the estimate is meant to be right within
 //! a factor of about two.
 
-use crate::experiment::{Expect, Experiment, Row, Scene, WorkloadKind};
-use crate::model::Model;
+use crate::file::experiment::{Expect, Experiment, Row, Scene, WorkloadKind};
 use crate::report::CUTS_TO_SHOW_LOSS;
+use crate::subject::Model;
 use std::fmt::Write;
 use tantalum_drive::{Design, Layout};
 use tantalum_workload::linkbench::LinkBenchScale;

@@ -1,6 +1,6 @@
 //! Where recorded traces come from: files that an experiment names.
 
-use crate::experiment::Row;
+use crate::file::experiment::Row;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -4,8 +4,8 @@
 //!    journal, synchronous, parameters by key; the last varies fastest.
 //! 2. A block job has no journal: it is one row, not one for each.
 
-use crate::experiment::{Experiment, Row};
-use crate::kinds::{Expect, Journal, Synchronous, WorkloadKind};
+use crate::file::experiment::{Experiment, Row};
+use crate::file::kinds::{Expect, Journal, Synchronous, WorkloadKind};
 use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};

@@ -2,7 +2,7 @@
 //! recorded trace has requests and blocks. Tables, pages, pictures and comparisons take their
 //! words from here.
 
-use crate::experiment::WorkloadKind;
+use crate::file::experiment::WorkloadKind;
 use crate::report::RowReport;
 
 /// The words for what is counted.

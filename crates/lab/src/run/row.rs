@@ -16,14 +16,14 @@
 //! 6. A violation is what breaks the promise of drive and settings ([`Promise`]), and every
 //!    block that holds what the drive must not hold; what was not promised may be lost.
 
-use crate::clocks::{Clocked, Clocks};
-use crate::engine::{Engine, Settings};
-use crate::figures::Counts;
-use crate::judge::{self, Balance, Verdict};
-use crate::precondition::{PreconditionError, Preparation};
-use crate::promise::Promise;
+use crate::report::figures::Counts;
 use crate::report::{CUTS_TO_SHOW_LOSS, RowFindings};
-use crate::turn::{self, Books, Stop};
+use crate::run::clocks::{Clocked, Clocks};
+use crate::run::judge::{self, Balance, Verdict};
+use crate::run::precondition::{PreconditionError, Preparation};
+use crate::run::promise::Promise;
+use crate::run::sqlite::{Engine, Settings};
+use crate::run::turn::{self, Books, Stop};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError, PowerCycle};
@@ -47,7 +47,7 @@ pub struct Traffic {
 }
 
 /// A drive that an experiment can run on.
-pub trait Subject: PowerCycle + Clone + 'static {
+pub trait RowBox: PowerCycle + Clone + 'static {
     /// What has been written so far.
     fn traffic(&self) -> Traffic;
 
@@ -140,7 +140,7 @@ pub enum RowError {
 
 /// Runs a row on what `subject` makes, in a runtime of its own. `cut` is called
 /// after each cut and recovery. The findings are those up to the error, if there is one.
-pub fn run<S: Subject>(
+pub fn run<S: RowBox>(
     seed: u64,
     plan: RowPlan,
     benchmark: Rc<dyn Benchmark>,
@@ -195,7 +195,7 @@ pub(crate) fn in_runtime<S, M: Future<Output = Result<(), RowError>> + 'static>(
 }
 
 /// Preconditions a drive that is on, if that is planned.
-pub(crate) async fn prepare<S: Subject>(
+pub(crate) async fn prepare<S: RowBox>(
     rt: &Rt,
     subject: &S,
     plan: &RowPlan,
@@ -208,7 +208,7 @@ pub(crate) async fn prepare<S: Subject>(
     Ok(())
 }
 
-struct Run<S: Subject> {
+struct Run<S: RowBox> {
     rt: Rt,
     subject: S,
     plan: RowPlan,
@@ -226,7 +226,7 @@ struct Run<S: Subject> {
 type Watched<S> = Shadow<<S as PowerCycle>::Device>;
 
 /// A drive with power, mounted, and what the judge says about the database on it.
-struct Recovered<S: Subject> {
+struct Recovered<S: RowBox> {
     engine: Engine<Watched<S>>,
     verdict: Verdict,
     drive_time: Nanos,
@@ -251,7 +251,7 @@ impl Loaded {
     }
 }
 
-impl<S: Subject> Run<S> {
+impl<S: RowBox> Run<S> {
     async fn main(mut self, cut: impl Fn()) -> Result<(), RowError> {
         let result = self.cycles(cut).await;
         if result.is_err() {

@@ -9,7 +9,7 @@
 //!    zeros and other data.
 //! 4. Commands follow from the parameters and the seed alone.
 
-use crate::row::{Subject, Traffic};
+use crate::run::row::{RowBox, Traffic};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -120,7 +120,7 @@ impl Preparation {
     ///
     /// # Errors
     /// As for [`run`].
-    pub async fn carry_out<S: Subject>(
+    pub async fn carry_out<S: RowBox>(
         &self,
         rt: &Rt,
         subject: &S,
@@ -200,7 +200,7 @@ impl Precondition {
 ///
 /// # Errors
 /// [`PreconditionError`]: parameters that make no sense, or the first write that failed.
-pub async fn run<S: Subject>(
+pub async fn run<S: RowBox>(
     rt: &Rt,
     subject: &S,
     how: &Precondition,
@@ -414,7 +414,7 @@ impl<D: BlockDevice + 'static> Writer<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::AnyBox;
+    use crate::subject::AnyBox;
     use tantalum_device::{Payload, PowerCycle};
     use tantalum_drive::{Design, Drive};
     use tantalum_rt::Runtime;

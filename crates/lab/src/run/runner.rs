@@ -2,17 +2,17 @@
 //! on one thread, with its own seed. The report does not depend on the number of
 //! threads.
 
-use crate::block;
-use crate::engine::Settings;
-use crate::experiment::{Expect, Experiment, Row};
-use crate::memory;
-use crate::model::BLOCK_BYTES;
-use crate::pages;
-use crate::precondition::Preparation;
-use crate::record::{Log, Recorded};
+use crate::file::experiment::{Expect, Experiment, Row};
+use crate::file::source;
 use crate::report::{Report, RowFindings, RowReport};
-use crate::row::{self, RowError, RowPlan, Subject, Traffic};
-use crate::source;
+use crate::run::block;
+use crate::run::engines;
+use crate::run::memory;
+use crate::run::precondition::Preparation;
+use crate::run::record::{Log, Recorded};
+use crate::run::row::{self, RowBox, RowError, RowPlan, Traffic};
+use crate::run::sqlite::Settings;
+use crate::subject::BLOCK_BYTES;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -168,7 +168,7 @@ fn try_row(
         return block::replay(seed, plan, (how, source::open(how)), made, cut);
     }
     if let Some(model) = row.pages() {
-        return pages::run(seed, plan, model, made, cut);
+        return engines::run(seed, plan, model, made, cut);
     }
     match (row.benchmark(), row.job()) {
         (Some(benchmark), _) => {
@@ -184,7 +184,7 @@ fn try_row(
 }
 
 /// For tests and for a look at what a device without flash would do.
-impl Subject for Stats<RamDevice> {
+impl RowBox for Stats<RamDevice> {
     fn traffic(&self) -> Traffic {
         Traffic { host_bytes: self.snapshot().bytes_written(), ..Traffic::default() }
     }

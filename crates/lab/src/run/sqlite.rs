@@ -9,7 +9,7 @@
 //! 3. SQLite is told of atomic groups only where the row asks for them; a row that does, where
 //!    they are not in force, fails and says why.
 
-use crate::experiment::{Journal, Synchronous};
+use crate::file::experiment::{Journal, Synchronous};
 use rustc_hash::FxHashMap;
 use tantalum_device::BlockDevice;
 use tantalum_files::{Files, FilesError, FormatOptions, MountOptions, Promise};

@@ -3,9 +3,9 @@
 //! 1. A published number never enters a run: it is only laid beside its result.
 //! 2. A row that failed has no result, and so neither number nor quotient.
 
-use crate::experiment::Row;
-use crate::parse;
-use crate::repeated::base;
+use crate::file::experiment::Row;
+use crate::file::parse;
+use crate::report::repeated::base;
 use crate::report::{Report, RowReport};
 use serde::{Deserialize, Serialize};
 
@@ -293,7 +293,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Experiment;
+    use crate::file::experiment::Experiment;
     use crate::report::RowFindings;
 
     const FILE: &str = r#"

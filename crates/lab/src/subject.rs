@@ -5,11 +5,11 @@
 //!    silently: it is what the file says.
 //! 2. `[drive]` changes SSDs and `[disk]` disks, also those that are members of an array.
 
-use crate::entry::merge;
-use crate::experiment::Scene;
-use crate::figures::Counts;
-use crate::parse;
-use crate::row::{Subject, Traffic};
+use crate::file::entry::merge;
+use crate::file::experiment::Scene;
+use crate::file::parse;
+use crate::report::figures::Counts;
+use crate::run::row::{RowBox, Traffic};
 use serde::{Deserialize, Serialize};
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, DiskModel, Durability,
@@ -384,7 +384,7 @@ impl AnyBox {
     }
 }
 
-impl Subject for AnyBox {
+impl RowBox for AnyBox {
     fn drives(&self) -> &[Drive] {
         match self {
             AnyBox::Ssd(drive) => std::slice::from_ref(drive),

@@ -1,7 +1,7 @@
 //! What a drive and SQLite's settings promise together: only what breaks this is a
 //! violation.
 
-use crate::experiment::{Journal, Synchronous};
+use crate::file::experiment::{Journal, Synchronous};
 use tantalum_device::Caps;
 
 /// What must be so after a power cut.

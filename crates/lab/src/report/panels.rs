@@ -1,7 +1,7 @@
 //! Published numbers and ours in an order to be shown in: a panel for each device and
 //! workload, and in it a point for each value of the parameters.
 
-use crate::published::median;
+use crate::report::published::median;
 use crate::report::{Report, RowReport};
 
 /// The points of one device under one workload.

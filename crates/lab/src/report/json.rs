@@ -4,9 +4,9 @@
 //! same seed gives the same bytes. 64-bit seeds and hashes are strings of hexadecimal
 //! digits, since readers that know only floating-point numbers would round them.
 
-use crate::figures::DriveFigures;
-use crate::layout;
-use crate::published::Quotient;
+use crate::report::figures::DriveFigures;
+use crate::report::json_layout;
+use crate::report::published::Quotient;
 use crate::report::{Report, RowFindings, RowReport, Times};
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,7 @@ pub fn to_json(report: &Report) -> String {
         document["repeated"] = repeated.into();
     }
     // Values and a writer in memory: this does not fail.
-    layout::to_json(&document).unwrap_or_default()
+    json_layout::to_json(&document).unwrap_or_default()
 }
 
 fn repeated(row: &RowReport) -> Option<Value> {

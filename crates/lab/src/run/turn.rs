@@ -6,10 +6,10 @@
 //!    latencies only up to the cut.
 //! 2. An error after the stop is what a cut looks like from above, and no error of the client.
 
-use crate::clocks::Clocks;
-use crate::engine::Engine;
 use crate::report::RowFindings;
-use crate::row::RowError;
+use crate::run::clocks::Clocks;
+use crate::run::row::RowError;
+use crate::run::sqlite::Engine;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::BlockDevice;

@@ -2,9 +2,9 @@
 //! that must not be, and the effects point the way that was published.
 
 use std::sync::Arc;
-use tantalum_lab::experiment::Experiment;
+use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::report::{Report, Verdict};
-use tantalum_lab::runner;
+use tantalum_lab::run::runner;
 
 /// Runs the rows of an experiment file whose names contain all of `words`.
 fn run(text: &str, words: &[&str]) -> Report {

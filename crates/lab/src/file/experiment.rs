@@ -9,16 +9,16 @@
 //!    follows from the experiment's seed and its name alone, so that adding, leaving
 //!    out or reordering rows changes no other row.
 
-use crate::entry::Entry;
-pub use crate::kinds::{Expect, Journal, Synchronous, WorkloadKind};
-use crate::model::Model;
-use crate::pages::PageModel;
-use crate::parse::{self, Fault, Wrong};
-use crate::precondition::{Overwrites, Precondition, PreconditionError};
-use crate::published::{Ratio, Source};
-use crate::scene::BENCHMARKS;
-pub use crate::scene::{RunParameters, Scene};
-use crate::source;
+use crate::file::entry::Entry;
+pub use crate::file::kinds::{Expect, Journal, Synchronous, WorkloadKind};
+use crate::file::parse::{self, Fault, Wrong};
+use crate::file::scene::BENCHMARKS;
+pub use crate::file::scene::{RunParameters, Scene};
+use crate::file::source;
+use crate::report::published::{Ratio, Source};
+use crate::run::engines::PageModel;
+use crate::run::precondition::{Overwrites, Precondition, PreconditionError};
+use crate::subject::Model;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_rt::mix64;

@@ -1,7 +1,7 @@
 //! Two reports side by side: the rows that both have, by name, and for each measure
 //! both values, their ratio, and whether the second is worse.
 
-use crate::units::{self, Unit};
+use crate::report::units::{self, Unit};
 use serde_json::Value;
 
 /// Whether more of a measure is better.

@@ -1,14 +1,26 @@
 //! What an experiment found: one record for each row, the same bytes for the same
 //! seed, and whether each row kept to what was expected of it.
 
-use crate::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
-use crate::figures::{Counts, DriveFigures};
-use crate::model::Model;
-use crate::precondition::Preconditioned;
-use crate::published::{Quotient, Source};
-use crate::repeated::Spread;
-use crate::row::Traffic;
-use crate::series::Series;
+pub mod compare;
+pub mod crash;
+pub mod figures;
+pub mod json;
+pub mod json_layout;
+pub mod panels;
+pub mod published;
+pub mod repeated;
+pub mod series;
+pub mod terms;
+pub mod units;
+
+use crate::file::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
+use crate::report::figures::{Counts, DriveFigures};
+use crate::report::published::{Quotient, Source};
+use crate::report::repeated::Spread;
+use crate::report::series::Series;
+use crate::run::precondition::Preconditioned;
+use crate::run::row::Traffic;
+use crate::subject::Model;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tantalum_device::Latencies;
@@ -418,14 +430,14 @@ impl Report {
     /// The report as JSON, with a line break at its end. It holds nothing that
     /// depends on the machine or the day.
     pub fn to_json(&self) -> String {
-        crate::json::to_json(self)
+        crate::report::json::to_json(self)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Scene;
+    use crate::file::experiment::Scene;
 
     fn row(expect: Expect) -> Row {
         Row {

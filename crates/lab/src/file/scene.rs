@@ -4,9 +4,9 @@
 //! 2. A workload is held to that where a row runs it, as the row changes it; one that no row
 //!    runs, as it is in the file.
 
-use crate::kinds::WorkloadKind;
-use crate::parse::Fault;
-use crate::precondition::{Precondition, PreconditionError};
+use crate::file::kinds::WorkloadKind;
+use crate::file::parse::Fault;
+use crate::run::precondition::{Precondition, PreconditionError};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_workload::jobs::Job;
@@ -170,7 +170,7 @@ impl Scene {
             fault(kind, key, e.to_string())
         };
         if let Some(job) = self.job.get(name) {
-            let sound = job.check().and_then(|()| job.fits(ANY_BYTES, crate::model::BLOCK_BYTES));
+            let sound = job.check().and_then(|()| job.fits(ANY_BYTES, crate::subject::BLOCK_BYTES));
             sound.map_err(|e| fault("job", e.key(), e.to_string()))?;
         }
         if let Some(how) = self.trace.get(name) {

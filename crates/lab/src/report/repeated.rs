@@ -9,7 +9,7 @@
 //! 3. What a repetition that failed had measured by then is in no median; it is there in the
 //!    verdict.
 
-use crate::published::median;
+use crate::report::published::median;
 use crate::report::{Report, RowReport, Times, Verdict};
 
 /// How far the throughput of a row's repetitions is apart.
@@ -105,7 +105,7 @@ fn badness(verdict: &Verdict) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Experiment;
+    use crate::file::experiment::Experiment;
     use crate::report::RowFindings;
 
     fn report(repetitions: u32, of: impl Fn(usize) -> (RowFindings, Option<String>)) -> Report {

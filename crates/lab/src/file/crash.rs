@@ -4,10 +4,10 @@
 //! 2. A row's name is unique in the file, and its seed follows from that and from the
 //!    file's seed alone.
 
-use crate::entry::{OneOrMany, merge};
-use crate::experiment::{ExperimentError, Scene};
-use crate::model::Model;
-use crate::parse::{self, Wrong};
+use crate::file::entry::{OneOrMany, merge};
+use crate::file::experiment::{ExperimentError, Scene};
+use crate::file::parse::{self, Wrong};
+use crate::subject::Model;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_device::Payload;

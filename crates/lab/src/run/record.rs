@@ -7,7 +7,7 @@
 //!    (The format knows no groups: up to other entries there may be a part of one.)
 //! 3. A recorded run is the run without recording: nothing here takes virtual time.
 
-use crate::row::{Subject, Traffic};
+use crate::run::row::{RowBox, Traffic};
 use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
@@ -110,7 +110,7 @@ impl<B: PowerCycle> PowerCycle for Recorded<B> {
     }
 }
 
-impl<S: Subject> Subject for Recorded<S> {
+impl<S: RowBox> RowBox for Recorded<S> {
     fn traffic(&self) -> Traffic {
         self.inner.traffic()
     }

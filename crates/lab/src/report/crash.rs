@@ -3,7 +3,7 @@
 //! It holds nothing that depends on the machine or the day: the same exploration with the
 //! same seed gives the same bytes, unless it was ended early.
 
-use crate::layout;
+use crate::report::json_layout;
 use serde_json::{Map, Value, json};
 use tantalum_explore::{Case, Over, RowState, RowSurvey, Survey};
 
@@ -16,7 +16,7 @@ pub fn survey_json(survey: &Survey) -> String {
         "rows": survey.rows.iter().map(row).collect::<Vec<_>>(),
     });
     // Values and a writer in memory: this does not fail.
-    layout::to_json(&document).unwrap_or_default()
+    json_layout::to_json(&document).unwrap_or_default()
 }
 
 fn over(over: Over) -> &'static str {

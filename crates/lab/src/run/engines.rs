@@ -10,9 +10,9 @@
 //!    over the double-write area or in an atomic group, or the drive writes it whole.
 //! 4. The power of both drives goes at the same instant, and the host's with it.
 
-use crate::clocks::Clocked;
 use crate::report::{RowFindings, Times, quantiles_of};
-use crate::row::{RowError, RowPlan, Subject, Traffic, draw, in_runtime, prepare};
+use crate::run::clocks::Clocked;
+use crate::run::row::{RowBox, RowError, RowPlan, Traffic, draw, in_runtime, prepare};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Caps, IoError, PowerCycle};
@@ -78,7 +78,7 @@ struct Drives<S> {
     log: Option<S>,
 }
 
-impl<S: Subject> Drives<S> {
+impl<S: RowBox> Drives<S> {
     fn each(&self) -> impl Iterator<Item = &S> {
         std::iter::once(&self.data).chain(&self.log)
     }
@@ -114,7 +114,7 @@ impl<S: Subject> Drives<S> {
 /// Runs a row of `model` on what `subject` makes, in a runtime of its own. `cut` is
 /// called after each cut and check. The findings are those up to the error, if there is
 /// one.
-pub fn run<S: Subject>(
+pub fn run<S: RowBox>(
     seed: u64,
     plan: RowPlan,
     model: PageModel,
@@ -160,7 +160,7 @@ fn told(error: impl std::fmt::Display) -> RowError {
     RowError::Job(error.to_string())
 }
 
-impl<S: Subject> Run<S> {
+impl<S: RowBox> Run<S> {
     async fn engine(mut self, job: EngineJob, cut: impl Fn()) -> Result<(), RowError> {
         self.drives.power_on().await.map_err(drive("starting for the first time"))?;
         prepare(&self.rt, &self.drives.data, &self.plan, &self.findings).await?;

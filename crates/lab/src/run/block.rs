@@ -8,9 +8,9 @@
 //! 4. A write that is refused for want of space is none of those that were done; the load goes
 //!    on, warm-ups included in the count of what was refused.
 
-use crate::clocks::{Clocked, Clocks};
 use crate::report::RowFindings;
-use crate::row::{RowError, RowPlan, Subject, draw, in_runtime, prepare};
+use crate::run::clocks::{Clocked, Clocks};
+use crate::run::row::{RowBox, RowError, RowPlan, draw, in_runtime, prepare};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, CommandKind, IoError};
@@ -27,7 +27,7 @@ enum Load {
 
 /// Runs a row of `job` on what `subject` makes, in a runtime of its own. `cut` is called
 /// after each cut and check. The findings are those up to the error, if there is one.
-pub fn run<S: Subject>(
+pub fn run<S: RowBox>(
     seed: u64,
     plan: RowPlan,
     job: Job,
@@ -38,7 +38,7 @@ pub fn run<S: Subject>(
 }
 
 /// The same for a trace that `open` opens.
-pub fn replay<S: Subject>(
+pub fn replay<S: RowBox>(
     seed: u64,
     plan: RowPlan,
     (how, open): (&Playing, Open),
@@ -52,7 +52,7 @@ pub fn replay<S: Subject>(
     run_load(seed, plan, player, subject, cut)
 }
 
-fn run_load<S: Subject>(
+fn run_load<S: RowBox>(
     seed: u64,
     plan: RowPlan,
     load: impl FnOnce(&Rt) -> Result<Load, RowError>,
@@ -91,7 +91,7 @@ fn failed(ended: First<(), Result<Result<(), String>, Cancelled>>) -> Result<(),
     }
 }
 
-impl<S: Subject> Run<S> {
+impl<S: RowBox> Run<S> {
     async fn main(mut self, cut: impl Fn()) -> Result<(), RowError> {
         let result = self.cycles(cut).await;
         if result.is_err() {

@@ -1,0 +1,9 @@
+//! Files of experiments and of explorations, as values.
+
+pub mod crash;
+pub mod entry;
+pub mod experiment;
+pub mod kinds;
+pub mod parse;
+pub mod scene;
+pub(crate) mod source;

@@ -1,0 +1,14 @@
+//! How rows run: databases, engines as models, block jobs; preparation, power cuts and judgement.
+
+pub mod block;
+mod clocks;
+pub mod engines;
+pub mod judge;
+pub mod memory;
+pub mod precondition;
+pub mod promise;
+pub mod record;
+pub mod row;
+pub mod runner;
+pub mod sqlite;
+mod turn;
