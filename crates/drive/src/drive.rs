@@ -10,6 +10,8 @@
 //!    writes the dump.
 //! 4. The dump has the energy of the capacitors; when that is spent the medium goes off.
 
+mod on_image;
+
 use crate::design::layout::Layout;
 use crate::firmware::Firmware;
 use crate::firmware::audit::audit;
@@ -20,7 +22,9 @@ use crate::power::areas::{clear_old_dump, mark_due};
 use crate::power::dump::outage;
 use crate::power::supply::{PowerLoss, PowerLosses};
 use crate::start::phases::Recoveries;
-use crate::start::recover::{Missing, RecoveryError, RecoveryReport, Rest, finish, recover};
+use crate::start::recover::{finish, recover};
+use crate::start::report::{Missing, RecoveryError, RecoveryReport};
+use crate::start::rest::Rest;
 use crate::state::census::Census;
 use crate::state::wear::WearReport;
 use crate::tasks::collector::{collect_on, watch_host};
@@ -530,7 +534,7 @@ impl Shared {
             return;
         };
         let mirror = Mirror::begin(firmware, &image.protected(), image.spec().version);
-        if firmware.mirror.set(mirror).is_ok() {
+        if firmware.outside.set(Box::new(mirror)).is_ok() {
             let firmware = Rc::downgrade(firmware);
             self.nand.before_changes(Some(Rc::new(move || {
                 if let Some(firmware) = firmware.upgrade() {

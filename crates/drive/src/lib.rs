@@ -49,7 +49,7 @@ pub use image::{DriveImageError, is_dump_owed};
 pub use planted::{Defect, plant};
 pub use power::supply::{PowerLoss, PowerLosses};
 pub use start::phases::{PHASES, Phase, Recoveries};
-pub use start::recover::{RecoveryError, RecoveryReport};
+pub use start::report::{RecoveryError, RecoveryReport};
 pub use state::census::Census;
 pub use state::wear::{Wear, WearReport};
 pub use tasks::host::DriveLink;

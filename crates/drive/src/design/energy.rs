@@ -8,7 +8,8 @@
 //! 3. Two counts stand side by side and are never mixed: the published one has only the
 //!    mapping table and the metadata of collection, the full one has every component.
 
-use crate::design::layout::{DELTA_ENTRIES, DUMP_SLACK_ROWS, MAP_PAGE_ENTRIES, dumped_map_sectors};
+use crate::design::layout::{DUMP_SLACK_ROWS, dumped_map_sectors};
+use crate::format::entries::{DELTA_ENTRIES, MAP_PAGE_ENTRIES};
 use crate::{Design, Layout};
 use serde::{Deserialize, Serialize};
 use tantalum_nand::SECTOR_BYTES;

@@ -8,16 +8,12 @@
 //!    that promises more is thinly provisioned, and `thin` sees to it that there are no more.
 
 use crate::Design;
-use crate::format::words::Lpn;
-use crate::power::dump::SECTOR_ENTRIES;
-use crate::state::space::SHARED_RESERVE;
-use tantalum_nand::{Geometry, SECTOR_BYTES, Unit};
+use crate::format::entries::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, end_entry};
+use crate::format::journal::SECTOR_ENTRIES;
+use tantalum_nand::{Geometry, Unit};
 
-/// Map entries in one map page (a sector of 4-byte entries).
-pub const MAP_PAGE_ENTRIES: u32 = SECTOR_BYTES / 4;
-
-/// Entries (logical page number, address) in one sector of a delta or a dump.
-pub const DELTA_ENTRIES: u32 = SECTOR_BYTES / 8;
+/// Free units that only collectors take, beside one for each die.
+pub const SHARED_RESERVE: u32 = 2;
 
 /// Rows of a dump area that may fail to program, wherever they are: what was to be there
 /// is written elsewhere in the area.
@@ -47,26 +43,6 @@ pub fn dumped_map_sectors(design: &Design) -> u64 {
             u64::from(design.map.dirty_pages_max.next_multiple_of(row)) + 1
         }
         () => u64::from(design.map.dirty_max.div_ceil(DELTA_ENTRIES)) + 1,
-    }
-}
-
-/// The entry of an erase unit in the map, behind those of `logical` pages.
-pub fn unit_entry(logical: u32, unit: Unit) -> Lpn {
-    Lpn(logical.next_multiple_of(MAP_PAGE_ENTRIES) + unit.0)
-}
-
-/// The entry behind those of `units` erase units: whether the drive's life is over.
-pub fn end_entry(logical: u32, units: u32) -> Lpn {
-    unit_entry(logical, Unit(units))
-}
-
-/// Whose an entry of the map is, for people.
-pub fn entry_name(logical: u32, units: u32, entry: Lpn) -> String {
-    match entry.0.checked_sub(unit_entry(logical, Unit(0)).0) {
-        _ if entry.0 < logical => entry.to_string(),
-        _ if entry == end_entry(logical, units) => "the mark of the drive's end".into(),
-        Some(unit) if unit < units => format!("the mark of {} as bad", Unit(unit)),
-        _ => format!("entry {} of the map, which is nobody's", entry.0),
     }
 }
 
@@ -287,23 +263,5 @@ impl Layout {
     /// Whether a unit is one of these.
     pub fn keeps_for_dumps(&self, g: &Geometry, unit: Unit) -> bool {
         unit.0 % g.blocks * g.dies() + unit.0 / g.blocks < self.dump_zone
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_entry_of_the_map_is_somebodys_and_what_is_beyond_nobodys() {
-        let (logical, units) = (5000, 8);
-        let name = |entry| entry_name(logical, units, entry);
-        assert_eq!(name(Lpn(4999)), "logical page 4999");
-        assert_eq!(name(Lpn(5000)), "entry 5000 of the map, which is nobody's");
-        assert_eq!(name(unit_entry(logical, Unit(0))), "the mark of unit 0 as bad");
-        assert_eq!(name(unit_entry(logical, Unit(7))), "the mark of unit 7 as bad");
-        assert_eq!(name(end_entry(logical, units)), "the mark of the drive's end");
-        let beyond = Lpn(end_entry(logical, units).0 + 1);
-        assert!(name(beyond).ends_with("nobody's"));
     }
 }

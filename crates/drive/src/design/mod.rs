@@ -4,11 +4,13 @@ pub(crate) mod capacitor;
 pub(crate) mod capacity;
 pub(crate) mod check;
 pub(crate) mod energy;
+pub(crate) mod group;
 pub(crate) mod layout;
 
 use crate::PowerDesign;
 use crate::design::layout::LayoutError;
 use crate::format::summary::summary_rows;
+use crate::format::words::Places;
 use serde::{Deserialize, Serialize};
 use tantalum_nand::{Geometry, GeometryError, SECTOR_BYTES, Timing};
 
@@ -367,6 +369,11 @@ const PRESET_NAMES: [&str; PRESETS.len()] = {
 };
 
 impl Design {
+    /// The arithmetic of addresses on a drive of this design.
+    pub(crate) fn places(&self) -> Places {
+        Places { data_pages: self.data_pages(), ..Places::of(&self.geometry) }
+    }
+
     /// The names of the presets.
     pub fn presets() -> &'static [&'static str] {
         &PRESET_NAMES

@@ -11,18 +11,14 @@
 //! 5. The buffer is consistent in itself (see `buffer/audit.rs`), and slots are neither
 //!    lost nor promised twice.
 //! 6. No more is live than there is room for.
-//! 7. The journal of units names no unit that is free or free in the map log (`bounds`, 4).
+//! 7. The journal of units names no unit that is free or free in the map log (`reservations`, 4).
 
-use crate::design::layout::unit_entry;
 use crate::firmware::Firmware;
-use crate::format::words::{Kind, LOST, Lpn, MORE, PART, PageHead, Ppa};
+use crate::format::entries::unit_entry;
+use crate::format::words::{Kind, LOST, Lpn, MORE, PART, Ppa};
+use crate::state::audit::{ensure, head};
 use crate::state::space::{FreeUnit, Role};
-use tantalum_nand::{NandArray, PageAddr, PageState, SECTOR_BYTES, Unit};
-
-/// Fails with `what` unless `holds`.
-pub(crate) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what()) }
-}
+use tantalum_nand::{PageAddr, SECTOR_BYTES, Unit};
 
 /// All that can be held at any moment between two polls; less, while a start is not finished
 /// (`recover`, 6).
@@ -185,9 +181,4 @@ fn room(fw: &Firmware) -> Result<(), String> {
     let on_the_way = fw.room.contended() || fw.caps.atomic_unit < SECTOR_BYTES;
     let fits = if on_the_way { free + used <= all } else { free + used == all };
     ensure(fits, || format!("{used} slots of the buffer are used, {free} of {all} are free"))
-}
-
-/// The state and the head of a page of the drive's own.
-pub(crate) fn head(nand: &NandArray, at: PageAddr, words: &mut [u64]) -> Option<PageHead> {
-    (nand.inspect(at, words) == PageState::Programmed).then(|| PageHead::decode(words)).flatten()
 }

@@ -8,23 +8,26 @@
 pub(crate) mod audit;
 #[cfg(test)]
 mod guards;
+pub(crate) mod reservations;
 pub(crate) mod retire;
 pub(crate) mod stats;
+pub(crate) mod summary;
 
+use crate::design::group::group_limit;
 use crate::design::layout::Layout;
 use crate::firmware::stats::Stats;
+use crate::format::journal::{Entry, OPEN};
 use crate::format::words::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
-use crate::image::mirror::Mirror;
 use crate::planted::planted;
-use crate::power::areas::DumpAreas;
 use crate::state::buffer::Buffer;
-use crate::state::journal::{Entry, Journal, OPEN};
+use crate::state::dump_areas::DumpAreas;
+use crate::state::grants::{Discarded, Grants};
+use crate::state::groups::Groups;
+use crate::state::journal::Journal;
 use crate::state::map::Map;
 use crate::state::maplog::{Dirty, MapLog, Persistence};
 use crate::state::reservations::Reservations;
 use crate::state::space::{Role, Space, Streams};
-use crate::tasks::group::{Groups, group_limit};
-use crate::tasks::thin::{Coming, Discarded};
 use crate::{CacheMode, Design, FlushMode};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -61,7 +64,7 @@ pub(crate) struct Firmware {
     pub queue: Semaphore,
     pub arrival: Mutex,
     /// Writes that were let in, for whose pages there has to be room.
-    pub coming: RefCell<Coming>,
+    pub grants: RefCell<Grants>,
     /// Discarded pages for which there has to be room, too, as a power loss may bring them back.
     pub discarded: RefCell<Discarded>,
     /// Atomic groups under way.
@@ -110,7 +113,20 @@ pub(crate) struct Firmware {
     /// It was so at the start already: what was dumped then still holds.
     pub began_read_only: Cell<bool>,
     /// What of this memory outlives the process, if any does.
-    pub mirror: OnceCell<Mirror>,
+    pub outside: OnceCell<Box<dyn Publish>>,
+}
+
+/// Where protected memory is kept beyond the process.
+pub(crate) trait Publish {
+    /// Brings it up to date. False if that cannot be, now or before: the drive is poisoned.
+    fn publish(&self, fw: &Firmware) -> bool;
+
+    /// A dump is going to be written from where the area for it says.
+    fn begin_dump(&self, fw: &Firmware);
+
+    /// For tests that look inside.
+    #[cfg(test)]
+    fn as_any(&self) -> &dyn std::any::Any;
 }
 
 /// Where the tasks of one die wait for space.
@@ -170,7 +186,7 @@ impl Firmware {
         stats: &Rc<Stats>,
     ) -> Firmware {
         let g = &design.geometry;
-        let places = Places::of_design(design);
+        let places = design.places();
         let payload = nand.payload();
         let dirty = || Dirty::new(layout.map_pages);
         let persistence = match () {
@@ -212,7 +228,7 @@ impl Firmware {
             design: design.clone(),
             layout: layout.clone(),
             caps: Firmware::caps(design, layout, nand.payload()),
-            places: Places::of_design(design),
+            places: design.places(),
             nand: nand.clone(),
             stats: stats.clone(),
             map: RefCell::new(parts.map),
@@ -229,7 +245,7 @@ impl Firmware {
                 design.link.queue_depth.into(),
             ),
             arrival: Mutex::new(rt, "its turn to be admitted"),
-            coming: RefCell::default(),
+            grants: RefCell::default(),
             discarded: RefCell::default(),
             groups: RefCell::default(),
             group_room: Semaphore::new(rt, "room for atomic groups", layout.group_sectors.into()),
@@ -268,7 +284,7 @@ impl Firmware {
             ending: Cell::new(None),
             read_only: Cell::new(false),
             began_read_only: Cell::new(false),
-            mirror: OnceCell::new(),
+            outside: OnceCell::new(),
         }
     }
 
@@ -547,6 +563,12 @@ impl Firmware {
 }
 
 impl Firmware {
+    /// What changed so far of protected memory survives the process; nothing to do without an
+    /// image. False if it does not: the drive is poisoned.
+    pub fn publish(&self) -> bool {
+        self.outside.get().is_none_or(|outside| outside.publish(self))
+    }
+
     /// What a drive of this design promises.
     pub fn caps(design: &Design, layout: &Layout, payload: Payload) -> Caps {
         let protected = design.is_protected();

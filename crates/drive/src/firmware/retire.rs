@@ -9,7 +9,7 @@
 //! 3. Sectors that are valid in a bad unit stay readable, and are moved when there is room
 //!    to spare.
 //! 4. The map log and the dump areas get other units for theirs: the log when free units are not
-//!    scarce; the dump areas at a start, units kept for dumps first, then free ones (`zone`, 3).
+//!    scarce; the dump areas at a start, units kept for dumps first, then free ones (`dump_zone`, 3).
 //! 5. The life ends when more units are bad than the layout has to spare; or before, when
 //!    so many failed where room was needed that no die has any for its flusher, none has a
 //!    unit that its collector could empty, and nothing is under way that could free one: then
@@ -26,11 +26,11 @@
 //!    more are lacking than are free (at the least one for each die and the shared reserve, if
 //!    the host had filled all else).
 
-use crate::design::layout::unit_entry;
 use crate::firmware::{DieEvents, Firmware};
+use crate::format::entries::unit_entry;
+use crate::format::journal::Entry;
 use crate::format::words::{Lpn, Ppa};
 use crate::planted::planted;
-use crate::state::journal::Entry;
 use crate::state::space::{FreeUnit, Role};
 use tantalum_nand::{OpError, Unit};
 

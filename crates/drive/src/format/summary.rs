@@ -7,14 +7,11 @@
 //! 2. It says nothing that is not beside the pages, and is not needed: a unit whose summary
 //!    can not be read is read page by page.
 
-use crate::firmware::Firmware;
-use crate::format::words::{Kind, PageHead, Places};
-use crate::planted::planted;
-use tantalum_device::OwnedData;
-use tantalum_nand::{Geometry, PageAddr, Programmed, SECTOR_BYTES, Unit};
+use crate::format::words::{PageHead, Places};
+use tantalum_nand::Geometry;
 
 /// Bytes for one page: its sequence number, and of each sector logical page number and birth.
-fn page_note(page_sectors: u32) -> u32 {
+pub(crate) fn page_note(page_sectors: u32) -> u32 {
     8 + 12 * page_sectors
 }
 
@@ -44,7 +41,8 @@ fn word(at: &[u8]) -> u64 {
     at.try_into().map_or(0, u64::from_le_bytes)
 }
 
-fn encode(words: &[u64], page_sectors: usize, out: &mut Vec<u8>) {
+/// Adds what is beside one page.
+pub(crate) fn encode(words: &[u64], page_sectors: usize, out: &mut Vec<u8>) {
     let sequence = PageHead::decode(words).map_or(0, |head| head.sequence);
     out.extend(sequence.to_le_bytes());
     let (indices, births) = words[2..].split_at(page_sectors);
@@ -61,81 +59,4 @@ pub(crate) fn decode<'a>(
 ) -> impl ExactSizeIterator<Item = Note<'a>> + use<'a> {
     let pages = bytes.chunks_exact(page_note(places.page_sectors) as usize);
     pages.take(places.data_pages as usize).map(Note)
-}
-
-/// A summary that is being written.
-#[must_use = "finish it"]
-pub(crate) struct Summary {
-    at: PageAddr,
-    pages: u32,
-    ops: Vec<Programmed>,
-}
-
-impl Firmware {
-    /// Takes note of pages that were just issued, with these words beside them; if they were
-    /// the last ones with data of their unit, its summary is issued.
-    pub fn note(&self, at: PageAddr, words: &[u64]) -> Option<Summary> {
-        if !self.design.map.summary {
-            return None;
-        }
-        let width = self.nand.oob_words();
-        let pages = (words.len() / width) as u32;
-        let full = at.page + pages == self.places.data_pages;
-        let mut notes = self.notes.borrow_mut();
-        if at.page == 0 {
-            let bytes = self.places.data_pages * page_note(self.places.page_sectors);
-            notes.insert(at.unit.0, Vec::with_capacity(bytes as usize));
-        }
-        let note = match planted!(SummaryOfPart) {
-            true => notes.entry(at.unit.0).or_default(),
-            false => notes.get_mut(&at.unit.0)?,
-        };
-        for page in words.chunks_exact(width) {
-            encode(page, self.places.page_sectors as usize, note);
-        }
-        if !full {
-            return None;
-        }
-        let mut bytes = notes.remove(&at.unit.0)?;
-        let one = page_note(self.places.page_sectors) as usize;
-        if planted!(SummaryStale) && bytes.len() > one {
-            let last = bytes.len() - one;
-            bytes.copy_within(..one, last);
-        }
-        drop(notes);
-        self.issue_summary(at.unit, bytes)
-    }
-
-    fn issue_summary(&self, unit: Unit, mut bytes: Vec<u8>) -> Option<Summary> {
-        let (planes, g) = (self.places.planes, &self.design.geometry);
-        let rows = summary_rows(g);
-        let row = g.row_sectors() as usize;
-        bytes.resize((rows * planes * g.page_bytes) as usize, 0);
-        let at = PageAddr { unit, page: self.places.data_pages };
-        let mut ops = Vec::new();
-        let mut words = Vec::new();
-        for (i, some) in (0..).zip(bytes.chunks_exact((planes * g.page_bytes) as usize)) {
-            let place = PageAddr { unit, page: at.page + i * planes };
-            self.page_words(Kind::Summary, 0, planes, (0..row).map(|_| (0, 0)), &mut words);
-            let data = OwnedData::Bytes(some.to_vec());
-            ops.push(self.must(self.nand.program(place, data.as_data(), &words))?);
-            self.stats.flash_program_bytes.add(self.page_bytes(planes));
-            self.stats.meta_bytes.add(self.page_bytes(planes));
-        }
-        self.space.borrow_mut().fly(unit);
-        debug_assert_eq!(SECTOR_BYTES as usize * row, (planes * g.page_bytes) as usize);
-        Some(Summary { at, pages: rows * planes, ops })
-    }
-
-    /// Waits until a summary is on flash. False if the drive is poisoned.
-    pub async fn finish_summary(&self, summary: Option<Summary>) -> bool {
-        let Some(Summary { at, pages, ops }) = summary else { return true };
-        for op in ops {
-            if self.outcome(at.unit, op.await).is_none() {
-                return false;
-            }
-        }
-        self.landed(at.unit, pages);
-        true
-    }
 }

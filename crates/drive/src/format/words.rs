@@ -1,6 +1,5 @@
 //! Addresses and the out-of-band words beside each page.
 
-use crate::Design;
 use std::fmt;
 use tantalum_nand::{Geometry, PageAddr, Unit};
 
@@ -52,12 +51,6 @@ impl Places {
             unit_pages: g.unit_pages(),
             data_pages: g.unit_pages(),
         }
-    }
-
-    /// Of a drive of this design.
-    pub fn of_design(design: &Design) -> Places {
-        let places = Places::of(&design.geometry);
-        Places { data_pages: design.data_pages(), ..places }
     }
 
     /// Sectors of an erase unit in which data may be.

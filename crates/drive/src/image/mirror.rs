@@ -25,27 +25,17 @@
 mod sums;
 mod tables;
 
-use crate::firmware::Firmware;
+use crate::firmware::{Firmware, Publish};
+use crate::format::entries::map_page;
 use crate::format::words::Lpn;
 use crate::state::journal::Journal;
-use crate::state::map::map_page;
+use crate::state::maplog::TouchedMap;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use sums::Sums;
 pub(crate) use tables::{Shape, left_behind};
 use tables::{Table, data_bytes};
 use tantalum_nand::{Region, Unit};
-
-/// Of the map, what is to be published.
-#[derive(Clone, Default)]
-pub struct TouchedMap {
-    /// Entries that became dirty, or are anew.
-    pub entries: Vec<Lpn>,
-    /// Map pages that had no dirty entry before.
-    pub begun: Vec<u32>,
-    /// Map pages of which fewer entries are dirty.
-    pub stored: Vec<u32>,
-}
 
 /// Which table counts: 0 for none, then nothing is to be dumped.
 pub(crate) const COUNTS: u64 = 0;
@@ -129,30 +119,6 @@ impl Mirror {
             is_broken: Cell::new(false),
             inner: RefCell::new(Inner { sums, ..Inner::default() }),
         }
-    }
-
-    /// A dump is going to be written: from where on, so that a process that is killed meanwhile
-    /// leaves nothing of it that the next one, which begins it anew, does not take back.
-    pub fn begin_dump(&self, fw: &Firmware) {
-        let table = Table::new(&self.shape, &self.region, self.which.get());
-        let inner = &mut *self.inner.borrow_mut();
-        inner.list.clear();
-        table.list_ready(&fw.dump.borrow(), &mut inner.list);
-        inner.sums.seal(&table, &mut inner.list);
-        self.put_list(inner);
-        inner.list.clear();
-    }
-
-    /// Brings the tables up to date (2). False if that cannot be, now or before: then they stay as
-    /// they were, and the drive is poisoned (6).
-    pub fn publish(&self, fw: &Firmware) -> bool {
-        if !self.live {
-            return true;
-        }
-        if self.is_broken.get() {
-            return false;
-        }
-        self.keeps(fw, self.bring_up_to_date(fw))
     }
 
     /// The drive is poisoned, and nothing more is published, unless this is well.
@@ -359,20 +325,43 @@ impl Mirror {
     }
 }
 
+impl Publish for Mirror {
+    /// Brings the tables up to date (2). False if that cannot be, now or before: then they stay as
+    /// they were, and the drive is poisoned (6).
+    fn publish(&self, fw: &Firmware) -> bool {
+        if !self.live {
+            return true;
+        }
+        if self.is_broken.get() {
+            return false;
+        }
+        self.keeps(fw, self.bring_up_to_date(fw))
+    }
+
+    /// A dump is going to be written: from where on, so that a process that is killed meanwhile
+    /// leaves nothing of it that the next one, which begins it anew, does not take back.
+    fn begin_dump(&self, fw: &Firmware) {
+        let table = Table::new(&self.shape, &self.region, self.which.get());
+        let inner = &mut *self.inner.borrow_mut();
+        inner.list.clear();
+        table.list_ready(&fw.dump.borrow(), &mut inner.list);
+        inner.sums.seal(&table, &mut inner.list);
+        self.put_list(inner);
+        inner.list.clear();
+    }
+
+    #[cfg(test)]
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
 /// The word of the index that makes a page count.
 fn index_word(lpn: Lpn, bytes: &[u8]) -> u64 {
     (u64::from(lpn.0) + 1) | (u64::from(tables::sum(lpn, bytes)) << 33)
 }
 
-impl Firmware {
-    /// What changed so far of protected memory survives the process; nothing to do without an
-    /// image. False if it does not: the drive is poisoned.
-    pub fn publish(&self) -> bool {
-        self.mirror.get().is_none_or(|mirror| mirror.publish(self))
-    }
-}
-
 /// Which map page an entry belongs to, and where in it.
 pub(crate) fn in_page(lpn: Lpn) -> (u32, u32) {
-    (map_page(lpn), lpn.0 % crate::design::layout::MAP_PAGE_ENTRIES)
+    (map_page(lpn), lpn.0 % crate::format::entries::MAP_PAGE_ENTRIES)
 }

@@ -7,8 +7,9 @@ mod older;
 mod shadow;
 
 use super::is_dump_owed;
+use crate::firmware::Firmware;
 use crate::format::words::Lpn;
-use crate::image::mirror::Shape;
+use crate::image::mirror::{Mirror, Shape};
 use crate::{Design, Drive};
 use shadow::{BLOCKS, GONE, HOSTS, Shadow, content};
 use std::cell::{Cell, RefCell};
@@ -20,6 +21,11 @@ use tantalum_device::{
 };
 use tantalum_nand::{ImageError, ImageFile, watch_stores};
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
+
+/// The tables of a drive that has power.
+fn mirror(fw: &Firmware) -> &Mirror {
+    fw.outside.get().unwrap().as_any().downcast_ref().unwrap()
+}
 
 /// A file that goes when it is dropped.
 struct Scratch(PathBuf);
@@ -246,8 +252,8 @@ fn every_store_of(
         for life in 0..2 {
             let mut known = shadow.borrow().clone();
             recover(&drive, &mut known).await.unwrap();
-            if let (Some(words), Some(mirror)) = (list, drive.firmware().mirror.get()) {
-                mirror.shrink_list(words);
+            if let Some(words) = list {
+                mirror(&drive.firmware()).shrink_list(words);
             }
             *shadow.borrow_mut() = known;
             for host in hosts(&rt, &drive, &shadow, life, count) {
@@ -306,7 +312,7 @@ fn all_of_a_full_buffer_is_written_anew() {
     let main = async move {
         drive.power_on().await.unwrap();
         let fw = drive.firmware();
-        let mirror = fw.mirror.get().unwrap();
+        let mirror: &Mirror = mirror(&fw);
         for round in 1..=3 {
             for at in 0..slots {
                 fw.buffer.borrow_mut().insert(Lpn(at as u32), Data::Stamps(&[round]));
@@ -341,7 +347,7 @@ fn what_has_no_place_in_protected_memory_is_not_acknowledged() {
         drive.power_on().await.unwrap();
         let device = drive.device();
         device.write(Block(3), Data::Stamps(&[7]), Durability::Normal).await.unwrap();
-        drive.firmware().mirror.get().unwrap().lose_places();
+        mirror(&drive.firmware()).lose_places();
         for at in [3, 4] {
             let lost = device.write(Block(at), Data::Stamps(&[8]), Durability::Normal).await;
             let why = "protected memory has no place for a buffered page";

@@ -22,13 +22,13 @@
 
 #[cfg(doc)]
 use crate::design::layout::DUMP_SLACK_ROWS;
-use crate::design::layout::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, unit_entry};
 use crate::firmware::Firmware;
+use crate::format::dump_end::DumpEnd;
+use crate::format::entries::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, encode_entry, unit_entry};
+use crate::format::journal::{ENTRY_BYTES, Entry, OPEN, SECTOR_ENTRIES};
 use crate::format::words::{Kind, Lpn};
 use crate::planted::planted;
 use crate::power::supply::{PowerLoss, Supply};
-use crate::state::journal::{ENTRY_BYTES, Entry, OPEN};
-use crate::state::maplog::encode_entry;
 use std::collections::BTreeMap;
 use tantalum_device::{Data, OwnedData};
 use tantalum_nand::{OpError, PageAddr, Programmed, SECTOR_BYTES, Unit};
@@ -36,59 +36,14 @@ use tantalum_rt::{First, first};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// Entries of the journal of units in a sector.
-pub(crate) const SECTOR_ENTRIES: usize = SECTOR / ENTRY_BYTES;
-
-/// The end page's content.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DumpEnd {
-    /// Sectors of changed map entries, of changed map pages, or of the journal of units; and of
-    /// the directory.
-    pub map_sectors: u64,
-    /// Buffered pages.
-    pub data_sectors: u64,
-    /// The version of the map.
-    pub version: u64,
-    /// Units of the area in which a program failed.
-    pub failed: Vec<Unit>,
-}
-
-impl DumpEnd {
-    fn encode(&self, page: &mut [u8]) {
-        let head = [self.map_sectors, self.data_sectors, self.version, self.failed.len() as u64];
-        let failed = self.failed.iter().map(|unit| u64::from(unit.0));
-        for (word, out) in head.into_iter().chain(failed).zip(page.chunks_exact_mut(8)) {
-            out.copy_from_slice(&word.to_le_bytes());
-        }
-    }
-
-    /// From the bytes of the end page.
-    pub fn decode(page: &[u8]) -> DumpEnd {
-        let word = |i: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&page[i * 8..i * 8 + 8]);
-            u64::from_le_bytes(bytes)
-        };
-        let most = page.len() as u64 / 8;
-        let failed =
-            (4..(word(3).saturating_add(4)).min(most)).map(|i| Unit(word(i as usize) as u32));
-        DumpEnd {
-            map_sectors: word(0),
-            data_sectors: word(1),
-            version: word(2),
-            failed: failed.collect(),
-        }
-    }
-}
-
 /// What a drive does when the host's power is gone: it writes the dump, as far as its
 /// capacitors go. The medium has no power any more when this returns.
 pub(crate) async fn outage(fw: &Firmware) -> PowerLoss {
     fw.nand.abandon(fw.design.power.erase_abort);
     // The mark may be among what was taken back.
     fw.dump.borrow_mut().ready.iter_mut().for_each(|u| u.1 = fw.nand.next_page(u.0));
-    if let Some(mirror) = fw.mirror.get() {
-        mirror.begin_dump(fw);
+    if let Some(outside) = fw.outside.get() {
+        outside.begin_dump(fw);
     }
     let supply = Supply::new(&fw.rt, &fw.nand, fw.design.power, fw.design.joules(&fw.layout));
     let (end, complete) = match first(supply.run_dry(), emergency_dump(fw, &supply)).await {
@@ -174,7 +129,7 @@ impl<'a> Writer<'a> {
             }
             let last = counts.len() - 1;
             let at = last * SECTOR + counts[last] as usize * 8;
-            encode_entry(&map, lpn, &mut bytes[at..at + 8]);
+            encode_entry(lpn, map.get(lpn), &mut bytes[at..at + 8]);
             counts[last] += 1;
         }
         if !counts.is_empty() {

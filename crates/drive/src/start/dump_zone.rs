@@ -12,9 +12,10 @@
 
 use crate::firmware::Firmware;
 use crate::format::words::Kind;
-use crate::power::areas::Making;
-use crate::start::recover::{RecoveryError, RecoveryReport, Rest};
+use crate::start::dump_making::Making;
 use crate::start::replay::Dump;
+use crate::start::report::{RecoveryError, RecoveryReport};
+use crate::start::rest::Rest;
 use crate::start::scan::{Head, read_heads};
 use crate::start::settle::{Units, ask_further};
 use crate::state::space::FreeUnit;

@@ -10,14 +10,15 @@
 //!    copies of could be told from one that is lost. (Salvaging goes on without it.)
 //! 4. Nothing here changes flash. The entries are the journal's from then on, too.
 
-use crate::design::layout::unit_entry;
 use crate::firmware::Firmware;
+use crate::format::entries::unit_entry;
+use crate::format::journal::{Entry, OPEN};
 use crate::format::summary::decode;
 use crate::format::words::{Kind, Lpn, PageHead, Ppa};
 use crate::planted::planted;
-use crate::start::recover::{Missing, RecoveryError, RecoveryReport, check_entry};
+use crate::start::report::{Missing, RecoveryError, RecoveryReport, check_entry};
 use crate::start::scan::{read_pages, read_pages_of, read_words, write_pointers};
-use crate::state::journal::{Entry, OPEN, Spilled, without_forgotten};
+use crate::state::journal::{Spilled, without_forgotten};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

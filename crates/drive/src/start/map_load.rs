@@ -13,16 +13,14 @@
 //! 4. A map page that somebody asks for before all are loaded is read from where the dump's
 //!    directory says its image is; with the dirty entries that is as good as the newest one.
 
-use crate::design::layout::unit_entry;
 use crate::firmware::Firmware;
+use crate::format::entries::{decode_entry, map_page, unit_entry};
 use crate::format::words::{Before, Kind, LOG_VERSION_BITS, Lpn, PageHead, Ppa, Version};
 use crate::planted::planted;
-use crate::start::recover::{RecoveryError, RecoveryReport, check_entry};
 use crate::start::replay::{Dump, read_sectors};
+use crate::start::report::{RecoveryError, RecoveryReport, check_entry};
 use crate::start::scan::{Head, read_heads, read_pages, used, write_pointers};
 use crate::start::settle::Units;
-use crate::state::map::map_page;
-use crate::state::maplog::decode_entry;
 use crate::state::space::Role;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What the restarts of a drive took, phase by phase.
 
-use crate::RecoveryReport;
+use crate::start::report::RecoveryReport;
 use tantalum_rt::Nanos;
 
 /// Phases of a restart, in the order in which they come. Those up to `mark` come before the

@@ -2,7 +2,7 @@
 //!
 //! 1. Up to the moment the drive takes commands nothing on flash is changed but units that
 //!    hold nothing valid, neither data nor log nor the dump that is replayed: they may be
-//!    erased, and one of those kept for dumps may be marked (`zone`, 4). A power loss during recovery leaves everything that counts as it was, and
+//!    erased, and one of those kept for dumps may be marked (`dump_zone`, 4). A power loss during recovery leaves everything that counts as it was, and
 //!    recovery begins anew.
 //! 2. The dump that was replayed stays valid until the next one is complete: only
 //!    afterwards, with the other area erased and ready, is its area erased.
@@ -20,143 +20,21 @@
 //!    replayed, and what came since.
 
 use crate::Design;
-use crate::design::layout::{Layout, entry_name, unit_entry};
+use crate::design::layout::Layout;
 use crate::firmware::Firmware;
 use crate::firmware::stats::Stats;
-use crate::format::words::{Lpn, Ppa};
 use crate::start::dump_zone::{Zone, settle_dump};
+use crate::start::flagged_groups::redo_groups;
 use crate::start::map_load::{load_directory, load_map};
 use crate::start::replay::{find_dump, replay_dump};
+use crate::start::report::{Missing, RecoveryError, RecoveryReport};
+use crate::start::rest::Rest;
 use crate::start::salvage::rebuild;
-use crate::start::settle::{Units, count_valid, know_bad_units, settle_log, settle_units};
-use crate::tasks::flag::redo_groups;
+use crate::start::settle::{Units, know_bad_units};
 use crate::tasks::keeper::store_map;
 use std::rc::Rc;
-use tantalum_nand::{NandArray, OpError, Unit};
-use tantalum_rt::{Nanos, Rt};
-
-/// What a restart took and found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RecoveryReport {
-    /// From power to the first command.
-    pub total: Nanos,
-    /// From power until all is known and the drive programs again. Zero until then.
-    pub whole: Nanos,
-    /// Nothing had ever been written: it is the first start.
-    pub blank: bool,
-    /// Whether commands are taken before all is known: `scan`, `map_load` and `space` are not
-    /// part of `total` then.
-    pub early: bool,
-    /// Looking for the emergency dump.
-    pub find: Nanos,
-    /// Reading the first page of every other erase unit.
-    pub scan: Nanos,
-    /// Reading the map log.
-    pub map_load: Nanos,
-    /// Reading the emergency dump, and what its journal names.
-    pub dump_replay: Nanos,
-    /// Erasing the next dump area, if it is not.
-    pub areas: Nanos,
-    /// Finding where open units end.
-    pub space: Nanos,
-    /// Marking on flash that the next dump is due.
-    pub mark: Nanos,
-    /// Map pages read.
-    pub map_pages: u64,
-    /// Deltas of the map log replayed.
-    pub deltas: u64,
-    /// Changed map entries found in the dump.
-    pub dump_entries: u64,
-    /// Buffered pages found in the dump.
-    pub dump_pages: u64,
-    /// Of `dump_replay`: reading what is beside the pages that the journal of units names.
-    pub scanned: Nanos,
-    /// Those pages.
-    pub scanned_pages: u64,
-    /// Entries of the journal of units.
-    pub journal_entries: u64,
-    /// There was no complete dump: what was acknowledged last may be lost.
-    pub salvaged: bool,
-    /// Map entries that were found out again by that.
-    pub salvaged_entries: u64,
-}
-
-/// Why a drive does not start.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecoveryError {
-    /// The flash array refused an operation.
-    #[error(transparent)]
-    Medium(#[from] OpError),
-    /// The dump that was due is not complete. [`crate::Drive::salvage`] starts without it.
-    #[error("the emergency dump {number} is not complete; what only it had is lost")]
-    DumpLost {
-        /// Its number; 0 if there is none at all.
-        number: u64,
-    },
-    /// What is on flash contradicts itself.
-    #[error("the flash array's content is damaged: {0}")]
-    Damaged(String),
-}
-
-/// What to do without the dump that is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
-    /// The drive does not start.
-    Refuse,
-    /// It finds out what it can.
-    Salvage,
-}
-
-/// What a start knows beyond what commands take, and what is left to be known.
-#[derive(Default)]
-pub(crate) struct Rest {
-    /// What was read of all units, if it was.
-    pub units: Option<Units>,
-    /// The map is loaded.
-    loaded: bool,
-    /// Every unit is where it belongs.
-    settled: bool,
-}
-
-impl Rest {
-    /// Whether commands are taken before the map is loaded.
-    pub fn is_early(&self) -> bool {
-        !self.loaded
-    }
-
-    /// All of the map is loaded, and every unit goes where it belongs.
-    pub async fn learn(
-        &mut self,
-        fw: &Firmware,
-        report: &mut RecoveryReport,
-    ) -> Result<(), RecoveryError> {
-        if self.settled {
-            return Ok(());
-        }
-        let mut mark = fw.rt.now();
-        let mut lap = || fw.rt.now() - std::mem::replace(&mut mark, fw.rt.now());
-        let units = match self.units.take() {
-            Some(units) => units,
-            None => {
-                let units = Units::scan(fw).await?;
-                report.scan = lap();
-                units
-            }
-        };
-        if !std::mem::replace(&mut self.loaded, true) {
-            load_map(fw, &units, report).await?;
-            report.map_load = lap();
-        }
-        count_valid(fw, &units)?;
-        settle_log(fw);
-        if !fw.read_only.get() {
-            settle_units(fw, &units).await?;
-        }
-        self.settled = true;
-        report.space += lap();
-        Ok(())
-    }
-}
+use tantalum_nand::NandArray;
+use tantalum_rt::Rt;
 
 /// Makes the firmware's memory from what is on flash, as far as the drive needs it to take
 /// commands, and reports the phases so far. What is left is for [`finish`].
@@ -253,16 +131,4 @@ pub(crate) async fn finish(
     fw.is_whole.set(true);
     fw.map_known.notify_all();
     Ok(())
-}
-
-pub(crate) fn check_entry(fw: &Firmware, lpn: Lpn, to: Option<Ppa>) -> Result<(), RecoveryError> {
-    let g = &fw.design.geometry;
-    let (logical, unit) = (fw.layout.logical, |n| unit_entry(fw.layout.logical, Unit(n)).0);
-    let is_mark = (unit(0)..=unit(g.units())).contains(&lpn.0);
-    if (lpn.0 < logical || is_mark) && to.is_none_or(|p| u64::from(p.0) < g.sectors()) {
-        return Ok(());
-    }
-    let entry = entry_name(fw.layout.logical, g.units(), lpn);
-    let place = to.map_or("nowhere".into(), |p| format!("at sector {} of {}", p.0, g.sectors()));
-    Err(RecoveryError::Damaged(format!("the map says of {entry} that it is {place}")))
 }

@@ -5,14 +5,15 @@
 //! 2. Nothing here changes flash: a dump can be put back as often as need be.
 
 use crate::firmware::Firmware;
+use crate::format::dump_end::DumpEnd;
+use crate::format::entries::decode_entry;
+use crate::format::journal::{ENTRY_BYTES, Entry};
 use crate::format::words::{Kind, Lpn, Ppa, Version};
 use crate::planted::planted;
-use crate::power::dump::DumpEnd;
 use crate::start::journal_replay::replay_journal;
-use crate::start::recover::{Missing, RecoveryError, RecoveryReport, check_entry};
+use crate::start::report::{Missing, RecoveryError, RecoveryReport, check_entry};
 use crate::start::scan::{Head, read_heads, read_pages, used, write_pointers};
-use crate::state::journal::{ENTRY_BYTES, Entry, Spilled};
-use crate::state::maplog::decode_entry;
+use crate::state::journal::Spilled;
 use std::collections::BTreeMap;
 use tantalum_device::Data;
 use tantalum_nand::{PageAddr, SECTOR_BYTES, Unit};

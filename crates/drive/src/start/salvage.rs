@@ -10,7 +10,7 @@
 
 use crate::firmware::Firmware;
 use crate::format::words::{Kind, Lpn, PageHead, Ppa};
-use crate::start::recover::{RecoveryError, RecoveryReport};
+use crate::start::report::{RecoveryError, RecoveryReport};
 use crate::start::scan::{read_words, write_pointers};
 use crate::start::settle::Units;
 use tantalum_nand::{PageAddr, PageState, Unit};
@@ -37,7 +37,7 @@ pub(crate) async fn rebuild(
                 _ => None,
             },
             Copy { birth, place } => {
-                let stored = stored[crate::state::map::map_page(lpn) as usize];
+                let stored = stored[crate::format::entries::map_page(lpn) as usize];
                 (old.is_some() || stored == 0 || birth + margin > stored).then_some(place)
             }
         };

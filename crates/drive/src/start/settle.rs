@@ -12,11 +12,11 @@
 
 use crate::design::layout::DUMP_SLACK_ROWS;
 use crate::firmware::Firmware;
+use crate::format::journal::{Entry, OPEN};
 use crate::format::words::{Kind, PageHead};
 use crate::planted::planted;
-use crate::start::recover::{RecoveryError, check_entry};
+use crate::start::report::{RecoveryError, check_entry};
 use crate::start::scan::{Head, read_heads, write_pointers};
-use crate::state::journal::{Entry, OPEN};
 use crate::state::space::{FreeUnit, Streams};
 use std::collections::BTreeSet;
 use tantalum_nand::{OpError, PageAddr, Unit};

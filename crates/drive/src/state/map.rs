@@ -10,7 +10,7 @@
 //!    whether it is bad; and behind these there is one more: whether the drive's life is over.
 //!    So what becomes durable, and how, is one mechanism for all.
 
-use crate::design::layout::{MAP_PAGE_ENTRIES, end_entry, entry_name, unit_entry};
+use crate::format::entries::{MAP_PAGE_ENTRIES, end_entry, entry_name, map_page, unit_entry};
 use crate::format::words::{Lpn, Ppa, Version};
 use tantalum_nand::Unit;
 use tantalum_rt::prefetch;
@@ -27,11 +27,6 @@ pub struct Map {
     touched: Vec<bool>,
     /// Of a restart: the map page is loaded, or nothing is stored of it.
     known: Vec<bool>,
-}
-
-/// The map page of a logical page.
-pub fn map_page(lpn: Lpn) -> u32 {
-    lpn.0 / MAP_PAGE_ENTRIES
 }
 
 impl Map {

@@ -21,17 +21,26 @@
 
 mod audit;
 
-use crate::design::layout::{DELTA_ENTRIES, MAP_PAGE_ENTRIES};
+use crate::format::entries::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, map_page};
+use crate::format::journal::SECTOR_ENTRIES;
 use crate::format::words::{Before, Lpn, Places, Ppa, Version};
-use crate::image::mirror::TouchedMap;
 use crate::planted::planted;
-use crate::power::dump::SECTOR_ENTRIES;
 use crate::state::journal::Journal;
-use crate::state::map::{Map, map_page};
 use crate::state::space::FreeUnit;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use tantalum_nand::{PageAddr, Unit};
+
+/// Of the map, what is to be published.
+#[derive(Clone, Default)]
+pub struct TouchedMap {
+    /// Entries that became dirty, or are anew.
+    pub entries: Vec<Lpn>,
+    /// Map pages that had no dirty entry before.
+    pub begun: Vec<u32>,
+    /// Map pages of which fewer entries are dirty.
+    pub stored: Vec<u32>,
+}
 
 /// Changed map entries that the log does not have yet, of a drive whose memory is
 /// protected. Bounded, since the emergency dump must store them.
@@ -588,23 +597,4 @@ impl MapLog {
         let at = &mut self.delta_at[map_page(lpn) as usize];
         *at = (*at).min(serial);
     }
-}
-
-/// The bytes of one entry of a delta or dump: logical page number, address + 1 or 0.
-pub fn encode_entry(map: &Map, lpn: Lpn, out: &mut [u8]) {
-    encode_change(lpn, map.get(lpn), out);
-}
-
-/// The same of a change that the map does not have yet.
-pub fn encode_change(lpn: Lpn, to: Option<Ppa>, out: &mut [u8]) {
-    out[..4].copy_from_slice(&lpn.0.to_le_bytes());
-    let value = to.map_or(0, |p| p.0 + 1);
-    out[4..8].copy_from_slice(&value.to_le_bytes());
-}
-
-/// The entry in these bytes.
-pub fn decode_entry(bytes: &[u8]) -> (Lpn, Option<Ppa>) {
-    let lpn = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    let value = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-    (Lpn(lpn), value.checked_sub(1).map(Ppa))
 }

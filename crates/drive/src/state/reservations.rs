@@ -1,161 +1,19 @@
-//! How much of the map may differ from what is stored of it: what the emergency dump has to
-//! hold of a protected drive, and what the journal gathers of others.
-//!
-//! 1. Whoever changes entries reserves them first, and gives the reservation back when they
-//!    are changed: entries that may differ, and those reserved, are never more than the bound.
-//! 2. What one operation may reserve fits whenever the keeper of the log is through.
-//! 3. The keeper sets to work before the bound is reached.
-//! 4. The keeper reserves nothing: it would wait for itself. An entry for a unit that is erased
-//!    (`journal`, 7) is made by the collector alone, since no unit that is free, or of the map log,
-//!    is named by the journal of units: the collector has its victim forgotten before it gives it
-//!    free, and a restart frees none that spilled entries name (`settle`, 4).
+//! How much of the map may change soon (`firmware/reservations`).
 
-use crate::firmware::Firmware;
-use crate::format::words::Lpn;
-use crate::state::map::map_page;
-use crate::state::maplog::{MapLog, Persistence};
 use std::collections::BTreeMap;
 
 /// What is reserved.
 #[derive(Default)]
 pub(crate) struct Reservations {
     /// Entries: of the map, or of the journal of units.
-    entries: u32,
+    pub entries: u32,
     /// Map pages, and by how many operations each.
-    pages: BTreeMap<u32, u32>,
+    pub pages: BTreeMap<u32, u32>,
 }
 
 /// A reservation, to be given back.
 #[must_use = "give it back to `end_changes`"]
 pub(crate) struct Reserved {
-    entries: u32,
-    pages: Vec<u32>,
-}
-
-impl Firmware {
-    /// Whether the keeper should set to work unasked.
-    pub fn is_high(&self, log: &MapLog) -> bool {
-        let m = &self.design.map;
-        let reserved = self.reserved.borrow();
-        match log.persistence() {
-            Persistence::Journal(pending) => pending.len() as u32 > m.dirty_max,
-            Persistence::Units(_, journal) => {
-                let (young, ranges) = journal.young();
-                young as u32 + reserved.entries > m.journal_entries / 2
-                    || ranges >= m.journal_ranges
-                    || self.is_checkpoint_cheap(log)
-            }
-            Persistence::Protected(dirty) => {
-                let high = if m.whole { m.dirty_max / 2 } else { m.dirty_max / 4 * 3 };
-                let pages = dirty.pages() as u32;
-                dirty.total() > 0 && dirty.total() + reserved.entries > high
-                    || m.dirty_pages_max > 0 && pages > 0 && 2 * pages >= m.dirty_pages_max
-            }
-        }
-    }
-
-    /// Whether the journal of units, which is nearly full, is to be spilled rather than made void
-    /// by a checkpoint.
-    pub fn is_spill_enough(&self) -> bool {
-        let log = self.log.borrow();
-        let Some(journal) = log.journal() else { return false };
-        let (young, ranges) = journal.young();
-        let wanted = self.idle_checkpoint.get()
-            || self.turn_log.get()
-            || self.drain_wanted.get() > self.drained.get()
-            || ranges >= self.design.map.journal_ranges
-            || self.is_checkpoint_cheap(&log);
-        let left = self.design.spilled_max().saturating_sub(journal.spilled().len() as u32);
-        // Where a few entries could be spilled a checkpoint is as good.
-        let most = self.design.map.journal_entries as usize;
-        !wanted && left >= self.places.page_sectors && young > most / 4
-    }
-
-    /// Whether to store all that has changed of the map programs little beside what was
-    /// programmed since that was done before.
-    fn is_checkpoint_cheap(&self, log: &MapLog) -> bool {
-        let share = self.design.map.checkpoint_share / 100.0;
-        let changed = log.dirty().map_or(0, |dirty| dirty.pages() as u32);
-        let pages = changed.div_ceil(self.places.page_sectors);
-        changed > 0 && f64::from(pages) <= share * self.since_checkpoint.get() as f64
-    }
-
-    /// Waits until these entries may change, and reserves them: give that back with
-    /// [`Firmware::end_changes`] after changing them. At most [`Firmware::changes_at_once`], so
-    /// that they fit whenever the keeper is idle.
-    pub async fn begin_changes(&self, lpns: impl Iterator<Item = Lpn>) -> Reserved {
-        let mut reserved = Reserved { entries: 0, pages: Vec::new() };
-        if !self.design.is_protected() {
-            return reserved;
-        }
-        for lpn in lpns {
-            reserved.entries += 1;
-            if self.design.map.dirty_pages_max > 0 {
-                reserved.pages.push(map_page(lpn));
-            }
-        }
-        reserved.pages.dedup();
-        if self.design.keeps_units() {
-            // An entry for each page that may land out of date; one for a whole discard.
-            reserved.entries = reserved.entries.min(self.design.geometry.row_sectors());
-        }
-        let fits = || {
-            let log = self.log.borrow();
-            if self.is_high(&log) {
-                self.log_work.notify_all();
-            }
-            self.fits(&log, &reserved) || self.poisoned.get()
-        };
-        self.log_progress.until(fits).await;
-        let mut all = self.reserved.borrow_mut();
-        all.entries += reserved.entries;
-        for page in &reserved.pages {
-            *all.pages.entry(*page).or_default() += 1;
-        }
-        reserved
-    }
-
-    fn fits(&self, log: &MapLog, more: &Reserved) -> bool {
-        let m = &self.design.map;
-        let reserved = self.reserved.borrow();
-        let most = match self.design.keeps_units() {
-            true => m.journal_entries - self.design.journal_slack(),
-            false => m.dirty_max,
-        };
-        let pages_fit = || {
-            let Some(dirty) = log.dirty() else { return true };
-            let mut taken: Vec<u32> = reserved.pages.keys().chain(&more.pages).copied().collect();
-            taken.sort_unstable();
-            taken.dedup();
-            let clean = taken.iter().filter(|page| !dirty.is_dirty(**page)).count();
-            dirty.dirty_pages() + clean as u32 <= m.dirty_pages_max
-        };
-        log.backlog() + reserved.entries + more.entries <= most
-            && (m.dirty_pages_max == 0 || pages_fit())
-    }
-
-    /// See [`Firmware::begin_changes`].
-    pub fn end_changes(&self, reserved: Reserved) {
-        if !self.design.is_protected() {
-            return;
-        }
-        let mut all = self.reserved.borrow_mut();
-        all.entries -= reserved.entries;
-        for page in &reserved.pages {
-            if let Some(count) = all.pages.get_mut(page) {
-                *count -= 1;
-                if *count == 0 {
-                    all.pages.remove(page);
-                }
-            }
-        }
-        drop(all);
-        // What was reserved need not have become dirty: there may be room now.
-        self.log_progress.notify_all();
-    }
-
-    /// The most entries that may be reserved in one go.
-    pub fn changes_at_once(&self) -> u32 {
-        self.design.map.dirty_max / 4
-    }
+    pub entries: u32,
+    pub pages: Vec<u32>,
 }

@@ -26,13 +26,11 @@
 mod audit;
 
 use crate::Collector;
+use crate::design::layout::SHARED_RESERVE;
 use crate::format::words::{Places, Ppa, Version};
 use crate::state::victims::{Candidate, Victims};
 use std::collections::BTreeSet;
 use tantalum_nand::{Geometry, PageAddr, Unit};
-
-/// Free units that only collectors take, beside one for each die.
-pub const SHARED_RESERVE: u32 = 2;
 
 /// What is written where: data of the host, data moved by the collector, and data moved
 /// to level wear live apart, since each is colder than the one before. (Cold data among

@@ -18,9 +18,9 @@
 //!    is free.
 
 use crate::firmware::Firmware;
+use crate::format::journal::Entry;
 use crate::format::words::{BORN_NOW, Kind, LOST, Lpn, MORE, PART, Ppa};
 use crate::planted::planted;
-use crate::state::journal::Entry;
 use crate::state::space::Streams;
 use std::collections::VecDeque;
 use std::rc::Rc;

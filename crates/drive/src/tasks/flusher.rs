@@ -2,9 +2,9 @@
 //! pulls the pages that have waited longest, so that all dies are kept busy.
 
 use crate::firmware::Firmware;
+use crate::format::journal::Entry;
 use crate::format::words::{BORN_NOW, Kind, PART};
 use crate::planted::planted;
-use crate::state::journal::Entry;
 use crate::state::space::Streams;
 use std::rc::Rc;
 use tantalum_device::OwnedData;

@@ -17,128 +17,15 @@
 //! 7. A group that has completed survives. Groups do not wait for each other, nor for flushes.
 
 use crate::CacheMode;
-use crate::Design;
-use crate::design::layout::{DELTA_ENTRIES, Layout};
 use crate::firmware::Firmware;
 use crate::format::words::{Lpn, Ppa};
 use crate::planted::planted;
 use crate::state::buffer::Slot;
-use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use crate::state::groups::{Group, Member, Ready};
 use std::ops::Range;
-use tantalum_device::{AtomicError, Extent, GroupLimit, IoError};
-use tantalum_nand::{SECTOR_BYTES, Unit};
+use tantalum_device::{AtomicError, Extent, IoError};
+use tantalum_nand::SECTOR_BYTES;
 use tantalum_rt::Nanos;
-
-/// What a drive of this design takes as one group; `None` if none.
-pub(crate) fn group_limit(design: &Design, layout: &Layout) -> Option<GroupLimit> {
-    let pages = (design.atomic.group_kib / 4).min(design.buffer_slots());
-    let pages = match design.is_protected() {
-        true => pages,
-        false => pages.min(DELTA_ENTRIES).min(layout.group_sectors),
-    };
-    (pages > 1 && design.atomic.extents > 0).then(|| GroupLimit {
-        extents: design.atomic.extents.min(pages),
-        bytes: u64::from(pages) * u64::from(SECTOR_BYTES),
-    })
-}
-
-/// The groups under way on a drive without protected memory.
-#[derive(Default)]
-pub(crate) struct Groups {
-    next: u64,
-    open: BTreeMap<u64, Group>,
-    members: FxHashMap<Lpn, Member>,
-    /// Groups that are on flash, and in no record yet.
-    ready: Vec<u64>,
-    /// Programs of a group that only flags tell of: what they brought is not collected before it
-    /// is whole.
-    pub pinned: Vec<(Unit, u32)>,
-}
-
-struct Group {
-    /// The number of the first page that was programmed after it began, at least.
-    began: u64,
-    pages: Vec<Lpn>,
-    /// Pages that are not on flash yet.
-    left: usize,
-}
-
-#[derive(Clone, Copy)]
-struct Member {
-    group: u64,
-    /// The slot of its copy, and where it is on flash.
-    landed: Option<(Slot, Ppa)>,
-}
-
-/// A page of a group and where it is.
-#[derive(Clone, Copy)]
-pub(crate) struct Change {
-    pub lpn: Lpn,
-    pub place: Ppa,
-}
-
-/// A group that is on flash, as its record tells of it.
-pub(crate) struct Ready {
-    number: u64,
-    pub changes: Vec<Change>,
-}
-
-impl Groups {
-    /// Whether any is under way.
-    pub fn are_open(&self) -> bool {
-        !self.open.is_empty()
-    }
-
-    /// Whether there are records to write.
-    pub fn are_ready(&self) -> bool {
-        !self.ready.is_empty()
-    }
-
-    /// The groups that wait for their records; they are being written from now on.
-    pub fn take_ready(&mut self) -> Vec<Ready> {
-        let numbers = std::mem::take(&mut self.ready);
-        numbers.into_iter().map(|number| self.tell(number)).collect()
-    }
-
-    /// Pages of the only group under way that are not on flash.
-    pub fn left(&self) -> usize {
-        self.open.values().map(|group| group.left).sum()
-    }
-
-    /// When it began.
-    pub fn began(&self) -> u64 {
-        self.open.values().next().map_or(0, |group| group.began)
-    }
-
-    /// The only group under way, which is on flash.
-    pub fn only(&self) -> Option<Ready> {
-        self.open.keys().next().map(|number| self.tell(*number))
-    }
-
-    fn tell(&self, number: u64) -> Ready {
-        let pages = self.open.get(&number).map_or(&[][..], |group| &group.pages);
-        let place = |lpn: &Lpn| Some(self.members.get(lpn)?.landed?.1);
-        let change = |lpn: &Lpn| Some(Change { lpn: *lpn, place: place(lpn)? });
-        Ready { number, changes: pages.iter().filter_map(change).collect() }
-    }
-
-    /// What is on flash of groups that are not mapped.
-    pub fn landed(&self) -> impl Iterator<Item = (Lpn, Ppa)> {
-        self.members.iter().filter_map(|(lpn, member)| Some((*lpn, member.landed?.1)))
-    }
-
-    fn place(&self, lpn: Lpn) -> Option<Ppa> {
-        Some(self.members.get(&lpn)?.landed?.1)
-    }
-
-    fn touches(&self, pages: &Range<u32>) -> bool {
-        match self.members.len() < pages.len() {
-            true => self.members.keys().any(|lpn| pages.contains(&lpn.0)),
-            false => pages.clone().any(|lpn| self.members.contains_key(&Lpn(lpn))),
-        }
-    }
-}
 
 impl Firmware {
     pub async fn write_group(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
@@ -157,7 +44,7 @@ impl Firmware {
         if self.layout.is_thin() {
             self.until_whole().await;
         }
-        let let_in = self.let_in(&pages).await?;
+        let grant = self.grant_room(&pages).await?;
         for range in &pages {
             self.until_no_group(range).await;
         }
@@ -178,7 +65,7 @@ impl Firmware {
         }
         self.keep_changes()?;
         let number = (!protected && count > 0).then(|| self.begin_group(&pages));
-        drop((let_in, turn));
+        drop((grant, turn));
         if let Some(number) = number {
             self.announce_work();
             let is_done = || !self.groups.borrow().open.contains_key(&number);

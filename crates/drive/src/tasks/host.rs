@@ -9,9 +9,9 @@
 //! 3. Nothing that outlives a command is in its future: dropping it stops only the waiting.
 
 use crate::firmware::Firmware;
+use crate::format::journal::Entry;
 use crate::format::words::{Lpn, MORE, PART};
 use crate::planted::planted;
-use crate::state::journal::Entry;
 use crate::{CacheMode, FlushMode};
 use std::pin::pin;
 use std::rc::Rc;
@@ -208,7 +208,7 @@ impl Firmware {
             self.until_whole().await;
         }
         let pages = at.0 as u32..(at.0 + blocks) as u32;
-        let let_in = self.let_in(std::slice::from_ref(&pages)).await?;
+        let grant = self.grant_room(std::slice::from_ref(&pages)).await?;
         let mut first = 0;
         while first < blocks {
             let count = most.min(blocks - first);
@@ -240,7 +240,7 @@ impl Firmware {
                 drop(turn.take());
             }
         }
-        drop((let_in, turn));
+        drop((grant, turn));
         self.stats.host_writes.add(1);
         self.stats.host_write_bytes.add(bytes);
         if through || fua {

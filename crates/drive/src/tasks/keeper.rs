@@ -5,18 +5,17 @@
 //! 2. Before anything is written there is room to write the whole map anew.
 //! 3. The keeper waits for nothing but the flash array, and for the last page of a group: no task
 //!    that has the latter waits for the keeper. What it erases needs no entry in the journal of
-//!    units (`bounds`, 4). So it can work without other tasks, too: at the end of a salvage.
+//!    units (`reservations`, 4). So it can work without other tasks, too: at the end of a salvage.
 
-use crate::design::layout::DELTA_ENTRIES;
 use crate::firmware::Firmware;
+use crate::format::entries::{DELTA_ENTRIES, encode_entry, map_page};
+use crate::format::journal::{ENTRY_BYTES, Entry, SECTOR_ENTRIES};
 use crate::format::words::{Kind, LOG_VERSION_BITS, Ppa, Version};
 use crate::planted::planted;
-use crate::power::dump::SECTOR_ENTRIES;
-use crate::state::journal::{ENTRY_BYTES, Entry, Spilled};
-use crate::state::map::map_page;
-use crate::state::maplog::{LogPlace, encode_change, encode_entry};
+use crate::state::groups::Change;
+use crate::state::journal::Spilled;
+use crate::state::maplog::LogPlace;
 use crate::state::space::{FreeUnit, Role};
-use crate::tasks::group::Change;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use tantalum_device::Data;
@@ -114,7 +113,7 @@ async fn commit(fw: &Firmware) -> Option<()> {
         bytes.resize(start + SECTOR, 0);
         let map = fw.map.borrow();
         for (lpn, out) in chunk.iter().zip(bytes[start..].chunks_exact_mut(8)) {
-            encode_entry(&map, *lpn, out);
+            encode_entry(*lpn, map.get(*lpn), out);
         }
     }
     if planted!(DurableEarly) {
@@ -161,7 +160,7 @@ async fn record_groups(fw: &Firmware) -> Option<()> {
         let mut bytes = vec![0; some.len() * SECTOR];
         for (changes, out) in some.iter().zip(bytes.chunks_exact_mut(SECTOR)) {
             for (change, out) in changes.iter().zip(out.chunks_exact_mut(8)) {
-                encode_change(change.lpn, Some(change.place), out);
+                encode_entry(change.lpn, Some(change.place), out);
             }
         }
         let counts: Vec<u32> = some.iter().map(|changes| changes.len() as u32).collect();

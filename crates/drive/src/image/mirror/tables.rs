@@ -4,14 +4,17 @@
 use super::sums::{Sums, mixed};
 use super::{COUNTS, Mirror, PENDING};
 use crate::Design;
-use crate::design::layout::{Layout, MAP_PAGE_ENTRIES};
+use crate::design::layout::Layout;
 use crate::firmware::Firmware;
-use crate::firmware::audit::{Look, head};
+use crate::firmware::audit::Look;
 use crate::firmware::stats::Stats;
+use crate::format::entries::MAP_PAGE_ENTRIES;
+use crate::format::journal::{ENTRY_BYTES, Entry};
 use crate::format::words::{Lpn, Ppa, Version};
-use crate::power::areas::DumpAreas;
-use crate::start::recover::check_entry;
-use crate::state::journal::{ENTRY_BYTES, Entry, Journal};
+use crate::start::report::check_entry;
+use crate::state::audit::head;
+use crate::state::dump_areas::DumpAreas;
+use crate::state::journal::Journal;
 use crate::state::map::Map;
 use crate::state::maplog::{Dirty, MapLog};
 use crate::state::space::Space;
@@ -493,7 +496,7 @@ pub(crate) fn left_behind(
     read_pages(&table, &fw).map_err(|(at, what)| wrong(at, what))?;
     read_map(&table, &fw, &sums).map_err(|(at, what)| wrong(at, what))?;
     read_units(&table, &fw).map_err(|(at, what)| wrong(at, what))?;
-    let _ = fw.mirror.set(Mirror::left_behind(shape.clone(), region, which, sums));
+    let _ = fw.outside.set(Box::new(Mirror::left_behind(shape.clone(), region, which, sums)));
     Ok(Some(fw))
 }
 
@@ -515,7 +518,7 @@ fn finish_list(shape: &Shape, region: &Region) -> Result<(), Wrong> {
 }
 
 /// Whether a dump may go to a unit: one that is kept for dumps, or in whose first page nothing else
-/// is (`zone`, 4).
+/// is (`dump_zone`, 4).
 fn may_be_dumped_to(fw: &Firmware, unit: Unit) -> bool {
     let first = PageAddr { unit, page: 0 };
     let mut words = vec![0; fw.nand.oob_words()];

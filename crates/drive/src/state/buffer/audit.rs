@@ -1,7 +1,7 @@
 //! The buffer held against itself (buffer, invariants 1, 3 and 6).
 
 use super::{Buffer, NONE, State};
-use crate::firmware::audit::ensure;
+use crate::state::audit::ensure;
 use std::collections::BTreeSet;
 
 impl Buffer {

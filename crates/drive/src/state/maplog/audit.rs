@@ -1,11 +1,11 @@
 //! The map log held against itself, and what it tells against the map (map log,
 //! invariants 1, 2 and 3).
 
-use super::{MapLog, NEVER, Persistence, decode_entry};
-use crate::design::layout::MAP_PAGE_ENTRIES;
-use crate::firmware::audit::{ensure, head};
+use super::{MapLog, NEVER, Persistence};
+use crate::format::entries::{MAP_PAGE_ENTRIES, decode_entry, map_page};
 use crate::format::words::{Kind, LOG_VERSION_BITS, Lpn, Ppa};
-use crate::state::map::{Map, map_page};
+use crate::state::audit::{ensure, head};
+use crate::state::map::Map;
 use crate::state::space::{Role, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use tantalum_device::DataMut;

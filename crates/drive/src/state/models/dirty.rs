@@ -1,9 +1,9 @@
 //! Dirty entries and map pages against a map on paper: what is not dirty is stored.
 
-use crate::design::layout::MAP_PAGE_ENTRIES;
+use crate::format::entries::{MAP_PAGE_ENTRIES, decode_entry, encode_entry, map_page};
 use crate::format::words::{Lpn, Ppa};
-use crate::state::map::{Map, map_page};
-use crate::state::maplog::{Dirty, decode_entry, encode_entry};
+use crate::state::map::Map;
+use crate::state::maplog::Dirty;
 use proptest::prelude::*;
 
 const PAGES: u32 = 3;
@@ -85,7 +85,7 @@ proptest! {
             prop_assert!(entries.is_sorted());
             for lpn in entries {
                 let mut bytes = [0; 8];
-                encode_entry(&map, lpn, &mut bytes);
+                encode_entry(lpn, map.get(lpn), &mut bytes);
                 let (same, to) = decode_entry(&bytes);
                 prop_assert_eq!(same, lpn);
                 prop_assert_eq!(to, map.get(lpn));

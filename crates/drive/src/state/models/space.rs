@@ -1,8 +1,9 @@
 //! Erase units against a plain list of what each holds.
 
 use crate::Collector;
+use crate::design::layout::SHARED_RESERVE;
 use crate::format::words::{Places, Ppa, Version};
-use crate::state::space::{FreeUnit, SHARED_RESERVE, Space, Streams};
+use crate::state::space::{FreeUnit, Space, Streams};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use tantalum_nand::{Geometry, Unit};

@@ -1,7 +1,7 @@
 //! Space held against itself: counts, roles and lists (space, invariants 1, 5 and 8).
 
 use super::{Role, Space};
-use crate::firmware::audit::ensure;
+use crate::state::audit::ensure;
 use tantalum_nand::{NandArray, PageAddr, PageState, Unit};
 
 impl Space {
