@@ -40,6 +40,7 @@ mod link;
 mod partition;
 mod raid;
 mod ram;
+mod sampled;
 mod stats;
 
 pub use contract::{
@@ -56,4 +57,7 @@ pub use link::Link;
 pub use partition::Partition;
 pub use raid::{Raid0, RaidBox};
 pub use ram::{RamDevice, RamOptions};
+pub use sampled::{
+    Bus, LatencyRow, Mode, Outlier, Overlap, SampledAck, SampledModel, Stall, StreamKind,
+};
 pub use stats::{DeviceStats, KindStats, Latencies, Stats};

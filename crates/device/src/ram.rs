@@ -11,9 +11,10 @@
 //!    order of arrival, and at most the one after them is torn.
 //! 5. What a cut left is durable from then on.
 
+use crate::sampled::Sampler;
 use crate::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    Link, OwnedData, Payload, PowerCycle,
+    AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability, Extent,
+    IoError, Link, OwnedData, Payload, PowerCycle,
 };
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
@@ -113,6 +114,8 @@ struct Inner {
     state: RefCell<State>,
     dice: RefCell<Stream>,
     jitter: RefCell<Stream>,
+    /// Draws the times instead of the options.
+    sampler: Option<RefCell<Sampler>>,
     /// The link of this power cycle, and whether the device takes commands.
     link: RefCell<Link>,
     ready: Cell<bool>,
@@ -132,6 +135,15 @@ impl RamDevice {
     /// # Panics
     /// If the options give a block size or an atomic unit of 0 bytes.
     pub fn new(rt: &Rt, options: RamOptions) -> RamDevice {
+        RamDevice::with(rt, options, None)
+    }
+
+    /// One whose times are sampled.
+    pub(crate) fn sampled(rt: &Rt, options: RamOptions, sampler: Sampler) -> RamDevice {
+        RamDevice::with(rt, options, Some(RefCell::new(sampler)))
+    }
+
+    fn with(rt: &Rt, options: RamOptions, sampler: Option<RefCell<Sampler>>) -> RamDevice {
         assert!(options.caps.block_size > 0, "a block has at least one byte");
         assert!(options.caps.atomic_unit > 0, "an atomic unit has at least one byte");
         let link = Link::new(rt);
@@ -140,6 +152,7 @@ impl RamDevice {
             state: RefCell::default(),
             dice: RefCell::new(rt.stream(&format!("{} cut", options.stream))),
             jitter: RefCell::new(rt.stream(&format!("{} jitter", options.stream))),
+            sampler,
             link: RefCell::new(link.clone()),
             ready: Cell::new(true),
             options,
@@ -147,18 +160,27 @@ impl RamDevice {
         RamDevice { inner: Rc::new(inner), link }
     }
 
-    fn latency(&self) -> Nanos {
-        let o = &self.inner.options;
-        match o.jitter {
-            Nanos::ZERO => o.command,
-            Nanos(j) => o.command + Nanos(self.inner.jitter.borrow_mut().below(j + 1)),
+    /// When a command ends that arrives now.
+    fn end_of(&self, kind: CommandKind, at: u64, count: u64) -> Nanos {
+        let (o, now) = (&self.inner.options, self.inner.rt.now());
+        if let Some(sampler) = &self.inner.sampler {
+            return sampler.borrow_mut().end_of(now, kind, at, count);
         }
+        let latency = match (kind, o.jitter) {
+            (CommandKind::Flush, _) => o.flush,
+            (_, Nanos::ZERO) => o.command,
+            (_, Nanos(j)) => o.command + Nanos(self.inner.jitter.borrow_mut().below(j + 1)),
+        };
+        now.saturating_add(latency)
     }
 
     /// Receives a command and waits until it is complete.
-    async fn carry_out(&self, parts: Vec<Part>, group: bool, fua: bool) {
+    async fn carry_out(&self, parts: Vec<Part>, kind: CommandKind) {
         let Inner { rt, options, state, .. } = &*self.inner;
-        let done = rt.now().saturating_add(self.latency());
+        let count = parts.iter().map(|p| p.count).sum();
+        let done = self.end_of(kind, parts.first().map_or(0, |p| p.at), count);
+        let group = kind == CommandKind::Group;
+        let fua = group || kind == CommandKind::Fua;
         state.borrow_mut().receive(done, parts, group, fua, &options.caps);
         rt.sleep_until_for(done, "a command of the RAM device").await;
         let mut s = state.borrow_mut();
@@ -181,8 +203,7 @@ impl BlockDevice for RamDevice {
             let caps = self.caps();
             let count = caps.check(at, buf.kind(), buf.blocks(caps.block_size))?;
             let Inner { rt, state, .. } = &*self.inner;
-            let latency = self.latency();
-            rt.sleep(latency).await;
+            rt.sleep_until(self.end_of(CommandKind::Read, at.0, count)).await;
             let mut s = state.borrow_mut();
             s.settle(rt.now(), caps);
             for i in 0..count {
@@ -199,7 +220,7 @@ impl BlockDevice for RamDevice {
             let caps = self.caps();
             caps.check(at, data.kind(), data.blocks(caps.block_size))?;
             let parts = vec![Part::data(at, data, caps)];
-            self.carry_out(parts, false, want == Durability::Fua).await;
+            self.carry_out(parts, CommandKind::of_write(want)).await;
             Ok(())
         };
         self.link.command("a write", body).await
@@ -210,7 +231,7 @@ impl BlockDevice for RamDevice {
             let caps = self.caps();
             caps.check_group(group)?;
             let parts = group.iter().map(|e| Part::data(e.at, e.data, caps)).collect();
-            self.carry_out(parts, true, true).await;
+            self.carry_out(parts, CommandKind::Group).await;
             Ok(())
         };
         self.link.command("an atomic group", body).await
@@ -223,7 +244,7 @@ impl BlockDevice for RamDevice {
                 return Ok(());
             }
             let covered = state.borrow_mut().complete_now(rt.now(), &options.caps);
-            rt.sleep_until_for(rt.now().saturating_add(options.flush), "a flush").await;
+            rt.sleep_until_for(self.end_of(CommandKind::Flush, 0, 0), "a flush").await;
             state.borrow_mut().make_durable(&covered, &options.caps);
             Ok(())
         };
@@ -234,7 +255,7 @@ impl BlockDevice for RamDevice {
         let body = async {
             self.caps().check_range(range)?;
             let parts = vec![Part { at: range.start.0, count: range.count, data: None }];
-            self.carry_out(parts, false, false).await;
+            self.carry_out(parts, CommandKind::Discard).await;
             Ok(())
         };
         self.link.command("a discard", body).await
@@ -285,6 +306,9 @@ impl PowerCycle for RamDevice {
         let start = inner.rt.sleep(inner.options.start);
         link.command("the start of a device", async {
             start.await;
+            if let Some(sampler) = &inner.sampler {
+                sampler.borrow_mut().restart();
+            }
             inner.ready.set(true);
             Ok(())
         })

@@ -1,0 +1,382 @@
+//! The parameters of a sampled device, and its tables.
+
+use crate::{Ack, Caps, CommandKind, Payload, RamOptions};
+use serde::{Deserialize, Serialize};
+use tantalum_rt::{Nanos, Stream};
+
+/// Steps of a probability.
+const STEPS: u64 = 1 << 20;
+
+/// The parameters of a sampled device. All of them are keys of a TOML file; those with a default may
+/// be left out. Percentages are of what the tables say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SampledModel {
+    /// Bytes in a block: a power of two, 512 or more.
+    pub block_bytes: u32,
+    /// How many blocks there are.
+    pub blocks: u64,
+    /// What a completed write means.
+    pub ack: SampledAck,
+    /// Whether what survives a cut is a prefix of what arrived.
+    #[serde(default)]
+    pub ordered: bool,
+    /// One write of up to so many bytes is all or nothing.
+    pub atomic_bytes: u32,
+    /// Commands that it works at, at a time.
+    #[serde(default = "one")]
+    pub queue_depth: u32,
+    /// Commands that a volatile cache holds, at most.
+    #[serde(default = "cache")]
+    pub cache_commands: usize,
+    /// From power to the first command, ms.
+    #[serde(default)]
+    pub start_ms: u64,
+    /// How many sequential streams it tells apart, of reads and of writes each.
+    #[serde(default = "streams")]
+    pub streams: usize,
+    /// Bandwidth of a bus of its own, MB (1,000,000 bytes) each second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_mb_s: Option<u64>,
+    /// What writes cost that overlap others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<Overlap>,
+    /// How long commands take.
+    pub latency: Vec<LatencyRow>,
+    /// Single commands that take longer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outlier: Vec<Outlier>,
+    /// Times at which nothing ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stall: Vec<Stall>,
+    /// Seconds in which everything is faster or slower, one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mode: Vec<Mode>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn cache() -> usize {
+    4096
+}
+
+fn streams() -> usize {
+    2
+}
+
+fn hundred() -> u64 {
+    100
+}
+
+/// What a completed write means; see [`Ack`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SampledAck {
+    /// It may be lost with the power until a flush.
+    Volatile,
+    /// It is in memory that survives.
+    PowerSafe,
+    /// It is on the medium.
+    OnMedia,
+}
+
+/// Whether a command begins where another one of its kind has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StreamKind {
+    /// Anywhere else.
+    Random,
+    /// At the end of one of the last few streams.
+    Sequential,
+}
+
+/// A row of the latency tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LatencyRow {
+    /// Of which commands: `read`, `write`, `fua`, `group`, `flush` or `discard`. Without rows of their
+    /// own forced writes are as writes, groups as forced writes; flushes and discards take no time.
+    pub command: String,
+    /// Of which streams; left out: of all that have no rows of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamKind>,
+    /// For commands of so many bytes; of flushes: after so many bytes were written since the last
+    /// one. Between two rows the latency is interpolated, above the last it grows with the size,
+    /// below the first it is that of the first.
+    pub bytes: u64,
+    /// The least latency, the most, and the quantiles at even steps in between, µs.
+    pub us: Vec<u64>,
+}
+
+/// Writes that share a block with one of the last few.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overlap {
+    /// How many writes count as the last.
+    pub recent: usize,
+    /// How much longer they take: 6000 for 60 times.
+    pub percent: u64,
+}
+
+/// Single commands that take longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outlier {
+    /// Of which commands; left out: of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// One of so many, by the dice.
+    pub one_in: u64,
+    /// How much longer, least and most, µs.
+    pub us: [u64; 2],
+}
+
+/// Times at which nothing ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stall {
+    /// From the end of one to the next, least and most, ms.
+    pub every_ms: [u64; 2],
+    /// How long one lasts, least and most, ms.
+    pub lasts_ms: [u64; 2],
+}
+
+/// A state of the whole device that lasts for a while.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mode {
+    /// How often it is the next one, relative to the others.
+    pub weight: u64,
+    /// How long it lasts, least and most, ms.
+    pub lasts_ms: [u64; 2],
+    /// How long reads take in it.
+    #[serde(default = "hundred")]
+    pub read_percent: u64,
+    /// How long all other commands take in it.
+    #[serde(default = "hundred")]
+    pub write_percent: u64,
+}
+
+fn kind_of(name: &str) -> Option<CommandKind> {
+    CommandKind::ALL.into_iter().find(|kind| kind.name() == name)
+}
+
+impl Outlier {
+    pub(super) fn is_of(&self, kind: CommandKind) -> bool {
+        self.command.as_deref().is_none_or(|name| name == kind.name())
+    }
+}
+
+fn from_to(what: &str, range: [u64; 2], least: u64) -> Result<(), String> {
+    match range[0] >= least && range[0] <= range[1] && range[1] <= 1_000_000_000_000 {
+        true => Ok(()),
+        false => Err(format!(
+            "sampled: {what} = {range:?}: the first at least {least}, the second no less, at most 10^12"
+        )),
+    }
+}
+
+impl SampledModel {
+    /// Whether such a device can be.
+    ///
+    /// # Errors
+    /// What is wrong, in a line.
+    pub fn check(&self) -> Result<(), String> {
+        let wrong = |what: String| Err(format!("sampled: {what}"));
+        if !self.block_bytes.is_power_of_two() || !(512..=1 << 20).contains(&self.block_bytes) {
+            let is = self.block_bytes;
+            return wrong(format!("block_bytes is {is}: a power of two, 512 to 1048576"));
+        }
+        let at_least_one = [
+            ("blocks", self.blocks),
+            ("atomic_bytes", self.atomic_bytes.into()),
+            ("queue_depth", self.queue_depth.into()),
+        ];
+        if let Some((name, _)) = at_least_one.iter().find(|p| p.1 == 0) {
+            return wrong(format!("{name} must be at least 1"));
+        }
+        if self.blocks.checked_mul(self.block_bytes.into()).is_none() {
+            return wrong(format!("blocks is {}: more than can be addressed", self.blocks));
+        }
+        if self.queue_depth > 65_536 || self.streams > 1024 {
+            return wrong("queue_depth is at most 65536, streams at most 1024".into());
+        }
+        self.check_latencies()?;
+        for outlier in &self.outlier {
+            if let Some(name) = outlier.command.as_deref().filter(|n| kind_of(n).is_none()) {
+                return wrong(format!("an outlier's command is \"{name}\": there is none"));
+            }
+            if outlier.one_in == 0 {
+                return wrong("an outlier's one_in must be at least 1".into());
+            }
+            from_to("an outlier's us", outlier.us, 0)?;
+        }
+        for stall in &self.stall {
+            from_to("a stall's every_ms", stall.every_ms, 1)?;
+            from_to("a stall's lasts_ms", stall.lasts_ms, 0)?;
+        }
+        for mode in &self.mode {
+            from_to("a mode's lasts_ms", mode.lasts_ms, 1)?;
+            if mode.weight == 0 || mode.weight > 1 << 32 {
+                return wrong("a mode's weight is 1 to 4294967296".into());
+            }
+        }
+        match &self.overlap {
+            Some(o) if o.percent < 100 || o.recent == 0 || o.recent > 4096 => {
+                wrong("overlap: percent is at least 100, recent 1 to 4096".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_latencies(&self) -> Result<(), String> {
+        for row in &self.latency {
+            let LatencyRow { command, bytes, us, .. } = row;
+            if kind_of(command).is_none() {
+                return Err(format!("sampled: a latency's command is \"{command}\": none is"));
+            }
+            let ascends = us.windows(2).all(|w| w[0] <= w[1]);
+            if us.is_empty() || !ascends || us.iter().any(|us| *us > 1_000_000_000) || *bytes == 0 {
+                return Err(format!(
+                    "sampled: latency of {command}, {bytes} bytes: us must ascend, with at least one \
+                     number and none above 10^9; bytes must be at least 1"
+                ));
+            }
+            let same = |other: &&LatencyRow| {
+                (&other.command, other.stream, other.bytes) == (command, row.stream, *bytes)
+            };
+            if self.latency.iter().filter(same).count() > 1 {
+                return Err(format!("sampled: two latencies of {command}, {bytes} bytes"));
+            }
+        }
+        for kind in [CommandKind::Read, CommandKind::Write] {
+            if !self.latency.iter().any(|row| row.command == kind.name()) {
+                return Err(format!("sampled: there is no latency of a {kind}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the device is but for its times.
+    pub(super) fn ram_options(&self, name: &str, payload: Payload) -> RamOptions {
+        let caps = Caps {
+            block_size: self.block_bytes,
+            blocks: self.blocks,
+            thin: false,
+            ack: match self.ack {
+                SampledAck::Volatile => Ack::Volatile,
+                SampledAck::PowerSafe => Ack::PowerSafe,
+                SampledAck::OnMedia => Ack::OnMedia,
+            },
+            flush: true,
+            ordered: self.ordered,
+            atomic_unit: self.atomic_bytes,
+            atomic_group: None,
+            payload,
+        };
+        RamOptions {
+            start: Nanos::from_millis(self.start_ms),
+            cache_commands: self.cache_commands,
+            stream: name.to_string(),
+            ..RamOptions::new(caps)
+        }
+    }
+}
+
+/// A row as it is looked up: a size, and quantiles in ns.
+type Row = (u64, Vec<u64>);
+
+/// Of each kind and stream the rows by size.
+pub(super) struct Tables([[Vec<Row>; 2]; 6]);
+
+impl Tables {
+    pub fn of(model: &SampledModel) -> Tables {
+        let rows = |kind: CommandKind, stream: Option<StreamKind>| -> Vec<Row> {
+            let of = |row: &&LatencyRow| row.command == kind.name() && row.stream == stream;
+            let ns = |us: &[u64]| us.iter().map(|us| us * 1000).collect();
+            let all = model.latency.iter().filter(of);
+            let mut rows: Vec<Row> = all.map(|row| (row.bytes, ns(&row.us))).collect();
+            rows.sort_by_key(|row| row.0);
+            rows
+        };
+        // What has no rows of its own has those of another stream, or of another kind.
+        let find = |kind: CommandKind, stream: StreamKind| {
+            let kinds: &[CommandKind] = match kind {
+                CommandKind::Fua => &[CommandKind::Fua, CommandKind::Write],
+                CommandKind::Group => &[CommandKind::Group, CommandKind::Fua, CommandKind::Write],
+                _ => &[kind],
+            };
+            let other = match stream {
+                StreamKind::Random => StreamKind::Sequential,
+                StreamKind::Sequential => StreamKind::Random,
+            };
+            let streams = [Some(stream), None, Some(other)];
+            let mut all =
+                kinds.iter().flat_map(|kind| streams.iter().map(|stream| rows(*kind, *stream)));
+            all.find(|rows| !rows.is_empty()).unwrap_or_default()
+        };
+        Tables(CommandKind::ALL.map(|kind| {
+            [StreamKind::Random, StreamKind::Sequential].map(|stream| find(kind, stream))
+        }))
+    }
+
+    /// A latency, ns.
+    pub fn draw(
+        &self,
+        kind: CommandKind,
+        stream: StreamKind,
+        bytes: u64,
+        dice: &mut Stream,
+    ) -> u64 {
+        let rows = &self.0[kind.index()][stream as usize];
+        let luck = dice.below(STEPS + 1);
+        let above = rows.partition_point(|row| row.0 < bytes);
+        match (above.checked_sub(1).map(|i| &rows[i]), rows.get(above)) {
+            (None, None) => 0,
+            (None, Some(first)) => quantile(&first.1, luck),
+            (Some(last), None) => {
+                let grown = u128::from(quantile(&last.1, luck)) * u128::from(bytes);
+                (grown / u128::from(last.0)).min(u128::from(u64::MAX)) as u64
+            }
+            (Some(below), Some(above)) => {
+                let (a, b) = (quantile(&below.1, luck), quantile(&above.1, luck));
+                between(a, b, bytes - below.0, above.0 - below.0)
+            }
+        }
+    }
+}
+
+/// From `a` to `b`, `part` of `whole` of the way.
+fn between(a: u64, b: u64, part: u64, whole: u64) -> u64 {
+    let (part, whole) = (i128::from(part), i128::from(whole));
+    (i128::from(a) + (i128::from(b) - i128::from(a)) * part / whole) as u64
+}
+
+/// Of numbers that ascend in even steps of probability.
+fn quantile(ns: &[u64], luck: u64) -> u64 {
+    let steps = ns.len() as u64 - 1;
+    let at = luck * steps;
+    let i = (at / STEPS) as usize;
+    match ns.get(i + 1) {
+        Some(next) => between(ns[i], *next, at % STEPS, STEPS),
+        None => ns[i],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_met_and_interpolated() {
+        let ns = [100, 200, 1000];
+        assert_eq!(quantile(&ns, 0), 100);
+        assert_eq!(quantile(&ns, STEPS / 4), 150);
+        assert_eq!(quantile(&ns, STEPS / 2), 200);
+        assert_eq!(quantile(&ns, STEPS * 3 / 4), 600);
+        assert_eq!(quantile(&ns, STEPS), 1000);
+        assert_eq!(quantile(&[7], STEPS / 3), 7);
+    }
+}
