@@ -15,6 +15,8 @@
 //! The model of seek, rotation and transfer follows Ruemmler and Wilkes, "An introduction
 //! to disk drive modeling" (IEEE Computer, 1994).
 
+use crate::operations::{Operation, Operations};
+use crate::planted::planted;
 use crate::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
     Link, OwnedData, Payload, PowerCycle,
@@ -143,6 +145,7 @@ struct Shared {
     started: WaitQueue,
     dice: RefCell<Stream>,
     written: Cell<u64>,
+    operations: Operations,
 }
 
 /// What a disk has while it has power.
@@ -187,6 +190,13 @@ struct Job {
     versions: Vec<u64>,
 }
 
+impl Job {
+    /// Whether it changes what is on the platter.
+    fn writes(&self) -> bool {
+        self.data.is_some() || !self.versions.is_empty()
+    }
+}
+
 impl Disk {
     /// A disk full of zeros, without power.
     ///
@@ -215,6 +225,7 @@ impl Disk {
             started: WaitQueue::new(rt, "the disk to spin up"),
             dice: RefCell::new(rt.stream("disk: torn runs")),
             written: Cell::new(0),
+            operations: Operations::default(),
         };
         Ok(Disk { shared: Rc::new(shared), life: None })
     }
@@ -222,6 +233,33 @@ impl Disk {
     /// Bytes of writes that came over the interface, over all power cycles.
     pub fn bytes_written(&self) -> u64 {
         self.shared.written.get()
+    }
+
+    /// The disk as a power cut at this moment leaves it, in another runtime, without power; this
+    /// one goes on. What the cut makes of the job under the head is decided by the seed of the
+    /// other runtime.
+    ///
+    /// # Errors
+    /// None that the model of this disk did not have.
+    pub fn cut_copy(&self, rt: &Rt) -> Result<Disk, String> {
+        let shared = &*self.shared;
+        let copy = Disk::new(rt, &shared.model, shared.caps.payload)?;
+        copy.shared.platter.borrow_mut().clone_from(&shared.platter.borrow());
+        copy.shared.written.set(shared.written.get());
+        if let Some((life, _)) = &*shared.life.borrow() {
+            copy.shared.tear(&life.state.borrow());
+        }
+        Ok(copy)
+    }
+
+    /// From now on remembers the jobs of its arm: [`Disk::take_operations`].
+    pub fn record_operations(&self) {
+        self.shared.operations.record();
+    }
+
+    /// The jobs of its arm since [`Disk::record_operations`]; it remembers no more.
+    pub fn take_operations(&self) -> Vec<Operation> {
+        self.shared.operations.take()
     }
 
     fn life(&self) -> Result<&Rc<Life>, IoError> {
@@ -243,6 +281,7 @@ impl Disk {
         self.shared.pass_interface(life, count).await;
         let bytes = count * u64::from(BLOCK_BYTES);
         self.shared.written.set(self.shared.written.get() + bytes);
+        let through = through && !planted!(DiskCachesFua);
         if through || !self.shared.model.write_cache {
             return life.arm_command(at, count, Some(data)).await;
         }
@@ -370,6 +409,12 @@ async fn arm(shared: Rc<Shared>, life: Rc<Life>) {
         let Some(job) = job else { continue };
         let positioned = shared.model.position(now, life.state.borrow().arm, job.at);
         let span = positioned + shared.model.transfer(job.count);
+        shared.operations.add(Operation {
+            issued: now,
+            begin: now + Nanos(positioned),
+            end: now + Nanos(span),
+            changes: job.writes(),
+        });
         shared.rt.sleep_until_for(now + Nanos(span), "the arm of the disk").await;
         let freed = shared.finish(&life, &job);
         life.room.release(freed);
@@ -401,6 +446,17 @@ impl Shared {
             }
         }
         freed
+    }
+
+    /// The power goes: of the job under the head the first so many blocks are written.
+    fn tear(&self, s: &State) {
+        let Some(job) = &s.at_work else { return };
+        let written = self.dice.borrow_mut().below(job.count + 1);
+        for i in 0..written {
+            if let Some(data) = self.written(s, job, i) {
+                self.platter.borrow_mut().insert(job.at + i, data);
+            }
+        }
     }
 
     /// What block `i` of a job puts on the platter.
@@ -470,6 +526,9 @@ impl BlockDevice for Disk {
         let body = async {
             let life = self.life()?;
             let tick = life.state.borrow().ticks;
+            if planted!(DiskFlushesEarly) {
+                return Ok(());
+            }
             life.state.borrow_mut().flushing += 1;
             let _flushing = Flushing(life);
             life.done.until(|| !life.state.borrow().is_cached_since(tick)).await;
@@ -518,16 +577,7 @@ impl PowerCycle for Disk {
         let Some((life, domain)) = self.shared.life.borrow_mut().take() else { return };
         life.link.cut();
         domain.kill();
-        // Of the job under the head the first so many blocks are written.
-        let s = life.state.borrow();
-        if let Some(job) = &s.at_work {
-            let written = self.shared.dice.borrow_mut().below(job.count + 1);
-            for i in 0..written {
-                if let Some(data) = self.shared.written(&s, job, i) {
-                    self.shared.platter.borrow_mut().insert(job.at + i, data);
-                }
-            }
-        }
+        self.shared.tear(&life.state.borrow());
     }
 
     async fn off(&self) {}

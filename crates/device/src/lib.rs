@@ -37,7 +37,9 @@ mod faults;
 mod file;
 mod kind;
 mod link;
+mod operations;
 mod partition;
+mod planted;
 mod raid;
 mod ram;
 mod sampled;
@@ -54,7 +56,10 @@ pub use faults::Faults;
 pub use file::{File, FileError, FileSettings};
 pub use kind::CommandKind;
 pub use link::Link;
+pub use operations::Operation;
 pub use partition::Partition;
+#[cfg(feature = "planted")]
+pub use planted::{Defect, plant};
 pub use raid::{Raid0, RaidBox};
 pub use ram::{RamDevice, RamOptions};
 pub use sampled::{

@@ -11,6 +11,8 @@
 //!    order of arrival, and at most the one after them is torn.
 //! 5. What a cut left is durable from then on.
 
+use crate::operations::{Operation, Operations};
+use crate::planted::planted;
 use crate::sampled::Sampler;
 use crate::{
     AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability, Extent,
@@ -75,6 +77,7 @@ enum Content {
 type Store = FxHashMap<u64, (Key, Content)>;
 
 /// What a command writes somewhere: data, or zeros.
+#[derive(Clone)]
 struct Part {
     at: u64,
     count: u64,
@@ -82,6 +85,7 @@ struct Part {
 }
 
 /// A command that was received and is not durable yet.
+#[derive(Clone)]
 struct Record {
     key: Key,
     parts: Vec<Part>,
@@ -92,7 +96,7 @@ struct Record {
     applied: bool,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct State {
     /// What survives, whatever comes.
     durable: Store,
@@ -119,6 +123,7 @@ struct Inner {
     /// The link of this power cycle, and whether the device takes commands.
     link: RefCell<Link>,
     ready: Cell<bool>,
+    operations: Operations,
 }
 
 /// A block device in memory, and the box around it. Cheap to clone; a clone is
@@ -155,9 +160,30 @@ impl RamDevice {
             sampler,
             link: RefCell::new(link.clone()),
             ready: Cell::new(true),
+            operations: Operations::default(),
             options,
         };
         RamDevice { inner: Rc::new(inner), link }
+    }
+
+    /// The device as a power cut at this moment leaves it, in another runtime, without power;
+    /// this one goes on. What the cut keeps is decided by the seed of the other runtime.
+    #[must_use]
+    pub fn cut_copy(&self, rt: &Rt) -> RamDevice {
+        let copy = RamDevice::new(rt, self.inner.options.clone());
+        *copy.inner.state.borrow_mut() = self.inner.state.borrow().clone();
+        copy.cut();
+        copy
+    }
+
+    /// From now on remembers the commands that it carries out: [`RamDevice::take_operations`].
+    pub fn record_operations(&self) {
+        self.inner.operations.record();
+    }
+
+    /// The commands carried out since [`RamDevice::record_operations`]; it remembers no more.
+    pub fn take_operations(&self) -> Vec<Operation> {
+        self.inner.operations.take()
     }
 
     /// When a command ends that arrives now.
@@ -176,11 +202,13 @@ impl RamDevice {
 
     /// Receives a command and waits until it is complete.
     async fn carry_out(&self, parts: Vec<Part>, kind: CommandKind) {
-        let Inner { rt, options, state, .. } = &*self.inner;
+        let Inner { rt, options, state, operations, .. } = &*self.inner;
         let count = parts.iter().map(|p| p.count).sum();
         let done = self.end_of(kind, parts.first().map_or(0, |p| p.at), count);
         let group = kind == CommandKind::Group;
         let fua = group || kind == CommandKind::Fua;
+        let begin = rt.now();
+        operations.add(Operation { issued: begin, begin, end: done, changes: true });
         state.borrow_mut().receive(done, parts, group, fua, &options.caps);
         rt.sleep_until_for(done, "a command of the RAM device").await;
         let mut s = state.borrow_mut();
@@ -243,7 +271,10 @@ impl BlockDevice for RamDevice {
             if !options.caps.flush {
                 return Ok(());
             }
-            let covered = state.borrow_mut().complete_now(rt.now(), &options.caps);
+            let mut covered = state.borrow_mut().complete_now(rt.now(), &options.caps);
+            if planted!(RamForgetsFlushed) {
+                covered.pop();
+            }
             rt.sleep_until_for(self.end_of(CommandKind::Flush, 0, 0), "a flush").await;
             state.borrow_mut().make_durable(&covered, &options.caps);
             Ok(())
@@ -334,7 +365,8 @@ impl State {
             let Some(record) = self.log.get_mut(&seq) else { continue };
             record.applied = true;
             record.put(&mut self.newer, caps, |_| true);
-            if record.fua || caps.ack.survives() {
+            let forced = record.fua && !planted!(RamCachesFua);
+            if forced || caps.ack.survives() {
                 self.make_durable(&[seq], caps);
             }
         }
@@ -435,9 +467,14 @@ impl Record {
         self.parts.iter().flat_map(|p| p.at..p.at + p.count)
     }
 
+    /// Whether it is one atomic unit.
+    fn is_whole(&self) -> bool {
+        self.group && !planted!(RamTearsGroup)
+    }
+
     /// How many atomic units there are.
     fn units(&self, caps: &Caps) -> u64 {
-        if self.group {
+        if self.is_whole() {
             return 1;
         }
         let blocks: u64 = self.parts.iter().map(|p| p.count).sum();
@@ -470,7 +507,7 @@ impl Record {
                     continue;
                 }
                 let (from, to) = (i * size, (i + 1) * size);
-                let units = if self.group { 0..=0 } else { from / unit..=(to - 1) / unit };
+                let units = if self.is_whole() { 0..=0 } else { from / unit..=(to - 1) / unit };
                 let new = part.content(i as usize, size as usize);
                 // A stamp can not be torn: it goes with the block's first byte.
                 let whole = match caps.payload {

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Stage};
 use crate::play::Player;
 use crate::points::{Point, Points};
 use crate::scenario::{Along, Found, Nesting, Scenario, Tally, caught};
+use crate::subject::{Blueprint, Fault, Judge, Subject};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_rt::{Nanos, Runtime, Stream, mix64};
@@ -72,8 +73,8 @@ struct Cut<'a> {
 }
 
 /// What all cuts of a run share.
-pub(super) struct Dive<'a> {
-    scenario: &'a Scenario,
+pub(super) struct Dive<'a, B> {
+    scenario: &'a Scenario<B>,
     tally: &'a RefCell<&'a mut Tally>,
     along: &'a Along<'a>,
     then: Rc<[Command]>,
@@ -82,24 +83,23 @@ pub(super) struct Dive<'a> {
     last_cut: Nanos,
 }
 
-impl<'a> Dive<'a> {
+impl<'a, B: Blueprint> Dive<'a, B> {
     pub fn new(
-        scenario: &'a Scenario,
+        scenario: &'a Scenario<B>,
         tally: &'a RefCell<&'a mut Tally>,
         along: &'a Along<'a>,
-    ) -> Dive<'a> {
+    ) -> Dive<'a, B> {
         let (then, last) = scenario.then.split_at((scenario.then.len() * 3).div_ceil(4));
         // They are cut as they are: not while the power is off anyway.
         let last: Vec<Command> = last.iter().copied().filter(|c| *c != Command::Cycle).collect();
-        let program = Nanos::from_micros(scenario.design.timing.program_us);
-        let (then, last, last_cut) = (Rc::from(then), Rc::from(last), program * 3);
+        let (then, last, last_cut) = (Rc::from(then), Rc::from(last), scenario.subject.step() * 3);
         Dive { scenario, tally, along, then, last, last_cut }
     }
 
     /// Cuts the power at this moment of a run (or recovery) that began with `seed`.
     pub fn cut(
         &self,
-        player: &Player,
+        player: &Player<B::Subject>,
         seed: u64,
         at: Nanos,
         nested: &Nested<'_>,
@@ -109,7 +109,7 @@ impl<'a> Dive<'a> {
         self.cut_below(player, Cut { seed, nested, place, depth: 0 })
     }
 
-    fn cut_below(&self, player: &Player, cut: Cut<'_>) -> Result<(), Found> {
+    fn cut_below(&self, player: &Player<B::Subject>, cut: Cut<'_>) -> Result<(), Found> {
         let mut stage = Stage::Dying;
         let result = caught(|| self.dive(player, cut, &mut stage));
         result.map_err(|mut found| {
@@ -120,15 +120,20 @@ impl<'a> Dive<'a> {
         })
     }
 
-    fn dive(&self, player: &Player, cut: Cut<'_>, stage: &mut Stage) -> Result<(), Found> {
+    fn dive(
+        &self,
+        player: &Player<B::Subject>,
+        cut: Cut<'_>,
+        stage: &mut Stage,
+    ) -> Result<(), Found> {
         let Cut { seed, nested, place, depth } = cut;
         let mut runtime = Runtime::virtual_time(seed);
         let rt = runtime.handle();
-        let Some(drive) = player.drive.cut_copy(&rt) else {
+        let Some(subject) = player.subject.cut_copy(&rt) else {
             self.tally.borrow_mut().void += 1;
             return Ok(());
         };
-        let copy = Player::new(&rt, drive, player.oracle.fork(), player.hosts);
+        let copy = Player::new(&rt, subject, player.judge.fork(), player.hosts);
         let mut dice = Stream::new(seed, "after a cut");
         self.order_faults(&copy, &mut dice, depth);
         ends(&mut runtime, copy.clone().off(), *stage)?;
@@ -136,11 +141,11 @@ impl<'a> Dive<'a> {
         *stage = Stage::Recovery;
         let below = nested.goes_on(place).then(|| {
             let runtime = Runtime::virtual_time(seed);
-            let drive = copy.drive.cut_copy(&runtime.handle());
-            (drive.expect("a drive that is off is not dying"), runtime)
+            let subject = copy.subject.cut_copy(&runtime.handle());
+            (subject.expect("what is off is not dying"), runtime)
         });
         if below.is_some() {
-            copy.drive.array().record_ops();
+            copy.subject.record_operations();
         }
         let (began, starting) = (rt.now(), copy.clone());
         // (The rest of a start that goes on while commands are taken is cut, too.)
@@ -150,47 +155,74 @@ impl<'a> Dive<'a> {
             if settles { starting.settle().await } else { Ok(()) }
         };
         ends(&mut runtime, start, *stage)?;
-        let ops = copy.drive.array().take_ops();
+        let ops = copy.subject.take_operations();
         let again = copy.clone();
         ends(&mut runtime, async move { again.examine().await }, *stage)?;
         self.tally.borrow_mut().cycles += 1;
-        copy.drive.array().fail_nothing();
+        copy.subject.fail_nothing();
+        self.work_on(&mut runtime, copy, &mut dice, stage)?;
 
-        *stage = Stage::Then;
-        let cut = Nanos(dice.below(self.last_cut.0 + 1));
-        let going_on = copy.go_on(self.then.clone(), self.last.clone(), cut);
-        match runtime.block_on(going_on) {
-            Ok(Ok(())) => self.tally.borrow_mut().cycles += 1,
-            Ok(Err((again, failure))) => {
-                let stage = if again { Stage::Again } else { Stage::Then };
-                return Err(Found::new(stage, failure));
-            }
-            Err(e) => return Err(Found::new(*stage, e.into())),
-        }
-        let Some((drive, mut runtime)) = below else { return Ok(()) };
+        let Some((subject, runtime)) = below else { return Ok(()) };
         *stage = Stage::Recovery;
         let mut points = Points::default();
         points.add_ops(&ops);
         let (points, nested) = nested.choose(&points.since(began), seed);
-        // The recovery once more, and cut on its way.
         let rt = runtime.handle();
-        let copy = Player::new(&rt, drive, player.oracle.fork(), player.hosts);
+        let copy = Player::new(&rt, subject, player.judge.fork(), player.hosts);
+        self.cut_recovery(runtime, &copy, &points, Cut { nested: &nested, ..cut }, *stage)
+    }
+
+    /// The work after a recovery, and one more cut.
+    fn work_on(
+        &self,
+        runtime: &mut Runtime,
+        copy: Player<B::Subject>,
+        dice: &mut Stream,
+        stage: &mut Stage,
+    ) -> Result<(), Found> {
+        *stage = Stage::Then;
+        let cut = Nanos(dice.below(self.last_cut.0 + 1));
+        let going_on = copy.go_on(self.then.clone(), self.last.clone(), cut);
+        match runtime.block_on(going_on) {
+            Ok(Ok(())) => {
+                self.tally.borrow_mut().cycles += 1;
+                Ok(())
+            }
+            Ok(Err((again, failure))) => {
+                let stage = if again { Stage::Again } else { Stage::Then };
+                Err(Found::new(stage, failure))
+            }
+            Err(e) => Err(Found::new(*stage, e.into())),
+        }
+    }
+
+    /// A recovery once more, and cut on its way at these points.
+    fn cut_recovery(
+        &self,
+        mut runtime: Runtime,
+        copy: &Player<B::Subject>,
+        points: &[(usize, Point)],
+        of: Cut<'_>,
+        stage: Stage,
+    ) -> Result<(), Found> {
+        let depth = of.depth;
         let starting = copy.clone();
-        let started = rt.spawn("a start", async move { starting.start().await });
-        for (place, point) in points {
+        let start = async move { starting.start().await };
+        let started = runtime.handle().spawn("a start", start);
+        for (place, point) in points.iter().copied() {
             if (self.along.is_over)() {
                 break;
             }
-            runtime.run_until(point.at).map_err(|e| Found::new(*stage, e.into()))?;
+            runtime.run_until(point.at).map_err(|e| Found::new(stage, e.into()))?;
             {
                 let mut tally = self.tally.borrow_mut();
                 let depths = tally.nested.len().max(depth + 1);
                 tally.nested.resize(depths, 0);
                 tally.nested[depth] += 1;
             }
-            let seed = mix64(seed ^ mix64(point.at.0));
-            let cut = Cut { seed, nested: &nested, place: place as u64, depth: depth + 1 };
-            let found = self.cut_below(&copy, cut);
+            let seed = mix64(of.seed ^ mix64(point.at.0));
+            let cut = Cut { seed, place: place as u64, depth: depth + 1, ..of };
+            let found = self.cut_below(copy, cut);
             (self.along.cut)(depth + 1);
             found.map_err(|found| found.below(point.at, place))?;
         }
@@ -199,13 +231,13 @@ impl<'a> Dive<'a> {
     }
 
     /// Now and then something fails in a dump or a recovery, as often as it may.
-    fn order_faults(&self, copy: &Player, dice: &mut Stream, depth: usize) {
+    fn order_faults(&self, copy: &Player<B::Subject>, dice: &mut Stream, depth: usize) {
         let left = (self.scenario.faults as usize).saturating_sub(2 * depth);
         if left >= 1 && dice.chance(1, 3) {
-            copy.drive.array().fail_program(dice.below(8));
+            copy.subject.fail(Fault::Program, dice.below(8));
         }
         if left >= 2 && dice.chance(1, 3) {
-            copy.drive.array().fail_erase(dice.below(4));
+            copy.subject.fail(Fault::Erase, dice.below(4));
         }
     }
 }

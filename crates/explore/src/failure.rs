@@ -1,13 +1,14 @@
 //! What an exploration can find.
 
 use std::fmt;
+use tantalum_device::IoError;
 use tantalum_oracle::Violation;
 use tantalum_rt::{Nanos, RunError};
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The drive broke its contract.
+    /// A block device broke its contract.
     #[error("{first}{}", more(.others))]
     Contract {
         /// The first violation.
@@ -15,18 +16,22 @@ pub enum Failure {
         /// How many more there are.
         others: usize,
     },
-    /// The firmware's memory contradicts itself, or the flash array.
-    #[error("an invariant of the drive does not hold: {0}")]
+    /// What had to survive a cut did not, or something did that must not: the words of a judge
+    /// that is not the contract of block devices.
+    #[error("{0}")]
+    Promise(String),
+    /// The subject's memory contradicts itself, or its media.
+    #[error("an invariant does not hold: {0}")]
     Invariant(String),
-    /// The drive did not start.
-    #[error("the drive does not start: {0}")]
+    /// It did not start.
+    #[error("it does not start: {0}")]
     Start(String),
     /// A command failed though nothing else did.
     #[error("{command} failed: {error}")]
     Command {
         /// Which.
         command: String,
-        /// What the drive said.
+        /// What the device said.
         error: String,
     },
     /// The run came to a standstill.
@@ -48,8 +53,14 @@ fn more(others: &usize) -> String {
 }
 
 impl Failure {
+    /// A command that failed. With [`IoError::PowerLost`] it is one that a cut ended: that is no
+    /// failure of a run that was cut.
+    pub fn of_command(command: &str, error: &IoError) -> Failure {
+        Failure::Command { command: command.to_string(), error: error.to_string() }
+    }
+
     /// Of what the oracle found, if it found anything.
-    pub(super) fn contract(found: Vec<Violation>) -> Result<(), Failure> {
+    pub(crate) fn contract(found: Vec<Violation>) -> Result<(), Failure> {
         let others = found.len().saturating_sub(1);
         match found.into_iter().next() {
             Some(first) => Err(Failure::Contract { first, others }),

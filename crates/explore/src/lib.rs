@@ -51,7 +51,10 @@
 //! - **A second finding below one cut.** What a cut shows first is reported, and the cuts of its
 //!   recovery behind that are left out.
 
+mod blueprints;
+mod boxes;
 mod command;
+mod contract;
 mod dive;
 mod failure;
 mod parallel;
@@ -60,16 +63,22 @@ mod points;
 mod reduce;
 mod row;
 mod scenario;
+mod subject;
+mod subjects;
 mod survey;
 mod swarm;
 mod work;
 
+pub use blueprints::{AnyBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint, RamBlueprint};
+pub use boxes::{AnyBox, AnyLink};
 pub use command::{Command, Ingredients};
+pub use contract::Contract;
 pub use failure::{Failure, Stage};
 pub use parallel::side_by_side;
 pub use points::{Moment, Point};
 pub use reduce::{Reduced, reduce};
 pub use row::{CrashRow, Exploration};
 pub use scenario::{Found, Nesting, Scenario, Tally};
+pub use subject::{Blueprint, Fault, Judge, Room, Subject};
 pub use survey::{Case, MOST, Over, Plan, Reach, RowState, RowSurvey, Survey, Watch, survey};
 pub use swarm::{random_design, small_bounds};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use tantalum_nand::{OpKind, OpRecord};
+use tantalum_device::Operation;
 use tantalum_rt::{Nanos, Stream};
 
 /// What a point is of.
@@ -10,13 +10,13 @@ use tantalum_rt::{Nanos, Stream};
 pub enum Moment {
     /// Right before an operation of the medium is issued.
     Before,
-    /// The die begins: nothing has changed yet.
+    /// The medium begins: nothing has changed yet.
     Begin,
-    /// Inside a program or an erase.
+    /// Inside an operation that changes the medium.
     Inside,
     /// One nanosecond before its end.
     Ending,
-    /// At its end, before the firmware hears of it.
+    /// At its end, before anybody hears of it.
     End,
     /// A host's command is issued or completes, or has just done so.
     Host,
@@ -74,21 +74,21 @@ impl Points {
     }
 
     /// Every operation of the medium. What is read changes nothing: only its ends count.
-    pub fn add_ops(&mut self, ops: &[OpRecord]) {
+    pub fn add_ops(&mut self, ops: &[Operation]) {
         for op in ops {
             self.add(op.issued, Moment::Before);
             self.add(op.end, Moment::End);
-            if op.kind == OpKind::Read {
-                continue;
+            if !op.changes || op.begin == op.end {
+                continue; // Nothing changes, or there is no moment inside.
             }
-            self.add(op.start, Moment::Begin);
-            self.add(op.start + Nanos(1), Moment::Inside);
-            let span = (op.end - op.start).0;
+            self.add(op.begin, Moment::Begin);
+            self.add(op.begin + Nanos(1), Moment::Inside);
+            let span = (op.end - op.begin).0;
             for share in SHARES {
-                self.add(op.start + Nanos(span * share / 16), Moment::Inside);
+                self.add(op.begin + Nanos(span * share / 16), Moment::Inside);
             }
             self.add(op.end - Nanos(1), Moment::Ending);
-            // The firmware has heard of it, and acted.
+            // Whoever issued it has heard of it, and acted.
             self.add(op.end + Nanos(1), Moment::End);
         }
     }

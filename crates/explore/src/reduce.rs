@@ -8,11 +8,12 @@
 //! Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (TSE
 //! 2002), from which the way of dropping parts is.
 
+use crate::blueprints::AnyBlueprint;
 use crate::command::Command;
 use crate::failure::Stage;
 use crate::scenario::{Found, Nesting, Scenario, Tally};
+use crate::subject::Blueprint;
 use std::fmt::Write;
-use tantalum_device::Payload;
 
 /// Points of each recovery that are tried, if the case is one of cut recoveries.
 const INNER: u32 = 12;
@@ -24,9 +25,9 @@ const STEP: usize = 12;
 
 /// A case that fails, as short as it could be made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reduced {
+pub struct Reduced<B = AnyBlueprint> {
     /// The scenario.
-    pub scenario: Scenario,
+    pub scenario: Scenario<B>,
     /// How it fails.
     pub found: Found,
     /// Scenarios that were tried.
@@ -34,17 +35,17 @@ pub struct Reduced {
 }
 
 /// Shortens a case that failed. `cuts`: how many may be spent on it.
-pub fn reduce(scenario: &Scenario, found: &Found, cuts: u64) -> Reduced {
+pub fn reduce<B: Blueprint>(scenario: &Scenario<B>, found: &Found, cuts: u64) -> Reduced<B> {
     reduce_until(scenario, found, cuts, &|| false)
 }
 
 /// The same, ended earlier if `is_over` says so.
-pub(super) fn reduce_until(
-    scenario: &Scenario,
+pub(super) fn reduce_until<B: Blueprint>(
+    scenario: &Scenario<B>,
     found: &Found,
     cuts: u64,
     is_over: &dyn Fn() -> bool,
-) -> Reduced {
+) -> Reduced<B> {
     let best = Reduced { scenario: scenario.clone(), found: found.clone(), tries: 0 };
     let mut search = Search { best, left: cuts, from_end: 0, is_over };
     search.fewer_cuts();
@@ -63,27 +64,27 @@ pub(super) fn reduce_until(
 }
 
 /// One of a scenario's lists.
-type List = fn(&mut Scenario) -> &mut Vec<Command>;
+type List<B> = fn(&mut Scenario<B>) -> &mut Vec<Command>;
 
-fn of_commands(scenario: &mut Scenario) -> &mut Vec<Command> {
+fn of_commands<B>(scenario: &mut Scenario<B>) -> &mut Vec<Command> {
     &mut scenario.commands
 }
 
-fn of_then(scenario: &mut Scenario) -> &mut Vec<Command> {
+fn of_then<B>(scenario: &mut Scenario<B>) -> &mut Vec<Command> {
     &mut scenario.then
 }
 
-struct Search<'a> {
-    best: Reduced,
+struct Search<'a, B> {
+    best: Reduced<B>,
     left: u64,
     /// How many points of the run come after the one at which it failed.
     from_end: usize,
     is_over: &'a dyn Fn() -> bool,
 }
 
-impl Search<'_> {
+impl<B: Blueprint> Search<'_, B> {
     /// Whether this fails; if so it is the best from now on.
-    fn fails(&mut self, candidate: Scenario) -> bool {
+    fn fails(&mut self, candidate: Scenario<B>) -> bool {
         if (self.is_over)() {
             self.left = 0;
         }
@@ -101,7 +102,7 @@ impl Search<'_> {
         }
     }
 
-    fn look(&mut self, candidate: &Scenario) -> Result<(), Found> {
+    fn look(&mut self, candidate: &Scenario<B>) -> Result<(), Found> {
         let cuts = &self.best.found.cuts;
         self.left = self.left.saturating_sub(1 + cuts.len() as u64);
         candidate.cut(cuts)?;
@@ -155,7 +156,7 @@ impl Search<'_> {
     }
 
     /// Drops ever smaller parts of a list, as long as it goes on to fail.
-    fn drop_parts(&mut self, list: List) {
+    fn drop_parts(&mut self, list: List<B>) {
         let mut part = list(&mut self.best.scenario.clone()).len().div_ceil(2);
         while part > 0 && self.left > 0 {
             let mut end = list(&mut self.best.scenario.clone()).len();
@@ -177,7 +178,7 @@ impl Search<'_> {
 
     /// Makes each command that names blocks as small as it can be.
     fn smaller_commands(&mut self) {
-        for list in [of_commands as List, of_then] {
+        for list in [of_commands as List<B>, of_then] {
             for i in 0..list(&mut self.best.scenario.clone()).len() {
                 let command = list(&mut self.best.scenario.clone())[i];
                 let own = command.blocks().map_or(0, |b| b.count);
@@ -203,14 +204,10 @@ impl Search<'_> {
     }
 }
 
-impl Reduced {
+impl<B: Blueprint> Reduced<B> {
     /// The case as a test, to be pasted into a file of tests.
     pub fn to_test(&self) -> String {
-        let Scenario { design, payload, seed, hosts, commands, then, faults } = &self.scenario;
-        let payload = match payload {
-            Payload::Bytes => "Payload::Bytes",
-            Payload::Stamps => "Payload::Stamps",
-        };
+        let Scenario { subject, seed, hosts, commands, then, faults } = &self.scenario;
         let mut out = String::new();
         let list = |commands: &[Command]| {
             let lines: String = commands.iter().map(|c| format!("            {c},\n")).collect();
@@ -218,34 +215,36 @@ impl Reduced {
         };
         let cuts: Vec<_> = self.found.cuts.iter().map(|at| format!("Nanos({})", at.0)).collect();
         let told = format!("{}: {}", self.found.stage, self.found.failure).replace('\n', " ");
-        let name = design.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_").to_lowercase();
+        let name = subject.name().replace(|c: char| !c.is_ascii_alphanumeric(), "_").to_lowercase();
+        let imports = match (commands.is_empty(), then.is_empty()) {
+            (true, true) => "Scenario",
+            _ => "{Command, Scenario}",
+        };
         // Writing to a string does not fail.
         let _ = write!(
             out,
             "/// Found by the crash explorer, {told}\n\
              #[test]\n\
              fn {name}_survives_these_cuts() {{\n    \
-                 use tantalum_device::Payload;\n    \
-                 use tantalum_drive::Design;\n    \
-                 use tantalum_explore::{{Command, Scenario}};\n    \
+                 use tantalum_explore::{imports};\n    \
                  use tantalum_rt::Nanos;\n    \
-                 let design = r#\"\n{}\"#;\n    \
+                 let subject = {};\n    \
                  let scenario = Scenario {{\n        \
-                     design: Design::from_toml(design).unwrap(),\n        \
-                     payload: {payload},\n        \
+                     subject,\n        \
                      seed: {seed},\n        \
                      hosts: {hosts},\n        \
                      commands: {},\n        \
                      then: {},\n        \
                      faults: {faults},\n    \
                  }};\n    \
-                 let cuts = [{}];\n    \
+                 let cuts: [Nanos; {}] = [{}];\n    \
                  let found = scenario.cut(&cuts);\n    \
                  assert!(found.is_ok(), \"{{found:?}}\");\n\
              }}\n",
-            design.to_toml(),
+            subject.to_rust(),
             list(commands),
             list(then),
+            cuts.len(),
             cuts.join(", "),
         );
         out

@@ -1,10 +1,12 @@
-//! What a row of an exploration is: a drive, or a random one for each run, and what is done to it.
+//! What a row of an exploration is: a subject, or a random drive for each run, and what is done
+//! to it.
 
+use crate::blueprints::{AnyBlueprint, DriveBlueprint};
 use crate::command::Ingredients;
 use crate::scenario::{Nesting, Scenario};
+use crate::subject::Blueprint;
 use crate::swarm::random_design;
 use tantalum_device::Payload;
-use tantalum_drive::{Design, DesignError};
 use tantalum_rt::{Stream, mix64};
 
 /// What holds for all rows of an exploration.
@@ -20,19 +22,17 @@ pub struct Exploration {
     pub nesting: Nesting,
 }
 
-/// One row: a drive, or a random one for each run, and what is done to it.
+/// One row: a subject, or a random drive for each run, and what is done to it.
 #[derive(Clone, Debug)]
 pub struct CrashRow {
-    /// Design and mix, with a slash between.
+    /// Subject and mix, with a slash between.
     pub name: String,
     /// Of all its runs.
     pub seed: u64,
-    /// The drive; `None`: another one for each run.
-    pub design: Option<Box<Design>>,
+    /// What is explored; `None`: another drive for each run.
+    pub subject: Option<AnyBlueprint>,
     /// What is done to it.
     pub what: Ingredients,
-    /// What it keeps.
-    pub payload: Payload,
 }
 
 impl CrashRow {
@@ -40,43 +40,38 @@ impl CrashRow {
     ///
     /// # Errors
     /// If the design can not be built.
-    pub fn scenario(&self, run: u64) -> Result<Scenario, DesignError> {
+    pub fn scenario(&self, run: u64) -> Result<Scenario, String> {
         let seed = mix64(self.seed ^ mix64(run));
-        let design = match &self.design {
-            Some(design) => (**design).clone(),
+        let subject = match &self.subject {
+            Some(subject) => subject.clone(),
             None => {
                 let mut design = random_design(seed);
                 if self.what.faults > 0 {
                     // Units to spare, so that some may fail.
                     design.space.over_provisioning *= 1.3;
                 }
-                design
+                DriveBlueprint { design, payload: Payload::Stamps }.into()
             }
         };
-        self.what.scenario(design, self.payload, seed)
+        self.what.scenario(subject, seed)
     }
 }
 
 impl Ingredients {
-    /// A scenario of these, from a seed. So many units may fail as the design has to spare:
-    /// half of them by the commands, the others in dumps and recoveries.
+    /// A scenario of these, from a seed. So many operations of media may fail as the subject can
+    /// do without ([`Room::faults`](crate::Room)): half of them by the commands, the others in
+    /// dumps and recoveries.
     ///
     /// # Errors
-    /// If the design can not be built.
-    pub fn scenario(
-        &self,
-        design: Design,
-        payload: Payload,
-        seed: u64,
-    ) -> Result<Scenario, DesignError> {
-        let layout = design.check()?;
+    /// If the subject cannot be built.
+    pub fn scenario<B: Blueprint>(&self, subject: B, seed: u64) -> Result<Scenario<B>, String> {
+        let room = subject.room()?;
         let mut dice = Stream::new(seed, "commands");
-        let blocks = layout.logical.into();
-        let mut commands = self.list(&mut dice, self.commands, blocks);
-        let faults = self.faults.min(layout.spare_units / 2);
+        let mut commands = self.list(&mut dice, self.commands, room.blocks);
+        let faults = self.faults.min(room.faults / 2);
         self.spoil(&mut dice, &mut commands, faults);
-        let then = self.list(&mut dice, self.then, blocks);
-        Ok(Scenario { design, payload, seed, hosts: self.hosts, commands, then, faults })
+        let then = self.list(&mut dice, self.then, room.blocks);
+        Ok(Scenario { subject, seed, hosts: self.hosts, commands, then, faults })
     }
 
     /// Whether it can be done.

@@ -1,35 +1,32 @@
-//! A scenario: a drive and what is done to it; and its way forward, along which it is cut.
+//! A scenario: a subject and what is done to it; and its way forward, along which it is cut.
 
+use crate::blueprints::AnyBlueprint;
 use crate::command::Command;
 use crate::dive::{Dive, Nested};
 use crate::failure::{Failure, Stage};
 use crate::play::Player;
 use crate::points::{Moment, Point, Points};
+use crate::subject::{Blueprint, Subject};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use tantalum_device::Payload;
-use tantalum_drive::{Design, Drive, DriveStats};
-use tantalum_oracle::Oracle;
 use tantalum_rt::{Nanos, Runtime, Stream};
 
 /// All that decides what happens until the power is cut, and after.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scenario {
-    /// The drive.
-    pub design: Design,
-    /// What it keeps.
-    pub payload: Payload,
+pub struct Scenario<B = AnyBlueprint> {
+    /// What it is done to.
+    pub subject: B,
     /// Of the run, and of what each cut makes of operations in flight.
     pub seed: u64,
     /// Hosts that send the commands side by side.
     pub hosts: u32,
-    /// What is done, from the first power-on of the drive on.
+    /// What is done, from the first power-on on.
     pub commands: Vec<Command>,
     /// What is done after each recovery; the last quarter of it is cut again.
     pub then: Vec<Command>,
-    /// Failures of the flash array that may come in dumps and recoveries, beside those that
+    /// Failures of media that may come in dumps and recoveries, beside those that
     /// the commands order.
     pub faults: u32,
 }
@@ -102,24 +99,24 @@ pub(super) struct Along<'a> {
 }
 
 /// A run on its way forward.
-struct Forward {
+struct Forward<S: Subject> {
     runtime: Runtime,
-    player: Player,
+    player: Player<S>,
     ended: tantalum_rt::Join<Result<(), Failure>>,
 }
 
-impl Scenario {
-    fn forward(&self, listen: bool) -> Result<Forward, Found> {
+impl<B: Blueprint> Scenario<B> {
+    fn forward(&self, listen: bool) -> Result<Forward<B::Subject>, Found> {
         let runtime = Runtime::virtual_time(self.seed);
         let rt = runtime.handle();
-        let drive = match Drive::new(&rt, &self.design, self.payload) {
-            Ok(drive) => drive,
-            Err(error) => return Err(in_run(Failure::Start(error.to_string()))),
+        let subject = match self.subject.build(&rt) {
+            Ok(subject) => subject,
+            Err(error) => return Err(in_run(Failure::Start(error))),
         };
-        let oracle = Oracle::new(drive.caps());
-        let mut player = Player::new(&rt, drive, oracle, self.hosts.max(1));
+        let judge = subject.judge();
+        let mut player = Player::new(&rt, subject, judge, self.hosts.max(1));
         if listen {
-            player.drive.array().record_ops();
+            player.subject.record_operations();
             player.heard = Some(Rc::default());
         }
         let ended = rt.spawn("the run", player.clone().run(Rc::from(&self.commands[..])));
@@ -142,23 +139,23 @@ impl Scenario {
             };
             let end = runtime.block_on(main).map_err(|e| in_run(e.into()))?.map_err(in_run)?;
             let mut points = Points::default();
-            points.add_ops(&player.drive.array().take_ops());
+            points.add_ops(&player.subject.take_operations());
             points.add_host(player.heard.iter().flat_map(|h| h.borrow().clone()));
             points.add_random(&mut Stream::new(self.seed, "random cuts"), random, end);
             Ok(points.since(Nanos::ZERO))
         })
     }
 
-    /// Plays the run without any cut, and says what the drive did.
+    /// Plays the run without any cut, and gives what `look` says of the subject then.
     ///
     /// # Errors
     /// If the run fails.
-    pub fn run(&self) -> Result<DriveStats, Found> {
+    pub fn run<T>(&self, look: impl FnOnce(&B::Subject) -> T) -> Result<T, Found> {
         caught(|| {
             let Forward { mut runtime, player, ended } = self.forward(false)?;
             let ended = runtime.block_on(ended).map_err(|e| in_run(e.into()))?;
             match ended {
-                Ok(ended) => ended.map(|()| player.drive.stats()).map_err(in_run),
+                Ok(ended) => ended.map(|()| look(&player.subject)).map_err(in_run),
                 Err(_) => unreachable!("the run is in no power domain"),
             }
         })

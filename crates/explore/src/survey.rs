@@ -222,7 +222,7 @@ impl Case {
         let numbers = numbers.map_err(|_| no())?;
         let (run, path) = numbers.split_first().ok_or_else(no)?;
         let path: Vec<usize> = path.iter().map(|p| *p as usize).collect();
-        let scenario = row.scenario(*run).map_err(|e| e.to_string())?;
+        let scenario = row.scenario(*run)?;
         let Err(found) = scenario.follow(exploration.random_times, &path) else { return Ok(None) };
         let reduced = Some(reduce(&scenario, &found, REDUCTION));
         Ok(Some(Case { id: id.to_string(), scenario, found, reduced }))

@@ -13,12 +13,12 @@
 )]
 
 use crate::run::precondition::{self, Precondition, PreconditionError};
-use crate::subject::AnyBox;
 use serde::Serialize;
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{Block, BlockDevice, Data, Durability, IoError, Payload, PowerCycle};
 use tantalum_drive::{Design, DesignError, Drive};
+use tantalum_explore::AnyBox;
 use tantalum_rt::{Nanos, RunError, Runtime};
 
 /// One run.

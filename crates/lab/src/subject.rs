@@ -11,11 +11,9 @@ use crate::file::parse;
 use crate::report::figures::Counts;
 use crate::run::row::{RowBox, Traffic};
 use serde::{Deserialize, Serialize};
-use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, DiskModel, Durability,
-    Extent, IoError, Payload, PowerCycle, Raid0, RaidBox,
-};
-use tantalum_drive::{Design, Drive, DriveLink, RecoveryError};
+use tantalum_device::{Disk, DiskModel, Payload, RaidBox};
+use tantalum_drive::{Design, Drive};
+use tantalum_explore::AnyBox;
 use tantalum_rt::Rt;
 
 const DISKS: [(&str, &str); 1] = [("disk-15k", include_str!("../../device/presets/disk-15k.toml"))];
@@ -267,130 +265,9 @@ fn disk(name: &str, mut table: toml::Table, scene: &Scene) -> Result<Model, Stri
     Ok(Model::Disk(model))
 }
 
-/// A box of any model. Cheap to clone.
-#[derive(Clone)]
-pub enum AnyBox {
-    /// A software SSD.
-    Ssd(Drive),
-    /// A magnetic disk.
-    Disk(Disk),
-    /// SSDs, striped.
-    Ssds(RaidBox<Drive>),
-    /// Disks, striped.
-    Disks(RaidBox<Disk>),
-}
-
-/// The host's end of its link. Cheap to clone.
-#[derive(Clone)]
-pub enum AnyLink {
-    /// To an SSD.
-    Ssd(DriveLink),
-    /// To a disk.
-    Disk(Disk),
-    /// To SSDs, striped.
-    Ssds(Raid0<DriveLink>),
-    /// To disks, striped.
-    Disks(Raid0<Disk>),
-}
-
-/// The same call for each kind.
-macro_rules! each {
-    ($on:expr, $of:ident, $it:ident => $call:expr) => {
-        match $on {
-            $of::Ssd($it) => $call,
-            $of::Disk($it) => $call,
-            $of::Ssds($it) => $call,
-            $of::Disks($it) => $call,
-        }
-    };
-}
-
-impl BlockDevice for AnyLink {
-    fn caps(&self) -> &Caps {
-        each!(self, AnyLink, d => d.caps())
-    }
-
-    fn is_alive(&self) -> bool {
-        each!(self, AnyLink, d => d.is_alive())
-    }
-
-    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        each!(self, AnyLink, d => d.read(at, buf).await)
-    }
-
-    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
-        each!(self, AnyLink, d => d.write(at, data, want).await)
-    }
-
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        each!(self, AnyLink, d => d.write_atomic(group).await)
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        each!(self, AnyLink, d => d.flush().await)
-    }
-
-    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        each!(self, AnyLink, d => d.discard(range).await)
-    }
-}
-
-impl PowerCycle for AnyBox {
-    type Device = AnyLink;
-
-    fn device(&self) -> AnyLink {
-        match self {
-            AnyBox::Ssd(b) => AnyLink::Ssd(b.device()),
-            AnyBox::Disk(b) => AnyLink::Disk(b.device()),
-            AnyBox::Ssds(b) => AnyLink::Ssds(b.device()),
-            AnyBox::Disks(b) => AnyLink::Disks(b.device()),
-        }
-    }
-
-    fn cut(&self) {
-        each!(self, AnyBox, b => b.cut());
-    }
-
-    async fn off(&self) {
-        each!(self, AnyBox, b => b.off().await);
-    }
-
-    /// A drive that misses its emergency dump is told to do without it, as whoever runs it
-    /// would have to: what is lost by that is for the checks to find.
-    async fn power_on(&self) -> Result<(), IoError> {
-        let started = each!(self, AnyBox, b => b.power_on().await);
-        if started.is_ok() || !self.drives().iter().any(misses_dump) {
-            return started;
-        }
-        for drive in self.drives().iter().filter(|d| misses_dump(d)) {
-            drive.salvage().await?;
-        }
-        each!(self, AnyBox, b => b.power_on().await)
-    }
-}
-
-fn misses_dump(drive: &Drive) -> bool {
-    matches!(drive.last_failure(), Some(RecoveryError::DumpLost { .. }))
-}
-
-impl AnyBox {
-    /// The magnetic disks that it consists of.
-    pub fn disks(&self) -> &[Disk] {
-        match self {
-            AnyBox::Disk(disk) => std::slice::from_ref(disk),
-            AnyBox::Disks(array) => array.members(),
-            AnyBox::Ssd(_) | AnyBox::Ssds(_) => &[],
-        }
-    }
-}
-
 impl RowBox for AnyBox {
     fn drives(&self) -> &[Drive] {
-        match self {
-            AnyBox::Ssd(drive) => std::slice::from_ref(drive),
-            AnyBox::Ssds(array) => array.members(),
-            AnyBox::Disk(_) | AnyBox::Disks(_) => &[],
-        }
+        AnyBox::drives(self)
     }
 
     fn traffic(&self) -> Traffic {

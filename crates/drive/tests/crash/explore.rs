@@ -6,20 +6,26 @@ use crate::designs::tiny;
 use std::cell::Cell;
 use tantalum_device::{Payload, PowerCycle};
 use tantalum_drive::{Design, Drive};
-use tantalum_explore::{Ingredients, Moment, Nesting, Point, Scenario, Tally};
+use tantalum_explore::{DriveBlueprint, Ingredients, Moment, Nesting, Point, Scenario, Tally};
 use tantalum_nand::{PageAddr, PageState, Unit};
 use tantalum_oracle::Oracle;
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 
-fn scenario(preset: &str, seed: u64, what: &Ingredients) -> Scenario {
-    what.scenario(tiny(preset), Payload::Stamps, seed).unwrap()
+fn scenario(preset: &str, seed: u64, what: &Ingredients) -> Scenario<DriveBlueprint> {
+    what.scenario(DriveBlueprint { design: tiny(preset), payload: Payload::Stamps }, seed).unwrap()
 }
 
-fn explore(scenario: &Scenario, points: &[(usize, Point)], nesting: Nesting) -> Tally {
+fn explore(
+    scenario: &Scenario<DriveBlueprint>,
+    points: &[(usize, Point)],
+    nesting: Nesting,
+) -> Tally {
     let (mut tally, ticks) = (Tally::default(), Cell::new(0));
     let tick = || ticks.set(ticks.get() + 1);
     let found = scenario.explore(points, nesting, &mut tally, &tick);
-    found.unwrap_or_else(|f| panic!("{}, seed {}: {f:?}", scenario.design.name, scenario.seed));
+    found.unwrap_or_else(|f| {
+        panic!("{}, seed {}: {f:?}", scenario.subject.design.name, scenario.seed)
+    });
     assert_eq!(tally.all_cuts(), ticks.get());
     tally
 }
@@ -29,7 +35,7 @@ fn every_operation_of_a_short_run_is_a_cut_point() {
     for preset in Design::presets() {
         let scenario = scenario(preset, 11, &Ingredients::default());
         // Short as it is, the run has all that can go wrong.
-        let stats = scenario.run().unwrap();
+        let stats = scenario.run(Drive::stats).unwrap();
         assert!(stats.gc_copied_bytes > 0 && stats.erases > 10, "{preset}: {stats:?}");
         let points: Vec<_> = scenario.points(50).unwrap().into_iter().enumerate().collect();
         let tally = explore(&scenario, &points, Nesting::default());
@@ -70,7 +76,7 @@ fn random_runs_with_restarts_and_pauses_are_cut_at_random_points() {
             what.range = if seed % 3 == 0 { 24 } else { 0 };
             let mut scenario = scenario(preset, 100 * i as u64 + seed, &what);
             if seed == 5 {
-                scenario.payload = Payload::Bytes;
+                scenario.subject.payload = Payload::Bytes;
             }
             let mut dice = Stream::new(seed, "points");
             let points = scenario.points(40);

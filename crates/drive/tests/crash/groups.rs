@@ -5,19 +5,20 @@ use tantalum_device::{
     AtomicError, Block, BlockDevice, Data, DataMut, Extent, Payload, PowerCycle,
 };
 use tantalum_drive::{Design, Drive, GroupScheme};
-use tantalum_explore::{Command, Ingredients, Nesting, Scenario, Tally};
+use tantalum_explore::{Command, DriveBlueprint, Ingredients, Nesting, Scenario, Tally};
 use tantalum_rt::{Nanos, Runtime, Stream};
 
 /// Groups that take long, since programs fail while they are under way: the units into which
 /// some of their pages went are bad then, and these are moved before the others are on flash.
-pub fn moving(preset: &str, run: u64) -> Scenario {
+pub fn moving(preset: &str, run: u64) -> Scenario<DriveBlueprint> {
     let mut design = with_spare(preset);
     design.cache.buffer_kib = 128;
     design.geometry.blocks = 80;
     design.geometry.pages = 8;
     design.space.over_provisioning = 600.0;
     let what = Ingredients { hosts: 2, commands: 0, ..Ingredients::default() };
-    let mut scenario = what.scenario(design, Payload::Stamps, run).unwrap();
+    let mut scenario =
+        what.scenario(DriveBlueprint { design, payload: Payload::Stamps }, run).unwrap();
     for group in 0..10 {
         scenario.commands.extend([
             Command::Group((group * 7 + run) % 60, 16, 1),
@@ -36,7 +37,7 @@ pub fn moving(preset: &str, run: u64) -> Scenario {
 fn pages_of_a_group_may_move_before_it_is_whole() {
     for preset in ["volatile", "ssd-a", "baseline"] {
         let scenario = moving(preset, 1);
-        let stats = scenario.run().unwrap();
+        let stats = scenario.run(Drive::stats).unwrap();
         assert!(stats.group_moved_bytes >= 4 * 4096 && stats.host_groups == 10, "{stats:?}");
         let points: Vec<_> = scenario.points(100).unwrap().into_iter().enumerate().collect();
         let nesting = Nesting { depth: 1, inner: 2, stride: 16 };
@@ -76,8 +77,9 @@ fn groups_of_up_to_256_extents_are_whole_or_not_there() {
         let preset = format!("{} {:?}", design.name, design.atomic.scheme);
         let mut what = Ingredients { hosts: 6, commands: 60, ..Ingredients::default() };
         (what.mix.group, what.max_extents) = (12, 256);
-        let scenario = what.scenario(design, Payload::Stamps, 7).unwrap();
-        assert!(scenario.run().unwrap().host_groups > 15, "{preset}");
+        let scenario =
+            what.scenario(DriveBlueprint { design, payload: Payload::Stamps }, 7).unwrap();
+        assert!(scenario.run(Drive::stats).unwrap().host_groups > 15, "{preset}");
         let mut points: Vec<_> = scenario.points(20).unwrap().into_iter().enumerate().collect();
         let mut dice = Stream::new(7, "points");
         while points.len() > 40 {

@@ -5,7 +5,9 @@ use crate::designs::{tiny, with_spare};
 use crate::groups::moving;
 use tantalum_device::Payload;
 use tantalum_drive::{Defect, FlushMode, GroupScheme, plant};
-use tantalum_explore::{Command, Found, Ingredients, Nesting, Scenario, Tally, reduce};
+use tantalum_explore::{
+    Command, DriveBlueprint, Found, Ingredients, Nesting, Scenario, Tally, reduce,
+};
 use tantalum_oracle::harness::Mix;
 use tantalum_rt::Stream;
 
@@ -14,7 +16,7 @@ const RUNS: u64 = 8;
 const CUTS: u64 = 160;
 
 /// The `run`-th scenario of the hunt, on this preset; with atomic groups or without.
-fn scenario(preset: &str, run: u64, groups: Option<GroupScheme>) -> Scenario {
+fn scenario(preset: &str, run: u64, groups: Option<GroupScheme>) -> Scenario<DriveBlueprint> {
     let mut what = Ingredients { pause: 1, hosts: 1 + run as u32 % 3, ..Ingredients::default() };
     let mut design = if run % 2 == 1 { with_spare(preset) } else { tiny(preset) };
     if run % 4 > 1 {
@@ -30,12 +32,12 @@ fn scenario(preset: &str, run: u64, groups: Option<GroupScheme>) -> Scenario {
     if run % 3 == 1 {
         what.range = 40;
     }
-    what.scenario(design, Payload::Stamps, run).unwrap()
+    what.scenario(DriveBlueprint { design, payload: Payload::Stamps }, run).unwrap()
 }
 
 /// Small discards from many hosts fill a journal that is as small as can be, after all was
 /// discarded: whole units are void at a restart, and spilled entries name them.
-fn storm(preset: &str, run: u64) -> Scenario {
+fn storm(preset: &str, run: u64) -> Scenario<DriveBlueprint> {
     let mut what =
         Ingredients { commands: 400, hosts: 16, max_blocks: 2, ..Ingredients::default() };
     what.mix = Mix { write: 16, fua: 0, group: 0, flush: 0, discard: 12, read: 0 };
@@ -44,12 +46,16 @@ fn storm(preset: &str, run: u64) -> Scenario {
     design.map.journal_entries -= 10;
     design.map.checkpoint_share = 0.0;
     design.map.checkpoint_idle = false;
-    what.scenario(design, Payload::Stamps, run).unwrap()
+    what.scenario(DriveBlueprint { design, payload: Payload::Stamps }, run).unwrap()
 }
 
 /// Looks for anything that is wrong with a preset, whatever is planted; after how many cuts
 /// it was found.
-fn hunt(preset: &str, groups: Option<GroupScheme>, cuts: &mut u64) -> Option<(Scenario, Found)> {
+fn hunt(
+    preset: &str,
+    groups: Option<GroupScheme>,
+    cuts: &mut u64,
+) -> Option<(Scenario<DriveBlueprint>, Found)> {
     for run in 0..RUNS {
         let scenario = match groups == Some(GroupScheme::Record) && run == RUNS - 1 {
             true => moving("volatile", run),

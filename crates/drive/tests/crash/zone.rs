@@ -5,7 +5,7 @@ use crate::designs::{tiny, with_spare};
 use crate::faults::start;
 use tantalum_device::{Block, Blocks, Durability, IoError, Payload, PowerCycle};
 use tantalum_drive::{Design, Drive};
-use tantalum_explore::{Command, Scenario};
+use tantalum_explore::{Command, DriveBlueprint, Scenario};
 use tantalum_nand::{PageAddr, Unit};
 use tantalum_oracle::Oracle;
 use tantalum_rt::{Nanos, Rt, Runtime};
@@ -183,8 +183,7 @@ fn two_cuts_with_failures_do_not_end_the_life_of_a_nearly_empty_drive() {
         Command::Group(2811, 8, 582),
     ];
     let first = Scenario {
-        design: bounded,
-        payload: Payload::Stamps,
+        subject: DriveBlueprint { design: bounded, payload: Payload::Stamps },
         seed: 9388359996226518617,
         hosts: 8,
         commands,
@@ -202,8 +201,7 @@ fn two_cuts_with_failures_do_not_end_the_life_of_a_nearly_empty_drive() {
          map = { dirty_max = 2500, write_points = 3, dump_units = 7 }",
     );
     let second = Scenario {
-        design: whole,
-        payload: Payload::Stamps,
+        subject: DriveBlueprint { design: whole, payload: Payload::Stamps },
         seed: 18364460118531586782,
         hosts: 8,
         commands: vec![Command::Write(3092, 1), Command::Write(2435, 4), Command::Write(273, 4)],

@@ -7,12 +7,16 @@
 use crate::file::entry::{OneOrMany, merge};
 use crate::file::experiment::{ExperimentError, Scene};
 use crate::file::parse::{self, Wrong};
-use crate::subject::Model;
+use crate::subject::{BLOCK_BYTES, Model};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use tantalum_device::Payload;
-use tantalum_explore::{CrashRow, Exploration, Ingredients, Nesting};
-use tantalum_rt::mix64;
+use tantalum_device::{Ack, Caps, GroupLimit, Payload};
+use tantalum_drive::Design;
+use tantalum_explore::{
+    AnyBlueprint, Blueprint, CrashRow, DiskBlueprint, DriveBlueprint, Exploration, Ingredients,
+    Nesting, Raid0Blueprint, RamBlueprint,
+};
+use tantalum_rt::{Nanos, mix64};
 
 /// What a row's `design` says if each of its runs has another one.
 const RANDOM: &str = "random";
@@ -81,7 +85,12 @@ fn default_stride() -> u32 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    design: OneOrMany<String>,
+    /// What is explored.
+    #[serde(default)]
+    subject: Kind,
+    /// Which drives, disks or arrays; a RAM device has none.
+    #[serde(default)]
+    design: Option<OneOrMany<String>>,
     #[serde(default = "default_mix")]
     mix: OneOrMany<String>,
     /// What tells these rows from others of the same design and mix.
@@ -89,8 +98,126 @@ struct Entry {
     name: Option<String>,
     #[serde(default)]
     drive: toml::Table,
+    /// Changes to its disks.
+    #[serde(default)]
+    disk: toml::Table,
+    /// What its RAM device promises, and how long it takes.
+    #[serde(default)]
+    ram: Option<Ram>,
     #[serde(default)]
     payload: Keeps,
+}
+
+/// What a row explores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    #[default]
+    Drive,
+    Ram,
+    Disk,
+    Raid0,
+}
+
+impl Kind {
+    /// What a row without a design stands for.
+    fn designs(self, row: &Entry) -> Result<Vec<String>, String> {
+        match (self, &row.design) {
+            (Kind::Ram, None) => Ok(vec!["ram".into()]),
+            (Kind::Ram, Some(_)) => {
+                Err("a row of subject = \"ram\" has no design: its keys are under `ram`".into())
+            }
+            (_, Some(designs)) if row.ram.is_none() => Ok(designs.0.clone()),
+            (_, Some(_)) => Err("`ram` is for rows of subject = \"ram\"".into()),
+            (_, None) => Err("a row names a design, unless its subject is \"ram\"".into()),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Drive => "drive",
+            Kind::Ram => "ram",
+            Kind::Disk => "disk",
+            Kind::Raid0 => "raid0",
+        }
+    }
+}
+
+/// A RAM device in the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Ram {
+    blocks: u64,
+    block_bytes: u32,
+    atomic_unit: u32,
+    /// Extents and KiB of an atomic group; 0 of either: there are no groups.
+    group_extents: u32,
+    group_kib: u64,
+    /// "volatile", "power-safe" or "on-media".
+    ack: RamAck,
+    flush: bool,
+    ordered: bool,
+    command_us: u64,
+    jitter_us: u64,
+    flush_us: u64,
+    start_us: u64,
+    cache_commands: usize,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RamAck {
+    Volatile,
+    PowerSafe,
+    OnMedia,
+}
+
+impl Default for Ram {
+    fn default() -> Ram {
+        Ram {
+            blocks: 96,
+            block_bytes: BLOCK_BYTES,
+            atomic_unit: 512,
+            group_extents: 16,
+            group_kib: 256,
+            ack: RamAck::Volatile,
+            flush: true,
+            ordered: false,
+            command_us: 20,
+            jitter_us: 30,
+            flush_us: 40,
+            start_us: 100,
+            cache_commands: 64,
+        }
+    }
+}
+
+impl Ram {
+    fn blueprint(&self, payload: Payload) -> RamBlueprint {
+        let group = GroupLimit { extents: self.group_extents, bytes: self.group_kib * 1024 };
+        RamBlueprint {
+            caps: Caps {
+                block_size: self.block_bytes,
+                blocks: self.blocks,
+                thin: false,
+                ack: match self.ack {
+                    RamAck::Volatile => Ack::Volatile,
+                    RamAck::PowerSafe => Ack::PowerSafe,
+                    RamAck::OnMedia => Ack::OnMedia,
+                },
+                flush: self.flush,
+                ordered: self.ordered,
+                atomic_unit: self.atomic_unit,
+                atomic_group: (group.extents > 0 && group.bytes > 0).then_some(group),
+                payload,
+            },
+            command: Nanos::from_micros(self.command_us),
+            jitter: Nanos::from_micros(self.jitter_us),
+            flush: Nanos::from_micros(self.flush_us),
+            start: Nanos::from_micros(self.start_us),
+            cache_commands: self.cache_commands,
+        }
+    }
 }
 
 fn default_mix() -> OneOrMany<String> {
@@ -135,7 +262,7 @@ impl CrashFile {
     pub fn rows(&self) -> Result<Vec<CrashRow>, String> {
         let mut rows: Vec<CrashRow> = Vec::new();
         for entry in &self.entries {
-            for design in &entry.design.0 {
+            for design in &entry.subject.designs(entry)? {
                 for mix in &entry.mix.0 {
                     let row = self.row(entry, design, mix)?;
                     if rows.iter().any(|r| r.name == row.name) {
@@ -160,24 +287,66 @@ impl CrashFile {
         let told = |what: String| format!("row \"{name}\": {what}");
         let what = self.ingredients(mix)?;
         what.check().map_err(told)?;
-        let drive = match design {
-            RANDOM => None,
-            _ => {
-                let mut drive = self.drive.clone();
-                merge(&mut drive, &entry.drive);
-                let scene = Scene { drive, design: self.design.clone(), ..Scene::default() };
-                match Model::of(design, &scene).map_err(told)? {
-                    Model::Ssd(design) => Some(design),
-                    _ => return Err(told("only SSDs are explored".into())),
-                }
-            }
-        };
         let payload = match entry.payload {
             Keeps::Stamps => Payload::Stamps,
             Keeps::Bytes => Payload::Bytes,
         };
+        let subject = match (entry.subject, design) {
+            (Kind::Drive, RANDOM) => None,
+            (Kind::Ram, _) => {
+                let ram = entry.ram.clone().unwrap_or_default();
+                Some(AnyBlueprint::Ram(ram.blueprint(payload)))
+            }
+            (kind, _) => Some(self.blueprint(entry, kind, design, payload).map_err(told)?),
+        };
+        if let Some(subject) = &subject {
+            subject.room().map_err(told)?;
+        }
         let seed = name.bytes().fold(mix64(self.seed), |h, b| mix64(h ^ u64::from(b)));
-        Ok(CrashRow { name, seed, design: drive, what, payload })
+        Ok(CrashRow { name, seed, subject, what })
+    }
+
+    /// What a design of the file or a preset is, if it is of this kind.
+    fn blueprint(
+        &self,
+        entry: &Entry,
+        kind: Kind,
+        design: &str,
+        payload: Payload,
+    ) -> Result<AnyBlueprint, String> {
+        let (mut drive, disk) = (self.drive.clone(), entry.disk.clone());
+        merge(&mut drive, &entry.drive);
+        let scene = Scene { drive, disk, design: self.design.clone(), ..Scene::default() };
+        let of_model = |design: Box<Design>| DriveBlueprint { design: *design, payload };
+        Ok(match (kind, Model::of(design, &scene)?) {
+            (Kind::Drive, Model::Ssd(design)) => of_model(design).into(),
+            (Kind::Disk, Model::Disk(model)) => {
+                AnyBlueprint::Disk(DiskBlueprint { model, payload })
+            }
+            (Kind::Raid0, Model::Raid0 { member, stripes }) => {
+                let (members, chunk) = (stripes.members, stripes.chunk_kib / 4);
+                match *member {
+                    Model::Ssd(design) => {
+                        let member = of_model(design);
+                        AnyBlueprint::Drives(Box::new(Raid0Blueprint { member, members, chunk }))
+                    }
+                    Model::Disk(model) => {
+                        let member = DiskBlueprint { model, payload };
+                        AnyBlueprint::Disks(Raid0Blueprint { member, members, chunk })
+                    }
+                    Model::Raid0 { .. } => return Err("arrays have no arrays".into()),
+                }
+            }
+            (_, model) => {
+                let kind = kind.name();
+                let fits = match model {
+                    Model::Ssd(_) => "drive",
+                    Model::Disk(_) => "disk",
+                    Model::Raid0 { .. } => "raid0",
+                };
+                return Err(format!("it is no {kind}: set subject = \"{fits}\""));
+            }
+        })
     }
 
     fn ingredients(&self, mix: &str) -> Result<Ingredients, String> {
@@ -199,10 +368,13 @@ impl CrashFile {
         let mixes = self.mix.keys().cloned().chain(["default".to_string()]);
         let mixes: std::collections::BTreeSet<String> = mixes.collect();
         let entry = Entry {
-            design: OneOrMany(Vec::new()),
+            subject: Kind::Drive,
+            design: None,
             mix: OneOrMany(Vec::new()),
             name: None,
             drive: toml::Table::new(),
+            disk: toml::Table::new(),
+            ram: None,
             payload: Keeps::Stamps,
         };
         mixes.iter().map(|mix| self.row(&entry, RANDOM, mix)).collect()

@@ -414,9 +414,9 @@ impl<D: BlockDevice + 'static> Writer<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subject::AnyBox;
     use tantalum_device::{Payload, PowerCycle};
     use tantalum_drive::{Design, Drive};
+    use tantalum_explore::AnyBox;
     use tantalum_rt::Runtime;
 
     /// 64 MiB, of which a quarter is spare.

@@ -7,11 +7,11 @@
 
 use crate::run::block;
 use crate::run::precondition::{Precondition, Preparation};
-use crate::subject::AnyBox;
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{CommandKind, IoError, Payload, PowerCycle};
 use tantalum_drive::{Design, Drive, DriveStats};
+use tantalum_explore::AnyBox;
 use tantalum_rt::{Nanos, Rt, Runtime};
 use tantalum_workload::jobs::Job;
 

@@ -1,0 +1,75 @@
+//! Defects planted on purpose, to show that they are found: only with the feature `planted`,
+//! and then only what a test has asked for on its own thread.
+//!
+//! 1. Without the feature nothing of this is compiled: `planted!` is `false`.
+//! 2. Each defect is one that a device could really have, in one place of it.
+
+/// Whether a defect is planted.
+#[cfg(feature = "planted")]
+macro_rules! planted {
+    ($defect:ident) => {
+        $crate::planted::is($crate::Defect::$defect)
+    };
+}
+
+/// No defect is.
+#[cfg(not(feature = "planted"))]
+macro_rules! planted {
+    ($defect:ident) => {
+        false
+    };
+}
+
+pub(crate) use planted;
+
+#[cfg(feature = "planted")]
+pub(crate) use defects::is;
+#[cfg(feature = "planted")]
+pub use defects::{Defect, plant};
+
+#[cfg(feature = "planted")]
+mod defects {
+    use std::cell::Cell;
+
+    /// A defect that can be planted in the devices of this crate.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Defect {
+        /// A flush of a RAM device forgets the newest write that it covers.
+        RamForgetsFlushed,
+        /// A cut tears an atomic group of a RAM device that was in flight.
+        RamTearsGroup,
+        /// A RAM device keeps a write with forced unit access in its volatile cache.
+        RamCachesFua,
+        /// A flush of a disk completes at once.
+        DiskFlushesEarly,
+        /// A disk keeps a write with forced unit access in its cache.
+        DiskCachesFua,
+        /// A flush of a RAID-0 is a flush of its first member only.
+        Raid0FlushesOne,
+    }
+
+    impl Defect {
+        /// All of them.
+        pub const ALL: [Defect; 6] = [
+            Defect::RamForgetsFlushed,
+            Defect::RamTearsGroup,
+            Defect::RamCachesFua,
+            Defect::DiskFlushesEarly,
+            Defect::DiskCachesFua,
+            Defect::Raid0FlushesOne,
+        ];
+    }
+
+    thread_local! {
+        static PLANTED: Cell<Option<Defect>> = const { Cell::new(None) };
+    }
+
+    /// Plants a defect in all devices of this thread, or removes it.
+    pub fn plant(defect: Option<Defect>) {
+        PLANTED.set(defect);
+    }
+
+    pub(crate) fn is(defect: Defect) -> bool {
+        PLANTED.get() == Some(defect)
+    }
+}

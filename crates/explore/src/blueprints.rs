@@ -1,0 +1,307 @@
+//! Blueprints of what comes with the project.
+
+use crate::boxes::AnyBox;
+use crate::subject::{Blueprint, Room};
+use tantalum_device::{Caps, Disk, DiskModel, Payload, PowerCycle, RaidBox, RamDevice, RamOptions};
+use tantalum_drive::{Design, Drive};
+use tantalum_rt::{Nanos, Rt};
+
+/// A software SSD.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DriveBlueprint {
+    /// Its design.
+    pub design: Design,
+    /// What it keeps.
+    pub payload: Payload,
+}
+
+impl Blueprint for DriveBlueprint {
+    type Subject = Drive;
+
+    fn name(&self) -> String {
+        self.design.name.clone()
+    }
+
+    fn build(&self, rt: &Rt) -> Result<Drive, String> {
+        Drive::new(rt, &self.design, self.payload).map_err(|e| e.to_string())
+    }
+
+    fn room(&self) -> Result<Room, String> {
+        let layout = self.design.check().map_err(|e| e.to_string())?;
+        Ok(Room { blocks: layout.logical.into(), faults: layout.spare_units })
+    }
+
+    fn step(&self) -> Nanos {
+        Nanos::from_micros(self.design.timing.program_us)
+    }
+
+    fn to_rust(&self) -> String {
+        format!(
+            "tantalum_explore::DriveBlueprint {{\n    \
+             design: tantalum_drive::Design::from_toml(r#\"\n{}\"#).unwrap(),\n    \
+             payload: tantalum_device::Payload::{:?},\n    }}",
+            self.design.to_toml(),
+            self.payload
+        )
+    }
+}
+
+/// A RAM device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RamBlueprint {
+    /// What it promises.
+    pub caps: Caps,
+    /// Time for each read, write and discard.
+    pub command: Nanos,
+    /// Up to so much more, at random.
+    pub jitter: Nanos,
+    /// Time for each flush.
+    pub flush: Nanos,
+    /// Time from power to the first command.
+    pub start: Nanos,
+    /// Commands in its volatile cache, at most.
+    pub cache_commands: usize,
+}
+
+impl RamBlueprint {
+    /// A device with these promises, with times that let commands overtake each other.
+    pub fn new(caps: Caps) -> RamBlueprint {
+        RamBlueprint {
+            caps,
+            command: Nanos::from_micros(20),
+            jitter: Nanos::from_micros(30),
+            flush: Nanos::from_micros(40),
+            start: Nanos::from_micros(100),
+            cache_commands: 64,
+        }
+    }
+}
+
+impl Blueprint for RamBlueprint {
+    type Subject = RamDevice;
+
+    fn name(&self) -> String {
+        "ram".into()
+    }
+
+    fn build(&self, rt: &Rt) -> Result<RamDevice, String> {
+        let c = &self.caps;
+        if c.blocks == 0 || c.block_size == 0 || c.atomic_unit == 0 {
+            return Err("ram: blocks, block_size and atomic_unit must be at least 1".into());
+        }
+        let device = RamDevice::new(
+            rt,
+            RamOptions {
+                command: self.command,
+                jitter: self.jitter,
+                flush: self.flush,
+                start: self.start,
+                cache_commands: self.cache_commands,
+                ..RamOptions::new(self.caps)
+            },
+        );
+        PowerCycle::cut(&device); // It was made with its power on.
+        Ok(device)
+    }
+
+    fn room(&self) -> Result<Room, String> {
+        Ok(Room { blocks: self.caps.blocks, faults: 0 })
+    }
+
+    fn step(&self) -> Nanos {
+        self.command + self.jitter + self.flush
+    }
+
+    fn to_rust(&self) -> String {
+        let c = &self.caps;
+        let group = c.atomic_group.map_or("None".to_string(), |g| {
+            let (extents, bytes) = (g.extents, g.bytes);
+            format!("Some(tantalum_device::GroupLimit {{ extents: {extents}, bytes: {bytes} }})")
+        });
+        let nanos =
+            |name: &str, t: Nanos| format!("        {name}: tantalum_rt::Nanos({}),\n", t.0);
+        let times = [
+            nanos("command", self.command),
+            nanos("jitter", self.jitter),
+            nanos("flush", self.flush),
+            nanos("start", self.start),
+        ];
+        format!(
+            "tantalum_explore::RamBlueprint {{\n        \
+             caps: tantalum_device::Caps {{\n            \
+             block_size: {},\n            blocks: {},\n            thin: {},\n            \
+             ack: tantalum_device::Ack::{:?},\n            flush: {},\n            \
+             ordered: {},\n            atomic_unit: {},\n            atomic_group: {group},\n            \
+             payload: tantalum_device::Payload::{:?},\n        }},\n{}        cache_commands: {},\n    }}",
+            c.block_size,
+            c.blocks,
+            c.thin,
+            c.ack,
+            c.flush,
+            c.ordered,
+            c.atomic_unit,
+            c.payload,
+            times.concat(),
+            self.cache_commands
+        )
+    }
+}
+
+/// A magnetic disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiskBlueprint {
+    /// Its mechanics.
+    pub model: DiskModel,
+    /// What it keeps.
+    pub payload: Payload,
+}
+
+impl Blueprint for DiskBlueprint {
+    type Subject = Disk;
+
+    fn name(&self) -> String {
+        "disk".into()
+    }
+
+    fn build(&self, rt: &Rt) -> Result<Disk, String> {
+        Disk::new(rt, &self.model, self.payload)
+    }
+
+    fn room(&self) -> Result<Room, String> {
+        self.model.check()?;
+        Ok(Room { blocks: self.model.blocks, faults: 0 })
+    }
+
+    /// A revolution.
+    fn step(&self) -> Nanos {
+        Nanos(60_000_000_000 / self.model.rpm.max(1))
+    }
+
+    fn to_rust(&self) -> String {
+        // (The model has numbers and truth values only: as it is printed, it is written.)
+        format!(
+            "tantalum_explore::DiskBlueprint {{\n        model: tantalum_device::{:?},\n        \
+             payload: tantalum_device::Payload::{:?},\n    }}",
+            self.model, self.payload
+        )
+    }
+}
+
+/// Several of one blueprint as a RAID-0 on one plug.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Raid0Blueprint<B> {
+    /// Each member.
+    pub member: B,
+    /// How many there are.
+    pub members: u32,
+    /// Blocks of a stripe on one member.
+    pub chunk: u64,
+}
+
+impl<B: Blueprint> Blueprint for Raid0Blueprint<B>
+where
+    B::Subject: PowerCycle,
+{
+    type Subject = RaidBox<B::Subject>;
+
+    fn name(&self) -> String {
+        format!("raid0 of {} {}", self.members, self.member.name())
+    }
+
+    fn build(&self, rt: &Rt) -> Result<RaidBox<B::Subject>, String> {
+        let members: Result<Vec<_>, String> =
+            (0..self.members).map(|_| self.member.build(rt)).collect();
+        RaidBox::new(members?, self.chunk)
+    }
+
+    fn room(&self) -> Result<Room, String> {
+        if self.members == 0 || self.chunk == 0 {
+            return Err("raid-0: members and chunk must be at least 1".into());
+        }
+        let one = self.member.room()?;
+        let blocks = one.blocks / self.chunk * self.chunk * u64::from(self.members);
+        Ok(Room { blocks, ..one })
+    }
+
+    fn step(&self) -> Nanos {
+        self.member.step()
+    }
+
+    fn to_rust(&self) -> String {
+        format!(
+            "tantalum_explore::Raid0Blueprint {{\n    member: {},\n    members: {},\n    \
+             chunk: {},\n    }}",
+            self.member.to_rust(),
+            self.members,
+            self.chunk
+        )
+    }
+}
+
+/// Any of these: what a row of an exploration names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnyBlueprint {
+    /// A software SSD.
+    Drive(Box<DriveBlueprint>),
+    /// A RAM device.
+    Ram(RamBlueprint),
+    /// A magnetic disk.
+    Disk(DiskBlueprint),
+    /// SSDs, striped.
+    Drives(Box<Raid0Blueprint<DriveBlueprint>>),
+    /// RAM devices, striped.
+    Rams(Raid0Blueprint<RamBlueprint>),
+    /// Disks, striped.
+    Disks(Raid0Blueprint<DiskBlueprint>),
+}
+
+impl From<DriveBlueprint> for AnyBlueprint {
+    fn from(drive: DriveBlueprint) -> AnyBlueprint {
+        AnyBlueprint::Drive(Box::new(drive))
+    }
+}
+
+/// The same call for each kind.
+macro_rules! any {
+    ($on:expr, $it:ident => $call:expr) => {
+        match $on {
+            AnyBlueprint::Drive($it) => $call,
+            AnyBlueprint::Ram($it) => $call,
+            AnyBlueprint::Disk($it) => $call,
+            AnyBlueprint::Drives($it) => $call,
+            AnyBlueprint::Rams($it) => $call,
+            AnyBlueprint::Disks($it) => $call,
+        }
+    };
+}
+
+impl Blueprint for AnyBlueprint {
+    type Subject = AnyBox;
+
+    fn name(&self) -> String {
+        any!(self, b => b.name())
+    }
+
+    fn build(&self, rt: &Rt) -> Result<AnyBox, String> {
+        Ok(match self {
+            AnyBlueprint::Drive(b) => AnyBox::Ssd(b.build(rt)?),
+            AnyBlueprint::Ram(b) => AnyBox::Ram(b.build(rt)?),
+            AnyBlueprint::Disk(b) => AnyBox::Disk(b.build(rt)?),
+            AnyBlueprint::Drives(b) => AnyBox::Ssds(b.build(rt)?),
+            AnyBlueprint::Rams(b) => AnyBox::Rams(b.build(rt)?),
+            AnyBlueprint::Disks(b) => AnyBox::Disks(b.build(rt)?),
+        })
+    }
+
+    fn room(&self) -> Result<Room, String> {
+        any!(self, b => b.room())
+    }
+
+    fn step(&self) -> Nanos {
+        any!(self, b => b.step())
+    }
+
+    fn to_rust(&self) -> String {
+        any!(self, b => b.to_rust())
+    }
+}

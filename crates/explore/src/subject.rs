@@ -1,0 +1,156 @@
+//! What can be explored: a subject, the judge of what it holds, and the blueprint of which it
+//! is built.
+//!
+//! 1. A subject may consist of any number of media. A copy is one of all of them, at one moment.
+//! 2. What must survive is for the judge to say. Block devices have one: [`crate::Contract`].
+//! 3. A copy and its judge know nothing of those they come from: neither changes the other.
+
+use crate::command::Command;
+use crate::failure::Failure;
+use std::fmt::Debug;
+use tantalum_device::Operation;
+use tantalum_rt::{Nanos, Rt};
+
+/// Something with a plug. Cheap to clone; a clone is the same one.
+#[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
+pub trait Subject: Clone + 'static {
+    /// Who holds it to what it promised.
+    type Judge: Judge<Subject = Self>;
+
+    /// A judge of a subject that holds nothing yet.
+    fn judge(&self) -> Self::Judge;
+
+    /// Cuts the power, at this instant. Harmless if there is none.
+    fn cut(&self);
+
+    /// Waits until all is done that can be done without power.
+    async fn off(&self);
+
+    /// Restores the power, and waits until it takes commands. A cut meanwhile ends it.
+    ///
+    /// # Errors
+    /// Why it does not start, in a line.
+    async fn start(&self) -> Result<(), String>;
+
+    /// Waits until nothing of the start goes on.
+    ///
+    /// # Errors
+    /// What failed in it after commands were taken, in a line.
+    async fn settle(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// All its media as a cut at this moment leaves them, in another runtime, on their way to
+    /// being without power ([`Subject::off`]); this one goes on. `None` if the power is failing
+    /// already: then a cut changes nothing.
+    fn cut_copy(&self, rt: &Rt) -> Option<Self>;
+
+    /// Holds what it believes against itself and its media. No time passes.
+    ///
+    /// # Errors
+    /// The first invariant that does not hold, in a line.
+    fn audit(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// From now on remembers what its media do.
+    fn record_operations(&self) {}
+
+    /// What its media did since then: the moments at which it is cut, beside those of commands
+    /// and random ones. It remembers no more.
+    fn take_operations(&self) -> Vec<Operation> {
+        Vec::new()
+    }
+
+    /// Orders that one operation of a medium fails, `after` so many others of its kind. A
+    /// subject whose media never fail does nothing.
+    fn fail(&self, _fault: Fault, _after: u64) {}
+
+    /// Takes back what was ordered to fail and has not.
+    fn fail_nothing(&self) {}
+}
+
+/// An operation of a medium that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A program of a flash array.
+    Program,
+    /// An erase of a flash array.
+    Erase,
+}
+
+/// Says what a subject must hold. It sends the commands, so that it knows them. Cheap to clone; a
+/// clone is the same judge.
+#[allow(async_fn_in_trait)]
+pub trait Judge: Clone + 'static {
+    /// What it judges.
+    type Subject;
+
+    /// What commands are sent over from one start to the next cut.
+    type Session: Clone + 'static;
+
+    /// A judge of a copy that is cut at this moment: a command that has not ended may have
+    /// happened or not.
+    #[must_use]
+    fn fork(&self) -> Self;
+
+    /// Commands to a subject that has power.
+    fn session(&self, subject: &Self::Subject) -> Self::Session;
+
+    /// Sends a command. [`Command::Pause`], [`Command::Cycle`] and faults never come here; what
+    /// the others mean is for the judge to say.
+    ///
+    /// # Errors
+    /// [`Failure::of_command`] if it failed though it had to succeed, or the power went.
+    async fn send(&self, session: &Self::Session, command: Command) -> Result<(), Failure>;
+
+    /// Compares all that a subject holds after a start with what it promised. What is seen is
+    /// what must be there from now on. No command is in flight.
+    ///
+    /// # Errors
+    /// What is lost, torn or made up.
+    async fn check(&self, subject: &Self::Subject) -> Result<(), Failure>;
+
+    /// Reads everything while there is power: it must be the newest. No command is in flight.
+    ///
+    /// # Errors
+    /// What is not.
+    async fn read_all(&self, subject: &Self::Subject) -> Result<(), Failure>;
+}
+
+/// Builds a subject, the same one each time: it is all that decides what the subject is.
+pub trait Blueprint: Clone + Debug + PartialEq + 'static {
+    /// What it builds.
+    type Subject: Subject;
+
+    /// A name for reports and tests.
+    fn name(&self) -> String;
+
+    /// One that holds nothing, without power.
+    ///
+    /// # Errors
+    /// Why it cannot be built, in a line.
+    fn build(&self, rt: &Rt) -> Result<Self::Subject, String>;
+
+    /// What commands may ask of it.
+    ///
+    /// # Errors
+    /// Why it cannot be built, in a line.
+    fn room(&self) -> Result<Room, String>;
+
+    /// The time that a change of its media takes: the last cut of a case comes within three.
+    fn step(&self) -> Nanos;
+
+    /// A Rust expression that makes this blueprint, with full paths; indented lines inside it
+    /// are shifted by nobody.
+    fn to_rust(&self) -> String;
+}
+
+/// What commands may ask of a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Commands name blocks (or whatever the judge takes them for) below this.
+    pub blocks: u64,
+    /// Operations of its media that may fail.
+    pub faults: u32,
+}
