@@ -168,6 +168,7 @@ impl RamDevice {
 
     /// The device as a power cut at this moment leaves it, in another runtime, without power;
     /// this one goes on. What the cut keeps is decided by the seed of the other runtime.
+    /// (A device whose times are sampled has the times of its options there.)
     #[must_use]
     pub fn cut_copy(&self, rt: &Rt) -> RamDevice {
         let copy = RamDevice::new(rt, self.inner.options.clone());

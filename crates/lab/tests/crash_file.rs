@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use tantalum_drive::Design;
 use tantalum_explore::{
-    Case, CrashRow, Over, Plan, Reach, RowState, Survey, Watch, random_design, survey,
+    Blueprint, Case, CrashRow, Over, Plan, Reach, RowState, Survey, Watch, random_design, survey,
 };
 use tantalum_lab::file::crash::CrashFile;
 
@@ -102,7 +102,7 @@ fn random_drives_survive_cuts_and_failures() {
         .map(|run| failing.scenario(run).unwrap())
         .map(|s| {
             let count = s.commands.iter().filter(|c| c.is_fault()).count();
-            let spare = s.design.check().unwrap().spare_units;
+            let spare = s.subject.room().unwrap().faults;
             assert!(count as u32 + s.faults <= spare, "{count} and {} of {spare}", s.faults);
             count
         })
