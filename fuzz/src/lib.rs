@@ -1,5 +1,5 @@
 //! What fuzz targets do with their input. Ordinary tests do the same with the corpus, so that it
-//! can not rot.
+//! cannot rot.
 
 #![allow(clippy::missing_panics_doc)] // That is how a fuzz target says that something is wrong.
 

@@ -35,7 +35,7 @@ A cut is explored in a copy of the drive: emergency dump, recovery, a check of a
 more work, another cut, another check. All rows get as many cuts. A finding does not end it: what is
 found first in a row is made shorter and printed as a test, and each finding is named by its case,
 which repeats it. docs/crash.md says what no number of cuts can find.
-Exit codes: 0, nothing was found; 1, something was; 2, the file can not be meant; 3, nothing was
+Exit codes: 0, nothing was found; 1, something was; 2, the file cannot be meant; 3, nothing was
 found, but --for was too short for some rows; 130, interrupted.")]
 pub struct CrashArguments {
     /// The file of the exploration (TOML)
@@ -215,7 +215,7 @@ fn load(arguments: &CrashArguments) -> Result<(CrashFile, Vec<CrashRow>), String
     let path = &arguments.experiment;
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
     let text = std::fs::read_to_string(path)
-        .map_err(|e| format!("can not read the experiment file {}: {e}", path.display()))?;
+        .map_err(|e| format!("cannot read the experiment file {}: {e}", path.display()))?;
     let name = path.display().to_string();
     let mut file = CrashFile::parse(&name, &text).map_err(|e| e.to_string())?;
     if arguments.case.is_some() && arguments.seed == Some(Seed::Random) {

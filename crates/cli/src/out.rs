@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub const OK: u8 = 0;
 /// Exit code: an expectation failed, or the run did.
 pub const FAILED: u8 = 1;
-/// Exit code: what was asked for can not be meant.
+/// Exit code: what was asked for cannot be meant.
 pub const USAGE: u8 = 2;
 /// Exit code: it could not be found out, by nobody's fault here: try again.
 pub const UNKNOWN: u8 = 3;
@@ -22,7 +22,7 @@ pub fn bytes(bytes: &[u8]) -> u8 {
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => OK,
         Err(e) if e.kind() == ErrorKind::BrokenPipe => OK,
-        Err(e) => error(format_args!("can not write to standard output: {e}"), FAILED),
+        Err(e) => error(format_args!("cannot write to standard output: {e}"), FAILED),
     }
 }
 
@@ -50,7 +50,7 @@ pub struct Sink {
 impl Sink {
     /// Finds out whether the file can be written; gives the line that says why not.
     pub fn open(path: &Path) -> Result<Sink, String> {
-        Sink::try_open(path).map_err(|e| format!("can not write {}: {e}", path.display()))
+        Sink::try_open(path).map_err(|e| format!("cannot write {}: {e}", path.display()))
     }
 
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
@@ -72,7 +72,7 @@ impl Sink {
     pub fn put(self, contents: &str) -> u8 {
         match self.replace(contents) {
             Ok(()) => OK,
-            Err(e) => error(format_args!("can not write {}: {e}", self.path.display()), FAILED),
+            Err(e) => error(format_args!("cannot write {}: {e}", self.path.display()), FAILED),
         }
     }
 
@@ -88,7 +88,7 @@ impl Sink {
             std::fs::rename(part, &self.path)
         });
         replaced.inspect_err(|_| {
-            // What can not take its place is of no use, and holds room on a full disk.
+            // What cannot take its place is of no use, and holds room on a full disk.
             let _ = std::fs::remove_file(part);
         })
     }

@@ -31,7 +31,7 @@ Examples:
   tantalum run experiments/first.toml --row ycsb-a/durassd/wal/full --log-writes w.log
 
 The same seed gives the same table, and the same JSON and page to the last byte.
-Exit codes: 0, every row is as expected; 1, one is not; 2, the file can not be meant; 3, a row that
+Exit codes: 0, every row is as expected; 1, one is not; 2, the file cannot be meant; 3, a row that
 is to lose something ended after too few cuts to judge.")]
 pub struct RunArguments {
     /// The experiment file (TOML)
@@ -223,7 +223,7 @@ fn distinct(arguments: &RunArguments) -> Result<(), String> {
 /// A log of writes into this file.
 fn create_log(path: &Path) -> Result<Log, String> {
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let file = File::create(path).map_err(|e| format!("can not write {}: {e}", path.display()))?;
+    let file = File::create(path).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     let out: Box<dyn LogOutput> = Box::new(BufWriter::new(file));
     Ok(Arc::new(Mutex::new(LogWriter::new(out, BLOCK_BYTES))))
 }
@@ -238,7 +238,7 @@ fn end_log(log: Log, path: &Path) -> u8 {
     let log = log.into_inner().unwrap_or_else(PoisonError::into_inner);
     match log.finish() {
         Ok(_) => out::OK,
-        Err(e) => out::error(format_args!("can not write {}: {e}", path.display()), out::FAILED),
+        Err(e) => out::error(format_args!("cannot write {}: {e}", path.display()), out::FAILED),
     }
 }
 
@@ -279,7 +279,7 @@ fn load(arguments: &RunArguments) -> Result<Experiment, String> {
     let path = &arguments.experiment;
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
     let text = std::fs::read_to_string(path)
-        .map_err(|e| format!("can not read the experiment file {}: {e}", path.display()))?;
+        .map_err(|e| format!("cannot read the experiment file {}: {e}", path.display()))?;
     let sets: Vec<_> = arguments.sets.iter().map(Setting::pair).collect();
     let parsed = Experiment::parse_with(&path.display().to_string(), &text, &sets);
     let mut experiment = parsed.map_err(|e| e.to_string())?;
@@ -363,7 +363,7 @@ impl Bars {
 /// How long it will still take, as soon as anything is known of that.
 fn left(state: &ProgressState, words: &mut dyn std::fmt::Write) {
     if state.pos() > 0 {
-        // A bar that can not be written to is not there.
+        // A bar that cannot be written to is not there.
         let _ = write!(words, ", {:#} left", HumanDuration(state.eta()));
     }
 }

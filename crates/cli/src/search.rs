@@ -35,7 +35,7 @@ much of it and when the map is stored, in whether they keep the map's directory,
 write buffer, and in whether erases are stopped; all else is that of the base. Each is put under the
 job, its power is cut when there is the most to be found again, and it has to start. Joules
 are those of the full count of `tantalum energy`. The same seed gives the same result.
-Exit codes: 0, one was found; 1, nothing meets the limits; 2, what is wanted can not be meant.")]
+Exit codes: 0, one was found; 1, nothing meets the limits; 2, what is wanted cannot be meant.")]
 pub struct SearchArguments {
     /// The experiment file (TOML) that has the job, the drive's geometry and how it is
     /// preconditioned [default: experiments/spartan.toml, built in]
@@ -66,7 +66,7 @@ pub struct SearchArguments {
     /// time, and whole rounds of the journal
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
     load: Nanos,
-    /// Try all candidates, also those that need more energy or can not meet the limits
+    /// Try all candidates, also those that need more energy or cannot meet the limits
     #[arg(long)]
     all: bool,
     /// Volts to which the capacitors are charged
@@ -176,7 +176,7 @@ fn prepare(arguments: &SearchArguments) -> Result<(Experiment, Search), String> 
         Some(path) => {
             #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
             let text = std::fs::read_to_string(path)
-                .map_err(|e| format!("can not read the experiment file {}: {e}", path.display()))?;
+                .map_err(|e| format!("cannot read the experiment file {}: {e}", path.display()))?;
             (path.display().to_string(), text)
         }
     };

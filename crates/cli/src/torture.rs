@@ -35,7 +35,7 @@ the midst of that the plug is pulled. The drive recovers, the file system is mou
 database recovers; then each acknowledged commit must be there, with all of its rows, and no half of
 one that was under way. scripts/install-databases installs the servers.
 Exit codes: 0, nothing was lost (with --expect-loss: something was); 1, something was, or it could not
-be found out; 2, the command line can not be meant; 3, the database damaged itself, by a defect that is known
+be found out; 2, the command line cannot be meant; 3, the database damaged itself, by a defect that is known
 and was recognised: this says nothing about the drive, run it again.")]
 pub struct TortureArguments {
     /// The database
@@ -200,7 +200,7 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
     {
         signal_hook::flag::register(signal, flag.clone())
-            .map_err(|e| format!("can not wait for signals: {e}"))?;
+            .map_err(|e| format!("cannot wait for signals: {e}"))?;
     }
     let interrupt = Interrupt::new(flag);
     #[allow(clippy::disallowed_methods, reason = "the edge: other processes are this program, too")]
@@ -285,7 +285,7 @@ impl Place {
             std::env::temp_dir().join(format!("tantalum-torture-{}", std::process::id()))
         });
         let path = std::path::absolute(&path).unwrap_or(path);
-        let cannot = |e| format!("can not make {}: {e}", path.display());
+        let cannot = |e| format!("cannot make {}: {e}", path.display());
         std::fs::create_dir(&path).map_err(cannot)?;
         let place = Place { path: path.clone(), keep: arguments.keep };
         // The servers' accounts must be able to pass.
@@ -303,7 +303,7 @@ impl Drop for Place {
             return;
         }
         if let Err(e) = std::fs::remove_dir_all(&self.path) {
-            out::note(format_args!("can not remove {}: {e}", self.path.display()));
+            out::note(format_args!("cannot remove {}: {e}", self.path.display()));
         }
     }
 }

@@ -115,7 +115,7 @@ fn read(arguments: &InfoArguments) -> Result<Info, String> {
     }
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
     let file = std::fs::File::open(path)
-        .map_err(|e| format!("can not read the trace {}: {e}", path.display()))?;
+        .map_err(|e| format!("cannot read the trace {}: {e}", path.display()))?;
     summarise(&path.display().to_string(), BufReader::with_capacity(1 << 18, file), &options)
 }
 

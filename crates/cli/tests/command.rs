@@ -93,7 +93,7 @@ fn mistakes_end_in_2_and_are_named() {
         (&["run", &fine, "--json", &fine], "--json and EXPERIMENT are both"),
         (&["compare", &fine, &one, "--html", &one], "--html and B are both"),
         (&["crash", &fine, "--json", &fine], "--json and EXPERIMENT are both"),
-        (&["run", "nowhere.toml"], "can not read the experiment file nowhere.toml"),
+        (&["run", "nowhere.toml"], "cannot read the experiment file nowhere.toml"),
         (&["run", &key], "unknown key \"cutz\"; did you mean \"cuts\"?"),
         (&["run", &design], "unknown design \"durasdd\"; did you mean \"durassd\"?"),
         (&["run", &small], "raise space.over_provisioning or geometry.blocks"),
@@ -101,7 +101,7 @@ fn mistakes_end_in_2_and_are_named() {
         (&["run", &fine, "--row", "nothing"], "ycsb-a/durassd/wal/full"),
         (&["run", &fine, "--set", "run.clinets=1"], "did you mean \"clients\"?"),
         (&["run", &fine, "--set", "ycsb.records=100000000"], "lower ycsb.records"),
-        (&["run", &fine, "--json", "/nowhere/x.json"], "can not write /nowhere/x.json"),
+        (&["run", &fine, "--json", "/nowhere/x.json"], "cannot write /nowhere/x.json"),
         (&["designs", "x"], "unknown design"),
     ];
     for (arguments, expected) in cases {
@@ -286,7 +286,7 @@ fn a_run_has_a_page_and_two_runs_compare() {
     assert!(err.contains("ycsb-a/volatile/wal/full: transactions/s from"), "{err}");
 
     let cases: [(&[&str], &str); 4] = [
-        (&["compare", &a, "nowhere.json"], "can not read the report nowhere.json"),
+        (&["compare", &a, "nowhere.json"], "cannot read the report nowhere.json"),
         (&["compare", &a, experiment], "is not JSON"),
         (&["compare", &a, &b, "--fail-over=-1"], "must be a number from 0 up"),
         (&["compare", &a, &b, "--fail-over", "x"], "must be a number"),
@@ -296,7 +296,7 @@ fn a_run_has_a_page_and_two_runs_compare() {
         assert!(err.contains(expected), "{arguments:?}: {err}");
     }
     let (_, err) = ends(&tantalum(&["run", experiment, "--html", "/nowhere/x.html"]), 2);
-    assert!(err.contains("can not write /nowhere/x.html"), "{err}");
+    assert!(err.contains("cannot write /nowhere/x.html"), "{err}");
 }
 
 #[test]

@@ -231,8 +231,8 @@ fn mistakes_end_in_2_and_are_named() {
     let cases: [(&[&str], &str); 13] = [
         (&same, "--findings and --json are both"),
         (&random, "give that to --seed"),
-        (&[&fine, "--findings", "/nowhere/x"], "can not write /nowhere/x"),
-        (&["nowhere.toml"], "can not read the experiment file nowhere.toml"),
+        (&[&fine, "--findings", "/nowhere/x"], "cannot write /nowhere/x"),
+        (&["nowhere.toml"], "cannot read the experiment file nowhere.toml"),
         (&[&key], "unknown key \"nestet\"; did you mean \"nested\"?"),
         (&[&mix], "unknown mix \"defalt\"; did you mean \"default\"?"),
         (&[&design], "unknown design \"volatle\"; did you mean \"volatile\"?"),

@@ -121,7 +121,7 @@ fn what_can_not_be_is_refused() {
         (["--design", "durasd"], "did you mean \"durassd\"?"),
         (["--design", "disk-15k"], "is a magnetic disk"),
         (["--volts", "2"], "2.7 V"),
-        (["--volts", "-3"], "can not be charged to -3 V"),
+        (["--volts", "-3"], "cannot be charged to -3 V"),
         (["--least-volts", "0"], "above 0"),
         (["--years", "900"], "900"),
     ] {

@@ -23,7 +23,7 @@ impl Db {
         // there even if opening failed, and closed by `Drop`.
         let code = unsafe { ffi::sqlite3_open(path.as_ptr(), &raw mut db) };
         let db = Db(db);
-        if code == ffi::SQLITE_OK { Ok(db) } else { Err(format!("can not be opened: {code}")) }
+        if code == ffi::SQLITE_OK { Ok(db) } else { Err(format!("cannot be opened: {code}")) }
     }
 
     /// Runs statements; the first column of the last row.

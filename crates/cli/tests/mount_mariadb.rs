@@ -165,7 +165,7 @@ fn mariadb_writes_no_page_twice_and_survives_a_kill_of_the_drive() {
     let written = server.rewrite("a");
     // A page more or less may be of the server's own tables, which are elsewhere.
     assert!(written.all >= 500 && written.twice < 10, "{written:?}");
-    // The log is on the drive: it can not go on without.
+    // The log is on the drive: it cannot go on without.
     mounted.signal("KILL");
     mounted.wait();
     server.kill(&place);

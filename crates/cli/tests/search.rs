@@ -86,7 +86,7 @@ fn mistakes_end_in_2_and_are_named() {
         (changed("10s", "10"), "a time is wanted"),
         (changed("10s", "2000m"), "a time is wanted"),
         (changed("5%", "100%"), "per cent are wanted"),
-        (changed(small, "nowhere.toml"), "can not read the experiment file nowhere.toml"),
+        (changed(small, "nowhere.toml"), "cannot read the experiment file nowhere.toml"),
     ] {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let (_, err) = ends(&search(&arguments), 2);

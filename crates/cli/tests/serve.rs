@@ -124,7 +124,7 @@ fn what_can_not_be_served_is_refused() {
     assert!(output.status.code() == Some(2) && said.contains("image") && said.contains("--design"));
     for (arguments, code, why) in [
         (&[][..], 1, "there is nowhere to listen: give --unix PATH or --tcp PORT, or have systemd"),
-        (&["--unix", "/nonexistent/socket"], 1, "can not listen at /nonexistent/socket"),
+        (&["--unix", "/nonexistent/socket"], 1, "cannot listen at /nonexistent/socket"),
         (&["--tcp", "0", "--restore-after", "1s"], 2, "--cut-every"),
         (&["--tcp", "drive:1"], 2, "it should be a port"),
         (&["--tcp", "0", "--reader", "drive"], 1, "two exports are called \"drive\""),

@@ -69,7 +69,7 @@ fn what_can_not_be_meant_is_refused() {
     let (_, err) = ends(&torture(&["--db", "sqlite", "--plain", "--cuts", "0"]), 2);
     assert!(err.contains("nothing to lose"), "{err}");
     let (_, err) = ends(&torture(&["--db", "sqlite", "--plain", "--dir", "/"]), 2);
-    assert!(err.contains("can not make /"), "{err}");
+    assert!(err.contains("cannot make /"), "{err}");
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl Caps {
     /// Whether the device can take `group`. Extents without blocks overlap nothing.
     ///
     /// # Errors
-    /// Why it can not; then nothing of the group may be written.
+    /// Why it cannot; then nothing of the group may be written.
     pub fn check_group(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
         let limit = self.atomic_group.ok_or(AtomicError::Unsupported)?;
         let mut ranges = Vec::with_capacity(group.len());
@@ -175,10 +175,10 @@ pub enum IoError {
     /// the command was carried out is not known.
     #[error("the device lost its power")]
     PowerLost,
-    /// The command can not be meant.
+    /// The command cannot be meant.
     #[error("invalid command: {0}")]
     Invalid(&'static str),
-    /// Data that were written can not be read back.
+    /// Data that were written cannot be read back.
     #[error("uncorrectable error reading {0}")]
     Uncorrectable(Block),
     /// The command failed; nothing is known to have been changed.
@@ -262,7 +262,7 @@ pub trait BlockDevice {
     async fn discard(&self, range: Blocks) -> Result<(), IoError>;
 
     /// How many of the blocks of `range` from its start on are alike in holding data or not, and
-    /// which; more may follow that are so too. What can not be told holds data. Commands under
+    /// which; more may follow that are so too. What cannot be told holds data. Commands under
     /// way may change it at any time. The range must not be empty.
     async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
         self.caps().check_range(range)?;

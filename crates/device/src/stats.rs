@@ -31,13 +31,13 @@ impl Latencies {
     /// Counts one.
     pub fn record(&mut self, latency: Nanos) {
         let value = latency.0.min(LONGEST);
-        // Can not fail: the histogram grows up to `LONGEST`.
+        // Cannot fail: the histogram grows up to `LONGEST`.
         let _ = self.histogram.record(value);
     }
 
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Latencies) {
-        // Can not fail: this histogram grows as needed.
+        // Cannot fail: this histogram grows as needed.
         let _ = self.histogram.add(&other.histogram);
     }
 

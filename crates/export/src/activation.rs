@@ -16,7 +16,7 @@ const MOST: i32 = 256;
 /// They are taken once.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Why the descriptors can not be taken.
+/// Why the descriptors cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ActivationError {
     /// The environment says nothing that can be meant.

@@ -304,7 +304,7 @@ fn a_cut_gives_errors_or_drops_connections() {
                         replies += 1;
                     }
                     assert_eq!(c.read(0, 4096).await, Err(Errno::Io.code()));
-                    // Without power it can not be chosen.
+                    // Without power it cannot be chosen.
                     let mut late = Client::connect(&rt, &server);
                     late.greet(3).await.expect("a greeting");
                     assert_eq!(late.go("one").await, Err(rep::ERR_SHUTDOWN));

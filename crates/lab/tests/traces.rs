@@ -59,7 +59,7 @@ fn what_can_not_be_played_is_told_before_the_run() {
     let name = format!("{SAMPLES}an-experiment.toml");
     let told = |file: &str, more: &str| run(&name, &text(file, more)).expect_err("it is refused");
     let error = told("nothing.log", "");
-    assert!(error.starts_with("row \"some/durassd\": can not read the trace"), "{error}");
+    assert!(error.starts_with("row \"some/durassd\": cannot read the trace"), "{error}");
     assert!(error.contains("nothing.log"), "{error}");
     let error = told("README.md", "");
     assert!(error.contains("README.md is not recognised"), "{error}");

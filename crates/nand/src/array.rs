@@ -26,7 +26,7 @@ pub enum OpError {
         /// Which.
         rule: &'static str,
     },
-    /// The operation failed in the medium; the page or unit can not be used.
+    /// The operation failed in the medium; the page or unit cannot be used.
     #[error("the medium failed at unit {} page {}", .at.unit.0, .at.page)]
     Failed {
         /// Where.
@@ -114,7 +114,7 @@ impl NandArray {
     /// each page.
     ///
     /// # Errors
-    /// [`GeometryError`] if such an array can not be.
+    /// [`GeometryError`] if such an array cannot be.
     pub fn new(
         rt: &Rt,
         geometry: &Geometry,
@@ -339,7 +339,7 @@ impl NandArray {
         self.endurance.set(erases);
     }
 
-    /// A page goes bad: it can not be read any more, until its unit is erased. Whether
+    /// A page goes bad: it cannot be read any more, until its unit is erased. Whether
     /// it held anything; an erased page stays as it is.
     ///
     /// # Panics
@@ -453,7 +453,7 @@ impl NandArray {
             return Err(Self::broken(at, "one operation has one kind of payload"));
         }
         if s.store.kind() == Payload::Bytes && kind == Payload::Stamps {
-            return Err(Self::broken(at, "stamps can not be kept in an array of bytes"));
+            return Err(Self::broken(at, "stamps cannot be kept in an array of bytes"));
         }
         if oob.len() != count as usize * s.store.words() {
             return Err(Self::broken(at, "the out-of-band words are not those of the pages"));

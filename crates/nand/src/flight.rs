@@ -116,7 +116,7 @@ impl Flight {
         apart && self.overtaken < timing.read_priority
     }
 
-    /// What it costs to suspend it now; `None` if that can not be, or gains nothing.
+    /// What it costs to suspend it now; `None` if that cannot be, or gains nothing.
     pub fn suspension(&self, now: Nanos, timing: &Timing) -> Option<Nanos> {
         let us = match self.kind() {
             OpKind::Read => 0,

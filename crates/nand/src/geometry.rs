@@ -28,7 +28,7 @@ pub struct Geometry {
 /// Bytes in a sector: the unit of payload within a page.
 pub const SECTOR_BYTES: u32 = 4096;
 
-/// A geometry that can not be.
+/// A geometry that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// A dimension is zero.
@@ -42,7 +42,7 @@ pub enum GeometryError {
         "geometry: {0} sectors of {SECTOR_BYTES} bytes are more than a 32-bit address can name"
     )]
     TooLarge(u64),
-    /// The out-of-band area can not hold what is to be written there.
+    /// The out-of-band area cannot hold what is to be written there.
     #[error("geometry: oob_bytes is {have}; the drive writes {need} bytes beside each page")]
     Oob {
         /// Bytes needed.

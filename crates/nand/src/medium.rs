@@ -134,7 +134,7 @@ impl Store {
         }
     }
 
-    /// The page can not be read any more.
+    /// The page cannot be read any more.
     pub fn tear(&mut self, at: PageAddr) {
         either!(self, s => s.tear(at));
     }
@@ -144,7 +144,7 @@ impl Store {
         either!(self, s => s.state(at))
     }
 
-    /// The same of a page that is read: one in an image that is not what was programmed can not
+    /// The same of a page that is read: one in an image that is not what was programmed cannot
     /// be read.
     pub fn state_of_read(&self, at: PageAddr) -> PageState {
         match self {

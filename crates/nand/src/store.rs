@@ -19,7 +19,7 @@ pub enum PageState {
     Erased,
     /// What was programmed.
     Programmed,
-    /// Torn or worn: the page can not be read.
+    /// Torn or worn: the page cannot be read.
     Uncorrectable,
 }
 
@@ -267,7 +267,7 @@ impl RamStore {
         }
     }
 
-    /// The page can not be read any more.
+    /// The page cannot be read any more.
     pub fn tear(&mut self, at: PageAddr) {
         if self.unit(at.unit).cells.is_none() {
             let blank = Rc::new(self.blank());

@@ -75,7 +75,7 @@ pub enum Harm {
     HalfDone,
     /// What is there was never written so.
     Wrong,
-    /// The database says itself that it is damaged, or can not be read.
+    /// The database says itself that it is damaged, or cannot be read.
     Damaged,
     /// The database does not start.
     DoesNotStart,

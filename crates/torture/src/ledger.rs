@@ -35,9 +35,9 @@ pub struct Ledger {
     branches: Vec<Row>,
 }
 
-/// Why a note can not be true.
+/// Why a note cannot be true.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("client {client} says {what} of transaction {seq}, which can not be: {mark:?}")]
+#[error("client {client} says {what} of transaction {seq}, which cannot be: {mark:?}")]
 pub struct BadNote {
     client: u32,
     seq: u64,

@@ -53,7 +53,7 @@ impl Cache {
         match told {
             Ok(is) if is.trim() == word => Ok(()),
             Ok(is) => Err(format!("{knob} stays at {}", is.trim())),
-            Err(e) => Err(format!("can not write {knob}: {e}")),
+            Err(e) => Err(format!("cannot write {knob}: {e}")),
         }
     }
 }

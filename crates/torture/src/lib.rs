@@ -13,7 +13,7 @@
 //!    seed and from which transactions are there.
 //! 3. The process that takes the notes uses the drive's file system only while a check reads it, with the
 //!    power on, so that no death of a drive, a database or a client can change them.
-//! 4. A run that can not tell (a client that failed before the cut, a drive that does not start, no
+//! 4. A run that cannot tell (a client that failed before the cut, a drive that does not start, no
 //!    commit before a cut) is a failure and says so; it is never counted as a cut survived.
 //! 5. On every way out but SIGKILL nothing is left behind: no server, mount, loop device, directory.
 

@@ -46,7 +46,7 @@ pub struct Options {
     pub trim_at: u64,
 }
 
-/// Why a run can not tell what it should.
+/// Why a run cannot tell what it should.
 #[derive(Debug, thiserror::Error)]
 pub enum TortureError {
     /// What the database lies on failed before any blow.
@@ -70,10 +70,10 @@ pub enum TortureError {
     #[error("no commit was acknowledged within {0} s")]
     NoCommits(u64),
     /// Clients told nonsense.
-    #[error("clients told what can not be: {0}")]
+    #[error("clients told what cannot be: {0}")]
     Note(#[from] BadNote),
     /// The same.
-    #[error("clients told what can not be understood: {0}")]
+    #[error("clients told what cannot be understood: {0}")]
     Line(String),
     /// The user wants an end.
     #[error("interrupted")]
@@ -395,7 +395,7 @@ impl<'a, W: Watch> Run<'a, W> {
             Err(e) => {
                 let damage = std::mem::take(&mut found.damage);
                 damage.into_iter().for_each(|what| found.found(Harm::Damaged, what));
-                found.found(Harm::Damaged, format!("the tables can not be read: {e}"));
+                found.found(Harm::Damaged, format!("the tables cannot be read: {e}"));
                 // Whether commits are lost is not known: that is not explained by anything.
                 *redo = None;
                 found

@@ -144,7 +144,7 @@ mod tests {
             &[COUNT, OTHER],
             &[COUNT, ELSEWHERE],
             &["torture.account: Warning: InnoDB: Unpurged clustered index record in table x"],
-            &["the tables can not be read: gone"],
+            &["the tables cannot be read: gone"],
         ] {
             assert!(!explained(&damage(no), &note), "{no:?}");
         }

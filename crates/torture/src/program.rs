@@ -58,8 +58,8 @@ impl Interrupt {
 /// Why a program did not do what it should.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// It can not be started.
-    #[error("can not start {program}: {error}")]
+    /// It cannot be started.
+    #[error("cannot start {program}: {error}")]
     Start {
         /// Which.
         program: String,

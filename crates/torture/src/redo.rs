@@ -71,7 +71,7 @@ impl std::fmt::Display for Stale {
 }
 
 /// What is wrong at the end of this log (`ib_logfile0`, as it was before its recovery); `None` if that
-/// is sound, or can not be told.
+/// is sound, or cannot be told.
 pub fn stale_end(file: &[u8]) -> Option<Stale> {
     let log = Log::new(file)?;
     let (groups, next) = log.groups();

@@ -131,7 +131,7 @@ impl Report {
         });
         let mut all = serde_json::to_value(self).unwrap_or_default();
         all["summary"] = summary;
-        // A value made of our own types has no keys that JSON can not have.
+        // A value made of our own types has no keys that JSON cannot have.
         serde_json::to_string_pretty(&all).unwrap_or_default() + "\n"
     }
 

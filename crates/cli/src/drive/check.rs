@@ -28,7 +28,7 @@ pub struct CheckArguments {
     /// The image
     image: PathBuf,
     /// Also if the host crashed while somebody had the image: all of it is verified, and pages that are not
-    /// what was programmed can not be read
+    /// what was programmed cannot be read
     #[arg(long)]
     host_crashed: bool,
     /// Print JSON
@@ -132,7 +132,7 @@ fn pages(drive: &Drive, payload: u64, report: &mut Report) {
     }
 }
 
-/// Reads every block; how many were read, and what can not be.
+/// Reads every block; how many were read, and what cannot be.
 async fn blocks(drive: &Drive) -> (u64, Vec<String>) {
     let device = drive.device();
     let caps = *device.caps();
@@ -150,7 +150,7 @@ async fn blocks(drive: &Drive) -> (u64, Vec<String>) {
             match device.read(Block(block), room.as_mut()).await {
                 Ok(()) => read += 1,
                 Err(IoError::Uncorrectable(_)) => {
-                    faults.push(format!("block {block} can not be read"));
+                    faults.push(format!("block {block} cannot be read"));
                 }
                 Err(e) => {
                     faults.push(format!("block {block}: {e}"));

@@ -23,7 +23,7 @@ Examples:
 The file is sparse: it takes as much space as the flash of the drive holds.
 With --capacity the drive has fewer or more blocks than its design, or smaller
 ones, and as many dies.
-Exit codes: 0, it is made; 1, the file can not be written; 2, no such drive can
+Exit codes: 0, it is made; 1, the file cannot be written; 2, no such drive can
 be built, or there is a file already.")]
 pub struct CreateArguments {
     /// The file to be made
@@ -98,7 +98,7 @@ pub fn create(arguments: &CreateArguments) -> u8 {
     }
 }
 
-/// Bytes that are free where this file is; `None` if that can not be found out.
+/// Bytes that are free where this file is; `None` if that cannot be found out.
 fn room_at(path: &Path) -> Option<u64> {
     let told = rustix::fs::statvfs(path).ok()?;
     told.f_bavail.checked_mul(told.f_frsize)
@@ -134,7 +134,7 @@ pub fn named(name: &str) -> Result<Design, String> {
     if !looks_like_a_file {
         return ssd_preset(name);
     }
-    let text = std::fs::read_to_string(name).map_err(|e| format!("can not read {name}: {e}"))?;
+    let text = std::fs::read_to_string(name).map_err(|e| format!("cannot read {name}: {e}"))?;
     Design::from_toml(&text).map_err(|e| format!("{name}: {e}"))
 }
 

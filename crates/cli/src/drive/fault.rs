@@ -1,5 +1,5 @@
 //! What is said when the system ends the process because of an image: its file is memory, and where that
-//! can not be had any more, on a full disk, a store is answered by SIGBUS.
+//! cannot be had any more, on a full disk, a store is answered by SIGBUS.
 
 use signal_hook::consts::SIGBUS;
 use std::io;
@@ -20,7 +20,7 @@ pub const NOTHING: &str = "try again: the image is as it was";
 pub fn tell(path: &Path, image: &ImageFile, then: &str) -> io::Result<()> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let line = format!(
-        "error: {}: the host has no room for it: its disk is full (or the file was shortened, or can not \
+        "error: {}: the host has no room for it: its disk is full (or the file was shortened, or cannot \
          be read). Make room, and {then}\n",
         path.display()
     );

@@ -27,7 +27,7 @@ pub struct InspectArguments {
     /// The image
     image: PathBuf,
     /// Also if the host crashed while somebody had the image: all of it is verified, and pages that are not
-    /// what was programmed can not be read
+    /// what was programmed cannot be read
     #[arg(long)]
     host_crashed: bool,
     /// Print JSON
@@ -88,7 +88,7 @@ struct Dump {
     joules: Option<f64>,
 }
 
-/// The exit code for an image that can not be used.
+/// The exit code for an image that cannot be used.
 pub fn refused(path: &Path, error: &ViewError) -> u8 {
     let damaged = match error {
         ViewError::Run(_) => true,

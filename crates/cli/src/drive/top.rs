@@ -28,7 +28,7 @@ Examples:
 Keys: c cuts the power, r restores it, q ends. Throughput is that of real time;
 latencies, and what follows from them, are by the clock of the drive. The
 histogram and the rates are those of the last 10 pictures.
-Exit codes: 0; 1, the terminal can not be used; 2, no such drive runs.")]
+Exit codes: 0; 1, the terminal cannot be used; 2, no such drive runs.")]
 pub struct TopArguments {
     /// The image of a drive that runs, or its control socket
     #[arg(value_name = "IMAGE|SOCKET")]
@@ -72,7 +72,7 @@ pub fn top(arguments: &TopArguments) -> u8 {
     ratatui::restore();
     match ended {
         Ok(()) => out::OK,
-        Err(e) => out::error(format_args!("the terminal can not be used: {e}"), out::FAILED),
+        Err(e) => out::error(format_args!("the terminal cannot be used: {e}"), out::FAILED),
     }
 }
 

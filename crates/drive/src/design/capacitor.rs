@@ -16,10 +16,10 @@ pub struct Voltages {
     pub least: f64,
 }
 
-/// Voltages that can not be.
+/// Voltages that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "capacitors can not be charged to {charged} V and used down to {least} V: the least must be \
+    "capacitors cannot be charged to {charged} V and used down to {least} V: the least must be \
      above 0, and the charge above the least and at most {MOST_VOLTS} V"
 )]
 pub struct VoltageError {

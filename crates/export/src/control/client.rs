@@ -39,7 +39,7 @@ pub enum ClientError {
     #[error("the drive's process has gone, or has let this client go")]
     Gone,
     /// What came is no answer.
-    #[error("what was answered can not be understood: {0}")]
+    #[error("what was answered cannot be understood: {0}")]
     Nonsense(String),
     /// It was refused.
     #[error(transparent)]

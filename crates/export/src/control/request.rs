@@ -82,7 +82,7 @@ pub struct Reply {
 impl Request {
     /// A line, with its end.
     pub fn line(&self) -> Vec<u8> {
-        // Can not fail: there are no keys but strings.
+        // Cannot fail: there are no keys but strings.
         let mut value = serde_json::to_value(self).unwrap_or_default();
         if let Value::Object(fields) = &mut value {
             fields.insert("version".to_string(), VERSION.into());
@@ -127,7 +127,7 @@ impl Reply {
 
     /// A line, with its end.
     pub fn line(&self) -> Vec<u8> {
-        // Can not fail: there are no keys but strings.
+        // Cannot fail: there are no keys but strings.
         let mut line = serde_json::to_vec(self).unwrap_or_default();
         line.push(b'\n');
         line

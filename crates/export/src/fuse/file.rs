@@ -27,7 +27,7 @@ const FILE: u64 = 2;
 const HANDLES_MAX: usize = 4096;
 /// Nothing changes that the kernel does not know of; seconds.
 const VALID_SECONDS: u64 = 3600;
-/// The device carries stamps, not bytes: it can not be a file.
+/// The device carries stamps, not bytes: it cannot be a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the device carries stamps, not bytes: build it with payload")]
 pub struct NoBytes;

@@ -21,7 +21,7 @@
 //! 5. **After a cut** all that is asked of files that were open fails ([`OnCut`](crate::nbd::OnCut):
 //!    or the whole connection is aborted), for ever; a file opened once the power is back works.
 //!
-//! # What they can not do
+//! # What they cannot do
 //!
 //! 6. Make the process hold more than 256 requests and 64 MiB of them, with their answers as much
 //!    again: what is more waits in the kernel. What a burst has taken goes back to the system when

@@ -32,8 +32,8 @@ pub enum MountError {
     /// It is not allowed.
     #[error("mounting at {} is not allowed: it takes root (CAP_SYS_ADMIN)", .0.display())]
     Denied(PathBuf),
-    /// It can not be mounted there.
-    #[error("can not mount at {}: {error}", .dir.display())]
+    /// It cannot be mounted there.
+    #[error("cannot mount at {}: {error}", .dir.display())]
     Mount {
         /// Where.
         dir: PathBuf,

@@ -9,13 +9,13 @@ use tantalum_device::{BlockDevice, Payload, PowerCycle};
 /// taken as well.
 const BLOCK_MIN: u32 = 512;
 
-/// Why exports can not be served.
+/// Why exports cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
     /// The device carries stamps.
     #[error("export \"{0}\": the device carries stamps, not bytes: build it with payload")]
     Stamps(String),
-    /// The name can not travel.
+    /// The name cannot travel.
     #[error("export \"{0}\": a name has at most 4096 bytes, and no NUL among them")]
     Name(String),
     /// Two have one name.

@@ -299,7 +299,7 @@ impl<'a> Handshake<'a> {
     /// The client does not get what it has chosen, since that has no power; it may go on.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`] if it can not be told.
+    /// [`Refusal::Unavailable`] if it cannot be told.
     pub fn refuse(&self, entry: Entry, out: &mut Vec<u8>) -> Result<(), Refusal> {
         if entry.wants.is_none() {
             return Err(Refusal::Unavailable);

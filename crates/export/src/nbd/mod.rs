@@ -23,7 +23,7 @@
 //! 6. **A client that goes away** stops nothing: what was received whole is carried out. Of a write that
 //!    was not, nothing is, or if it is carried out as several writes, those that were received whole.
 //!
-//! # What a client can not do
+//! # What a client cannot do
 //!
 //! 7. Reach another export than the one that it chose, or write to one that is read-only.
 //! 8. Make the server hold more than [`Limits`] say: one budget of memory for all clients

@@ -183,7 +183,7 @@ impl<P: PowerCycle + 'static> Server<P> {
     /// A server of these exports. What happens is told to `tell`.
     ///
     /// # Errors
-    /// [`ExportError`] if they can not be served so.
+    /// [`ExportError`] if they cannot be served so.
     pub fn new(
         rt: &Rt,
         exports: Vec<Export<P>>,

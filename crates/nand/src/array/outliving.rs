@@ -72,7 +72,7 @@ impl NandArray {
         Ok(array)
     }
 
-    /// Whether the page is what was programmed, by its checksum; one that is erased or can not be
+    /// Whether the page is what was programmed, by its checksum; one that is erased or cannot be
     /// read is, and so is every page in memory. No operation, and no time passes.
     ///
     /// # Panics
@@ -86,7 +86,7 @@ impl NandArray {
     }
 
     /// The first page that was read since this was asked whose checksum did not hold: to who read it
-    /// a page that can not be read, like one that the power tore.
+    /// a page that cannot be read, like one that the power tore.
     pub fn take_damaged(&self) -> Option<PageAddr> {
         match &self.state.borrow().store {
             Store::Ram(_) => None,

@@ -4,7 +4,7 @@
 //!    the unit's own word, stored in one go, says so.
 //! 2. What the image says of a unit is kept in memory, too, and never read again: what is in the
 //!    file can make data wrong, not the program.
-//! 3. A page whose checksum does not hold can not be read, and is not moved as if it could.
+//! 3. A page whose checksum does not hold cannot be read, and is not moved as if it could.
 //! 4. The space of an erased unit is given back when its last erase has ended, and before anything is
 //!    programmed there.
 //! 5. Since version 2 of the format the checksum of a page is of the erase count of its unit and of what
@@ -27,7 +27,7 @@ const BYTES: u8 = 1;
 const STAMPS: u8 = 2;
 /// Nothing but zeros, which are not kept.
 const ZEROS: u8 = 3;
-/// Set beside these: it can not be read.
+/// Set beside these: it cannot be read.
 const TORN: u8 = 0x80;
 
 const HALF_ERASED: u64 = 1;
@@ -262,7 +262,7 @@ impl ImageStore {
         }
     }
 
-    /// The same of a page that is read: what is not as it was programmed can not be.
+    /// The same of a page that is read: what is not as it was programmed cannot be.
     pub fn state_of_read(&self, at: PageAddr) -> PageState {
         if self.is_intact(at) {
             return self.state(at);
@@ -276,7 +276,7 @@ impl ImageStore {
         self.damaged.take()
     }
 
-    /// Whether a page that can be read is what was programmed; one that can not is.
+    /// Whether a page that can be read is what was programmed; one that cannot is.
     pub fn is_intact(&self, at: PageAddr) -> bool {
         let count = self.unit(at.unit).erase_count;
         self.readable(at).is_none_or(|kind| self.has_its_sum(at, count, kind))

@@ -109,24 +109,24 @@ impl ImageFile {
     /// programmed. `replace`: a file that is there is overwritten, whatever it is.
     ///
     /// # Errors
-    /// [`ImageError`] if such an image can not be, or the file not be written.
+    /// [`ImageError`] if such an image cannot be, or the file not be written.
     pub fn create(path: &Path, spec: &ImageSpec, replace: bool) -> Result<ImageFile, ImageError> {
         spec.check()?;
         let parts = spec.parts();
         let mut file = make(path, replace).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => ImageError::Exists,
-            _ => io("the image can not be made")(e),
+            _ => io("the image cannot be made")(e),
         })?;
         lock(&file, true)?;
         let written = file.set_len(0).and_then(|()| file.set_len(parts.end));
-        written.map_err(io("the image can not be given its length"))?;
+        written.map_err(io("the image cannot be given its length"))?;
         let mut put = |at: u64, bytes: &[u8]| {
             file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes))
         };
         put(parts.design.at, spec.design.as_bytes())
             .and_then(|()| put(0, &spec.encode()))
-            .map_err(io("the image can not be written"))?;
-        sync_with_name(&file, path).map_err(io("the image can not be synced"))?;
+            .map_err(io("the image cannot be written"))?;
+        sync_with_name(&file, path).map_err(io("the image cannot be synced"))?;
         ImageFile::map(file, spec.clone(), parts, Opening::default(), Mark::default())
     }
 
@@ -154,12 +154,12 @@ impl ImageFile {
     pub fn open_with(path: &Path, opening: Opening) -> Result<ImageFile, ImageError> {
         let shared = !opening.view;
         let file = OpenOptions::new().read(true).write(shared).open(path);
-        let mut file = file.map_err(io("the image can not be opened"))?;
+        let mut file = file.map_err(io("the image cannot be opened"))?;
         lock(&file, shared)?;
-        let have = file.metadata().map_err(io("the image can not be looked at"))?.len();
+        let have = file.metadata().map_err(io("the image cannot be looked at"))?.len();
         let mut header = vec![0; PAGE as usize];
         let some = have.min(PAGE) as usize;
-        let failed = io("the image can not be read");
+        let failed = io("the image cannot be read");
         file.read_exact(&mut header[..some]).map_err(&failed)?;
         if have < PAGE && header[..8] == *super::format::MAGIC {
             return Err(ImageError::Length { have, want: PAGE });
@@ -212,10 +212,10 @@ impl ImageFile {
     ) -> Result<ImageFile, ImageError> {
         let boot = match opening.boot {
             Some(boot) => boot,
-            None => boot().map_err(io("the id of the host's boot can not be read"))?,
+            None => boot().map_err(io("the id of the host's boot cannot be read"))?,
         };
         let map = Mapped::new(file, parts.end, !opening.view);
-        let map = map.map_err(io("the image can not be mapped"))?;
+        let map = map.map_err(io("the image cannot be mapped"))?;
         let user = User {
             opening,
             boot,
@@ -236,7 +236,7 @@ impl ImageFile {
         if self.spec.version < 2 || !self.map.is_shared() || self.user.begun.replace(true) {
             return Ok(());
         }
-        let failed = || io("the image can not be marked as in use");
+        let failed = || io("the image cannot be marked as in use");
         let (mut mark, synced) = (self.user.mark.get(), self.user.opening.host_sync);
         if mark.in_use && !mark.synced && !synced && mark.boot == self.user.boot {
             return Ok(());
@@ -267,7 +267,7 @@ impl ImageFile {
     pub fn end(&self) -> Result<(), ImageError> {
         self.sync()?;
         if self.user.begun.get() {
-            let failed = io("the image can not be marked as no longer in use");
+            let failed = io("the image cannot be marked as no longer in use");
             settle(self.map.file()).map_err(&failed)?;
             let number = self.user.mark.get().number + 1;
             let mark = Mark { number, boot: self.user.boot, ..Mark::default() };
@@ -345,10 +345,10 @@ impl ImageFile {
             let failed = || std::io::Error::other("the host's disk failed");
             return match syncer.settle(syncer.next()) || syncer.is_settled() {
                 true => Ok(()),
-                false => Err(io("the image can not be synced")(failed())),
+                false => Err(io("the image cannot be synced")(failed())),
             };
         }
-        self.map.sync().map_err(io("the image can not be synced"))
+        self.map.sync().map_err(io("the image cannot be synced"))
     }
 
     /// Of a clean image none, else the programs and erases that were under way when its last user

@@ -107,7 +107,7 @@ impl Mapped {
         unsafe { AtomicU64::from_ptr(self.at(at, 8).cast()) }
     }
 
-    /// Gives the space of this part back: it reads as zeros. A file system that can not do that
+    /// Gives the space of this part back: it reads as zeros. A file system that cannot do that
     /// keeps it.
     fn punch(&self, at: u64, len: u64) {
         if len > 0 && self.shared {

@@ -39,7 +39,7 @@ pub use sync::Ticket;
 use crate::GeometryError;
 use std::io;
 
-/// Why an image can not be made or used. All offsets are bytes from the beginning of the file.
+/// Why an image cannot be made or used. All offsets are bytes from the beginning of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The host's file system refused something.
@@ -83,12 +83,12 @@ pub enum ImageError {
     )]
     HostCrashed,
     /// What only newer formats have is asked of it.
-    #[error("the image has format {version}, which can not be synced: that needs format 2")]
+    #[error("the image has format {version}, which cannot be synced: that needs format 2")]
     Older {
         /// Which.
         version: u32,
     },
-    /// What is there can not be.
+    /// What is there cannot be.
     #[error("the image is damaged at offset {offset}: {what}")]
     Damaged {
         /// Where.

@@ -365,7 +365,7 @@ impl Syncer {
         mark: u64,
         has_worker: bool,
     ) -> Result<Syncer, ImageError> {
-        let failed = |source| ImageError::Io { what: "the image can not be synced", source };
+        let failed = |source| ImageError::Io { what: "the image cannot be synced", source };
         let kept = Kept::of(parts);
         let file = map.file().try_clone().map_err(failed)?;
         copy_to_base(map, &kept, parts.base).map_err(failed)?;

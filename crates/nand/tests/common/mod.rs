@@ -115,7 +115,7 @@ pub fn assert_erased(array: &NandArray, at: PageAddr) {
     assert_eq!(look(array, at), (PageState::Erased, vec![0; 2], vec![0; WORDS]), "{at:?}");
 }
 
-/// The page can not be read, and nothing shows through.
+/// The page cannot be read, and nothing shows through.
 pub fn assert_unreadable(array: &NandArray, at: PageAddr) {
     assert_eq!(look(array, at), (PageState::Uncorrectable, vec![0; 2], vec![0; WORDS]), "{at:?}");
 }

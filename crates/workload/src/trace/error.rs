@@ -1,4 +1,4 @@
-//! Why a trace can not be read.
+//! Why a trace cannot be read.
 
 use super::Format;
 use std::fmt;
@@ -21,11 +21,11 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a trace can not be read. Each names the input.
+/// Why a trace cannot be read. Each names the input.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The input could not be read.
-    #[error("can not read the trace {name} at {place}: {error}")]
+    #[error("cannot read the trace {name} at {place}: {error}")]
     Io {
         /// The input's name.
         name: String,

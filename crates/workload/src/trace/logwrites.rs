@@ -26,7 +26,7 @@ pub(super) const DISCARD: u64 = 4;
 pub(super) const MARK: u64 = 8;
 const METADATA: u64 = 16;
 
-/// Why the next entry can not be had.
+/// Why the next entry cannot be had.
 pub(super) enum Failure {
     Io(io::Error),
     Bad(Bad),

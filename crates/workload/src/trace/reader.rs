@@ -39,7 +39,7 @@ impl<R: BufRead> Trace<R> {
     /// Starts reading; `name` is how errors call the input.
     ///
     /// # Errors
-    /// The input can not be read, is empty or compressed, or its format is not given
+    /// The input cannot be read, is empty or compressed, or its format is not given
     /// and not recognised.
     pub fn open(name: &str, mut input: R, options: &Options) -> Result<Trace<R>, TraceError> {
         let mut start = Vec::new();

@@ -43,7 +43,7 @@ impl Ended {
 /// Runs a program to its end, without holding up the thread.
 ///
 /// # Errors
-/// A line, if it can not be started.
+/// A line, if it cannot be started.
 pub async fn run(rt: &Rt, program: &str, arguments: &[&str]) -> Result<Ended, String> {
     let mut command = command(program, arguments);
     let (post, mut inbox) = rt.inbox_of(1);
@@ -51,7 +51,7 @@ pub async fn run(rt: &Rt, program: &str, arguments: &[&str]) -> Result<Ended, St
         // It is gone only if nobody waits any more.
         let _ = post.post(command.output());
     });
-    started.map_err(|e| format!("can not start {program}: {e}"))?;
+    started.map_err(|e| format!("cannot start {program}: {e}"))?;
     let output = inbox.next().await.ok_or_else(|| format!("{program} got lost"))?;
     let output = output.map_err(|e| missing(program, &e))?;
     let signal = |status: std::process::ExitStatus| {
@@ -84,6 +84,6 @@ fn missing(program: &str, error: &std::io::Error) -> String {
         (ErrorKind::NotFound, Some(package)) => {
             format!("{program} is not installed: it is in the package {package}")
         }
-        _ => format!("can not start {program}: {error}"),
+        _ => format!("cannot start {program}: {error}"),
     }
 }
