@@ -19,7 +19,7 @@ Examples:
 
 Both files are reports of `tantalum run --json`, or both of `tantalum bench drive --json`.
 Rows are matched by name. B/A is the second value divided by the first.
-Exit codes: 0; 1, something is worse by more than --fail-over allows; 2, the files can not
+Exit codes: 0; 1, something is worse by more than --fail-over allows; 2, the files cannot
 be compared.")]
 pub struct CompareArguments {
     /// The first report, to which ratios refer
@@ -76,8 +76,8 @@ pub fn compare(arguments: &CompareArguments) -> u8 {
 fn read(path: &Path) -> Result<Document, String> {
     let name = path.display().to_string();
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| format!("can not read the report {name}: {e}"))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|e| format!("cannot read the report {name}: {e}"))?;
     compare::read(&name, &text).map_err(|e| e.to_string())
 }
 

@@ -17,6 +17,7 @@ pub use create::bytes;
 pub use live::time_scale;
 
 use clap::Subcommand;
+use tantalum_device::bytes_in_words as size;
 
 /// Commands on drives.
 #[derive(Subcommand)]
@@ -27,9 +28,9 @@ pub enum DriveCommand {
     Inspect(inspect::InspectArguments),
     /// Read everything that is in an image, and hold it to the drive's invariants; nothing is changed
     Check(check::CheckArguments),
-    /// Serve a drive, in an image or in memory, as a network block device (NBD)
+    /// Serve a drive, or another box (memory, a disk, a file), as a network block device (NBD)
     Serve(serve::ServeArguments),
-    /// Mount a drive, in an image or in memory, as a file or with a file system
+    /// Mount a drive, or another box, as a file or with a file system
     Mount(mount::MountArguments),
     /// Cut the power of a drive that runs
     Cut(remote::CutArguments),
@@ -56,16 +57,6 @@ pub fn drive(command: &DriveCommand) -> u8 {
         DriveCommand::Status(arguments) => remote::status(arguments),
         DriveCommand::Stats(arguments) => remote::stats(arguments),
         DriveCommand::Top(arguments) => top::top(arguments),
-    }
-}
-
-/// Bytes in words.
-fn size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 4] =
-        [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match UNITS.iter().find(|u| bytes >= u.0) {
-        Some((unit, name)) => format!("{:.2} {name}", bytes as f64 / *unit as f64),
-        None => format!("{bytes} bytes"),
     }
 }
 

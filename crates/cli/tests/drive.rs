@@ -5,6 +5,7 @@
 mod common;
 
 use common::ends;
+use common::live::{Nbd, Serving, socket, tantalum};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -124,7 +125,7 @@ fn damage_is_found_and_told() {
     let (out, _) = ends(&drive(&["check", &image]), 1);
     // The page, and the block in it.
     assert!(out.contains("is not what its checksum says") && out.contains("2 faults"), "{out}");
-    assert!(out.contains("can not be read"), "{out}");
+    assert!(out.contains("cannot be read"), "{out}");
     assert_eq!(json(&["check", &image], 1)["faults"], 2);
     damage(&|bytes| bytes[50] ^= 1);
     for command in ["inspect", "check"] {
@@ -141,7 +142,7 @@ fn damage_is_found_and_told() {
     let (_, err) = ends(&drive(&["inspect", &image]), 2);
     assert!(err.contains("not an image"), "{err}");
     let (_, err) = ends(&drive(&["inspect", "no-such-file.img"]), 2);
-    assert!(err.contains("no-such-file.img: the image can not be opened"), "{err}");
+    assert!(err.contains("no-such-file.img: the image cannot be opened"), "{err}");
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn what_can_not_be_meant_is_refused() {
     for (arguments, what) in [
         (vec!["--design", "durasd"], "durassd"),
         (vec!["--design", "disk-15k"], "is a magnetic disk"),
-        (vec!["--design", "nowhere.toml"], "can not read nowhere.toml"),
+        (vec!["--design", "nowhere.toml"], "cannot read nowhere.toml"),
         (vec!["--capacity", "lots"], "8GiB"),
         (vec!["--capacity", "8 parsec"], "is no unit"),
         (vec!["--capacity", "9999999T"], "no drive of its kind"),
@@ -202,5 +203,99 @@ fn fields(value: &Value, path: &str, found: &mut dyn FnMut(&str, &str)) {
     for (name, value) in all {
         let dot = if path.is_empty() { "" } else { "." };
         fields(value, &format!("{path}{dot}{name}"), found);
+    }
+}
+
+/// CRC-32C.
+fn checksum(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |sum: u32, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| sum >> 1 ^ (0x82f6_3b78 * (sum & 1)))
+    })
+}
+
+/// Makes an image one of another boot of the host (`docs/image.md`, "Marks, log and base"); how many marks
+/// there were.
+fn reboot(image: &Path) -> u32 {
+    let mut bytes = std::fs::read(image).expect("an image");
+    let mut marks = 0;
+    for page in bytes.chunks_mut(4096).filter(|page| page.starts_with(b"TT-MARK\0")) {
+        page[16..32].fill(0x77);
+        let sum = checksum(&page[..40]);
+        page[40..44].copy_from_slice(&sum.to_le_bytes());
+        marks += 1;
+    }
+    std::fs::write(image, bytes).expect("written");
+    marks
+}
+
+/// Serves an image, writes and flushes block 1 and writes block 2, and kills the server.
+fn serve_and_kill(image: &str, more: &[&str]) {
+    let nbd = socket("host.nbd");
+    let mut command = tantalum(&["drive", "serve", image, "--time-scale", "0", "--unix"]);
+    command.arg(&nbd).args(more);
+    let mut serving = Serving::start(command);
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    client.write(1, &[1; 4096]).expect("written");
+    client.flush().expect("flushed");
+    client.write(2, &[2; 4096]).expect("written");
+    serving.child.kill().expect("it can be killed");
+    serving.child.wait().expect("it ends");
+}
+
+/// Serves an image, gives what it has in these blocks, and stops; `None`: it is refused.
+fn serve_and_read(image: &str, more: &[&str], blocks: &[u64]) -> (Option<Vec<u8>>, String) {
+    let nbd = socket("host.nbd");
+    let mut command = tantalum(&["drive", "serve", image, "--time-scale", "0", "--unix"]);
+    command.arg(&nbd).args(more);
+    let serving = Serving::start(command);
+    if serving.uri.is_empty() {
+        let (code, said) = serving.end();
+        assert_eq!(code, Some(1), "{said}");
+        return (None, said);
+    }
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    let first = |block: &u64| client.read(*block).map_or(0xff, |data| data[0]);
+    let found = blocks.iter().map(first).collect();
+    drop(client);
+    let (code, said) = serving.stop();
+    assert_eq!(code, Some(0), "{said}");
+    (Some(found), said)
+}
+
+/// With --host-sync what was flushed survives a crash of the host; the image of one is refused until
+/// somebody says that this is known.
+#[test]
+fn a_crash_of_the_host_is_noticed_and_survived() {
+    for (name, sync) in [("synced.img", &["--host-sync"][..]), ("unsynced.img", &[])] {
+        let image = image(name, "durassd", false);
+        // A process that is killed is no crash of the host.
+        serve_and_kill(&image, sync);
+        let (found, said) = serve_and_read(&image, sync, &[1, 2]);
+        assert_eq!(found, Some(vec![1, 2]), "{said}");
+        assert!(said.contains("was killed") && !said.contains("host crashed"), "{said}");
+        // An end in good order leaves nothing to a crash.
+        assert!(reboot(Path::new(&image)) > 0);
+        assert_eq!(serve_and_read(&image, sync, &[1, 2]).0, Some(vec![1, 2]));
+
+        serve_and_kill(&image, sync);
+        assert!(reboot(Path::new(&image)) > 0);
+        for command in [&["check", &image][..], &["inspect", &image]] {
+            let (_, said) = ends(&drive(command), 1);
+            assert!(said.contains("--host-crashed"), "{command:?}: {said}");
+        }
+        let (refused, said) = serve_and_read(&image, sync, &[1]);
+        assert!(refused.is_none() && said.contains("--host-crashed"), "{said}");
+        let more = [sync, &["--host-crashed"]].concat();
+        let (found, said) = serve_and_read(&image, &more, &[1, 2]);
+        assert!(said.contains("the host crashed: the image"), "{said}");
+        let synced = said.contains("newest moment that was synced");
+        assert_eq!(synced, !sync.is_empty(), "{said}");
+        // The page cache of the host is what it was: only the synced one goes back to a moment before.
+        let found = found.expect("it is served");
+        assert_eq!(found[0], 1, "{name}: what was flushed");
+        assert!([0, 2].contains(&found[1]) && (synced || found[1] == 2), "{name}: {found:?}");
+        // It is known now.
+        assert_eq!(serve_and_read(&image, &[], &[1]).0, Some(vec![1]), "{name}");
+        std::fs::remove_file(&image).expect("removed");
     }
 }

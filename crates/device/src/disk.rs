@@ -18,8 +18,9 @@
 use crate::operations::{Operation, Operations};
 use crate::planted::planted;
 use crate::{
-    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    Link, OwnedData, Payload, PowerCycle,
+    Ack, AfterCut, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability,
+    Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload, PowerCycle, PowerState,
+    Unit, unprotected_cut,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -616,5 +617,86 @@ impl PowerCycle for Disk {
         domain.spawn_background("arm", arm(shared.clone(), life.clone()));
         *shared.life.borrow_mut() = Some((life, domain));
         Ok(())
+    }
+}
+
+impl Disk {
+    /// Blocks in the cache, and commands that wait for the arm.
+    fn backlog(&self) -> (u64, u64) {
+        self.shared.life.borrow().as_ref().map_or((0, 0), |(life, _)| {
+            let s = life.state.borrow();
+            (s.cache.len() as u64, s.queue.len() as u64)
+        })
+    }
+}
+
+impl LiveBox for Disk {
+    fn title(&self) -> String {
+        "disk".to_string()
+    }
+
+    fn power_state(&self) -> PowerState {
+        match (self.shared.life.borrow().is_some(), self.shared.starting.get()) {
+            (true, _) => PowerState::On,
+            (false, true) => PowerState::Starting,
+            (false, false) => PowerState::Off,
+        }
+    }
+
+    fn promises(&self) -> Caps {
+        self.shared.caps
+    }
+
+    fn watch_cut(&self) -> AfterCut {
+        let (cached, _) = self.backlog();
+        Box::new(move || unprotected_cut(cached))
+    }
+
+    fn stats_fields(&self) -> Vec<Field> {
+        let (cached, queued) = self.backlog();
+        let model = &self.shared.model;
+        let room = if model.write_cache { model.cache_kib / 4 } else { 0 };
+        let stored = self.shared.platter.borrow().len() as u64;
+        let written = self.bytes_written();
+        vec![
+            Field::new("cache.used", Unit::Count, cached, "blocks in the write cache")
+                .gauge("cache_used_blocks"),
+            Field::new("cache.blocks", Unit::Count, room, "blocks that the write cache can hold")
+                .gauge("cache_blocks"),
+            Field::new("queued", Unit::Count, queued, "commands that wait for the arm")
+                .gauge("queued_commands"),
+            Field::new("interface_write_bytes", Unit::Bytes, written, "bytes written by the host")
+                .counter("host_written_bytes"),
+            Field::new("stored_blocks", Unit::Count, stored, "blocks that were written to")
+                .gauge("stored_blocks"),
+        ]
+    }
+
+    fn stats_lines(&self) -> Vec<Line> {
+        let (cached, queued) = self.backlog();
+        let model = &self.shared.model;
+        let cache = match model.write_cache {
+            true => format!("{cached} of {} blocks", model.cache_kib / 4),
+            false => "switched off".to_string(),
+        };
+        vec![Line::new("cache", cache), Line::new("arm", format!("{queued} commands wait for it"))]
+    }
+
+    fn panels(&self) -> Vec<Panel> {
+        let (cached, queued) = self.backlog();
+        let model = &self.shared.model;
+        let cache = match model.write_cache {
+            true => {
+                let room = model.cache_kib / 4;
+                Line::level("cache", cached, room, format_args!("of {room} blocks"))
+            }
+            false => Line::new("cache", "switched off").dim(),
+        };
+        let of = model.queue_depth;
+        let queue = Line::level("queue", queued, of.into(), format_args!("of {of} commands"));
+        let stored = self.shared.platter.borrow().len() as u64;
+        let all = model.blocks;
+        let stored = Line::level("stored", stored, all, format_args!("of {all} blocks"));
+        vec![Panel::new("inside", vec![cache, queue, stored])]
     }
 }

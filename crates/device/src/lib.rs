@@ -33,10 +33,12 @@ mod contract;
 mod data;
 mod disk;
 mod faults;
+mod field;
 #[cfg(target_os = "linux")]
 mod file;
 mod kind;
 mod link;
+mod live;
 mod operations;
 mod partition;
 mod planted;
@@ -52,10 +54,16 @@ pub use contract::{
 pub use data::{Data, DataMut, OwnedData, Payload};
 pub use disk::{Disk, DiskModel};
 pub use faults::Faults;
+pub use field::{
+    Field, Line, Metric, Panel, Unit, Value, bytes_in_words, joules_in_words, time_in_words,
+};
 #[cfg(target_os = "linux")]
 pub use file::{File, FileError, FileSettings};
 pub use kind::CommandKind;
 pub use link::Link;
+pub use live::{
+    AfterCut, CutOutcome, LiveBox, PowerState, StartError, StartOutcome, unprotected_cut,
+};
 pub use operations::Operation;
 pub use partition::Partition;
 #[cfg(feature = "planted")]

@@ -15,8 +15,9 @@ use crate::operations::{Operation, Operations};
 use crate::planted::planted;
 use crate::sampled::Sampler;
 use crate::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability, Extent,
-    IoError, Link, OwnedData, Payload, PowerCycle,
+    AfterCut, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut,
+    Durability, Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload, PowerCycle,
+    PowerState, Unit, unprotected_cut,
 };
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
@@ -348,7 +349,107 @@ impl PowerCycle for RamDevice {
     }
 }
 
+impl LiveBox for RamDevice {
+    fn title(&self) -> String {
+        "ram".to_string()
+    }
+
+    fn power_state(&self) -> PowerState {
+        let inner = &*self.inner;
+        match (inner.link.borrow().is_alive(), inner.ready.get()) {
+            (true, true) => PowerState::On,
+            (true, false) => PowerState::Starting,
+            (false, _) => PowerState::Off,
+        }
+    }
+
+    fn promises(&self) -> Caps {
+        self.inner.options.caps
+    }
+
+    fn watch_cut(&self) -> AfterCut {
+        let caps = &self.inner.options.caps;
+        let (_, blocks) = self.inner.state.borrow_mut().at_risk(self.inner.rt.now(), caps);
+        let bytes = blocks.saturating_mul(caps.block_size.into());
+        Box::new(move || unprotected_cut(bytes.div_ceil(4096)))
+    }
+
+    fn stats_fields(&self) -> Vec<Field> {
+        let options = &self.inner.options;
+        let mut s = self.inner.state.borrow_mut();
+        let (commands, blocks) = s.at_risk(self.inner.rt.now(), &options.caps);
+        let help = "commands that are complete and not durable";
+        vec![
+            Field::new("cache.commands", Unit::Count, commands, help).gauge("volatile_commands"),
+            Field::new(
+                "cache.commands_max",
+                Unit::Count,
+                options.cache_commands as u64,
+                "such commands, at most: beyond that the oldest become durable",
+            )
+            .gauge("volatile_commands_limit"),
+            Field::new("cache.blocks", Unit::Count, blocks, "blocks that a cut may lose")
+                .gauge("volatile_blocks"),
+            Field::new("stored_blocks", Unit::Count, s.stored(), "blocks that were written to")
+                .gauge("stored_blocks"),
+        ]
+    }
+
+    fn stats_lines(&self) -> Vec<Line> {
+        let options = &self.inner.options;
+        let mut s = self.inner.state.borrow_mut();
+        let (commands, blocks) = s.at_risk(self.inner.rt.now(), &options.caps);
+        let of = options.cache_commands;
+        vec![
+            Line::new("volatile", format!("{commands} of {of} commands, {blocks} blocks")),
+            Line::new("stored", format!("{} of {} blocks", s.stored(), options.caps.blocks)),
+        ]
+    }
+
+    fn panels(&self) -> Vec<Panel> {
+        let options = &self.inner.options;
+        let mut s = self.inner.state.borrow_mut();
+        let (commands, blocks) = s.at_risk(self.inner.rt.now(), &options.caps);
+        let of = options.cache_commands as u64;
+        let text = format!("of {of} commands, {blocks} blocks");
+        let (stored, all) = (s.stored(), options.caps.blocks);
+        let lines = vec![
+            Line::level("volatile", commands, of, text),
+            Line::level("stored", stored, all, format_args!("of {all} blocks")),
+        ];
+        vec![Panel::new("inside", lines)]
+    }
+}
+
 impl State {
+    /// Commands that are complete and not durable, and blocks of these: what a cut may lose although it
+    /// was acknowledged.
+    fn at_risk(&mut self, now: Nanos, caps: &Caps) -> (u64, u64) {
+        self.settle(now, caps);
+        // Of an ordered device something durable may wait for what is in flight.
+        let kept = |seq: u64| caps.ack.survives() || (caps.ordered && seq < self.must);
+        let at_risk = self.log.iter().filter(|(seq, r)| r.applied && !kept(**seq));
+        let (mut commands, mut ranges) = (0, Vec::new());
+        for (_, record) in at_risk {
+            commands += 1;
+            ranges.extend(record.parts.iter().map(|part| (part.at, part.at + part.count)));
+        }
+        ranges.sort_unstable();
+        // A block that several commands changed counts once.
+        let (mut blocks, mut behind) = (0, 0);
+        for (from, to) in ranges {
+            blocks += to.saturating_sub(from.max(behind));
+            behind = behind.max(to);
+        }
+        (commands, blocks)
+    }
+
+    /// Blocks that something was written to.
+    fn stored(&self) -> u64 {
+        let newer = self.newer.keys().filter(|block| !self.durable.contains_key(block)).count();
+        (self.durable.len() + newer) as u64
+    }
+
     fn receive(&mut self, done: Nanos, parts: Vec<Part>, group: bool, fua: bool, caps: &Caps) {
         let seq = self.arrivals;
         self.arrivals += 1;
@@ -510,7 +611,7 @@ impl Record {
                 let (from, to) = (i * size, (i + 1) * size);
                 let units = if self.is_whole() { 0..=0 } else { from / unit..=(to - 1) / unit };
                 let new = part.content(i as usize, size as usize);
-                // A stamp can not be torn: it goes with the block's first byte.
+                // A stamp cannot be torn: it goes with the block's first byte.
                 let whole = match caps.payload {
                     Payload::Stamps => Some(keep(*units.start())),
                     _ if units.clone().all(&keep) => Some(true),

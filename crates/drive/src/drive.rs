@@ -34,7 +34,7 @@ use crate::tasks::keeper::keep_log;
 use crate::{Design, DesignError, EnergyModel};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
-use tantalum_device::{Caps, IoError, Link, Payload, PowerCycle};
+use tantalum_device::{Caps, IoError, Link, Payload, PowerCycle, PowerState};
 use tantalum_nand::{ImageFile, NandArray, SECTOR_BYTES, Unit};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Domain, Nanos, Rt};
@@ -62,19 +62,6 @@ struct Shared {
     memories: RefCell<Vec<Weak<Firmware>>>,
     caps: Caps,
     image: Option<ImageFile>,
-}
-
-/// How far a drive has power.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PowerState {
-    /// None at all.
-    Off,
-    /// It starts, and takes no commands yet.
-    Starting,
-    /// It takes commands.
-    On,
-    /// The host's is gone; what the capacitors allow is done.
-    Dying,
 }
 
 enum Power {

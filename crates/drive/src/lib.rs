@@ -27,6 +27,7 @@ mod drive;
 mod firmware;
 mod format;
 mod image;
+mod live;
 mod planted;
 mod power;
 mod start;
@@ -42,7 +43,7 @@ pub use design::{
     AtomicDesign, CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign,
     FlushMode, GroupScheme, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
 };
-pub use drive::{Drive, PowerState};
+pub use drive::Drive;
 pub use firmware::stats::DriveStats;
 pub use image::{DriveImageError, is_dump_owed};
 #[cfg(feature = "planted")]
@@ -52,4 +53,5 @@ pub use start::phases::{PHASES, Phase, Recoveries};
 pub use start::report::{RecoveryError, RecoveryReport};
 pub use state::census::Census;
 pub use state::wear::{Wear, WearReport};
+pub use tantalum_device::PowerState;
 pub use tasks::host::DriveLink;

@@ -79,6 +79,20 @@ pub fn preset_toml(name: &str) -> Result<String, String> {
     toml::to_string(&disk).map_err(|e| e.to_string())
 }
 
+/// A preset that is a magnetic disk.
+///
+/// # Errors
+/// In a line: it is an SSD, or there is none, with the nearest name there is.
+pub fn disk_preset(name: &str) -> Result<DiskModel, String> {
+    let Some((_, text)) = DISKS.iter().find(|d| d.0 == name) else {
+        if Design::preset(name).is_ok() {
+            return Err(format!("\"{name}\" is an SSD: name a magnetic disk"));
+        }
+        return Err(parse::unknown("unknown disk", name, DISKS.iter().map(|d| d.0)));
+    };
+    parse::read(text).map_err(|w| w.what)
+}
+
 /// A preset that is an SSD.
 ///
 /// # Errors

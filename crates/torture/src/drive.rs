@@ -79,9 +79,16 @@ impl Outage {
     /// In words, with a comma behind.
     pub fn words(&self) -> String {
         let Some(cut) = &self.cut else { return String::new() };
-        let mut text = format!("{} pages in the buffer, ", cut.buffered_pages);
-        if let Some(d) = &cut.discharge {
-            text += &format!("{:.3} of {:.3} J, ", d.joules_drawn, d.joules_there);
+        let values = &cut.values;
+        let mut text = match values.count("buffered_pages") {
+            Some(pages) => format!("{pages} pages in the buffer, "),
+            None => String::new(),
+        };
+        let joules = |name| values.number(name);
+        if let (Some(drawn), Some(there)) =
+            (joules("discharge.joules_drawn"), joules("discharge.joules_there"))
+        {
+            text += &format!("{drawn:.3} of {there:.3} J, ");
         } else if cut.lost_blocks_at_most > 0 {
             text += &format!("up to {} lost, ", cut.lost_blocks_at_most);
         }
@@ -218,7 +225,11 @@ impl MountedDrive {
                 let pull = move |client: &mut Client| {
                     let began = Stopwatch::begin();
                     while when_full
-                        && client.stats()?.buffer.used < FULL_PAGES
+                        && client
+                            .stats()?
+                            .values
+                            .count("buffer.used")
+                            .is_some_and(|used| used < FULL_PAGES)
                         && began.read() < SOON
                     {}
                     client.cut()

@@ -1,5 +1,5 @@
-//! What every command has in common that lets a drive run for other programs: the drive on the wall
-//! clock, its power, and its graceful end.
+//! What every command has in common that lets a box run for other programs (a drive, or any other
+//! [`LiveBox`]): the box on the wall clock, its power, and its graceful end.
 //!
 //! 1. What is in front of the drive ([`Front`]) is told of every cut and every return of the power, in
 //!    their order; its hooks never run side by side.
@@ -16,44 +16,58 @@ mod metrics;
 mod power;
 mod report;
 mod schedule;
+mod source;
 mod trouble;
 
 pub use arguments::{LiveArguments, OnCut, time_scale};
 pub use power::Plug;
 pub use trouble::Trouble;
 
-use super::{create, fault, listen, words};
+use super::{fault, listen, words};
 use crate::out;
+use source::Source;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tantalum_device::{BlockDevice, Payload, PowerCycle, Stats};
-use tantalum_drive::{Design, Drive, DriveImageError, PowerState};
+use tantalum_device::{
+    BlockDevice, Disk, File, FileError, LiveBox, Payload, PowerState, RamDevice, RamOptions, Stats,
+};
+use tantalum_drive::{Drive, DriveImageError};
 use tantalum_export::control::{Clients, MAX_CLIENTS};
 use tantalum_nand::{ImageFile, Opening};
 use tantalum_rt::wall::{Io, Signal, Signals};
 use tantalum_rt::{First, Rt, Runtime, first};
 
-/// The drive as those in front of it use it: its commands are counted, and timed.
-pub type LiveDrive = Stats<Drive>;
+/// The box as those in front of it use it: its commands are counted, and timed.
+pub type Live<B> = Stats<B>;
 
 /// Where a front is built.
 #[derive(Clone)]
-pub struct Site {
+pub struct Site<B> {
     pub rt: Rt,
     /// Sockets, signals and real time.
     pub io: Io,
-    /// The drive. It has no power yet when the front is built.
-    pub drive: LiveDrive,
+    /// The box. It may have no power yet when the front is built.
+    pub drive: Live<B>,
 }
 
-/// What is told of the process that lets a drive run.
+/// What is told of the process that lets a box run.
 pub struct About {
-    /// The image that the drive is in.
+    /// The file that the box is in.
     pub image: Option<PathBuf>,
     /// Real seconds for each second of its clock.
     pub time_scale: f64,
     /// The last process that had the image was killed: the dump that was due then is made now.
     pub killed: bool,
+}
+
+/// Builds what is in front of a box, whichever box that is.
+#[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
+pub trait Build: 'static {
+    /// What is built for this kind of box.
+    type Front<B: LiveBox>: Front;
+
+    /// Before the box starts.
+    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<Self::Front<B>, String>;
 }
 
 /// What is in front of a drive that runs: a server, a mounted file.
@@ -92,67 +106,72 @@ pub trait Front: 'static {
     }
 }
 
-/// Lets a drive run until a signal ends it: the one in `image`, or else of the design that the arguments name.
-/// `build` makes what is in front of it, before the drive starts. Gives the exit code.
-pub fn run<F: Front>(
-    arguments: &LiveArguments,
-    image: Option<&Path>,
-    build: impl AsyncFnOnce(Site) -> Result<F, String> + 'static,
-) -> u8 {
+/// Lets a box run until a signal ends it: the drive in `image`, or else what the arguments name.
+/// `build` makes what is in front of it, before it starts. Gives the exit code.
+pub fn run(arguments: &LiveArguments, image: Option<&Path>, build: impl Build) -> u8 {
     if let Err(message) = arguments.check() {
         return out::error(message, out::USAGE);
     }
-    let design = match (image, &arguments.design) {
-        (Some(_), _) => None,
-        (None, None) => {
-            return out::error("give the image of a drive, or a design with --design", out::USAGE);
-        }
-        (None, Some(name)) => match design(name, arguments.capacity) {
-            Ok(design) => Some(design),
-            Err(message) => return out::error(message, out::USAGE),
-        },
+    let source = match Source::of(arguments, image) {
+        Ok(source) => source,
+        Err(message) => return out::error(message, out::USAGE),
     };
-    match try_run(arguments, image, design.as_ref(), build) {
+    match try_run(arguments, &source, build) {
         Ok(code) => code,
         Err(message) => out::error(message, out::FAILED),
     }
 }
 
-fn design(name: &str, capacity: Option<u64>) -> Result<Design, String> {
-    let mut design = create::named(name)?;
-    if let Some(bytes) = capacity {
-        design = design.with_capacity(bytes).map_err(|e| e.to_string())?;
-    }
-    design.check().map_err(|e| e.to_string())?;
-    Ok(design)
-}
-
-fn try_run<F: Front>(
-    arguments: &LiveArguments,
-    image: Option<&Path>,
-    design: Option<&Design>,
-    build: impl AsyncFnOnce(Site) -> Result<F, String> + 'static,
-) -> Result<u8, String> {
-    let mut runtime = Runtime::wall_time(arguments.seed, arguments.clock())
+fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Result<u8, String> {
+    let runtime = Runtime::wall_time(arguments.seed, arguments.clock())
         .map_err(|e| format!("the wall clock does not start: {e}"))?;
     let rt = runtime.handle();
+    match source {
+        Source::Image(path) => {
+            let drive = on_image(&rt, path, arguments);
+            let drive = drive.map_err(|e| format!("{}: {e}", path.display()))?;
+            let_run(runtime, drive, Some(path), arguments, build)
+        }
+        Source::Design(design) => {
+            let drive = Drive::new(&rt, design, Payload::Bytes).map_err(|e| e.to_string())?;
+            let_run(runtime, drive, None, arguments, build)
+        }
+        Source::Ram(caps) => {
+            let ram = RamDevice::new(&rt, RamOptions::new(*caps));
+            let_run(runtime, ram, None, arguments, build)
+        }
+        Source::Disk(model) => {
+            let disk = Disk::new(&rt, model, Payload::Bytes)?;
+            let_run(runtime, disk, None, arguments, build)
+        }
+        Source::File(path, settings) => {
+            let file = File::open(&rt, path, settings).map_err(|e| match e {
+                FileError::NoDirectIo(_) => {
+                    format!("{}: it has no direct I/O: use --buffered", path.display())
+                }
+                e => e.to_string(),
+            })?;
+            let_run(runtime, file, Some(path), arguments, build)
+        }
+    }
+}
+
+/// The same, whichever box it is.
+fn let_run<B: LiveBox>(
+    mut runtime: Runtime,
+    bare: B,
+    image: Option<&Path>,
+    arguments: &LiveArguments,
+    build: impl Build,
+) -> Result<u8, String> {
+    let rt = runtime.handle();
     let io = rt.io().ok_or("the clock has no way to sockets")?;
-    let drive = match (image, design) {
-        (Some(path), _) => {
-            on_image(&rt, path, arguments).map_err(|e| format!("{}: {e}", path.display()))?
-        }
-        (None, Some(design)) => {
-            Drive::new(&rt, design, Payload::Bytes).map_err(|e| e.to_string())?
-        }
-        (None, None) => return Err("there is neither an image nor a design".to_string()),
-    };
-    let killed = drive.power() == PowerState::Dying;
-    let site = Site { drive: Stats::new(&rt, drive), rt, io };
     let about = About {
         image: image.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
         time_scale: arguments.time_scale,
-        killed,
+        killed: bare.power_state() == PowerState::Dying,
     };
+    let site = Site { drive: Stats::new(&rt, bare), rt, io };
     let life = live(site, about, arguments.clone(), build);
     runtime.block_on(life).map_err(|e| format!("the drive stands still: {e}"))?
 }
@@ -165,7 +184,7 @@ fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, St
     };
     let image = ImageFile::open_with(path, opening).map_err(|e| e.to_string())?;
     fault::tell(path, &image, fault::POWER_CUT)
-        .map_err(|e| format!("can not wait for signals: {e}"))?;
+        .map_err(|e| format!("cannot wait for signals: {e}"))?;
     let drive = match Drive::on_file(rt, image.clone()) {
         Err(e @ DriveImageError::Memory { .. }) if arguments.salvage => {
             out::note(format_args!("{}: {e}: what only that had is lost", path.display()));
@@ -183,22 +202,22 @@ fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, St
 }
 
 /// The drive's life: from power to the signal that ends it. Gives the exit code.
-async fn live<F: Front>(
-    site: Site,
+async fn live<B: LiveBox>(
+    site: Site<B>,
     about: About,
     arguments: LiveArguments,
-    build: impl AsyncFnOnce(Site) -> Result<F, String>,
+    build: impl Build,
 ) -> Result<u8, String> {
     let mut signals = site
         .io
         .signals(&[Signal::Interrupt, Signal::Terminate])
-        .map_err(|e| format!("can not wait for signals: {e}"))?;
+        .map_err(|e| format!("cannot wait for signals: {e}"))?;
     let place = control::Place::of(arguments.control.as_deref(), about.image.as_deref());
     let listener = match &place {
         Some(place) => place.listen(&site.io).await?,
         None => None,
     };
-    let front = build(site.clone()).await?;
+    let front = build.build(site.clone()).await?;
     let (first_clients, all_clients) = front.descriptors();
     let controlled = u64::from(listener.is_some());
     let shown = u64::from(arguments.http.is_some());
@@ -230,7 +249,7 @@ async fn live<F: Front>(
             First::A(Ok(begun)) => begun,
             First::A(Err(why)) => {
                 // It serves nobody; what it has is to be found by the next one.
-                if site.drive.inner().power() == PowerState::On {
+                if site.drive.inner().power_state() == PowerState::On {
                     switch_off(&site).await.map_err(|other| format!("{why}; {other}"))?;
                 }
                 return Err(why);
@@ -243,7 +262,7 @@ async fn live<F: Front>(
     if let Some(said) = &served {
         out::bytes(said.as_bytes());
         schedule::begin(&plug, &arguments.schedule);
-        signals.next().await.map_err(|e| format!("can not wait for signals: {e}"))?;
+        signals.next().await.map_err(|e| format!("cannot wait for signals: {e}"))?;
     }
     match first(end(&site, &plug), signals.next()).await {
         First::A(stopped) => stopped?,
@@ -256,9 +275,9 @@ async fn live<F: Front>(
 }
 
 /// Ends without waiting for those who use the drive.
-async fn at_once<F: Front>(
-    site: &Site,
-    plug: &Plug<F>,
+async fn at_once<B: LiveBox, F: Front>(
+    site: &Site<B>,
+    plug: &Plug<B, F>,
     signals: &mut Signals,
 ) -> Result<u8, String> {
     let give_up = async {
@@ -272,7 +291,7 @@ async fn at_once<F: Front>(
 }
 
 /// Ends in good order.
-async fn end<F: Front>(site: &Site, plug: &Plug<F>) -> Result<(), String> {
+async fn end<B: LiveBox, F: Front>(site: &Site<B>, plug: &Plug<B, F>) -> Result<(), String> {
     let stopped = plug.stop().await;
     let off = switch_off(site).await;
     stopped?;
@@ -280,19 +299,18 @@ async fn end<F: Front>(site: &Site, plug: &Plug<F>) -> Result<(), String> {
 }
 
 /// The drive's part of the end.
-async fn switch_off(site: &Site) -> Result<(), String> {
+async fn switch_off<B: LiveBox>(site: &Site<B>) -> Result<(), String> {
     let drive = site.drive.inner();
-    let flushed = match drive.power() {
+    let flushed = match drive.power_state() {
         PowerState::On => drive.device().flush().await,
         _ => Ok(()),
     };
-    let why = drive.last_failure();
+    let why = drive.failure();
     let _announced = site.rt.outstanding("the end of the drive");
     drive.cut();
     drive.off().await;
     // The process's end needs no such thing, but the machine's may come next.
-    let synced = drive.image().map_or(Ok(()), |image| image.end());
-    synced.map_err(|e| format!("the image could not be synced: {e}"))?;
+    drive.shut()?;
     flushed.map_err(|e| match why {
         Some(why) => format!("the last flush failed: {e} ({why})"),
         None => format!("the last flush failed: {e}"),

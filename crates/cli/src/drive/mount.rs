@@ -12,14 +12,14 @@ mod layers;
 mod programs;
 mod table;
 
-use super::live::{self, Front, LiveArguments, OnCut, Site};
+use super::live::{self, Build, Front, LiveArguments, OnCut, Site};
 use super::size;
 use crate::out;
 use clap::Args;
 use filesystem::{Content, Kind};
 use layers::{Layers, Recipe};
 use std::path::{Path, PathBuf};
-use tantalum_device::{BlockDevice, PowerCycle};
+use tantalum_device::{BlockDevice, LiveBox, PowerCycle};
 use tantalum_rt::Nanos;
 
 /// Between two attempts to unmount what is in use.
@@ -29,7 +29,7 @@ const AGAIN: Nanos = Nanos::from_millis(500);
 #[derive(Args, Clone)]
 #[command(
     override_usage = "tantalum drive mount [OPTIONS] IMAGE DIR\n       \
-                      tantalum drive mount [OPTIONS] --design DESIGN DIR",
+                      tantalum drive mount [OPTIONS] --design DESIGN | --disk MODEL | --ram SIZE | --file PATH DIR",
     after_help = "\
 Examples:
   tantalum drive create disk.img --design durassd --capacity 16GiB
@@ -47,12 +47,12 @@ SIGINT and SIGTERM unmount it, and end the drive in good order. If it is in use 
 say by whom, and wait; a second one leaves it to its users. To kill the process is a
 power cut; the next one that mounts the image cleans up. After `tantalum drive
 restore` the file system is checked and mounted again.
-Exit codes: 0, it ended in good order; 1, it did not, or can not be mounted; 2, no
+Exit codes: 0, it ended in good order; 1, it did not, or cannot be mounted; 2, no
 such drive can be meant; 130, it was interrupted before it could be used."
 )]
 pub struct MountArguments {
     /// The image of the drive (see `tantalum drive create`) and the directory where it is to be
-    /// mounted; the latter alone with --design
+    /// mounted; the latter alone with --design, --disk, --ram or --file
     #[arg(value_names = ["IMAGE", "DIR"], num_args = 1..=2, required = true)]
     places: Vec<PathBuf>,
     /// Mount a file system of the kernel's that is on the drive; made if the drive is blank
@@ -80,10 +80,10 @@ pub struct MountArguments {
 /// Carries it out; gives the exit code.
 pub fn mount(arguments: &MountArguments) -> u8 {
     let own = arguments.clone();
-    let (image, dir) = match (&arguments.places[..], &arguments.live.design) {
-        ([image, dir], None) => (Some(image.clone()), dir.clone()),
-        ([dir], Some(_)) => (None, dir.clone()),
-        ([_], None) => {
+    let (image, dir) = match (&arguments.places[..], arguments.live.names_a_box()) {
+        ([image, dir], false) => (Some(image.clone()), dir.clone()),
+        ([dir], true) => (None, dir.clone()),
+        ([_], false) => {
             return out::error("give an image and a directory, or a design", out::USAGE);
         }
         _ => return out::error("give either an image or a design", out::USAGE),
@@ -99,14 +99,27 @@ pub fn mount(arguments: &MountArguments) -> u8 {
         let message = "--fs-block: ext4 has blocks of at most 4 KiB here; use --fs xfs";
         return out::error(message, out::USAGE);
     }
-    let name = image.as_deref().map(path_in_full);
-    live::run(&arguments.live, image.as_deref(), async move |site| {
-        let source = match name {
-            Some(path) => path.display().to_string(),
-            None => own.live.design.clone().unwrap_or_default(),
-        };
-        MountFront::new(site, own, &dir, &source).await
-    })
+    let name = image.as_deref().or(arguments.live.file.as_deref()).map(path_in_full);
+    let source = match name {
+        Some(path) => path.display().to_string(),
+        None => own.live.name(),
+    };
+    live::run(&arguments.live, image.as_deref(), Mount { arguments: own, dir, source })
+}
+
+/// How the mount is built.
+struct Mount {
+    arguments: MountArguments,
+    dir: PathBuf,
+    source: String,
+}
+
+impl Build for Mount {
+    type Front<B: LiveBox> = MountFront<B>;
+
+    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<MountFront<B>, String> {
+        MountFront::new(site, self.arguments, &self.dir, &self.source).await
+    }
 }
 
 /// Without links, so that it is the same however it is named.
@@ -117,23 +130,23 @@ fn path_in_full(path: &Path) -> PathBuf {
 }
 
 /// The mount in front of the drive.
-struct MountFront {
-    site: Site,
+struct MountFront<B: LiveBox> {
+    site: Site<B>,
     arguments: MountArguments,
-    layers: Layers,
+    layers: Layers<B>,
 }
 
-impl MountFront {
+impl<B: LiveBox> MountFront<B> {
     async fn new(
-        site: Site,
+        site: Site<B>,
         arguments: MountArguments,
         dir: &Path,
         source: &str,
-    ) -> Result<MountFront, String> {
+    ) -> Result<MountFront<B>, String> {
         let recipe = Recipe {
             dir: dir.to_path_buf(),
             source: format!("tantalum:{source}"),
-            in_image: arguments.live.design.is_none(),
+            in_image: !arguments.live.names_a_box() || arguments.live.file.is_some(),
             fs: arguments.fs,
             files: arguments.files,
             options: arguments.fs_options.clone(),
@@ -153,7 +166,7 @@ impl MountFront {
         let _announced = self.site.rt.outstanding("what is on the drive");
         let content = filesystem::content(&device)
             .await
-            .map_err(|e| format!("what is on the drive can not be read: {e}"))?;
+            .map_err(|e| format!("what is on the drive cannot be read: {e}"))?;
         match content {
             Content::Nothing => Ok(Some(wanted.unwrap_or(4096))),
             Content::Known(there, _) if there != kind => Err(format!(
@@ -190,7 +203,7 @@ impl MountFront {
                                    --force to overwrite it";
                     return Err(message.to_string());
                 }
-                Err(e) => return Err(format!("what is on the drive can not be read: {e}")),
+                Err(e) => return Err(format!("what is on the drive cannot be read: {e}")),
             }
         }
         self.layers.format().await
@@ -211,7 +224,7 @@ impl MountFront {
     }
 }
 
-impl Front for MountFront {
+impl<B: LiveBox> Front for MountFront<B> {
     async fn start(&self) -> Result<String, String> {
         if let Err(why) = self.begin().await {
             self.layers.down_at_once().await;

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tantalum_export::control::{
-    Client, ClientError, CutReport, Kind, Power, RestoreReport, StatsReport, StatusReport,
+    Client, ClientError, CutReport, Kind, Line, Power, RestoreReport, StatsReport, StatusReport,
     socket_beside,
 };
 
@@ -85,7 +85,7 @@ pub struct StatsArguments {
 /// Carries it out; gives the exit code.
 pub fn cut(arguments: &CutArguments) -> u8 {
     let ask = |client: &mut Client| client.cut();
-    answer(&arguments.remote, ask, cut_text, |r| r.discharge.is_none_or(|d| d.complete))
+    answer(&arguments.remote, ask, cut_text, |r| r.complete)
 }
 
 /// Carries it out; gives the exit code.
@@ -174,7 +174,12 @@ struct Lines(String);
 impl Lines {
     fn add(&mut self, name: &str, text: impl std::fmt::Display) {
         // Writing to a string does not fail.
-        let _ = writeln!(self.0, "{name:<12}{text}");
+        let _ = writeln!(self.0, "{name:<11} {text}");
+    }
+
+    /// What a box has to say itself.
+    fn all(&mut self, lines: &[Line]) {
+        lines.iter().for_each(|line| self.add(&line.label, &line.text));
     }
 }
 
@@ -184,11 +189,7 @@ fn cut_text(r: &CutReport) -> String {
     if r.was != Power::On {
         return lines.0;
     }
-    if let Some(d) = r.discharge {
-        let (there, needed) = (words::joules(d.joules_there), words::joules(d.joules_needed));
-        let drawn = words::joules(d.joules_drawn);
-        lines.add("energy", format!("{there} there, {needed} needed at most, {drawn} drawn"));
-    }
+    lines.all(&r.lines);
     lines.add(
         "lost",
         match (r.lost_blocks_at_most, r.acknowledged_is_safe) {
@@ -207,8 +208,12 @@ fn restore_text(r: &RestoreReport) -> String {
     if r.was != Power::On {
         let phases: Vec<String> =
             r.phases.iter().map(|p| format!("{} {}", p.name, words::time(p.ns))).collect();
-        lines.add("phases", phases.join(", "));
-        lines.add("found", words::found_in_a_line(r));
+        if !phases.is_empty() {
+            lines.add("phases", phases.join(", "));
+        }
+        if let Some(found) = &r.found {
+            lines.add("found", found);
+        }
         let times = (words::time(r.real_ready_ns), words::time(r.real_ns));
         lines.add("real time", format!("{} until it took commands, {} in all", times.0, times.1));
     }
@@ -242,17 +247,7 @@ pub fn status_text(r: &StatusReport) -> String {
             r.seed
         ),
     );
-    lines.add(
-        "promises",
-        match (r.protected, r.acknowledged_is_safe) {
-            (true, _) => "capacitors protect what it has acknowledged",
-            (false, true) => "what it acknowledges is on flash",
-            (false, false) => "what it acknowledges may be lost with the power until it is flushed",
-        },
-    );
-    if r.worn_out {
-        lines.add("life", "over: it can only be read");
-    }
+    lines.all(&r.lines);
     lines.add("cuts", r.cuts);
     if let Some(cut) = &r.last_cut {
         lines.add("last cut", words::cut_in_a_line(cut));
@@ -262,6 +257,9 @@ pub fn status_text(r: &StatusReport) -> String {
     }
     if let Some(failure) = &r.failure {
         lines.add("failure", failure);
+    }
+    if let Some(defect) = &r.defect {
+        lines.add("defect", format!("it takes no writes until it is restored: {defect}"));
     }
     lines.0
 }
@@ -286,53 +284,12 @@ pub fn stats_text(r: &StatsReport) -> String {
         );
     }
     lines.add("under way", r.under_way);
-    lines.add("buffer", format!("{} of {} pages", r.buffer.used, r.buffer.pages));
-    let m = &r.map;
-    lines.add(
-        "map",
-        format!(
-            "{} pages mapped; {} of {} entries in memory alone",
-            m.mapped_pages, m.unstored, m.entries
-        ),
-    );
-    let d = &r.drive;
-    lines.add(
-        "flash",
-        format!(
-            "{} programmed ({:.3} for each byte written), {} moved, {} of map; {} erases",
-            size(d.flash_program_bytes),
-            d.write_amplification,
-            size(d.moved_bytes),
-            size(d.map_bytes),
-            d.erases
-        ),
-    );
-    if let Some(u) = &r.units {
-        lines.add(
-            "units",
-            format!(
-                "{} free (at least {}), {} open, {} full, {} of the map log, {} for dumps, {} bad",
-                u.free, u.free_min, u.open, u.full, u.map, u.dump, u.bad
-            ),
-        );
-    }
-    if let Some(w) = &r.wear {
-        let of = match w.endurance {
-            0 => String::new(),
-            n => format!(" of {n}"),
-        };
-        lines.add("wear", format!("{} to {} erases{of}, {:.1} on average", w.min, w.max, w.mean));
-    }
-    if let Some(e) = &r.energy {
-        let (there, needed) = (words::joules(e.there_j), words::joules(e.needed_j));
-        lines.add("energy", format!("{there} there, {needed} needed now at most"));
-    }
+    lines.all(&r.lines);
     if let Some(c) = &r.clients {
         let (used, most) = (size(c.memory_bytes), size(c.memory_most_bytes));
         let of = size(c.memory_limit_bytes);
         lines.add("clients", format!("{}; {used} of memory, at most {most}, of {of}", c.connected));
     }
-    let o = &r.outages;
-    lines.add("cuts", format!("{}; dumps that were not complete: {}", o.cuts, o.incomplete));
+    lines.add("cuts", r.values.count("outages.cuts").unwrap_or_default());
     lines.0
 }

@@ -1,6 +1,6 @@
 //! `tantalum drive serve`: a drive as a network block device.
 
-use super::live::{self, Front, LiveArguments, LiveDrive, OnCut, Site, Trouble};
+use super::live::{self, Build, Front, Live, LiveArguments, OnCut, Site, Trouble};
 use super::{create, listen};
 use crate::out;
 use clap::Args;
@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use tantalum_device::LiveBox;
 use tantalum_export::activation;
 use tantalum_export::control::Clients;
 use tantalum_export::nbd::{Event, Export, Limits, Options, Server, Tls, Volume};
@@ -21,12 +22,14 @@ const PATIENCE: Nanos = Nanos::from_secs(5);
 #[derive(Args, Clone)]
 #[command(
     override_usage = "tantalum drive serve [OPTIONS] IMAGE\n       \
-                      tantalum drive serve [OPTIONS] --design DESIGN",
+                      tantalum drive serve [OPTIONS] --design DESIGN | --disk MODEL | --ram SIZE | --file PATH",
     after_help = "\
 Examples:
   tantalum drive create disk.img --design durassd --capacity 16GiB
   tantalum drive serve disk.img --unix drive.sock
   tantalum drive serve --design volatile --capacity 8GiB --tcp 10809 --time-scale 0
+  tantalum drive serve --ram 1GiB --unix ram.sock --control ram.control
+  tantalum drive serve --file /dev/sdb --unix sdb.sock
   tantalum drive serve disk.img --tcp 192.0.2.1:10809 --tls /etc/pki/tantalum
 
 Once it can be used, a line for each address says how, for instance
@@ -50,12 +53,12 @@ The plug, from another terminal:
 SIGINT and SIGTERM stop it: what is under way is answered before, and the drive
 loses its power in good order. To kill it is a power cut: what the drive
 protects is dumped to its flash by the next one that uses the image.
-Exit codes: 0, it ended in good order; 1, it did not, or can not be served; 2, no
+Exit codes: 0, it ended in good order; 1, it did not, or cannot be served; 2, no
 such drive can be meant; 130, it was interrupted before it could be used."
 )]
 pub struct ServeArguments {
-    /// The image of the drive (see `tantalum drive create`); none with --design
-    #[arg(value_name = "IMAGE", conflicts_with = "design")]
+    /// The image of the drive (see `tantalum drive create`); none with --design, --disk, --ram or --file
+    #[arg(value_name = "IMAGE", conflicts_with = "blank")]
     image: Option<PathBuf>,
     /// Listen at a UNIX socket
     #[arg(long, value_name = "PATH")]
@@ -120,10 +123,8 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
         Ok(tls) => tls,
         Err(e) => return out::error(format_args!("--tls: {e}"), out::FAILED),
     };
-    let own = arguments.clone();
-    live::run(&arguments.live, arguments.image.as_deref(), async move |site| {
-        NbdFront::new(site, &own, tls).await
-    })
+    let build = Serve { arguments: arguments.clone(), tls };
+    live::run(&arguments.live, arguments.image.as_deref(), build)
 }
 
 /// Whether clients that reach this address must have a certificate, or the user does not want that.
@@ -142,22 +143,36 @@ fn may_listen(at: SocketAddr, arguments: &ServeArguments) -> Result<(), String> 
     ))
 }
 
-/// The server in front of the drive.
-struct NbdFront {
+/// How the server is built.
+struct Serve {
+    arguments: ServeArguments,
+    tls: Option<Tls>,
+}
+
+impl Build for Serve {
+    type Front<B: LiveBox> = NbdFront<B>;
+
+    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<NbdFront<B>, String> {
+        NbdFront::new(site, &self.arguments, self.tls).await
+    }
+}
+
+/// The server in front of the box.
+struct NbdFront<B: LiveBox> {
     rt: Rt,
-    server: Server<LiveDrive>,
+    server: Server<Live<B>>,
     /// Not served yet, and how to get there.
     listeners: RefCell<Vec<(Listener, String)>>,
     on_cut: OnCut,
     limits: Limits,
 }
 
-impl NbdFront {
+impl<B: LiveBox> NbdFront<B> {
     async fn new(
-        site: Site,
+        site: Site<B>,
         arguments: &ServeArguments,
         tls: Option<Tls>,
-    ) -> Result<NbdFront, String> {
+    ) -> Result<NbdFront<B>, String> {
         let server = server(&site, arguments, tls)?;
         let listeners = RefCell::new(listeners(&site.io, arguments).await?);
         let (on_cut, limits) = (arguments.live.on_cut, limits(arguments));
@@ -165,7 +180,7 @@ impl NbdFront {
     }
 }
 
-impl Front for NbdFront {
+impl<B: LiveBox> Front for NbdFront<B> {
     async fn start(&self) -> Result<String, String> {
         let mut addresses = String::new();
         for (listener, uri) in self.listeners.take() {
@@ -225,14 +240,14 @@ fn limits(arguments: &ServeArguments) -> Limits {
     }
 }
 
-fn server(
-    site: &Site,
+fn server<B: LiveBox>(
+    site: &Site<B>,
     arguments: &ServeArguments,
     tls: Option<Tls>,
-) -> Result<Server<LiveDrive>, String> {
+) -> Result<Server<Live<B>>, String> {
     let Site { rt, drive, .. } = site;
     let volume = Volume::new(rt, drive.clone());
-    let about = format!("{} by tantalum", drive.inner().design().name);
+    let about = format!("{} by tantalum", drive.inner().title());
     let export = |name: &String| Export::new(name, &volume).described(about.clone());
     let main = export(&arguments.export);
     let mut exports = vec![if arguments.read_only { main.read_only() } else { main }];
@@ -306,7 +321,7 @@ fn warn(at: SocketAddr, arguments: &ServeArguments) {
 }
 
 fn cannot(what: impl std::fmt::Display, error: &io::Error) -> String {
-    format!("can not listen at {what}: {error}")
+    format!("cannot listen at {what}: {error}")
 }
 
 /// As a part of an address.

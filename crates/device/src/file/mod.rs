@@ -18,6 +18,7 @@
 //!    refused with [`IoError::NoSpace`]; of a longer one a part may be there, and it has failed.
 
 mod error;
+mod live;
 mod open;
 mod pool;
 mod received;

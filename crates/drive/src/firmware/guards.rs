@@ -6,7 +6,7 @@ use crate::state::space::{FreeUnit, Role, Streams};
 use crate::{Design, Drive};
 use std::rc::Rc;
 use tantalum_device::{
-    Block, BlockDevice, Data, Durability, IoError, OwnedData, Payload, PowerCycle,
+    Block, BlockDevice, Data, Durability, IoError, LiveBox, OwnedData, Payload, PowerCycle,
 };
 use tantalum_nand::Unit;
 use tantalum_rt::Runtime;
@@ -55,6 +55,7 @@ fn is_stopped<F: Future<Output = ()>>(
         assert_eq!(again, Err(IoError::Failed(why)));
         assert_eq!(device.flush().await, Err(IoError::Failed(why)));
         assert_eq!(drive.defect(), Some(why));
+        assert_eq!(drive.stopped_by().as_deref(), Some(why), "who watches the drive sees it");
         assert!(drive.audit().unwrap_err().contains(why));
         assert_eq!(drive.stats().erases, erased, "nothing is erased");
         for n in 3 * BLOCKS..4 * BLOCKS {

@@ -1,88 +1,190 @@
-//! What is answered, as it travels. Times are nanoseconds: of the drive's clock where the name says
+//! What is answered, as it travels. Times are nanoseconds: of the box's clock where the name says
 //! nothing else, and of real time where it says `real`.
+//!
+//! 1. What all boxes have is typed here. What a box shows beside that is at the places that its fields
+//!    name ([`Values`]), and described in the answer itself ([`Described`]).
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tantalum_device::{Field, Value as field};
 
-/// How far a drive has power.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Power {
-    /// None at all.
-    Off,
-    /// It starts, and takes no commands yet.
-    Starting,
-    /// It takes commands.
-    On,
-    /// The host's is gone; what the capacitors allow is done.
-    Dying,
+pub use tantalum_device::PowerState as Power;
+
+/// What a box shows of itself beside what all boxes have: values at the places that their names say,
+/// `a.b` being `b` in the object `a`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Values(Map<String, Value>);
+
+impl Values {
+    /// Those of a box.
+    pub fn of(fields: &[Field]) -> Values {
+        let mut values = Values::default();
+        fields.iter().for_each(|field| values.put(field));
+        values
+    }
+
+    fn put(&mut self, field: &Field) {
+        let (tables, last) = field.name.rsplit_once('.').unwrap_or(("", field.name));
+        let mut at = &mut self.0;
+        for table in tables.split('.').filter(|table| !table.is_empty()) {
+            let inner = at.entry(table).or_insert_with(|| Map::new().into());
+            match inner {
+                Value::Object(inner) => at = inner,
+                // One name is the beginning of another: the first one stays.
+                _ => return,
+            }
+        }
+        at.entry(last).or_insert_with(|| match &field.value {
+            field::Unknown => Value::Null,
+            field::Flag(is) => (*is).into(),
+            field::Count(n) => (*n).into(),
+            field::Number(n) => (*n).into(),
+            field::Text(text) => text.clone().into(),
+        });
+    }
+
+    /// The one of this name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        let (first, rest) = name.split_once('.').map_or((name, None), |(a, b)| (a, Some(b)));
+        let mut value = self.0.get(first)?;
+        for part in rest.into_iter().flat_map(|rest| rest.split('.')) {
+            value = value.get(part)?;
+        }
+        Some(value)
+    }
+
+    /// The number of this name, if it is one.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.get(name)?.as_f64()
+    }
+
+    /// The whole number of this name, if it is one.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.get(name)?.as_u64()
+    }
+
+    /// Whether something is so, if the box says that.
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        self.get(name)?.as_bool()
+    }
+
+    /// The text of this name, if it is one.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_str()
+    }
+}
+
+/// What a value of a box is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    /// Its name: its place in the answer.
+    pub name: String,
+    /// Its unit: `count`, `bytes`, `ns`, `J`, `ratio`, `flag` or `text`.
+    pub unit: String,
+    /// What it is.
+    pub help: String,
+}
+
+impl Described {
+    /// Descriptions of fields.
+    pub fn all(fields: &[Field]) -> Vec<Described> {
+        let one = |field: &Field| Described {
+            name: field.name.to_string(),
+            unit: field.unit.name().to_string(),
+            help: field.help.to_string(),
+        };
+        fields.iter().map(one).collect()
+    }
+}
+
+/// A line for people.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// What it is about.
+    pub label: String,
+    /// What there is to say. In a line of [`Panel`], `{NAME/s}` stands for what the field of that name
+    /// grows in a second, and `{A/B}` for the growth of `A` by that of `B`.
+    pub text: String,
+    /// The share of a bar before it that is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bar: Option<f64>,
+    /// Nothing to look at.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dim: bool,
+}
+
+impl From<tantalum_device::Line> for Line {
+    fn from(line: tantalum_device::Line) -> Line {
+        // What is no number cannot travel: such a bar is full.
+        let bar = line.bar.map(|share| if share.is_finite() { share } else { 1.0 });
+        Line { label: line.label.into_owned(), text: line.text, bar, dim: line.dim }
+    }
+}
+
+/// A part of a screen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Panel {
+    /// Its title.
+    pub title: String,
+    /// Its lines.
+    pub lines: Vec<Line>,
+}
+
+impl From<tantalum_device::Panel> for Panel {
+    fn from(panel: tantalum_device::Panel) -> Panel {
+        let lines = panel.lines.into_iter().map(Line::from).collect();
+        Panel { title: panel.title.into_owned(), lines }
+    }
 }
 
 /// What became of a cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CutReport {
-    /// What the drive's power was before. Only one that was [`Power::On`] had anything to lose.
+    /// What the power was before. Only a box that was [`Power::On`] had anything to lose.
     pub was: Power,
-    /// Whether what the drive has acknowledged is to survive without a flush.
+    /// Whether what the box has acknowledged is to survive without a flush.
     pub acknowledged_is_safe: bool,
-    /// Whether capacitors protect its memory.
-    pub protected: bool,
-    /// Pages of 4 KiB that lay in the write buffer.
-    pub buffered_pages: u64,
-    /// Entries of the map (or of the journal of units) that were in memory alone.
-    pub unstored_entries: u64,
-    /// Of a protected drive that took commands: what its capacitors did.
-    pub discharge: Option<Discharge>,
-    /// Acknowledged blocks of 4 KiB that are lost, at most: what was not flushed of a drive whose
-    /// cache is volatile, or what an incomplete dump should have had. 0: none is.
+    /// Acknowledged blocks of 4 KiB that are lost, at most: what was not flushed of a volatile cache, or
+    /// what an incomplete dump should have had. 0: none is.
     pub lost_blocks_at_most: u64,
-    /// Real time from the cut until the drive was off.
+    /// Real time from the cut until the box was off.
     pub real_ns: u64,
-}
-
-/// What capacitors did after a cut.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Discharge {
-    /// Whether the emergency dump is complete, or none was needed.
+    /// Whether the box could do what it was to do without the host's power.
     pub complete: bool,
-    /// Joules that there were.
-    pub joules_there: f64,
-    /// Joules that were to be drawn for what was protected at that moment, as the energy model
-    /// counts it.
-    pub joules_needed: f64,
-    /// Joules that were drawn.
-    pub joules_drawn: f64,
-    /// Joules that were missing to finish what was under way, if the charge was gone before.
-    pub joules_missing: f64,
-    /// From the cut until the drive was off.
-    pub took_ns: u64,
+    /// What became of it, in a line.
+    pub words: String,
+    /// More lines.
+    pub lines: Vec<Line>,
+    /// What the box has to say beside that.
+    #[serde(flatten)]
+    pub values: Values,
 }
 
 /// What a restart took and found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RestoreReport {
-    /// What the drive's power was before; one that was [`Power::On`] was left alone.
+    /// What the power was before; a box that was [`Power::On`] was left alone.
     pub was: Power,
-    /// It started without the dump that was due: what was acknowledged last may be lost.
+    /// It started without what should have been there: what was acknowledged last may be lost.
     pub salvaged: bool,
-    /// Entries of the map that were found out again by that.
-    pub salvaged_entries: u64,
-    /// Buffered pages that were found in the dump.
-    pub dump_pages: u64,
-    /// Map entries, or entries of the journal of units, that were found in it.
-    #[serde(default)]
-    pub dump_entries: u64,
     /// Phases of the recovery, in their order.
     pub phases: Vec<Phase>,
     /// From power to the first command.
     pub ready_ns: u64,
     /// The same in real time.
     pub real_ready_ns: u64,
-    /// From power until all is known and the drive programs again.
+    /// From power until the start was finished to the end.
     pub whole_ns: u64,
-    /// Real time from the request to the answer, with what is in front of the drive.
+    /// Real time from the request to the answer, with what is in front of the box.
     pub real_ns: u64,
-    /// What those in front of the drive did, in lines.
+    /// What those in front of the box did, in lines.
     pub notes: Vec<String>,
+    /// What the box found, in a line.
+    pub found: Option<String>,
+    /// What the box has to say beside that.
+    #[serde(flatten)]
+    pub values: Values,
 }
 
 /// A phase of a recovery.
@@ -94,21 +196,19 @@ pub struct Phase {
     pub ns: u64,
 }
 
-/// How a drive is.
+/// How a box is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
     /// Version of the program that lets it run.
     pub program: String,
     /// The process.
     pub pid: u32,
-    /// The image; `None` for a drive in memory.
+    /// The file that it is in; `None` for one in memory.
     pub image: Option<String>,
-    /// The name of its design.
+    /// The name of its design; of a box without one, what kind of box it is.
     pub design: String,
     /// Bytes that it promises.
     pub capacity_bytes: u64,
-    /// Whether capacitors protect its memory.
-    pub protected: bool,
     /// Whether what it acknowledges survives a power loss without a flush.
     pub acknowledged_is_safe: bool,
     /// The seed of its runtime.
@@ -117,8 +217,6 @@ pub struct StatusReport {
     pub time_scale: f64,
     /// Its power.
     pub power: Power,
-    /// Its life is over: it can only be read.
-    pub worn_out: bool,
     /// Its clock.
     pub now_ns: u64,
     /// Real time since the process has it.
@@ -131,9 +229,21 @@ pub struct StatusReport {
     pub last_restore: Option<RestoreReport>,
     /// Why it does not start, or not to the end.
     pub failure: Option<String>,
+    /// Why it refuses writes although it has power; a restart helps.
+    #[serde(default)]
+    pub defect: Option<String>,
+    /// What the box shows beside that.
+    #[serde(flatten)]
+    pub values: Values,
+    /// What these values are.
+    #[serde(default)]
+    pub fields: Vec<Described>,
+    /// The same in lines.
+    #[serde(default)]
+    pub lines: Vec<Line>,
 }
 
-/// What a drive has done, and what is in it now.
+/// What a box has done, and what is in it now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatsReport {
     /// Its power.
@@ -149,23 +259,21 @@ pub struct StatsReport {
     pub commands: std::collections::BTreeMap<String, CommandCounts>,
     /// The bounds of [`LatencyCounts::within`].
     pub latency_bounds_ns: Vec<u64>,
-    /// What the drive counts itself.
-    pub drive: DriveCounts,
-    /// The write buffer.
-    pub buffer: Buffer,
-    /// Of the map, what is in memory alone.
-    pub map: MapMemory,
-    /// Erase units by what they are there for; `None` without power.
-    pub units: Option<Units>,
-    /// How worn they are; `None` without power.
-    pub wear: Option<Wear>,
-    /// Of a protected drive: what a cut would take now; `None` without power.
-    pub energy: Option<Energy>,
-    /// What cuts and dumps came to.
-    pub outages: Outages,
-    /// The clients of a server; `None` if the drive is not served as a network block device.
+    /// The clients of a server; `None` if the box is not served as a network block device.
     #[serde(default)]
     pub clients: Option<Clients>,
+    /// What the box shows beside that.
+    #[serde(flatten)]
+    pub values: Values,
+    /// What these values are.
+    #[serde(default)]
+    pub fields: Vec<Described>,
+    /// The same in lines.
+    #[serde(default)]
+    pub lines: Vec<Line>,
+    /// The same on a screen.
+    #[serde(default)]
+    pub panels: Vec<Panel>,
 }
 
 /// The clients of a server, and the memory that it holds for them.
@@ -225,112 +333,29 @@ pub struct LatencyCounts {
     pub within: Vec<u64>,
 }
 
-/// What the drive counts itself, since the process has it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DriveCounts {
-    /// Bytes written by the host.
-    pub host_write_bytes: u64,
-    /// Bytes read by the host.
-    pub host_read_bytes: u64,
-    /// Bytes of pages programmed, for whatever reason.
-    pub flash_program_bytes: u64,
-    /// Bytes of sectors moved by collection.
-    pub moved_bytes: u64,
-    /// Of these, moved in idle times.
-    pub moved_idle_bytes: u64,
-    /// Of these, moved to level wear.
-    pub levelled_bytes: u64,
-    /// Bytes of pages programmed with the map.
-    pub map_bytes: u64,
-    /// Bytes of pages programmed in emergency dumps.
-    pub dump_bytes: u64,
-    /// Read operations of the flash array.
-    pub flash_reads: u64,
-    /// Erase operations.
-    pub erases: u64,
-    /// Writes refused for want of space.
-    pub refused_writes: u64,
-    /// Time that commands waited for room in the buffer, summed over commands.
-    pub buffer_wait_ns: u64,
-    /// Time that flushers waited for a free erase unit, summed over dies.
-    pub space_wait_ns: u64,
-    /// Bytes programmed for each byte written by the host; 0 before the first.
-    pub write_amplification: f64,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tantalum_device::Unit;
 
-/// A write buffer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Buffer {
-    /// Pages of 4 KiB that it can hold.
-    pub pages: u64,
-    /// Those that it holds.
-    pub used: u64,
-}
-
-/// What of the map is in memory alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MapMemory {
-    /// Entries that may be, of the map or of the journal of units.
-    pub entries: u64,
-    /// Those that are.
-    pub unstored: u64,
-    /// Pages of 4 KiB that are mapped; 0 without power.
-    pub mapped_pages: u64,
-}
-
-/// Erase units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Units {
-    /// Free.
-    pub free: u64,
-    /// The fewest that were since the last start.
-    pub free_min: u64,
-    /// Written to.
-    pub open: u64,
-    /// Full of data, some of it perhaps superseded, or on the way there or from there.
-    pub full: u64,
-    /// Of the map log.
-    pub map: u64,
-    /// Kept for emergency dumps.
-    pub dump: u64,
-    /// Bad.
-    pub bad: u64,
-}
-
-/// Erase counts of units that are not bad nor kept for dumps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Wear {
-    /// The lowest.
-    pub min: u64,
-    /// The highest.
-    pub max: u64,
-    /// The mean.
-    pub mean: f64,
-    /// Erases that a unit can take; 0: any number.
-    pub endurance: u64,
-}
-
-/// Energy, in joules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Energy {
-    /// What is there.
-    pub there_j: f64,
-    /// What a cut would take now, with operations in flight at their worst.
-    pub needed_j: f64,
-    /// What a cut can take at worst.
-    pub worst_j: f64,
-}
-
-/// What all cuts came to, and all dumps of a protected drive: also that which its start made of what a
-/// killed process had left, and which is no cut of this process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outages {
-    /// As in [`StatusReport::cuts`].
-    pub cuts: u64,
-    /// Dumps that were not complete.
-    pub incomplete: u64,
-    /// The most joules that a dump drew.
-    pub most_drawn_j: f64,
-    /// The longest that one took until the drive was off.
-    pub longest_ns: u64,
+    #[test]
+    fn values_are_where_their_names_say() {
+        let unknown = None::<u64>;
+        let fields = [
+            Field::new("wear.max", Unit::Count, 3u64, "the most"),
+            Field::new("wear.mean", Unit::Ratio, 1.5, "the mean"),
+            Field::new("units", Unit::Text, unknown, "units"),
+            Field::new("units.free", Unit::Count, 1u64, "never: units is there"),
+            Field::new("protected", Unit::Flag, true, "whether"),
+        ];
+        let values = Values::of(&fields);
+        assert_eq!(values.count("wear.max"), Some(3));
+        assert_eq!(values.number("wear.mean"), Some(1.5));
+        assert_eq!(values.get("units"), Some(&Value::Null));
+        assert_eq!(values.get("units.free"), None);
+        assert_eq!(values.flag("protected"), Some(true));
+        assert_eq!(values.text("protected"), None);
+        let json = serde_json::to_string(&values).expect("JSON");
+        assert_eq!(serde_json::from_str::<Values>(&json).expect("values"), values);
+    }
 }

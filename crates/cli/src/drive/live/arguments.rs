@@ -11,26 +11,45 @@ use tantalum_rt::wall::{Backend, WallOptions};
 
 /// What they have in common.
 #[derive(Args, Clone)]
+#[command(group(ArgGroup::new("blank").args(["design", "disk", "ram", "file"])))]
+#[command(group(ArgGroup::new("sized").args(["design", "disk"]).multiple(true)))]
 pub struct LiveArguments {
     /// A blank drive in memory instead of an image, of this design (see `tantalum designs`), or of the
     /// one in a TOML file
     #[arg(long, value_name = "DESIGN")]
     pub design: Option<String>,
-    /// Its capacity, at least, for instance 8GiB; else the design's own. Memory is taken for what is
-    /// written
-    #[arg(long, value_name = "SIZE", value_parser = create::bytes, requires = "design")]
+    /// A blank magnetic disk in memory instead of an image, of this model (a preset: disk-15k)
+    #[arg(long, value_name = "MODEL")]
+    pub disk: Option<String>,
+    /// Memory of this size as a block device, which takes no time, instead of an image. Its blocks have
+    /// 4 KiB
+    #[arg(long, value_name = "SIZE", value_parser = create::bytes)]
+    pub ram: Option<u64>,
+    /// A regular file or a block device of the host as it is, instead of an image: its blocks are those of
+    /// the drive. A cut is one of the link alone, since the host keeps its power
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+    /// Read and write the file through the host's page cache instead of direct I/O
+    #[arg(long, requires = "file")]
+    pub buffered: bool,
+    /// What a power cut leaves of what the memory of --ram has acknowledged
+    #[arg(long, value_enum, default_value_t = RamAck::Volatile, requires = "ram")]
+    pub ram_ack: RamAck,
+    /// The capacity of --design or --disk, at least, for instance 8GiB; else its own. Memory is taken
+    /// for what is written
+    #[arg(long, value_name = "SIZE", value_parser = create::bytes, requires = "sized")]
     pub capacity: Option<u64>,
     /// Start it even if the emergency dump that is due is not complete, or pages that the start reads
     /// are damaged: what only these had is lost
     #[arg(long)]
     pub salvage: bool,
     /// Open an image even if the host crashed while somebody had it: all of it is verified, and pages that
-    /// are not what was programmed can not be read. What was written last may be missing
-    #[arg(long, conflicts_with = "design")]
+    /// are not what was programmed cannot be read. What was written last may be missing
+    #[arg(long, conflicts_with = "blank")]
     pub host_crashed: bool,
     /// Answer a flush, and a write with forced unit access, when the data are on the host's own disk, too:
     /// they survive a crash of the host
-    #[arg(long, conflicts_with = "design")]
+    #[arg(long, conflicts_with = "blank")]
     pub host_sync: bool,
     /// Real seconds for each second of the drive's: 1 for its modelled latencies, 0 for as fast
     /// as the code goes
@@ -82,6 +101,28 @@ pub struct Schedule {
     /// `tantalum drive restore`
     #[arg(long, value_name = "TIME[..TIME]", value_parser = times, requires = "cuts")]
     pub restore_after: Option<(Nanos, Nanos)>,
+}
+
+/// What a RAM device loses at a cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RamAck {
+    /// What was flushed, and any part of the rest
+    Volatile,
+    /// All of it
+    Safe,
+}
+
+impl LiveArguments {
+    /// Whether they name a box that is not in an image.
+    pub fn names_a_box(&self) -> bool {
+        self.design.is_some() || self.disk.is_some() || self.ram.is_some() || self.file.is_some()
+    }
+
+    /// The name of that box, in a word, if it is in memory.
+    pub fn name(&self) -> String {
+        let ram = self.ram.map(|_| "ram".to_string());
+        self.design.clone().or_else(|| self.disk.clone()).or(ram).unwrap_or_default()
+    }
 }
 
 /// How clients notice a cut.

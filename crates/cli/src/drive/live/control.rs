@@ -6,6 +6,7 @@ use crate::drive::listen;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use tantalum_device::LiveBox;
 use tantalum_export::control::{ControlServer, Handler, Kind, Refusal, Request, socket_beside};
 use tantalum_rt::wall::{Io, Listener};
 
@@ -28,12 +29,12 @@ impl Place {
     /// Listens there. A place that nobody asked for may be unfit: then there is none.
     ///
     /// # Errors
-    /// Why it can not, in a line.
+    /// Why it cannot, in a line.
     pub async fn listen(&self, io: &Io) -> Result<Option<Listener>, String> {
         match listen::unix(|| io.listen_unix(&self.path), io).await {
             Ok(listener) => Ok(Some(listener)),
             Err(e) => {
-                let why = format!("can not listen at {}: {e}", self.path.display());
+                let why = format!("cannot listen at {}: {e}", self.path.display());
                 if self.given {
                     return Err(why);
                 }
@@ -47,14 +48,14 @@ impl Place {
 }
 
 /// Answers who connects, from now on.
-pub fn begin<F: Front>(plug: &Rc<Plug<F>>, listener: Listener) {
+pub fn begin<B: LiveBox, F: Front>(plug: &Rc<Plug<B, F>>, listener: Listener) {
     let server = ControlServer::new(plug.rt(), Answers(plug.clone(), Trouble::new(plug.io())));
     plug.rt().spawn_background("clients of the control socket", server.serve(listener));
 }
 
-struct Answers<F>(Rc<Plug<F>>, Trouble);
+struct Answers<B: LiveBox, F>(Rc<Plug<B, F>>, Trouble);
 
-impl<F: Front> Handler for Answers<F> {
+impl<B: LiveBox, F: Front> Handler for Answers<B, F> {
     fn trouble(&self, error: &std::io::Error) {
         self.1.tell(format_args!("a client of the control socket could not be accepted: {error}"));
     }
@@ -72,7 +73,7 @@ impl<F: Front> Handler for Answers<F> {
                 serde_json::to_value(plug.restore(salvage).await.map_err(refusal)?)
             }
         };
-        // Can not fail: there are no keys but strings.
+        // Cannot fail: there are no keys but strings.
         Ok(value.unwrap_or_default())
     }
 }

@@ -26,6 +26,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tantalum_device::{Field, LiveBox};
 use tantalum_export::control::{StatsReport, StatusReport};
 use tantalum_rt::Post;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -43,16 +44,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A connection may be silent, or at one request, for so long.
 const IDLE: Duration = Duration::from_secs(10);
 
-type Answer = (StatusReport, StatsReport);
+type Answer = (StatusReport, StatsReport, Vec<Field>);
 type Letter = oneshot::Sender<Answer>;
 
 /// Serves from now on; where.
 ///
 /// # Errors
-/// Why it can not, in a line.
+/// Why it cannot, in a line.
 #[allow(clippy::disallowed_methods, reason = "the edge: a server in a thread of its own")]
-pub fn begin<F: Front>(plug: &Rc<Plug<F>>, at: SocketAddr) -> Result<SocketAddr, String> {
-    let cannot = |e: io::Error| format!("can not serve HTTP at {at}: {e}");
+pub fn begin<B: LiveBox, F: Front>(
+    plug: &Rc<Plug<B, F>>,
+    at: SocketAddr,
+) -> Result<SocketAddr, String> {
+    let cannot = |e: io::Error| format!("cannot serve HTTP at {at}: {e}");
     let listener = std::net::TcpListener::bind(at).map_err(cannot)?;
     listener.set_nonblocking(true).map_err(cannot)?;
     let at = listener.local_addr().map_err(cannot)?;
@@ -61,7 +65,11 @@ pub fn begin<F: Front>(plug: &Rc<Plug<F>>, at: SocketAddr) -> Result<SocketAddr,
     plug.rt().spawn_background("letters from the HTTP server", async move {
         while let Some(letter) = inbox.next().await {
             // Who does not wait any more does not need it.
-            let _ = letter.send((report::status(&asked), report::stats(&asked)));
+            let _ = letter.send((
+                report::status(&asked),
+                report::stats(&asked),
+                report::metrics(&asked),
+            ));
         }
     });
     let runtime =
@@ -129,13 +137,14 @@ async fn stats(State(post): State<Post<Letter>>) -> Result<Response, StatusCode>
 }
 
 async fn page(State(post): State<Post<Letter>>) -> Result<Response, StatusCode> {
-    let (status, stats) = ask(&post).await?;
+    let (status, stats, _) = ask(&post).await?;
     Ok(typed("text/html; charset=utf-8", metrics::page(&status, &stats)))
 }
 
 async fn prometheus(State(post): State<Post<Letter>>) -> Result<Response, StatusCode> {
-    let (status, stats) = ask(&post).await?;
-    let text = metrics::metrics(status, stats).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    let (status, stats, fields) = ask(&post).await?;
+    let text =
+        metrics::metrics(status, stats, fields).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     Ok(typed(metrics::CONTENT_TYPE, text))
 }
 

@@ -3,11 +3,12 @@
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet,
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, MetricEncoder,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt::{self, Error, Write};
+use tantalum_device::{Field, Metric, Unit, Value};
 use tantalum_export::control::{LatencyCounts, Power, StatsReport, StatusReport};
 
 /// What it is, as a server of HTTP says it.
@@ -16,10 +17,14 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// All of it.
 ///
 /// # Errors
-/// If a metric can not be written, which is not so.
-pub fn metrics(status: StatusReport, stats: StatsReport) -> Result<String, Error> {
+/// If a metric cannot be written, which is not so.
+pub fn metrics(
+    status: StatusReport,
+    stats: StatsReport,
+    fields: Vec<Field>,
+) -> Result<String, Error> {
     let mut registry = Registry::with_prefix("tantalum");
-    registry.register_collector(Box::new(Sample { status, stats }));
+    registry.register_collector(Box::new(Sample { status, stats, fields }));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
@@ -28,6 +33,8 @@ pub fn metrics(status: StatusReport, stats: StatsReport) -> Result<String, Error
 struct Sample {
     status: StatusReport,
     stats: StatsReport,
+    /// What the box shows beside that.
+    fields: Vec<Field>,
 }
 
 impl fmt::Debug for Sample {
@@ -43,8 +50,7 @@ impl Collector for Sample {
         let mut out = Out(encoder);
         self.drive(&mut out)?;
         self.commands(&mut out)?;
-        self.flash(&mut out)?;
-        self.memory(&mut out)?;
+        self.described(&mut out)?;
         self.clients(&mut out)
     }
 }
@@ -67,9 +73,9 @@ impl Sample {
             &i64::from(stats.power == Power::On),
         )?;
         out.gauge(
-            "worn_out",
-            "Whether the drive can only be read, for ever",
-            &i64::from(status.worn_out),
+            "stopped",
+            "Whether it refuses writes although it has power, until it is restored",
+            &i64::from(status.defect.is_some()),
         )?;
         out.gauge("capacity_bytes", "What the drive promises", &wide(status.capacity_bytes))?;
         out.gauge("clock_seconds", "The clock of the drive", &seconds(stats.now_ns))?;
@@ -77,12 +83,6 @@ impl Sample {
             "real_clock_seconds",
             "Real time since the process has the drive",
             &seconds(stats.real_now_ns),
-        )?;
-        out.counter("cuts", "How often this process cut the power", &stats.outages.cuts)?;
-        out.counter(
-            "incomplete_dumps",
-            "Emergency dumps that were not complete, that for a killed process included",
-            &stats.outages.incomplete,
         )
     }
 
@@ -107,46 +107,21 @@ impl Sample {
         )
     }
 
-    fn flash(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let d = &self.stats.drive;
-        for (name, help, value) in [
-            ("host_written_bytes", "Bytes written by the host", d.host_write_bytes),
-            ("host_read_bytes", "Bytes read by the host", d.host_read_bytes),
-            ("flash_programmed_bytes", "Bytes of pages programmed", d.flash_program_bytes),
-            ("moved_bytes", "Bytes moved by collection", d.moved_bytes),
-            ("levelled_bytes", "Of these, moved to level wear", d.levelled_bytes),
-            ("map_programmed_bytes", "Bytes of pages programmed with the map", d.map_bytes),
-            ("dump_programmed_bytes", "Bytes of pages programmed in dumps", d.dump_bytes),
-            ("flash_reads", "Read operations of the flash array", d.flash_reads),
-            ("erases", "Erase operations", d.erases),
-            ("refused_writes", "Writes refused for want of space", d.refused_writes),
-        ] {
-            out.counter(name, help, &value)?;
+    /// What the box describes: fields of one family together.
+    fn described(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let mut families: Vec<(&Metric, Vec<&Field>)> = Vec::new();
+        for field in &self.fields {
+            let Some(metric) = &field.metric else { continue };
+            // What is not known has no sample.
+            if Sampled::of(field).is_none() {
+                continue;
+            }
+            match families.iter_mut().find(|(first, _)| first.family == metric.family) {
+                Some((_, fields)) => fields.push(field),
+                None => families.push((metric, vec![field])),
+            }
         }
-        let waits = [("buffer", d.buffer_wait_ns), ("space", d.space_wait_ns)];
-        out.counters(
-            "wait_seconds",
-            "Time waited for room in the buffer (by commands) and for free units (by flushers)",
-            waits.iter().map(|(what, ns)| ([("what", *what)], seconds(*ns))),
-        )?;
-        if let Some(u) = &self.stats.units {
-            let units = [
-                ("free", u.free),
-                ("open", u.open),
-                ("full", u.full),
-                ("map", u.map),
-                ("dump", u.dump),
-                ("bad", u.bad),
-            ];
-            let units = units.iter().map(|(role, n)| ([("role", *role)], wide(*n)));
-            out.gauges("units", "Erase units by what they are there for", units)?;
-        }
-        if let Some(w) = &self.stats.wear {
-            let wear = [("min", w.min as f64), ("mean", w.mean), ("max", w.max as f64)];
-            let wear = wear.iter().map(|(of, n)| ([("of", *of)], *n));
-            out.gauges("unit_erases", "Erases of a unit", wear)?;
-        }
-        Ok(())
+        families.iter().try_for_each(|(first, fields)| out.family(first, fields))
     }
 
     fn clients(&self, out: &mut Out<'_>) -> Result<(), Error> {
@@ -166,32 +141,25 @@ impl Sample {
         }
         Ok(())
     }
+}
 
-    fn memory(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        let (buffer, map) = (&self.stats.buffer, &self.stats.map);
-        out.gauge("buffer_pages", "Pages that the write buffer can hold", &wide(buffer.pages))?;
-        out.gauge("buffer_used_pages", "Pages in the write buffer", &wide(buffer.used))?;
-        out.gauge(
-            "map_entries_limit",
-            "Map entries that may be in memory alone",
-            &wide(map.entries),
-        )?;
-        out.gauge("map_unstored_entries", "Map entries in memory alone", &wide(map.unstored))?;
-        out.gauge(
-            "mapped_pages",
-            "Logical pages that the map says are on flash",
-            &wide(map.mapped_pages),
-        )?;
-        if let Some(e) = &self.stats.energy {
-            let energy = [("there", e.there_j), ("needed", e.needed_j), ("worst", e.worst_j)];
-            let energy = energy.iter().map(|(what, joules)| ([("what", *what)], *joules));
-            out.gauges(
-                "energy_joules",
-                "Energy in the capacitors, what a cut would take now at most, and at worst",
-                energy,
-            )?;
+/// The value of a metric.
+#[derive(Clone, Copy)]
+enum Sampled {
+    Whole(u64),
+    Number(f64),
+}
+
+impl Sampled {
+    /// Times are seconds among metrics.
+    fn of(field: &Field) -> Option<Sampled> {
+        match (field.unit, &field.value) {
+            (Unit::Nanos, Value::Count(ns)) => Some(Sampled::Number(seconds(*ns))),
+            (_, Value::Flag(is)) => Some(Sampled::Whole((*is).into())),
+            (_, Value::Count(n)) => Some(Sampled::Whole(*n)),
+            (_, Value::Number(n)) => Some(Sampled::Number(*n)),
+            (_, Value::Unknown | Value::Text(_)) => None,
         }
-        Ok(())
     }
 }
 
@@ -202,6 +170,15 @@ fn wide(n: u64) -> i64 {
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+fn sample(mut out: MetricEncoder<'_>, counter: bool, value: Sampled) -> Result<(), Error> {
+    match (counter, value) {
+        (true, Sampled::Whole(n)) => out.encode_counter::<[(&str, &str); 0], _, f64>(&n, None),
+        (true, Sampled::Number(n)) => out.encode_counter::<[(&str, &str); 0], _, f64>(&n, None),
+        (false, Sampled::Whole(n)) => out.encode_gauge(&wide(n)),
+        (false, Sampled::Number(n)) => out.encode_gauge(&n),
+    }
 }
 
 /// Writes metrics.
@@ -221,27 +198,22 @@ impl Out<'_> {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(value)
     }
 
-    fn gauges<'a, V: EncodeGaugeValue>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl Iterator<Item = (One<'a>, V)>,
-    ) -> Result<(), Error> {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, value) in values {
-            family.encode_family(&labels)?.encode_gauge(&value)?;
+    /// The fields of one family: alone without a label, or each with one.
+    fn family(&mut self, first: &Metric, fields: &[&Field]) -> Result<(), Error> {
+        let kind = if first.counter { MetricType::Counter } else { MetricType::Gauge };
+        let mut family = self.0.encode_descriptor(first.family, first.help, None, kind)?;
+        for field in fields {
+            let label = field.metric.and_then(|metric| metric.label);
+            let value = Sampled::of(field);
+            match (label, value) {
+                (Some(label), Some(value)) => {
+                    sample(family.encode_family(&[label])?, first.counter, value)?;
+                }
+                (None, Some(value)) => return sample(family, first.counter, value),
+                (_, None) => {}
+            }
         }
         Ok(())
-    }
-
-    fn counter(
-        &mut self,
-        name: &str,
-        help: &str,
-        value: &impl EncodeCounterValue,
-    ) -> Result<(), Error> {
-        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
-        metric.encode_counter::<[(&str, &str); 0], _, f64>(value, None)
     }
 
     fn counters<'a, V: EncodeCounterValue>(

@@ -5,12 +5,11 @@
 //!    before the front knows that it was cut.
 
 use super::report;
-use super::{About, Front, LiveDrive, Site};
+use super::{About, Front, Live, Site};
 use crate::drive::words;
 use crate::out;
 use std::cell::{Cell, RefCell};
-use tantalum_device::PowerCycle;
-use tantalum_drive::{Drive, PowerState, RecoveryError};
+use tantalum_device::{LiveBox, PowerState, StartError};
 use tantalum_export::control::{CutReport, Power, RestoreReport};
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::wall::Io;
@@ -46,18 +45,35 @@ pub enum RestoreError {
     Stopping,
 }
 
+impl From<StartError> for RestoreError {
+    fn from(error: StartError) -> RestoreError {
+        match error {
+            StartError::Lost(why) => RestoreError::DumpLost(why),
+            StartError::Damaged(why) => RestoreError::Damaged(why),
+            StartError::Failed(why) => RestoreError::Failed(why),
+            StartError::CutAgain => RestoreError::CutAgain,
+        }
+    }
+}
+
 /// A plug that was pulled.
 pub struct Pulled {
     before: report::Before,
     at: Nanos,
 }
 
-/// A drive that runs, and what is in front of it.
-pub struct Plug<F> {
+/// A box that runs, and what is in front of it.
+pub struct Plug<B: LiveBox, F> {
     rt: Rt,
     io: Io,
-    drive: LiveDrive,
+    drive: Live<B>,
     front: F,
+    /// From power to the first command, of the last start.
+    readied: Cell<Nanos>,
+    /// From power until the last start was finished to the end.
+    finished: Cell<Nanos>,
+    /// When the last start began, by the clock of the box.
+    started: Cell<Nanos>,
     about: About,
     salvage: bool,
     /// Who has the one permit may call hooks.
@@ -74,13 +90,16 @@ pub struct Plug<F> {
     changed: WaitQueue,
 }
 
-impl<F: Front> Plug<F> {
-    pub fn new(site: &Site, front: F, about: About, salvage: bool) -> Plug<F> {
+impl<B: LiveBox, F: Front> Plug<B, F> {
+    pub fn new(site: &Site<B>, front: F, about: About, salvage: bool) -> Plug<B, F> {
         Plug {
             rt: site.rt.clone(),
             io: site.io.clone(),
             drive: site.drive.clone(),
             front,
+            readied: Cell::default(),
+            finished: Cell::default(),
+            started: Cell::default(),
             about,
             salvage,
             hooks: Semaphore::new(&site.rt, "the power to come or go", 1),
@@ -102,7 +121,7 @@ impl<F: Front> Plug<F> {
         &self.io
     }
 
-    pub fn drive(&self) -> &LiveDrive {
+    pub fn drive(&self) -> &Live<B> {
         &self.drive
     }
 
@@ -124,7 +143,7 @@ impl<F: Front> Plug<F> {
         self.last_restore.borrow().clone()
     }
 
-    fn bare(&self) -> &Drive {
+    pub fn bare(&self) -> &B {
         self.drive.inner()
     }
 
@@ -156,12 +175,7 @@ impl<F: Front> Plug<F> {
             }
             Err(e) => return Err(e.to_string()),
         }
-        let crashed = self.bare().image().is_some_and(|i| i.was_crashed() && !i.was_synced());
-        if crashed && let Err(what) = self.bare().audit() {
-            return Err(format!(
-                "what the crash of the host left does not fit together: {what}. Restore a copy of the image"
-            ));
-        }
+        self.bare().verify()?;
         self.fronted.set(true);
         let said = self.front.start().await?;
         self.changed.notify_all();
@@ -171,14 +185,17 @@ impl<F: Front> Plug<F> {
     /// Of the first start, if that was no ordinary one: the dump of a process that was killed, and what
     /// there was of it, or without it. An ordinary one says nothing.
     fn say_what_was_found(&self, real: Nanos) {
-        let drive = self.bare();
-        if let Some(loss) = drive.last_power_loss().filter(|_| self.about.killed) {
-            out::note(words::killed_in_a_line(&report::discharge(&loss, drive.joules_needed())));
+        let left = self.bare().left_behind().filter(|_| self.about.killed);
+        if let Some(what) = left {
+            out::note(words::killed_in_a_line(&what));
         }
-        let mut report = report::restored(drive, PowerState::Off);
+        let mut report = report::restored(self, PowerState::Off);
         report.real_ns = real.0;
-        if drive.power() == PowerState::On && (self.about.killed || report.salvaged) {
-            out::note(format_args!("found: {}", words::found_in_a_line(&report)));
+        let is_on = self.bare().power_state() == PowerState::On;
+        if is_on && (self.about.killed || report.salvaged) {
+            if let Some(found) = &report.found {
+                out::note(format_args!("found: {found}"));
+            }
             out::note(words::restore_in_a_line(&report));
         }
     }
@@ -235,7 +252,7 @@ impl<F: Front> Plug<F> {
             self.bare().off().await;
         }
         let real = self.io.real_now() - pulled.at;
-        let report = pulled.before.cut(self.bare(), real);
+        let report = pulled.before.cut(real);
         if matches!(report.was, Power::On | Power::Starting) {
             *self.last_cut.borrow_mut() = Some(report.clone());
         }
@@ -261,14 +278,14 @@ impl<F: Front> Plug<F> {
         if self.stopping.get() {
             return Err(RestoreError::Stopping);
         }
-        let was = match self.bare().power() {
-            PowerState::On if self.bare().last_failure().is_some() => {
+        let was = match self.bare().power_state() {
+            PowerState::On if self.is_stuck() => {
                 // It takes no commands: only a restart helps.
                 self.died(self.pull()).await;
                 self.tell().await;
                 PowerState::Off
             }
-            PowerState::On => return Ok(report::restored(self.bare(), PowerState::On)),
+            PowerState::On => return Ok(report::restored(self, PowerState::On)),
             was => was,
         };
         self.front.before_restore().await.map_err(RestoreError::FrontBefore)?;
@@ -279,7 +296,7 @@ impl<F: Front> Plug<F> {
         drop(turn);
         self.changed.notify_all();
         self.settled().await?;
-        let mut report = report::restored(self.bare(), was);
+        let mut report = report::restored(self, was);
         report.real_ready_ns = real_ready_ns;
         report.real_ns = (self.io.real_now() - began).0;
         report.notes.extend(notes);
@@ -288,46 +305,31 @@ impl<F: Front> Plug<F> {
     }
 
     async fn start(&self, salvage: bool) -> Result<(), RestoreError> {
-        let drive = self.bare();
         // Somebody waits for it: at time scale 0 its flash is not waited for.
         let _announced = self.rt.outstanding("the start of the drive");
-        drive.take_damaged_page();
-        let mut started = drive.start().await;
-        if started.is_err() && salvage && drive.last_failure().is_some() {
-            started = drive.salvage().await;
-        }
-        if let Some((unit, page)) = drive.take_damaged_page() {
-            let damage =
-                format!("page {page} of unit {unit} of the image is not what was programmed");
-            if salvage {
-                out::note(format_args!("{damage}: what was flushed with it may be lost"));
-            } else {
-                // To the drive it is what a power cut may leave.
-                drive.cut();
-                drive.off().await;
-                return Err(RestoreError::Damaged(damage));
-            }
-        }
-        started.map_err(|error| match drive.last_failure() {
-            Some(why @ RecoveryError::DumpLost { .. }) => RestoreError::DumpLost(why.to_string()),
-            Some(why) => RestoreError::Failed(why.to_string()),
-            None if error == tantalum_device::IoError::PowerLost => RestoreError::CutAgain,
-            None => RestoreError::Failed(error.to_string()),
-        })
+        self.started.set(self.rt.now());
+        let notes = self.bare().bring_up(salvage).await?;
+        self.readied.set(self.rt.now() - self.started.get());
+        notes.iter().for_each(out::note);
+        Ok(())
     }
 
     /// Waits until the start is finished to the end.
     async fn settled(&self) -> Result<(), RestoreError> {
-        let drive = self.bare();
-        {
-            let _announced = self.rt.outstanding("the rest of the start");
-            drive.settled().await;
-        }
-        match (drive.power(), drive.last_failure()) {
-            (PowerState::On, None) => Ok(()),
-            (_, Some(why)) => Err(RestoreError::Failed(why.to_string())),
-            (_, None) => Err(RestoreError::CutAgain),
-        }
+        let _announced = self.rt.outstanding("the rest of the start");
+        self.bare().recovered().await?;
+        self.finished.set(self.rt.now() - self.started.get());
+        Ok(())
+    }
+
+    /// From power to the first command, and to the end of the last start, as it was seen here.
+    pub fn start_took(&self) -> (Nanos, Nanos) {
+        (self.readied.get(), self.finished.get())
+    }
+
+    /// It has power, and does not take all commands.
+    fn is_stuck(&self) -> bool {
+        self.bare().failure().is_some() || self.bare().stopped_by().is_some()
     }
 
     /// Whether the process is about to end.
@@ -342,7 +344,7 @@ impl<F: Front> Plug<F> {
 
     /// Waits until the drive takes commands, and the front serves.
     pub async fn until_on(&self) {
-        let is_on = || self.bare().power() == PowerState::On && !self.untold.get();
+        let is_on = || self.bare().power_state() == PowerState::On && !self.untold.get();
         self.changed.until(is_on).await;
     }
 

@@ -7,11 +7,12 @@ use crate::drive::words;
 use crate::out;
 use std::cell::RefCell;
 use std::rc::Rc;
+use tantalum_device::LiveBox;
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{First, Nanos, Stream, first};
 
 /// Begins with them, if there are any.
-pub fn begin<F: Front>(plug: &Rc<Plug<F>>, schedule: &Schedule) {
+pub fn begin<B: LiveBox, F: Front>(plug: &Rc<Plug<B, F>>, schedule: &Schedule) {
     if schedule.cut_after_ops.is_some() || schedule.cut_every.is_some() {
         let (plug, schedule) = (plug.clone(), schedule.clone());
         let rt = plug.rt().clone();
@@ -19,7 +20,7 @@ pub fn begin<F: Front>(plug: &Rc<Plug<F>>, schedule: &Schedule) {
     }
 }
 
-async fn follow<F: Front>(plug: &Rc<Plug<F>>, schedule: &Schedule) {
+async fn follow<B: LiveBox, F: Front>(plug: &Rc<Plug<B, F>>, schedule: &Schedule) {
     let mut dice = plug.rt().stream("power cuts");
     loop {
         plug.until_on().await;
@@ -50,7 +51,7 @@ fn between(dice: &mut Stream, (low, high): (Nanos, Nanos)) -> Nanos {
 }
 
 /// Waits so long, in real time.
-async fn passed<F: Front>(plug: &Plug<F>, span: Option<Nanos>) -> Nanos {
+async fn passed<B: LiveBox, F: Front>(plug: &Plug<B, F>, span: Option<Nanos>) -> Nanos {
     match span {
         None => std::future::pending().await,
         Some(span) => {
@@ -61,7 +62,10 @@ async fn passed<F: Front>(plug: &Plug<F>, span: Option<Nanos>) -> Nanos {
 }
 
 /// Waits until so many commands were carried out; the plug is pulled at that instant.
-async fn carried_out<F: Front>(plug: &Rc<Plug<F>>, count: Option<u64>) -> (Pulled, u64) {
+async fn carried_out<B: LiveBox, F: Front>(
+    plug: &Rc<Plug<B, F>>,
+    count: Option<u64>,
+) -> (Pulled, u64) {
     let Some(count) = count else { return std::future::pending().await };
     let slot = Rc::new((RefCell::new(None), WaitQueue::new(plug.rt(), "commands of clients")));
     let (puller, filled) = (Rc::downgrade(plug), slot.clone());

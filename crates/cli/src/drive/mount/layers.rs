@@ -4,15 +4,14 @@
 use super::filesystem::{self, Kind};
 use super::programs;
 use super::table::{self, Mounted, User};
-use crate::drive::live::{LiveDrive, Site};
+use crate::drive::live::{Live, Site};
 use crate::out;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tantalum_device::PowerCycle;
-use tantalum_drive::PowerState;
+use tantalum_device::{LiveBox, PowerCycle, PowerState};
 use tantalum_export::Volume;
 use tantalum_export::fuse::{self, Directory, FILE_NAME, OneFile, Rights, Served};
 use tantalum_export::nbd::OnCut;
@@ -22,7 +21,7 @@ use tantalum_files::{Files, FilesError, FormatOptions, MountOptions};
 const PRIVATE: &str = "/run/tantalum";
 
 /// The host's end of the drive's link.
-type Device = <LiveDrive as PowerCycle>::Device;
+type Device<B> = <Live<B> as PowerCycle>::Device;
 
 /// What is to be set up.
 pub struct Recipe {
@@ -51,10 +50,10 @@ pub struct Busy {
 }
 
 /// See the module.
-pub struct Layers {
-    site: Site,
+pub struct Layers<B: LiveBox> {
+    site: Site<B>,
     recipe: Recipe,
-    volume: Rc<Volume<LiveDrive>>,
+    volume: Rc<Volume<Live<B>>>,
     /// Where the file is.
     file_dir: PathBuf,
     /// Whose the directory is below which nothing is mounted yet.
@@ -63,16 +62,16 @@ pub struct Layers {
     made: RefCell<Vec<PathBuf>>,
     served: RefCell<Option<Served>>,
     /// The files of the drive, if they are what is served.
-    directory: RefCell<Option<Rc<Directory<Device>>>>,
+    directory: RefCell<Option<Rc<Directory<Device<B>>>>>,
     /// The loop device.
     disk: RefCell<Option<String>>,
     /// The file system is mounted.
     mounted: Cell<bool>,
 }
 
-impl Layers {
+impl<B: LiveBox> Layers<B> {
     /// Nothing is set up yet; what a killed process left is taken down.
-    pub async fn new(site: &Site, mut recipe: Recipe) -> Result<Layers, String> {
+    pub async fn new(site: &Site<B>, mut recipe: Recipe) -> Result<Layers<B>, String> {
         if recipe.fs.is_some() && !rustix::process::geteuid().is_root() {
             return Err("--fs takes root: it attaches a loop device and mounts it".to_string());
         }
@@ -160,7 +159,7 @@ impl Layers {
     }
 
     /// Mounts the file layer; `None`: there is none.
-    pub async fn files(&self) -> Result<Option<Files<Device>>, String> {
+    pub async fn files(&self) -> Result<Option<Files<Device<B>>>, String> {
         let _announced = self.site.rt.outstanding("the files on the drive");
         let device = self.site.drive.device();
         match Files::mount(&self.site.rt, device, &MountOptions::default()).await {
@@ -299,7 +298,7 @@ impl Layers {
 
     /// Takes everything down, whoever uses it.
     pub async fn down_at_once(&self) {
-        if self.mounted.get() && self.site.drive.inner().power() == PowerState::On {
+        if self.mounted.get() && self.site.drive.inner().power_state() == PowerState::On {
             // Who uses it may lose what is not written yet, and we are about to go.
             let _ = self.program("sync", &["-f", &self.recipe.dir.to_string_lossy()]).await;
         }
@@ -348,7 +347,7 @@ impl Mount {
 ///
 /// # Errors
 /// If a drive that lives is mounted there.
-async fn clean_up(site: &Site, recipe: &Recipe) -> Result<(), String> {
+async fn clean_up<B: LiveBox>(site: &Site<B>, recipe: &Recipe) -> Result<(), String> {
     let dir = super::path_in_full(&recipe.dir);
     for mount in Mount::all() {
         let at = &mount.fuse.at;
@@ -380,7 +379,7 @@ async fn clean_up(site: &Site, recipe: &Recipe) -> Result<(), String> {
 }
 
 /// Unmounts at once, for all but those who use it.
-async fn detach(site: &Site, at: &Path) {
+async fn detach<B: LiveBox>(site: &Site<B>, at: &Path) {
     let ended = programs::run(&site.rt, "umount", &["-i", "-l", &at.to_string_lossy()]).await;
     match ended.and_then(|ended| ended.ok("unmounting").map(drop)) {
         Err(why) if is_mounted(at) => out::note(format_args!("{}: {why}", at.display())),
@@ -388,7 +387,7 @@ async fn detach(site: &Site, at: &Path) {
     }
 }
 
-impl Drop for Layers {
+impl<B: LiveBox> Drop for Layers<B> {
     fn drop(&mut self) {
         // If the drive did not even start.
         self.remove_dirs();
@@ -417,7 +416,7 @@ fn make_dir(dir: &Path, mode: u32) -> Result<bool, String> {
     match rustix::fs::mkdir(dir, Mode::from_raw_mode(mode)) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
-        Err(e) => Err(format!("can not make the directory {}: {e}", dir.display())),
+        Err(e) => Err(format!("cannot make the directory {}: {e}", dir.display())),
     }
 }
 
@@ -434,7 +433,7 @@ fn is_dead(at: &Path) -> bool {
 /// Who keeps it from being unmounted, and what to do.
 pub fn busy(at: &Path, users: &[User]) -> String {
     let by = match users {
-        [] => "something that can not be seen from here".to_string(),
+        [] => "something that cannot be seen from here".to_string(),
         users => {
             let one =
                 |user: &User| format!("{} ({}) has {}", user.name, user.pid, user.what.display());

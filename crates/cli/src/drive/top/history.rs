@@ -1,6 +1,7 @@
 //! What was seen of a drive, and what follows from the difference of two looks.
 
 use std::collections::VecDeque;
+use tantalum_device::bytes_in_words;
 use tantalum_export::control::{CommandCounts, StatsReport, StatusReport};
 
 /// Samples that are kept: one for each column of a wide screen.
@@ -124,14 +125,52 @@ impl History {
         Latency { counts: counts.collect() }
     }
 
-    /// How much more `get` of the newest sample is than at the beginning of the window, for each second of
-    /// real time.
-    pub fn pace(&self, get: impl Fn(&StatsReport) -> u64) -> f64 {
+    /// How much the field of this name grew in the window, for each second of real time.
+    pub fn pace(&self, name: &str) -> f64 {
         let (Some(from), Some(to)) = (self.window(), self.last()) else { return 0.0 };
         let seconds = to.stats.real_now_ns.saturating_sub(from.stats.real_now_ns) as f64 / 1e9;
+        let of = |sample: &Sample| sample.stats.values.number(name).unwrap_or_default();
         match seconds > 0.0 {
-            true => get(&to.stats).saturating_sub(get(&from.stats)) as f64 / seconds,
+            true => (of(to) - of(from)).max(0.0) / seconds,
             false => 0.0,
         }
+    }
+
+    /// The text of a line of a box, with what it asks for put in.
+    pub fn resolve(&self, text: &str) -> String {
+        let mut told = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((asked, behind)) = after.split_once('}') else { break };
+            told.push_str(before);
+            told.push_str(&self.growth(asked));
+            rest = behind;
+        }
+        told + rest
+    }
+
+    /// `NAME/s`, or `A/B`.
+    fn growth(&self, asked: &str) -> String {
+        let Some((name, by)) = asked.split_once('/') else { return "?".to_string() };
+        let pace = self.pace(name);
+        if by != "s" {
+            let by = self.pace(by);
+            return if by > 0.0 { format!("{:.2}", pace / by) } else { "-".to_string() };
+        }
+        let fields = self.last().map(|last| &last.stats.fields);
+        let described = fields.and_then(|all| all.iter().find(|field| field.name == name));
+        match described.map(|field| field.unit.as_str()) {
+            Some("bytes") => bytes_in_words(pace as u64),
+            _ => short(pace),
+        }
+    }
+}
+
+/// A number in few characters.
+pub fn short(n: f64) -> String {
+    match n {
+        n if n >= 1e6 => format!("{:.2}M", n / 1e6),
+        n if n >= 1e4 => format!("{:.1}k", n / 1e3),
+        n => format!("{n:.0}"),
     }
 }

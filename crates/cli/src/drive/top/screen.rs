@@ -1,13 +1,13 @@
 //! The picture.
 
-use super::history::{History, Latency, WRITES};
+use super::history::{History, Latency, WRITES, short};
 use crate::drive::{remote, size, words};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Sparkline, Widget};
-use tantalum_export::control::{Power, StatsReport, StatusReport};
+use tantalum_export::control::{self as told, Panel, Power, StatsReport, StatusReport};
 
 /// Heights of columns in text.
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -23,19 +23,17 @@ impl Widget for &Screen<'_> {
         let rows = Layout::vertical([
             Constraint::Length(2),
             Constraint::Length(8),
-            Constraint::Min(7),
-            Constraint::Length(6),
+            Constraint::Min(0),
             Constraint::Length(1),
         ]);
-        let [head, commands, inside, flash, foot] = rows.areas(area);
+        let [head, commands, inside, foot] = rows.areas(area);
         if let Some(last) = self.history.last() {
             self.head(&last.status, head, buf);
             let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Length(45)]);
             let [throughput, latency] = halves.areas(commands);
             self.throughput(&last.stats, throughput, buf);
             self.latencies(&last.stats, latency, buf);
-            inside_it(&last.status, &last.stats, inside, buf);
-            self.flash(&last.stats, flash, buf);
+            self.panels(&last.stats.panels, inside, buf);
         }
         let keys = " c cut  r restore  q quit ".reversed();
         Line::from_iter([keys, "  ".into(), self.message.into()]).render(foot, buf);
@@ -55,6 +53,10 @@ impl Screen<'_> {
         let more = format!("  time scale {}, {} {cuts}", s.time_scale, s.cuts);
         let second = match (&s.failure, &s.last_cut) {
             (Some(failure), _) => format!(" does not start: {failure}").red(),
+            (None, _) if s.defect.is_some() => {
+                let why = s.defect.as_deref().unwrap_or_default();
+                format!(" takes no writes until it is restored: {why}").red()
+            }
             (None, Some(cut)) => format!(" last cut: {}", words::cut_in_a_line(cut)).dim(),
             (None, None) => " never cut".dim(),
         };
@@ -114,97 +116,35 @@ impl Screen<'_> {
         Paragraph::new(lines).render(inner, buf);
     }
 
-    fn flash(&self, s: &StatsReport, area: Rect, buf: &mut Buffer) {
-        let block = Block::bordered().title(" flash ");
-        let inner = block.inner(area);
-        block.render(area, buf);
-        let pace = |get: fn(&StatsReport) -> u64| self.history.pace(get);
-        let written = pace(|s| s.drive.host_write_bytes);
-        let programmed = pace(|s| s.drive.flash_program_bytes);
-        let now = match written > 0.0 {
-            true => format!("{:.2}", programmed / written),
-            false => "-".to_string(),
+    /// What the box shows of itself. The first part gets the room that is left.
+    fn panels(&self, panels: &[Panel], area: Rect, buf: &mut Buffer) {
+        let height = |panel: &Panel| u16::try_from(panel.lines.len() + 2).unwrap_or(u16::MAX);
+        let constraint = |(i, panel): (usize, &Panel)| match i {
+            0 => Constraint::Fill(1),
+            _ => Constraint::Length(height(panel)),
         };
-        let mut lines = vec![
-            Line::from(format!(
-                "write amplification {:.3}, now {now}   programmed {}/s",
-                s.drive.write_amplification,
-                size(programmed as u64)
-            )),
-            Line::from(format!(
-                "collection  {}/s moved, {}/s erases   map {}/s",
-                size(pace(|s| s.drive.moved_bytes) as u64),
-                short(pace(|s| s.drive.erases)),
-                size(pace(|s| s.drive.map_bytes) as u64)
-            )),
-        ];
-        lines.push(match &s.units {
-            None => Line::from("units       unknown without power").dim(),
-            Some(u) => Line::from(format!(
-                "units       {} free ({} least), {} open, {} full, {} log, {} dump, {} bad",
-                u.free, u.free_min, u.open, u.full, u.map, u.dump, u.bad
-            )),
-        });
-        lines.push(match &s.wear {
-            None => Line::from("wear        unknown without power").dim(),
-            Some(w) => Line::from(format!(
-                "wear        {} to {} erases, {:.1} on average, of {}",
-                w.min,
-                w.max,
-                w.mean,
-                if w.endurance == 0 { "any number".to_string() } else { w.endurance.to_string() }
-            )),
-        });
-        Paragraph::new(lines).render(inner, buf);
-    }
-}
-
-/// What is in the drive's memory, as bars.
-fn inside_it(about: &StatusReport, s: &StatsReport, area: Rect, buf: &mut Buffer) {
-    let block = Block::bordered().title(" inside ");
-    let inner = block.inner(area);
-    block.render(area, buf);
-    let mut lines = vec![
-        bar(
-            "buffer",
-            s.buffer.used,
-            s.buffer.pages,
-            &format!("of {} pages", s.buffer.pages),
-            inner,
-        ),
-        bar(
-            "dirty map",
-            s.map.unstored,
-            s.map.entries,
-            &format!("of {} entries in memory alone", s.map.entries),
-            inner,
-        ),
-    ];
-    lines.push(match &s.energy {
-        None if about.protected => Line::from("energy      unknown without power").dim(),
-        None => Line::from("energy      no capacitors: memory goes with the power").dim(),
-        Some(e) => {
-            let (needed, there) = (words::joules(e.needed_j), words::joules(e.there_j));
-            let text = format!("{needed} needed of {there} there");
-            bar_of("energy", e.needed_j / e.there_j, &text, inner)
+        let rows = Layout::vertical(panels.iter().enumerate().map(constraint)).split(area);
+        for (panel, area) in panels.iter().zip(rows.iter()) {
+            let block = Block::bordered().title(format!(" {} ", panel.title));
+            let inner = block.inner(*area);
+            block.render(*area, buf);
+            let lines: Vec<_> = panel.lines.iter().map(|line| self.line(line, inner)).collect();
+            Paragraph::new(lines).render(inner, buf);
         }
-    });
-    if let Some(u) = &s.units {
-        let all = u.free + u.open + u.full;
-        lines.push(bar("in use", all - u.free, all, &format!("of {all} units for data"), inner));
     }
-    if let Some(w) = s.wear.as_ref().filter(|w| w.endurance > 0) {
-        let text = format!("of {} erases (the most worn unit)", w.endurance);
-        lines.push(bar("worn", w.max, w.endurance, &text, inner));
+
+    fn line(&self, line: &told::Line, area: Rect) -> Line<'static> {
+        let text = self.history.resolve(&line.text);
+        match (line.bar, line.label.as_str()) {
+            (Some(share), label) => bar(label, share, &text, area),
+            (None, "") => Line::from(text),
+            (None, label) if line.dim => Line::from(format!("{label:<11} {text}")).dim(),
+            (None, label) => Line::from(format!("{label:<11} {text}")),
+        }
     }
-    Paragraph::new(lines).render(inner, buf);
 }
 
-fn bar(name: &str, value: u64, of: u64, text: &str, area: Rect) -> Line<'static> {
-    bar_of(name, value as f64 / of.max(1) as f64, &format!("{value} {text}"), area)
-}
-
-fn bar_of(name: &str, share: f64, text: &str, area: Rect) -> Line<'static> {
+fn bar(name: &str, share: f64, text: &str, area: Rect) -> Line<'static> {
     let width = usize::from(area.width / 4);
     let share = if share.is_finite() { share.max(0.0) } else { 1.0 };
     let full = ((share * width as f64).ceil() as usize).min(width);
@@ -214,7 +154,7 @@ fn bar_of(name: &str, share: f64, text: &str, area: Rect) -> Line<'static> {
         _ => Color::Green,
     };
     Line::from_iter([
-        format!("{name:<12}").into(),
+        format!("{name:<11} ").into(),
         "█".repeat(full).fg(color),
         "░".repeat(width - full).dim(),
         format!(" {text}").into(),
@@ -229,15 +169,6 @@ fn columns(latency: &Latency) -> String {
         n => STEPS[((*n as f64 / most * 7.0).round() as usize).min(7)],
     };
     latency.counts.iter().map(step).collect()
-}
-
-/// A number in few characters.
-fn short(n: f64) -> String {
-    match n {
-        n if n >= 1e6 => format!("{:.2}M", n / 1e6),
-        n if n >= 1e4 => format!("{:.1}k", n / 1e3),
-        n => format!("{n:.0}"),
-    }
 }
 
 /// A bound, in few characters.

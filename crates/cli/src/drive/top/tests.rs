@@ -2,10 +2,25 @@ use super::history::{History, Sample};
 use super::screen::{Screen, text};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use tantalum_device::{Field, Line, Panel, Unit};
 use tantalum_export::control::{
-    Buffer, CommandCounts, DriveCounts, Energy, LATENCY_BOUNDS, LatencyCounts, MapMemory, Outages,
-    Power, StatsReport, StatusReport, Units, Wear,
+    CommandCounts, Described, LATENCY_BOUNDS, LatencyCounts, Power, StatsReport, StatusReport,
+    Values,
 };
+
+/// What a box shows of itself.
+fn panels() -> Vec<Panel> {
+    let inside = vec![
+        Line::level("buffer", 500, 1000, "of 1000 pages"),
+        Line::bar("energy", 2.0, "200.00 mJ needed of 100.00 mJ there"),
+        Line::new("wear", "unknown without power").dim(),
+    ];
+    let below = vec![
+        Line::new("", "now {programmed/written}, nothing {gone/written}, {broken} {half"),
+        Line::new("collection", "{programmed/s}/s moved, {erases/s}/s erases"),
+    ];
+    vec![Panel::new("inside", inside), Panel::new("flash", below)]
+}
 
 /// A look after so many seconds, when so many writes of 4 KiB were done in 15 µs each.
 fn sample(pid: u32, second: u64, writes: u64) -> Sample {
@@ -16,22 +31,30 @@ fn sample(pid: u32, second: u64, writes: u64) -> Sample {
         image: Some("/drive.img".to_string()),
         design: "durassd".to_string(),
         capacity_bytes: 8 << 30,
-        protected: true,
         acknowledged_is_safe: true,
         seed: 1,
         time_scale: 0.0,
         power: Power::On,
-        worn_out: false,
         now_ns: 0,
         real_now_ns,
         cuts: 0,
         last_cut: None,
         last_restore: None,
         failure: None,
+        defect: None,
+        values: Values::default(),
+        fields: Vec::new(),
+        lines: Vec::new(),
     };
     let within = LATENCY_BOUNDS.iter().map(|b| if *b >= 15_000 { writes } else { 0 }).collect();
     let latency = LatencyCounts { within, ..LatencyCounts::default() };
     let write = CommandCounts { done: writes, failed: 0, bytes: writes * 4096, latency };
+    let bytes = |name, n: u64| Field::new(name, Unit::Bytes, n, "bytes");
+    let fields = [
+        bytes("written", writes * 4096),
+        bytes("programmed", writes * 8192),
+        Field::new("erases", Unit::Count, writes / 2, "erases"),
+    ];
     let stats = StatsReport {
         power: Power::On,
         now_ns: 0,
@@ -39,19 +62,11 @@ fn sample(pid: u32, second: u64, writes: u64) -> Sample {
         under_way: 3,
         commands: [("write".to_string(), write)].into(),
         latency_bounds_ns: LATENCY_BOUNDS.to_vec(),
-        drive: DriveCounts {
-            host_write_bytes: writes * 4096,
-            flash_program_bytes: writes * 8192,
-            write_amplification: 2.0,
-            ..DriveCounts::default()
-        },
-        buffer: Buffer { pages: 1000, used: 500 },
-        map: MapMemory { entries: 100, unstored: 100, mapped_pages: 7 },
-        units: Some(Units { free: 25, open: 25, full: 50, ..Units::default() }),
-        wear: Some(Wear { min: 1, max: 30, mean: 15.0, endurance: 3000 }),
-        energy: Some(Energy { there_j: 0.1, needed_j: 0.2, worst_j: 0.3 }),
-        outages: Outages::default(),
         clients: None,
+        values: Values::of(&fields),
+        fields: Described::all(&fields),
+        lines: Vec::new(),
+        panels: panels().into_iter().map(Into::into).collect(),
     };
     Sample { status, stats }
 }
@@ -79,7 +94,7 @@ fn rates_are_differences_over_real_time() {
     assert_eq!(latency.counts.iter().sum::<u64>(), written);
     assert_eq!(latency.quantile(&LATENCY_BOUNDS, 0.5), Some(20_000));
     assert_eq!(history.latency(&["flush"]).quantile(&LATENCY_BOUNDS, 0.5), None);
-    assert_eq!(history.pace(|s| s.drive.host_write_bytes), (written * 4096) as f64 / 20.0);
+    assert_eq!(history.pace("written"), (written * 4096) as f64 / 20.0);
     // Another process has counted nothing of this.
     history.add(sample(2, 1, 5));
     assert_eq!(history.rate(&["write"]).commands, 0.0);
@@ -110,31 +125,37 @@ fn a_picture_has_what_there_is() {
         "throughput, 3 under way",
         "write     1000/s  3.91 MiB/s",
         "write   20µs   20µs",
-        "██████████░░░░░░░░░ 500 of 1000 pages",
-        "███████████████████ 100 of 100 entries",
-        "200.00 mJ needed of 100.00 mJ there",
-        "75 of 100 units for data",
-        "write amplification 2.000, now 2.00   programmed 7.81 MiB/s",
-        "1 to 30 erases, 15.0 on average, of 3000",
+        "┌ inside ─",
+        "buffer      ██████████░░░░░░░░░ 500 of 1000 pages",
+        "energy      ███████████████████ 200.00 mJ needed of 100.00 mJ there",
+        "wear        unknown without power",
+        "┌ flash ─",
+        "now 2.00, nothing 0.00, ? {half",
+        "collection  7.81 MiB/s moved, 500/s erases",
         "c cut  r restore  q quit   a message",
     ] {
         assert!(seen.contains(part), "{part} is not in\n{seen}");
     }
     let mut off = sample(1, 2, 1000);
     (off.status.power, off.stats.power) = (Power::Off, Power::Off);
-    (off.stats.units, off.stats.wear, off.stats.energy) = (None, None, None);
     off.status.cuts = 1;
     off.status.failure = Some("the emergency dump 3 is not complete".to_string());
     history.add(off);
     let seen = picture(&history, 80, 24);
-    for part in [
-        " OFF ",
-        "time scale 0, 1 cut\n",
-        "does not start: the emergency dump 3",
-        "energy      unknown without power",
-    ] {
+    for part in [" OFF ", "time scale 0, 1 cut\n", "does not start: the emergency dump 3"] {
         assert!(seen.contains(part), "{part} is not in\n{seen}");
     }
+}
+
+/// A drive that has stopped itself is not shown as one that runs.
+#[test]
+fn a_defect_is_shown() {
+    let mut history = History::default();
+    let mut stopped = sample(1, 0, 0);
+    stopped.status.defect = Some("a unit was to be erased that is in use".to_string());
+    history.add(stopped);
+    let seen = picture(&history, 80, 24);
+    assert!(seen.contains(" takes no writes until it is restored: a unit was"), "{seen}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Restarts that fail half-way: the drive takes commands, and then finds what it can not go on with.
+//! Restarts that fail half-way: the drive takes commands, and then finds what it cannot go on with.
 
 #![allow(clippy::disallowed_methods, reason = "a test's own file")]
 
@@ -7,9 +7,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tantalum_device::{
-    Block, BlockDevice, Data, Durability, OwnedData, Payload, PowerCycle, Stats,
+    AfterCut, Block, BlockDevice, Caps, Data, Durability, Field, IoError, OwnedData, Payload,
+    PowerCycle, RamDevice, RamOptions, Stats,
 };
-use tantalum_drive::Design;
+use tantalum_drive::{Design, Drive};
 use tantalum_nand::{PageAddr, PageState, Unit};
 use tantalum_rt::Runtime;
 use tantalum_rt::wall::WallOptions;
@@ -141,4 +142,92 @@ fn a_start_that_failed_half_way_is_begun_anew() {
     });
     done.expect("it ends");
     fs::remove_file(&path).expect("removed");
+}
+
+/// Memory that stops itself when it is told to, until it is started again.
+#[derive(Clone)]
+struct Stopping {
+    ram: RamDevice,
+    defect: std::rc::Rc<Cell<bool>>,
+}
+
+impl PowerCycle for Stopping {
+    type Device = RamDevice;
+
+    fn device(&self) -> RamDevice {
+        self.ram.device()
+    }
+
+    fn cut(&self) {
+        self.ram.cut();
+    }
+
+    async fn off(&self) {
+        self.ram.off().await;
+    }
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        if self.ram.power_state() == PowerState::Off {
+            self.defect.set(false);
+        }
+        self.ram.power_on().await
+    }
+}
+
+impl LiveBox for Stopping {
+    fn title(&self) -> String {
+        "stopping".to_string()
+    }
+
+    fn power_state(&self) -> PowerState {
+        self.ram.power_state()
+    }
+
+    fn promises(&self) -> Caps {
+        self.ram.promises()
+    }
+
+    fn stopped_by(&self) -> Option<String> {
+        self.defect.get().then(|| "it was told to".to_string())
+    }
+
+    fn watch_cut(&self) -> AfterCut {
+        self.ram.watch_cut()
+    }
+
+    fn stats_fields(&self) -> Vec<Field> {
+        self.ram.stats_fields()
+    }
+}
+
+/// A box that has stopped itself has power, and a restore starts it anew all the same. Whoever asks is told
+/// why it has stopped.
+#[test]
+fn a_box_that_has_stopped_itself_is_started_anew() {
+    let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
+    let mut runtime = Runtime::wall_time(1, options).expect("a clock");
+    let rt = runtime.handle();
+    let done = runtime.block_on(async move {
+        let ram = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(8, Payload::Bytes)));
+        let stopping = Stopping { ram, defect: std::rc::Rc::default() };
+        let drive = Stats::new(&rt, stopping.clone());
+        let site = Site { io: rt.io().expect("on the wall clock"), rt, drive };
+        let about = About { image: None, time_scale: 0.0, killed: false };
+        let plug = Plug::new(&site, Ear::default(), about, false);
+        plug.begin().await.expect("it starts");
+        let status = report::status(&plug);
+        assert_eq!((status.power, status.defect.as_deref()), (Power::On, None));
+        // A box that has power is left alone.
+        assert_eq!(plug.restore(false).await.expect("an answer").was, Power::On);
+        assert_eq!(plug.pulls(), 0);
+
+        stopping.defect.set(true);
+        let status = report::status(&plug);
+        assert_eq!((status.power, status.defect.as_deref()), (Power::On, Some("it was told to")));
+        assert_eq!(status.failure, None);
+        assert_eq!(plug.restore(false).await.expect("it starts").was, Power::Off);
+        assert_eq!((plug.pulls(), report::status(&plug).defect), (1, None));
+        assert_eq!(*plug.front.0.borrow(), ["start", "cut", "before", "after"]);
+    });
+    done.expect("it ends");
 }

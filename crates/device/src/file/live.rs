@@ -1,0 +1,96 @@
+//! A file as a live process shows it.
+
+use super::File;
+use crate::{
+    AfterCut, Caps, CutOutcome, Field, IoError, Line, LiveBox, PowerCycle, PowerState, StartError,
+    Unit,
+};
+
+impl File {
+    /// Syncs that were begun since the power came.
+    fn syncs(&self) -> u64 {
+        self.inner.life.borrow().as_ref().map_or(0, |life| life.begun.get())
+    }
+}
+
+impl LiveBox for File {
+    fn title(&self) -> String {
+        "file".to_string()
+    }
+
+    fn power_state(&self) -> PowerState {
+        match (self.inner.life.borrow().is_some(), self.inner.under_way.get()) {
+            (true, _) => PowerState::On,
+            // What the host has taken is carried out.
+            (false, 1..) => PowerState::Dying,
+            (false, 0) => PowerState::Off,
+        }
+    }
+
+    fn promises(&self) -> Caps {
+        self.inner.caps
+    }
+
+    async fn bring_up(&self, _salvage: bool) -> Result<Vec<String>, StartError> {
+        match self.power_on().await {
+            Ok(()) => Ok(Vec::new()),
+            Err(IoError::PowerLost) => Err(StartError::CutAgain),
+            Err(e) => Err(StartError::Failed(format!("{}: {e}", self.path().display()))),
+        }
+    }
+
+    fn stopped_by(&self) -> Option<String> {
+        self.device().is_poisoned().then(|| {
+            "a flush or a forced write of the file failed: what was written since the last flush may \
+             be lost"
+                .to_string()
+        })
+    }
+
+    /// The host has its power still, and has what it has taken.
+    fn watch_cut(&self) -> AfterCut {
+        let words = "the link is cut; what the file was told is there, as long as the host runs";
+        Box::new(move || CutOutcome {
+            lost_blocks: 0,
+            complete: true,
+            words: words.to_string(),
+            lines: Vec::new(),
+            fields: Vec::new(),
+        })
+    }
+
+    fn stats_fields(&self) -> Vec<Field> {
+        let inner = &self.inner;
+        let count = |name, n: u64, help| Field::new(name, Unit::Count, n, help);
+        let bytes = |name, n: u32, help| Field::new(name, Unit::Bytes, n, help);
+        vec![
+            bytes("block_bytes", inner.caps.block_size, "the block of the file"),
+            bytes("atomic_bytes", inner.caps.atomic_unit, "what is written whole or not at all"),
+            Field::new(
+                "direct",
+                Unit::Flag,
+                !inner.settings.buffered,
+                "past the host's page cache",
+            ),
+            count(
+                "operations",
+                inner.under_way.get() as u64,
+                "operations that the host carries out",
+            )
+            .gauge("host_operations"),
+            count("syncs", self.syncs(), "syncs of the file since the power came")
+                .gauge("file_syncs"),
+        ]
+    }
+
+    fn stats_lines(&self) -> Vec<Line> {
+        let inner = &self.inner;
+        let how = if inner.settings.buffered { "page cache" } else { "direct I/O" };
+        let (block, unit) = (inner.caps.block_size, inner.caps.atomic_unit);
+        let syncs = self.syncs();
+        vec![
+            Line::new("file", format!("{how}, blocks of {block} bytes, {unit} of them atomic")),
+            Line::new("host", format!("{} operations, {syncs} syncs", inner.under_way.get())),
+        ]
+    }
+}

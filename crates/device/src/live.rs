@@ -1,0 +1,189 @@
+//! A box as a live process lets it run: beside its block device and its plug, what it shows of itself.
+//!
+//! 1. Everything here is asked now and then, by people and monitors. Nothing of it is on the way of a
+//!    command.
+//! 2. A box describes what it shows ([`Field`]); whoever shows it has no list of its own.
+
+use crate::field::{Field, Line, Panel};
+use crate::{Caps, IoError, PowerCycle};
+use serde::{Deserialize, Serialize};
+use tantalum_rt::Nanos;
+
+/// How far a box has power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PowerState {
+    /// None at all.
+    Off,
+    /// It starts, and takes no commands yet.
+    Starting,
+    /// It takes commands.
+    On,
+    /// The host's is gone; what the capacitors allow is done.
+    Dying,
+}
+
+/// Why a box does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// What protected memory should have left is not there; a salvage goes without.
+    Lost(String),
+    /// What it is kept in is damaged; a salvage goes without what is damaged.
+    Damaged(String),
+    /// Another reason.
+    Failed(String),
+    /// The power was cut before it had started.
+    CutAgain,
+}
+
+/// What became of a cut.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CutOutcome {
+    /// Acknowledged blocks of 4 KiB that are lost, at most.
+    pub lost_blocks: u64,
+    /// Whether the box could do what it was to do without the host's power.
+    pub complete: bool,
+    /// In a line, of a box that took commands.
+    pub words: String,
+    /// More lines.
+    pub lines: Vec<Line>,
+    /// What else a report has.
+    pub fields: Vec<Field>,
+}
+
+/// What a start took and found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StartOutcome {
+    /// From power to the first command; `None`: the box does not measure that.
+    pub ready: Option<Nanos>,
+    /// From power until the start was finished to the end.
+    pub whole: Option<Nanos>,
+    /// Phases, in their order.
+    pub phases: Vec<(&'static str, Nanos)>,
+    /// It started without something that should have been there.
+    pub salvaged: bool,
+    /// What it found, in a line; nothing, if there is nothing to be found.
+    pub found: Option<String>,
+    /// What else a report has.
+    pub fields: Vec<Field>,
+}
+
+/// Gives the outcome of a cut, once the box is off.
+pub type AfterCut = Box<dyn FnOnce() -> CutOutcome>;
+
+/// A box that can be let run for other programs, and be watched.
+#[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
+pub trait LiveBox: PowerCycle + Clone + 'static {
+    /// What it is, in a word: the name of a design, a model, a kind of device.
+    fn title(&self) -> String;
+
+    /// How far it has power.
+    fn power_state(&self) -> PowerState;
+
+    /// What it promises, with and without power.
+    fn promises(&self) -> Caps;
+
+    /// Restores the power, and waits until it takes commands. With `salvage`, whatever is lost or
+    /// damaged; lines about what was.
+    ///
+    /// # Errors
+    /// [`StartError`]
+    async fn bring_up(&self, _salvage: bool) -> Result<Vec<String>, StartError> {
+        self.power_on().await.map(|()| Vec::new()).map_err(|e| match e {
+            IoError::PowerLost => StartError::CutAgain,
+            e => StartError::Failed(e.to_string()),
+        })
+    }
+
+    /// Waits until a start is finished to the end.
+    ///
+    /// # Errors
+    /// Why it is not.
+    async fn recovered(&self) -> Result<(), StartError> {
+        match self.power_state() {
+            PowerState::On => Ok(()),
+            _ => Err(StartError::CutAgain),
+        }
+    }
+
+    /// Before the first client of a process comes: whether what the box has fits together, where there
+    /// is reason to ask.
+    ///
+    /// # Errors
+    /// What does not fit, and what to do.
+    fn verify(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Why it does not start, or not to the end.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
+    /// Why it refuses writes although it has power, if it does: a durability step failed, or a defect
+    /// was found. Only a restart helps.
+    fn stopped_by(&self) -> Option<String> {
+        None
+    }
+
+    /// Begins to watch a cut, which comes at this moment.
+    fn watch_cut(&self) -> AfterCut;
+
+    /// What the last start took and found.
+    fn last_start(&self) -> StartOutcome {
+        StartOutcome::default()
+    }
+
+    /// What became of a box whose last process was killed, in a line; of one that was
+    /// [`PowerState::Dying`] when this process got it.
+    fn left_behind(&self) -> Option<String> {
+        None
+    }
+
+    /// The end of the process, after the box is off: makes durable what that takes.
+    ///
+    /// # Errors
+    /// Why it is not.
+    fn shut(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// How it is.
+    fn status_fields(&self) -> Vec<Field> {
+        Vec::new()
+    }
+
+    /// The same in lines.
+    fn status_lines(&self) -> Vec<Line> {
+        let words = match self.promises().ack.survives() {
+            true => "what it acknowledges survives a power loss",
+            false => "what it acknowledges may be lost with the power until it is flushed",
+        };
+        vec![Line::new("promises", words)]
+    }
+
+    /// What it has done, and what is in it.
+    fn stats_fields(&self) -> Vec<Field>;
+
+    /// The same in lines.
+    fn stats_lines(&self) -> Vec<Line> {
+        self.stats_fields().iter().map(|f| Line::new(f.name, f.to_string())).collect()
+    }
+
+    /// The same on a screen. The first part gets the room that is left.
+    fn panels(&self) -> Vec<Panel> {
+        vec![Panel::new("inside", self.stats_lines())]
+    }
+}
+
+/// The outcome of a cut of a box without anything that protects what it has not stored: so many
+/// acknowledged blocks of 4 KiB are in its memory alone.
+pub fn unprotected_cut(lost_blocks: u64) -> CutOutcome {
+    let words = match lost_blocks {
+        0 => "nothing that was acknowledged is lost".to_string(),
+        n => format!(
+            "nothing protects its memory: up to {n} acknowledged blocks that were not flushed are lost"
+        ),
+    };
+    CutOutcome { lost_blocks, complete: true, words, lines: Vec::new(), fields: Vec::new() }
+}

@@ -1,0 +1,147 @@
+//! What boxes say of themselves is so: how much a cut may lose, and how far they have power.
+
+use tantalum_device::{
+    Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, DiskModel, Durability, LiveBox,
+    Payload, PowerCycle, PowerState, RamDevice, RamOptions, StartError, Value,
+};
+use tantalum_rt::{Nanos, Rt, Runtime};
+
+const BLOCKS: u64 = 256;
+
+fn volatile() -> Caps {
+    let safe = Caps::power_safe(BLOCKS, Payload::Stamps);
+    Caps { ack: Ack::Volatile, ordered: false, ..safe }
+}
+
+fn disk() -> DiskModel {
+    DiskModel {
+        blocks: BLOCKS,
+        rpm: 15000,
+        track_blocks: 64,
+        heads: 1,
+        seek_track_us: 600,
+        seek_full_us: 7000,
+        command_us: 100,
+        interface_mb_s: 300,
+        queue_depth: 32,
+        cache_kib: 512,
+        write_cache: true,
+        window: 8,
+        spin_up_ms: 3000,
+    }
+}
+
+async fn put(device: &impl BlockDevice, at: u64, stamps: &[u64]) {
+    device.write(Block(at), Data::Stamps(stamps), Durability::Normal).await.expect("written");
+}
+
+async fn content(device: &impl BlockDevice) -> Vec<u64> {
+    let mut all = vec![0; BLOCKS as usize];
+    device.read(Block(0), DataMut::Stamps(&mut all)).await.expect("read");
+    all
+}
+
+/// Writes and discards, some of it flushed and some of it over each other, cuts, and holds what is missing
+/// to what was told. Gives both.
+async fn lose(of: impl LiveBox) -> (u64, u64) {
+    let device = of.device();
+    put(&device, 0, &[1; 40]).await;
+    device.flush().await.expect("flushed");
+    for turn in 2..6 {
+        put(&device, 20, &[turn; 30]).await;
+    }
+    put(&device, 100, &[9]).await;
+    device.discard(Blocks { start: Block(10), count: 20 }).await.expect("discarded");
+    let before = content(&device).await;
+    let after = of.watch_cut();
+    of.cut();
+    of.off().await;
+    let outcome = after();
+    assert_eq!(of.power_state(), PowerState::Off);
+    assert!(outcome.complete);
+    assert_eq!(of.bring_up(false).await, Ok(Vec::new()));
+    assert_eq!(of.recovered().await, Ok(()));
+    let found = content(&of.device()).await;
+    assert!(found[..10].iter().all(|stamp| *stamp == 1), "what was flushed");
+    let missing = before.iter().zip(&found).filter(|(was, is)| was != is).count() as u64;
+    assert!(missing <= outcome.lost_blocks, "{missing} are missing: {outcome:?}");
+    (missing, outcome.lost_blocks)
+}
+
+fn each_seed<F: Future<Output = (u64, u64)> + 'static>(run: impl Fn(Rt) -> F) -> Vec<(u64, u64)> {
+    let one = |seed| {
+        let mut runtime = Runtime::virtual_time(seed);
+        let rt = runtime.handle();
+        runtime.block_on(run(rt)).expect("it ends")
+    };
+    (0..100).map(one).collect()
+}
+
+#[test]
+fn no_more_is_lost_than_was_told() {
+    let all = each_seed(|rt| lose(RamDevice::new(&rt, RamOptions::new(volatile()))));
+    // Blocks 10 to 49, and block 100: those that were changed several times count once.
+    assert!(all.iter().all(|(_, told)| *told == 41), "{all:?}");
+    assert!(all.iter().any(|(missing, _)| *missing == 41), "{all:?}");
+    assert!(all.iter().any(|(missing, _)| *missing == 0), "{all:?}");
+
+    let safe = Caps::power_safe(BLOCKS, Payload::Stamps);
+    let all = each_seed(|rt| lose(RamDevice::new(&rt, RamOptions::new(safe))));
+    assert!(all.iter().all(|lost| *lost == (0, 0)), "{all:?}");
+
+    let all = each_seed(async |rt| {
+        let disk = Disk::new(&rt, &disk(), Payload::Stamps).expect("a disk");
+        assert_eq!(disk.power_state(), PowerState::Off);
+        disk.bring_up(false).await.expect("it starts");
+        lose(disk).await
+    });
+    assert!(all.iter().any(|(missing, _)| *missing > 0), "{all:?}");
+}
+
+/// A flush leaves nothing to be lost, and that is what the fields say.
+#[test]
+fn fields_follow_what_is_done() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let done = runtime.block_on(async move {
+        let ram = RamDevice::new(&rt, RamOptions::new(volatile()));
+        let count = |name: &str| {
+            let fields = ram.stats_fields();
+            let field = fields.iter().find(|field| field.name == name).expect("a field");
+            let Value::Count(count) = field.value else { panic!("{field:?}") };
+            count
+        };
+        put(&ram, 3, &[1, 2]).await;
+        put(&ram, 4, &[3]).await;
+        assert_eq!((count("cache.commands"), count("cache.blocks")), (2, 2));
+        assert_eq!(count("stored_blocks"), 2);
+        ram.flush().await.expect("flushed");
+        assert_eq!((count("cache.commands"), count("cache.blocks")), (0, 0));
+        assert_eq!(count("stored_blocks"), 2);
+        assert_eq!(ram.failure().or(ram.stopped_by()), None);
+        // What a box has no words of its own for is told by its fields.
+        assert_eq!(ram.stats_lines().len(), ram.panels()[0].lines.len());
+    });
+    done.expect("it ends");
+}
+
+/// A cut meets a box that starts.
+#[test]
+fn a_start_that_is_cut_is_told_apart() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let done = runtime.block_on(async move {
+        let disk = Disk::new(&rt, &disk(), Payload::Stamps).expect("a disk");
+        let starting = disk.clone();
+        let started = rt.spawn("a start", async move { starting.bring_up(false).await });
+        rt.sleep(Nanos::from_millis(1000)).await;
+        assert_eq!(disk.power_state(), PowerState::Starting);
+        disk.cut();
+        assert_eq!(started.await, Ok(Err(StartError::CutAgain)));
+        assert_eq!(
+            (disk.power_state(), disk.recovered().await),
+            (PowerState::Off, Err(StartError::CutAgain))
+        );
+    });
+    done.expect("it ends");
+}
