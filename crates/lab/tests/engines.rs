@@ -100,6 +100,44 @@ fn updates_that_share_an_fsync_share_its_cost() {
     assert!((1.2..4.0).contains(&off), "{off}");
 }
 
+/// Pages on flash of stamps; the log on a disk, on flash that carries real bytes, or on flash that
+/// keeps nothing: each drive keeps its own promises, and the log's is what commits depend on.
+#[test]
+fn the_log_may_be_on_a_drive_of_another_kind() {
+    let text = include_str!("../../../experiments/linkbench.toml");
+    let (head, _) = text.split_once("[[row]]").unwrap();
+    let row = |design: &str, expect: &str, keys: &str| {
+        let params: String = keys
+            .lines()
+            .map(|key| format!("\"engine.innodb-linkbench.{}\"\n", key.trim()))
+            .map(|line| line.replacen(" =", "\" =", 1).replacen("\"\n", "\n", 1))
+            .collect();
+        let row = "[[row]]\nworkload = \"innodb-linkbench\"";
+        format!(
+            "{head}\n{row}\ndesign = \"{design}\"\nexpect = \"{expect}\"\n[row.params]\n{params}"
+        )
+    };
+    let run = |design, expect, keys| {
+        let report = run(&row(design, expect, keys), &[""]);
+        assert_eq!(report.rows.len(), 1);
+        report.rows[0].findings.clone()
+    };
+    let off = "barriers = false\ndouble_write = false";
+    let like = |log: &str| format!("log_design = \"{log}\"\n{off}");
+    let own = run("durassd", "lossless", off);
+    let same = run("durassd", "lossless", &like("durassd"));
+    assert_eq!(own.transactions_per_second, same.transactions_per_second);
+    let bytes = run("durassd", "lossless", &format!("{}\nlog_bytes = true", like("durassd")));
+    assert_eq!(own.transactions_per_second, bytes.transactions_per_second);
+    run("durassd", "lossy", &like("volatile"));
+    let disk = run("durassd", "lossless", "barriers = true\nlog_design = \"disk-15k\"");
+    assert!(disk.transactions_per_second < own.transactions_per_second);
+    let text = row("durassd", "lossless", "log_design = \"durasd\"");
+    let experiment = Experiment::parse("x.toml", &text).unwrap();
+    let told = runner::check(&experiment.rows().unwrap()).unwrap_err();
+    assert!(told.contains("log_design") && told.contains("\"durassd\""), "{told}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let text = include_str!("../../../experiments/tpcc.toml");

@@ -376,6 +376,10 @@ fn jobs_that_make_no_sense_are_refused() {
     for (job, expected) in [
         (EngineJob { page_bytes: 5000, ..small() }, "page_bytes = 5000: must be a power of two"),
         (EngineJob { update_percent: Some(101.0), ..small() }, "update_percent = 101: must be 0"),
+        (
+            EngineJob { log_device: LogDevice::Same, log_bytes: true, ..small() },
+            "log_bytes = true: must be left out",
+        ),
         (EngineJob { clients: 0, ..small() }, "clients = 0: must be 1 to 4096"),
         (EngineJob { buffer_percent: 1.0, ..small() }, "frames are too few"),
         (EngineJob { log_mib: 400, ..small() }, "the log needs 103424 blocks"),

@@ -15,7 +15,7 @@ use crate::run::clocks::Clocked;
 use crate::run::row::{RowBox, RowError, RowPlan, Traffic, draw, in_runtime, prepare};
 use std::cell::RefCell;
 use std::rc::Rc;
-use tantalum_device::{BlockDevice, Caps, IoError, PowerCycle};
+use tantalum_device::{BlockDevice, Caps, IoError, Payload, PowerCycle};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 use tantalum_workload::pages::{
     AppendTree, AppendTreeJob, Benchmark, Counts, Engine, EngineJob, Host, InPlace, Journal,
@@ -38,11 +38,24 @@ pub enum PageModel {
 }
 
 impl PageModel {
-    /// Drives that it runs on.
-    pub fn drives(&self) -> u64 {
+    /// Whether its log has a drive of its own.
+    pub fn has_log_drive(&self) -> bool {
+        matches!(self, PageModel::Engine(job) if job.log_device == LogDevice::Own)
+    }
+
+    /// The design of that, if it is another than that of the drive with the pages.
+    pub fn log_design(&self) -> Option<&str> {
         match self {
-            PageModel::Engine(job) if job.log_device == LogDevice::Own => 2,
-            _ => 1,
+            PageModel::Engine(job) => job.log_design.as_deref(),
+            PageModel::Tree(_) => None,
+        }
+    }
+
+    /// What the drive of this part carries.
+    pub fn payload(&self, part: Part) -> Payload {
+        match self {
+            PageModel::Engine(job) if part == Part::Log && job.log_bytes => Payload::Bytes,
+            _ => Payload::Stamps,
         }
     }
 
@@ -70,6 +83,15 @@ impl PageModel {
             PageModel::Tree(job) => job.operations = job.operations.min(2000),
         }
     }
+}
+
+/// What a drive of a row is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It has the pages, and the log if that has no drive of its own.
+    Pages,
+    /// It has the log.
+    Log,
 }
 
 /// The drives of a row: with the pages, and with the log if it has its own.
@@ -111,19 +133,19 @@ impl<S: RowBox> Drives<S> {
     }
 }
 
-/// Runs a row of `model` on what `subject` makes, in a runtime of its own. `cut` is
+/// Runs a row of `model` on what `subject` makes for each part, in a runtime of its own. `cut` is
 /// called after each cut and check. The findings are those up to the error, if there is
 /// one.
 pub fn run<S: RowBox>(
     seed: u64,
     plan: RowPlan,
     model: PageModel,
-    subject: impl Fn(&Rt) -> Result<S, RowError>,
+    subject: impl Fn(&Rt, Part) -> Result<S, RowError>,
     cut: impl Fn() + 'static,
 ) -> (RowFindings, Result<(), RowError>) {
     let made = |rt: &Rt| {
-        let log = (model.drives() > 1).then(|| subject(rt)).transpose()?;
-        Ok(Drives { data: subject(rt)?, log })
+        let log = model.has_log_drive().then(|| subject(rt, Part::Log)).transpose()?;
+        Ok(Drives { data: subject(rt, Part::Pages)?, log })
     };
     let ours = model.clone();
     in_runtime(seed, made, |rt, drives, findings| async move {
@@ -297,8 +319,12 @@ impl<S: RowBox> Run<S> {
     ) -> Result<(), RowError> {
         let (pages, log) = self.stores(&self.rt.domain(), job, *layout, Host::PLAIN, journal);
         let found = recover(&pages, &log, journal).await.map_err(drive("recovering"))?;
-        let kept = job.barriers || caps.ack.survives();
-        let sound = kept && job.double_write.is_safe(job.page_bytes, caps.atomic_unit);
+        // A commit is in the log, a page where the pages are; each drive keeps its own promises.
+        let log_keeps = self.drives.each().last().is_some_and(|s| s.device().caps().ack.survives());
+        let kept = job.barriers || log_keeps;
+        let pages_kept = job.barriers || caps.ack.survives();
+        let is_whole = job.double_write.is_safe(job.page_bytes, caps.atomic_unit);
+        let sound = kept && pages_kept && is_whole;
         let mut f = self.findings.borrow_mut();
         f.blocks_compared += found.pages * u64::from(layout.page_blocks);
         lost(&mut f, number, found.commits_lost, kept);

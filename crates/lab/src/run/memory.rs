@@ -24,8 +24,10 @@
 
 use crate::file::experiment::{Expect, Experiment, Row, Scene, WorkloadKind};
 use crate::report::CUTS_TO_SHOW_LOSS;
+use crate::run::engines::{PageModel, Part};
 use crate::subject::Model;
 use std::fmt::Write;
+use tantalum_device::Payload;
 use tantalum_drive::{Design, Layout};
 use tantalum_workload::linkbench::LinkBenchScale;
 use tantalum_workload::tpcc::TpccScale;
@@ -77,6 +79,17 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let scene = &row.scene;
     let millis = run_millis(scene, cuts);
     let model = row.model()?;
+    if let Some(engine) = row.pages() {
+        let log = match engine.log_design() {
+            Some(design) => Model::of(design, scene)?,
+            None => model.clone(),
+        };
+        let (mut memory, capacity) = filled(&model, &engine, Part::Pages)?;
+        if engine.has_log_drive() {
+            memory += filled(&log, &engine, Part::Log)?.0;
+        }
+        return Ok(Need { memory: memory + BASE_BYTES, load: 0, database: 0, capacity });
+    }
     let Some(design) = model.ssd() else { return Ok(on_disks(row, cuts, &model)) };
     let layout = design.check().map_err(|e| e.to_string())?;
     let members = u64::from(model.members());
@@ -89,12 +102,6 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
         let written = blocks.saturating_mul(2).saturating_add(prepared);
         let flash = stamps(design, &layout, members, written);
         let memory = flash + blocks * WITNESS_BYTES + books + BASE_BYTES;
-        return Ok(Need { memory, load: 0, database: 0, capacity });
-    }
-    if let Some(model) = row.pages() {
-        // A long run has programmed everything once.
-        let flash = stamps(design, &layout, members, u64::MAX);
-        let memory = (flash + books) * model.drives() + BASE_BYTES;
         return Ok(Need { memory, load: 0, database: 0, capacity });
     }
     let zeros = if prepared > 0 { stamps(design, &layout, members, prepared) } else { 0 };
@@ -111,6 +118,24 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let rest = books + caches + zeros + BASE_BYTES;
     let memory = flash.saturating_add(database).saturating_add(rest);
     Ok(Need { memory, load: load.min(raw).saturating_add(database), database, capacity })
+}
+
+/// What a drive of a page-level engine needs, and its capacity: a long run has written everything
+/// once.
+fn filled(model: &Model, engine: &PageModel, part: Part) -> Result<(u64, u64), String> {
+    let (members, payload) = (u64::from(model.members()), engine.payload(part));
+    let Some(design) = model.ssd() else {
+        let capacity = model.disk().map_or(0, |disk| disk.blocks) * SECTOR * members;
+        let block = DISK_STAMP_BYTES + if payload == Payload::Bytes { SECTOR } else { 0 };
+        return Ok((engine.blocks() * block, capacity));
+    };
+    let layout = design.check().map_err(|e| e.to_string())?;
+    let flash = match payload {
+        Payload::Stamps => stamps(design, &layout, members, u64::MAX),
+        Payload::Bytes => design.geometry.bytes() * members,
+    };
+    let capacity = u64::from(layout.logical) * SECTOR * members;
+    Ok((flash + books(design, &layout) * members, capacity))
 }
 
 /// The sectors that preconditioning writes.
@@ -144,10 +169,6 @@ fn on_disks(row: &Row, cuts: u32, model: &Model) -> Need {
     let capacity = disk.0 * SECTOR * members;
     let scene = &row.scene;
     let millis = run_millis(scene, cuts);
-    if let Some(model) = row.pages() {
-        let memory = model.blocks() * DISK_STAMP_BYTES + BASE_BYTES;
-        return Need { memory, load: 0, database: 0, capacity };
-    }
     let page = u64::from(scene.run.page_bytes);
     let (database, load) = match (&row.workload, block_range(row)) {
         (_, Some(range)) => {

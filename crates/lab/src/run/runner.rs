@@ -6,13 +6,13 @@ use crate::file::experiment::{Expect, Experiment, Row};
 use crate::file::source;
 use crate::report::{Report, RowFindings, RowReport};
 use crate::run::block;
-use crate::run::engines;
+use crate::run::engines::{self, PageModel, Part};
 use crate::run::memory;
 use crate::run::precondition::Preparation;
 use crate::run::record::{Log, Recorded};
 use crate::run::row::{self, RowBox, RowError, RowPlan, Traffic};
 use crate::run::sqlite::Settings;
-use crate::subject::BLOCK_BYTES;
+use crate::subject::{BLOCK_BYTES, Model};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,6 +47,9 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
             let what = "[precondition]: it is a magnetic disk, which writing does not bring \
                         into another state; run it from a file without [precondition]";
             return Err(told(format!("design \"{}\": {what}", row.design)));
+        }
+        if let Some(design) = row.pages().as_ref().and_then(PageModel::log_design) {
+            Model::of(design, &row.scene).map_err(|e| told(format!("log_design: {e}")))?;
         }
         if let Some(job) = row.job() {
             let bytes = memory::need(row, 1).map_err(told)?.capacity;
@@ -167,8 +170,19 @@ fn try_row(
     if let Some(how) = row.trace() {
         return block::replay(seed, plan, (how, source::open(how)), made, cut);
     }
-    if let Some(model) = row.pages() {
-        return engines::run(seed, plan, model, made, cut);
+    if let Some(engine) = row.pages() {
+        let of = |part| match (part, engine.log_design()) {
+            (Part::Log, Some(design)) => Model::of(design, &row.scene),
+            _ => Ok(model.clone()),
+        };
+        let made = |rt: &Rt, part| {
+            let payload = if log.is_some() { Payload::Bytes } else { engine.payload(part) };
+            let built = of(part).and_then(|model| model.build(rt, payload));
+            // What is recorded is the drive with the pages.
+            let log = log.filter(|_| part == Part::Pages).cloned();
+            Ok(Recorded::new(built.map_err(RowError::Design)?, log))
+        };
+        return engines::run(seed, plan, engine.clone(), made, cut);
     }
     match (row.benchmark(), row.job()) {
         (Some(benchmark), _) => {

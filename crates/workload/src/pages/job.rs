@@ -20,7 +20,7 @@ pub enum Benchmark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogDevice {
-    /// On a second drive of the same kind.
+    /// On a drive of its own, of the same kind unless [`EngineJob::log_design`] names another.
     Own,
     /// At the end of the drive with the pages.
     Same,
@@ -66,6 +66,12 @@ pub struct EngineJob {
     pub log_mib: u64,
     /// Where it is.
     pub log_device: LogDevice,
+    /// The design of the log's own drive; without it, that of the drive with the pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_design: Option<String>,
+    /// Whether the log's own drive carries real bytes, and not stamps.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub log_bytes: bool,
     /// Page cleaners.
     pub cleaners: u32,
     /// Pages that a cleaner takes off the tail at a time: clean ones are freed, the others
@@ -105,6 +111,8 @@ impl Default for EngineJob {
             page_cpu_us: 20.0,
             log_mib: 64,
             log_device: LogDevice::Own,
+            log_design: None,
+            log_bytes: false,
             cleaners: 1,
             batch_pages: 100,
             lru_depth: 1024,
@@ -235,6 +243,15 @@ impl EngineJob {
         for (key, value, least, most) in times {
             if !(least..=most).contains(&value) {
                 return Err(wrong(key, value.to_string(), &format!("{least} to {most}")));
+            }
+        }
+        if self.log_device == LogDevice::Same {
+            let must = "left out: the log has no drive of its own (log_device = \"same\")";
+            if let Some(design) = &self.log_design {
+                return Err(wrong("log_design", design.clone(), must));
+            }
+            if self.log_bytes {
+                return Err(wrong("log_bytes", "true".into(), must));
             }
         }
         if let Some(share) = self.update_percent {
