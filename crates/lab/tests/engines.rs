@@ -117,7 +117,7 @@ fn the_log_may_be_on_a_drive_of_another_kind() {
             "{head}\n{row}\ndesign = \"{design}\"\nexpect = \"{expect}\"\n[row.params]\n{params}"
         )
     };
-    let run = |design, expect, keys| {
+    let run = |design: &str, expect: &str, keys: &str| {
         let report = run(&row(design, expect, keys), &[""]);
         assert_eq!(report.rows.len(), 1);
         report.rows[0].findings.clone()

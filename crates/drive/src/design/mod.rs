@@ -341,7 +341,7 @@ pub enum DesignError {
     },
 }
 
-const PRESETS: [(&str, &str); 14] = [
+const PRESETS: &[(&str, &str)] = &[
     ("baseline", include_str!("../../presets/baseline.toml")),
     ("volatile", include_str!("../../presets/volatile.toml")),
     ("shearing", include_str!("../../presets/shearing.toml")),
