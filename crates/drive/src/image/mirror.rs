@@ -29,7 +29,7 @@ use crate::firmware::{Firmware, Publish};
 use crate::format::entries::map_page;
 use crate::format::words::Lpn;
 use crate::state::journal::Journal;
-use crate::state::maplog::TouchedMap;
+use crate::state::maplog::MapChange;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use sums::Sums;
@@ -76,7 +76,8 @@ struct Inner {
     sums: Sums,
     pages: Vec<Lpn>,
     units: Vec<Unit>,
-    moved: Vec<u32>,
+    map: Vec<MapChange>,
+    entries: Vec<usize>,
 }
 
 impl Mirror {
@@ -90,9 +91,9 @@ impl Mirror {
     /// What the firmware has now is what is to be dumped, and what it changes from now on.
     /// `version`: that of the image's format.
     pub fn begin(fw: &Firmware, region: &Region, version: u32) -> Mirror {
-        fw.buffer.borrow_mut().watch();
+        fw.buffer.borrow_mut().changes.watch();
         fw.log.borrow_mut().watch();
-        fw.space.borrow_mut().watch();
+        fw.space.borrow_mut().changes.watch();
         let shape = Shape::of(&fw.design, &fw.layout, fw.nand.payload(), version);
         let inner = Inner { free: (0..shape.places).collect(), ..Inner::default() };
         let mirror = Mirror {
@@ -183,7 +184,7 @@ impl Mirror {
         inner: &mut Inner,
     ) -> Result<(), &'static str> {
         let buffer = fw.buffer.borrow();
-        buffer.take_touched(&mut inner.pages);
+        buffer.changes.take(&mut inner.pages);
         for lpn in &inner.pages {
             if let Some(place) = inner.places.remove(&lpn.0) {
                 inner.list.push((table.index(place), 0));
@@ -210,30 +211,21 @@ impl Mirror {
 
     /// Changed entries of the map, and its directory.
     fn list_map(&self, fw: &Firmware, table: &Table<'_>, inner: &mut Inner) {
-        let mut log = fw.log.borrow_mut();
-        log.take_moved(&mut inner.moved);
-        let map = fw.map.borrow();
-        if self.shape.keeps_entries
-            && let Some(dirty) = log.dirty_mut()
-        {
-            let touched = dirty.touched_mut().map(std::mem::take).unwrap_or_default();
-            for page in touched.begun.iter().filter(|_| self.shape.whole_pages) {
-                table.list_page(&map, *page, &mut inner.list);
-            }
-            for lpn in &touched.entries {
-                table.list_entry(&map, dirty, *lpn, &mut inner.list);
-            }
-            for page in touched.stored {
-                table.list_bits(dirty, page, &mut inner.list);
-            }
-        } else if let Some(touched) = log.dirty_mut().and_then(|dirty| dirty.touched_mut()) {
-            touched.entries.clear();
-            touched.begun.clear();
-            touched.stored.clear();
-        }
-        if self.shape.directory > 0 {
-            for page in &inner.moved {
-                table.list_image(&log, *page, &mut inner.list);
+        let (log, map) = (fw.log.borrow(), fw.map.borrow());
+        let Some(dirty) = log.dirty() else { return };
+        dirty.changes.take(&mut inner.map);
+        let (shape, out) = (&self.shape, &mut inner.list);
+        for change in &inner.map {
+            match *change {
+                MapChange::Image(page) if shape.directory > 0 => table.list_image(&log, page, out),
+                MapChange::Begun(page) if shape.whole_pages => table.list_page(&map, page, out),
+                MapChange::Entry(lpn) if shape.keeps_entries => {
+                    table.list_entry(&map, dirty, lpn, out);
+                }
+                MapChange::Stored(page) if shape.keeps_entries => {
+                    table.list_bits(dirty, page, out);
+                }
+                _ => {}
             }
         }
     }
@@ -245,7 +237,7 @@ impl Mirror {
         table: &Table<'_>,
         inner: &mut Inner,
     ) -> Result<(), &'static str> {
-        fw.space.borrow_mut().take_touched(&mut inner.units);
+        fw.space.borrow().changes.take(&mut inner.units);
         if self.shape.journal_max == 0 {
             return Ok(());
         }
@@ -253,8 +245,9 @@ impl Mirror {
         for unit in &inner.units {
             table.list_unit(&space, *unit, &mut inner.list);
         }
-        if let Some(journal) = fw.log.borrow_mut().journal_mut()
-            && !table.list_journal(journal, &mut inner.journal, &mut inner.list)
+        let (now, list) = (&mut inner.journal, &mut inner.list);
+        if let Some(journal) = fw.log.borrow().journal()
+            && !table.list_journal(journal, &mut inner.entries, now, list)
         {
             return Err(LONG_JOURNAL);
         }
@@ -299,15 +292,14 @@ impl Mirror {
         self.region.publish(COUNTS, self.shape.counts_word(which));
         self.which.set(which);
         // All that was noted is told.
-        fw.buffer.borrow().take_touched(&mut inner.pages);
-        fw.space.borrow_mut().take_touched(&mut inner.units);
-        let mut log = fw.log.borrow_mut();
-        log.take_moved(&mut inner.moved);
-        if let Some(touched) = log.dirty_mut().and_then(|dirty| dirty.touched_mut()) {
-            *touched = TouchedMap::default();
+        fw.buffer.borrow().changes.take(&mut inner.pages);
+        fw.space.borrow().changes.take(&mut inner.units);
+        let log = fw.log.borrow();
+        if let Some(dirty) = log.dirty() {
+            dirty.changes.take(&mut inner.map);
         }
-        if let Some(journal) = log.journal_mut() {
-            journal.take_stable();
+        if let Some(journal) = log.journal() {
+            journal.changes.take(&mut inner.entries);
         }
         Ok(())
     }

@@ -19,8 +19,8 @@ mod audit;
 
 use crate::format::words::Lpn;
 use crate::planted::planted;
+use crate::state::changes::Changes;
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use tantalum_device::{Data, DataMut, OwnedData, Payload};
 use tantalum_nand::SECTOR_BYTES;
@@ -76,8 +76,8 @@ pub struct Buffer {
     /// From how many of the pages that have waited longest the flusher picks.
     window: u32,
     dice: Option<Stream>,
-    /// Pages whose newest copy is another since somebody asked, if anybody does.
-    touched: Option<RefCell<Vec<Lpn>>>,
+    /// Pages whose newest copy is another.
+    pub changes: Changes<Lpn>,
 }
 
 impl Buffer {
@@ -105,7 +105,7 @@ impl Buffer {
             first_epoch: 0,
             window: 1,
             dice: None,
-            touched: None,
+            changes: Changes::default(),
         }
     }
 
@@ -115,27 +115,6 @@ impl Buffer {
         self.window = window.max(1);
         self.dice = Some(dice);
         self
-    }
-
-    /// From now on notes whose newest copy becomes another.
-    pub fn watch(&mut self) {
-        self.touched = Some(RefCell::default());
-    }
-
-    /// The pages noted since this was asked, each once.
-    pub fn take_touched(&self, out: &mut Vec<Lpn>) {
-        out.clear();
-        if let Some(touched) = &self.touched {
-            std::mem::swap(out, &mut touched.borrow_mut());
-            out.sort_unstable();
-            out.dedup();
-        }
-    }
-
-    fn touch(&mut self, lpn: Lpn) {
-        if let Some(touched) = &mut self.touched {
-            touched.get_mut().push(lpn);
-        }
     }
 
     /// The newest copy of a page, if it is buffered.
@@ -160,7 +139,7 @@ impl Buffer {
 
     /// Takes a page in; whether it needed a slot of its own. There must be a free one.
     pub fn insert(&mut self, lpn: Lpn, data: Data<'_>) -> bool {
-        self.touch(lpn);
+        self.changes.note(lpn);
         let held_by = match self.index.get(&lpn.0) {
             Some(&at) => match self.entries[at as usize].state {
                 State::Waiting | State::Held => {
@@ -221,7 +200,7 @@ impl Buffer {
     /// Forgets a page (trim); how many slots became free.
     pub fn discard(&mut self, lpn: Lpn) -> u32 {
         let Some(at) = self.index.remove(&lpn.0) else { return 0 };
-        self.touch(lpn);
+        self.changes.note(lpn);
         match self.entries[at as usize].state {
             State::Waiting => {
                 self.unlink(at);
@@ -296,7 +275,7 @@ impl Buffer {
         let (lpn, successor) = (e.lpn, e.successor);
         if self.index.get(&lpn.0) == Some(&at) {
             self.index.remove(&lpn.0);
-            self.touch(lpn);
+            self.changes.note(lpn);
         }
         if successor != NONE {
             self.enqueue(successor);

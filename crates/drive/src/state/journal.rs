@@ -26,6 +26,7 @@
 use crate::format::journal::{Entry, OPEN};
 use crate::format::words::Ppa;
 use crate::planted::planted;
+use crate::state::changes::Changes;
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tantalum_nand::Unit;
@@ -54,32 +55,14 @@ pub struct Journal {
     ranges: u32,
     /// How many ranges of each unit are spilled, or on their way.
     named: BTreeMap<u32, u32>,
-    /// Of all that memory has, so many entries from the first on are as they were when somebody
-    /// asked, if anybody does.
-    stable: Option<usize>,
+    /// From which of [`Journal::entries`] on they are others, but for those that were added.
+    pub changes: Changes<usize>,
 }
 
 impl Journal {
-    /// From now on notes how much stays as it is.
-    pub fn watch(&mut self) {
-        self.stable = Some(0);
-    }
-
-    /// How many of [`Journal::entries`], from the first on, are as they were when this was asked
-    /// before; all, if nobody watches.
-    pub fn take_stable(&mut self) -> usize {
-        let len = self.len();
-        self.stable.replace(len).map_or(len, |stable| stable.min(len))
-    }
-
     /// What a process left behind of [`Journal::entries`], for a dump.
     pub fn left_behind(entries: Vec<Entry>) -> Journal {
         Journal { entries: entries.into(), ..Journal::default() }
-    }
-
-    /// Nothing is as it was.
-    fn rewrite(&mut self) {
-        self.stable = self.stable.map(|_| 0);
     }
 
     /// One more.
@@ -98,7 +81,7 @@ impl Journal {
                 *count += more;
             }
             let others = self.len() - 1;
-            self.stable = self.stable.map(|stable| stable.min(others));
+            self.changes.note(others);
             return;
         }
         self.ranges += u32::from(entry.is_range());
@@ -124,7 +107,7 @@ impl Journal {
         if !self.entries.iter().any(&of) {
             return;
         }
-        self.rewrite();
+        self.changes.note(0);
         self.older -= self.entries.iter().take(self.older).filter(|e| of(e)).count();
         self.ranges -= self.entries.iter().filter(|e| of(e) && e.is_range()).count() as u32;
         self.entries.retain(|entry| !of(entry));
@@ -176,7 +159,7 @@ impl Journal {
         if self.older > 0 || !self.spilling.is_empty() {
             return None;
         }
-        self.rewrite();
+        self.changes.note(0);
         let mut kept = VecDeque::with_capacity(self.entries.len());
         for entry in self.entries.drain(..) {
             if self.spilling.len() < most && !entry.names().is_some_and(&writing) {
@@ -194,7 +177,7 @@ impl Journal {
 
     /// They are on flash, in these sectors.
     pub fn end_spill(&mut self, places: impl Iterator<Item = Ppa>, in_sector: usize) {
-        self.rewrite();
+        self.changes.note(0);
         let entries = std::mem::take(&mut self.spilling);
         for (place, some) in places.zip(entries.chunks(in_sector)) {
             self.spilled.push(Spilled { place, entries: some.to_vec() });
@@ -203,7 +186,7 @@ impl Journal {
 
     /// Sectors that were spilled are somewhere else: from where to where.
     pub fn spill_moved(&mut self, moved: &BTreeMap<Ppa, Ppa>) {
-        self.rewrite();
+        self.changes.note(0);
         for sector in &mut self.spilled {
             if let Some(to) = moved.get(&sector.place) {
                 sector.place = *to;
@@ -213,7 +196,7 @@ impl Journal {
 
     /// At recovery: what a dump has of the journal, and the sectors that it names.
     pub fn restore(&mut self, spilled: Vec<Spilled>, entries: &[Entry]) {
-        self.rewrite();
+        self.changes.note(0);
         for entry in spilled.iter().flat_map(|sector| &sector.entries) {
             match entry {
                 Entry::Written { unit, .. } => *self.named.entry(unit.0).or_default() += 1,
@@ -246,7 +229,7 @@ impl Journal {
 
     /// It is complete.
     pub fn end_checkpoint(&mut self) {
-        self.rewrite();
+        self.changes.note(0);
         let void = self.entries.drain(..std::mem::take(&mut self.older));
         self.ranges -= void.filter(Entry::is_range).count() as u32;
         self.ranges -= self.named.values().sum::<u32>();

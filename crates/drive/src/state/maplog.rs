@@ -25,21 +25,24 @@ use crate::format::entries::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, map_page};
 use crate::format::journal::SECTOR_ENTRIES;
 use crate::format::words::{Before, Lpn, Places, Ppa, Version};
 use crate::planted::planted;
+use crate::state::changes::Changes;
 use crate::state::journal::Journal;
 use crate::state::space::FreeUnit;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use tantalum_nand::{PageAddr, Unit};
 
-/// Of the map, what is to be published.
-#[derive(Clone, Default)]
-pub struct TouchedMap {
-    /// Entries that became dirty, or are anew.
-    pub entries: Vec<Lpn>,
-    /// Map pages that had no dirty entry before.
-    pub begun: Vec<u32>,
-    /// Map pages of which fewer entries are dirty.
-    pub stored: Vec<u32>,
+/// What has changed of the map that a dump would have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MapChange {
+    /// A map page had no dirty entry before.
+    Begun(u32),
+    /// An entry is dirty, perhaps anew.
+    Entry(Lpn),
+    /// Fewer entries of a map page are dirty.
+    Stored(u32),
+    /// The newest image of a map page is in another place.
+    Image(u32),
 }
 
 /// Changed map entries that the log does not have yet, of a drive whose memory is
@@ -55,8 +58,8 @@ pub struct Dirty {
     storing: FxHashMap<u32, Vec<Lpn>>,
     total: u32,
     dirty_pages: u32,
-    /// What has changed since somebody asked, if anybody does.
-    touched: Option<Box<TouchedMap>>,
+    /// What has changed, of images of map pages, too.
+    pub changes: Changes<MapChange>,
 }
 
 impl Dirty {
@@ -71,18 +74,8 @@ impl Dirty {
             storing: FxHashMap::default(),
             total: 0,
             dirty_pages: 0,
-            touched: None,
+            changes: Changes::default(),
         }
-    }
-
-    /// From now on notes what changes.
-    pub fn watch(&mut self) {
-        self.touched = Some(Box::default());
-    }
-
-    /// What was noted since this was asked.
-    pub fn touched_mut(&mut self) -> Option<&mut TouchedMap> {
-        self.touched.as_deref_mut()
     }
 
     /// Which of the entries of a map page are dirty, as bits.
@@ -94,10 +87,10 @@ impl Dirty {
     /// An entry changed.
     pub fn mark(&mut self, lpn: Lpn) {
         let page = map_page(lpn);
-        if let Some(touched) = &mut self.touched {
-            touched.entries.push(lpn);
+        if self.changes.is_watched() {
+            self.changes.note(MapChange::Entry(lpn));
             if self.counts[page as usize] == 0 {
-                touched.begun.push(page);
+                self.changes.note(MapChange::Begun(page));
             }
         }
         if let Some(again) = self.storing.get_mut(&page) {
@@ -162,9 +155,7 @@ impl Dirty {
     /// The map page is on flash as it was when its store began.
     pub fn end_store(&mut self, page: u32) {
         let again = self.storing.remove(&page).unwrap_or_default();
-        if let Some(touched) = &mut self.touched {
-            touched.stored.push(page);
-        }
+        self.changes.note(MapChange::Stored(page));
         let words = (MAP_PAGE_ENTRIES / 64) as usize;
         let first = page as usize * words;
         self.bits[first..first + words].fill(0);
@@ -253,8 +244,6 @@ pub struct MapLog {
     keep_free: usize,
     /// Units that the log should own beside those it has.
     owed: u32,
-    /// Map pages whose image is elsewhere since somebody asked, if anybody does.
-    moved: Option<Vec<u32>>,
 }
 
 impl MapLog {
@@ -283,26 +272,16 @@ impl MapLog {
             images: vec![NEVER; pages],
             keep_free: keep_free as usize,
             owed: 0,
-            moved: None,
         }
     }
 
-    /// From now on notes what protected memory has to tell of.
+    /// From now on notes what changes of what a dump would have.
     pub fn watch(&mut self) {
-        self.moved = Some(Vec::new());
         if let Some(dirty) = self.dirty_mut() {
-            dirty.watch();
+            dirty.changes.watch();
         }
         if let Some(journal) = self.journal_mut() {
-            journal.watch();
-        }
-    }
-
-    /// The map pages whose images have moved since this was asked.
-    pub fn take_moved(&mut self, out: &mut Vec<u32>) {
-        out.clear();
-        if let Some(moved) = &mut self.moved {
-            std::mem::swap(out, moved);
+            journal.changes.watch();
         }
     }
 
@@ -568,8 +547,8 @@ impl MapLog {
     pub fn image_found(&mut self, page: u32, serial: u32, place: Ppa) {
         self.image_at[page as usize] = serial;
         self.images[page as usize] = place.0;
-        if let Some(moved) = &mut self.moved {
-            moved.push(page);
+        if let Some(dirty) = self.dirty_mut() {
+            dirty.changes.note(MapChange::Image(page));
         }
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod buffer;
 pub(crate) mod census;
+pub(crate) mod changes;
 pub(crate) mod dump_areas;
 pub(crate) mod grants;
 pub(crate) mod groups;

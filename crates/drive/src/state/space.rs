@@ -28,6 +28,7 @@ mod audit;
 use crate::Collector;
 use crate::design::layout::SHARED_RESERVE;
 use crate::format::words::{Places, Ppa, Version};
+use crate::state::changes::Changes;
 use crate::state::victims::{Candidate, Victims};
 use std::collections::BTreeSet;
 use tantalum_nand::{Geometry, PageAddr, Unit};
@@ -128,9 +129,8 @@ pub struct Space {
     levelling: bool,
     bad: u32,
     condemned: BTreeSet<u32>,
-    /// Units of which [`Space::writing`] may tell something else since somebody asked, if
-    /// anybody does.
-    touched: Option<Vec<Unit>>,
+    /// Units of which [`Space::writing`] may tell something else.
+    pub changes: Changes<Unit>,
     /// What was to be done that would destroy data, and was not.
     defect: Option<&'static str>,
 }
@@ -165,7 +165,7 @@ impl Space {
             levelling,
             bad: 0,
             condemned: BTreeSet::new(),
-            touched: None,
+            changes: Changes::default(),
             defect: None,
         }
     }
@@ -181,27 +181,6 @@ impl Space {
             self.defect = Some(what);
         }
         holds
-    }
-
-    /// From now on notes of which units [`Space::writing`] may tell something else.
-    pub fn watch(&mut self) {
-        self.touched = Some(Vec::new());
-    }
-
-    /// The units noted since this was asked, each once.
-    pub fn take_touched(&mut self, out: &mut Vec<Unit>) {
-        out.clear();
-        if let Some(touched) = &mut self.touched {
-            std::mem::swap(out, touched);
-            out.sort_unstable();
-            out.dedup();
-        }
-    }
-
-    fn touch(&mut self, unit: Unit) {
-        if let Some(touched) = &mut self.touched {
-            touched.push(unit);
-        }
     }
 
     /// How many units there are.
@@ -362,7 +341,7 @@ impl Space {
 
     /// A unit becomes the write point of a stream, from page `page` on.
     pub fn open(&mut self, stream: Streams, unit: Unit, page: u32) {
-        self.touch(unit);
+        self.changes.note(unit);
         let die = self.die_of(unit);
         let info = &self.units[unit.0 as usize];
         let fits = info.role == Role::Leaving && !info.bad;
@@ -395,20 +374,20 @@ impl Space {
             self.units[at.unit.0 as usize].role = Role::Leaving;
         }
         self.units[at.unit.0 as usize].flying += 1;
-        self.touch(at.unit);
+        self.changes.note(at.unit);
         Some((at, count))
     }
 
     /// One more program is under way in a unit that is full: tell [`Space::landed`] of it, too.
     pub fn fly(&mut self, unit: Unit) {
-        self.touch(unit);
+        self.changes.note(unit);
         self.units[unit.0 as usize].flying += 1;
     }
 
     /// A program of so many pages has ended, and what it brought is counted. Programs in one
     /// unit end in the order in which their pages were given.
     pub fn landed(&mut self, unit: Unit, pages: u32) {
-        self.touch(unit);
+        self.changes.note(unit);
         let info = &mut self.units[unit.0 as usize];
         info.flying -= 1;
         info.landed += pages;
@@ -425,7 +404,7 @@ impl Space {
 
     /// A unit is full, or will not be written further: it may be collected.
     pub fn file(&mut self, unit: Unit) {
-        self.touch(unit);
+        self.changes.note(unit);
         let die = self.die_of(unit);
         let in_hand = self.units[unit.0 as usize].role == Role::Leaving;
         if !self.allows(in_hand, "a unit in use was to be collected") {
@@ -471,7 +450,7 @@ impl Space {
     /// Whether that is new. One without valid sectors is [`Role::Bad`] when it is in no
     /// list, else when what is under way in it has ended and its sectors were moved.
     pub fn condemn(&mut self, unit: Unit) -> bool {
-        self.touch(unit);
+        self.changes.note(unit);
         let die = self.die_of(unit);
         let info = &mut self.units[unit.0 as usize];
         if std::mem::replace(&mut info.bad, true) {

@@ -408,8 +408,17 @@ impl<'a> Table<'a> {
     }
 
     /// What is new of the journal of units. False if it does not fit.
-    pub fn list_journal(&self, journal: &mut Journal, now: &mut List, out: &mut Words) -> bool {
-        let (stable, len) = (journal.take_stable(), journal.len());
+    pub fn list_journal(
+        &self,
+        journal: &Journal,
+        changes: &mut Vec<usize>,
+        now: &mut List,
+        out: &mut Words,
+    ) -> bool {
+        journal.changes.take(changes);
+        let len = journal.len();
+        // So many from the first on are as the table has them.
+        let stable = changes.first().map_or(now.len, |first| now.len.min(*first)).min(len);
         if len > self.shape.journal_max {
             return false;
         }
