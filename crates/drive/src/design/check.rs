@@ -22,88 +22,105 @@ impl Design {
             .check()
             .map_err(|error| DesignError::Geometry { design: self.name.clone(), error })?;
         self.power.check().map_err(value)?;
+        self.check_space().map_err(value)?;
+        self.check_times().map_err(value)?;
+        self.check_priorities().map_err(value)?;
+        self.check_buffer().map_err(value)?;
+        self.check_disorder().map_err(value)?;
+        self.check_map().map_err(value)?;
+        Layout::of(self).map_err(|error| DesignError::Layout { design: self.name.clone(), error })
+    }
+
+    /// Spare space, levelling and the link.
+    fn check_space(&self) -> Result<(), String> {
         let op = self.space.over_provisioning;
         if !(op > -100.0 && op <= 1000.0) || op == 0.0 {
-            return Err(value(format!(
+            return Err(format!(
                 "space.over_provisioning is {op} per cent; it must be above 0 and at most 1000, or, to be \
                  thinly provisioned, below 0 and above -100"
-            )));
+            ));
         }
         let spare = self.space.thin_spare;
         if !(0.0..=1000.0).contains(&spare) {
-            return Err(value(format!(
-                "space.thin_spare is {spare} per cent; it must be 0 to 1000"
-            )));
+            return Err(format!("space.thin_spare is {spare} per cent; it must be 0 to 1000"));
         }
         if self.space.collect_below < 2 {
-            return Err(value("space.collect_below must be at least 2".into()));
+            return Err("space.collect_below must be at least 2".into());
         }
         let background = self.space.background_below;
         if background != 0
             && !(self.space.collect_below..self.geometry.blocks).contains(&background)
         {
-            return Err(value(format!(
+            return Err(format!(
                 "space.background_below is {background}; it must be 0 (off), or at least \
                  space.collect_below and less than geometry.blocks"
-            )));
-        }
-        if self.wear.spread_max != 0 && self.wear.spread_max < 4 {
-            return Err(value("wear.spread_max must be 0 (off), or at least 4".into()));
-        }
-        if self.link.mb_s == 0 || self.link.queue_depth == 0 || self.timing.channel_mb_s == 0 {
-            return Err(value(
-                "link.mb_s, link.queue_depth and timing.channel_mb_s must be at least 1".into(),
             ));
         }
-        self.check_times().map_err(value)?;
-        self.check_priorities().map_err(value)?;
+        if self.wear.spread_max != 0 && self.wear.spread_max < 4 {
+            return Err("wear.spread_max must be 0 (off), or at least 4".into());
+        }
+        if self.link.mb_s == 0 || self.link.queue_depth == 0 || self.timing.channel_mb_s == 0 {
+            return Err(
+                "link.mb_s, link.queue_depth and timing.channel_mb_s must be at least 1".into()
+            );
+        }
+        Ok(())
+    }
+
+    /// Room in the buffer for rows, and for what is taken at once.
+    fn check_buffer(&self) -> Result<(), String> {
         let slots = u64::from(self.buffer_slots());
         let row = u64::from(self.geometry.row_sectors());
         if slots < 2 * row || self.cache.buffer_kib > MAX_BUFFER_KIB {
-            return Err(value(format!(
+            return Err(format!(
                 "cache.buffer_kib is {}; two rows of pages need {} KiB, and it may be at most {MAX_BUFFER_KIB}",
                 self.cache.buffer_kib,
                 2 * row * 4
-            )));
+            ));
         }
         let unit = self.cache.atomic_unit_kib;
         if unit < 4 || !unit.is_multiple_of(4) || unit > self.cache.buffer_kib {
-            return Err(value(format!(
+            return Err(format!(
                 "cache.atomic_unit_kib is {unit}; it must be a multiple of 4 and fit the buffer of {} KiB",
                 self.cache.buffer_kib
-            )));
+            ));
         }
-        self.check_disorder().map_err(value)?;
+        Ok(())
+    }
+
+    /// How much of the map may differ from what is stored of it.
+    fn check_map(&self) -> Result<(), String> {
+        let row = u64::from(self.geometry.row_sectors());
         // A quarter of the changes must hold a row: see `Firmware::begin_changes`.
         let least = (4 * row).max(1024);
         let pages = self.map.dirty_pages_max;
         if pages > 0 && (u64::from(pages) < 2 * row || !self.is_protected() || self.keeps_units()) {
-            return Err(value(format!(
+            return Err(format!(
                 "map.dirty_pages_max is {pages}; it must be 0 or at least {}, and is for a protected \
                  cache that keeps entries",
                 2 * row
-            )));
+            ));
         }
-        self.check_journal().map_err(value)?;
+        self.check_journal()?;
         if self.flags_groups() && self.is_protected() {
-            return Err(value(
+            return Err(
                 "atomic.scheme = \"flag\" is for a cache without protection: a protected one has \
                  whole groups without it"
                     .into(),
-            ));
+            );
         }
         if self.map.directory && !self.is_protected() {
-            return Err(value("map.directory is for a protected cache: it is in the dump".into()));
+            return Err("map.directory is for a protected cache: it is in the dump".into());
         }
         let dirty = u64::from(self.map.dirty_max);
         if self.map.write_points == 0 || dirty < least || dirty > MAX_DIRTY {
-            return Err(value(format!(
+            return Err(format!(
                 "map.write_points is {} and must be at least 1; map.dirty_max is {dirty} and must be \
                  {least} to {MAX_DIRTY}",
                 self.map.write_points
-            )));
+            ));
         }
-        Layout::of(self).map_err(|error| DesignError::Layout { design: self.name.clone(), error })
+        Ok(())
     }
 
     /// No operation of the medium is free, and none takes longer than a run may last.

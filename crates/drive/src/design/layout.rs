@@ -134,6 +134,36 @@ pub enum LayoutError {
     },
 }
 
+/// Units of a dump area that suffice for what may have to be dumped.
+fn dump_units_least(design: &Design, map_pages: u32) -> Result<u32, LayoutError> {
+    if !design.is_protected() {
+        return Ok(0);
+    }
+    let (g, units) = (&design.geometry, design.map.dump_units);
+    let row = u64::from(g.row_sectors());
+    let buffer = u64::from(design.buffer_slots()).div_ceil(row);
+    let map = dumped_map_sectors(design).div_ceil(row)
+        + directory_sectors(design, map_pages).div_ceil(row);
+    let slack = u64::from(DUMP_SLACK_ROWS);
+    let in_unit = u64::from(g.unit_pages() / g.planes);
+    let (need, have) = (buffer + map + 2 + slack, u64::from(units) * in_unit);
+    if have < need {
+        let dirty_max = design.map.dirty_max;
+        return Err(LayoutError::Dump { units, have, buffer, dirty_max, map, slack });
+    }
+    Ok(need.div_ceil(in_unit) as u32)
+}
+
+/// Of `spare` units those for new data of atomic groups beside the old, and for how many sectors.
+fn group_units(design: &Design, in_unit: u32, spare: u64) -> (u64, u32) {
+    if design.is_protected() || design.atomic.group_kib == 0 {
+        return (0, 0);
+    }
+    let wanted = u64::from(design.atomic.outstanding_kib.max(design.atomic.group_kib) / 4);
+    let units = wanted.div_ceil(in_unit.into()).min(spare / 2);
+    (units, wanted.min(units * u64::from(in_unit)) as u32)
+}
+
 /// Units that each die needs beside its data: an open one for the host's stream, an
 /// open one for moved data, and the collector's reserve.
 const WORKING_PER_DIE: u32 = 3;
@@ -156,22 +186,7 @@ impl Layout {
         // less to spare beyond that, cleaning would gain nothing, for ever.
         let map_units = 2 * (u64::from(map_live_units) + u64::from(design.map.write_points)) + 3;
         let dump_units = if design.is_protected() { design.map.dump_units } else { 0 };
-        let mut dump_units_least = 0;
-        if design.is_protected() {
-            let row = u64::from(g.row_sectors());
-            let buffer = u64::from(design.buffer_slots()).div_ceil(row);
-            let sectors = dumped_map_sectors(design);
-            let map = sectors.div_ceil(row) + directory_sectors(design, map_pages).div_ceil(row);
-            let slack = u64::from(DUMP_SLACK_ROWS);
-            let have = u64::from(dump_units) * u64::from(g.unit_pages() / g.planes);
-            if have < buffer + map + 2 + slack {
-                let dirty_max = design.map.dirty_max;
-                let units = dump_units;
-                return Err(LayoutError::Dump { units, have, buffer, dirty_max, map, slack });
-            }
-            let in_unit = u64::from(g.unit_pages() / g.planes);
-            dump_units_least = (buffer + map + 2 + slack).div_ceil(in_unit) as u32;
-        }
+        let dump_units_least = dump_units_least(design, map_pages)?;
         let in_unit = design.data_pages() * g.page_sectors();
         let units = u64::from(g.units());
         // Levelling has an open unit of its own.
@@ -210,13 +225,7 @@ impl Layout {
         let spare = units - need;
         let more = if thin { 0 } else { (spare / 4).min(dump_units.into()) };
         // And some, without capacitors, for atomic groups: old data beside new.
-        let mut groups = 0;
-        let mut group_sectors = 0;
-        if !design.is_protected() && design.atomic.group_kib > 0 {
-            let wanted = u64::from(design.atomic.outstanding_kib.max(design.atomic.group_kib) / 4);
-            groups = wanted.div_ceil(in_unit.into()).min(spare / 2);
-            group_sectors = wanted.min(groups * u64::from(in_unit)) as u32;
-        }
+        let (groups, group_sectors) = group_units(design, in_unit, spare);
         Ok(Layout {
             raw,
             logical,

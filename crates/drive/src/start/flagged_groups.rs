@@ -1,10 +1,10 @@
-//! Atomic groups that only flags beside their pages tell of, at a restart (`tasks/flag`).
+//! Atomic groups that only flags beside their pages tell of, at a restart (`firmware/flags`).
 
 use crate::firmware::Firmware;
 use crate::format::entries::map_page;
 use crate::format::words::{Kind, Lpn, MORE, PART, PageHead, Ppa};
 use crate::planted::planted;
-use crate::start::map_load::Told;
+use crate::start::map_load::Stored;
 use crate::start::report::{RecoveryError, check_entry};
 use crate::start::scan::{read_words, write_pointers};
 use crate::start::settle::Units;
@@ -24,7 +24,7 @@ struct Found {
 pub(crate) async fn redo_groups(
     fw: &Firmware,
     units: &Units,
-    told: &Told,
+    stored: &Stored,
 ) -> Result<(), RecoveryError> {
     let mut pages = read_all(fw, units).await?;
     pages.retain(|found| found.word & PART != 0);
@@ -43,8 +43,8 @@ pub(crate) async fn redo_groups(
         }
         for part in group.drain(..) {
             let lpn = Lpn(part.word as u32);
-            let image = told.images.get(map_page(lpn) as usize).copied().unwrap_or(0);
-            if found.sequence > told.deltas.get(&lpn).copied().unwrap_or(0).max(image) {
+            let image = stored.images.get(map_page(lpn) as usize).copied().unwrap_or(0);
+            if found.sequence > stored.deltas.get(&lpn).copied().unwrap_or(0).max(image) {
                 newest.insert(lpn, part.place);
             }
         }

@@ -8,7 +8,7 @@
 //!    that a power cycle wrote to its unit (map log, 6), unless something says that this was
 //!    whole: what the next power cycle wrote behind it, which says what it found there, or
 //!    the unit that was begun at its write point when it was full. (What nothing was written
-//!    after can not be told from what was torn: the last program at each write point.)
+//!    after can not be stored from what was torn: the last program at each write point.)
 //!    Where a dump's directory says that there is an image, there is one that can be read.
 //! 4. A map page that somebody asks for before all are loaded is read from where the dump's
 //!    directory says its image is; with the dirty entries that is as good as the newest one.
@@ -19,7 +19,7 @@ use crate::format::words::{Before, Kind, LOG_VERSION_BITS, Lpn, PageHead, Ppa, V
 use crate::planted::planted;
 use crate::start::replay::{Dump, read_sectors};
 use crate::start::report::{RecoveryError, RecoveryReport, check_entry};
-use crate::start::scan::{Head, read_heads, read_pages, used, write_pointers};
+use crate::start::scan::{Head, Heads, read_heads, read_pages, used, write_pointers};
 use crate::start::settle::Units;
 use crate::state::space::Role;
 use rustc_hash::FxHashMap;
@@ -40,13 +40,32 @@ struct Record {
     sequence: u64,
 }
 
-/// When the map log told last of what: sequence numbers of its pages.
+/// When the map log stored last of what: sequence numbers of its pages.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct Stored {
     /// For each map page that of its image; 0 without one.
     pub images: Vec<u64>,
     /// For each logical page that of the last delta, if flags tell of groups.
     pub deltas: FxHashMap<Lpn, u64>,
+}
+
+/// The written pages of one unit of the log.
+struct LogUnit {
+    unit: Unit,
+    /// The first page that is still erased.
+    end: u32,
+    /// All that was written to it last can be read.
+    whole: bool,
+    pages: Vec<PageAddr>,
+    heads: Heads,
+}
+
+/// What the log has of the map.
+#[derive(Default)]
+struct Records {
+    /// The newest image of each map page.
+    images: BTreeMap<u32, Record>,
+    deltas: Vec<Record>,
 }
 
 /// Reads the newest image of each map page, then the deltas newer than that, in order.
@@ -54,32 +73,61 @@ pub(crate) async fn load_map(
     fw: &Firmware,
     units: &Units,
     report: &mut RecoveryReport,
-) -> Result<Told, RecoveryError> {
+) -> Result<Stored, RecoveryError> {
     let log_units: Vec<Unit> = units.log.iter().map(|u| u.1).collect();
-    let ends = write_pointers(fw, &log_units).await?;
-    let mut images: BTreeMap<u32, Record> = BTreeMap::new();
-    let mut listed: BTreeMap<u32, Ppa> = (0..fw.layout.map_pages)
-        .filter_map(|page| Some((page, fw.log.borrow().image_place(page)?)))
-        .collect();
-    let mut deltas: Vec<Record> = Vec::new();
-    // What newer units say of older ones is known first.
-    let mut contents = Vec::with_capacity(log_units.len());
-    let mut full: Vec<Unit> = Vec::new();
+    let Records { images, deltas } = find_records(fw, read_units(fw, &log_units).await?)?;
+    let versions: BTreeMap<u32, u64> = images.iter().map(|(p, r)| (*p, r.version)).collect();
+    let mut stored = Stored { images: vec![0; fw.layout.map_pages as usize], ..Stored::default() };
+    for record in images.values() {
+        stored.images[record.index as usize] = record.sequence;
+        let place = fw.places.ppa(record.at, record.sector as u32);
+        fw.log.borrow_mut().image_found(record.index, record.serial, place);
+    }
+    let unknown = images.into_values().filter(|r| !fw.map.borrow().is_known(r.index));
+    for (record, bytes) in read_records(fw, unknown.collect()).await? {
+        fw.learn(record.index, &bytes);
+        report.map_pages += 1;
+    }
+    // Of the others there is nothing to know.
+    fw.map.borrow_mut().know_all();
+    fw.map_known.notify_all();
+    report.deltas += replay_deltas(fw, deltas, &versions, &mut stored).await?;
+    let version = fw.map.borrow().version();
+    fw.log.borrow_mut().set_durable(version);
+    Ok(stored)
+}
+
+/// Reads what is beside the pages of the log's units, which are in order of age.
+async fn read_units(fw: &Firmware, units: &[Unit]) -> Result<Vec<LogUnit>, RecoveryError> {
+    let ends = write_pointers(fw, units).await?;
     let of_unit = |(unit, end): (&Unit, &u32)| -> Vec<PageAddr> {
         (0..*end).map(|page| PageAddr { unit: *unit, page }).collect()
     };
-    let pages: Vec<Vec<PageAddr>> = log_units.iter().zip(&ends).map(of_unit).collect();
+    let pages: Vec<Vec<PageAddr>> = units.iter().zip(&ends).map(of_unit).collect();
     let mut all_heads = read_heads(fw, &pages.concat()).await?;
-    for ((&unit, &end), pages) in log_units.iter().zip(&ends).zip(pages).rev() {
+    let mut read = Vec::with_capacity(units.len());
+    // What newer units say of older ones is known first.
+    let mut full: Vec<Unit> = Vec::new();
+    for ((&unit, &end), pages) in units.iter().zip(&ends).zip(pages).rev() {
         let heads = all_heads.split_off(all_heads.heads().len() - pages.len());
         let whole = check_torn(&pages, heads.heads(), full.contains(&unit))?;
         full.extend(heads.heads().iter().filter_map(|head| match head {
             Head::Written(.., Before::Full(unit)) => Some(*unit),
             _ => None,
         }));
-        contents.push((unit, end, whole, pages, heads));
+        read.push(LogUnit { unit, end, whole, pages, heads });
     }
-    for (unit, end, whole, pages, heads) in contents.into_iter().rev() {
+    read.reverse();
+    Ok(read)
+}
+
+/// The log takes over these units; what they have of the map.
+fn find_records(fw: &Firmware, units: Vec<LogUnit>) -> Result<Records, RecoveryError> {
+    let mut listed: BTreeMap<u32, Ppa> = (0..fw.layout.map_pages)
+        .filter_map(|page| Some((page, fw.log.borrow().image_place(page)?)))
+        .collect();
+    let mut found = Records::default();
+    for LogUnit { unit, end, whole, pages, heads } in units {
         let serial = fw.log.borrow_mut().adopt(unit, end, whole);
         fw.space.borrow_mut().set_role(unit, Role::Map);
         for (at, head) in pages.into_iter().zip(heads.iter()) {
@@ -95,13 +143,9 @@ pub(crate) async fn load_map(
                         if listed.get(&index) == Some(&fw.places.ppa(at, sector as u32)) {
                             listed.remove(&index);
                         }
-                        let newest = images.entry(index).or_insert(record);
-                        let older = planted!(OlderImage) && record.version < newest.version;
-                        if older || record.version >= newest.version && !planted!(OlderImage) {
-                            *newest = record;
-                        }
+                        found.add_image(record);
                     }
-                    Kind::MapDelta => deltas.push(record),
+                    Kind::MapDelta => found.deltas.push(record),
                     Kind::MapJournal => {}
                     _ => {
                         let what = format!("a page of the map log holds {head:?} at {at}");
@@ -111,46 +155,53 @@ pub(crate) async fn load_map(
             }
         }
     }
-    if let Some((page, place)) = listed.pop_first() {
-        let what =
-            format!("the image of map page {page} can not be read at {}", fw.places.name(place));
-        return Err(RecoveryError::Damaged(what));
+    match listed.pop_first() {
+        None => Ok(found),
+        Some((page, place)) => {
+            let place = fw.places.name(place);
+            let what = format!("the image of map page {page} can not be read at {place}");
+            Err(RecoveryError::Damaged(what))
+        }
     }
-    let versions: BTreeMap<u32, u64> = images.iter().map(|(p, r)| (*p, r.version)).collect();
-    let mut told = Told { images: vec![0; fw.layout.map_pages as usize], ..Told::default() };
-    for record in images.values() {
-        told.images[record.index as usize] = record.sequence;
-        let place = fw.places.ppa(record.at, record.sector as u32);
-        fw.log.borrow_mut().image_found(record.index, record.serial, place);
+}
+
+impl Records {
+    fn add_image(&mut self, record: Record) {
+        let newest = self.images.entry(record.index).or_insert(record);
+        let older = planted!(OlderImage) && record.version < newest.version;
+        if older || record.version >= newest.version && !planted!(OlderImage) {
+            *newest = record;
+        }
     }
-    let unknown = images.into_values().filter(|r| !fw.map.borrow().is_known(r.index));
-    for (record, bytes) in read_records(fw, unknown.collect()).await? {
-        fw.learn(record.index, &bytes);
-        report.map_pages += 1;
-    }
-    // Of the others there is nothing to know.
-    fw.map.borrow_mut().know_all();
-    fw.map_known.notify_all();
+}
+
+/// Puts those deltas over the map that are newer than the images of their map pages, which are of
+/// these versions; how many deltas there are.
+async fn replay_deltas(
+    fw: &Firmware,
+    mut deltas: Vec<Record>,
+    images: &BTreeMap<u32, u64>,
+    stored: &mut Stored,
+) -> Result<u64, RecoveryError> {
     deltas.sort_by_key(|r| r.version);
+    let mut count = 0;
     for (record, bytes) in read_records(fw, deltas).await? {
-        report.deltas += 1;
+        count += 1;
         for entry in bytes.chunks_exact(8).take(record.index as usize) {
             let (lpn, to) = decode_entry(entry);
             check_entry(fw, lpn, to)?;
             let page = map_page(lpn);
             if fw.design.flags_groups() {
-                let last = told.deltas.entry(lpn).or_default();
+                let last = stored.deltas.entry(lpn).or_default();
                 *last = record.sequence.max(*last);
             }
-            if versions.get(&page).is_none_or(|&image| record.version > image) {
+            if images.get(&page).is_none_or(|&image| record.version > image) {
                 fw.map.borrow_mut().put(lpn, to);
                 fw.log.borrow_mut().delta_stored(lpn, record.serial);
             }
         }
     }
-    let version = fw.map.borrow().version();
-    fw.log.borrow_mut().set_durable(version);
-    Ok(told)
+    Ok(count)
 }
 
 /// Invariant 3, for the written pages of one unit of the log; `full`: another unit says that

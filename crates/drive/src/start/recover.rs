@@ -74,10 +74,10 @@ pub(crate) async fn recover(
             None => Units::scan(&fw).await?,
         };
         report.scan = lap(rt);
-        let told = load_map(&fw, &all, &mut report).await?;
+        let stored = load_map(&fw, &all, &mut report).await?;
         report.map_load = lap(rt);
         if design.flags_groups() {
-            redo_groups(&fw, &all, &told).await?;
+            redo_groups(&fw, &all, &stored).await?;
             report.dump_replay = lap(rt);
         }
         // (The first mark of all may be torn.)
@@ -90,7 +90,7 @@ pub(crate) async fn recover(
                 return Err(RecoveryError::DumpLost { number });
             }
             Missing::Salvage => {
-                rebuild(&fw, &all, &told.images, &mut report).await?;
+                rebuild(&fw, &all, &stored.images, &mut report).await?;
                 report.salvaged = true;
             }
         }
