@@ -6,6 +6,8 @@
 //! 2. What the emergency dump needs is in this memory, never in a future's locals.
 
 pub(crate) mod audit;
+pub(crate) mod flags;
+pub(crate) mod groups;
 #[cfg(test)]
 mod guards;
 pub(crate) mod reservations;
@@ -15,6 +17,8 @@ pub(crate) mod summary;
 
 use crate::design::group::group_limit;
 use crate::design::layout::Layout;
+use crate::firmware::flags::Flags;
+use crate::firmware::groups::{Grouping, Records};
 use crate::firmware::stats::Stats;
 use crate::format::journal::{Entry, OPEN};
 use crate::format::words::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
@@ -72,8 +76,8 @@ pub(crate) struct Firmware {
     /// Room for more of them.
     pub group_room: Semaphore,
     pub group_done: WaitQueue,
-    /// Whose turn it is between the keeper of the log and the last page of a group (see `flag`).
-    pub last_page: Mutex,
+    /// How a restart knows which of them are whole.
+    pub grouping: Box<dyn Grouping>,
     pub room: Semaphore,
     pub work: WaitQueue,
     pub urgent: Cell<u32>,
@@ -250,7 +254,10 @@ impl Firmware {
             groups: RefCell::default(),
             group_room: Semaphore::new(rt, "room for atomic groups", layout.group_sectors.into()),
             group_done: WaitQueue::new(rt, "an atomic group to be whole"),
-            last_page: Mutex::new(rt, "the last page of an atomic group"),
+            grouping: match design.flags_groups() {
+                true => Box::new(Flags::new(rt)),
+                false => Box::new(Records),
+            },
             room: Semaphore::new(rt, "room in the buffer", design.buffer_slots().into()),
             work: WaitQueue::new(rt, "pages to write"),
             urgent: Cell::new(0),

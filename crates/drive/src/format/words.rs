@@ -204,7 +204,7 @@ impl Before {
 pub const LOST: u64 = 1 << 32;
 
 /// Beside the logical page number of a sector that the host wrote: it belongs to an atomic group
-/// of which nothing else tells (see `flag`).
+/// of which nothing else tells (`firmware/flags`).
 pub const PART: u64 = 1 << 33;
 
 /// Beside the logical page number of such a sector: more of the group comes after it.

@@ -5,7 +5,6 @@ use crate::state::buffer::Slot;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use tantalum_nand::Unit;
 
 /// The groups under way on a drive without protected memory.
 #[derive(Default)]
@@ -15,9 +14,6 @@ pub(crate) struct Groups {
     pub members: FxHashMap<Lpn, Member>,
     /// Groups that are on flash, and in no record yet.
     pub ready: Vec<u64>,
-    /// Programs of a group that only flags tell of: what they brought is not collected before it
-    /// is whole.
-    pub pinned: Vec<(Unit, u32)>,
 }
 
 pub(crate) struct Group {

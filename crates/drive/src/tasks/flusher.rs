@@ -2,105 +2,142 @@
 //! pulls the pages that have waited longest, so that all dies are kept busy.
 
 use crate::firmware::Firmware;
+use crate::firmware::groups::Marks;
 use crate::format::journal::Entry;
-use crate::format::words::{BORN_NOW, Kind, PART};
+use crate::format::words::{BORN_NOW, Kind, Lpn};
 use crate::planted::planted;
+use crate::state::buffer::Slot;
 use crate::state::space::Streams;
 use std::rc::Rc;
 use tantalum_device::OwnedData;
-use tantalum_nand::SECTOR_BYTES;
+use tantalum_nand::{PageAddr, Programmed, SECTOR_BYTES};
 
 /// Writes buffered pages to one die, for ever.
 pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
     let row = fw.design.geometry.row_sectors();
-    let nothing = OwnedData::zeros(fw.nand.payload(), 1, SECTOR_BYTES);
-    let mut batch = Vec::with_capacity(row as usize);
-    let mut words = Vec::new();
+    let mut flusher = Flusher {
+        fw: &fw,
+        die,
+        row,
+        nothing: OwnedData::zeros(fw.nand.payload(), 1, SECTOR_BYTES),
+        batch: Vec::with_capacity(row as usize),
+        words: Vec::new(),
+    };
     // A place first, work then: pages go to dies that can take them.
-    while fw.ensure_point(die, Streams::Host).await {
-        let most = fw.space.borrow().row_left(die, Streams::Host) * fw.places.page_sectors;
+    while fw.ensure_point(die, Streams::Host).await && flusher.write_some().await {}
+}
+
+struct Flusher<'a> {
+    fw: &'a Firmware,
+    die: u32,
+    /// Sectors of a row.
+    row: u32,
+    /// A sector of zeros.
+    nothing: OwnedData,
+    /// What is being programmed.
+    batch: Vec<(Slot, Lpn)>,
+    /// What is beside it.
+    words: Vec<u64>,
+}
+
+impl Flusher<'_> {
+    /// Programs what waits, at most a row. False if the drive is poisoned.
+    async fn write_some(&mut self) -> bool {
+        let fw = self.fw;
+        let most = fw.space.borrow().row_left(self.die, Streams::Host) * fw.places.page_sectors;
         fw.work.until(|| fw.has_work(most)).await;
         if fw.poisoned.get() {
-            return;
+            return false;
         }
-        let most = most.min(fw.takeable());
-        fw.buffer.borrow_mut().take(most, &mut batch);
-        if batch.is_empty() {
-            continue; // Another die was quicker.
+        fw.buffer.borrow_mut().take(most.min(fw.takeable()), &mut self.batch);
+        if self.batch.is_empty() {
+            return true; // Another die was quicker.
         }
-        let grouped = fw.buffer.borrow().is_grouped(batch[0].0);
-        let flags = fw.group_flags(grouped);
-        let _turn = match flags == PART {
-            true => Some(fw.last_page.lock().await),
-            false => None,
+        let is_grouped = fw.buffer.borrow().is_grouped(self.batch[0].0);
+        let marks = if is_grouped { fw.grouping.marks(fw) } else { Marks::default() };
+        let _turn = match fw.grouping.last_page().filter(|_| marks.is_last()) {
+            Some(last_page) => Some(last_page.lock().await),
+            None => None,
         };
-        if fw.has_work(row) {
+        if fw.has_work(self.row) {
             fw.work.notify_one();
         }
-        let reserved = fw.begin_changes(batch.iter().map(|b| b.1)).await;
+        let reserved = fw.begin_changes(self.batch.iter().map(|b| b.1)).await;
         if fw.poisoned.get() {
-            return;
+            return false;
         }
-        let pages = (batch.len() as u32).div_ceil(fw.places.page_sectors);
-        let sectors = (pages * fw.places.page_sectors) as usize;
-        let place = fw.space.borrow_mut().place(die, Streams::Host, pages);
+        let pages = (self.batch.len() as u32).div_ceil(fw.places.page_sectors);
+        let place = fw.space.borrow_mut().place(self.die, Streams::Host, pages);
         let Some((at, _)) = place else {
-            return fw.fail("the flusher's write point was taken from it");
+            fw.fail("the flusher's write point was taken from it");
+            return false;
         };
-        let words_of = batch.iter().map(|b| (u64::from(b.1.0) | flags, BORN_NOW));
-        let began = if flags == 0 { 0 } else { fw.groups.borrow().began() };
-        fw.page_words(Kind::Host, began, pages, words_of, &mut words);
-        let op = {
-            let buffer = fw.buffer.borrow();
-            let taken = batch.iter().map(|(slot, _)| buffer.payload(*slot));
-            let padded = taken.chain(std::iter::repeat(nothing.as_data()));
-            fw.nand.program_gathered(at, &padded.take(sectors).collect::<Vec<_>>(), &words)
-        };
-        let Some(op) = fw.must(op) else { return };
-        batch.iter().for_each(|(_, lpn)| fw.map.borrow().look_ahead(*lpn));
-        let summary = fw.note(at, &words);
+        let Some(op) = self.issue(at, pages, marks) else { return false };
+        self.batch.iter().for_each(|(_, lpn)| fw.map.borrow().look_ahead(*lpn));
+        let summary = fw.note(at, &self.words);
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         fw.stats.host_program_bytes.add(fw.page_bytes(pages));
-        for (i, (_, lpn)) in batch.iter().enumerate().filter(|_| planted!(MapEarly)) {
+        for (i, (_, lpn)) in self.batch.iter().enumerate().filter(|_| planted!(MapEarly)) {
             fw.remap(*lpn, Some(fw.places.ppa(at, i as u32)));
         }
-        let Some(good) = fw.outcome(at.unit, op.await) else { return };
-        let mut freed = 0;
-        for (i, (slot, lpn)) in batch.iter().enumerate() {
-            if good && fw.buffer.borrow().is_grouped(*slot) {
-                // It stays until its group is whole.
-                fw.land_in_group(*slot, *lpn, fw.places.ppa(at, i as u32));
-                continue;
+        let Some(good) = fw.outcome(at.unit, op.await) else { return false };
+        let freed = match good {
+            true => self.land(at),
+            false => {
+                fw.enter(Entry::Failed { unit: at.unit, from: at.page, until: at.page + pages });
+                // In their old order, before all others.
+                let slots = self.batch.iter().rev().map(|b| b.0);
+                slots.filter(|slot| fw.buffer.borrow_mut().requeue(*slot)).count() as u64
             }
-            if good && !planted!(MapEarly) && fw.buffer.borrow().is_valid(*slot) {
-                fw.remap(*lpn, Some(fw.places.ppa(at, i as u32)));
-            } else if good {
-                fw.enter_stale(at, i as u32, &words); // Discarded meanwhile.
-            }
-            if good {
-                fw.buffer.borrow_mut().finish(*slot);
-                freed += 1;
-            }
-        }
-        if !good {
-            fw.enter(Entry::Failed { unit: at.unit, from: at.page, until: at.page + pages });
-            // In their old order, before all others.
-            let slots = batch.iter().rev().map(|b| b.0);
-            freed = slots.filter(|slot| fw.buffer.borrow_mut().requeue(*slot)).count() as u64;
-        }
-        match good && flags != 0 {
-            true => fw.landed_with_flags(at.unit, pages),
+        };
+        match good && marks.flags != 0 {
+            true => fw.grouping.landed(fw, at.unit, pages),
             false => fw.landed(at.unit, pages),
         }
         fw.end_changes(reserved);
         fw.room.release(freed);
         fw.epochs.notify_all();
-        if fw.has_work(row) {
+        if fw.has_work(self.row) {
             fw.work.notify_one();
         }
-        if !fw.finish_summary(summary).await {
-            return;
+        fw.finish_summary(summary).await
+    }
+
+    /// Begins to program the batch. `None` if the drive is poisoned.
+    fn issue(&mut self, at: PageAddr, pages: u32, marks: Marks) -> Option<Programmed> {
+        let fw = self.fw;
+        let words = self.batch.iter().map(|b| (u64::from(b.1.0) | marks.flags, BORN_NOW));
+        fw.page_words(Kind::Host, marks.began, pages, words, &mut self.words);
+        let sectors = (pages * fw.places.page_sectors) as usize;
+        let buffer = fw.buffer.borrow();
+        let taken = self.batch.iter().map(|(slot, _)| buffer.payload(*slot));
+        let padded = taken.chain(std::iter::repeat(self.nothing.as_data()));
+        let data = padded.take(sectors).collect::<Vec<_>>();
+        let op = fw.nand.program_gathered(at, &data, &self.words);
+        drop(buffer);
+        fw.must(op)
+    }
+
+    /// The batch is on flash from `at` on; how many slots of the buffer are free by that.
+    fn land(&self, at: PageAddr) -> u64 {
+        let fw = self.fw;
+        let mut freed = 0;
+        for (i, (slot, lpn)) in (0..).zip(&self.batch) {
+            let place = fw.places.ppa(at, i);
+            if fw.buffer.borrow().is_grouped(*slot) {
+                // It stays until its group is whole.
+                fw.land_in_group(*slot, *lpn, place);
+                continue;
+            }
+            if !planted!(MapEarly) && fw.buffer.borrow().is_valid(*slot) {
+                fw.remap(*lpn, Some(place));
+            } else {
+                fw.enter_stale(at, i, &self.words); // Discarded meanwhile.
+            }
+            fw.buffer.borrow_mut().finish(*slot);
+            freed += 1;
         }
+        freed
     }
 }
 

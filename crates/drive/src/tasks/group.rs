@@ -18,10 +18,7 @@
 
 use crate::CacheMode;
 use crate::firmware::Firmware;
-use crate::format::words::{Lpn, Ppa};
 use crate::planted::planted;
-use crate::state::buffer::Slot;
-use crate::state::groups::{Group, Member, Ready};
 use std::ops::Range;
 use tantalum_device::{AtomicError, Extent, IoError};
 use tantalum_nand::SECTOR_BYTES;
@@ -48,7 +45,7 @@ impl Firmware {
         for range in &pages {
             self.until_no_group(range).await;
         }
-        if self.design.flags_groups() {
+        if self.grouping.is_alone() {
             // Nothing else of the host is written between its first page and its last.
             self.program_so_far().await?;
         }
@@ -81,111 +78,15 @@ impl Firmware {
         Ok(())
     }
 
-    /// What was just admitted is a group.
-    fn begin_group(&self, pages: &[Range<u32>]) -> u64 {
-        let (mut groups, mut buffer) = (self.groups.borrow_mut(), self.buffer.borrow_mut());
-        let number = groups.next;
-        groups.next += 1;
-        let pages: Vec<Lpn> = pages.iter().cloned().flatten().map(Lpn).collect();
-        for lpn in &pages {
-            buffer.join_group(*lpn);
-            groups.members.insert(*lpn, Member { group: number, landed: None });
-        }
-        let began = self.sequence.get();
-        groups.open.insert(number, Group { began, left: pages.len(), pages });
-        number
-    }
-
-    fn has_flown(&self, number: u64) -> bool {
-        self.groups.borrow().open.get(&number).is_none_or(|group| group.left == 0)
-    }
-
     /// Waits until no group under way has any of these pages (5). Whoever calls has the turn to
     /// be admitted, so that none begins meanwhile.
     pub async fn until_no_group(&self, pages: &Range<u32>) {
-        let alone = self.design.flags_groups();
+        let alone = self.grouping.is_alone();
         let clear = || {
             let groups = self.groups.borrow();
             let waits = groups.touches(pages) || alone && groups.are_open();
             !waits || planted!(GroupOvertaken)
         };
         self.group_done.until(|| clear() || self.poisoned.get()).await;
-    }
-
-    /// A page of a group is on flash.
-    pub fn land_in_group(&self, slot: Slot, lpn: Lpn, place: Ppa) {
-        let mut groups = self.groups.borrow_mut();
-        let groups = &mut *groups;
-        let Some(member) = groups.members.get_mut(&lpn) else {
-            return self.fail("a page of an atomic group landed that is in no group");
-        };
-        member.landed = Some((slot, place));
-        let number = member.group;
-        let Some(group) = groups.open.get_mut(&number) else { return };
-        group.left -= 1;
-        if group.left == 0 && !self.design.flags_groups() {
-            groups.ready.push(number);
-            self.log_work.notify_all();
-            self.group_done.notify_all();
-        }
-        if planted!(GroupMappedEarly) {
-            self.remap(lpn, Some(place));
-        } else {
-            self.space.borrow_mut().validate(place);
-        }
-    }
-
-    /// Collection has moved a page: whether it is one of a group, which is there from now on.
-    pub fn move_in_group(&self, lpn: Lpn, from: Ppa, to: Ppa) -> bool {
-        match self.groups.borrow_mut().members.get_mut(&lpn).map(|m| &mut m.landed) {
-            Some(Some((_, place))) if *place == from => {
-                if !planted!(GroupMoveForgotten) {
-                    *place = to;
-                }
-            }
-            _ => return false,
-        }
-        let version = self.map.borrow_mut().bump();
-        self.space.borrow_mut().validate(to);
-        self.supersede(from, version);
-        self.stats.group_moved_bytes.add(SECTOR_BYTES.into());
-        true
-    }
-
-    /// Whether the map, or a group that is not mapped yet, has a page in this place.
-    pub fn is_at(&self, lpn: Lpn, place: Ppa) -> bool {
-        self.map.borrow().get(lpn) == Some(place) || self.groups.borrow().place(lpn) == Some(place)
-    }
-
-    /// Which page the map, or a group, has in this place.
-    pub fn who_is_at(&self, place: Ppa) -> Option<Lpn> {
-        let (map, groups) = (self.map.borrow(), self.groups.borrow());
-        map.mapped().chain(groups.landed()).find(|at| at.1 == place).map(|at| at.0)
-    }
-
-    /// The record of a group is on flash: all of it is mapped.
-    pub fn map_group(&self, ready: &Ready) {
-        for change in &ready.changes {
-            let member = self.groups.borrow_mut().members.remove(&change.lpn);
-            let Some((slot, place)) = member.and_then(|member| member.landed) else {
-                // (The group is not acknowledged.)
-                return self.fail("an atomic group was to be mapped without one of its pages");
-            };
-            let (version, old) = self.map.borrow_mut().set(change.lpn, Some(place));
-            if let Some(old) = old.filter(|old| *old != place) {
-                self.supersede(old, version);
-            }
-            if place != change.place || self.design.flags_groups() {
-                self.log.borrow_mut().changed(change.lpn);
-            }
-            self.buffer.borrow_mut().finish(slot);
-        }
-        self.groups.borrow_mut().open.remove(&ready.number);
-        let pages = ready.changes.len() as u64;
-        self.room.release(pages);
-        self.group_room.release(pages);
-        self.group_done.notify_all();
-        self.epochs.notify_all();
-        self.announce_work();
     }
 }

@@ -33,8 +33,10 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
             }
             return;
         }
-        // (With groups that only flags tell of; else it is nobody else's.)
-        let _turn = fw.last_page.lock().await;
+        let _turn = match fw.grouping.last_page() {
+            Some(last_page) => Some(last_page.lock().await),
+            None => None,
+        };
         let done = match () {
             () if fw.groups.borrow().are_ready() => record_groups(&fw).await,
             () if fw.is_spill_enough() => spill(&fw).await,

@@ -1,7 +1,6 @@
 //! What runs while the drive has power: commands of the host, and the tasks of the firmware.
 
 pub(crate) mod collector;
-pub(crate) mod flag;
 pub(crate) mod flusher;
 pub(crate) mod group;
 pub(crate) mod host;

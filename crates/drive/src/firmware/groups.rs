@@ -1,0 +1,177 @@
+//! Atomic groups (`tasks/group`) on drives without protected memory: what changes in one step when
+//! their pages land, move and are mapped; and the two ways to tell at a restart which of them are
+//! whole.
+
+use crate::firmware::Firmware;
+use crate::format::words::{Lpn, MORE, PART, Ppa};
+use crate::planted::planted;
+use crate::state::buffer::Slot;
+use crate::state::groups::{Group, Member, Ready};
+use std::ops::Range;
+use tantalum_nand::{SECTOR_BYTES, Unit};
+use tantalum_rt::sync::Mutex;
+
+/// How a restart knows which groups are whole.
+pub(crate) trait Grouping {
+    /// One group is under way at a time, and nothing else of the host is programmed meanwhile.
+    /// Then no record of the map log tells of it.
+    fn is_alone(&self) -> bool;
+
+    /// The turn that the keeper of the log and the last page of a group take, if they do.
+    fn last_page(&self) -> Option<&Mutex>;
+
+    /// While a group is under way: how many of the pages that wait may be programmed now.
+    fn takeable(&self, fw: &Firmware) -> u32;
+
+    /// What is beside pages of a group that were just taken from the buffer.
+    fn marks(&self, fw: &Firmware) -> Marks;
+
+    /// A program of pages with flags has ended.
+    fn landed(&self, fw: &Firmware, unit: Unit, pages: u32);
+}
+
+/// What is beside the pages of a group.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Marks {
+    /// In the word of each sector.
+    pub flags: u64,
+    /// In the second word of each page.
+    pub began: u64,
+}
+
+impl Marks {
+    /// Whether no more of the group comes.
+    pub fn is_last(&self) -> bool {
+        self.flags & (PART | MORE) == PART
+    }
+}
+
+/// A record of the map log tells which pages are of one group.
+pub(crate) struct Records;
+
+impl Grouping for Records {
+    fn is_alone(&self) -> bool {
+        false
+    }
+
+    fn last_page(&self) -> Option<&Mutex> {
+        None
+    }
+
+    fn takeable(&self, _: &Firmware) -> u32 {
+        u32::MAX
+    }
+
+    fn marks(&self, _: &Firmware) -> Marks {
+        Marks::default()
+    }
+
+    fn landed(&self, fw: &Firmware, unit: Unit, pages: u32) {
+        fw.landed(unit, pages);
+    }
+}
+
+impl Firmware {
+    /// How many of the pages that wait may be programmed now.
+    pub fn takeable(&self) -> u32 {
+        let are_open = self.groups.borrow().are_open();
+        if are_open { self.grouping.takeable(self) } else { u32::MAX }
+    }
+
+    /// What was just admitted is a group.
+    pub fn begin_group(&self, pages: &[Range<u32>]) -> u64 {
+        let (mut groups, mut buffer) = (self.groups.borrow_mut(), self.buffer.borrow_mut());
+        let number = groups.next;
+        groups.next += 1;
+        let pages: Vec<Lpn> = pages.iter().cloned().flatten().map(Lpn).collect();
+        for lpn in &pages {
+            buffer.join_group(*lpn);
+            groups.members.insert(*lpn, Member { group: number, landed: None });
+        }
+        let began = self.sequence.get();
+        groups.open.insert(number, Group { began, left: pages.len(), pages });
+        number
+    }
+
+    /// Whether all of a group is on flash.
+    pub fn has_flown(&self, number: u64) -> bool {
+        self.groups.borrow().open.get(&number).is_none_or(|group| group.left == 0)
+    }
+
+    /// A page of a group is on flash.
+    pub fn land_in_group(&self, slot: Slot, lpn: Lpn, place: Ppa) {
+        let mut groups = self.groups.borrow_mut();
+        let groups = &mut *groups;
+        let Some(member) = groups.members.get_mut(&lpn) else {
+            return self.fail("a page of an atomic group landed that is in no group");
+        };
+        member.landed = Some((slot, place));
+        let number = member.group;
+        let Some(group) = groups.open.get_mut(&number) else { return };
+        group.left -= 1;
+        if group.left == 0 && !self.grouping.is_alone() {
+            groups.ready.push(number);
+            self.log_work.notify_all();
+            self.group_done.notify_all();
+        }
+        if planted!(GroupMappedEarly) {
+            self.remap(lpn, Some(place));
+        } else {
+            self.space.borrow_mut().validate(place);
+        }
+    }
+
+    /// Collection has moved a page: whether it is one of a group, which is there from now on.
+    pub fn move_in_group(&self, lpn: Lpn, from: Ppa, to: Ppa) -> bool {
+        match self.groups.borrow_mut().members.get_mut(&lpn).map(|m| &mut m.landed) {
+            Some(Some((_, place))) if *place == from => {
+                if !planted!(GroupMoveForgotten) {
+                    *place = to;
+                }
+            }
+            _ => return false,
+        }
+        let version = self.map.borrow_mut().bump();
+        self.space.borrow_mut().validate(to);
+        self.supersede(from, version);
+        self.stats.group_moved_bytes.add(SECTOR_BYTES.into());
+        true
+    }
+
+    /// Whether the map, or a group that is not mapped yet, has a page in this place.
+    pub fn is_at(&self, lpn: Lpn, place: Ppa) -> bool {
+        self.map.borrow().get(lpn) == Some(place) || self.groups.borrow().place(lpn) == Some(place)
+    }
+
+    /// Which page the map, or a group, has in this place.
+    pub fn who_is_at(&self, place: Ppa) -> Option<Lpn> {
+        let (map, groups) = (self.map.borrow(), self.groups.borrow());
+        map.mapped().chain(groups.landed()).find(|at| at.1 == place).map(|at| at.0)
+    }
+
+    /// The record of a group is on flash: all of it is mapped.
+    pub fn map_group(&self, ready: &Ready) {
+        for change in &ready.changes {
+            let member = self.groups.borrow_mut().members.remove(&change.lpn);
+            let Some((slot, place)) = member.and_then(|member| member.landed) else {
+                // (The group is not acknowledged.)
+                return self.fail("an atomic group was to be mapped without one of its pages");
+            };
+            let (version, old) = self.map.borrow_mut().set(change.lpn, Some(place));
+            if let Some(old) = old.filter(|old| *old != place) {
+                self.supersede(old, version);
+            }
+            if place != change.place || self.grouping.is_alone() {
+                self.log.borrow_mut().changed(change.lpn);
+            }
+            self.buffer.borrow_mut().finish(slot);
+        }
+        self.groups.borrow_mut().open.remove(&ready.number);
+        let pages = ready.changes.len() as u64;
+        self.room.release(pages);
+        self.group_room.release(pages);
+        self.group_done.notify_all();
+        self.epochs.notify_all();
+        self.announce_work();
+    }
+}
