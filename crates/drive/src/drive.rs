@@ -172,7 +172,7 @@ impl Drive {
     pub fn stats(&self) -> DriveStats {
         let mut stats = self.shared.stats.snapshot();
         if let Power::On { firmware, .. } = &*self.shared.power.borrow() {
-            let space = firmware.space.borrow();
+            let space = firmware.state.space.borrow();
             stats.free_units = space.free().into();
             stats.free_units_min = space.free_min().into();
         }
@@ -184,7 +184,7 @@ impl Drive {
     pub async fn settled(&self) {
         let this = &*self.shared;
         let is_settled = || match &*this.power.borrow() {
-            Power::On { firmware, .. } => firmware.is_whole.get() || firmware.poisoned.get(),
+            Power::On { firmware, .. } => firmware.start.is_whole.get() || firmware.is_poisoned(),
             Power::Off => true,
             _ => false,
         };
@@ -222,7 +222,7 @@ impl Drive {
     pub fn backlog(&self) -> (u32, u32) {
         match &*self.shared.power.borrow() {
             Power::On { firmware, .. } => {
-                (firmware.buffer.borrow().used(), firmware.log.borrow().backlog())
+                (firmware.state.buffer.borrow().used(), firmware.state.log.borrow().backlog())
             }
             _ => (0, 0),
         }
@@ -234,15 +234,15 @@ impl Drive {
     pub fn joules_needed(&self) -> f64 {
         let Power::On { firmware, .. } = &*self.shared.power.borrow() else { return 0.0 };
         let design = &self.shared.design;
-        let buffered = u64::from(firmware.buffer.borrow().used()) * u64::from(SECTOR_BYTES);
-        let changed = firmware.log.borrow().dumped_sectors(design.map.dirty_pages_max > 0);
+        let buffered = u64::from(firmware.state.buffer.borrow().used()) * u64::from(SECTOR_BYTES);
+        let changed = firmware.state.log.borrow().dumped_sectors(design.map.dirty_pages_max > 0);
         EnergyModel::holding(design, &self.shared.layout, buffered, changed).full().total_j()
     }
 
     /// Erase units that are bad now; 0 without power.
     pub fn bad_units(&self) -> u32 {
         match &*self.shared.power.borrow() {
-            Power::On { firmware, .. } => firmware.space.borrow().bad(),
+            Power::On { firmware, .. } => firmware.state.space.borrow().bad(),
             _ => 0,
         }
     }
@@ -259,7 +259,7 @@ impl Drive {
     /// How worn the erase units are; `None` without power, or if all are bad.
     pub fn wear(&self) -> Option<WearReport> {
         let Power::On { firmware, .. } = &*self.shared.power.borrow() else { return None };
-        let space = firmware.space.borrow();
+        let space = firmware.state.space.borrow();
         let g = &self.shared.design.geometry;
         let unit = |n| (self.shared.nand.erase_count(Unit(n)), space.role(Unit(n)));
         WearReport::of(&(0..g.units()).map(unit).collect::<Vec<_>>(), g.blocks)
@@ -268,8 +268,8 @@ impl Drive {
     /// What the erase units are there for; `None` without power.
     pub fn census(&self) -> Option<Census> {
         let Power::On { firmware, .. } = &*self.shared.power.borrow() else { return None };
-        let space = firmware.space.borrow();
-        let mapped_pages = firmware.map.borrow().live();
+        let space = firmware.state.space.borrow();
+        let mapped_pages = firmware.state.map.borrow().live();
         let mut census = Census { mapped_pages, ..Census::default() };
         (0..space.count()).for_each(|unit| census.count(space.role(Unit(unit))));
         Some(census)
@@ -398,7 +398,7 @@ impl Drive {
             _ => return None,
         };
         firmware.look_for_defects();
-        firmware.defect.get()
+        firmware.defect()
     }
 
     /// The memory of a drive that has power.
@@ -476,7 +476,7 @@ impl Shared {
         let (firmware, mut report, mut rest) =
             recover(&self.rt, &self.design, &self.layout, &self.nand, &self.stats, missing).await?;
         let firmware = Rc::new(firmware);
-        report.early = rest.is_early() && !firmware.read_only.get();
+        report.early = rest.is_early() && !firmware.is_read_only();
         if !report.early {
             finish(&firmware, &mut rest, &mut report).await?;
         }
@@ -521,14 +521,13 @@ impl Shared {
             return;
         };
         let mirror = Mirror::begin(firmware, &image.protected(), image.spec().version);
-        if firmware.outside.set(Box::new(mirror)).is_ok() {
-            let firmware = Rc::downgrade(firmware);
-            self.nand.before_changes(Some(Rc::new(move || {
-                if let Some(firmware) = firmware.upgrade() {
-                    firmware.publish();
-                }
-            })));
-        }
+        firmware.publish_to(Box::new(mirror));
+        let firmware = Rc::downgrade(firmware);
+        self.nand.before_changes(Some(Rc::new(move || {
+            if let Some(firmware) = firmware.upgrade() {
+                firmware.publish();
+            }
+        })));
     }
 
     /// The host's power is gone.
@@ -538,7 +537,7 @@ impl Shared {
         // The dump changes none of what is protected: were it cut short, it would begin anew.
         firmware.publish();
         self.nand.before_changes(None);
-        if !firmware.is_whole.get()
+        if !firmware.start.is_whole.get()
             && let Some(report) = &*self.report.borrow()
         {
             self.recoveries.borrow_mut().add(report);
@@ -570,11 +569,11 @@ impl Shared {
 
 /// What the firmware does by itself, from now on.
 fn start_tasks(domain: &Domain, firmware: &Rc<Firmware>) {
-    for die in (0..firmware.design.geometry.dies()).take_while(|_| !firmware.read_only.get()) {
+    for die in (0..firmware.design.geometry.dies()).take_while(|_| !firmware.is_read_only()) {
         domain.spawn_background("flusher", write_to(firmware.clone(), die));
         domain.spawn_background("collector", collect_on(firmware.clone(), die));
     }
-    if !firmware.read_only.get() {
+    if !firmware.is_read_only() {
         domain.spawn_background("map keeper", keep_log(firmware.clone()));
         domain.spawn_background("eraser of the old dump", clear_old_dump(firmware.clone()));
         domain.spawn_background("idle watch", watch_host(firmware.clone()));

@@ -72,7 +72,7 @@ impl Drive {
             return Ok(drive);
         };
         // What was written of this dump already is written anew.
-        for (unit, page) in &firmware.dump.borrow().ready {
+        for (unit, page) in &firmware.state.dump.borrow().ready {
             nand.take_back(*unit, *page);
         }
         drive.cut_left_behind(firmware);

@@ -23,28 +23,28 @@ use tantalum_nand::{PageAddr, SECTOR_BYTES, Unit};
 /// All that can be held at any moment between two polls; less, while a start is not finished
 /// (`recover`, 6).
 pub(crate) fn audit(fw: &Firmware) -> Result<(), String> {
-    let defect = fw.defect.get().or(fw.space.borrow().defect());
+    let defect = fw.defect().or(fw.state.space.borrow().defect());
     ensure(defect.is_none(), || format!("stopped: {}", defect.unwrap_or_default()))?;
-    if !fw.is_whole.get() {
+    if !fw.start.is_whole.get() {
         dump_areas(fw)?;
-        fw.buffer.borrow().audit()?;
+        fw.state.buffer.borrow().audit()?;
         return room(fw);
     }
     map_and_space(fw)?;
     map_and_flash(fw)?;
-    fw.space.borrow().audit(&fw.nand)?;
+    fw.state.space.borrow().audit(&fw.nand)?;
     dump_areas(fw)?;
-    fw.buffer.borrow().audit()?;
+    fw.state.buffer.borrow().audit()?;
     room(fw)?;
     fw.audit_live()?;
-    let (map, log, space) = (fw.map.borrow(), fw.log.borrow(), fw.space.borrow());
+    let (map, log, space) = (fw.state.map.borrow(), fw.state.log.borrow(), fw.state.space.borrow());
     log.audit(&fw.nand, &space)?;
     log.audit_named(&space)?;
     log.audit_content(&fw.nand, &space, &map)
 }
 
 fn map_and_space(fw: &Firmware) -> Result<(), String> {
-    let (map, space, g) = (fw.map.borrow(), fw.space.borrow(), &fw.design.geometry);
+    let (map, space, g) = (fw.state.map.borrow(), fw.state.space.borrow(), &fw.design.geometry);
     let name = |ppa| fw.places.name(ppa);
     let mut named = vec![0u64; g.sectors().div_ceil(64) as usize];
     let mut count = 0;
@@ -60,8 +60,8 @@ fn map_and_space(fw: &Firmware) -> Result<(), String> {
         count += 1;
         ensure(space.is_valid(ppa), || format!("{} of {lpn} is not counted as valid", name(ppa)))?;
     }
-    let grouped = fw.groups.borrow().landed().count() as u32;
-    for (lpn, ppa) in fw.groups.borrow().landed() {
+    let grouped = fw.groups.under_way.borrow().landed().count() as u32;
+    for (lpn, ppa) in fw.groups.under_way.borrow().landed() {
         let named = named[(ppa.0 / 64) as usize] >> (ppa.0 % 64) & 1 == 1;
         ensure(!named && space.is_valid(ppa), || {
             let place = name(ppa);
@@ -86,7 +86,7 @@ fn map_and_space(fw: &Firmware) -> Result<(), String> {
 }
 
 fn map_and_flash(fw: &Firmware) -> Result<(), String> {
-    let (map, groups) = (fw.map.borrow(), fw.groups.borrow());
+    let (map, groups) = (fw.state.map.borrow(), fw.groups.under_way.borrow());
     let mut look = Look::new(fw);
     map.mapped().chain(groups.landed()).try_for_each(|(lpn, ppa)| look.is_there(lpn, ppa))
 }
@@ -138,10 +138,10 @@ impl<'a> Look<'a> {
 }
 
 fn dump_areas(fw: &Firmware) -> Result<(), String> {
-    if !fw.design.is_protected() || fw.began_read_only.get() {
+    if !fw.design.is_protected() || fw.began_read_only() {
         return Ok(());
     }
-    let (areas, space) = (fw.dump.borrow(), fw.space.borrow());
+    let (areas, space) = (fw.state.dump.borrow(), fw.state.space.borrow());
     let need = fw.layout.dump_units_least as usize;
     ensure(areas.ready.len() >= need, || {
         format!("the next dump has {} units, and may need {need}", areas.ready.len())
@@ -173,12 +173,12 @@ fn dump_areas(fw: &Firmware) -> Result<(), String> {
 /// Slots that are free, and those in use, are all there are; while somebody is on the way
 /// between taking room and using it, they may be fewer.
 fn room(fw: &Firmware) -> Result<(), String> {
-    if fw.poisoned.get() {
+    if fw.is_poisoned() {
         return Ok(());
     }
-    let (free, used) = (fw.room.free(), u64::from(fw.buffer.borrow().used()));
+    let (free, used) = (fw.host.room.free(), u64::from(fw.state.buffer.borrow().used()));
     let all = u64::from(fw.design.buffer_slots());
-    let on_the_way = fw.room.contended() || fw.caps.atomic_unit < SECTOR_BYTES;
+    let on_the_way = fw.host.room.contended() || fw.caps.atomic_unit < SECTOR_BYTES;
     let fits = if on_the_way { free + used <= all } else { free + used == all };
     ensure(fits, || format!("{used} slots of the buffer are used, {free} of {all} are free"))
 }

@@ -50,7 +50,8 @@ impl Grouping for Flags {
 
     /// The last page of a group waits for the others.
     fn takeable(&self, fw: &Firmware) -> u32 {
-        let (waiting, left) = (fw.buffer.borrow().waiting(), fw.groups.borrow().left());
+        let (waiting, left) =
+            (fw.state.buffer.borrow().waiting(), fw.groups.under_way.borrow().left());
         match waiting {
             1 => u32::from(left == 1 || planted!(FlagOnWrongPage)),
             waiting => waiting.saturating_sub(1),
@@ -58,10 +59,10 @@ impl Grouping for Flags {
     }
 
     fn marks(&self, fw: &Firmware) -> Marks {
-        let groups = fw.groups.borrow();
+        let groups = fw.groups.under_way.borrow();
         let flags = match groups.left() {
             1 => PART,
-            _ if planted!(FlagOnWrongPage) && fw.buffer.borrow().waiting() == 0 => PART,
+            _ if planted!(FlagOnWrongPage) && fw.state.buffer.borrow().waiting() == 0 => PART,
             _ => PART | MORE,
         };
         Marks { flags, began: groups.began() }
@@ -70,16 +71,16 @@ impl Grouping for Flags {
     /// When all pages of the group are on flash they are mapped.
     fn landed(&self, fw: &Firmware, unit: Unit, pages: u32) {
         self.pinned.borrow_mut().push((unit, pages));
-        let left = fw.groups.borrow().left();
+        let left = fw.groups.under_way.borrow().left();
         if left == 0 {
-            let whole = fw.groups.borrow().only();
+            let whole = fw.groups.under_way.borrow().only();
             if let Some(whole) = whole {
                 fw.map_group(&whole);
             }
             let pinned = self.pinned.take();
             pinned.into_iter().for_each(|(unit, pages)| fw.landed(unit, pages));
         } else if left == 1 {
-            fw.work.notify_all();
+            fw.flusher.work.notify_all();
         }
     }
 }

@@ -69,13 +69,13 @@ fn is_stopped<F: Future<Output = ()>>(
 
 /// A unit with valid data that has this role.
 fn with_data(fw: &Firmware, role: Role) -> Unit {
-    let space = fw.space.borrow();
+    let space = fw.state.space.borrow();
     let mut units = (0..space.count()).map(Unit);
     units.find(|u| space.valid_in(*u) > 0 && space.role(*u) == role).unwrap()
 }
 
 fn with_role(fw: &Firmware, role: Role) -> Unit {
-    let space = fw.space.borrow();
+    let space = fw.state.space.borrow();
     let mut units = (0..space.count()).map(Unit);
     units.find(|u| space.role(*u) == role).unwrap()
 }
@@ -103,7 +103,7 @@ fn what_the_map_log_or_a_dump_owns_is_not_erased_by_others() {
 fn what_is_ready_for_the_next_dump_is_not_erased() {
     let why = "a unit that is ready for the next dump was to be erased";
     is_stopped("durassd", why, |fw| async move {
-        let unit = fw.dump.borrow().ready[0].0;
+        let unit = fw.state.dump.borrow().ready[0].0;
         assert_eq!(fw.erase(unit, Role::Dump).await, None);
     });
 }
@@ -120,7 +120,7 @@ fn valid_data_is_not_handed_to_the_map_log() {
     let why = "a unit with data was to become one of the map log or of a dump";
     is_stopped("durassd", why, |fw| async move {
         let unit = with_data(&fw, Role::Full);
-        fw.space.borrow_mut().set_role(unit, Role::Map);
+        fw.state.space.borrow_mut().set_role(unit, Role::Map);
     });
 }
 
@@ -128,7 +128,7 @@ fn valid_data_is_not_handed_to_the_map_log() {
 fn valid_data_is_not_retired() {
     is_stopped("durassd", "a unit with valid data was to be retired", |fw| async move {
         let unit = with_data(&fw, Role::Full);
-        fw.space.borrow_mut().retire(unit);
+        fw.state.space.borrow_mut().retire(unit);
     });
 }
 
@@ -136,24 +136,24 @@ fn valid_data_is_not_retired() {
 fn what_is_written_or_collected_is_in_nobody_elses_hands() {
     is_stopped("durassd", "a unit in use was to be collected", |fw| async move {
         let unit = with_role(&fw, Role::Free);
-        fw.space.borrow_mut().file(unit);
+        fw.state.space.borrow_mut().file(unit);
     });
     is_stopped("durassd", "a unit in use was to be collected", |fw| async move {
         let unit = with_role(&fw, Role::Map);
-        fw.space.borrow_mut().take_full(unit);
+        fw.state.space.borrow_mut().take_full(unit);
     });
     let why = "a unit in use was to be written by another stream";
     is_stopped("durassd", why, |fw| async move {
         let unit = with_data(&fw, Role::Full);
-        fw.space.borrow_mut().open(Streams::Cold, unit, 0);
+        fw.state.space.borrow_mut().open(Streams::Cold, unit, 0);
     });
 }
 
 #[test]
 fn no_two_pages_are_in_one_place_and_none_is_counted_off_twice() {
     is_stopped("durassd", "two logical pages were to be in one place", |fw| async move {
-        let place = fw.map.borrow().get(Lpn(5)).unwrap();
-        fw.space.borrow_mut().validate(place);
+        let place = fw.state.map.borrow().get(Lpn(5)).unwrap();
+        fw.state.space.borrow_mut().validate(place);
     });
     is_stopped("durassd", "what is not valid was to be superseded", |fw| async move {
         let unit = with_role(&fw, Role::Free);
@@ -181,7 +181,7 @@ fn records_that_count_stay_in_the_map_log() {
         let why = "a unit of the map log was to be erased with records in it that count";
         is_stopped(preset, why, move |fw| async move {
             assert!(fw.drain_map().await);
-            let dropped = fw.log.borrow_mut().drop_oldest();
+            let dropped = fw.state.log.borrow_mut().drop_oldest();
             assert_eq!(dropped, None);
             fw.fail(why);
         });
@@ -193,6 +193,6 @@ fn a_free_unit_is_not_given_free_again() {
     let why = "a unit with valid data, or in use, was to be given free";
     is_stopped("volatile", why, |fw| async move {
         let unit = with_role(&fw, Role::Free);
-        fw.space.borrow_mut().give_free(FreeUnit { unit, erase_first: false }, 0);
+        fw.state.space.borrow_mut().give_free(FreeUnit { unit, erase_first: false }, 0);
     });
 }

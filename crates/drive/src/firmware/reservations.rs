@@ -20,7 +20,7 @@ impl Firmware {
     /// Whether the keeper should set to work unasked.
     pub fn is_high(&self, log: &MapLog) -> bool {
         let m = &self.design.map;
-        let reserved = self.reserved.borrow();
+        let reserved = self.keeper.reserved.borrow();
         match log.persistence() {
             Persistence::Journal(pending) => pending.len() as u32 > m.dirty_max,
             Persistence::Units(_, journal) => {
@@ -41,12 +41,12 @@ impl Firmware {
     /// Whether the journal of units, which is nearly full, is to be spilled rather than made void
     /// by a checkpoint.
     pub fn is_spill_enough(&self) -> bool {
-        let log = self.log.borrow();
+        let log = self.state.log.borrow();
         let Some(journal) = log.journal() else { return false };
         let (young, ranges) = journal.young();
-        let wanted = self.idle_checkpoint.get()
-            || self.turn_log.get()
-            || self.drain_wanted.get() > self.drained.get()
+        let wanted = self.keeper.idle_checkpoint.get()
+            || self.keeper.turn_wanted.get()
+            || self.keeper.drain_wanted.get() > self.keeper.drained.get()
             || ranges >= self.design.map.journal_ranges
             || self.is_checkpoint_cheap(&log);
         let left = self.design.spilled_max().saturating_sub(journal.spilled().len() as u32);
@@ -61,7 +61,7 @@ impl Firmware {
         let share = self.design.map.checkpoint_share / 100.0;
         let changed = log.dirty().map_or(0, |dirty| dirty.pages() as u32);
         let pages = changed.div_ceil(self.places.page_sectors);
-        changed > 0 && f64::from(pages) <= share * self.since_checkpoint.get() as f64
+        changed > 0 && f64::from(pages) <= share * self.keeper.since_checkpoint.get() as f64
     }
 
     /// Waits until these entries may change, and reserves them: give that back with
@@ -84,14 +84,14 @@ impl Firmware {
             reserved.entries = reserved.entries.min(self.design.geometry.row_sectors());
         }
         let fits = || {
-            let log = self.log.borrow();
+            let log = self.state.log.borrow();
             if self.is_high(&log) {
-                self.log_work.notify_all();
+                self.keeper.work.notify_all();
             }
-            self.fits(&log, &reserved) || self.poisoned.get()
+            self.fits(&log, &reserved) || self.is_poisoned()
         };
-        self.log_progress.until(fits).await;
-        let mut all = self.reserved.borrow_mut();
+        self.keeper.progress.until(fits).await;
+        let mut all = self.keeper.reserved.borrow_mut();
         all.entries += reserved.entries;
         for page in &reserved.pages {
             *all.pages.entry(*page).or_default() += 1;
@@ -101,7 +101,7 @@ impl Firmware {
 
     fn fits(&self, log: &MapLog, more: &Reserved) -> bool {
         let m = &self.design.map;
-        let reserved = self.reserved.borrow();
+        let reserved = self.keeper.reserved.borrow();
         let most = match self.design.keeps_units() {
             true => m.journal_entries - self.design.journal_slack(),
             false => m.dirty_max,
@@ -123,7 +123,7 @@ impl Firmware {
         if !self.design.is_protected() {
             return;
         }
-        let mut all = self.reserved.borrow_mut();
+        let mut all = self.keeper.reserved.borrow_mut();
         all.entries -= reserved.entries;
         for page in &reserved.pages {
             if let Some(count) = all.pages.get_mut(page) {
@@ -135,7 +135,7 @@ impl Firmware {
         }
         drop(all);
         // What was reserved need not have become dirty: there may be room now.
-        self.log_progress.notify_all();
+        self.keeper.progress.notify_all();
     }
 
     /// The most entries that may be reserved in one go.

@@ -26,7 +26,8 @@
 //!    more are lacking than are free (at the least one for each die and the shared reserve, if
 //!    the host had filled all else).
 
-use crate::firmware::{DieEvents, Firmware};
+use crate::firmware::Firmware;
+use crate::firmware::events::DieEvents;
 use crate::format::entries::unit_entry;
 use crate::format::journal::Entry;
 use crate::format::words::{Lpn, Ppa};
@@ -37,19 +38,19 @@ use tantalum_nand::{OpError, Unit};
 impl Firmware {
     /// A unit failed.
     pub fn condemn(&self, unit: Unit) {
-        if !self.space.borrow_mut().condemn(unit) {
+        if !self.state.space.borrow_mut().condemn(unit) {
             return;
         }
         self.stats.retired_units.add(1);
         let entry = unit_entry(self.layout.logical, unit);
         let mark = (!planted!(BadForgotten)).then_some(Ppa(0));
-        let (version, _) = self.map.borrow_mut().set(entry, mark);
-        self.log.borrow_mut().changed(entry);
+        let (version, _) = self.state.map.borrow_mut().set(entry, mark);
+        self.state.log.borrow_mut().changed(entry);
         self.enter(Entry::Bad { unit });
         if !self.design.is_protected() {
-            self.log_wanted.set(self.log_wanted.get().max(version));
+            self.keeper.durable_wanted.set(self.keeper.durable_wanted.get().max(version));
         }
-        self.log_work.notify_all();
+        self.keeper.work.notify_all();
         self.notify_dies();
         self.check_life();
     }
@@ -58,36 +59,36 @@ impl Firmware {
     /// If that was the last one that could have gone on, the drive's life ends.
     pub async fn wait_for_space(&self, die: u32) {
         let check = || {
-            let stuck = self.dies.iter().all(DieEvents::is_stuck);
-            if stuck && self.ending.get().is_none() {
+            let stuck = self.collectors.dies.iter().all(DieEvents::is_stuck);
+            if stuck && self.health.ending.get().is_none() {
                 self.mark_end();
             }
-            !self.poisoned.get()
+            !self.is_poisoned()
         };
-        self.dies[die as usize].wait(check).await;
+        self.collectors.dies[die as usize].wait(check).await;
     }
 
     /// Marks that the drive's life is over, whatever it has to spare.
     fn mark_end(&self) {
         let units = self.design.geometry.units();
-        let entry = self.map.borrow().end();
-        let (version, _) = self.map.borrow_mut().set(entry, Some(Ppa(0)));
-        self.log.borrow_mut().changed(entry);
+        let entry = self.state.map.borrow().end();
+        let (version, _) = self.state.map.borrow_mut().set(entry, Some(Ppa(0)));
+        self.state.log.borrow_mut().changed(entry);
         self.enter(Entry::Bad { unit: Unit(units) });
         if !self.design.is_protected() {
-            self.log_wanted.set(self.log_wanted.get().max(version));
+            self.keeper.durable_wanted.set(self.keeper.durable_wanted.get().max(version));
         }
-        self.log_work.notify_all();
+        self.keeper.work.notify_all();
         self.check_life();
     }
 
     /// Ends the drive's life if too many units are bad, or a mark says so: when a power loss
     /// does not take that any more.
     pub fn check_life(&self) {
-        let marked = self.map.borrow().get(self.map.borrow().end()).is_some();
-        let over = marked || self.space.borrow().bad() > self.layout.spare_units;
-        if over && self.ending.get().is_none() {
-            self.ending.set(Some(self.map.borrow().version()));
+        let marked = self.state.map.borrow().get(self.state.map.borrow().end()).is_some();
+        let over = marked || self.state.space.borrow().bad() > self.layout.spare_units;
+        if over && self.health.ending.get().is_none() {
+            self.health.ending.set(Some(self.state.map.borrow().version()));
             self.end_life_if_told();
         }
     }
@@ -101,13 +102,13 @@ impl Firmware {
 
     /// Whether the drive's life is over, and the marks that say so survive a power loss.
     pub fn is_end_durable(&self) -> bool {
-        let durable = self.log.borrow().durable();
-        self.ending.get().is_some_and(|marked| durable >= marked)
+        let durable = self.state.log.borrow().durable();
+        self.health.ending.get().is_some_and(|marked| durable >= marked)
     }
 
     /// No more writes from now on (5).
     pub fn end_life(&self) {
-        self.read_only.set(true);
+        self.health.read_only.set(true);
         self.poison();
     }
 
@@ -130,10 +131,10 @@ impl Firmware {
     /// has to be room. `Some(false)` if the unit is bad and retired now, `None` if the drive is
     /// poisoned.
     pub async fn erase_victim(&self, unit: Unit) -> Option<bool> {
-        let is_spilled = self.log.borrow().journal().is_some_and(|j| j.is_spilled(unit));
+        let is_spilled = self.state.log.borrow().journal().is_some_and(|j| j.is_spilled(unit));
         if is_spilled {
             let reserved = self.begin_changes(std::iter::once(Lpn(0))).await;
-            let may_go_on = !self.poisoned.get();
+            let may_go_on = !self.is_poisoned();
             if may_go_on {
                 self.forget(unit);
             }
@@ -153,7 +154,7 @@ impl Firmware {
             self.fail(why);
             return None;
         }
-        let is_spilled = self.log.borrow().journal().is_some_and(|j| j.is_spilled(unit));
+        let is_spilled = self.state.log.borrow().journal().is_some_and(|j| j.is_spilled(unit));
         if planted!(VoidUnitsFreed) && is_spilled {
             let reserved = self.begin_changes(std::iter::once(Lpn(0))).await;
             self.forget(unit);
@@ -163,14 +164,15 @@ impl Firmware {
         let op = self.must(self.nand.erase(unit))?;
         let done = self.outcome(unit, op.await)?;
         if !done {
-            self.space.borrow_mut().retire(unit);
+            self.state.space.borrow_mut().retire(unit);
         }
         Some(done)
     }
 
     /// Why a unit must not be erased, if it must not.
     fn forbids_erase(&self, unit: Unit, role: Role) -> Option<&'static str> {
-        let (space, log, dump) = (self.space.borrow(), self.log.borrow(), self.dump.borrow());
+        let (space, log, dump) =
+            (self.state.space.borrow(), self.state.log.borrow(), self.state.dump.borrow());
         let is_spilled = || log.journal().is_some_and(|journal| journal.is_spilled(unit));
         match () {
             () if space.defect().is_some() => space.defect(),
@@ -190,7 +192,7 @@ impl Firmware {
     /// A unit is free for whoever needs one.
     pub fn give_free(&self, unit: Unit, erase_first: bool) {
         let erases = self.nand.erase_count(unit);
-        self.space.borrow_mut().give_free(FreeUnit { unit, erase_first }, erases);
+        self.state.space.borrow_mut().give_free(FreeUnit { unit, erase_first }, erases);
         self.look_for_defects();
         self.supply_log();
         self.notify_dies();
@@ -198,7 +200,7 @@ impl Firmware {
 
     /// The map log gets the units that it lacks, if there are any to spare.
     pub fn supply_log(&self) {
-        let (mut space, mut log) = (self.space.borrow_mut(), self.log.borrow_mut());
+        let (mut space, mut log) = (self.state.space.borrow_mut(), self.state.log.borrow_mut());
         while log.owed() > 0 && space.has_spare_somewhere() {
             let die = space.freest_die();
             let Some(free) = space.take_any(die) else { return };
@@ -209,7 +211,7 @@ impl Firmware {
 
     /// The map log has no unit left to write: it gets one whoever else needs it.
     pub fn rescue_log(&self) -> bool {
-        let (mut space, mut log) = (self.space.borrow_mut(), self.log.borrow_mut());
+        let (mut space, mut log) = (self.state.space.borrow_mut(), self.state.log.borrow_mut());
         let die = space.freest_die();
         let Some(free) = space.take_any(die) else { return false };
         space.set_role(free.unit, Role::Map);

@@ -66,7 +66,7 @@ impl Firmware {
             self.stats.flash_program_bytes.add(self.page_bytes(planes));
             self.stats.meta_bytes.add(self.page_bytes(planes));
         }
-        self.space.borrow_mut().fly(unit);
+        self.state.space.borrow_mut().fly(unit);
         debug_assert_eq!(SECTOR_BYTES as usize * row, (planes * g.page_bytes) as usize);
         Some(Summary { at, pages: rows * planes, ops })
     }

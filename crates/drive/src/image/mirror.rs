@@ -91,9 +91,9 @@ impl Mirror {
     /// What the firmware has now is what is to be dumped, and what it changes from now on.
     /// `version`: that of the image's format.
     pub fn begin(fw: &Firmware, region: &Region, version: u32) -> Mirror {
-        fw.buffer.borrow_mut().changes.watch();
-        fw.log.borrow_mut().watch();
-        fw.space.borrow_mut().changes.watch();
+        fw.state.buffer.borrow_mut().changes.watch();
+        fw.state.log.borrow_mut().watch();
+        fw.state.space.borrow_mut().changes.watch();
         let shape = Shape::of(&fw.design, &fw.layout, fw.nand.payload(), version);
         let inner = Inner { free: (0..shape.places).collect(), ..Inner::default() };
         let mirror = Mirror {
@@ -183,7 +183,7 @@ impl Mirror {
         table: &Table<'_>,
         inner: &mut Inner,
     ) -> Result<(), &'static str> {
-        let buffer = fw.buffer.borrow();
+        let buffer = fw.state.buffer.borrow();
         buffer.changes.take(&mut inner.pages);
         for lpn in &inner.pages {
             if let Some(place) = inner.places.remove(&lpn.0) {
@@ -211,7 +211,7 @@ impl Mirror {
 
     /// Changed entries of the map, and its directory.
     fn list_map(&self, fw: &Firmware, table: &Table<'_>, inner: &mut Inner) {
-        let (log, map) = (fw.log.borrow(), fw.map.borrow());
+        let (log, map) = (fw.state.log.borrow(), fw.state.map.borrow());
         let Some(dirty) = log.dirty() else { return };
         dirty.changes.take(&mut inner.map);
         let (shape, out) = (&self.shape, &mut inner.list);
@@ -237,16 +237,16 @@ impl Mirror {
         table: &Table<'_>,
         inner: &mut Inner,
     ) -> Result<(), &'static str> {
-        fw.space.borrow().changes.take(&mut inner.units);
+        fw.state.space.borrow().changes.take(&mut inner.units);
         if self.shape.journal_max == 0 {
             return Ok(());
         }
-        let space = fw.space.borrow();
+        let space = fw.state.space.borrow();
         for unit in &inner.units {
             table.list_unit(&space, *unit, &mut inner.list);
         }
         let (now, list) = (&mut inner.journal, &mut inner.list);
-        if let Some(journal) = fw.log.borrow().journal()
+        if let Some(journal) = fw.state.log.borrow().journal()
             && !table.list_journal(journal, &mut inner.entries, now, list)
         {
             return Err(LONG_JOURNAL);
@@ -258,7 +258,7 @@ impl Mirror {
     /// place stay there: what is in it is the same in both tables.
     fn write_all(&self, fw: &Firmware, inner: &mut Inner) -> Result<(), &'static str> {
         let is_long = |journal: &Journal| journal.len() > self.shape.journal_max;
-        if fw.log.borrow().journal().is_some_and(is_long) {
+        if fw.state.log.borrow().journal().is_some_and(is_long) {
             return Err(LONG_JOURNAL);
         }
         let which = 1 - self.which.get();
@@ -266,7 +266,7 @@ impl Mirror {
         table.set_counters(fw);
         table.clear();
         let mut sums = Sums::blank(&table);
-        for (lpn, data) in fw.buffer.borrow().contents() {
+        for (lpn, data) in fw.state.buffer.borrow().contents() {
             let (place, word) = match inner.places.get(&lpn.0) {
                 Some(place) => (*place, data_bytes(data, |bytes| index_word(lpn, bytes))),
                 None => {
@@ -277,10 +277,10 @@ impl Mirror {
             };
             sums.put(&table, table.index(place), word);
         }
-        table.put_map(&fw.map.borrow(), &fw.log.borrow(), &mut sums);
-        table.put_units(&fw.space.borrow(), &mut sums);
+        table.put_map(&fw.state.map.borrow(), &fw.state.log.borrow(), &mut sums);
+        table.put_units(&fw.state.space.borrow(), &mut sums);
         inner.journal = tables::List::default();
-        if let Some(journal) = fw.log.borrow().journal() {
+        if let Some(journal) = fw.state.log.borrow().journal() {
             inner.journal = table.put_journal(journal);
         }
         inner.facts.clear();
@@ -292,9 +292,9 @@ impl Mirror {
         self.region.publish(COUNTS, self.shape.counts_word(which));
         self.which.set(which);
         // All that was noted is told.
-        fw.buffer.borrow().changes.take(&mut inner.pages);
-        fw.space.borrow().changes.take(&mut inner.units);
-        let log = fw.log.borrow();
+        fw.state.buffer.borrow().changes.take(&mut inner.pages);
+        fw.state.space.borrow().changes.take(&mut inner.units);
+        let log = fw.state.log.borrow();
         if let Some(dirty) = log.dirty() {
             dirty.changes.take(&mut inner.map);
         }
@@ -336,7 +336,7 @@ impl Publish for Mirror {
         let table = Table::new(&self.shape, &self.region, self.which.get());
         let inner = &mut *self.inner.borrow_mut();
         inner.list.clear();
-        table.list_ready(&fw.dump.borrow(), &mut inner.list);
+        table.list_ready(&fw.state.dump.borrow(), &mut inner.list);
         inner.sums.seal(&table, &mut inner.list);
         self.put_list(inner);
         inner.list.clear();

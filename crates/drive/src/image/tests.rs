@@ -24,7 +24,7 @@ use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 
 /// The tables of a drive that has power.
 fn mirror(fw: &Firmware) -> &Mirror {
-    fw.outside.get().unwrap().as_any().downcast_ref().unwrap()
+    fw.outside().unwrap().as_any().downcast_ref().unwrap()
 }
 
 /// A file that goes when it is dropped.
@@ -315,7 +315,7 @@ fn all_of_a_full_buffer_is_written_anew() {
         let mirror: &Mirror = mirror(&fw);
         for round in 1..=3 {
             for at in 0..slots {
-                fw.buffer.borrow_mut().insert(Lpn(at as u32), Data::Stamps(&[round]));
+                fw.state.buffer.borrow_mut().insert(Lpn(at as u32), Data::Stamps(&[round]));
             }
             mirror.shrink_list(if round == 3 { 0 } else { usize::MAX });
             assert!(fw.publish());

@@ -18,7 +18,7 @@ use tantalum_nand::{OpError, SECTOR_BYTES};
 /// Marks on flash that the next dump is due: from now on the drive does not start without
 /// it. If the power goes meanwhile, the dump has to be written.
 pub(crate) async fn mark_due(fw: &Firmware) -> Result<(), OpError> {
-    if !fw.design.is_protected() || fw.read_only.get() {
+    if !fw.design.is_protected() || fw.is_read_only() {
         return Ok(());
     }
     let mut writer = Writer::new(fw, None);
@@ -31,24 +31,24 @@ pub(crate) async fn mark_due(fw: &Firmware) -> Result<(), OpError> {
 pub(crate) async fn clear_old_dump(fw: Rc<Firmware>) {
     let mut done = 0;
     loop {
-        let next = fw.dump.borrow().other.get(done).copied();
+        let next = fw.state.dump.borrow().other.get(done).copied();
         let Some(free) = next else { break };
         if !free.erase_first || fw.erase(free.unit, Role::Dump).await == Some(true) {
-            if let Some(place) = fw.dump.borrow_mut().other.get_mut(done) {
+            if let Some(place) = fw.state.dump.borrow_mut().other.get_mut(done) {
                 place.erase_first = false;
             }
             done += 1;
             continue;
         }
-        if fw.poisoned.get() {
+        if fw.is_poisoned() {
             return;
         }
         // Another one in its place, for the dump after the next.
-        let mut areas = fw.dump.borrow_mut();
+        let mut areas = fw.state.dump.borrow_mut();
         areas.other.swap_remove(done);
         if let Some(spare) = areas.spare.pop() {
             areas.other.push(spare);
         }
     }
-    fw.dump.borrow_mut().cleared = true;
+    fw.state.dump.borrow_mut().cleared = true;
 }

@@ -41,8 +41,8 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 pub(crate) async fn outage(fw: &Firmware) -> PowerLoss {
     fw.nand.abandon(fw.design.power.erase_abort);
     // The mark may be among what was taken back.
-    fw.dump.borrow_mut().ready.iter_mut().for_each(|u| u.1 = fw.nand.next_page(u.0));
-    if let Some(outside) = fw.outside.get() {
+    fw.state.dump.borrow_mut().ready.iter_mut().for_each(|u| u.1 = fw.nand.next_page(u.0));
+    if let Some(outside) = fw.outside() {
         outside.begin_dump(fw);
     }
     let supply = Supply::new(&fw.rt, &fw.nand, fw.design.power, fw.design.joules(&fw.layout));
@@ -58,7 +58,7 @@ pub(crate) async fn outage(fw: &Firmware) -> PowerLoss {
 
 /// Writes the dump. It is complete when this returns `Ok`.
 async fn emergency_dump(fw: &Firmware, supply: &Supply) -> Result<(), OpError> {
-    if fw.began_read_only.get() {
+    if fw.began_read_only() {
         return Ok(()); // Nothing has changed since the dump that was replayed.
     }
     let mut writer = Writer::new(fw, Some(supply));
@@ -72,7 +72,7 @@ async fn emergency_dump(fw: &Firmware, supply: &Supply) -> Result<(), OpError> {
     } + writer.directory()?;
     let data_sectors = writer.buffered_pages()?;
     writer.finish().await?;
-    let version = fw.map.borrow().version().0;
+    let version = fw.state.map.borrow().version().0;
     writer.end(DumpEnd { map_sectors, data_sectors, version, failed: Vec::new() }).await?;
     fw.stats.dumps.add(1);
     Ok(())
@@ -109,7 +109,7 @@ impl<'a> Writer<'a> {
     /// The changed map entries from this one on; how many sectors they took.
     fn map_entries(&mut self, from: Lpn) -> Result<u64, OpError> {
         let fw = self.fw;
-        let (map, log) = (fw.map.borrow(), fw.log.borrow());
+        let (map, log) = (fw.state.map.borrow(), fw.state.log.borrow());
         let Some(dirty) = log.dirty() else { return Ok(0) };
         let mut bytes = Vec::new();
         let mut counts: Vec<u32> = Vec::new();
@@ -142,7 +142,7 @@ impl<'a> Writer<'a> {
     /// The changed map pages; how many.
     fn map_pages(&mut self) -> Result<u64, OpError> {
         let fw = self.fw;
-        let (map, log) = (fw.map.borrow(), fw.log.borrow());
+        let (map, log) = (fw.state.map.borrow(), fw.state.log.borrow());
         let Some(dirty) = log.dirty() else { return Ok(0) };
         let end = unit_entry(fw.layout.logical, Unit(0)).0 / MAP_PAGE_ENTRIES;
         let pages: Vec<u32> = (0..end).filter(|p| dirty.is_dirty(*p)).collect();
@@ -159,7 +159,7 @@ impl<'a> Writer<'a> {
     /// The journal of units, with the ends of what is being written; how many sectors it took.
     fn journal(&mut self) -> Result<u64, OpError> {
         let fw = self.fw;
-        let (log, space) = (fw.log.borrow(), fw.space.borrow());
+        let (log, space) = (fw.state.log.borrow(), fw.state.space.borrow());
         let Some(journal) = log.journal() else { return Ok(0) };
         let landed: BTreeMap<u32, u32> = space.writing().map(|(u, page)| (u.0, page)).collect();
         let ended = |entry: Entry| match entry {
@@ -187,7 +187,7 @@ impl<'a> Writer<'a> {
         if !fw.design.map.directory {
             return Ok(0);
         }
-        let mut bytes = fw.log.borrow().encode_directory();
+        let mut bytes = fw.state.log.borrow().encode_directory();
         bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
         let sectors = (bytes.len() / SECTOR) as u32;
         let numbers: Vec<u32> = (0..sectors).collect();
@@ -201,7 +201,7 @@ impl<'a> Writer<'a> {
     fn buffered_pages(&mut self) -> Result<u64, OpError> {
         let fw = self.fw;
         let row = self.row();
-        let buffer = fw.buffer.borrow();
+        let buffer = fw.state.buffer.borrow();
         let mut data = OwnedData::zeros(fw.nand.payload(), row, SECTOR_BYTES);
         let mut lpns = Vec::new();
         let mut sectors = 0;
@@ -226,12 +226,14 @@ impl<'a> Writer<'a> {
     async fn end(&mut self, mut end: DumpEnd) -> Result<(), OpError> {
         loop {
             let mut bytes = vec![0; SECTOR];
-            end.failed.clone_from(&self.fw.dump.borrow().failed);
+            end.failed.clone_from(&self.fw.state.dump.borrow().failed);
             end.encode(&mut bytes);
             self.write(Kind::DumpEnd, &[0], Data::Bytes(&bytes))?;
             let Some(part) = self.ops.pop() else { return Ok(()) };
             match part.op.await {
-                Err(OpError::Failed { .. }) => self.fw.dump.borrow_mut().failed.push(part.unit),
+                Err(OpError::Failed { .. }) => {
+                    self.fw.state.dump.borrow_mut().failed.push(part.unit)
+                }
                 ended => return ended,
             }
         }
@@ -242,7 +244,7 @@ impl<'a> Writer<'a> {
         let fw = self.fw;
         let planes = fw.places.planes;
         let (at, number) = {
-            let mut areas = fw.dump.borrow_mut();
+            let mut areas = fw.state.dump.borrow_mut();
             let count = areas.ready.len();
             let turns = (self.turn..self.turn + count).map(|turn| turn % count.max(1));
             let full = OpError::Failed { at: PageAddr { unit: Unit(0), page: 0 } };
@@ -277,7 +279,7 @@ impl<'a> Writer<'a> {
                 match part.op.await {
                     Ok(()) => {}
                     Err(OpError::Failed { .. }) => {
-                        self.fw.dump.borrow_mut().failed.push(part.unit);
+                        self.fw.state.dump.borrow_mut().failed.push(part.unit);
                         let some = part.indices.len();
                         let data = part.payload.as_data().slice(0..some, SECTOR_BYTES);
                         self.write(part.kind, &part.indices, data)?;

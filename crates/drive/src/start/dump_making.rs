@@ -28,13 +28,13 @@ impl<'a> Making<'a> {
     pub fn new(fw: &'a Firmware, zone: &Zone, dump: Option<&Dump>) -> Making<'a> {
         let all = || zone.erased.iter().chain(&zone.dump).chain(&zone.unknown);
         for unit in all().chain(&zone.marked) {
-            let mut space = fw.space.borrow_mut();
+            let mut space = fw.state.space.borrow_mut();
             match space.is_bad(*unit) {
                 true => space.retire(*unit),
                 false => space.set_role(*unit, Role::Dump),
             }
         }
-        let good = |unit: &Unit| !fw.space.borrow().is_bad(*unit);
+        let good = |unit: &Unit| !fw.state.space.borrow().is_bad(*unit);
         let mut other: Vec<Unit> = dump.map(|d| d.units.clone()).unwrap_or_default();
         other.retain(good);
         // What is left of an older dump, or of one that was not completed, is void.
@@ -60,7 +60,7 @@ impl<'a> Making<'a> {
 
     /// One more unit, in which nothing is needed.
     pub fn add(&mut self, free: FreeUnit) {
-        self.fw.space.borrow_mut().set_role(free.unit, Role::Dump);
+        self.fw.state.space.borrow_mut().set_role(free.unit, Role::Dump);
         self.spare.push_back(free);
     }
 
@@ -95,7 +95,7 @@ impl<'a> Making<'a> {
 
     fn lose(&self, unit: Unit) {
         self.fw.condemn(unit);
-        self.fw.space.borrow_mut().retire(unit);
+        self.fw.state.space.borrow_mut().retire(unit);
     }
 
     /// Gives a unit of the zone for the mark that dumps may be anywhere from now on. False if there
@@ -132,7 +132,7 @@ impl<'a> Making<'a> {
     /// The areas are as they were made.
     pub fn done(mut self) {
         let area = self.fw.layout.dump_units as usize;
-        let mut areas = self.fw.dump.borrow_mut();
+        let mut areas = self.fw.state.dump.borrow_mut();
         areas.ready = self.ready.into_iter().map(|unit| (unit, 0)).collect();
         while self.other.len() < area {
             let Some(free) = self.spare.pop_front() else { break };

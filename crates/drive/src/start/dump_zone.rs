@@ -107,7 +107,7 @@ pub(crate) async fn settle_dump(
 fn take_erased(fw: &Firmware, units: &mut Units, making: &mut Making<'_>) {
     let g = &fw.design.geometry;
     let mut erased = vec![0u32; g.dies() as usize];
-    let good = |unit: &Unit| !fw.space.borrow().is_bad(*unit);
+    let good = |unit: &Unit| !fw.state.space.borrow().is_bad(*unit);
     units.erased.iter().filter(|unit| good(unit)).for_each(|u| erased[g.die(*u) as usize] += 1);
     for _ in 0..making.lacks() {
         let Some(die) = (0..g.dies()).max_by_key(|die| erased[*die as usize]) else { return };
@@ -124,8 +124,8 @@ fn take_erased(fw: &Firmware, units: &mut Units, making: &mut Making<'_>) {
 async fn take_free(fw: &Firmware, making: &mut Making<'_>) -> Result<(), RecoveryError> {
     let mut left = Vec::new();
     while making.lacks() > 0 {
-        let die = fw.space.borrow().freest_die();
-        let Some(free) = fw.space.borrow_mut().take_any(die) else { break };
+        let die = fw.state.space.borrow().freest_die();
+        let Some(free) = fw.state.space.borrow_mut().take_any(die) else { break };
         match free.erase_first && fw.design.keeps_units() {
             true => left.push(free),
             false => {
@@ -134,7 +134,7 @@ async fn take_free(fw: &Firmware, making: &mut Making<'_>) -> Result<(), Recover
             }
         }
     }
-    let mut space = fw.space.borrow_mut();
+    let mut space = fw.state.space.borrow_mut();
     left.into_iter().for_each(|free| space.give_free(free, fw.nand.erase_count(free.unit)));
     space.count_from_here();
     Ok(())

@@ -51,8 +51,8 @@ pub(crate) async fn redo_groups(
     }
     for (lpn, place) in newest {
         check_entry(fw, lpn, Some(place))?;
-        fw.map.borrow_mut().set(lpn, Some(place));
-        fw.log.borrow_mut().changed(lpn);
+        fw.state.map.borrow_mut().set(lpn, Some(place));
+        fw.state.log.borrow_mut().changed(lpn);
     }
     Ok(())
 }

@@ -53,8 +53,8 @@ pub(crate) async fn replay_journal(
     // (Also what seems to be the same: there may be an image on flash that says otherwise, newer
     // than the one that the directory knows.)
     let put = |lpn: Lpn, to: Option<Ppa>| {
-        fw.map.borrow_mut().set(lpn, to);
-        fw.log.borrow_mut().changed(lpn);
+        fw.state.map.borrow_mut().set(lpn, to);
+        fw.state.log.borrow_mut().changed(lpn);
     };
     for entry in &all {
         match *entry {
@@ -80,7 +80,7 @@ pub(crate) async fn replay_journal(
         check_entry(fw, lpn, Some(copy.place))?;
         put(lpn, Some(copy.place));
     }
-    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+    if let Some(journal) = fw.state.log.borrow_mut().journal_mut() {
         journal.restore(spilled, entries);
     }
     Ok(())

@@ -81,19 +81,19 @@ pub(crate) async fn load_map(
     for record in images.values() {
         stored.images[record.index as usize] = record.sequence;
         let place = fw.places.ppa(record.at, record.sector as u32);
-        fw.log.borrow_mut().image_found(record.index, record.serial, place);
+        fw.state.log.borrow_mut().image_found(record.index, record.serial, place);
     }
-    let unknown = images.into_values().filter(|r| !fw.map.borrow().is_known(r.index));
+    let unknown = images.into_values().filter(|r| !fw.state.map.borrow().is_known(r.index));
     for (record, bytes) in read_records(fw, unknown.collect()).await? {
         fw.learn(record.index, &bytes);
         report.map_pages += 1;
     }
     // Of the others there is nothing to know.
-    fw.map.borrow_mut().know_all();
-    fw.map_known.notify_all();
+    fw.state.map.borrow_mut().know_all();
+    fw.start.map_known.notify_all();
     report.deltas += replay_deltas(fw, deltas, &versions, &mut stored).await?;
-    let version = fw.map.borrow().version();
-    fw.log.borrow_mut().set_durable(version);
+    let version = fw.state.map.borrow().version();
+    fw.state.log.borrow_mut().set_durable(version);
     Ok(stored)
 }
 
@@ -124,17 +124,17 @@ async fn read_units(fw: &Firmware, units: &[Unit]) -> Result<Vec<LogUnit>, Recov
 /// The log takes over these units; what they have of the map.
 fn find_records(fw: &Firmware, units: Vec<LogUnit>) -> Result<Records, RecoveryError> {
     let mut listed: BTreeMap<u32, Ppa> = (0..fw.layout.map_pages)
-        .filter_map(|page| Some((page, fw.log.borrow().image_place(page)?)))
+        .filter_map(|page| Some((page, fw.state.log.borrow().image_place(page)?)))
         .collect();
     let mut found = Records::default();
     for LogUnit { unit, end, whole, pages, heads } in units {
-        let serial = fw.log.borrow_mut().adopt(unit, end, whole);
-        fw.space.borrow_mut().set_role(unit, Role::Map);
+        let serial = fw.state.log.borrow_mut().adopt(unit, end, whole);
+        fw.state.space.borrow_mut().set_role(unit, Role::Map);
         for (at, head) in pages.into_iter().zip(heads.iter()) {
             let (Head::Written(mut head, _), indices) = head else { continue };
             head.version &= (1 << LOG_VERSION_BITS) - 1;
             fw.saw_sequence(head.sequence);
-            fw.map.borrow_mut().advance(Version(head.version));
+            fw.state.map.borrow_mut().advance(Version(head.version));
             for (sector, index) in used(indices) {
                 let (version, sequence) = (head.version, head.sequence);
                 let record = Record { version, at, sector, index, serial, sequence };
@@ -196,8 +196,8 @@ async fn replay_deltas(
                 *last = record.sequence.max(*last);
             }
             if images.get(&page).is_none_or(|&image| record.version > image) {
-                fw.map.borrow_mut().put(lpn, to);
-                fw.log.borrow_mut().delta_stored(lpn, record.serial);
+                fw.state.map.borrow_mut().put(lpn, to);
+                fw.state.log.borrow_mut().delta_stored(lpn, record.serial);
             }
         }
     }
@@ -262,11 +262,11 @@ async fn read_records(
 pub(crate) async fn load_directory(fw: &Firmware, dump: &Dump) -> Result<(), RecoveryError> {
     for (_, number, sector) in read_sectors(fw, dump, Kind::DumpDirectory).await? {
         let first = number as usize * (SECTOR / 4);
-        fw.log.borrow_mut().decode_directory(first, &sector);
+        fw.state.log.borrow_mut().decode_directory(first, &sector);
     }
     let sectors = fw.design.geometry.sectors();
     for page in 0..fw.layout.map_pages {
-        match fw.log.borrow().image_place(page) {
+        match fw.state.log.borrow().image_place(page) {
             Some(place) if u64::from(place.0) >= sectors => {
                 let what = format!(
                     "the directory says that map page {page} is at sector {} of {sectors}",
@@ -275,16 +275,16 @@ pub(crate) async fn load_directory(fw: &Firmware, dump: &Dump) -> Result<(), Rec
                 return Err(RecoveryError::Damaged(what));
             }
             Some(_) => {}
-            None => fw.map.borrow_mut().know(page),
+            None => fw.state.map.borrow_mut().know(page),
         }
     }
-    fw.map.borrow_mut().advance(dump.version());
+    fw.state.map.borrow_mut().advance(dump.version());
     let first = map_page(unit_entry(fw.layout.logical, Unit(0)));
     for page in first..fw.layout.map_pages {
-        if !fw.map.borrow().is_known(page) {
+        if !fw.state.map.borrow().is_known(page) {
             fw.load_page(page).await;
         }
-        if !fw.map.borrow().is_known(page) {
+        if !fw.state.map.borrow().is_known(page) {
             let what = format!("map page {page} can not be read");
             return Err(RecoveryError::Damaged(what));
         }
@@ -295,9 +295,9 @@ pub(crate) async fn load_directory(fw: &Firmware, dump: &Dump) -> Result<(), Rec
 impl Firmware {
     /// Puts a map page as it was stored in place, if it is not known; but for dirty entries.
     fn learn(&self, page: u32, bytes: &[u8]) {
-        let log = self.log.borrow();
+        let log = self.state.log.borrow();
         let is_dirty = |lpn| log.dirty().is_some_and(|dirty| dirty.has(lpn));
-        self.map.borrow_mut().learn_page(page, bytes, is_dirty);
+        self.state.map.borrow_mut().learn_page(page, bytes, is_dirty);
     }
 
     /// Waits until these entries of the map are known, from the start of the drive on (4). False
@@ -305,12 +305,12 @@ impl Firmware {
     pub async fn know(&self, first: Lpn, count: u64) -> bool {
         let last = Lpn(first.0 + count.saturating_sub(1) as u32);
         for page in map_page(first)..=map_page(last) {
-            if self.map.borrow().is_known(page) {
+            if self.state.map.borrow().is_known(page) {
                 continue;
             }
             self.load_page(page).await;
-            let known = || self.map.borrow().is_known(page);
-            self.map_known.until(|| known() || self.poisoned.get()).await;
+            let known = || self.state.map.borrow().is_known(page);
+            self.start.map_known.until(|| known() || self.is_poisoned()).await;
             if !known() {
                 return false;
             }
@@ -320,17 +320,17 @@ impl Firmware {
 
     /// Waits until the rest of the start is done, or the drive is poisoned.
     pub async fn until_whole(&self) {
-        self.map_known.until(|| self.is_whole.get() || self.poisoned.get()).await;
+        self.start.map_known.until(|| self.start.is_whole.get() || self.is_poisoned()).await;
     }
 
     /// Loads one map page by the directory, if that says where it is and it can be read.
     pub async fn load_page(&self, page: u32) {
-        let Some(place) = self.log.borrow().image_place(page) else { return };
+        let Some(place) = self.state.log.borrow().image_place(page) else { return };
         if let Some((Kind::MapImage, index, bytes)) = self.read_log(place).await
             && index == page
         {
             self.learn(page, &bytes);
-            self.map_known.notify_all();
+            self.start.map_known.notify_all();
         }
     }
 

@@ -54,7 +54,7 @@ pub(crate) async fn recover(
 
     let mut zone = Zone::scan(&fw).await?;
     let mut rest = Rest::default();
-    fw.dump.borrow_mut().anywhere = zone.is_left();
+    fw.state.dump.borrow_mut().anywhere = zone.is_left();
     if zone.is_left() {
         let mut all = Units::scan(&fw).await?;
         zone.dump.extend(all.take_dumps());
@@ -103,10 +103,10 @@ pub(crate) async fn recover(
     know_bad_units(&fw);
     failed.iter().for_each(|unit| fw.condemn(*unit));
     fw.check_life();
-    let lives = !fw.read_only.get()
+    let lives = !fw.is_read_only()
         && settle_dump(&fw, &zone, dump.as_ref(), &mut rest, &mut report).await?;
-    if !lives || fw.read_only.get() {
-        fw.began_read_only.set(true);
+    if !lives || fw.is_read_only() {
+        fw.begin_read_only();
         fw.end_life();
     }
     report.areas = lap(rt);
@@ -122,13 +122,13 @@ pub(crate) async fn finish(
 ) -> Result<(), RecoveryError> {
     rest.learn(fw, report).await?;
     let began = fw.rt.now();
-    if report.salvaged && !fw.read_only.get() && store_map(fw).await.is_none() {
+    if report.salvaged && !fw.is_read_only() && store_map(fw).await.is_none() {
         let what = "the map that was put right can not be stored".to_string();
         return Err(RecoveryError::Damaged(what));
     }
     report.space += fw.rt.now() - began;
-    fw.since_checkpoint.set(report.scanned_pages);
-    fw.is_whole.set(true);
-    fw.map_known.notify_all();
+    fw.keeper.since_checkpoint.set(report.scanned_pages);
+    fw.start.is_whole.set(true);
+    fw.start.map_known.notify_all();
     Ok(())
 }

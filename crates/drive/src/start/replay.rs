@@ -79,7 +79,7 @@ pub(crate) async fn find_dump(
         }
     }
     let Some((number, mut dump)) = found.pop_last() else { return Ok(None) };
-    fw.dump.borrow_mut().next = number + 1;
+    fw.state.dump.borrow_mut().next = number + 1;
     let Some(at) = last.get(&number) else { return Ok(Some(dump)) };
     let Some(page) = read_pages(fw, &[*at], true).await?.pop().flatten() else {
         return Ok(Some(dump));
@@ -115,9 +115,9 @@ pub(crate) async fn replay_dump(
         for entry in sector.chunks_exact(8).take(count as usize) {
             let (lpn, to) = decode_entry(entry);
             check_entry(fw, lpn, to)?;
-            fw.map.borrow_mut().put(lpn, to);
+            fw.state.map.borrow_mut().put(lpn, to);
             if !planted!(ReplayedIsStored) {
-                fw.log.borrow_mut().changed(lpn);
+                fw.state.log.borrow_mut().changed(lpn);
             }
             report.dump_entries += 1;
         }
@@ -153,15 +153,15 @@ pub(crate) async fn replay_dump(
             let data = page.as_data().slice(sector..sector + 1, SECTOR_BYTES);
             check_entry(fw, Lpn(lpn), None)?;
             // As many as there were slots when they were dumped.
-            if fw.room.free() == 0 {
+            if fw.host.room.free() == 0 {
                 return Err(damaged(at));
             }
-            fw.room.take(1).await;
-            fw.buffer.borrow_mut().insert(Lpn(lpn), data);
+            fw.host.room.take(1).await;
+            fw.state.buffer.borrow_mut().insert(Lpn(lpn), data);
             report.dump_pages += 1;
         }
     }
-    fw.map.borrow_mut().advance(dump.version());
+    fw.state.map.borrow_mut().advance(dump.version());
     Ok(())
 }
 
@@ -230,7 +230,7 @@ fn damaged(dump: &Dump, at: &PageAddr) -> RecoveryError {
 /// flash may be newer than the one that the directory knows.
 fn replay_image(fw: &Firmware, page: u32, bytes: &[u8]) -> Result<u64, RecoveryError> {
     let mut changed = 0;
-    let entries = fw.map.borrow().entries_of(page);
+    let entries = fw.state.map.borrow().entries_of(page);
     for (lpn, entry) in entries.map(Lpn).zip(bytes.chunks_exact(4)) {
         let value = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
         let to = value.checked_sub(1).map(Ppa);
@@ -239,10 +239,10 @@ fn replay_image(fw: &Firmware, page: u32, bytes: &[u8]) -> Result<u64, RecoveryE
             Err(_) if to.is_none() => continue,
             checked => checked?,
         }
-        fw.map.borrow_mut().put(lpn, to);
-        fw.log.borrow_mut().changed(lpn);
+        fw.state.map.borrow_mut().put(lpn, to);
+        fw.state.log.borrow_mut().changed(lpn);
         changed += 1;
     }
-    fw.map.borrow_mut().know(page);
+    fw.state.map.borrow_mut().know(page);
     Ok(changed)
 }

@@ -47,7 +47,7 @@ impl Rest {
         }
         count_valid(fw, &units)?;
         settle_log(fw);
-        if !fw.read_only.get() {
+        if !fw.is_read_only() {
             settle_units(fw, &units).await?;
         }
         self.settled = true;

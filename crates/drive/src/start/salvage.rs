@@ -30,7 +30,7 @@ pub(crate) async fn rebuild(
     let margin = IN_FLIGHT * u64::from(g.dies()) * u64::from(g.planes);
     let found = find_copies(fw, units).await?;
     for (lpn, copy) in (0..).map(Lpn).zip(found) {
-        let old = fw.map.borrow().get(lpn);
+        let old = fw.state.map.borrow().get(lpn);
         let new = match copy {
             Copy { birth: 0, .. } => match old {
                 Some(place) if !is_readable(fw, place).await? => old,
@@ -42,8 +42,8 @@ pub(crate) async fn rebuild(
             }
         };
         if new != old {
-            fw.map.borrow_mut().set(lpn, new);
-            fw.log.borrow_mut().changed(lpn);
+            fw.state.map.borrow_mut().set(lpn, new);
+            fw.state.log.borrow_mut().changed(lpn);
             report.salvaged_entries += 1;
         }
     }

@@ -74,7 +74,7 @@ impl Units {
             }
             units.unknown.retain(|u| *u != unit);
         }
-        if !fw.dump.borrow().anywhere {
+        if !fw.state.dump.borrow().anywhere {
             // Nobody looks for a dump there.
             units.unknown.append(&mut units.dumps);
         }
@@ -115,14 +115,14 @@ pub(crate) async fn ask_further(
 
 impl Firmware {
     pub fn saw_sequence(&self, sequence: u64) {
-        self.sequence.set(self.sequence.get().max(sequence + 1));
+        self.state.sequence.set(self.state.sequence.get().max(sequence + 1));
     }
 }
 
 /// Valid sectors follow from the map (1).
 pub(crate) fn count_valid(fw: &Firmware, units: &Units) -> Result<(), RecoveryError> {
-    let map = fw.map.borrow();
-    let mut space = fw.space.borrow_mut();
+    let map = fw.state.map.borrow();
+    let mut space = fw.state.space.borrow_mut();
     for (lpn, ppa) in map.mapped() {
         check_entry(fw, lpn, Some(ppa))?;
         if space.is_valid(ppa) {
@@ -144,7 +144,7 @@ pub(crate) fn count_valid(fw: &Firmware, units: &Units) -> Result<(), RecoveryEr
 
 /// The units that the map says are bad.
 pub(crate) fn know_bad_units(fw: &Firmware) {
-    let (map, mut space) = (fw.map.borrow(), fw.space.borrow_mut());
+    let (map, mut space) = (fw.state.map.borrow(), fw.state.space.borrow_mut());
     for unit in map.bad_units() {
         space.condemn(unit);
     }
@@ -157,7 +157,7 @@ pub(crate) async fn settle_units(fw: &Firmware, units: &Units) -> Result<(), Rec
     let pages = fw.places.data_pages;
     let mut void = units.unknown.clone();
     {
-        let mut space = fw.space.borrow_mut();
+        let mut space = fw.state.space.borrow_mut();
         for (&(_, unit, stream), end) in units.data.iter().zip(ends) {
             let die = fw.design.geometry.die(unit);
             if space.next_valid(unit, end * fw.places.page_sectors).is_some() {
@@ -185,13 +185,13 @@ pub(crate) async fn settle_units(fw: &Firmware, units: &Units) -> Result<(), Rec
     let erase_first = !planted!(TornErase);
     let void = void.into_iter().map(|unit| FreeUnit { unit, erase_first });
     free_units(fw, erased.chain(void));
-    let lacking = fw.layout.map_units.saturating_sub(fw.log.borrow().owned() as u32);
-    fw.log.borrow_mut().set_owed(lacking);
+    let lacking = fw.layout.map_units.saturating_sub(fw.state.log.borrow().owned() as u32);
+    fw.state.log.borrow_mut().set_owed(lacking);
     for _ in 0..lacking {
         fw.rescue_log();
     }
-    fw.space.borrow_mut().count_from_here();
-    let writing: Vec<(Unit, u32)> = fw.space.borrow().writing().collect();
+    fw.state.space.borrow_mut().count_from_here();
+    let writing: Vec<(Unit, u32)> = fw.state.space.borrow().writing().collect();
     for (unit, from) in writing {
         fw.enter(Entry::Written { unit, from, until: OPEN });
     }
@@ -201,7 +201,7 @@ pub(crate) async fn settle_units(fw: &Firmware, units: &Units) -> Result<(), Rec
 /// Units in which nothing is valid are free, unless they are bad, or spilled entries of the journal
 /// of units name them (4): a collector erases the latter.
 fn free_units(fw: &Firmware, units: impl Iterator<Item = FreeUnit>) {
-    let (mut space, mut log) = (fw.space.borrow_mut(), fw.log.borrow_mut());
+    let (mut space, mut log) = (fw.state.space.borrow_mut(), fw.state.log.borrow_mut());
     let mut free = BTreeSet::new();
     for one in units {
         let is_spilled = log.journal().is_some_and(|journal| journal.is_spilled(one.unit));
@@ -219,8 +219,8 @@ fn free_units(fw: &Firmware, units: impl Iterator<Item = FreeUnit>) {
 
 /// Of the map log's units those that are bad are not written, and go if nothing in them counts.
 pub(crate) fn settle_log(fw: &Firmware) {
-    let (mut space, mut log) = (fw.space.borrow_mut(), fw.log.borrow_mut());
-    for unit in fw.map.borrow().bad_units() {
+    let (mut space, mut log) = (fw.state.space.borrow_mut(), fw.state.log.borrow_mut());
+    for unit in fw.state.map.borrow().bad_units() {
         log.spoil(unit);
     }
     for unit in log.drop_void() {

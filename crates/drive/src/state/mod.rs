@@ -16,3 +16,61 @@ pub(crate) mod reservations;
 pub(crate) mod space;
 pub(crate) mod victims;
 pub(crate) mod wear;
+
+use crate::Design;
+use crate::design::layout::Layout;
+use buffer::Buffer;
+use dump_areas::DumpAreas;
+use journal::Journal;
+use map::Map;
+use maplog::{Dirty, MapLog, Persistence};
+use space::Space;
+use std::cell::{Cell, RefCell};
+use tantalum_device::Payload;
+use tantalum_rt::Rt;
+
+/// All that a power loss may take, or a dump may keep.
+#[derive(Clone)]
+pub(crate) struct State {
+    // What a protected drive keeps through a power loss.
+    pub map: RefCell<Map>,
+    pub buffer: RefCell<Buffer>,
+    pub log: RefCell<MapLog>,
+    pub dump: RefCell<DumpAreas>,
+
+    // What recovery finds out again.
+    pub space: RefCell<Space>,
+    /// The next number of a page.
+    pub sequence: Cell<u64>,
+}
+
+impl State {
+    /// Of a drive that knows nothing yet.
+    pub fn new(rt: &Rt, design: &Design, layout: &Layout, payload: Payload) -> State {
+        let (g, places) = (&design.geometry, design.places());
+        let dirty = || Dirty::new(layout.map_pages);
+        let persistence = match () {
+            () if design.keeps_units() => Persistence::Units(dirty(), Journal::default()),
+            () if design.is_protected() => Persistence::Protected(dirty()),
+            () => Persistence::Journal(Vec::new()),
+        };
+        let points = design.map.write_points;
+        let keep_free = layout.map_live_units + points;
+        let log = MapLog::new(places, layout.map_pages, persistence, points, keep_free);
+        let mut buffer = Buffer::new(design.buffer_slots(), payload);
+        if design.is_disorderly() {
+            // Another order in each power cycle.
+            let dice = rt.stream(&format!("disorder in the buffer since {}", rt.now().0));
+            buffer = buffer.in_disorder(design.cache.reorder, dice);
+        }
+        let space = Space::new(g, places, design.space.collector, design.wear.spread_max > 0);
+        State {
+            map: RefCell::new(Map::new(layout.logical, g.units())),
+            buffer: RefCell::new(buffer),
+            log: RefCell::new(log),
+            dump: RefCell::default(),
+            space: RefCell::new(space),
+            sequence: Cell::new(1),
+        }
+    }
+}

@@ -30,9 +30,9 @@ use tantalum_rt::Nanos;
 
 /// Collects on one die, for ever.
 pub(crate) async fn collect_on(fw: Rc<Firmware>, die: u32) {
-    let events = &fw.dies[die as usize];
-    while !fw.poisoned.get() {
-        let victim = if fw.ending.get().is_some() { None } else { fw.pick_victim(die) };
+    let events = &fw.collectors.dies[die as usize];
+    while !fw.is_poisoned() {
+        let victim = if fw.is_ending() { None } else { fw.pick_victim(die) };
         match victim {
             Some((unit, why)) => {
                 events.hungry.set(false);
@@ -56,19 +56,19 @@ pub(crate) async fn watch_host(fw: Rc<Firmware>) {
         // ends is not asked for for ever.
         let mut patience = 0;
         while !fw.is_idle() && patience < 1000 {
-            let last = fw.last_command.get();
+            let last = fw.host.last_command.get();
             let quiet = last + fw.idle_time();
             let then = if quiet > fw.rt.now() { quiet } else { fw.rt.now() + fw.idle_time() };
             fw.rt.sleep_until_for(then, "an idle host").await;
-            patience = if last == fw.last_command.get() { patience + 1 } else { 0 };
+            patience = if last == fw.host.last_command.get() { patience + 1 } else { 0 };
         }
         fw.notify_dies();
-        if fw.design.map.checkpoint_idle && fw.since_checkpoint.get() > 0 {
-            fw.idle_checkpoint.set(true);
-            fw.log_work.notify_all();
+        if fw.design.map.checkpoint_idle && fw.keeper.since_checkpoint.get() > 0 {
+            fw.keeper.idle_checkpoint.set(true);
+            fw.keeper.work.notify_all();
         }
-        fw.activity.wait().await;
-        if fw.poisoned.get() {
+        fw.host.activity.wait().await;
+        if fw.is_poisoned() {
             return;
         }
     }
@@ -87,7 +87,7 @@ enum Why {
 
 impl Firmware {
     fn is_short(&self, die: u32) -> bool {
-        let space = self.space.borrow();
+        let space = self.state.space.borrow();
         !space.has_spare(die) || space.free_units(die) < self.design.space.collect_below
     }
 
@@ -102,14 +102,14 @@ impl Firmware {
 
     /// Whether the host has sent nothing for a while, and waits for nothing.
     fn is_idle(&self) -> bool {
-        self.queue.free() == u64::from(self.design.link.queue_depth)
-            && self.rt.now() >= self.last_command.get() + self.idle_time()
+        self.host.queue.free() == u64::from(self.design.link.queue_depth)
+            && self.rt.now() >= self.host.last_command.get() + self.idle_time()
     }
 
     fn pick_victim(&self, die: u32) -> Option<(Unit, Why)> {
         // A bad unit gives nothing back: it is emptied when there is room to spare.
-        let spare = self.space.borrow().has_spare(die);
-        if spare && let Some(unit) = self.space.borrow_mut().take_condemned(die) {
+        let spare = self.state.space.borrow().has_spare(die);
+        if spare && let Some(unit) = self.state.space.borrow_mut().take_condemned(die) {
             return Some((unit, Why::Space));
         }
         if let Some(unit) = self.level_victim(die) {
@@ -117,7 +117,7 @@ impl Firmware {
         }
         let short = self.is_short(die);
         let background = self.design.space.background_below;
-        let mut space = self.space.borrow_mut();
+        let mut space = self.state.space.borrow_mut();
         let why = match short {
             true => Why::Space,
             false if space.free_units(die) < background && self.is_idle() => Why::Idle,
@@ -155,7 +155,7 @@ struct Borrowing<'a>(&'a Firmware);
 
 impl Drop for Borrowing<'_> {
     fn drop(&mut self) {
-        self.0.borrowing.set(false);
+        self.0.collectors.borrowing.set(false);
         self.0.notify_dies();
     }
 }
@@ -193,15 +193,16 @@ impl<'a> Move<'a> {
                 return self.leave();
             }
             // Where there is no place, a unit without anything valid needs none.
-            let place = fw.space.borrow().can_move(self.die);
-            let left = fw.space.borrow().next_valid(self.victim, cursor);
+            let place = fw.state.space.borrow().can_move(self.die);
+            let left = fw.state.space.borrow().next_valid(self.victim, cursor);
             if !place && self.packed.is_empty() && left.is_none() {
                 break;
             }
             let Some(target) = self.target().await else { return };
-            let most = fw.space.borrow().row_left(target, self.stream) * fw.places.page_sectors;
+            let most =
+                fw.state.space.borrow().row_left(target, self.stream) * fw.places.page_sectors;
             while (self.packed.len() as u32) < most && !self.gives_way() {
-                let next = fw.space.borrow().next_valid(self.victim, cursor);
+                let next = fw.state.space.borrow().next_valid(self.victim, cursor);
                 let Some(sector) = next else { break };
                 cursor = self.read_row(sector).await;
             }
@@ -225,7 +226,7 @@ impl<'a> Move<'a> {
 
     /// The unit stays as it is, for another time.
     fn leave(self) {
-        self.fw.space.borrow_mut().file(self.victim);
+        self.fw.state.space.borrow_mut().file(self.victim);
     }
 
     /// The die to write to, with a write point. `None` if the drive is poisoned.
@@ -238,16 +239,16 @@ impl<'a> Move<'a> {
             }
             self.stream = Streams::Moved;
         }
-        while !fw.poisoned.get() {
-            let own = fw.space.borrow().can_move(self.die);
+        while !fw.is_poisoned() {
+            let own = fw.state.space.borrow().can_move(self.die);
             if !own && self.borrowing.is_none() {
-                if fw.borrowing.replace(true) {
+                if fw.collectors.borrowing.replace(true) {
                     fw.wait_for_space(self.die).await; // Another one's turn ends with a change.
                     continue;
                 }
                 self.borrowing = Some(Borrowing(fw));
             }
-            let die = if own { Some(self.die) } else { fw.space.borrow().freest_target() };
+            let die = if own { Some(self.die) } else { fw.state.space.borrow().freest_target() };
             match die {
                 Some(die) if fw.try_point(die, Streams::Moved).await => return Some(die),
                 Some(_) => {}
@@ -266,7 +267,7 @@ impl<'a> Move<'a> {
         let end = (row + 1) * planes * ps;
         let start = fw.places.unit_start(self.victim);
         let last = {
-            let space = fw.space.borrow();
+            let space = fw.state.space.borrow();
             (sector..end).rev().find(|&s| space.is_valid(Ppa(start + s)))
         };
         let Some(last) = last else { return end };
@@ -288,13 +289,15 @@ impl<'a> Move<'a> {
         let Some(op) = fw.must(op) else { return end };
         for page in oob.chunks_exact(words) {
             let lpns = page[2..].iter().take(ps as usize);
-            lpns.for_each(|lpn| fw.map.borrow().look_ahead(Lpn((lpn & !(PART | MORE)) as u32)));
+            lpns.for_each(|lpn| {
+                fw.state.map.borrow().look_ahead(Lpn((lpn & !(PART | MORE)) as u32))
+            });
         }
         op.await;
         for i in 0..count * ps {
             let page = (i / ps) as usize;
             let old = Ppa(start + first_page * ps + i);
-            if !fw.space.borrow().is_valid(old) {
+            if !fw.state.space.borrow().is_valid(old) {
                 continue;
             }
             let at = page * words + 2 + (i % ps) as usize;
@@ -323,7 +326,7 @@ impl<'a> Move<'a> {
         let count = most.min(self.packed.len() as u32);
         let lpns = self.packed.iter().take(count as usize).map(|p| Lpn(p.word as u32));
         let reserved = fw.begin_changes(lpns).await;
-        if fw.poisoned.get() {
+        if fw.is_poisoned() {
             return false;
         }
         if self.gives_way() {
@@ -331,7 +334,7 @@ impl<'a> Move<'a> {
             return true;
         }
         let pages = count.div_ceil(ps);
-        let place = fw.space.borrow_mut().place(target, self.stream, pages);
+        let place = fw.state.space.borrow_mut().place(target, self.stream, pages);
         // Another die's collector may have used up the row meanwhile.
         let Some((at, pages)) = place else {
             fw.end_changes(reserved);
@@ -357,12 +360,12 @@ impl<'a> Move<'a> {
             fw.enter(Entry::Failed { unit: at.unit, from: at.page, until: at.page + pages });
             fw.landed(at.unit, pages);
             fw.end_changes(reserved);
-            return !fw.poisoned.get();
+            return !fw.is_poisoned();
         }
         for i in 0..used {
             let lpn = Lpn(self.packed[i].word as u32);
             let (from, to) = (self.packed[i].from, fw.places.ppa(at, i as u32));
-            if fw.map.borrow().get(lpn) == Some(from) || planted!(MoveResurrects) {
+            if fw.state.map.borrow().get(lpn) == Some(from) || planted!(MoveResurrects) {
                 fw.remap(lpn, Some(to));
             } else if !fw.move_in_group(lpn, from, to) {
                 fw.enter_stale(at, i as u32, &self.words);
@@ -370,8 +373,8 @@ impl<'a> Move<'a> {
         }
         fw.landed(at.unit, pages);
         fw.end_changes(reserved);
-        let version = fw.map.borrow().version();
-        let last = self.borrowing.is_some() || fw.space.borrow().free_units(target) == 0;
+        let version = fw.state.map.borrow().version();
+        let last = self.borrowing.is_some() || fw.state.space.borrow().free_units(target) == 0;
         if last && !fw.make_durable(version).await {
             return false;
         }
@@ -385,14 +388,14 @@ impl<'a> Move<'a> {
 
     async fn free(self) {
         let fw = self.fw;
-        if fw.space.borrow().valid_in(self.victim) > 0 {
+        if fw.state.space.borrow().valid_in(self.victim) > 0 {
             return fw.fail("a unit with valid data was to be given free");
         }
-        if fw.space.borrow().is_bad(self.victim) {
-            fw.space.borrow_mut().retire(self.victim);
+        if fw.state.space.borrow().is_bad(self.victim) {
+            fw.state.space.borrow_mut().retire(self.victim);
             return;
         }
-        let version = fw.space.borrow().superseded(self.victim);
+        let version = fw.state.space.borrow().superseded(self.victim);
         let durable = planted!(EraseEarly) || fw.make_durable(version).await;
         if self.gives_way() {
             return self.leave();

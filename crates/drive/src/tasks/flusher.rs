@@ -44,36 +44,37 @@ impl Flusher<'_> {
     /// Programs what waits, at most a row. False if the drive is poisoned.
     async fn write_some(&mut self) -> bool {
         let fw = self.fw;
-        let most = fw.space.borrow().row_left(self.die, Streams::Host) * fw.places.page_sectors;
-        fw.work.until(|| fw.has_work(most)).await;
-        if fw.poisoned.get() {
+        let most =
+            fw.state.space.borrow().row_left(self.die, Streams::Host) * fw.places.page_sectors;
+        fw.flusher.work.until(|| fw.has_work(most)).await;
+        if fw.is_poisoned() {
             return false;
         }
-        fw.buffer.borrow_mut().take(most.min(fw.takeable()), &mut self.batch);
+        fw.state.buffer.borrow_mut().take(most.min(fw.takeable()), &mut self.batch);
         if self.batch.is_empty() {
             return true; // Another die was quicker.
         }
-        let is_grouped = fw.buffer.borrow().is_grouped(self.batch[0].0);
-        let marks = if is_grouped { fw.grouping.marks(fw) } else { Marks::default() };
-        let _turn = match fw.grouping.last_page().filter(|_| marks.is_last()) {
+        let is_grouped = fw.state.buffer.borrow().is_grouped(self.batch[0].0);
+        let marks = if is_grouped { fw.groups.scheme.marks(fw) } else { Marks::default() };
+        let _turn = match fw.groups.scheme.last_page().filter(|_| marks.is_last()) {
             Some(last_page) => Some(last_page.lock().await),
             None => None,
         };
         if fw.has_work(self.row) {
-            fw.work.notify_one();
+            fw.flusher.work.notify_one();
         }
         let reserved = fw.begin_changes(self.batch.iter().map(|b| b.1)).await;
-        if fw.poisoned.get() {
+        if fw.is_poisoned() {
             return false;
         }
         let pages = (self.batch.len() as u32).div_ceil(fw.places.page_sectors);
-        let place = fw.space.borrow_mut().place(self.die, Streams::Host, pages);
+        let place = fw.state.space.borrow_mut().place(self.die, Streams::Host, pages);
         let Some((at, _)) = place else {
             fw.fail("the flusher's write point was taken from it");
             return false;
         };
         let Some(op) = self.issue(at, pages, marks) else { return false };
-        self.batch.iter().for_each(|(_, lpn)| fw.map.borrow().look_ahead(*lpn));
+        self.batch.iter().for_each(|(_, lpn)| fw.state.map.borrow().look_ahead(*lpn));
         let summary = fw.note(at, &self.words);
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         fw.stats.host_program_bytes.add(fw.page_bytes(pages));
@@ -87,18 +88,18 @@ impl Flusher<'_> {
                 fw.enter(Entry::Failed { unit: at.unit, from: at.page, until: at.page + pages });
                 // In their old order, before all others.
                 let slots = self.batch.iter().rev().map(|b| b.0);
-                slots.filter(|slot| fw.buffer.borrow_mut().requeue(*slot)).count() as u64
+                slots.filter(|slot| fw.state.buffer.borrow_mut().requeue(*slot)).count() as u64
             }
         };
         match good && marks.flags != 0 {
-            true => fw.grouping.landed(fw, at.unit, pages),
+            true => fw.groups.scheme.landed(fw, at.unit, pages),
             false => fw.landed(at.unit, pages),
         }
         fw.end_changes(reserved);
-        fw.room.release(freed);
-        fw.epochs.notify_all();
+        fw.host.room.release(freed);
+        fw.flusher.epochs.notify_all();
         if fw.has_work(self.row) {
-            fw.work.notify_one();
+            fw.flusher.work.notify_one();
         }
         fw.finish_summary(summary).await
     }
@@ -109,7 +110,7 @@ impl Flusher<'_> {
         let words = self.batch.iter().map(|b| (u64::from(b.1.0) | marks.flags, BORN_NOW));
         fw.page_words(Kind::Host, marks.began, pages, words, &mut self.words);
         let sectors = (pages * fw.places.page_sectors) as usize;
-        let buffer = fw.buffer.borrow();
+        let buffer = fw.state.buffer.borrow();
         let taken = self.batch.iter().map(|(slot, _)| buffer.payload(*slot));
         let padded = taken.chain(std::iter::repeat(self.nothing.as_data()));
         let data = padded.take(sectors).collect::<Vec<_>>();
@@ -124,17 +125,17 @@ impl Flusher<'_> {
         let mut freed = 0;
         for (i, (slot, lpn)) in (0..).zip(&self.batch) {
             let place = fw.places.ppa(at, i);
-            if fw.buffer.borrow().is_grouped(*slot) {
+            if fw.state.buffer.borrow().is_grouped(*slot) {
                 // It stays until its group is whole.
                 fw.land_in_group(*slot, *lpn, place);
                 continue;
             }
-            if !planted!(MapEarly) && fw.buffer.borrow().is_valid(*slot) {
+            if !planted!(MapEarly) && fw.state.buffer.borrow().is_valid(*slot) {
                 fw.remap(*lpn, Some(place));
             } else {
                 fw.enter_stale(at, i, &self.words); // Discarded meanwhile.
             }
-            fw.buffer.borrow_mut().finish(*slot);
+            fw.state.buffer.borrow_mut().finish(*slot);
             freed += 1;
         }
         freed
@@ -145,21 +146,24 @@ impl Firmware {
     /// Whether there is a row's worth of pages, or pages that somebody waits for: a flush,
     /// or a host for their room, which nothing else will free.
     fn has_work(&self, row: u32) -> bool {
-        if self.ending.get().is_some() {
-            return self.poisoned.get(); // Soon.
+        if self.is_ending() {
+            return self.is_poisoned(); // Soon.
         }
-        let buffer = self.buffer.borrow();
+        let buffer = self.state.buffer.borrow();
         let waiting = buffer.waiting().min(self.takeable());
-        let stuck = self.starved.get() && buffer.used() == waiting;
+        let stuck = self.host.starved.get() && buffer.used() == waiting;
         waiting >= row + self.design.cache.reorder
-            || (waiting > 0 && (self.urgent.get() > 0 || self.groups.borrow().are_open() || stuck))
-            || self.poisoned.get()
+            || (waiting > 0
+                && (self.host.urgent.get() > 0
+                    || self.groups.under_way.borrow().are_open()
+                    || stuck))
+            || self.is_poisoned()
     }
 
     /// Pages were put into the buffer.
     pub fn announce_work(&self) {
         if self.has_work(self.design.geometry.row_sectors()) {
-            self.work.notify_one();
+            self.flusher.work.notify_one();
         }
     }
 }

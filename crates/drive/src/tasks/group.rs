@@ -32,12 +32,12 @@ impl Firmware {
         let range = |e: &Extent<'_>| e.at.0 as u32..(e.at.0 + blocks(e)) as u32;
         let pages: Vec<Range<u32>> = group.iter().map(range).collect();
         let count: u64 = group.iter().map(blocks).sum();
-        let _place = self.queue.acquire(1).await;
+        let _place = self.host.queue.acquire(1).await;
         self.take_data(count * u64::from(SECTOR_BYTES)).await;
         if matches!(self.design.cache.mode, CacheMode::Through | CacheMode::Off) {
             self.work_for(self.design.firmware.through_us).await;
         }
-        let turn = self.arrival.lock().await;
+        let turn = self.host.arrival.lock().await;
         if self.layout.is_thin() {
             self.until_whole().await;
         }
@@ -45,12 +45,12 @@ impl Firmware {
         for range in &pages {
             self.until_no_group(range).await;
         }
-        if self.grouping.is_alone() {
+        if self.groups.scheme.is_alone() {
             // Nothing else of the host is written between its first page and its last.
             self.program_so_far().await?;
         }
         let protected = self.design.is_protected();
-        let beside = self.group_room.acquire(if protected { 0 } else { count }).await;
+        let beside = self.groups.room.acquire(if protected { 0 } else { count }).await;
         self.take_room(count).await;
         self.healthy()?;
         beside.keep();
@@ -65,9 +65,9 @@ impl Firmware {
         drop((grant, turn));
         if let Some(number) = number {
             self.announce_work();
-            let is_done = || !self.groups.borrow().open.contains_key(&number);
+            let is_done = || !self.groups.under_way.borrow().open.contains_key(&number);
             let flown = || planted!(GroupAckedEarly) && self.has_flown(number);
-            self.group_done.until(|| is_done() || self.poisoned.get() || flown()).await;
+            self.groups.done.until(|| is_done() || self.is_poisoned() || flown()).await;
             if !is_done() && !planted!(GroupAckedEarly) {
                 self.still_healthy()?;
                 return Err(IoError::Failed("the group was not completed").into());
@@ -81,12 +81,12 @@ impl Firmware {
     /// Waits until no group under way has any of these pages (5). Whoever calls has the turn to
     /// be admitted, so that none begins meanwhile.
     pub async fn until_no_group(&self, pages: &Range<u32>) {
-        let alone = self.grouping.is_alone();
+        let alone = self.groups.scheme.is_alone();
         let clear = || {
-            let groups = self.groups.borrow();
+            let groups = self.groups.under_way.borrow();
             let waits = groups.touches(pages) || alone && groups.are_open();
             !waits || planted!(GroupOvertaken)
         };
-        self.group_done.until(|| clear() || self.poisoned.get()).await;
+        self.groups.done.until(|| clear() || self.is_poisoned()).await;
     }
 }

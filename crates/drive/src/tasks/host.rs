@@ -118,15 +118,15 @@ struct Urgent<'a>(&'a Firmware);
 
 impl<'a> Urgent<'a> {
     fn new(fw: &'a Firmware) -> Urgent<'a> {
-        fw.urgent.set(fw.urgent.get() + 1);
-        fw.work.notify_all();
+        fw.host.urgent.set(fw.host.urgent.get() + 1);
+        fw.flusher.work.notify_all();
         Urgent(fw)
     }
 }
 
 impl Drop for Urgent<'_> {
     fn drop(&mut self) {
-        self.0.urgent.set(self.0.urgent.get() - 1);
+        self.0.host.urgent.set(self.0.host.urgent.get() - 1);
     }
 }
 
@@ -136,7 +136,7 @@ struct Starved<'a>(&'a Firmware);
 
 impl<'a> Starved<'a> {
     fn new(fw: &'a Firmware) -> Starved<'a> {
-        fw.starved.set(true);
+        fw.host.starved.set(true);
         fw.announce_work();
         Starved(fw)
     }
@@ -144,16 +144,16 @@ impl<'a> Starved<'a> {
 
 impl Drop for Starved<'_> {
     fn drop(&mut self) {
-        self.0.starved.set(false);
+        self.0.host.starved.set(false);
     }
 }
 
 impl Firmware {
     pub fn healthy(&self) -> Result<(), IoError> {
         self.look_for_defects();
-        match (self.poisoned.get(), self.defect.get()) {
+        match (self.is_poisoned(), self.defect()) {
             (true, Some(why)) => Err(IoError::Failed(why)),
-            (true, None) if self.read_only.get() => Err(IoError::ReadOnly),
+            (true, None) if self.is_read_only() => Err(IoError::ReadOnly),
             (true, None) => Err(IoError::Poisoned),
             (false, _) => Ok(()),
         }
@@ -162,7 +162,7 @@ impl Firmware {
     /// What this command changed in protected memory survives the process from here on. Nothing
     /// that does not is acknowledged.
     pub fn keep_changes(&self) -> Result<(), IoError> {
-        if self.publish() && self.defect.get().is_none() { Ok(()) } else { self.still_healthy() }
+        if self.publish() && self.defect().is_none() { Ok(()) } else { self.still_healthy() }
     }
 
     /// The same for a command that was carried out in part: it may leave a trace.
@@ -176,16 +176,16 @@ impl Firmware {
     /// Whether there is nothing that a power loss would take of a drive that takes no more
     /// writes.
     fn is_settled(&self) -> bool {
-        let stored = || self.log.borrow().durable() >= self.map.borrow().version();
-        let empty = || self.buffer.borrow().used() == 0;
-        self.design.is_protected() || self.began_read_only.get() || empty() && stored()
+        let stored = || self.state.log.borrow().durable() >= self.state.map.borrow().version();
+        let empty = || self.state.buffer.borrow().used() == 0;
+        self.design.is_protected() || self.began_read_only() || empty() && stored()
     }
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
         let blocks = self.caps.check(at, data.kind(), data.blocks(SECTOR_BYTES))?;
         self.healthy()?;
         let bytes = blocks * u64::from(SECTOR_BYTES);
-        let _place = self.queue.acquire(1).await;
+        let _place = self.host.queue.acquire(1).await;
         self.take_data(bytes).await;
         let at_once = self.design.cache.mode == CacheMode::Through;
         let fua = at_once || want == Durability::Fua && self.flush_drains();
@@ -202,7 +202,7 @@ impl Firmware {
             () if disorder => DISORDERLY_PIECE.min(half),
             () => half,
         };
-        let mut turn = Some(self.arrival.lock().await);
+        let mut turn = Some(self.host.arrival.lock().await);
         if self.layout.is_thin() {
             // What is live is not known before.
             self.until_whole().await;
@@ -214,16 +214,16 @@ impl Firmware {
             let count = most.min(blocks - first);
             let piece = data.slice(first as usize..(first + count) as usize, SECTOR_BYTES);
             if disorder && turn.is_none() {
-                turn = Some(self.arrival.lock().await);
+                turn = Some(self.host.arrival.lock().await);
             }
-            if self.groups.borrow().are_open() {
+            if self.groups.under_way.borrow().are_open() {
                 self.until_no_group(&pages).await;
             }
             if shears && let Data::Bytes(page) = piece {
                 let rest = self.admit_part(Lpn((at.0 + first) as u32), page).await?;
                 drop(turn.take());
                 self.rt.sleep(rest).await;
-                turn = Some(self.arrival.lock().await);
+                turn = Some(self.host.arrival.lock().await);
             }
             self.take_room(count).await;
             if first == 0 && !shears { self.healthy() } else { self.still_healthy() }?;
@@ -256,8 +256,8 @@ impl Firmware {
     pub async fn take_room(&self, count: u64) {
         let asked = self.rt.now();
         {
-            let _starved = (self.room.free() < count).then(|| Starved::new(self));
-            self.room.take(count).await;
+            let _starved = (self.host.room.free() < count).then(|| Starved::new(self));
+            self.host.room.take(count).await;
         }
         self.stats.buffer_wait.add((self.rt.now() - asked).0);
     }
@@ -268,13 +268,13 @@ impl Firmware {
     async fn admit_part(&self, lpn: Lpn, page: &[u8]) -> Result<Nanos, IoError> {
         self.take_room(1).await;
         let pieces = u64::from(SECTOR_BYTES / self.caps.atomic_unit);
-        let arrived = (1 + self.buffer.borrow_mut().roll(pieces - 1)) as usize;
+        let arrived = (1 + self.state.buffer.borrow_mut().roll(pieces - 1)) as usize;
         let arrived = arrived * self.caps.atomic_unit as usize;
         let mut mixed = vec![0; page.len()];
         let mut room = DataMut::Bytes(&mut mixed);
         let mut readable = true;
-        if !self.buffer.borrow().read(lpn, room.reborrow()) {
-            let ppa = self.map.borrow().get(lpn);
+        if !self.state.buffer.borrow().read(lpn, room.reborrow()) {
+            let ppa = self.state.map.borrow().get(lpn);
             if let Some(ppa) = ppa {
                 let (at, first) = self.places.page(ppa);
                 let (mut states, mut words) = ([PageState::Erased], vec![0; self.nand.oob_words()]);
@@ -287,9 +287,9 @@ impl Firmware {
                 readable = states[0] == PageState::Programmed && own;
             }
         }
-        if self.poisoned.get() || !readable {
+        if self.is_poisoned() || !readable {
             // Nothing to mix with: the page comes whole.
-            self.room.release(1);
+            self.host.room.release(1);
             self.still_healthy()?;
             return Ok(Nanos::ZERO);
         }
@@ -302,7 +302,7 @@ impl Firmware {
     /// are all there, before it none; and none where there is no room after all: that is not
     /// acknowledged (see [`Firmware::keep_changes`]).
     pub fn admit(&self, first: u64, data: Data<'_>) {
-        let mut buffer = self.buffer.borrow_mut();
+        let mut buffer = self.state.buffer.borrow_mut();
         let blocks = data.blocks(SECTOR_BYTES).unwrap_or(0);
         if u64::from(buffer.used()) + blocks > u64::from(self.design.buffer_slots()) {
             drop(buffer);
@@ -318,25 +318,25 @@ impl Firmware {
         drop(buffer);
         if replaced > 0 {
             self.stats.coalesced_bytes.add(replaced * u64::from(SECTOR_BYTES));
-            self.room.release(replaced);
+            self.host.room.release(replaced);
         }
         self.announce_work();
     }
 
     /// Waits until all that is in the buffer now is on flash.
     pub async fn program_so_far(&self) -> Result<(), IoError> {
-        let epoch = self.buffer.borrow_mut().close_epoch();
+        let epoch = self.state.buffer.borrow_mut().close_epoch();
         let _urgent = Urgent::new(self);
-        let flown = || planted!(FlushSkipsFlying) && self.buffer.borrow().waiting() == 0;
-        let done = || self.buffer.borrow().epoch_done(epoch) || self.poisoned.get() || flown();
-        self.epochs.until(done).await;
+        let flown = || planted!(FlushSkipsFlying) && self.state.buffer.borrow().waiting() == 0;
+        let done = || self.state.buffer.borrow().epoch_done(epoch) || self.is_poisoned() || flown();
+        self.flusher.epochs.until(done).await;
         self.still_healthy()
     }
 
     /// Waits until all changes of the map so far are on flash.
     async fn store_map_so_far(&self) -> Result<(), IoError> {
-        let version = self.map.borrow().version();
-        if self.log.borrow().durable() < version || self.design.is_protected() {
+        let version = self.state.map.borrow().version();
+        if self.state.log.borrow().durable() < version || self.design.is_protected() {
             self.work_for(self.design.firmware.map_us).await;
             self.drain_map().await;
         }
@@ -344,16 +344,16 @@ impl Firmware {
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        let _place = self.queue.acquire(1).await;
+        let _place = self.host.queue.acquire(1).await;
         self.pass_link().await;
         match self.healthy() {
             Err(IoError::ReadOnly) if self.is_settled() => {}
             health => health?,
         }
-        if self.read_only.get() || self.design.cache.flush == FlushMode::Ignore {
+        if self.is_read_only() || self.design.cache.flush == FlushMode::Ignore {
             // Nothing is left to do, or nothing is to be done.
         } else if self.flush_drains() {
-            if self.buffer.borrow().used() > 0 {
+            if self.state.buffer.borrow().used() > 0 {
                 self.work_for(self.design.firmware.flush_us).await;
                 self.program_so_far().await?;
             }
@@ -361,7 +361,7 @@ impl Firmware {
         } else {
             // Whatever arrived before is in the protected buffer, or waits its turn to be:
             // after that turn a flush is done.
-            drop(self.arrival.lock().await);
+            drop(self.host.arrival.lock().await);
             self.healthy()?;
         }
         self.stats.flushes.add(1);
@@ -371,9 +371,9 @@ impl Firmware {
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         self.caps.check_range(range)?;
         self.healthy()?;
-        let _place = self.queue.acquire(1).await;
+        let _place = self.host.queue.acquire(1).await;
         self.pass_link().await;
-        let _turn = self.arrival.lock().await;
+        let _turn = self.host.arrival.lock().await;
         self.until_whole().await;
         self.until_no_group(&(range.start.0 as u32..(range.start.0 + range.count) as u32)).await;
         let mut done = 0;
@@ -384,20 +384,21 @@ impl Firmware {
             let reserved = self.begin_changes(pages).await;
             if done == 0 { self.healthy() } else { self.still_healthy() }?;
             // What was born before does not count.
-            let (first, sequence) = (Lpn((range.start.0 + done) as u32), self.sequence.get() - 1);
+            let (first, sequence) =
+                (Lpn((range.start.0 + done) as u32), self.state.sequence.get() - 1);
             self.enter(Entry::Gone { first, count: count as u32, sequence });
             for i in 0..count {
                 let lpn = Lpn((range.start.0 + done + i) as u32);
-                let freed = self.buffer.borrow_mut().discard(lpn);
+                let freed = self.state.buffer.borrow_mut().discard(lpn);
                 if freed > 0 {
-                    self.room.release(freed.into());
+                    self.host.room.release(freed.into());
                 }
-                if self.map.borrow().get(lpn).is_some() {
+                if self.state.map.borrow().get(lpn).is_some() {
                     self.remap(lpn, None);
                 }
             }
             self.end_changes(reserved);
-            self.epochs.notify_all();
+            self.flusher.epochs.notify_all();
             self.keep_changes()?;
             done += count;
         }
@@ -415,7 +416,7 @@ impl Firmware {
         if !self.know(Lpn(range.start.0 as u32), count).await {
             return Err(IoError::Failed("the map can not be read"));
         }
-        let (buffer, map) = (self.buffer.borrow(), self.map.borrow());
+        let (buffer, map) = (self.state.buffer.borrow(), self.state.map.borrow());
         let is_hole = |i: u64| {
             let lpn = Lpn((range.start.0 + i) as u32);
             map.get(lpn).is_none() && !buffer.contains(lpn)
@@ -427,7 +428,7 @@ impl Firmware {
 
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
         let blocks = self.caps.check(at, buf.kind(), buf.blocks(SECTOR_BYTES))?;
-        let _place = self.queue.acquire(1).await;
+        let _place = self.host.queue.acquire(1).await;
         self.pass_link().await;
         if !self.know(Lpn(at.0 as u32), blocks).await {
             return Err(IoError::Failed("the map can not be read"));
@@ -438,11 +439,11 @@ impl Firmware {
         while i < blocks {
             let lpn = |i: u64| Lpn((at.0 + i) as u32);
             let one = i as usize..i as usize + 1;
-            if self.buffer.borrow().read(lpn(i), buf.slice(one.clone(), SECTOR_BYTES)) {
+            if self.state.buffer.borrow().read(lpn(i), buf.slice(one.clone(), SECTOR_BYTES)) {
                 i += 1;
                 continue;
             }
-            let Some(ppa) = self.map.borrow().get(lpn(i)) else {
+            let Some(ppa) = self.state.map.borrow().get(lpn(i)) else {
                 buf.slice(one, SECTOR_BYTES).zero();
                 i += 1;
                 continue;
@@ -452,8 +453,9 @@ impl Firmware {
             let mut count = 1;
             while i + count < blocks
                 && sector + (count as u32) < self.places.page_sectors
-                && !self.buffer.borrow().contains(lpn(i + count))
+                && !self.state.buffer.borrow().contains(lpn(i + count))
                 && self
+                    .state
                     .map
                     .borrow()
                     .get(lpn(i + count))

@@ -26,19 +26,19 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Keeps the log, for ever.
 pub(crate) async fn keep_log(fw: Rc<Firmware>) {
     loop {
-        fw.log_work.until(|| fw.log_is_due() || fw.poisoned.get()).await;
-        if fw.poisoned.get() {
-            if fw.read_only.get() && !fw.design.is_protected() {
+        fw.keeper.work.until(|| fw.log_is_due() || fw.is_poisoned()).await;
+        if fw.is_poisoned() {
+            if fw.is_read_only() && !fw.design.is_protected() {
                 let _ = commit(&fw).await; // Which units are bad; as far as it goes.
             }
             return;
         }
-        let _turn = match fw.grouping.last_page() {
+        let _turn = match fw.groups.scheme.last_page() {
             Some(last_page) => Some(last_page.lock().await),
             None => None,
         };
         let done = match () {
-            () if fw.groups.borrow().are_ready() => record_groups(&fw).await,
+            () if fw.groups.under_way.borrow().are_ready() => record_groups(&fw).await,
             () if fw.is_spill_enough() => spill(&fw).await,
             () if fw.design.keeps_units() => checkpoint(&fw).await,
             () if fw.design.is_protected() => store_dirty(&fw).await,
@@ -53,46 +53,49 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
 
 impl Firmware {
     fn log_is_due(&self) -> bool {
-        let log = self.log.borrow();
+        let log = self.state.log.borrow();
         self.is_high(&log)
-            || self.log_wanted.get() > log.durable()
-            || self.drain_wanted.get() > self.drained.get()
-            || self.turn_log.get()
-            || self.idle_checkpoint.get()
-            || self.groups.borrow().are_ready()
+            || self.keeper.durable_wanted.get() > log.durable()
+            || self.keeper.drain_wanted.get() > self.keeper.drained.get()
+            || self.keeper.turn_wanted.get()
+            || self.keeper.idle_checkpoint.get()
+            || self.groups.under_way.borrow().are_ready()
     }
 
     /// Waits until all changes up to `version` survive a power loss. False if the drive
     /// is poisoned.
     pub async fn make_durable(&self, version: Version) -> bool {
-        if self.log.borrow().durable() < version {
-            self.log_wanted.set(self.log_wanted.get().max(version));
-            self.log_work.notify_all();
-            let done = || self.log.borrow().durable() >= version || self.poisoned.get();
-            self.log_progress.until(done).await;
+        if self.state.log.borrow().durable() < version {
+            self.keeper.durable_wanted.set(self.keeper.durable_wanted.get().max(version));
+            self.keeper.work.notify_all();
+            let done = || self.state.log.borrow().durable() >= version || self.is_poisoned();
+            self.keeper.progress.until(done).await;
         }
-        !self.poisoned.get()
+        !self.is_poisoned()
     }
 
     /// Waits until all changes made so far are in the log, even if the dump would have
     /// stored them. False if the drive is poisoned.
     pub async fn drain_map(&self) -> bool {
-        let version = self.map.borrow().version();
+        let version = self.state.map.borrow().version();
         if !self.design.is_protected() {
             return self.make_durable(version).await;
         }
-        self.drain_wanted.set(self.drain_wanted.get().max(version));
-        self.log_work.notify_all();
-        self.log_progress.until(|| self.drained.get() >= version || self.poisoned.get()).await;
-        !self.poisoned.get()
+        self.keeper.drain_wanted.set(self.keeper.drain_wanted.get().max(version));
+        self.keeper.work.notify_all();
+        self.keeper
+            .progress
+            .until(|| self.keeper.drained.get() >= version || self.is_poisoned())
+            .await;
+        !self.is_poisoned()
     }
 }
 
 /// Writes all changes that wait for the journal.
 async fn commit(fw: &Firmware) -> Option<()> {
     clean(fw).await?;
-    let version = fw.map.borrow().version();
-    let mut pending = fw.log.borrow_mut().take_pending();
+    let version = fw.state.map.borrow().version();
+    let mut pending = fw.state.log.borrow_mut().take_pending();
     pending.sort_unstable();
     pending.dedup();
     if planted!(JournalSkipsEntry) {
@@ -103,8 +106,8 @@ async fn commit(fw: &Firmware) -> Option<()> {
     if pages.len() < pending.len().div_ceil(DELTA_ENTRIES as usize) {
         // Images take less room; so a commit is never larger than the map.
         store_images(fw, &pages).await?;
-        fw.log.borrow_mut().set_durable(version);
-        fw.log_progress.notify_all();
+        fw.state.log.borrow_mut().set_durable(version);
+        fw.keeper.progress.notify_all();
         return Some(());
     }
     let mut counts = Vec::new();
@@ -113,17 +116,17 @@ async fn commit(fw: &Firmware) -> Option<()> {
         counts.push(chunk.len() as u32);
         let start = bytes.len();
         bytes.resize(start + SECTOR, 0);
-        let map = fw.map.borrow();
+        let map = fw.state.map.borrow();
         for (lpn, out) in chunk.iter().zip(bytes[start..].chunks_exact_mut(8)) {
             encode_entry(*lpn, map.get(*lpn), out);
         }
     }
     if planted!(DurableEarly) {
-        fw.log.borrow_mut().set_durable(version);
-        fw.log_progress.notify_all();
+        fw.state.log.borrow_mut().set_durable(version);
+        fw.keeper.progress.notify_all();
     }
     let written = append(fw, Kind::MapDelta, version, &counts, &bytes).await?;
-    let mut log = fw.log.borrow_mut();
+    let mut log = fw.state.log.borrow_mut();
     for (chunk, (serial, _)) in pending.chunks(DELTA_ENTRIES as usize).zip(written) {
         for lpn in chunk {
             log.delta_stored(*lpn, serial);
@@ -131,7 +134,7 @@ async fn commit(fw: &Firmware) -> Option<()> {
     }
     log.set_durable(version);
     drop(log);
-    fw.log_progress.notify_all();
+    fw.keeper.progress.notify_all();
     Some(())
 }
 
@@ -140,8 +143,8 @@ async fn commit(fw: &Firmware) -> Option<()> {
 async fn record_groups(fw: &Firmware) -> Option<()> {
     clean(fw).await?;
     // Newer than whatever the log has, older than all that will be told after it.
-    let version = fw.map.borrow_mut().bump();
-    let groups = fw.groups.borrow_mut().take_ready();
+    let version = fw.state.map.borrow_mut().bump();
+    let groups = fw.groups.under_way.borrow_mut().take_ready();
     let mut sectors: Vec<Vec<Change>> = Vec::new();
     for group in &groups {
         match sectors.last_mut() {
@@ -167,7 +170,7 @@ async fn record_groups(fw: &Firmware) -> Option<()> {
         }
         let counts: Vec<u32> = some.iter().map(|changes| changes.len() as u32).collect();
         let written = append(fw, Kind::MapDelta, version, &counts, &bytes).await?;
-        let mut log = fw.log.borrow_mut();
+        let mut log = fw.state.log.borrow_mut();
         for (changes, (serial, _)) in some.iter().zip(written) {
             changes.iter().for_each(|change| log.delta_stored(change.lpn, serial));
         }
@@ -178,8 +181,8 @@ async fn record_groups(fw: &Firmware) -> Option<()> {
 
 /// Stores all dirty map pages, with no keeper at work.
 pub(crate) async fn store_map(fw: &Firmware) -> Option<()> {
-    fw.drain_wanted.set(fw.map.borrow().version());
-    fw.drained.set(Version(0));
+    fw.keeper.drain_wanted.set(fw.state.map.borrow().version());
+    fw.keeper.drained.set(Version(0));
     match fw.design.keeps_units() {
         true => checkpoint(fw).await,
         false => store_dirty(fw).await,
@@ -191,7 +194,7 @@ pub(crate) async fn store_map(fw: &Firmware) -> Option<()> {
 async fn spill(fw: &Firmware) -> Option<()> {
     clean(fw).await?;
     let batch = {
-        let (space, mut log) = (fw.space.borrow(), fw.log.borrow_mut());
+        let (space, mut log) = (fw.state.space.borrow(), fw.state.log.borrow_mut());
         let writing: BTreeSet<u32> = space.writing().map(|(unit, _)| unit.0).collect();
         let most = SECTOR_ENTRIES * fw.places.page_sectors as usize;
         log.journal_mut()?.begin_spill(most, |unit| writing.contains(&unit.0))
@@ -202,11 +205,11 @@ async fn spill(fw: &Firmware) -> Option<()> {
     };
     let sectors: Vec<&[Entry]> = batch.chunks(SECTOR_ENTRIES).collect();
     let written = append_entries(fw, &sectors).await?;
-    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+    if let Some(journal) = fw.state.log.borrow_mut().journal_mut() {
         journal.end_spill(written.into_iter(), SECTOR_ENTRIES);
     }
     fw.stats.spilled_entries.add(batch.len() as u64);
-    fw.log_progress.notify_all();
+    fw.keeper.progress.notify_all();
     if batch.len() * 8 < fw.design.map.journal_entries as usize {
         checkpoint(fw).await?;
     }
@@ -222,47 +225,47 @@ async fn append_entries(fw: &Firmware, sectors: &[&[Entry]]) -> Option<Vec<Ppa>>
         }
     }
     let counts: Vec<u32> = sectors.iter().map(|entries| entries.len() as u32).collect();
-    let version = fw.map.borrow().version();
+    let version = fw.state.map.borrow().version();
     let written = append(fw, Kind::MapJournal, version, &counts, &bytes).await?;
     Some(written.into_iter().map(|(_, place)| place).collect())
 }
 
 /// Stores all map pages that are dirty now; then the journal's older entries are void.
 async fn checkpoint(fw: &Firmware) -> Option<()> {
-    fw.since_checkpoint.set(0);
-    fw.idle_checkpoint.set(false);
+    fw.keeper.since_checkpoint.set(0);
+    fw.keeper.idle_checkpoint.set(false);
     let has_begun = {
-        let (space, mut log) = (fw.space.borrow(), fw.log.borrow_mut());
+        let (space, mut log) = (fw.state.space.borrow(), fw.state.log.borrow_mut());
         log.journal_mut().is_none_or(|journal| journal.begin_checkpoint(space.writing()))
     };
     if !has_begun {
         fw.fail("a checkpoint was to begin while the journal of units is being spilled");
         return None;
     }
-    fw.drain_wanted.set(fw.drain_wanted.get().max(fw.map.borrow().version()));
+    fw.keeper.drain_wanted.set(fw.keeper.drain_wanted.get().max(fw.state.map.borrow().version()));
     store_dirty(fw).await?;
-    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+    if let Some(journal) = fw.state.log.borrow_mut().journal_mut() {
         journal.end_checkpoint();
     }
     fw.stats.checkpoints.add(1);
-    fw.log_progress.notify_all();
+    fw.keeper.progress.notify_all();
     Some(())
 }
 
 /// Stores dirty map pages: the longest dirty ones, or all that are dirty now if a drain
 /// was asked for.
 async fn store_dirty(fw: &Firmware) -> Option<()> {
-    let version = fw.map.borrow().version();
-    let drain = fw.drain_wanted.get() > fw.drained.get();
+    let version = fw.state.map.borrow().version();
+    let drain = fw.keeper.drain_wanted.get() > fw.keeper.drained.get();
     let most = batch(fw);
     let mut left = match drain || fw.design.map.whole {
-        true => fw.log.borrow().dirty().map_or(0, |d| d.pages()),
+        true => fw.state.log.borrow().dirty().map_or(0, |d| d.pages()),
         false => most,
     };
     let mut pages = Vec::new();
     while left > 0 {
         clean(fw).await?;
-        if let Some(dirty) = fw.log.borrow_mut().dirty_mut() {
+        if let Some(dirty) = fw.state.log.borrow_mut().dirty_mut() {
             dirty.begin_store(left.min(most), &mut pages);
         }
         if pages.is_empty() {
@@ -272,9 +275,9 @@ async fn store_dirty(fw: &Firmware) -> Option<()> {
         store_images(fw, &pages).await?;
     }
     if drain {
-        fw.drained.set(version);
+        fw.keeper.drained.set(version);
     }
-    fw.log_progress.notify_all();
+    fw.keeper.progress.notify_all();
     Some(())
 }
 
@@ -287,52 +290,54 @@ fn batch(fw: &Firmware) -> usize {
 async fn store_images(fw: &Firmware, pages: &[u32]) -> Option<()> {
     let mut bytes = vec![0; pages.len() * SECTOR];
     let version = {
-        let map = fw.map.borrow();
+        let map = fw.state.map.borrow();
         for (page, out) in pages.iter().zip(bytes.chunks_exact_mut(SECTOR)) {
             map.encode_page(*page, out);
         }
         map.version()
     };
     let written = append(fw, Kind::MapImage, version, pages, &bytes).await?;
-    let mut log = fw.log.borrow_mut();
+    let mut log = fw.state.log.borrow_mut();
     for (page, written) in pages.iter().zip(written) {
         log.image_stored(*page, written);
     }
     drop(log);
-    fw.log_progress.notify_all();
+    fw.keeper.progress.notify_all();
     Some(())
 }
 
 /// Frees the oldest units of the log until there is room (maplog, 2 and 4).
 async fn clean(fw: &Firmware) -> Option<()> {
-    while fw.log.borrow().is_tight() || fw.turn_log.take() && fw.log.borrow().can_turn() {
+    while fw.state.log.borrow().is_tight()
+        || fw.keeper.turn_wanted.take() && fw.state.log.borrow().can_turn()
+    {
         let mut pages = Vec::new();
-        let Some(unit) = fw.log.borrow_mut().oldest(&mut pages) else { return Some(()) };
+        let Some(unit) = fw.state.log.borrow_mut().oldest(&mut pages) else { return Some(()) };
         if planted!(LogErasedEarly) {
             pages.clear();
         }
         move_spilled(fw, unit).await?;
         for some in pages.chunks(batch(fw)) {
-            if let Some(dirty) = fw.log.borrow_mut().dirty_mut() {
+            if let Some(dirty) = fw.state.log.borrow_mut().dirty_mut() {
                 some.iter().for_each(|page| dirty.begin_page(*page));
             }
             store_images(fw, some).await?;
         }
-        let dropped = fw.log.borrow_mut().drop_oldest();
+        let dropped = fw.state.log.borrow_mut().drop_oldest();
         let Some(is_good) = dropped else {
             fw.fail("a unit of the map log was to be erased with records in it that count");
             return None;
         };
         if !is_good {
-            fw.space.borrow_mut().retire(unit);
+            fw.state.space.borrow_mut().retire(unit);
             continue;
         }
         if fw.erase(unit, Role::Map).await? {
             if !fw.exchange_log_unit(unit) {
-                fw.log.borrow_mut().give(FreeUnit { unit, erase_first: false });
+                fw.state.log.borrow_mut().give(FreeUnit { unit, erase_first: false });
             }
         } else {
-            fw.log.borrow_mut().owe();
+            fw.state.log.borrow_mut().owe();
             fw.supply_log();
         }
     }
@@ -341,7 +346,7 @@ async fn clean(fw: &Firmware) -> Option<()> {
 
 /// Writes anew what a unit of the log has of the journal of units.
 async fn move_spilled(fw: &Firmware, unit: Unit) -> Option<()> {
-    let of_unit: Vec<Spilled> = match fw.log.borrow().journal() {
+    let of_unit: Vec<Spilled> = match fw.state.log.borrow().journal() {
         Some(journal) => {
             let there = |sector: &&Spilled| fw.places.unit(sector.place) == unit;
             journal.spilled().iter().filter(there).cloned().collect()
@@ -350,7 +355,7 @@ async fn move_spilled(fw: &Firmware, unit: Unit) -> Option<()> {
     };
     let sectors: Vec<&[Entry]> = of_unit.iter().map(|sector| &sector.entries[..]).collect();
     let written = append_entries(fw, &sectors).await?;
-    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+    if let Some(journal) = fw.state.log.borrow_mut().journal_mut() {
         let from = of_unit.iter().map(|sector| sector.place);
         journal.spill_moved(&from.zip(written).collect());
     }
@@ -374,7 +379,7 @@ async fn append(
         left.drain(..issued);
         for Append { unit, sectors, op } in ops {
             if !fw.outcome(unit, op.await)? {
-                fw.log.borrow_mut().spoil(unit);
+                fw.state.log.borrow_mut().spoil(unit);
                 left.extend(sectors);
             }
         }
@@ -405,15 +410,15 @@ async fn issue(
     let mut done = 0;
     while done < sectors.len() && ops.len() < fw.design.map.write_points as usize {
         let pages = (sectors.len() - done).div_ceil(ps).min(fw.places.planes as usize);
-        let place = fw.log.borrow_mut().place(pages as u32);
+        let place = fw.state.log.borrow_mut().place(pages as u32);
         let LogPlace { at, pages, serial, before } = match place {
             Ok(place) => place,
             Err(Some(free)) => {
                 if free.erase_first && !fw.erase(free.unit, Role::Map).await? {
-                    fw.log.borrow_mut().owe();
+                    fw.state.log.borrow_mut().owe();
                     fw.supply_log();
                 } else {
-                    fw.log.borrow_mut().open(free.unit);
+                    fw.state.log.borrow_mut().open(free.unit);
                 }
                 continue;
             }

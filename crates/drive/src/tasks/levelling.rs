@@ -25,20 +25,20 @@ const FAST: u32 = 2;
 impl Firmware {
     /// A unit of the die was erased: the time for levelling has come nearer.
     pub fn wore(&self, die: u32) {
-        let worn = &self.dies[die as usize].worn;
+        let worn = &self.collectors.dies[die as usize].worn;
         worn.set(worn.get() + 1);
     }
 
     /// A full unit whose content is to be moved, if it is time for that; it leaves its list.
     pub fn level_victim(&self, die: u32) -> Option<Unit> {
         let bound = self.design.wear.spread_max;
-        let worn = &self.dies[die as usize].worn;
-        if bound == 0 || worn.get() < FAST || !self.space.borrow().has_spare(die) {
+        let worn = &self.collectors.dies[die as usize].worn;
+        if bound == 0 || worn.get() < FAST || !self.state.space.borrow().has_spare(die) {
             return None;
         }
         let (mut most, mut coldest) = (0, None::<(u32, Unit, Role)>);
         {
-            let space = self.space.borrow();
+            let space = self.state.space.borrow();
             for unit in self.design.geometry.die_units(die) {
                 let (count, role) = (self.nand.erase_count(unit), space.role(unit));
                 // (Those kept for dumps wear by themselves, with each power loss.)
@@ -51,7 +51,7 @@ impl Firmware {
                 }
             }
         }
-        self.dies[die as usize].most.set(most);
+        self.collectors.dies[die as usize].most.set(most);
         let (least, unit, role) = coldest?;
         let spread = most.saturating_sub(least);
         let due = if spread >= bound - bound / 4 { FAST } else { SLOW };
@@ -60,11 +60,11 @@ impl Firmware {
         }
         worn.set(0);
         match role {
-            Role::Full => return Some(self.space.borrow_mut().take_full(unit)),
+            Role::Full => return Some(self.state.space.borrow_mut().take_full(unit)),
             // Where the log is written little, it goes round faster for once.
             _ if !self.exchange_pool_unit(die, unit, least) => {
-                self.turn_log.set(true);
-                self.log_work.notify_all();
+                self.keeper.turn_wanted.set(true);
+                self.keeper.work.notify_all();
             }
             _ => {}
         }
@@ -74,7 +74,7 @@ impl Firmware {
     /// Takes the free unit of the die that was erased most often for the map log, if that is more
     /// often than `count` and it is erased now.
     fn take_rested(&self, die: u32, count: u32) -> Option<Unit> {
-        let mut space = self.space.borrow_mut();
+        let mut space = self.state.space.borrow_mut();
         if space.most_worn_free(die).is_none_or(|worn| worn <= count) {
             return None;
         }
@@ -90,11 +90,11 @@ impl Firmware {
     /// A worn free unit takes the place of one that the map log has free; whether there is
     /// one there.
     fn exchange_pool_unit(&self, die: u32, unit: Unit, count: u32) -> bool {
-        if !self.log.borrow().has_free(unit) {
+        if !self.state.log.borrow().has_free(unit) {
             return false;
         }
         if let Some(worn) = self.take_rested(die, count) {
-            let erase_first = self.log.borrow_mut().exchange(unit, worn);
+            let erase_first = self.state.log.borrow_mut().exchange(unit, worn);
             self.give_free(unit, erase_first);
         }
         true
@@ -109,9 +109,9 @@ impl Firmware {
         }
         let count = self.nand.erase_count(unit);
         let die = self.nand.geometry().die(unit);
-        let young = count + bound / 2 <= self.dies[die as usize].most.get();
+        let young = count + bound / 2 <= self.collectors.dies[die as usize].most.get();
         {
-            let (mut space, mut log) = (self.space.borrow_mut(), self.log.borrow_mut());
+            let (mut space, mut log) = (self.state.space.borrow_mut(), self.state.log.borrow_mut());
             let (least, most) = (space.least_worn_free(die), space.most_worn_free(die));
             // (There are as many free units afterwards as before.)
             let free = match young {

@@ -48,49 +48,50 @@ impl Firmware {
                 break;
             }
             // (4)
-            let last = self.discarded.borrow().newest();
+            let last = self.host.discarded.borrow().newest();
             self.make_durable(last).await;
         }
-        Ok(Some(Grant::new(&self.grants, pages)))
+        Ok(Some(Grant::new(&self.host.grants, pages)))
     }
 
     /// A mapped page was discarded by this change of the map.
     pub fn note_discard(&self, lpn: Lpn, version: Version) {
         if self.layout.is_thin() {
-            let mut discarded = self.discarded.borrow_mut();
-            discarded.forget_until(self.log.borrow().durable());
+            let mut discarded = self.host.discarded.borrow_mut();
+            discarded.forget_until(self.state.log.borrow().durable());
             discarded.push(version, lpn);
         }
     }
 
     fn is_live(&self, lpn: Lpn) -> bool {
-        self.map.borrow().get(lpn).is_some()
-            || self.buffer.borrow().contains(lpn)
-            || self.grants.borrow().pages().any(|pages| pages.contains(&lpn.0))
+        self.state.map.borrow().get(lpn).is_some()
+            || self.state.buffer.borrow().contains(lpn)
+            || self.host.grants.borrow().pages().any(|pages| pages.contains(&lpn.0))
     }
 
     /// Live pages and discarded ones that a power loss may bring back, some of them perhaps
     /// counted twice.
     fn live_at_most(&self) -> u64 {
-        let granted: u64 = self.grants.borrow().pages().map(|pages| pages.len() as u64).sum();
+        let granted: u64 = self.host.grants.borrow().pages().map(|pages| pages.len() as u64).sum();
         let discarded = {
-            let mut discarded = self.discarded.borrow_mut();
-            discarded.forget_until(self.log.borrow().durable());
+            let mut discarded = self.host.discarded.borrow_mut();
+            discarded.forget_until(self.state.log.borrow().durable());
             discarded.len() as u64
         };
-        let buffered = self.buffer.borrow().pages().len() as u64;
-        u64::from(self.map.borrow().live()) + buffered + granted + discarded
+        let buffered = self.state.buffer.borrow().pages().len() as u64;
+        u64::from(self.state.map.borrow().live()) + buffered + granted + discarded
     }
 
     /// Live pages, and these; with `discarded` those as well that a power loss may bring back.
     fn live(&self, more: &[Range<u32>], discarded: bool) -> u64 {
-        let (map, buffer, grants) = (self.map.borrow(), self.buffer.borrow(), self.grants.borrow());
+        let (map, buffer, grants) =
+            (self.state.map.borrow(), self.state.buffer.borrow(), self.host.grants.borrow());
         let all = grants.pages().chain(more);
         let mut unmapped: Vec<u32> = all.cloned().flatten().collect();
         unmapped.extend(buffer.pages().map(|lpn| lpn.0));
         if discarded {
-            let mut discarded = self.discarded.borrow_mut();
-            discarded.forget_until(self.log.borrow().durable());
+            let mut discarded = self.host.discarded.borrow_mut();
+            discarded.forget_until(self.state.log.borrow().durable());
             unmapped.extend(discarded.pages().map(|lpn| lpn.0));
         }
         unmapped.retain(|lpn| map.get(Lpn(*lpn)).is_none());

@@ -228,17 +228,17 @@ impl<'a> Table<'a> {
         if self.shape.is_summed {
             return;
         }
-        self.set(VERSION, fw.map.borrow().version().0);
-        self.set(SEQUENCE, fw.sequence.get());
+        self.set(VERSION, fw.state.map.borrow().version().0);
+        self.set(SEQUENCE, fw.state.sequence.get());
     }
 
     /// Dump areas, and in which state the drive is; those words that differ from `last`.
     pub fn list_facts(&self, fw: &Firmware, journal: List, last: &mut Vec<u64>, out: &mut Words) {
-        let areas = fw.dump.borrow();
+        let areas = fw.state.dump.borrow();
         let flag = |is: bool, flag| if is { flag } else { 0 };
         let zone = self.shape.zone as usize;
         let flags =
-            flag(fw.began_read_only.get(), BEGAN_READ_ONLY) | flag(fw.read_only.get(), READ_ONLY);
+            flag(fw.began_read_only(), BEGAN_READ_ONLY) | flag(fw.is_read_only(), READ_ONLY);
         let (ready, failed) = (areas.ready.iter().take(zone), areas.failed.iter().take(zone));
         let head = [
             (FLAGS, flags),
@@ -249,8 +249,8 @@ impl<'a> Table<'a> {
             (FAILED, failed.len() as u64),
         ];
         let more = [
-            (VERSION, fw.map.borrow().version().0),
-            (SEQUENCE, fw.sequence.get()),
+            (VERSION, fw.state.map.borrow().version().0),
+            (SEQUENCE, fw.state.sequence.get()),
             (JOURNAL_SUM, journal.sum),
         ];
         let more = more.into_iter().filter(|_| self.shape.is_summed);
@@ -505,7 +505,7 @@ pub(crate) fn left_behind(
     read_pages(&table, &fw).map_err(|(at, what)| wrong(at, what))?;
     read_map(&table, &fw, &sums).map_err(|(at, what)| wrong(at, what))?;
     read_units(&table, &fw).map_err(|(at, what)| wrong(at, what))?;
-    let _ = fw.outside.set(Box::new(Mirror::left_behind(shape.clone(), region, which, sums)));
+    fw.publish_to(Box::new(Mirror::left_behind(shape.clone(), region, which, sums)));
     Ok(Some(fw))
 }
 
@@ -541,15 +541,14 @@ fn read_facts(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
     if flags > BEGAN_READ_ONLY | READ_ONLY {
         return Err((FLAGS, format!("flags {flags:#x}")));
     }
-    fw.began_read_only.set(flags & BEGAN_READ_ONLY != 0);
-    fw.read_only.set(flags & READ_ONLY != 0);
-    fw.sequence.set(table.word(SEQUENCE).clamp(1, (1 << 56) - 1));
-    fw.map.borrow_mut().advance(Version(table.word(VERSION)));
+    fw.was_read_only(flags & READ_ONLY != 0, flags & BEGAN_READ_ONLY != 0);
+    fw.state.sequence.set(table.word(SEQUENCE).clamp(1, (1 << 56) - 1));
+    fw.state.map.borrow_mut().advance(Version(table.word(VERSION)));
     let count = |at| match table.word(at) {
         n if n <= u64::from(table.shape.zone) => Ok(n),
         n => Err((at, format!("{n} units for dumps, of {}", table.shape.zone))),
     };
-    let mut areas = fw.dump.borrow_mut();
+    let mut areas = fw.state.dump.borrow_mut();
     areas.next = table.word(NEXT_DUMP);
     let facts = table.shape.facts;
     for at in (0..count(READY)?).map(|i| facts + 8 * i) {
@@ -567,7 +566,7 @@ fn read_facts(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
 
 fn read_pages(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
     let shape = table.shape;
-    let mut buffer = fw.buffer.borrow_mut();
+    let mut buffer = fw.state.buffer.borrow_mut();
     for place in 0..shape.places {
         let at = shape.index + 8 * u64::from(place);
         let word = table.word(at);
@@ -596,7 +595,7 @@ fn read_pages(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
 
 fn read_map(table: &Table<'_>, fw: &Firmware, sums: &Sums) -> Result<(), Wrong> {
     let shape = table.shape;
-    let (mut map, mut log) = (fw.map.borrow_mut(), fw.log.borrow_mut());
+    let (mut map, mut log) = (fw.state.map.borrow_mut(), fw.state.log.borrow_mut());
     let pages = if shape.keeps_entries { shape.map_pages } else { 0 };
     let mut look = Look::new(fw);
     for page in 0..pages {
@@ -666,10 +665,10 @@ fn read_units(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
     if shape.is_summed && sum != table.word(JOURNAL_SUM) {
         return Err((JOURNAL_SUM, "the journal of units has not its checksum".to_string()));
     }
-    if let Some(journal) = fw.log.borrow_mut().journal_mut() {
+    if let Some(journal) = fw.state.log.borrow_mut().journal_mut() {
         *journal = Journal::left_behind(entries);
     }
-    let (mut space, g) = (fw.space.borrow_mut(), &fw.design.geometry);
+    let (mut space, g) = (fw.state.space.borrow_mut(), &fw.design.geometry);
     for unit in 0..g.units() {
         let at = shape.units + 4 * u64::from(unit & !1);
         let word = (table.word(at) >> (32 * (unit & 1))) as u32;
