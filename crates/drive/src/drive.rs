@@ -23,7 +23,7 @@ use crate::power::dump::outage;
 use crate::power::supply::{PowerLoss, PowerLosses};
 use crate::start::phases::Recoveries;
 use crate::start::recover::{finish, recover};
-use crate::start::report::{Missing, RecoveryError, RecoveryReport};
+use crate::start::report::{RecoveryError, RecoveryReport, WithoutDump};
 use crate::start::rest::Rest;
 use crate::state::census::Census;
 use crate::state::wear::WearReport;
@@ -302,7 +302,7 @@ impl Drive {
     /// [`IoError::PowerLost`] if it is cut meanwhile; [`IoError::Failed`] if the drive
     /// does not start ([`Drive::last_failure`] says why).
     pub async fn start(&self) -> Result<(), IoError> {
-        self.start_by(Missing::Refuse).await
+        self.start_by(WithoutDump::Refuse).await
     }
 
     /// Restores the power of a drive that does not start because its dump is not complete
@@ -315,10 +315,10 @@ impl Drive {
     /// # Errors
     /// Those of [`Drive::start`].
     pub async fn salvage(&self) -> Result<(), IoError> {
-        self.start_by(Missing::Salvage).await
+        self.start_by(WithoutDump::Salvage).await
     }
 
-    async fn start_by(&self, missing: Missing) -> Result<(), IoError> {
+    async fn start_by(&self, without_dump: WithoutDump) -> Result<(), IoError> {
         self.off_if_dying().await;
         let this = &*self.shared;
         if matches!(*this.power.borrow(), Power::On { .. }) {
@@ -331,7 +331,9 @@ impl Drive {
             *this.failure.borrow_mut() = None;
             // The drive starts by itself: dropping this future changes nothing.
             let shared = self.shared.clone();
-            domain.clone().spawn("recovery", async move { shared.boot(domain, missing).await });
+            domain
+                .clone()
+                .spawn("recovery", async move { shared.boot(domain, without_dump).await });
         }
         this.changed.until(|| !this.is_starting()).await;
         if matches!(*this.power.borrow(), Power::On { .. }) {
@@ -437,9 +439,9 @@ impl Shared {
         matches!(*self.power.borrow(), Power::Starting(_) | Power::Marking { .. })
     }
 
-    async fn boot(self: Rc<Shared>, domain: Domain, missing: Missing) {
+    async fn boot(self: Rc<Shared>, domain: Domain, without_dump: WithoutDump) {
         let began = self.rt.now();
-        match self.ready(&domain, missing).await {
+        match self.ready(&domain, without_dump).await {
             Ok((firmware, report, rest)) => {
                 let mut memories = self.memories.borrow_mut();
                 memories.retain(|m| m.strong_count() > 0);
@@ -470,11 +472,12 @@ impl Shared {
     async fn ready(
         &self,
         domain: &Domain,
-        missing: Missing,
+        without_dump: WithoutDump,
     ) -> Result<(Rc<Firmware>, RecoveryReport, Rest), RecoveryError> {
         let began = self.rt.now();
         let (firmware, mut report, mut rest) =
-            recover(&self.rt, &self.design, &self.layout, &self.nand, &self.stats, missing).await?;
+            recover(&self.rt, &self.design, &self.layout, &self.nand, &self.stats, without_dump)
+                .await?;
         let firmware = Rc::new(firmware);
         report.early = rest.is_early() && !firmware.is_read_only();
         if !report.early {

@@ -9,7 +9,7 @@
 
 use crate::Design;
 use crate::format::entries::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, end_entry};
-use crate::format::journal::SECTOR_ENTRIES;
+use crate::format::unit_journal::SECTOR_ENTRIES;
 use tantalum_nand::{Geometry, Unit};
 
 /// Free units that only collectors take, beside one for each die.

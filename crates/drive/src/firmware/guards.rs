@@ -2,7 +2,7 @@
 
 use crate::firmware::Firmware;
 use crate::format::words::{Lpn, Ppa, Version};
-use crate::state::space::{FreeUnit, Role, Streams};
+use crate::state::space::{FreeUnit, Role, WriteStream};
 use crate::{Design, Drive};
 use std::rc::Rc;
 use tantalum_device::{
@@ -145,7 +145,7 @@ fn what_is_written_or_collected_is_in_nobody_elses_hands() {
     let why = "a unit in use was to be written by another stream";
     is_stopped("durassd", why, |fw| async move {
         let unit = with_data(&fw, Role::Full);
-        fw.state.space.borrow_mut().open(Streams::Cold, unit, 0);
+        fw.state.space.borrow_mut().open(WriteStream::Cold, unit, 0);
     });
 }
 

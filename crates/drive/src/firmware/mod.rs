@@ -24,11 +24,11 @@ use crate::firmware::events::{
 };
 use crate::firmware::health::Health;
 use crate::firmware::stats::Stats;
-use crate::format::journal::{Entry, OPEN};
+use crate::format::unit_journal::{Entry, OPEN};
 use crate::format::words::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
 use crate::planted::planted;
 use crate::state::State;
-use crate::state::space::{Role, Streams};
+use crate::state::space::{Role, WriteStream};
 use crate::{CacheMode, Design, FlushMode};
 use rustc_hash::FxHashMap;
 use std::cell::{OnceCell, RefCell};
@@ -252,7 +252,7 @@ impl Firmware {
 
     /// Makes sure that the stream has a write point on the die, waiting for a free unit
     /// if it must. False if the drive is poisoned.
-    pub async fn ensure_point(&self, die: u32, stream: Streams) -> bool {
+    pub async fn ensure_point(&self, die: u32, stream: WriteStream) -> bool {
         while !self.is_poisoned() {
             if self.try_point(die, stream).await {
                 return true;
@@ -268,7 +268,7 @@ impl Firmware {
 
     /// Makes sure of the same if there is a free unit. False if not, or if the drive is
     /// poisoned.
-    pub async fn try_point(&self, die: u32, stream: Streams) -> bool {
+    pub async fn try_point(&self, die: u32, stream: WriteStream) -> bool {
         while !self.is_poisoned() {
             if self.state.space.borrow().has_point(die, stream) {
                 return true;

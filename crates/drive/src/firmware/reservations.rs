@@ -6,7 +6,7 @@
 //! 2. What one operation may reserve fits whenever the keeper of the log is through.
 //! 3. The keeper sets to work before the bound is reached.
 //! 4. The keeper reserves nothing: it would wait for itself. An entry for a unit that is erased
-//!    (`journal`, 7) is made by the collector alone, since no unit that is free, or of the map log,
+//!    (`unit_journal`, 7) is made by the collector alone, since no unit that is free, or of the map log,
 //!    is named by the journal of units: the collector has its victim forgotten before it gives it
 //!    free, and a restart frees none that spilled entries name (`settle`, 4).
 
@@ -22,14 +22,14 @@ impl Firmware {
         let m = &self.design.map;
         let reserved = self.keeper.reserved.borrow();
         match log.persistence() {
-            Persistence::Journal(pending) => pending.len() as u32 > m.dirty_max,
+            Persistence::Deltas(pending) => pending.len() as u32 > m.dirty_max,
             Persistence::Units(_, journal) => {
                 let (young, ranges) = journal.young();
                 young as u32 + reserved.entries > m.journal_entries / 2
                     || ranges >= m.journal_ranges
                     || self.is_checkpoint_cheap(log)
             }
-            Persistence::Protected(dirty) => {
+            Persistence::Entries(dirty) => {
                 let high = if m.whole { m.dirty_max / 2 } else { m.dirty_max / 4 * 3 };
                 let pages = dirty.pages() as u32;
                 dirty.total() > 0 && dirty.total() + reserved.entries > high

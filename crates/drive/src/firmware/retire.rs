@@ -29,7 +29,7 @@
 use crate::firmware::Firmware;
 use crate::firmware::events::DieEvents;
 use crate::format::entries::unit_entry;
-use crate::format::journal::Entry;
+use crate::format::unit_journal::Entry;
 use crate::format::words::{Lpn, Ppa};
 use crate::planted::planted;
 use crate::state::space::{FreeUnit, Role};
@@ -194,18 +194,18 @@ impl Firmware {
         let erases = self.nand.erase_count(unit);
         self.state.space.borrow_mut().give_free(FreeUnit { unit, erase_first }, erases);
         self.look_for_defects();
-        self.supply_log();
+        self.restock_log();
         self.notify_dies();
     }
 
     /// The map log gets the units that it lacks, if there are any to spare.
-    pub fn supply_log(&self) {
+    pub fn restock_log(&self) {
         let (mut space, mut log) = (self.state.space.borrow_mut(), self.state.log.borrow_mut());
         while log.owed() > 0 && space.has_spare_somewhere() {
             let die = space.freest_die();
             let Some(free) = space.take_any(die) else { return };
             space.set_role(free.unit, Role::Map);
-            log.supply(free);
+            log.hand_over(free);
         }
     }
 
@@ -215,7 +215,7 @@ impl Firmware {
         let die = space.freest_die();
         let Some(free) = space.take_any(die) else { return false };
         space.set_role(free.unit, Role::Map);
-        log.supply(free);
+        log.hand_over(free);
         true
     }
 }

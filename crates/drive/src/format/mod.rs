@@ -2,6 +2,6 @@
 
 pub(crate) mod dump_end;
 pub(crate) mod entries;
-pub(crate) mod journal;
 pub(crate) mod summary;
+pub(crate) mod unit_journal;
 pub(crate) mod words;

@@ -28,8 +28,8 @@ mod tables;
 use crate::firmware::{Firmware, Publish};
 use crate::format::entries::map_page;
 use crate::format::words::Lpn;
-use crate::state::journal::Journal;
 use crate::state::maplog::MapChange;
+use crate::state::unit_journal::UnitJournal;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use sums::Sums;
@@ -257,7 +257,7 @@ impl Mirror {
     /// All of memory goes to the table that does not count, which counts then. Pages that have a
     /// place stay there: what is in it is the same in both tables.
     fn write_all(&self, fw: &Firmware, inner: &mut Inner) -> Result<(), &'static str> {
-        let is_long = |journal: &Journal| journal.len() > self.shape.journal_max;
+        let is_long = |journal: &UnitJournal| journal.len() > self.shape.journal_max;
         if fw.state.log.borrow().journal().is_some_and(is_long) {
             return Err(LONG_JOURNAL);
         }

@@ -25,7 +25,7 @@ use crate::design::layout::DUMP_SLACK_ROWS;
 use crate::firmware::Firmware;
 use crate::format::dump_end::DumpEnd;
 use crate::format::entries::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, encode_entry, unit_entry};
-use crate::format::journal::{ENTRY_BYTES, Entry, OPEN, SECTOR_ENTRIES};
+use crate::format::unit_journal::{ENTRY_BYTES, Entry, OPEN, SECTOR_ENTRIES};
 use crate::format::words::{Kind, Lpn};
 use crate::planted::planted;
 use crate::power::supply::{PowerLoss, Supply};

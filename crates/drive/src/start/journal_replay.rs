@@ -2,7 +2,7 @@
 //! out from the words beside their pages, and put over the stored map.
 //!
 //! 1. Only pages in a range of the journal count, and of these no copy that the journal calls
-//!    out of date, nor one born before its page was discarded (`journal`, 3 and 4).
+//!    out of date, nor one born before its page was discarded (`unit_journal`, 3 and 4).
 //! 2. Of the copies of a logical page the one born last counts; of those born together,
 //!    which are the same, the one programmed last.
 //! 3. A page of a range that can not be read, and of which no summary tells, stops the start:
@@ -12,13 +12,13 @@
 
 use crate::firmware::Firmware;
 use crate::format::entries::unit_entry;
-use crate::format::journal::{Entry, OPEN};
 use crate::format::summary::decode;
+use crate::format::unit_journal::{Entry, OPEN};
 use crate::format::words::{Kind, Lpn, PageHead, Ppa};
 use crate::planted::planted;
-use crate::start::report::{Missing, RecoveryError, RecoveryReport, check_entry};
+use crate::start::report::{RecoveryError, RecoveryReport, WithoutDump, check_entry};
 use crate::start::scan::{read_pages, read_pages_of, read_words, write_pointers};
-use crate::state::journal::{Spilled, without_forgotten};
+use crate::state::unit_journal::{Spilled, without_forgotten};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub(crate) async fn replay_journal(
     fw: &Firmware,
     spilled: Vec<Spilled>,
     entries: &[Entry],
-    missing: Missing,
+    without_dump: WithoutDump,
     report: &mut RecoveryReport,
 ) -> Result<(), RecoveryError> {
     if !fw.design.keeps_units() {
@@ -47,7 +47,7 @@ pub(crate) async fn replay_journal(
     let began = fw.rt.now();
     let on_flash = spilled.iter().flat_map(|sector| sector.entries.iter().copied());
     let all = without_forgotten(on_flash.chain(entries.iter().copied()));
-    let mut copies = scan(fw, &all, missing, report).await?;
+    let mut copies = scan(fw, &all, without_dump, report).await?;
     report.scanned = fw.rt.now() - began;
     let logical = fw.layout.logical;
     // (Also what seems to be the same: there may be an image on flash that says otherwise, newer
@@ -101,7 +101,7 @@ struct Scan<'a> {
 async fn scan(
     fw: &Firmware,
     entries: &[Entry],
-    missing: Missing,
+    without_dump: WithoutDump,
     report: &mut RecoveryReport,
 ) -> Result<FxHashMap<Lpn, Copy>, RecoveryError> {
     let mut scan = Scan::of(fw, entries);
@@ -136,7 +136,7 @@ async fn scan(
     .await?;
     fw.saw_sequence(scan.latest);
     report.salvaged |= unread.is_some();
-    if let Some(at) = unread.filter(|_| missing == Missing::Refuse) {
+    if let Some(at) = unread.filter(|_| without_dump == WithoutDump::Refuse) {
         let what = format!(
             "a page that the journal of units names can not be read at {at}: of which logical \
              pages it had the newest copies is not known; salvaging the drive goes on without \

@@ -27,7 +27,7 @@ use crate::start::dump_zone::{Zone, settle_dump};
 use crate::start::flagged_groups::redo_groups;
 use crate::start::map_load::{load_directory, load_map};
 use crate::start::replay::{find_dump, replay_dump};
-use crate::start::report::{Missing, RecoveryError, RecoveryReport};
+use crate::start::report::{RecoveryError, RecoveryReport, WithoutDump};
 use crate::start::rest::Rest;
 use crate::start::salvage::rebuild;
 use crate::start::settle::{Units, know_bad_units};
@@ -44,7 +44,7 @@ pub(crate) async fn recover(
     layout: &Layout,
     nand: &Rc<NandArray>,
     stats: &Rc<Stats>,
-    missing: Missing,
+    without_dump: WithoutDump,
 ) -> Result<(Firmware, RecoveryReport, Rest), RecoveryError> {
     let fw = Firmware::new(rt, design, layout, nand, stats);
     let mut report = RecoveryReport::default();
@@ -64,7 +64,7 @@ pub(crate) async fn recover(
     let dump = find_dump(&fw, &zone.dump, &mut failed).await?;
     let is_complete = dump.as_ref().is_some_and(|dump| dump.complete);
     report.find = lap(rt);
-    if is_complete && design.map.directory && missing == Missing::Refuse {
+    if is_complete && design.map.directory && without_dump == WithoutDump::Refuse {
         if let Some(dump) = &dump {
             load_directory(&fw, dump).await?;
         }
@@ -83,13 +83,13 @@ pub(crate) async fn recover(
         // (The first mark of all may be torn.)
         let is_blank = all.blank && dump.is_none();
         report.blank = is_blank;
-        match missing {
+        match without_dump {
             _ if is_complete || is_blank || !design.is_protected() => {}
-            Missing::Refuse => {
+            WithoutDump::Refuse => {
                 let number = dump.map_or(0, |d| d.number);
                 return Err(RecoveryError::DumpLost { number });
             }
-            Missing::Salvage => {
+            WithoutDump::Salvage => {
                 rebuild(&fw, &all, &stored.images, &mut report).await?;
                 report.salvaged = true;
             }
@@ -97,7 +97,7 @@ pub(crate) async fn recover(
         rest = Rest { units: Some(all), loaded: true, settled: false };
     }
     if let Some(dump) = &dump {
-        replay_dump(&fw, dump, missing, &mut report).await?;
+        replay_dump(&fw, dump, without_dump, &mut report).await?;
     }
     report.dump_replay += lap(rt);
     know_bad_units(&fw);

@@ -7,13 +7,13 @@
 use crate::firmware::Firmware;
 use crate::format::dump_end::DumpEnd;
 use crate::format::entries::decode_entry;
-use crate::format::journal::{ENTRY_BYTES, Entry};
+use crate::format::unit_journal::{ENTRY_BYTES, Entry};
 use crate::format::words::{Kind, Lpn, Ppa, Version};
 use crate::planted::planted;
 use crate::start::journal_replay::replay_journal;
-use crate::start::report::{Missing, RecoveryError, RecoveryReport, check_entry};
+use crate::start::report::{RecoveryError, RecoveryReport, WithoutDump, check_entry};
 use crate::start::scan::{Head, read_heads, read_pages, used, write_pointers};
-use crate::state::journal::Spilled;
+use crate::state::unit_journal::Spilled;
 use std::collections::BTreeMap;
 use tantalum_device::Data;
 use tantalum_nand::{PageAddr, SECTOR_BYTES, Unit};
@@ -107,7 +107,7 @@ pub(crate) async fn find_dump(
 pub(crate) async fn replay_dump(
     fw: &Firmware,
     dump: &Dump,
-    missing: Missing,
+    without_dump: WithoutDump,
     report: &mut RecoveryReport,
 ) -> Result<(), RecoveryError> {
     let damaged = |at: &PageAddr| damaged(dump, at);
@@ -137,8 +137,8 @@ pub(crate) async fn replay_dump(
             }
         }
     }
-    let spilled = read_spilled(fw, &spilled, missing).await?;
-    replay_journal(fw, spilled, &entries, missing, report).await?;
+    let spilled = read_spilled(fw, &spilled, without_dump).await?;
+    replay_journal(fw, spilled, &entries, without_dump, report).await?;
     let of = |kind: Kind| dump.pages.iter().filter(move |p| p.1 == kind);
     let data_pages: Vec<PageAddr> = of(Kind::DumpData).map(|p| p.0).collect();
     let read = read_pages(fw, &data_pages, false).await?;
@@ -173,7 +173,7 @@ fn decode_entries(sector: &[u8], count: u32) -> Option<Vec<Entry>> {
 async fn read_spilled(
     fw: &Firmware,
     places: &[Ppa],
-    missing: Missing,
+    without_dump: WithoutDump,
 ) -> Result<Vec<Spilled>, RecoveryError> {
     let mut spilled = Vec::new();
     for &place in places {
@@ -185,7 +185,7 @@ async fn read_spilled(
         };
         match entries {
             Some(entries) => spilled.push(Spilled { place, entries }),
-            None if missing == Missing::Salvage => {}
+            None if without_dump == WithoutDump::Salvage => {}
             None => {
                 let place = fw.places.name(place);
                 let what = format!("entries of the journal of units can not be read at {place}");

@@ -71,7 +71,7 @@ pub enum RecoveryError {
 
 /// What to do without the dump that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum WithoutDump {
     /// The drive does not start.
     Refuse,
     /// It finds out what it can.

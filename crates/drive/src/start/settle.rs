@@ -12,12 +12,12 @@
 
 use crate::design::layout::DUMP_SLACK_ROWS;
 use crate::firmware::Firmware;
-use crate::format::journal::{Entry, OPEN};
+use crate::format::unit_journal::{Entry, OPEN};
 use crate::format::words::{Kind, PageHead};
 use crate::planted::planted;
 use crate::start::report::{RecoveryError, check_entry};
 use crate::start::scan::{Head, read_heads, write_pointers};
-use crate::state::space::{FreeUnit, Streams};
+use crate::state::space::{FreeUnit, WriteStream};
 use std::collections::BTreeSet;
 use tantalum_nand::{OpError, PageAddr, Unit};
 
@@ -25,7 +25,7 @@ use tantalum_nand::{OpError, PageAddr, Unit};
 pub(crate) struct Units {
     pub erased: Vec<Unit>,
     /// These two with the sequence number of their first page.
-    pub data: Vec<(u64, Unit, Streams)>,
+    pub data: Vec<(u64, Unit, WriteStream)>,
     pub log: Vec<(u64, Unit)>,
     pub unknown: Vec<Unit>,
     /// These have pages of a dump.
@@ -56,9 +56,9 @@ impl Units {
                 Head::Written(head, ..) => {
                     fw.saw_sequence(head.sequence);
                     match head.kind {
-                        Kind::Host => units.data.push((head.sequence, unit, Streams::Host)),
-                        Kind::Moved => units.data.push((head.sequence, unit, Streams::Moved)),
-                        Kind::Cold => units.data.push((head.sequence, unit, Streams::Cold)),
+                        Kind::Host => units.data.push((head.sequence, unit, WriteStream::Host)),
+                        Kind::Moved => units.data.push((head.sequence, unit, WriteStream::Moved)),
+                        Kind::Cold => units.data.push((head.sequence, unit, WriteStream::Cold)),
                         kind if kind.is_of_log() => units.log.push((head.sequence, unit)),
                         kind if kind.is_of_dump() => units.dumps.push(unit),
                         _void => units.unknown.push(unit),

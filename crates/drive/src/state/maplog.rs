@@ -22,12 +22,12 @@
 mod audit;
 
 use crate::format::entries::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, map_page};
-use crate::format::journal::SECTOR_ENTRIES;
+use crate::format::unit_journal::SECTOR_ENTRIES;
 use crate::format::words::{Before, Lpn, Places, Ppa, Version};
 use crate::planted::planted;
 use crate::state::changes::Changes;
-use crate::state::journal::Journal;
 use crate::state::space::FreeUnit;
+use crate::state::unit_journal::UnitJournal;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use tantalum_nand::{PageAddr, Unit};
@@ -183,12 +183,12 @@ impl Dirty {
 /// What makes changes durable.
 #[derive(Clone)]
 pub enum Persistence {
-    /// Capacitors: dirty entries go to the emergency dump.
-    Protected(Dirty),
-    /// Capacitors: the journal of units does, and tells what became dirty.
-    Units(Dirty, Journal),
-    /// A journal: changes not yet in the log, in order.
-    Journal(Vec<Lpn>),
+    /// No capacitors: changes that are not in the log yet, in order. They go there as deltas.
+    Deltas(Vec<Lpn>),
+    /// Capacitors: dirty entries, or their whole map pages, go to the emergency dump.
+    Entries(Dirty),
+    /// Capacitors: the journal of units goes to the dump; a restart finds out from it what was dirty.
+    Units(Dirty, UnitJournal),
 }
 
 #[derive(Clone)]
@@ -288,16 +288,16 @@ impl MapLog {
     /// A map entry changed.
     pub fn changed(&mut self, lpn: Lpn) {
         match &mut self.persistence {
-            Persistence::Protected(dirty) | Persistence::Units(dirty, _) => dirty.mark(lpn),
-            Persistence::Journal(pending) => pending.push(lpn),
+            Persistence::Entries(dirty) | Persistence::Units(dirty, _) => dirty.mark(lpn),
+            Persistence::Deltas(pending) => pending.push(lpn),
         }
     }
 
     /// Changes up to this version survive a power loss.
     pub fn durable(&self) -> Version {
         match self.persistence {
-            Persistence::Protected(_) | Persistence::Units(..) => Version::MAX,
-            Persistence::Journal(_) => self.durable,
+            Persistence::Entries(_) | Persistence::Units(..) => Version::MAX,
+            Persistence::Deltas(_) => self.durable,
         }
     }
 
@@ -309,13 +309,13 @@ impl MapLog {
     /// The dirty entries, on a protected drive.
     pub fn dirty(&self) -> Option<&Dirty> {
         match &self.persistence {
-            Persistence::Protected(dirty) | Persistence::Units(dirty, _) => Some(dirty),
-            Persistence::Journal(_) => None,
+            Persistence::Entries(dirty) | Persistence::Units(dirty, _) => Some(dirty),
+            Persistence::Deltas(_) => None,
         }
     }
 
     /// The journal of units, of a drive that has one.
-    pub fn journal(&self) -> Option<&Journal> {
+    pub fn journal(&self) -> Option<&UnitJournal> {
         match &self.persistence {
             Persistence::Units(_, journal) => Some(journal),
             _ => None,
@@ -323,7 +323,7 @@ impl MapLog {
     }
 
     /// The journal of units, of a drive that has one.
-    pub fn journal_mut(&mut self) -> Option<&mut Journal> {
+    pub fn journal_mut(&mut self) -> Option<&mut UnitJournal> {
         match &mut self.persistence {
             Persistence::Units(_, journal) => Some(journal),
             _ => None,
@@ -333,8 +333,8 @@ impl MapLog {
     /// The dirty entries, on a protected drive.
     pub fn dirty_mut(&mut self) -> Option<&mut Dirty> {
         match &mut self.persistence {
-            Persistence::Protected(dirty) | Persistence::Units(dirty, _) => Some(dirty),
-            Persistence::Journal(_) => None,
+            Persistence::Entries(dirty) | Persistence::Units(dirty, _) => Some(dirty),
+            Persistence::Deltas(_) => None,
         }
     }
 
@@ -346,18 +346,18 @@ impl MapLog {
     /// Changes that wait for the journal, dirty entries, or entries of the journal of units.
     pub fn backlog(&self) -> u32 {
         match &self.persistence {
-            Persistence::Protected(dirty) => dirty.total(),
+            Persistence::Entries(dirty) => dirty.total(),
             Persistence::Units(_, journal) => journal.len() as u32,
-            Persistence::Journal(pending) => pending.len() as u32,
+            Persistence::Deltas(pending) => pending.len() as u32,
         }
     }
 
     /// Sectors of a dump that would tell of what waits; `whole`: of map pages, not of entries.
     pub fn dumped_sectors(&self, whole: bool) -> u64 {
         let each = match &self.persistence {
-            Persistence::Protected(dirty) if whole => return dirty.dirty_pages().into(),
+            Persistence::Entries(dirty) if whole => return dirty.dirty_pages().into(),
             Persistence::Units(..) => SECTOR_ENTRIES as u64,
-            Persistence::Protected(_) | Persistence::Journal(_) => DELTA_ENTRIES.into(),
+            Persistence::Entries(_) | Persistence::Deltas(_) => DELTA_ENTRIES.into(),
         };
         u64::from(self.backlog()).div_ceil(each)
     }
@@ -365,8 +365,8 @@ impl MapLog {
     /// Takes the changes that wait for the journal.
     pub fn take_pending(&mut self) -> Vec<Lpn> {
         match &mut self.persistence {
-            Persistence::Protected(_) | Persistence::Units(..) => Vec::new(),
-            Persistence::Journal(pending) => std::mem::take(pending),
+            Persistence::Entries(_) | Persistence::Units(..) => Vec::new(),
+            Persistence::Deltas(pending) => std::mem::take(pending),
         }
     }
 
@@ -376,7 +376,7 @@ impl MapLog {
     }
 
     /// The log gets one of the units that it lacks.
-    pub fn supply(&mut self, free: FreeUnit) {
+    pub fn hand_over(&mut self, free: FreeUnit) {
         self.give(free);
         self.owed = self.owed.saturating_sub(1);
     }

@@ -7,13 +7,13 @@ pub(crate) mod changes;
 pub(crate) mod dump_areas;
 pub(crate) mod grants;
 pub(crate) mod groups;
-pub(crate) mod journal;
 pub(crate) mod map;
 pub(crate) mod maplog;
 #[cfg(test)]
 mod models;
 pub(crate) mod reservations;
 pub(crate) mod space;
+pub(crate) mod unit_journal;
 pub(crate) mod victims;
 pub(crate) mod wear;
 
@@ -21,13 +21,13 @@ use crate::Design;
 use crate::design::layout::Layout;
 use buffer::Buffer;
 use dump_areas::DumpAreas;
-use journal::Journal;
 use map::Map;
 use maplog::{Dirty, MapLog, Persistence};
 use space::Space;
 use std::cell::{Cell, RefCell};
 use tantalum_device::Payload;
 use tantalum_rt::Rt;
+use unit_journal::UnitJournal;
 
 /// All that a power loss may take, or a dump may keep.
 #[derive(Clone)]
@@ -50,9 +50,9 @@ impl State {
         let (g, places) = (&design.geometry, design.places());
         let dirty = || Dirty::new(layout.map_pages);
         let persistence = match () {
-            () if design.keeps_units() => Persistence::Units(dirty(), Journal::default()),
-            () if design.is_protected() => Persistence::Protected(dirty()),
-            () => Persistence::Journal(Vec::new()),
+            () if design.keeps_units() => Persistence::Units(dirty(), UnitJournal::default()),
+            () if design.is_protected() => Persistence::Entries(dirty()),
+            () => Persistence::Deltas(Vec::new()),
         };
         let points = design.map.write_points;
         let keep_free = layout.map_live_units + points;

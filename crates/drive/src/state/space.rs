@@ -37,7 +37,7 @@ use tantalum_nand::{Geometry, PageAddr, Unit};
 /// to level wear live apart, since each is colder than the one before. (Cold data among
 /// what collectors move would be collected with it, again and again.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Streams {
+pub enum WriteStream {
     /// As the host wrote them.
     Host = 0,
     /// Moved by the collector.
@@ -282,16 +282,16 @@ impl Space {
     }
 
     /// Whether a unit can be opened for the stream.
-    fn may_open(&self, die: u32, stream: Streams) -> bool {
+    fn may_open(&self, die: u32, stream: WriteStream) -> bool {
         match stream {
-            Streams::Host | Streams::Cold => self.has_spare(die),
-            Streams::Moved => self.free_units(die) > 0,
+            WriteStream::Host | WriteStream::Cold => self.has_spare(die),
+            WriteStream::Moved => self.free_units(die) > 0,
         }
     }
 
     /// Whether the collector of a die has place on it to move something to.
     pub fn can_move(&self, die: u32) -> bool {
-        self.has_point(die, Streams::Moved) || self.free_units(die) > 0
+        self.has_point(die, WriteStream::Moved) || self.free_units(die) > 0
     }
 
     /// The die to which the collector of another one can best move something.
@@ -301,13 +301,13 @@ impl Space {
     }
 
     /// Whether the stream has a write point on the die.
-    pub fn has_point(&self, die: u32, stream: Streams) -> bool {
+    pub fn has_point(&self, die: u32, stream: WriteStream) -> bool {
         self.dies[die as usize].points[stream as usize].is_some()
     }
 
     /// Takes a free unit for the stream: erase it if it says so, then
     /// [`Space::open`] it.
-    pub fn take_free(&mut self, die: u32, stream: Streams) -> Option<FreeUnit> {
+    pub fn take_free(&mut self, die: u32, stream: WriteStream) -> Option<FreeUnit> {
         if self.has_spare(die) {
             self.dies[die as usize].whole = true;
         }
@@ -315,7 +315,7 @@ impl Space {
             return None;
         }
         match stream {
-            Streams::Moved | Streams::Cold if self.levelling => self.take_worn(die),
+            WriteStream::Moved | WriteStream::Cold if self.levelling => self.take_worn(die),
             _ => self.take_any(die),
         }
     }
@@ -340,7 +340,7 @@ impl Space {
     }
 
     /// A unit becomes the write point of a stream, from page `page` on.
-    pub fn open(&mut self, stream: Streams, unit: Unit, page: u32) {
+    pub fn open(&mut self, stream: WriteStream, unit: Unit, page: u32) {
         self.changes.note(unit);
         let die = self.die_of(unit);
         let info = &self.units[unit.0 as usize];
@@ -355,7 +355,7 @@ impl Space {
     }
 
     /// How many pages the stream can program in one operation now.
-    pub fn row_left(&self, die: u32, stream: Streams) -> u32 {
+    pub fn row_left(&self, die: u32, stream: WriteStream) -> u32 {
         let point = self.dies[die as usize].points[stream as usize];
         point.map_or(self.places.planes, |p| self.places.planes - p.page % self.places.planes)
     }
@@ -363,7 +363,7 @@ impl Space {
     /// The next `pages` pages of the stream's write point, at most those left in the
     /// row, to be programmed now; a unit that is full by that leaves the write point.
     /// Tell [`Space::landed`] when the program has ended.
-    pub fn place(&mut self, die: u32, stream: Streams, pages: u32) -> Option<(PageAddr, u32)> {
+    pub fn place(&mut self, die: u32, stream: WriteStream, pages: u32) -> Option<(PageAddr, u32)> {
         let left = self.row_left(die, stream);
         let point = self.dies[die as usize].points[stream as usize].as_mut()?;
         let count = pages.min(left);

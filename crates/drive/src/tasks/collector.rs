@@ -18,10 +18,10 @@
 //!    is free.
 
 use crate::firmware::Firmware;
-use crate::format::journal::Entry;
+use crate::format::unit_journal::Entry;
 use crate::format::words::{BORN_NOW, Kind, LOST, Lpn, MORE, PART, Ppa};
 use crate::planted::planted;
-use crate::state::space::Streams;
+use crate::state::space::WriteStream;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_device::OwnedData;
@@ -141,7 +141,7 @@ struct Move<'a> {
     die: u32,
     victim: Unit,
     why: Why,
-    stream: Streams,
+    stream: WriteStream,
     /// Sectors read and not yet programmed, in order.
     packed: VecDeque<Packed>,
     payload: OwnedData,
@@ -177,7 +177,7 @@ impl<'a> Move<'a> {
             die,
             victim,
             why,
-            stream: if why == Why::Wear { Streams::Cold } else { Streams::Moved },
+            stream: if why == Why::Wear { WriteStream::Cold } else { WriteStream::Moved },
             packed: VecDeque::new(),
             payload: OwnedData::zeros(fw.nand.payload(), 2 * row, SECTOR_BYTES),
             words: Vec::new(),
@@ -233,11 +233,11 @@ impl<'a> Move<'a> {
     async fn target(&mut self) -> Option<u32> {
         let fw = self.fw;
         if self.why == Why::Wear {
-            self.stream = Streams::Cold;
-            if fw.try_point(self.die, Streams::Cold).await {
+            self.stream = WriteStream::Cold;
+            if fw.try_point(self.die, WriteStream::Cold).await {
                 return Some(self.die);
             }
-            self.stream = Streams::Moved;
+            self.stream = WriteStream::Moved;
         }
         while !fw.is_poisoned() {
             let own = fw.state.space.borrow().can_move(self.die);
@@ -250,7 +250,7 @@ impl<'a> Move<'a> {
             }
             let die = if own { Some(self.die) } else { fw.state.space.borrow().freest_target() };
             match die {
-                Some(die) if fw.try_point(die, Streams::Moved).await => return Some(die),
+                Some(die) if fw.try_point(die, WriteStream::Moved).await => return Some(die),
                 Some(_) => {}
                 None => fw.wait_for_space(self.die).await,
             }
@@ -342,7 +342,7 @@ impl<'a> Move<'a> {
         };
         let used = count.min(pages * ps) as usize;
         let sectors = self.packed.iter().take(used).map(|p| (p.word, p.birth));
-        let kind = if self.stream == Streams::Cold { Kind::Cold } else { Kind::Moved };
+        let kind = if self.stream == WriteStream::Cold { Kind::Cold } else { Kind::Moved };
         fw.page_words(kind, 0, pages, sectors, &mut self.words);
         let data = self.payload.as_data().slice(0..(pages * ps) as usize, SECTOR_BYTES);
         let Some(op) = fw.must(fw.nand.program(at, data, &self.words)) else { return false };

@@ -3,11 +3,11 @@
 
 use crate::firmware::Firmware;
 use crate::firmware::groups::Marks;
-use crate::format::journal::Entry;
+use crate::format::unit_journal::Entry;
 use crate::format::words::{BORN_NOW, Kind, Lpn};
 use crate::planted::planted;
 use crate::state::buffer::Slot;
-use crate::state::space::Streams;
+use crate::state::space::WriteStream;
 use std::rc::Rc;
 use tantalum_device::OwnedData;
 use tantalum_nand::{PageAddr, Programmed, SECTOR_BYTES};
@@ -24,7 +24,7 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         words: Vec::new(),
     };
     // A place first, work then: pages go to dies that can take them.
-    while fw.ensure_point(die, Streams::Host).await && flusher.write_some().await {}
+    while fw.ensure_point(die, WriteStream::Host).await && flusher.write_some().await {}
 }
 
 struct Flusher<'a> {
@@ -45,7 +45,7 @@ impl Flusher<'_> {
     async fn write_some(&mut self) -> bool {
         let fw = self.fw;
         let most =
-            fw.state.space.borrow().row_left(self.die, Streams::Host) * fw.places.page_sectors;
+            fw.state.space.borrow().row_left(self.die, WriteStream::Host) * fw.places.page_sectors;
         fw.flusher.work.until(|| fw.has_work(most)).await;
         if fw.is_poisoned() {
             return false;
@@ -68,7 +68,7 @@ impl Flusher<'_> {
             return false;
         }
         let pages = (self.batch.len() as u32).div_ceil(fw.places.page_sectors);
-        let place = fw.state.space.borrow_mut().place(self.die, Streams::Host, pages);
+        let place = fw.state.space.borrow_mut().place(self.die, WriteStream::Host, pages);
         let Some((at, _)) = place else {
             fw.fail("the flusher's write point was taken from it");
             return false;

@@ -9,7 +9,7 @@
 //! 3. Nothing that outlives a command is in its future: dropping it stops only the waiting.
 
 use crate::firmware::Firmware;
-use crate::format::journal::Entry;
+use crate::format::unit_journal::Entry;
 use crate::format::words::{Lpn, MORE, PART};
 use crate::planted::planted;
 use crate::{CacheMode, FlushMode};

@@ -9,13 +9,13 @@
 
 use crate::firmware::Firmware;
 use crate::format::entries::{DELTA_ENTRIES, encode_entry, map_page};
-use crate::format::journal::{ENTRY_BYTES, Entry, SECTOR_ENTRIES};
+use crate::format::unit_journal::{ENTRY_BYTES, Entry, SECTOR_ENTRIES};
 use crate::format::words::{Kind, LOG_VERSION_BITS, Ppa, Version};
 use crate::planted::planted;
 use crate::state::groups::Change;
-use crate::state::journal::Spilled;
 use crate::state::maplog::LogPlace;
 use crate::state::space::{FreeUnit, Role};
+use crate::state::unit_journal::Spilled;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use tantalum_device::Data;
@@ -338,7 +338,7 @@ async fn clean(fw: &Firmware) -> Option<()> {
             }
         } else {
             fw.state.log.borrow_mut().owe();
-            fw.supply_log();
+            fw.restock_log();
         }
     }
     Some(())
@@ -383,7 +383,7 @@ async fn append(
                 left.extend(sectors);
             }
         }
-        fw.supply_log();
+        fw.restock_log();
     }
     Some(written)
 }
@@ -416,7 +416,7 @@ async fn issue(
             Err(Some(free)) => {
                 if free.erase_first && !fw.erase(free.unit, Role::Map).await? {
                     fw.state.log.borrow_mut().owe();
-                    fw.supply_log();
+                    fw.restock_log();
                 } else {
                     fw.state.log.borrow_mut().open(free.unit);
                 }

@@ -9,15 +9,15 @@ use crate::firmware::Firmware;
 use crate::firmware::audit::Look;
 use crate::firmware::stats::Stats;
 use crate::format::entries::MAP_PAGE_ENTRIES;
-use crate::format::journal::{ENTRY_BYTES, Entry};
+use crate::format::unit_journal::{ENTRY_BYTES, Entry};
 use crate::format::words::{Lpn, Ppa, Version};
 use crate::start::report::check_entry;
 use crate::state::audit::head;
 use crate::state::dump_areas::DumpAreas;
-use crate::state::journal::Journal;
 use crate::state::map::Map;
 use crate::state::maplog::{Dirty, MapLog};
 use crate::state::space::Space;
+use crate::state::unit_journal::UnitJournal;
 use std::rc::Rc;
 use tantalum_device::{Data, Payload};
 use tantalum_nand::{NandArray, PageAddr, Region, SECTOR_BYTES, Unit};
@@ -410,7 +410,7 @@ impl<'a> Table<'a> {
     /// What is new of the journal of units. False if it does not fit.
     pub fn list_journal(
         &self,
-        journal: &Journal,
+        journal: &UnitJournal,
         changes: &mut Vec<usize>,
         now: &mut List,
         out: &mut Words,
@@ -444,7 +444,7 @@ impl<'a> Table<'a> {
         true
     }
 
-    fn put_list(&self, which: usize, journal: &Journal) -> List {
+    fn put_list(&self, which: usize, journal: &UnitJournal) -> List {
         let (mut len, mut sum) = (0, 0u64);
         for (i, entry) in journal.entries().enumerate().take(self.shape.journal_max) {
             for (at, word) in self.entry_words(which, i, entry) {
@@ -457,7 +457,7 @@ impl<'a> Table<'a> {
     }
 
     /// All of the journal.
-    pub fn put_journal(&self, journal: &Journal) -> List {
+    pub fn put_journal(&self, journal: &UnitJournal) -> List {
         self.put_list(0, journal)
     }
 }
@@ -666,7 +666,7 @@ fn read_units(table: &Table<'_>, fw: &Firmware) -> Result<(), Wrong> {
         return Err((JOURNAL_SUM, "the journal of units has not its checksum".to_string()));
     }
     if let Some(journal) = fw.state.log.borrow_mut().journal_mut() {
-        *journal = Journal::left_behind(entries);
+        *journal = UnitJournal::left_behind(entries);
     }
     let (mut space, g) = (fw.state.space.borrow_mut(), &fw.design.geometry);
     for unit in 0..g.units() {

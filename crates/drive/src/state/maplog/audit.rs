@@ -69,9 +69,9 @@ impl MapLog {
     /// The first entry of which they tell something else.
     pub fn audit_content(&self, nand: &NandArray, space: &Space, map: &Map) -> Result<(), String> {
         let dirty = match &self.persistence {
-            Persistence::Protected(dirty) | Persistence::Units(dirty, _) => Some(dirty),
-            Persistence::Journal(_) if self.durable < map.version() => return Ok(()),
-            Persistence::Journal(_) => None,
+            Persistence::Entries(dirty) | Persistence::Units(dirty, _) => Some(dirty),
+            Persistence::Deltas(_) if self.durable < map.version() => return Ok(()),
+            Persistence::Deltas(_) => None,
         };
         let told = self.told(nand, space)?;
         for (page, told) in (0..).zip(told.chunks(MAP_PAGE_ENTRIES as usize)) {

@@ -3,7 +3,7 @@
 use crate::Collector;
 use crate::design::layout::SHARED_RESERVE;
 use crate::format::words::{Places, Ppa, Version};
-use crate::state::space::{FreeUnit, Space, Streams};
+use crate::state::space::{FreeUnit, Space, WriteStream};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use tantalum_nand::{Geometry, Unit};
@@ -40,8 +40,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn stream(moved: bool) -> Streams {
-    if moved { Streams::Moved } else { Streams::Host }
+fn stream(moved: bool) -> WriteStream {
+    if moved { WriteStream::Moved } else { WriteStream::Host }
 }
 
 /// What is known without counters and lists.

@@ -23,7 +23,7 @@
 //!    Entries of units that are being written are not spilled, since only the dump knows
 //!    where these end.
 
-use crate::format::journal::{Entry, OPEN};
+use crate::format::unit_journal::{Entry, OPEN};
 use crate::format::words::Ppa;
 use crate::planted::planted;
 use crate::state::changes::Changes;
@@ -42,7 +42,7 @@ pub struct Spilled {
 
 /// The journal.
 #[derive(Clone, Default)]
-pub struct Journal {
+pub struct UnitJournal {
     /// Sectors on flash; their entries are the oldest.
     spilled: Vec<Spilled>,
     /// Entries that are on their way there.
@@ -55,14 +55,14 @@ pub struct Journal {
     ranges: u32,
     /// How many ranges of each unit are spilled, or on their way.
     named: BTreeMap<u32, u32>,
-    /// From which of [`Journal::entries`] on they are others, but for those that were added.
+    /// From which of [`UnitJournal::entries`] on they are others, but for those that were added.
     pub changes: Changes<usize>,
 }
 
-impl Journal {
-    /// What a process left behind of [`Journal::entries`], for a dump.
-    pub fn left_behind(entries: Vec<Entry>) -> Journal {
-        Journal { entries: entries.into(), ..Journal::default() }
+impl UnitJournal {
+    /// What a process left behind of [`UnitJournal::entries`], for a dump.
+    pub fn left_behind(entries: Vec<Entry>) -> UnitJournal {
+        UnitJournal { entries: entries.into(), ..UnitJournal::default() }
     }
 
     /// One more.
@@ -265,7 +265,7 @@ mod tests {
     /// What a damaged dump says must not stop the drive from saying so.
     #[test]
     fn no_entry_is_too_large() {
-        let mut journal = Journal::default();
+        let mut journal = UnitJournal::default();
         let gone = |first, count| Entry::Gone { first: Lpn(first), count, sequence: 9 };
         for entry in [gone(u32::MAX, u32::MAX), gone(0, 1), gone(1, u32::MAX)] {
             journal.push(entry);
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_voids_what_was_there_when_it_began() {
-        let mut journal = Journal::default();
+        let mut journal = UnitJournal::default();
         let written = |n, from| Entry::Written { unit: Unit(n), from, until: OPEN };
         journal.push(written(1, 0));
         journal.push(Entry::Gone { first: Lpn(5), count: 2, sequence: 9 });
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_is_spilled_is_forgotten_by_an_entry() {
-        let mut journal = Journal::default();
+        let mut journal = UnitJournal::default();
         let written = |n| Entry::Written { unit: Unit(n), from: 0, until: OPEN };
         (1..=4).for_each(|n| journal.push(written(n)));
         let batch = journal.begin_spill(2, |unit| unit == Unit(1));
@@ -316,7 +316,7 @@ mod tests {
         let rest: Vec<Entry> = journal.entries().skip(1).collect();
         let all = spilled.iter().flat_map(|s| s.entries.clone()).chain(rest.iter().copied());
         assert_eq!(without_forgotten(all), [written(2), written(1), written(4), written(3)]);
-        let mut again = Journal::default();
+        let mut again = UnitJournal::default();
         again.restore(spilled, &rest);
         assert_eq!(again.entries().collect::<Vec<_>>(), journal.entries().collect::<Vec<_>>());
         assert_eq!((again.len(), again.young()), (journal.len(), journal.young()));
@@ -332,7 +332,7 @@ mod tests {
     /// What a restart frees is forgotten where that takes no entry.
     #[test]
     fn what_is_not_spilled_is_forgotten_without_an_entry() {
-        let mut journal = Journal::default();
+        let mut journal = UnitJournal::default();
         let written = |n| Entry::Written { unit: Unit(n), from: 0, until: OPEN };
         (1..=4).for_each(|n| journal.push(written(n)));
         journal.forget_unspilled(&BTreeSet::from([1, 3, 9]));
