@@ -26,6 +26,7 @@ use crate::start::recover::{finish, recover};
 use crate::start::report::{RecoveryError, RecoveryReport, WithoutDump};
 use crate::start::rest::Rest;
 use crate::state::census::Census;
+use crate::state::persistence::MapPersistence;
 use crate::state::wear::WearReport;
 use crate::tasks::collector::{collect_on, watch_host};
 use crate::tasks::flusher::write_to;
@@ -221,9 +222,10 @@ impl Drive {
     /// zeros without power.
     pub fn backlog(&self) -> (u32, u32) {
         match &*self.shared.power.borrow() {
-            Power::On { firmware, .. } => {
-                (firmware.state.buffer.borrow().used(), firmware.state.log.borrow().backlog())
-            }
+            Power::On { firmware, .. } => (
+                firmware.state.buffer.borrow().used(),
+                firmware.state.log.borrow().persistence().backlog(),
+            ),
             _ => (0, 0),
         }
     }
@@ -235,7 +237,7 @@ impl Drive {
         let Power::On { firmware, .. } = &*self.shared.power.borrow() else { return 0.0 };
         let design = &self.shared.design;
         let buffered = u64::from(firmware.state.buffer.borrow().used()) * u64::from(SECTOR_BYTES);
-        let changed = firmware.state.log.borrow().dumped_sectors(design.map.dirty_pages_max > 0);
+        let changed = firmware.state.log.borrow().persistence().dumped_sectors();
         EnergyModel::holding(design, &self.shared.layout, buffered, changed).full().total_j()
     }
 

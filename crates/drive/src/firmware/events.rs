@@ -2,13 +2,14 @@
 
 use crate::Design;
 use crate::design::layout::Layout;
+use crate::firmware::Firmware;
 use crate::firmware::flags::Flags;
-use crate::firmware::groups::{Grouping, Records};
-use crate::format::words::Version;
+use crate::format::words::{MORE, PART, Version};
 use crate::state::grants::{Discarded, Grants};
 use crate::state::groups::Groups;
 use crate::state::reservations::Reservations;
 use std::cell::{Cell, RefCell};
+use tantalum_nand::Unit;
 use tantalum_rt::sync::{Mutex, Semaphore, WaitQueue};
 use tantalum_rt::{Nanos, Rt};
 
@@ -55,6 +56,66 @@ impl HostSide {
         let end = self.link_free.get().max(now) + time;
         self.link_free.set(end);
         end
+    }
+}
+
+/// How a restart knows which groups are whole.
+pub(crate) trait Grouping {
+    /// One group is under way at a time, and nothing else of the host is programmed meanwhile.
+    /// Then no record of the map log tells of it.
+    fn is_alone(&self) -> bool;
+
+    /// The turn that the keeper of the log and the last page of a group take, if they do.
+    fn last_page(&self) -> Option<&Mutex>;
+
+    /// While a group is under way: how many of the pages that wait may be programmed now.
+    fn takeable(&self, fw: &Firmware) -> u32;
+
+    /// What is beside pages of a group that were just taken from the buffer.
+    fn marks(&self, fw: &Firmware) -> Marks;
+
+    /// A program of pages with flags has ended.
+    fn landed(&self, fw: &Firmware, unit: Unit, pages: u32);
+}
+
+/// What is beside the pages of a group.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Marks {
+    /// In the word of each sector.
+    pub flags: u64,
+    /// In the second word of each page.
+    pub began: u64,
+}
+
+impl Marks {
+    /// Whether no more of the group comes.
+    pub fn is_last(&self) -> bool {
+        self.flags & (PART | MORE) == PART
+    }
+}
+
+/// A record of the map log tells which pages are of one group.
+pub(crate) struct Records;
+
+impl Grouping for Records {
+    fn is_alone(&self) -> bool {
+        false
+    }
+
+    fn last_page(&self) -> Option<&Mutex> {
+        None
+    }
+
+    fn takeable(&self, _: &Firmware) -> u32 {
+        u32::MAX
+    }
+
+    fn marks(&self, _: &Firmware) -> Marks {
+        Marks::default()
+    }
+
+    fn landed(&self, fw: &Firmware, unit: Unit, pages: u32) {
+        fw.landed(unit, pages);
     }
 }
 

@@ -17,7 +17,7 @@
 //!    many pages there were: one that is missing would not be missed.)
 
 use crate::firmware::Firmware;
-use crate::firmware::groups::{Grouping, Marks};
+use crate::firmware::events::{Grouping, Marks};
 use crate::format::words::{MORE, PART};
 use crate::planted::planted;
 use std::cell::RefCell;

@@ -1,75 +1,13 @@
 //! Atomic groups (`tasks/group`) on drives without protected memory: what changes in one step when
-//! their pages land, move and are mapped; and the two ways to tell at a restart which of them are
-//! whole.
+//! their pages land, move and are mapped.
 
 use crate::firmware::Firmware;
-use crate::format::words::{Lpn, MORE, PART, Ppa};
+use crate::format::words::{Lpn, Ppa};
 use crate::planted::planted;
 use crate::state::buffer::Slot;
 use crate::state::groups::{Group, Member, Ready};
 use std::ops::Range;
-use tantalum_nand::{SECTOR_BYTES, Unit};
-use tantalum_rt::sync::Mutex;
-
-/// How a restart knows which groups are whole.
-pub(crate) trait Grouping {
-    /// One group is under way at a time, and nothing else of the host is programmed meanwhile.
-    /// Then no record of the map log tells of it.
-    fn is_alone(&self) -> bool;
-
-    /// The turn that the keeper of the log and the last page of a group take, if they do.
-    fn last_page(&self) -> Option<&Mutex>;
-
-    /// While a group is under way: how many of the pages that wait may be programmed now.
-    fn takeable(&self, fw: &Firmware) -> u32;
-
-    /// What is beside pages of a group that were just taken from the buffer.
-    fn marks(&self, fw: &Firmware) -> Marks;
-
-    /// A program of pages with flags has ended.
-    fn landed(&self, fw: &Firmware, unit: Unit, pages: u32);
-}
-
-/// What is beside the pages of a group.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Marks {
-    /// In the word of each sector.
-    pub flags: u64,
-    /// In the second word of each page.
-    pub began: u64,
-}
-
-impl Marks {
-    /// Whether no more of the group comes.
-    pub fn is_last(&self) -> bool {
-        self.flags & (PART | MORE) == PART
-    }
-}
-
-/// A record of the map log tells which pages are of one group.
-pub(crate) struct Records;
-
-impl Grouping for Records {
-    fn is_alone(&self) -> bool {
-        false
-    }
-
-    fn last_page(&self) -> Option<&Mutex> {
-        None
-    }
-
-    fn takeable(&self, _: &Firmware) -> u32 {
-        u32::MAX
-    }
-
-    fn marks(&self, _: &Firmware) -> Marks {
-        Marks::default()
-    }
-
-    fn landed(&self, fw: &Firmware, unit: Unit, pages: u32) {
-        fw.landed(unit, pages);
-    }
-}
+use tantalum_nand::SECTOR_BYTES;
 
 impl Firmware {
     /// How many of the pages that wait may be programmed now.

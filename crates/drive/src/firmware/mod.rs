@@ -428,3 +428,41 @@ impl Firmware {
         !self.design.is_protected() || self.design.cache.flush == FlushMode::Drain
     }
 }
+
+impl Firmware {
+    /// Whether nothing is programmed any more; nobody waits for that.
+    pub fn is_poisoned(&self) -> bool {
+        self.health.poisoned.get()
+    }
+
+    /// The step that was stopped since it would have destroyed data, if one was.
+    pub fn defect(&self) -> Option<&'static str> {
+        self.health.defect.get()
+    }
+
+    /// Whether the drive's life ends as soon as that is durable.
+    pub fn is_ending(&self) -> bool {
+        self.health.ending.get().is_some()
+    }
+
+    /// Whether the end of its life is why the drive is poisoned.
+    pub fn is_read_only(&self) -> bool {
+        self.health.read_only.get()
+    }
+
+    /// Whether it was so at the start already.
+    pub fn began_read_only(&self) -> bool {
+        self.health.began_read_only.get()
+    }
+
+    /// At recovery: the drive only reads, and what was dumped still holds.
+    pub fn begin_read_only(&self) {
+        self.health.began_read_only.set(true);
+    }
+
+    /// What a process left behind, for a dump.
+    pub fn was_read_only(&self, now: bool, from_start: bool) {
+        self.health.read_only.set(now);
+        self.health.began_read_only.set(from_start);
+    }
+}

@@ -13,7 +13,8 @@
 use crate::firmware::Firmware;
 use crate::format::entries::map_page;
 use crate::format::words::Lpn;
-use crate::state::maplog::{MapLog, Persistence};
+use crate::state::maplog::MapLog;
+use crate::state::persistence::MapPersistence;
 use crate::state::reservations::Reserved;
 
 impl Firmware {
@@ -21,21 +22,8 @@ impl Firmware {
     pub fn is_high(&self, log: &MapLog) -> bool {
         let m = &self.design.map;
         let reserved = self.keeper.reserved.borrow();
-        match log.persistence() {
-            Persistence::Deltas(pending) => pending.len() as u32 > m.dirty_max,
-            Persistence::Units(_, journal) => {
-                let (young, ranges) = journal.young();
-                young as u32 + reserved.entries > m.journal_entries / 2
-                    || ranges >= m.journal_ranges
-                    || self.is_checkpoint_cheap(log)
-            }
-            Persistence::Entries(dirty) => {
-                let high = if m.whole { m.dirty_max / 2 } else { m.dirty_max / 4 * 3 };
-                let pages = dirty.pages() as u32;
-                dirty.total() > 0 && dirty.total() + reserved.entries > high
-                    || m.dirty_pages_max > 0 && pages > 0 && 2 * pages >= m.dirty_pages_max
-            }
-        }
+        log.persistence().is_high(m, reserved.entries)
+            || self.design.keeps_units() && self.is_checkpoint_cheap(log)
     }
 
     /// Whether the journal of units, which is nearly full, is to be spilled rather than made void
@@ -114,7 +102,7 @@ impl Firmware {
             let clean = taken.iter().filter(|page| !dirty.is_dirty(**page)).count();
             dirty.dirty_pages() + clean as u32 <= m.dirty_pages_max
         };
-        log.backlog() + reserved.entries + more.entries <= most
+        log.persistence().backlog() + reserved.entries + more.entries <= most
             && (m.dirty_pages_max == 0 || pages_fit())
     }
 

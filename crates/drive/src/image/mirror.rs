@@ -28,7 +28,7 @@ mod tables;
 use crate::firmware::{Firmware, Publish};
 use crate::format::entries::map_page;
 use crate::format::words::Lpn;
-use crate::state::maplog::MapChange;
+use crate::state::dirty::MapChange;
 use crate::state::unit_journal::UnitJournal;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};

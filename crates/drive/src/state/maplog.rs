@@ -21,175 +21,14 @@
 
 mod audit;
 
-use crate::format::entries::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, map_page};
-use crate::format::unit_journal::SECTOR_ENTRIES;
+use crate::format::entries::map_page;
 use crate::format::words::{Before, Lpn, Places, Ppa, Version};
-use crate::planted::planted;
-use crate::state::changes::Changes;
+use crate::state::dirty::{Dirty, MapChange};
+use crate::state::persistence::{MapPersistence, Persistence};
 use crate::state::space::FreeUnit;
 use crate::state::unit_journal::UnitJournal;
-use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use tantalum_nand::{PageAddr, Unit};
-
-/// What has changed of the map that a dump would have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MapChange {
-    /// A map page had no dirty entry before.
-    Begun(u32),
-    /// An entry is dirty, perhaps anew.
-    Entry(Lpn),
-    /// Fewer entries of a map page are dirty.
-    Stored(u32),
-    /// The newest image of a map page is in another place.
-    Image(u32),
-}
-
-/// Changed map entries that the log does not have yet, of a drive whose memory is
-/// protected. Bounded, since the emergency dump must store them.
-#[derive(Clone)]
-pub struct Dirty {
-    bits: Vec<u64>,
-    /// Dirty entries of each map page.
-    counts: Vec<u32>,
-    queue: VecDeque<u32>,
-    queued: Vec<bool>,
-    /// Entries changed while their map page is on its way to flash.
-    storing: FxHashMap<u32, Vec<Lpn>>,
-    total: u32,
-    dirty_pages: u32,
-    /// What has changed, of images of map pages, too.
-    pub changes: Changes<MapChange>,
-}
-
-impl Dirty {
-    /// Nothing is dirty, of `pages` map pages.
-    pub fn new(pages: u32) -> Dirty {
-        let pages = pages as usize;
-        Dirty {
-            bits: vec![0; pages * (MAP_PAGE_ENTRIES / 64) as usize],
-            counts: vec![0; pages],
-            queue: VecDeque::new(),
-            queued: vec![false; pages],
-            storing: FxHashMap::default(),
-            total: 0,
-            dirty_pages: 0,
-            changes: Changes::default(),
-        }
-    }
-
-    /// Which of the entries of a map page are dirty, as bits.
-    pub fn page_bits(&self, page: u32) -> &[u64] {
-        let words = (MAP_PAGE_ENTRIES / 64) as usize;
-        &self.bits[page as usize * words..][..words]
-    }
-
-    /// An entry changed.
-    pub fn mark(&mut self, lpn: Lpn) {
-        let page = map_page(lpn);
-        if self.changes.is_watched() {
-            self.changes.note(MapChange::Entry(lpn));
-            if self.counts[page as usize] == 0 {
-                self.changes.note(MapChange::Begun(page));
-            }
-        }
-        if let Some(again) = self.storing.get_mut(&page) {
-            again.push(lpn);
-        }
-        if !self.has(lpn) {
-            self.bits[(lpn.0 / 64) as usize] |= 1 << (lpn.0 % 64);
-            self.dirty_pages += u32::from(self.counts[page as usize] == 0);
-            self.counts[page as usize] += 1;
-            self.total += 1;
-            if !self.queued[page as usize] {
-                self.queued[page as usize] = true;
-                self.queue.push_back(page);
-            }
-        }
-    }
-
-    /// Whether an entry is dirty.
-    pub fn has(&self, lpn: Lpn) -> bool {
-        self.bits[(lpn.0 / 64) as usize] >> (lpn.0 % 64) & 1 == 1
-    }
-
-    /// How many entries are dirty.
-    pub fn total(&self) -> u32 {
-        self.total
-    }
-
-    /// How many map pages have dirty entries.
-    pub fn dirty_pages(&self) -> u32 {
-        self.dirty_pages
-    }
-
-    /// Whether a map page has.
-    pub fn is_dirty(&self, page: u32) -> bool {
-        self.counts[page as usize] > 0
-    }
-
-    /// How many map pages wait to be stored.
-    pub fn pages(&self) -> usize {
-        self.queue.len()
-    }
-
-    /// The map pages that have been dirty longest, at most `most`; they are being
-    /// stored from now on.
-    pub fn begin_store(&mut self, most: usize, pages: &mut Vec<u32>) {
-        pages.clear();
-        while pages.len() < most {
-            let Some(page) = self.queue.pop_front() else { break };
-            self.queued[page as usize] = false;
-            if self.counts[page as usize] > 0 {
-                self.begin_page(page);
-                pages.push(page);
-            }
-        }
-    }
-
-    /// This map page is being stored from now on.
-    pub fn begin_page(&mut self, page: u32) {
-        self.storing.entry(page).or_default();
-    }
-
-    /// The map page is on flash as it was when its store began.
-    pub fn end_store(&mut self, page: u32) {
-        let again = self.storing.remove(&page).unwrap_or_default();
-        self.changes.note(MapChange::Stored(page));
-        let words = (MAP_PAGE_ENTRIES / 64) as usize;
-        let first = page as usize * words;
-        self.bits[first..first + words].fill(0);
-        self.dirty_pages -= u32::from(self.counts[page as usize] > 0);
-        self.total -= std::mem::take(&mut self.counts[page as usize]);
-        for lpn in again.into_iter().filter(|_| !planted!(DirtyForgotten)) {
-            self.mark(lpn);
-        }
-    }
-
-    /// All dirty entries, in order.
-    pub fn entries(&self) -> impl Iterator<Item = Lpn> {
-        let words = MAP_PAGE_ENTRIES / 64;
-        let pages = self.counts.iter().enumerate().filter(|c| *c.1 > 0);
-        pages.flat_map(move |(page, _)| {
-            let first = page as u32 * words;
-            (first..first + words).flat_map(|w| {
-                let bits = self.bits[w as usize];
-                (0..64).filter(move |b| bits >> b & 1 == 1).map(move |b| Lpn(w * 64 + b))
-            })
-        })
-    }
-}
-
-/// What makes changes durable.
-#[derive(Clone)]
-pub enum Persistence {
-    /// No capacitors: changes that are not in the log yet, in order. They go there as deltas.
-    Deltas(Vec<Lpn>),
-    /// Capacitors: dirty entries, or their whole map pages, go to the emergency dump.
-    Entries(Dirty),
-    /// Capacitors: the journal of units goes to the dump; a restart finds out from it what was dirty.
-    Units(Dirty, UnitJournal),
-}
 
 #[derive(Clone)]
 struct LogUnit {
@@ -287,18 +126,12 @@ impl MapLog {
 
     /// A map entry changed.
     pub fn changed(&mut self, lpn: Lpn) {
-        match &mut self.persistence {
-            Persistence::Entries(dirty) | Persistence::Units(dirty, _) => dirty.mark(lpn),
-            Persistence::Deltas(pending) => pending.push(lpn),
-        }
+        self.persistence.changed(lpn);
     }
 
     /// Changes up to this version survive a power loss.
     pub fn durable(&self) -> Version {
-        match self.persistence {
-            Persistence::Entries(_) | Persistence::Units(..) => Version::MAX,
-            Persistence::Deltas(_) => self.durable,
-        }
+        if self.persistence.dirty().is_some() { Version::MAX } else { self.durable }
     }
 
     /// All changes up to `version` are in the log.
@@ -308,16 +141,18 @@ impl MapLog {
 
     /// The dirty entries, on a protected drive.
     pub fn dirty(&self) -> Option<&Dirty> {
-        match &self.persistence {
-            Persistence::Entries(dirty) | Persistence::Units(dirty, _) => Some(dirty),
-            Persistence::Deltas(_) => None,
-        }
+        self.persistence.dirty()
+    }
+
+    /// The dirty entries, on a protected drive.
+    pub fn dirty_mut(&mut self) -> Option<&mut Dirty> {
+        self.persistence.dirty_mut()
     }
 
     /// The journal of units, of a drive that has one.
     pub fn journal(&self) -> Option<&UnitJournal> {
         match &self.persistence {
-            Persistence::Units(_, journal) => Some(journal),
+            Persistence::Units(units) => Some(&units.journal),
             _ => None,
         }
     }
@@ -325,16 +160,8 @@ impl MapLog {
     /// The journal of units, of a drive that has one.
     pub fn journal_mut(&mut self) -> Option<&mut UnitJournal> {
         match &mut self.persistence {
-            Persistence::Units(_, journal) => Some(journal),
+            Persistence::Units(units) => Some(&mut units.journal),
             _ => None,
-        }
-    }
-
-    /// The dirty entries, on a protected drive.
-    pub fn dirty_mut(&mut self) -> Option<&mut Dirty> {
-        match &mut self.persistence {
-            Persistence::Entries(dirty) | Persistence::Units(dirty, _) => Some(dirty),
-            Persistence::Deltas(_) => None,
         }
     }
 
@@ -343,30 +170,11 @@ impl MapLog {
         &self.persistence
     }
 
-    /// Changes that wait for the journal, dirty entries, or entries of the journal of units.
-    pub fn backlog(&self) -> u32 {
-        match &self.persistence {
-            Persistence::Entries(dirty) => dirty.total(),
-            Persistence::Units(_, journal) => journal.len() as u32,
-            Persistence::Deltas(pending) => pending.len() as u32,
-        }
-    }
-
-    /// Sectors of a dump that would tell of what waits; `whole`: of map pages, not of entries.
-    pub fn dumped_sectors(&self, whole: bool) -> u64 {
-        let each = match &self.persistence {
-            Persistence::Entries(dirty) if whole => return dirty.dirty_pages().into(),
-            Persistence::Units(..) => SECTOR_ENTRIES as u64,
-            Persistence::Entries(_) | Persistence::Deltas(_) => DELTA_ENTRIES.into(),
-        };
-        u64::from(self.backlog()).div_ceil(each)
-    }
-
-    /// Takes the changes that wait for the journal.
+    /// Takes the changes that wait to be stored as deltas.
     pub fn take_pending(&mut self) -> Vec<Lpn> {
         match &mut self.persistence {
-            Persistence::Entries(_) | Persistence::Units(..) => Vec::new(),
-            Persistence::Deltas(pending) => std::mem::take(pending),
+            Persistence::Deltas(deltas) => std::mem::take(&mut deltas.pending),
+            _ => Vec::new(),
         }
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod buffer;
 pub(crate) mod census;
 pub(crate) mod changes;
+pub(crate) mod dirty;
 pub(crate) mod dump_areas;
 pub(crate) mod grants;
 pub(crate) mod groups;
@@ -11,6 +12,7 @@ pub(crate) mod map;
 pub(crate) mod maplog;
 #[cfg(test)]
 mod models;
+pub(crate) mod persistence;
 pub(crate) mod reservations;
 pub(crate) mod space;
 pub(crate) mod unit_journal;
@@ -20,9 +22,11 @@ pub(crate) mod wear;
 use crate::Design;
 use crate::design::layout::Layout;
 use buffer::Buffer;
+use dirty::Dirty;
 use dump_areas::DumpAreas;
 use map::Map;
-use maplog::{Dirty, MapLog, Persistence};
+use maplog::MapLog;
+use persistence::{Deltas, Entries, Pages, Persistence, Units};
 use space::Space;
 use std::cell::{Cell, RefCell};
 use tantalum_device::Payload;
@@ -50,9 +54,12 @@ impl State {
         let (g, places) = (&design.geometry, design.places());
         let dirty = || Dirty::new(layout.map_pages);
         let persistence = match () {
-            () if design.keeps_units() => Persistence::Units(dirty(), UnitJournal::default()),
-            () if design.is_protected() => Persistence::Entries(dirty()),
-            () => Persistence::Deltas(Vec::new()),
+            () if design.keeps_units() => {
+                Persistence::Units(Units { dirty: dirty(), journal: UnitJournal::default() })
+            }
+            () if design.map.dirty_pages_max > 0 => Persistence::Pages(Pages(Entries(dirty()))),
+            () if design.is_protected() => Persistence::Entries(Entries(dirty())),
+            () => Persistence::Deltas(Deltas::default()),
         };
         let points = design.map.write_points;
         let keep_free = layout.map_live_units + points;

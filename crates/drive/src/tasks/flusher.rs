@@ -2,7 +2,7 @@
 //! pulls the pages that have waited longest, so that all dies are kept busy.
 
 use crate::firmware::Firmware;
-use crate::firmware::groups::Marks;
+use crate::firmware::events::Marks;
 use crate::format::unit_journal::Entry;
 use crate::format::words::{BORN_NOW, Kind, Lpn};
 use crate::planted::planted;

@@ -1,7 +1,7 @@
 //! The map log held against itself, and what it tells against the map (map log,
 //! invariants 1, 2 and 3).
 
-use super::{MapLog, NEVER, Persistence};
+use super::{MapLog, NEVER};
 use crate::format::entries::{MAP_PAGE_ENTRIES, decode_entry, map_page};
 use crate::format::words::{Kind, LOG_VERSION_BITS, Lpn, Ppa};
 use crate::state::audit::{ensure, head};
@@ -68,11 +68,10 @@ impl MapLog {
     /// # Errors
     /// The first entry of which they tell something else.
     pub fn audit_content(&self, nand: &NandArray, space: &Space, map: &Map) -> Result<(), String> {
-        let dirty = match &self.persistence {
-            Persistence::Entries(dirty) | Persistence::Units(dirty, _) => Some(dirty),
-            Persistence::Deltas(_) if self.durable < map.version() => return Ok(()),
-            Persistence::Deltas(_) => None,
-        };
+        let dirty = self.dirty();
+        if dirty.is_none() && self.durable < map.version() {
+            return Ok(());
+        }
         let told = self.told(nand, space)?;
         for (page, told) in (0..).zip(told.chunks(MAP_PAGE_ENTRIES as usize)) {
             let entries = map.entries_of(page);

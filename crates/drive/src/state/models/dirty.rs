@@ -2,8 +2,8 @@
 
 use crate::format::entries::{MAP_PAGE_ENTRIES, decode_entry, encode_entry, map_page};
 use crate::format::words::{Lpn, Ppa};
+use crate::state::dirty::Dirty;
 use crate::state::map::Map;
-use crate::state::maplog::Dirty;
 use proptest::prelude::*;
 
 const PAGES: u32 = 3;
