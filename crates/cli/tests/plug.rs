@@ -733,6 +733,9 @@ fn every_field_is_documented() {
         let (_, part) =
             docs.split_once(&format!("### What is answered to `{command}`")).expect("a part");
         let part = part.split("\n##").next().expect("a part");
+        let (_, common) = docs.split_once("### What a box describes").expect("a part");
+        let common = common.split("\n##").next().expect("a part");
+        let part = [part, common].concat();
         let mut missing = Vec::new();
         fields(&answer, "", &mut |path| {
             let last = path.rsplit('.').next().unwrap_or_default();
