@@ -53,9 +53,9 @@ pub struct FileSettings {
     pub block_size: Option<u32>,
     /// Through the host's page cache instead of direct I/O.
     pub buffered: bool,
-    /// Discarded blocks keep their room in the file (a file of a block device has no say in this):
-    /// no write lacks room later. Their next write then changes the file system's metadata, and a
-    /// sync of it costs more.
+    /// Discarded blocks of a file keep their room: no write lacks room later. The next write of such
+    /// a block changes metadata of the file system, so its sync costs more. (Block devices decide by
+    /// themselves.)
     pub keep_room: bool,
     /// Nothing is written.
     pub read_only: bool,

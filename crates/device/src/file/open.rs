@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::wall::{
-    AlignedBuf, DirectIo, FileOptions, Io, IoFile, Space, Storage, StorageKind, WriteOptions,
+    AlignedBuf, AtomicWrites, DirectIo, FileOptions, Io, IoFile, Space, Storage, StorageKind,
+    WriteOptions,
 };
 use tantalum_rt::{FileLockError, Rt, join_all, lock_file};
 
@@ -106,26 +107,34 @@ fn caps(path: &Path, storage: &Storage, settings: &FileSettings) -> Result<Caps,
         ack: Ack::Volatile,
         flush: true,
         ordered: false,
-        atomic_unit: atomic_unit(storage, settings, block_size),
+        atomic_unit: match atomic_writes(storage, settings, block_size) {
+            Some(_) => block_size,
+            None if settings.buffered => 1,
+            None => sector(storage).min(block_size),
+        },
         atomic_group: None,
         payload: Payload::Bytes,
     })
 }
 
-/// A block, if the kernel writes it as one; else the sector, if there is one; else a byte.
-fn atomic_unit(storage: &Storage, settings: &FileSettings, block_size: u32) -> u32 {
-    if settings.buffered {
-        return 1;
-    }
-    let sector = match (storage.logical_block, storage.direct) {
+/// Bytes that direct I/O does not tear, as far as that is known: at least one.
+fn sector(storage: &Storage) -> u32 {
+    match (storage.logical_block, storage.direct) {
         (Some(sector), _) => sector,
         (None, DirectIo::Aligned { .. }) => SECTOR,
         (None, _) => 1,
-    };
-    match storage.atomic {
-        Some(a) if a.min <= block_size && block_size <= a.max => block_size.max(sector),
-        _ => sector.min(block_size),
     }
+}
+
+/// How the kernel writes a block as one, if it does, and a block is more than a sector.
+fn atomic_writes(
+    storage: &Storage,
+    settings: &FileSettings,
+    block_size: u32,
+) -> Option<AtomicWrites> {
+    let offers = |a: &AtomicWrites| a.min <= block_size && block_size <= a.max;
+    let helps = !settings.buffered && block_size > sector(storage);
+    storage.atomic.filter(|a| helps && offers(a))
 }
 
 impl File {
@@ -205,14 +214,13 @@ impl File {
         let owned = io.file(owner.try_clone().map_err(&failed)?.into(), false);
         let storage = owned.storage().map_err(&failed)?;
         let caps = caps(path, &storage, settings)?;
-        let unit = caps.atomic_unit;
         let inner = Rc::new(Inner {
             rt: rt.clone(),
             io,
             path: path.to_path_buf(),
             settings: settings.clone(),
             caps,
-            atomic: storage.atomic.filter(|_| unit == caps.block_size && !settings.buffered),
+            atomic: atomic_writes(&storage, settings, caps.block_size),
             identity: identity(&storage),
             _owner: owner,
             pool: Pool::new(rt, settings.memory()),
@@ -294,7 +302,6 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tantalum_rt::wall::AtomicWrites;
 
     fn storage() -> Storage {
         Storage {
@@ -361,6 +368,12 @@ mod tests {
         assert_eq!(of(offered, None, direct, 131_072, false), 512, "not in blocks so large");
         assert_eq!(of(offered, None, direct, 512, false), 512, "nor so small");
         assert_eq!(of(offered, None, direct, 16_384, true), 1);
+        let sectors = atomic_writes(
+            &Storage { atomic: offered, logical_block: Some(4096), ..storage() },
+            &FileSettings::default(),
+            4096,
+        );
+        assert_eq!(sectors, None, "a sector needs no help");
     }
 
     #[test]
