@@ -2,7 +2,9 @@
 
 use crate::boxes::AnyBox;
 use crate::subject::{Blueprint, Room};
-use tantalum_device::{Caps, Disk, DiskModel, Payload, PowerCycle, RaidBox, RamDevice, RamOptions};
+use tantalum_device::{
+    Ack, Caps, Disk, DiskModel, Payload, PowerCycle, RaidBox, RamDevice, RamOptions,
+};
 use tantalum_drive::{Design, Drive};
 use tantalum_rt::{Nanos, Rt};
 
@@ -74,6 +76,24 @@ impl RamBlueprint {
             start: Nanos::from_micros(100),
             cache_commands: 64,
         }
+    }
+}
+
+impl RamBlueprint {
+    /// A device of so many blocks of 4 KiB, of which it keeps stamps, with a volatile cache and
+    /// no atomic groups.
+    pub fn volatile(blocks: u64) -> RamBlueprint {
+        RamBlueprint::new(Caps {
+            block_size: 4096,
+            blocks,
+            thin: false,
+            ack: Ack::Volatile,
+            flush: true,
+            ordered: false,
+            atomic_unit: 4096,
+            atomic_group: None,
+            payload: Payload::Stamps,
+        })
     }
 }
 

@@ -1,12 +1,13 @@
-//! The crash explorer: cuts the power of a drive at every moment of a run, and looks at
-//! what comes back.
+//! The crash explorer: cuts the power of a subject at every moment of a run, and looks at
+//! what comes back. A [`Subject`] is a drive, a RAM device, a disk, a RAID-0, or one of your own.
 //!
-//! 1. A run goes forward once; at each point a copy of the drive is cut
-//!    ([`tantalum_drive::Drive::cut_copy`]) and lives on in a runtime of its own: dump, recovery,
-//!    check, more work, another cut, another check. The past is never replayed for a point.
-//! 2. After each recovery the whole range is held to the contract ([`tantalum_oracle`]) and the
-//!    firmware to its own invariants ([`tantalum_drive::Drive::audit`]). Then comes a phase without
-//!    faults, in which every command must succeed and be seen.
+//! 1. A run goes forward once; at each point a copy of the subject is cut
+//!    ([`Subject::cut_copy`]) and lives on in a runtime of its own: dump, recovery, check, more
+//!    work, another cut, another check. The past is never replayed for a point.
+//! 2. After each recovery all that the subject holds goes before its [`Judge`] (for block devices
+//!    the contract, [`Contract`]), and the subject is held to its own invariants
+//!    ([`Subject::audit`]). Then comes a phase without faults, in which every command must succeed
+//!    and be seen.
 //! 3. A recovery is a run like any other: it is cut at its points, and so is the recovery from
 //!    that, as deep as is asked for.
 //! 4. A case is a [`Scenario`] and the times of its cuts, and nothing else: what fails, fails
@@ -43,7 +44,7 @@
 //!   [`tantalum_drive::Drive::audit`] does. Defects of speed (a drive that becomes slow, but ends
 //!   within the patience of the player) are not looked for.
 //! - **What is around the drive.** Images in files, their processes and hosts that crash, real time,
-//!   threads, NBD, FUSE, RAID-0, disks, and files and databases on the drive have tests of their
+//!   threads, NBD, FUSE, and files and databases on the drive have tests of their
 //!   own.
 //! - **Every moment.** Of what goes on inside a program or an erase some shares are cut, not all, and
 //!   between two events all moments are taken to be the same, but for some random ones. A cut
@@ -79,6 +80,6 @@ pub use points::{Moment, Point};
 pub use reduce::{Reduced, reduce};
 pub use row::{CrashRow, Exploration};
 pub use scenario::{Found, Nesting, Scenario, Tally};
-pub use subject::{Blueprint, Fault, Judge, Room, Subject};
+pub use subject::{Blueprint, Built, Fault, Judge, Room, Subject};
 pub use survey::{Case, MOST, Over, Plan, Reach, RowState, RowSurvey, Survey, Watch, survey};
 pub use swarm::{random_design, small_bounds};
