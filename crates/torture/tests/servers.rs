@@ -219,6 +219,25 @@ fn a_server_is_not_started_where_no_drive_is() {
     assert!(!nowhere.exists() && !place.run().exists());
 }
 
+/// A MariaDB that starts removes the temporary tables that it finds, of whatever server: each needs a directory of
+/// its own for them.
+#[test]
+fn a_server_has_its_temporary_files_to_itself() {
+    if without(Kind::Mariadb) {
+        return;
+    }
+    let place = Directory::new("to-itself");
+    let server =
+        Server::new(Kind::Mariadb, &place.data(), &place.run(), true, &Interrupt::default())
+            .on_plain_disk(true);
+    server.start().unwrap();
+    let own = place.run().join("mariadb");
+    let mut client = Command::new("mariadb");
+    client.arg("-S").arg(own.join("mariadb.sock")).args(["-N", "-e", "SELECT @@tmpdir"]);
+    let said = client.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout).trim_end(), own.to_str().unwrap());
+}
+
 /// Others do not reach the socket; and if they did, the server would ask the kernel who they are.
 #[test]
 fn only_who_started_a_server_gets_in() {
