@@ -193,11 +193,11 @@ fn a_command_whose_future_is_dropped_is_carried_out_all_the_same() {
             let file = File::create(&rt, &path, 4 * MIB, &settings).await.unwrap();
             for round in 1..=50u8 {
                 // Received in its first poll, which is its last.
-                drop(first(write(&file, 0, 200, round), std::future::ready(())).await);
+                let _ = first(write(&file, 0, 200, round), std::future::ready(())).await;
                 drop(first(read(&file, 300, 100), std::future::ready(())).await);
-                drop(first(file.flush(), std::future::ready(())).await);
+                let _ = first(file.flush(), std::future::ready(())).await;
                 let gone = Blocks { start: Block(300), count: 1 };
-                drop(first(file.discard(gone), std::future::ready(())).await);
+                let _ = first(file.discard(gone), std::future::ready(())).await;
                 // The next owner of those buffers.
                 write(&file, 500, 300, !round).await.unwrap();
                 file.off().await;
@@ -206,7 +206,7 @@ fn a_command_whose_future_is_dropped_is_carried_out_all_the_same() {
             }
             // A cut does not stop it either, and the next start waits for its end.
             let file2 = file.clone();
-            drop(first(write(&file2, 0, 200, 5), std::future::ready(())).await);
+            let _ = first(write(&file2, 0, 200, 5), std::future::ready(())).await;
             file.cut();
             file.power_on().await.unwrap();
             assert!(holds(&file.device(), 0, 200, 5).await);
@@ -234,7 +234,9 @@ fn flushes_that_are_asked_for_at_once_all_end_and_share_syncs() {
                             write(&file, i, 1, round).await.unwrap();
                             match i % 7 {
                                 // Who leads a sync gives up, and the others get on.
-                                0 => drop(first(file.flush(), rt2.yield_now()).await),
+                                0 => {
+                                    let _ = first(file.flush(), rt2.yield_now()).await;
+                                }
                                 _ => file.flush().await.unwrap(),
                             }
                         }
@@ -526,7 +528,7 @@ fn a_runtime_that_goes_leaves_the_file_free() {
                 });
             }
             rt.yield_now().await;
-            drop(first(write(&file, 0, 100, 2), rt.yield_now()).await);
+            let _ = first(write(&file, 0, 100, 2), rt.yield_now()).await;
         };
         run(&mut runtime, main);
         drop(runtime);
