@@ -30,19 +30,22 @@ use std::rc::Rc;
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 
-const BLOCK_BYTES: u32 = 4096;
-/// Cached blocks that follow each other are written in one go, up to so many.
-const RUN: u64 = 64;
+/// Cached blocks that follow each other are written in one go, up to so many bytes.
+const RUN_BYTES: u64 = 256 << 10;
 
 /// The parameters of a disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskModel {
-    /// Capacity, 4 KiB blocks.
+    /// Bytes in a block, which is a sector: a power of two, 512 to 65536. It is written whole or
+    /// not at all.
+    #[serde(default = "usual_block")]
+    pub block_bytes: u32,
+    /// Capacity, blocks.
     pub blocks: u64,
     /// Revolutions per minute.
     pub rpm: u64,
-    /// 4 KiB blocks on a track.
+    /// Blocks on a track.
     pub track_blocks: u64,
     /// Tracks of a cylinder (heads).
     pub heads: u64,
@@ -66,6 +69,10 @@ pub struct DiskModel {
     pub spin_up_ms: u64,
 }
 
+fn usual_block() -> u32 {
+    4096
+}
+
 impl DiskModel {
     /// Whether such a disk can be.
     ///
@@ -84,13 +91,28 @@ impl DiskModel {
         if let Some((name, _)) = at_least_one.iter().find(|p| p.1 == 0) {
             return Err(format!("disk: {name} must be at least 1"));
         }
-        if self.write_cache && self.cache_kib < 4 * RUN {
-            return Err(format!("disk: cache_kib is {}, at least {}", self.cache_kib, 4 * RUN));
+        if !self.block_bytes.is_power_of_two() || !(512..=65_536).contains(&self.block_bytes) {
+            let is = self.block_bytes;
+            return Err(format!("disk: block_bytes is {is}: a power of two, 512 to 65536"));
+        }
+        let least = RUN_BYTES >> 10;
+        if self.write_cache && self.cache_kib < least {
+            return Err(format!("disk: cache_kib is {}, at least {least}", self.cache_kib));
         }
         if self.seek_full_us < self.seek_track_us || self.seek_full_us > 1_000_000 {
             return Err("disk: seek_full_us must be at least seek_track_us, at most 1000000".into());
         }
         Ok(())
+    }
+
+    /// The most blocks in a run.
+    fn run(&self) -> u64 {
+        RUN_BYTES / u64::from(self.block_bytes)
+    }
+
+    /// Blocks that the cache holds.
+    fn cache_blocks(&self) -> u64 {
+        (self.cache_kib << 10) / u64::from(self.block_bytes)
     }
 
     fn revolution(&self) -> u64 {
@@ -206,12 +228,12 @@ impl Disk {
     pub fn new(rt: &Rt, model: &DiskModel, payload: Payload) -> Result<Disk, String> {
         model.check()?;
         let caps = Caps {
-            block_size: BLOCK_BYTES,
+            block_size: model.block_bytes,
             blocks: model.blocks,
             ack: if model.write_cache { Ack::Volatile } else { Ack::OnMedia },
             flush: true,
             ordered: false,
-            atomic_unit: BLOCK_BYTES,
+            atomic_unit: model.block_bytes,
             thin: false,
             atomic_group: None,
             payload,
@@ -277,21 +299,24 @@ impl Disk {
 
     async fn write_blocks(&self, at: u64, data: OwnedData, through: bool) -> Result<(), IoError> {
         let life = self.life()?;
-        let count = data.as_data().blocks(BLOCK_BYTES).unwrap_or(0);
+        let model = &self.shared.model;
+        let count = data.as_data().blocks(model.block_bytes).unwrap_or(0);
         let _place = life.places.acquire(1).await;
         self.shared.pass_interface(life, count).await;
-        let bytes = count * u64::from(BLOCK_BYTES);
+        let bytes = count * u64::from(model.block_bytes);
         self.shared.written.set(self.shared.written.get() + bytes);
         let through = through && !planted!(DiskCachesFua);
-        if through || !self.shared.model.write_cache {
+        if through || !model.write_cache {
             return life.arm_command(at, count, Some(data)).await;
         }
         let mut first = 0;
         while first < count {
-            let some = RUN.min(count - first);
+            let some = model.run().min(count - first);
             life.room.take(some).await;
-            let part = data.as_data().slice(first as usize..(first + some) as usize, BLOCK_BYTES);
-            let replaced = life.state.borrow_mut().cache_blocks(at + first, part);
+            let range = first as usize..(first + some) as usize;
+            let part = data.as_data().slice(range, model.block_bytes);
+            let replaced =
+                life.state.borrow_mut().cache_blocks(at + first, part, model.block_bytes);
             life.room.release(replaced);
             life.work.notify_all();
             first += some;
@@ -302,7 +327,7 @@ impl Disk {
 
 impl Shared {
     async fn pass_interface(&self, life: &Life, blocks: u64) {
-        let ns = blocks * u64::from(BLOCK_BYTES) * 1000 / self.model.interface_mb_s;
+        let ns = blocks * u64::from(self.model.block_bytes) * 1000 / self.model.interface_mb_s;
         let end = life.interface_free.get().max(self.rt.now()) + Nanos(ns);
         life.interface_free.set(end);
         self.rt.sleep_until_for(end, "the interface of the disk").await;
@@ -342,13 +367,13 @@ impl State {
     }
 
     /// Takes blocks into the cache; how many replaced an older copy there.
-    fn cache_blocks(&mut self, at: u64, data: Data<'_>) -> u64 {
-        let count = data.blocks(BLOCK_BYTES).unwrap_or(0);
+    fn cache_blocks(&mut self, at: u64, data: Data<'_>, size: u32) -> u64 {
+        let count = data.blocks(size).unwrap_or(0);
         let mut replaced = 0;
         for i in 0..count {
             self.ticks += 1;
             let now = self.ticks;
-            let one = data.slice(i as usize..i as usize + 1, BLOCK_BYTES).into();
+            let one = data.slice(i as usize..i as usize + 1, size).into();
             match self.cache.get_mut(&(at + i)) {
                 Some(cached) => {
                     cached.data = one;
@@ -377,15 +402,15 @@ impl State {
             (Some(i), Some(b)) if self.flushing == 0 || cost(self.queue[i].at) <= cost(b) => {
                 self.queue.remove(i)?
             }
-            (_, Some(block)) => self.cached_run(block),
+            (_, Some(block)) => self.cached_run(block, model.run()),
             (None, None) => return None,
         };
         self.at_work = Some(job.clone());
         Some(job)
     }
 
-    fn cached_run(&mut self, at: u64) -> Job {
-        let count = (1..RUN).find(|i| !self.cache.contains_key(&(at + i))).unwrap_or(RUN);
+    fn cached_run(&mut self, at: u64, most: u64) -> Job {
+        let count = (1..most).find(|i| !self.cache.contains_key(&(at + i))).unwrap_or(most);
         let versions = (at..at + count).map(|b| self.cache[&b].version).collect();
         self.ticks += 1;
         Job { id: self.ticks, at, count, data: None, versions }
@@ -464,7 +489,8 @@ impl Shared {
     fn written(&self, s: &State, job: &Job, i: u64) -> Option<OwnedData> {
         match &job.data {
             Some(data) => {
-                Some(data.as_data().slice(i as usize..i as usize + 1, BLOCK_BYTES).into())
+                let range = i as usize..i as usize + 1;
+                Some(data.as_data().slice(range, self.model.block_bytes).into())
             }
             // A run from the cache: as it is there now; a newer version stays cached too.
             None if !job.versions.is_empty() => s.cache.get(&(job.at + i)).map(|c| c.data.clone()),
@@ -485,7 +511,8 @@ impl BlockDevice for Disk {
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
         let body = async {
             let life = self.life()?;
-            let count = self.shared.caps.check(at, buf.kind(), buf.blocks(BLOCK_BYTES))?;
+            let size = self.shared.model.block_bytes;
+            let count = self.shared.caps.check(at, buf.kind(), buf.blocks(size))?;
             let _place = life.places.acquire(1).await;
             let in_cache =
                 |s: &State| (at.0..at.0 + count).all(|block| s.cache.contains_key(&block));
@@ -496,7 +523,7 @@ impl BlockDevice for Disk {
             self.shared.pass_interface(life, count).await;
             let (s, platter) = (life.state.borrow(), self.shared.platter.borrow());
             for i in 0..count {
-                let mut one = buf.slice(i as usize..i as usize + 1, BLOCK_BYTES);
+                let mut one = buf.slice(i as usize..i as usize + 1, size);
                 let block = at.0 + i;
                 match s.cache.get(&block).map(|c| &c.data).or_else(|| platter.get(&block)) {
                     Some(data) => one.copy_from(data.as_data()),
@@ -510,7 +537,8 @@ impl BlockDevice for Disk {
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
         let body = async {
-            let count = self.shared.caps.check(at, data.kind(), data.blocks(BLOCK_BYTES))?;
+            let blocks = data.blocks(self.shared.model.block_bytes);
+            let count = self.shared.caps.check(at, data.kind(), blocks)?;
             if count == 0 {
                 return Ok(());
             }
@@ -544,8 +572,9 @@ impl BlockDevice for Disk {
             self.shared.caps.check_range(range)?;
             let mut done = 0;
             while done < range.count {
-                let count = RUN.min(range.count - done);
-                let zeros = OwnedData::zeros(self.shared.caps.payload, count as usize, BLOCK_BYTES);
+                let Caps { payload, block_size, .. } = self.shared.caps;
+                let count = self.shared.model.run().min(range.count - done);
+                let zeros = OwnedData::zeros(payload, count as usize, block_size);
                 self.write_blocks(range.start.0 + done, zeros, false).await?;
                 done += count;
             }
@@ -610,7 +639,7 @@ impl PowerCycle for Disk {
                 "a place in the disk's queue",
                 shared.model.queue_depth.into(),
             ),
-            room: Semaphore::new(rt, "room in the disk's cache", shared.model.cache_kib / 4),
+            room: Semaphore::new(rt, "room in the disk's cache", shared.model.cache_blocks()),
             interface_free: Cell::new(Nanos::ZERO),
         });
         let domain = rt.domain();

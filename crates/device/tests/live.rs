@@ -15,6 +15,7 @@ fn volatile() -> Caps {
 
 fn disk() -> DiskModel {
     DiskModel {
+        block_bytes: 4096,
         blocks: BLOCKS,
         rpm: 15000,
         track_blocks: 64,

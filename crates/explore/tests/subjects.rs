@@ -28,6 +28,7 @@ fn ram() -> RamBlueprint {
 
 fn disk(write_cache: bool) -> DiskBlueprint {
     let model = DiskModel {
+        block_bytes: 4096,
         blocks: 480,
         rpm: 15_000,
         track_blocks: 120,

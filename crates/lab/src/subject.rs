@@ -276,6 +276,11 @@ fn disk(name: &str, mut table: toml::Table, scene: &Scene) -> Result<Model, Stri
     let told = |what: String| format!("design \"{name}\": {what}");
     let model: DiskModel = parse::read_table(table).map_err(|w| told(w.what))?;
     model.check().map_err(told)?;
+    if model.block_bytes != BLOCK_BYTES {
+        return Err(told(format!(
+            "disk: rows of experiments work in blocks of {BLOCK_BYTES} bytes"
+        )));
+    }
     Ok(Model::Disk(model))
 }
 

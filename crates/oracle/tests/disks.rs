@@ -1,7 +1,8 @@
 //! Magnetic disks and RAID-0 under the crash harness, and their mechanics.
 
 use tantalum_device::{
-    Ack, Caps, Disk, DiskModel, Payload, PowerCycle, RaidBox, RamDevice, RamOptions,
+    Ack, Block, BlockDevice, Caps, Data, DataMut, Disk, DiskModel, Durability, Payload, PowerCycle,
+    RaidBox, RamDevice, RamOptions,
 };
 use tantalum_oracle::harness::{CrashPlan, CutAt, crash_run};
 use tantalum_rt::{Nanos, Runtime};
@@ -9,6 +10,7 @@ use tantalum_workload::jobs::{self, Job};
 
 fn model(blocks: u64, write_cache: bool) -> DiskModel {
     DiskModel {
+        block_bytes: 4096,
         blocks,
         rpm: 15_000,
         track_blocks: 120,
@@ -38,12 +40,46 @@ fn disks_keep_their_promises() {
                 ..CrashPlan::default()
             };
             let payload = if seed % 5 == 0 { Payload::Bytes } else { Payload::Stamps };
-            let small = DiskModel { cache_kib: 1024, ..model(4000, cache) };
+            let block_bytes = [4096, 512, 65_536][seed as usize % 3];
+            let small = DiskModel { cache_kib: 1024, block_bytes, ..model(4000, cache) };
             let report = crash_run(seed, &plan, |rt| Disk::new(rt, &small, payload).unwrap());
             let report = report.unwrap();
             assert!(report.is_clean(), "cache {cache}: {report}");
             assert!(report.succeeded > 50, "{report}");
         }
+    }
+}
+
+/// A sector is what is written whole, and what a size counts in.
+#[test]
+fn blocks_of_a_disk_have_the_size_that_its_model_says() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    for block_bytes in [512, 4096, 65_536] {
+        let small = DiskModel { block_bytes, ..model(4000, true) };
+        let disk = Disk::new(&rt, &small, Payload::Bytes).unwrap();
+        let caps = *disk.caps();
+        assert_eq!((caps.block_size, caps.atomic_unit), (block_bytes, block_bytes));
+        assert_eq!(caps.bytes(), 4000 * u64::from(block_bytes));
+        let moved = runtime.block_on(async move {
+            disk.power_on().await.unwrap();
+            let bytes = vec![7; 3 * block_bytes as usize];
+            let on = disk.device();
+            on.write(Block(5), Data::Bytes(&bytes), Durability::Normal).await.unwrap();
+            on.flush().await.unwrap();
+            disk.cut();
+            disk.power_on().await.unwrap();
+            let mut read = vec![0; 5 * block_bytes as usize];
+            disk.device().read(Block(4), DataMut::Bytes(&mut read)).await.unwrap();
+            let zeros = vec![0; block_bytes as usize];
+            assert!(read == [&zeros[..], &bytes, &zeros].concat(), "{block_bytes}");
+            disk.bytes_written()
+        });
+        assert_eq!(moved.unwrap(), 3 * u64::from(block_bytes));
+    }
+    for block_bytes in [0, 256, 1000, 1 << 17] {
+        let told = DiskModel { block_bytes, ..model(4000, true) }.check().unwrap_err();
+        assert!(told.contains(&format!("block_bytes is {block_bytes}")), "{told}");
     }
 }
 
