@@ -60,7 +60,7 @@ fn lost(nbd: &Path) -> u64 {
 fn described(answer: &Value) {
     for field in answer["fields"].as_array().expect("descriptions") {
         let name = field["name"].as_str().expect("a name");
-        let value = name.split('.').fold(Some(answer), |at, part| at.and_then(|at| at.get(part)));
+        let value = name.split('.').try_fold(answer, |at, part| at.get(part));
         assert!(value.is_some(), "{name} is not in {answer}");
         assert!(!field["help"].as_str().expect("help").is_empty(), "{name}");
         let unit = field["unit"].as_str().expect("a unit");

@@ -89,7 +89,7 @@ pub fn explore(store: Built<Store>, seed: u64) -> Result<u64, Found> {
     scenario.explore(&points, Nesting::default(), &mut tally, &|| ())?;
     Ok(tally.all_cuts())
 }
-pub fn blank(rt: &Rt, wipes: bool) -> Result<Store, String> {
+pub(crate) fn blank(rt: &Rt, wipes: bool) -> Result<Store, String> {
     Ok(Store(RamBlueprint::volatile(BLOCKS as u64).build(rt)?, Rc::default(), wipes))
 }
 

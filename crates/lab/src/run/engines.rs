@@ -85,6 +85,9 @@ impl PageModel {
     }
 }
 
+/// An engine with its pages in their places on a volume, and a ring of redo.
+type VolumeEngine<D> = Engine<InPlace<D>, Redo<D>>;
+
 /// What a drive of a row is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -242,7 +245,7 @@ impl<S: RowBox> Run<S> {
         job: &EngineJob,
         layout: Layout,
         journal: &Journal,
-    ) -> (Domain, Rc<Engine<InPlace<S::Device>, Redo<S::Device>>>) {
+    ) -> (Domain, Rc<VolumeEngine<S::Device>>) {
         let domain = self.rt.domain();
         let (pages, log) = self.stores(&domain, job, layout, job.host(), journal);
         let engine = Engine::new(&self.rt, domain.clone(), job, job.mix(), pages, log, journal);
