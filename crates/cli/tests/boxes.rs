@@ -302,8 +302,10 @@ fn what_can_not_be_meant_is_refused() {
     refused(&["--ram", "1GiB", "--capacity", "2GiB"], 2, "required");
     refused(&["--ram", "1GiB", "--host-sync"], 2, "cannot be used with");
     refused(&["--file", "x", "--host-crashed"], 2, "cannot be used with");
-    refused(&["--design", "durassd", "--ram-ack", "safe"], 2, "required");
-    refused(&["--ram", "1GiB", "--buffered"], 2, "required");
+    refused(&["--design", "durassd", "--ram-ack", "safe"], 2, "it goes with --ram");
+    refused(&["--ram", "1GiB", "--buffered"], 2, "it goes with --file");
+    refused(&["disk.img", "--ram-ack", "safe"], 2, "it goes with --ram");
+    refused(&["disk.img", "--buffered"], 2, "it goes with --file");
     refused(&["--ram", "5000"], 2, "not whole blocks");
     refused(&["--ram", "0"], 2, "no drive has that size");
     refused(&["--disk", "disk-15"], 2, "disk-15k");

@@ -29,12 +29,12 @@ pub struct LiveArguments {
     /// the drive. A cut is one of the link alone, since the host keeps its power
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
-    /// Read and write the file through the host's page cache instead of direct I/O
-    #[arg(long, requires = "file")]
+    /// Read and write the file of --file through the host's page cache instead of direct I/O
+    #[arg(long)]
     pub buffered: bool,
-    /// What a power cut leaves of what the memory of --ram has acknowledged
-    #[arg(long, value_enum, default_value_t = RamAck::Volatile, requires = "ram")]
-    pub ram_ack: RamAck,
+    /// What a power cut leaves of what the memory of --ram has acknowledged; else volatile
+    #[arg(long, value_enum)]
+    pub ram_ack: Option<RamAck>,
     /// The capacity of --design or --disk, at least, for instance 8GiB; else its own. Memory is taken
     /// for what is written
     #[arg(long, value_name = "SIZE", value_parser = create::bytes, requires = "sized")]
@@ -155,11 +155,18 @@ enum IoBackend {
 }
 
 impl LiveArguments {
-    /// Whether the addresses may be listened at.
+    /// Whether the addresses may be listened at, and each argument has what it goes with. (The parser
+    /// asks for nothing that another argument excludes.)
     ///
     /// # Errors
     /// Why not, and what to do.
     pub fn check(&self) -> Result<(), String> {
+        if self.buffered && self.file.is_none() {
+            return Err("--buffered: it goes with --file".to_string());
+        }
+        if self.ram_ack.is_some() && self.ram.is_none() {
+            return Err("--ram-ack: it goes with --ram".to_string());
+        }
         match self.http {
             Some(at) if listen::is_for_others(at) && !self.insecure => Err(format!(
                 "--http {at}: whoever reaches this address could see what the drive does, since HTTP \

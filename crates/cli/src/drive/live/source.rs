@@ -38,7 +38,7 @@ impl Source {
             return Ok(Source::Design(Box::new(design(name, arguments.capacity)?)));
         }
         if let Some(bytes) = arguments.ram {
-            return Ok(Source::Ram(ram(bytes, arguments.ram_ack)?));
+            return Ok(Source::Ram(ram(bytes, arguments.ram_ack.unwrap_or(RamAck::Volatile))?));
         }
         if let Some(name) = &arguments.disk {
             return Ok(Source::Disk(disk(name, arguments.capacity)?));
