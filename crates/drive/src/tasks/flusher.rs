@@ -50,7 +50,8 @@ impl Flusher<'_> {
         if fw.is_poisoned() {
             return false;
         }
-        fw.state.buffer.borrow_mut().take(most.min(fw.takeable()), &mut self.batch);
+        let most = most.min(fw.takeable());
+        fw.state.buffer.borrow_mut().take(most, &mut self.batch);
         if self.batch.is_empty() {
             return true; // Another die was quicker.
         }
