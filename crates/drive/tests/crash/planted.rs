@@ -151,7 +151,7 @@ fn a_case_is_reduced_to_the_commands_that_matter() {
     let test = reduced.to_test();
     for line in [
         format!("Command::Write({at}, 2),"),
-        format!("let cuts = [Nanos({})];", reduced.found.cuts[0].0),
+        format!("let cuts: [Nanos; 1] = [Nanos({})];", reduced.found.cuts[0].0),
         format!("seed: {},", scenario.seed),
         "assert!(found.is_ok(), \"{found:?}\");".to_string(),
     ] {
