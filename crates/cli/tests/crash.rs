@@ -98,14 +98,14 @@ fn what_is_found_ends_in_1_and_can_be_repeated() {
     let arguments = [&*weak, "--row", "durassd", "--seed", "5", "--json", &json];
     let (out, err) = ends(&crash(&arguments), 1);
     assert!(out.contains("FOUND") && out.contains("something found in 1 of 1 rows"), "{out}");
-    assert!(err.contains("the drive does not start") && err.contains("are enough:"), "{err}");
+    assert!(err.contains("it does not start") && err.contains("are enough:"), "{err}");
     assert!(err.contains("fn durassd_survives_these_cuts()"), "{err}");
     let told = std::fs::read_to_string(&json).expect("it was written");
     let told: serde_json::Value = serde_json::from_str(&told).expect("it is JSON");
     let found = &told["rows"][0]["found"][0];
     assert!(found["reduced"]["commands"].as_u64() <= Some(2), "{found}");
     let (again, other) = ends(&crash(&repeats(&err)), 1);
-    assert!(again.is_empty() && other.contains("the drive does not start"), "{other}");
+    assert!(again.is_empty() && other.contains("it does not start"), "{other}");
     let failure = |text: &str| text.lines().find(|l| l.starts_with("error: ")).map(str::to_string);
     assert_eq!(failure(&err), failure(&other));
 }
@@ -132,7 +132,7 @@ fn findings_are_kept_in_a_file_and_do_not_end_the_exploration() {
     let mut cases: Vec<&str> = lines.iter().filter_map(|l| l["failure"].as_str()).collect();
     assert_eq!(cases.len(), found.len(), "{text}");
     cases.dedup();
-    assert!(cases[0].contains("the drive does not start"), "{text}");
+    assert!(cases[0].contains("it does not start"), "{text}");
     let shorter = lines.iter().find(|line| !line["reduced"].is_null()).expect("one is shorter");
     assert_eq!(shorter["case"], found[0]["case"]);
     // A line repeats its case.
@@ -236,7 +236,7 @@ fn mistakes_end_in_2_and_are_named() {
         (&[&key], "unknown key \"nestet\"; did you mean \"nested\"?"),
         (&[&mix], "unknown mix \"defalt\"; did you mean \"default\"?"),
         (&[&design], "unknown design \"volatle\"; did you mean \"volatile\"?"),
-        (&[&disk], "only SSDs are explored"),
+        (&[&disk], "it is no drive: set subject = \"disk\""),
         (&[&hosts], "hosts = 0: must be 1 to 256"),
         (&[&small], "raise space.over_provisioning or geometry.blocks"),
         (&[&fine, "--row", "nothing"], "rows are: volatile/default, durassd/default"),

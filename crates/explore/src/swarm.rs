@@ -50,20 +50,7 @@ pub fn random_design(seed: u64) -> Design {
     let dies = of("channels") * of("packages") * of("chips");
     let row = of("planes") * of("page_bytes") / 4096;
     small_bounds(&base, &mut table, dies, row, pick(0, 200) as i64);
-    // What the space management may do beside the least that it must.
-    let mut dice = Stream::new(seed, "a random collector");
-    let space = table["space"].as_table_mut().expect("a table");
-    if dice.chance(1, 2) {
-        space.insert("collector".into(), "cost-benefit".into());
-    }
-    if dice.chance(1, 3) {
-        space.insert("background_below".into(), toml::Value::Integer(dice.range(6, 12) as i64));
-        space.insert("idle_us".into(), toml::Value::Integer(dice.range(100, 20_000) as i64));
-    }
-    if dice.chance(1, 3) {
-        let spread = toml::Value::Integer(dice.range(4, 12) as i64);
-        table.insert("wear".into(), toml::Table::from_iter([("spread_max".into(), spread)]).into());
-    }
+    collection(&mut table, seed);
     disorder(&mut table, &base, seed);
     if !base.is_protected() && Stream::new(seed, "a random scheme").chance(1, 3) {
         let scheme = toml::Table::from_iter([("scheme".into(), "flag".into())]);
@@ -105,6 +92,23 @@ pub fn random_design(seed: u64) -> Design {
         }
     }
     unreachable!("seed {seed}: no design: {last:?}");
+}
+
+/// What the space management may do beside the least that it must.
+fn collection(table: &mut toml::Table, seed: u64) {
+    let mut dice = Stream::new(seed, "a random collector");
+    let space = table["space"].as_table_mut().expect("a table");
+    if dice.chance(1, 2) {
+        space.insert("collector".into(), "cost-benefit".into());
+    }
+    if dice.chance(1, 3) {
+        space.insert("background_below".into(), toml::Value::Integer(dice.range(6, 12) as i64));
+        space.insert("idle_us".into(), toml::Value::Integer(dice.range(100, 20_000) as i64));
+    }
+    if dice.chance(1, 3) {
+        let spread = toml::Value::Integer(dice.range(4, 12) as i64);
+        table.insert("wear".into(), toml::Table::from_iter([("spread_max".into(), spread)]).into());
+    }
 }
 
 /// Now and then the same flash, thinly provisioned.
