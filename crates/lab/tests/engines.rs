@@ -125,10 +125,14 @@ fn the_log_may_be_on_a_drive_of_another_kind() {
     let off = "barriers = false\ndouble_write = false";
     let like = |log: &str| format!("log_design = \"{log}\"\n{off}");
     let own = run("durassd", "lossless", off);
-    let same = run("durassd", "lossless", &like("durassd"));
-    assert_eq!(own.transactions_per_second, same.transactions_per_second);
-    let bytes = run("durassd", "lossless", &format!("{}\nlog_bytes = true", like("durassd")));
-    assert_eq!(own.transactions_per_second, bytes.transactions_per_second);
+    // (A row's seed follows from its name: the same drives, other transactions.)
+    let near = |keys: &str| {
+        let found = run("durassd", "lossless", keys);
+        let ratio = found.transactions_per_second / own.transactions_per_second;
+        assert!((0.8..1.25).contains(&ratio), "{keys}: {ratio}");
+    };
+    near(&like("durassd"));
+    near(&format!("{}\nlog_bytes = true", like("durassd")));
     run("durassd", "lossy", &like("volatile"));
     let disk = run("durassd", "lossless", "barriers = true\nlog_design = \"disk-15k\"");
     assert!(disk.transactions_per_second < own.transactions_per_second);
