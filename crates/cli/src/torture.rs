@@ -343,6 +343,7 @@ mod tests {
                 accounts: 10,
             },
             rounds: Vec::new(),
+            left: None,
             failure: None,
             interrupted: false,
         };

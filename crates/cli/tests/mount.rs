@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tantalum_testing::Need;
+use tantalum_testing::{CopyOfMount, Need};
 
 const EXT4: [Need; 4] = [
     Need::LoopDevices,
@@ -463,6 +463,30 @@ fn what_is_in_use_is_waited_for_or_left_to_its_users() {
     let back = fs::read_to_string(mounted.path("open")).expect("the file");
     assert_eq!(back, "it works all the while");
     mounted.stop();
+    assert_sound(&place, &image, "ext4");
+}
+
+/// A process with a mount namespace of its own, begun while a drive is mounted, has a copy of the mount:
+/// that is told, and waited for.
+#[test]
+fn a_copy_of_the_mount_is_told_and_waited_for() {
+    if !possible(&EXT4) {
+        return;
+    }
+    let place = Place::new("copied");
+    let (image, dir) = (place.image("durassd"), place.path("m"));
+    for fs in [&["--fs", "ext4"][..], &[]] {
+        let mut mounted = Mounted::new(&dir, &[&[&image[..], &dir], fs].concat());
+        let other = CopyOfMount::of(Path::new(&dir));
+        mounted.signal("TERM");
+        let who = format!("({}) has a copy of the mount at {dir}", other.id());
+        mounted.wait_for(&who, 1);
+        drop(other);
+        assert_eq!(mounted.wait(), Some(0), "{}", mounted.said());
+        // Told once, however often it was tried.
+        assert_eq!(mounted.said().matches("is in use").count(), 1, "{}", mounted.said());
+        place.assert_clean();
+    }
     assert_sound(&place, &image, "ext4");
 }
 

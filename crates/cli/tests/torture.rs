@@ -9,7 +9,7 @@ use common::ends;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use tantalum_testing::{Need, Scratch, left_out};
+use tantalum_testing::{CopyOfMount, Need, Scratch, left_out};
 
 /// What a drive that is mounted with XFS, whose blocks are as long as pages of SQLite, takes.
 const MOUNTED: [Need; 6] = [
@@ -132,6 +132,27 @@ fn a_durable_drive_keeps_commits_over_cuts_and_kills() {
         0,
     );
     assert!(out.contains("2 cuts, 2 kills") && err.lines().count() >= 4, "{out}{err}");
+    nothing_is_left_of(&dir);
+}
+
+/// Who keeps a copy of the mount is told; it says nothing about the drive.
+#[test]
+fn a_copy_of_the_mount_is_no_finding() {
+    if left_out(&MOUNTED) || left_out(&[Need::Program("unshare")]) {
+        return;
+    }
+    let dir = place();
+    let mut torture = command(&["--db", "sqlite", "--cuts", "1", "--load", "300", "--accounts"]);
+    torture.args(["500", "--dir"]).arg(&*dir).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut torture = torture.spawn().expect("the command starts");
+    while !dir.join("data/torture.sqlite").exists() {
+        assert!(torture.try_wait().unwrap().is_none());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let other = CopyOfMount::of(&dir.join("data"));
+    let (out, err) = ends(&torture.wait_with_output().unwrap(), 0);
+    let who = format!("({}) has a copy of the mount", other.id());
+    assert!(out.contains("was left to its users") && out.contains(&who), "{out}{err}");
     nothing_is_left_of(&dir);
 }
 

@@ -16,9 +16,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests look at the machine, and make files on it")]
 
+mod copy;
 mod files;
 mod need;
 
+pub use copy::CopyOfMount;
 pub use files::{Scratch, Spot};
 pub use need::{Missing, Need, script_of};
 

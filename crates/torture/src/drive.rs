@@ -100,7 +100,7 @@ impl Outage {
 const MADE: Duration = Duration::from_secs(60);
 const READY: Duration = Duration::from_secs(180);
 const ANSWER: Duration = Duration::from_secs(180);
-const ENDED: Duration = Duration::from_secs(90);
+const ENDED: Duration = Duration::from_secs(30);
 /// Pages in the buffer that are much: those of a checkpoint, not of a commit.
 const FULL_PAGES: u64 = 32;
 /// So long that is waited for.
@@ -298,14 +298,21 @@ impl MountedDrive {
         }
     }
 
-    /// Ends in good order.
-    pub fn end(&mut self) -> Result<(), GroundError> {
+    /// Ends in good order, or, if somebody else keeps it in use, without waiting for them: then it is
+    /// told who, as its process said it. Whoever that is has a mount that is dead.
+    pub fn end(&mut self) -> Result<Option<String>, GroundError> {
         self.cache = None;
-        let Some(mut process) = self.process.take() else { return Ok(()) };
+        let Some(mut process) = self.process.take() else { return Ok(None) };
         process.terminate();
+        if process.ended_within(ENDED, &Interrupt::default())?.is_none() {
+            // A second signal leaves the mount to its users.
+            process.terminate();
+            process.wait(ENDED, &Interrupt::default())?;
+            return Ok(Some(process.said()));
+        }
         let status = process.wait(ENDED, &Interrupt::default())?;
         match status.success() {
-            true => Ok(()),
+            true => Ok(None),
             false => {
                 let (program, said) = ("tantalum drive mount".to_string(), process.said());
                 Err(ProgramError::Failed { program, status, said }.into())

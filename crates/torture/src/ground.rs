@@ -93,11 +93,11 @@ impl Ground {
         Ok(Return { drive, whole: watch.read() })
     }
 
-    /// Ends in good order; what could not be ended is told.
-    pub fn end(&mut self) -> Result<(), GroundError> {
+    /// Ends in good order; who kept a drive mounted, if it was left to them.
+    pub fn end(&mut self) -> Result<Option<String>, GroundError> {
         match self {
             Ground::Drive(drive) => drive.end(),
-            Ground::Plain(_) => Ok(()),
+            Ground::Plain(_) => Ok(None),
         }
     }
 }

@@ -116,8 +116,11 @@ pub fn torture(
         .and_then(|it| it.rounds(&mut rounds));
     let ended = ended.and_then(|()| Ok(ground.end()?));
     let interrupted = interrupt.is_set();
-    let failure = ended.err().filter(|_| !interrupted).map(|e| e.to_string());
-    Report { version: VERSION, setting, rounds, failure, interrupted }
+    let (left, failure) = match ended {
+        Ok(left) => (left, None),
+        Err(e) => (None, Some(e.to_string()).filter(|_| !interrupted)),
+    };
+    Report { version: VERSION, setting, rounds, left, failure, interrupted }
 }
 
 struct Run<'a, W> {

@@ -136,19 +136,34 @@ impl Running {
         bound: Duration,
         interrupt: &Interrupt,
     ) -> Result<ExitStatus, ProgramError> {
+        if let Some(status) = self.ended_within(bound, interrupt)? {
+            return Ok(status);
+        }
+        self.kill();
+        let (program, said) = (self.name.clone(), self.said());
+        Err(ProgramError::TooLong { program, seconds: bound.as_secs(), said })
+    }
+
+    /// Waits for its end, but no longer than this; `None`: it still runs.
+    ///
+    /// # Errors
+    /// [`ProgramError::Interrupted`]; then it is killed.
+    pub fn ended_within(
+        &mut self,
+        bound: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Option<ExitStatus>, ProgramError> {
         let began = Stopwatch::begin();
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Ok(status);
+                return Ok(Some(status));
             }
             if interrupt.is_set() {
                 self.kill();
                 return Err(ProgramError::Interrupted);
             }
             if began.read() > bound {
-                self.kill();
-                let (program, said) = (self.name.clone(), self.said());
-                return Err(ProgramError::TooLong { program, seconds: bound.as_secs(), said });
+                return Ok(None);
             }
             thread::sleep(LOOK);
         }

@@ -65,6 +65,9 @@ pub struct Report {
     pub setting: Setting,
     /// Each blow. The first with a finding is the last.
     pub rounds: Vec<Round>,
+    /// Who still had the drive mounted in the end, so that it was left to them: says nothing of what
+    /// was found.
+    pub left: Option<String>,
     /// Why the run ended before its time.
     pub failure: Option<String>,
     /// Whether the user ended it.
@@ -169,6 +172,9 @@ impl Report {
              database {:.2} and {:.2} s\n",
             drive.median, drive.max, mount.median, mount.max, database.median, database.max
         );
+        if let Some(left) = &self.left {
+            text += &format!("in the end the drive was left to its users: {left}\n");
+        }
         if self.interrupted {
             text += "interrupted before its end\n";
         }

@@ -255,19 +255,15 @@ impl<B: LiveBox> Front for MountFront<B> {
     }
 
     async fn stop(&self) -> Result<(), String> {
-        let mut told = Vec::new();
-        loop {
-            match self.layers.down().await {
-                Ok(()) => return Ok(()),
-                Err(layers::Busy { at, users }) => {
-                    if told != users || told.is_empty() {
-                        out::note(layers::busy(&at, &users));
-                        told = users;
-                    }
-                }
+        let mut told = None;
+        while let Err(busy) = self.layers.down().await {
+            if told.as_ref() != Some(&busy) {
+                out::note(layers::busy(&busy));
+                told = Some(busy);
             }
             self.site.io.sleep(AGAIN).await;
         }
+        Ok(())
     }
 
     async fn give_up(&self) {

@@ -42,6 +42,7 @@ pub struct Recipe {
 }
 
 /// It is in use.
+#[derive(PartialEq, Eq)]
 pub struct Busy {
     /// What.
     pub at: PathBuf,
@@ -67,6 +68,8 @@ pub struct Layers<B: LiveBox> {
     disk: RefCell<Option<String>>,
     /// The file system is mounted.
     mounted: Cell<bool>,
+    /// What was unmounted last, while somebody may still have a copy of the mount.
+    leaving: RefCell<Option<Mounted>>,
 }
 
 impl<B: LiveBox> Layers<B> {
@@ -97,6 +100,7 @@ impl<B: LiveBox> Layers<B> {
             directory: RefCell::default(),
             disk: RefCell::default(),
             mounted: Cell::new(false),
+            leaving: RefCell::default(),
         })
     }
 
@@ -258,15 +262,34 @@ impl<B: LiveBox> Layers<B> {
         Ok(())
     }
 
+    /// Unmounts it for everybody: as long as there is a copy of the mount elsewhere, it is in use.
     async fn unmount(&self, at: &Path) -> Result<(), Busy> {
+        if let Some(mount) = table::mounts().into_iter().rev().find(|mount| mount.at == at) {
+            *self.leaving.borrow_mut() = Some(mount);
+        }
         let name = at.to_string_lossy();
         let ended = self.program("umount", &["-i", &name]).await;
         let ended = ended.and_then(|ended| ended.ok("unmounting").map(drop));
         match ended {
             Err(_) if is_mounted(at) => Err(Busy { at: at.to_path_buf(), users: table::users(at) }),
-            // It is gone, whoever did that.
-            _ => Ok(()),
+            // It is gone here, whoever did that.
+            _ => self.copies_are_gone(at),
         }
+    }
+
+    /// Whether what was unmounted here is gone everywhere.
+    fn copies_are_gone(&self, at: &Path) -> Result<(), Busy> {
+        let Some(left) = self.leaving.take() else { return Ok(()) };
+        // With the end of the last copy the file's connection ends, too.
+        if self.served.borrow().as_ref().is_none_or(Served::is_over) {
+            return Ok(());
+        }
+        let users = table::copies(|mount| mount.is_copy_of(&left));
+        if users.is_empty() {
+            return Ok(());
+        }
+        *self.leaving.borrow_mut() = Some(left);
+        Err(Busy { at: at.to_path_buf(), users })
     }
 
     async fn detach_disk(&self) {
@@ -431,14 +454,12 @@ fn is_dead(at: &Path) -> bool {
 }
 
 /// Who keeps it from being unmounted, and what to do.
-pub fn busy(at: &Path, users: &[User]) -> String {
-    let by = match users {
+pub fn busy(Busy { at, users }: &Busy) -> String {
+    let by = match &users[..] {
         [] => "something that cannot be seen from here".to_string(),
         users => {
-            let one =
-                |user: &User| format!("{} ({}) has {}", user.name, user.pid, user.what.display());
             let more = users.len().saturating_sub(8);
-            let mut text = users.iter().take(8).map(one).collect::<Vec<_>>().join(", ");
+            let mut text = users.iter().take(8).map(User::to_string).collect::<Vec<_>>().join(", ");
             if more > 0 {
                 text += &format!(", and {more} more");
             }

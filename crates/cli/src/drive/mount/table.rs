@@ -5,12 +5,22 @@ use std::path::{Path, PathBuf};
 /// A line of the table of mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
+    /// The number of its device, major and minor: the same for all copies of a mount, and free for
+    /// another file system when the last of them is gone.
+    pub device: String,
     /// Where.
     pub at: PathBuf,
     /// Which kind of file system.
     pub kind: String,
     /// What is mounted.
     pub source: String,
+}
+
+impl Mounted {
+    /// Whether both are mounts of the same file system.
+    pub fn is_copy_of(&self, other: &Mounted) -> bool {
+        self.device == other.device && self.source == other.source
+    }
 }
 
 /// All mounts, in the order in which they were made.
@@ -25,6 +35,7 @@ fn parse(text: &str) -> Vec<Mounted> {
         let (before, behind) = line.split_once(" - ")?;
         let mut behind = behind.split(' ');
         Some(Mounted {
+            device: before.split(' ').nth(2)?.to_string(),
             at: unescape(before.split(' ').nth(4)?).into(),
             kind: behind.next()?.to_string(),
             source: unescape(behind.next()?),
@@ -66,22 +77,85 @@ pub fn loops() -> Vec<(String, PathBuf)> {
     names.filter_map(file).collect()
 }
 
-/// A process that has something below a directory open, or is in there.
+/// A process that keeps a file system in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Its number.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// What it has there.
-    pub what: PathBuf,
+    /// What of it.
+    pub what: Use,
 }
 
-/// Who keeps `dir` busy. Nothing there is touched: only links of `/proc` are read.
+/// How a process keeps a file system in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It has this open, or is in there.
+    Open(PathBuf),
+    /// It sees a copy of the mount here: in a mount namespace of its own, or by a bind mount.
+    Copy(PathBuf),
+}
+
+impl std::fmt::Display for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let User { pid, name, what } = self;
+        match what {
+            Use::Open(path) => write!(f, "{name} ({pid}) has {}", path.display()),
+            Use::Copy(at) => {
+                write!(f, "{name} ({pid}) has a copy of the mount at {}", at.display())
+            }
+        }
+    }
+}
+
+/// Who sees a mount like this: of each mount namespace one process.
+///
+/// A namespace that begins while something is mounted gets a copy of the mount; to unmount it elsewhere
+/// leaves the copy, and the file system stays in use by it.
+pub fn copies(is_one: impl Fn(&Mounted) -> bool) -> Vec<User> {
+    let link = |path: String| rustix::fs::readlink(path, Vec::new()).ok();
+    let mut seen = Vec::new();
+    let mut all = Vec::new();
+    for pid in processes() {
+        let Some(namespace) = link(format!("/proc/{pid}/ns/mnt")) else { continue };
+        if seen.contains(&namespace) {
+            continue;
+        }
+        let mounts = parse(&read(format!("/proc/{pid}/mountinfo")).unwrap_or_default());
+        seen.push(namespace);
+        if let Some(mount) = mounts.into_iter().find(&is_one) {
+            all.push(User { pid, name: name(pid), what: Use::Copy(mount.at) });
+        }
+    }
+    all
+}
+
+/// The numbers of the processes that can be seen.
+fn processes() -> impl Iterator<Item = u32> {
+    names("/proc").into_iter().filter_map(|name| name.parse().ok())
+}
+
+fn name(pid: u32) -> String {
+    read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string()
+}
+
+/// Who keeps the mount at `dir` busy: who has something open there, and who has a copy of a mount of a
+/// loop device on a file there. Nothing there is touched: only links of `/proc` are read.
 pub fn users(dir: &Path) -> Vec<User> {
+    let disks = loops().into_iter().filter(|(_, file)| file.starts_with(dir));
+    let disks: Vec<String> = disks.map(|(disk, _)| disk).collect();
+    let mut all = openers(dir);
+    if !disks.is_empty() {
+        all.extend(copies(|mount| disks.contains(&mount.source)));
+    }
+    all
+}
+
+fn openers(dir: &Path) -> Vec<User> {
     let link = |path: PathBuf| rustix::fs::readlink(path, Vec::new()).ok();
     let mut all = Vec::new();
-    for pid in names("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok()) {
+    for pid in processes() {
         let own = ["cwd", "root", "exe"].map(|what| PathBuf::from(format!("/proc/{pid}/{what}")));
         let fds = names(format!("/proc/{pid}/fd"));
         let fds = fds.into_iter().map(|fd| PathBuf::from(format!("/proc/{pid}/fd/{fd}")));
@@ -90,8 +164,7 @@ pub fn users(dir: &Path) -> Vec<User> {
             to.starts_with(dir).then_some(to)
         });
         if let Some(what) = what {
-            let name = read(format!("/proc/{pid}/comm")).unwrap_or_default();
-            all.push(User { pid, name: name.trim_end().to_string(), what });
+            all.push(User { pid, name: name(pid), what: Use::Open(what) });
         }
     }
     all
@@ -120,7 +193,8 @@ mod tests {
 nonsense
 91 90 7:0 / /mnt rw shared:1 master:2 - xfs /dev/loop0 rw
 ";
-        let mounted = |at: &str, kind: &str, source: &str| Mounted {
+        let mounted = |device: &str, at: &str, kind: &str, source: &str| Mounted {
+            device: device.to_string(),
             at: at.into(),
             kind: kind.to_string(),
             source: source.to_string(),
@@ -128,9 +202,9 @@ nonsense
         assert_eq!(
             parse(text),
             [
-                mounted("/proc", "proc", "proc"),
-                mounted("/mnt/a b", "fuse.tantalum", "tantalum:/x/my\\disk.img"),
-                mounted("/mnt", "xfs", "/dev/loop0"),
+                mounted("0:21", "/proc", "proc", "proc"),
+                mounted("0:44", "/mnt/a b", "fuse.tantalum", "tantalum:/x/my\\disk.img"),
+                mounted("7:0", "/mnt", "xfs", "/dev/loop0"),
             ]
         );
     }
@@ -139,7 +213,19 @@ nonsense
     fn this_process_uses_where_it_is() {
         let here = std::env::current_dir().expect("a directory");
         let me = std::process::id();
-        assert!(users(&here).iter().any(|user| user.pid == me && user.what.starts_with(&here)));
+        let is_here = |user: &User| match &user.what {
+            Use::Open(what) => user.pid == me && what.starts_with(&here),
+            Use::Copy(_) => false,
+        };
+        assert!(users(&here).iter().any(is_here));
         assert!(!users(Path::new("/nowhere")).iter().any(|user| user.pid == me));
+    }
+
+    #[test]
+    fn who_sees_a_mount_is_found() {
+        let own = mounts();
+        let proc = own.iter().find(|mount| mount.at == Path::new("/proc")).expect("/proc");
+        assert!(!copies(|mount| mount == proc).is_empty());
+        assert!(copies(|mount| mount.source == "what is nowhere").is_empty());
     }
 }
