@@ -27,13 +27,40 @@ pub(crate) use defects::is;
 #[cfg(feature = "planted")]
 pub use defects::{Defect, plant};
 
+/// Declares what a crate's defects are: `Defect` with `Defect::ALL`, `plant`, and `is`. For the crates
+/// of the project, each of which has defects of its own.
+#[cfg(feature = "planted")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! defects {
+    ($($(#[$doc:meta])+ $name:ident,)*) => {
+        /// A defect that can be planted in what this crate has.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Defect { $($(#[$doc])+ $name,)* }
+
+        impl Defect {
+            /// All of them.
+            pub const ALL: &[Defect] = &[$(Defect::$name,)*];
+        }
+
+        ::std::thread_local! {
+            static PLANTED: ::std::cell::Cell<Option<Defect>> = const { ::std::cell::Cell::new(None) };
+        }
+
+        /// Plants a defect in what this thread runs, or removes it.
+        pub fn plant(defect: Option<Defect>) {
+            PLANTED.set(defect);
+        }
+
+        pub(crate) fn is(defect: Defect) -> bool {
+            PLANTED.get() == Some(defect)
+        }
+    };
+}
+
 #[cfg(feature = "planted")]
 mod defects {
-    use std::cell::Cell;
-
-    /// A defect that can be planted in the devices of this crate.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Defect {
+    crate::defects! {
         /// A flush of a RAM device forgets the newest write that it covers.
         RamForgetsFlushed,
         /// A cut tears an atomic group of a RAM device that was in flight.
@@ -46,30 +73,5 @@ mod defects {
         DiskCachesFua,
         /// A flush of a RAID-0 is a flush of its first member only.
         Raid0FlushesOne,
-    }
-
-    impl Defect {
-        /// All of them.
-        pub const ALL: [Defect; 6] = [
-            Defect::RamForgetsFlushed,
-            Defect::RamTearsGroup,
-            Defect::RamCachesFua,
-            Defect::DiskFlushesEarly,
-            Defect::DiskCachesFua,
-            Defect::Raid0FlushesOne,
-        ];
-    }
-
-    thread_local! {
-        static PLANTED: Cell<Option<Defect>> = const { Cell::new(None) };
-    }
-
-    /// Plants a defect in all devices of this thread, or removes it.
-    pub fn plant(defect: Option<Defect>) {
-        PLANTED.set(defect);
-    }
-
-    pub(crate) fn is(defect: Defect) -> bool {
-        PLANTED.get() == Some(defect)
     }
 }

@@ -8,7 +8,7 @@
 #[cfg(feature = "planted")]
 macro_rules! planted {
     ($defect:ident) => {
-        $crate::planted::is(&$crate::Defect::$defect)
+        $crate::planted::is($crate::Defect::$defect)
     };
 }
 
@@ -29,22 +29,7 @@ pub use defects::{Defect, plant};
 
 #[cfg(feature = "planted")]
 mod defects {
-    use std::cell::RefCell;
-
-    macro_rules! defects {
-        ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-            /// A defect that can be planted in the firmware.
-            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-            pub enum Defect { $($(#[$doc])* $name,)* }
-
-            impl Defect {
-                /// All of them.
-                pub const ALL: &[Defect] = &[$(Defect::$name,)*];
-            }
-        };
-    }
-
-    defects! {
+    tantalum_device::defects! {
         /// One changed entry of each commit is not written to the journal.
         JournalSkipsEntry,
         /// A commit counts as durable before its programs have ended.
@@ -125,18 +110,5 @@ mod defects {
         VoidUnitsFreed,
         /// A unit that failed is not marked as bad in the map.
         BadForgotten,
-    }
-
-    thread_local! {
-        static PLANTED: RefCell<Option<Defect>> = const { RefCell::new(None) };
-    }
-
-    /// Plants a defect in all drives of this thread, or removes it.
-    pub fn plant(defect: Option<Defect>) {
-        PLANTED.set(defect);
-    }
-
-    pub(crate) fn is(defect: &Defect) -> bool {
-        PLANTED.with_borrow(|planted| planted.as_ref() == Some(defect))
     }
 }

@@ -115,7 +115,7 @@ fn subject(defect: Defect) -> AnyBlueprint {
 
 #[test]
 fn each_planted_defect_is_found() {
-    for defect in Defect::ALL {
+    for &defect in Defect::ALL {
         plant(Some(defect));
         let found = hunt(&subject(defect), &mut Tally::default());
         plant(None);

@@ -105,15 +105,15 @@ fn preset(defect: Defect) -> &'static str {
 #[test]
 fn each_planted_defect_is_found() {
     assert!(Defect::ALL.len() >= 12);
-    for defect in Defect::ALL {
-        plant(Some(*defect));
+    for &defect in Defect::ALL {
+        plant(Some(defect));
         let name = format!("{defect:?}");
         let groups = match () {
             () if name.starts_with("Group") => Some(GroupScheme::Record),
             () if name.starts_with("Flag") => Some(GroupScheme::Flag),
             () => None,
         };
-        let found = hunt(preset(*defect), groups, &mut 0);
+        let found = hunt(preset(defect), groups, &mut 0);
         plant(None);
         let Some((_, found)) = found else { panic!("{defect:?} is not found") };
         println!("{defect:?}: {}: {}", found.stage, found.failure);
