@@ -252,6 +252,26 @@ pub trait BlockDevice {
     /// Writes all extents of the group, or none: a read sees all of them or none, and so does
     /// whoever reads after a crash. It survives when this returns. Dropping the future before it
     /// is polled gives the group up; afterwards it may or may not be written, as a whole.
+    ///
+    /// ```
+    /// use tantalum_device::{
+    ///     AtomicError, Block, BlockDevice, Caps, Data, Extent, GroupLimit, Payload, RamDevice,
+    ///     RamOptions,
+    /// };
+    /// use tantalum_rt::Runtime;
+    ///
+    /// let mut runtime = Runtime::virtual_time(1);
+    /// let limit = GroupLimit { extents: 2, bytes: 8192 };
+    /// let caps = Caps { atomic_group: Some(limit), ..Caps::power_safe(100, Payload::Stamps) };
+    /// let device = RamDevice::new(&runtime.handle(), RamOptions::new(caps));
+    /// let refused = runtime.block_on(async move {
+    ///     let extent = |at, stamp| Extent { at: Block(at), data: Data::Stamps(stamp) };
+    ///     device.write_atomic(&[extent(7, &[1]), extent(90, &[2])]).await?;
+    ///     device.write_atomic(&[extent(1, &[3]), extent(2, &[3]), extent(4, &[3])]).await
+    /// });
+    /// let too_large = AtomicError::TooLarge { extents: 3, bytes: 12288, limit };
+    /// assert_eq!(refused.unwrap(), Err(too_large));
+    /// ```
     async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError>;
 
     /// Makes everything durable that completed before, if [`Caps::flush`] says so.

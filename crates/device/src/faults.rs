@@ -19,6 +19,27 @@ use tantalum_rt::{Rt, Stream};
 const INJECTED: IoError = IoError::Failed("an injected fault");
 
 /// A device, or a box, some of whose commands fail. A clone shares plan and counts.
+///
+/// ```
+/// use tantalum_device::{
+///     Block, BlockDevice, Caps, CommandKind, Data, Durability, Faults, IoError, Payload, RamDevice,
+///     RamOptions,
+/// };
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let ram = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(16, Payload::Stamps)));
+/// let device = Faults::new(&rt, ram, "faults");
+/// device.fail_nth(CommandKind::Flush, 2);
+/// let write = runtime.block_on(async move {
+///     device.flush().await.unwrap();
+///     device.flush().await.unwrap_err();
+///     // After a flush that failed no write is taken.
+///     device.write(Block(0), Data::Stamps(&[1]), Durability::Normal).await
+/// });
+/// assert_eq!(write.unwrap(), Err(IoError::Poisoned));
+/// ```
 #[derive(Clone)]
 pub struct Faults<D> {
     inner: D,

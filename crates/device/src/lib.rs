@@ -28,6 +28,41 @@
 //!    nothing ([`IoError::NoSpace`]); a refused write leaves no trace. Blocks that were written
 //!    and not discarded since can always be read and overwritten; discarding always works, and
 //!    gives room back. No other device refuses a write for want of space.
+//!
+//! # An example
+//!
+//! This device acknowledges writes from a volatile cache. A flushed write survives a power cut; one
+//! that was only acknowledged may be lost.
+//!
+//! ```
+//! use tantalum_device::{
+//!     Ack, Block, BlockDevice, Caps, Data, DataMut, Durability, IoError, Payload, PowerCycle,
+//!     RamDevice, RamOptions,
+//! };
+//! use tantalum_rt::Runtime;
+//!
+//! let mut runtime = Runtime::virtual_time(1);
+//! let rt = runtime.handle();
+//! let caps = Caps { ack: Ack::Volatile, ..Caps::power_safe(16, Payload::Stamps) };
+//! let ram = RamDevice::new(&rt, RamOptions::new(caps));
+//! let read = runtime.block_on(async move {
+//!     let device = ram.device();
+//!     device.write(Block(0), Data::Stamps(&[11]), Durability::Normal).await?;
+//!     device.flush().await?;
+//!     device.write(Block(1), Data::Stamps(&[22]), Durability::Normal).await?;
+//!
+//!     ram.cut();
+//!     assert_eq!(device.flush().await, Err(IoError::PowerLost));
+//!     ram.off().await;
+//!     ram.power_on().await?;
+//!     let mut blocks = [0; 2];
+//!     ram.device().read(Block(0), DataMut::Stamps(&mut blocks)).await?;
+//!     Ok::<_, IoError>(blocks)
+//! });
+//! let blocks = read.unwrap().unwrap();
+//! assert_eq!(blocks[0], 11);
+//! assert!(blocks[1] == 22 || blocks[1] == 0);
+//! ```
 
 mod contract;
 mod data;

@@ -209,6 +209,28 @@ impl Drive {
     }
 
     /// What the last cut of a protected drive that took commands came to.
+    ///
+    /// ```
+    /// use tantalum_device::{Block, BlockDevice, Data, Durability, Payload, PowerCycle};
+    /// use tantalum_drive::{Design, Drive};
+    /// use tantalum_rt::Runtime;
+    ///
+    /// let small = "geometry.blocks = 64\ngeometry.pages = 64".parse().unwrap();
+    /// let design = Design::preset("durassd").unwrap().with_overrides(&small).unwrap();
+    /// let mut runtime = Runtime::virtual_time(1);
+    /// let drive = Drive::new(&runtime.handle(), &design, Payload::Stamps).unwrap();
+    /// let box_ = drive.clone();
+    /// let cut = async move {
+    ///     box_.start().await.unwrap();
+    ///     let link = box_.device();
+    ///     link.write(Block(0), Data::Stamps(&[1; 100]), Durability::Normal).await.unwrap();
+    ///     box_.cut();
+    ///     box_.off().await;
+    /// };
+    /// runtime.block_on(cut).unwrap();
+    /// let loss = drive.last_power_loss().unwrap();
+    /// assert!(loss.complete && loss.spent_j < loss.budget_j, "{loss:?}");
+    /// ```
     pub fn last_power_loss(&self) -> Option<PowerLoss> {
         *self.shared.loss.borrow()
     }

@@ -19,7 +19,15 @@
 //! 4. The collector always makes progress: its last free units are its own, and a
 //!    geometry without the space for that is refused with the arithmetic.
 //!
-//! Sources: Kang, Lee, Moon, Kee, Oh, "Durable Write Cache in Flash Memory SSD for
+//! # An example
+//!
+//! ```
+#![doc = include_str!("../examples/power_cut.rs")]
+//! ```
+//!
+//! # Sources
+//!
+//! Kang, Lee, Moon, Kee, Oh, "Durable Write Cache in Flash Memory SSD for
 //! Relational and NoSQL Databases" (SIGMOD 2014).
 
 mod design;

@@ -160,6 +160,16 @@ impl fmt::Display for CrashReport {
 ///
 /// # Errors
 /// [`RunError`] if the run came to a standstill.
+///
+/// ```
+/// use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+/// use tantalum_oracle::harness::{CrashPlan, crash_run};
+///
+/// let caps = Caps::power_safe(64, Payload::Stamps);
+/// let plan = CrashPlan { rounds: 5, ..CrashPlan::default() };
+/// let report = crash_run(1, &plan, |rt| RamDevice::new(rt, RamOptions::new(caps))).unwrap();
+/// assert!(report.is_clean() && report.cuts >= 5, "{report}");
+/// ```
 pub fn crash_run<B: PowerCycle + 'static>(
     seed: u64,
     plan: &CrashPlan,

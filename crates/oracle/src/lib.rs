@@ -14,6 +14,36 @@
 //! 3. **Chains.** What a check saw is what is durable from then on, so that rounds
 //!    of writing, cutting and recovering (with cuts during recovery) are checked
 //!    each against the one before.
+//!
+//! # An example
+//!
+//! This device loses with its power what it did not flush. It is held to more: that a write which
+//! was acknowledged survives.
+//!
+//! ```
+//! use tantalum_device::{Ack, Block, Blocks, Caps, Durability, Payload, PowerCycle};
+//! use tantalum_device::{RamDevice, RamOptions};
+//! use tantalum_oracle::Oracle;
+//! use tantalum_rt::Runtime;
+//!
+//! let promised = Caps::power_safe(64, Payload::Stamps);
+//! let kept = Caps { ack: Ack::Volatile, ordered: false, ..promised };
+//! let mut runtime = Runtime::virtual_time(1);
+//! let ram = RamDevice::new(&runtime.handle(), RamOptions::new(kept));
+//! let violations = runtime.block_on(async move {
+//!     let oracle = Oracle::new(&promised);
+//!     let host = oracle.host(ram.device());
+//!     for block in 0..64 {
+//!         let range = Blocks { start: Block(block), count: 1 };
+//!         host.write(range, Durability::Normal).await?;
+//!     }
+//!     ram.cut();
+//!     ram.power_on().await?;
+//!     oracle.check(&ram.device()).await
+//! });
+//! let violations = violations.unwrap().unwrap();
+//! assert!(violations[0].to_string().contains("lost"), "{}", violations[0]);
+//! ```
 
 mod check;
 mod content;

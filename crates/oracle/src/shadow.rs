@@ -88,6 +88,29 @@ pub struct Comparison {
 
 /// The memory of what was written to one device; it outlives power cycles. Cheap to
 /// clone: a clone is the same memory.
+///
+/// ```
+/// use tantalum_device::{Block, BlockDevice, Caps, Data, Durability, Payload, PowerCycle};
+/// use tantalum_device::{RamDevice, RamOptions};
+/// use tantalum_oracle::shadow::Witness;
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let caps = Caps::power_safe(64, Payload::Bytes);
+/// let ram = RamDevice::new(&rt, RamOptions::new(caps));
+/// let witness = Witness::new(&rt, &caps);
+/// let compared = runtime.block_on(async move {
+///     let device = witness.watch(ram.device()); // for a database, say
+///     device.write(Block(3), Data::Bytes(&[7; 4096]), Durability::Normal).await?;
+///     ram.cut();
+///     witness.cut();
+///     ram.power_on().await?;
+///     witness.check(&ram.device()).await
+/// });
+/// let compared = compared.unwrap().unwrap();
+/// assert_eq!((compared.blocks, compared.lost, compared.violations), (1, 0, 0));
+/// ```
 #[derive(Clone)]
 pub struct Witness {
     book: Rc<RefCell<Book>>,

@@ -11,6 +11,22 @@ use std::future::Future;
 /// The handle is a number and a reference to the runtime: holding it keeps no
 /// task and no memory of the domain alive. After [`Domain::kill`] the number is
 /// never used again.
+///
+/// ```
+/// use tantalum_rt::{Cancelled, Nanos, Runtime};
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let ended = runtime.block_on(async move {
+///     let domain = rt.domain();
+///     let clock = rt.clone();
+///     let task = domain.spawn("flusher", async move { clock.sleep(Nanos::from_secs(1)).await });
+///     rt.sleep(Nanos::from_millis(3)).await;
+///     domain.kill(); // the power is cut: the task is dropped while it sleeps
+///     task.await
+/// });
+/// assert_eq!(ended.unwrap(), Err(Cancelled));
+/// ```
 #[derive(Clone)]
 pub struct Domain {
     pub(crate) rt: Rt,

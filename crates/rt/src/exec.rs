@@ -253,6 +253,15 @@ impl Rt {
     }
 
     /// The random stream called `name`. Two calls with one name give the same numbers.
+    ///
+    /// ```
+    /// use tantalum_rt::Runtime;
+    ///
+    /// let draw = |seed, name| Runtime::virtual_time(seed).handle().stream(name).next_u64();
+    /// assert_eq!(draw(1, "wear"), draw(1, "wear"));
+    /// assert_ne!(draw(1, "wear"), draw(1, "load"));
+    /// assert_ne!(draw(1, "wear"), draw(2, "wear"));
+    /// ```
     pub fn stream(&self, name: &str) -> Stream {
         Stream::new(self.inner.seed, name)
     }

@@ -98,6 +98,21 @@ pub enum First<A, B> {
 }
 
 /// Runs two futures side by side in one task until one ends; the other is dropped.
+///
+/// ```
+/// use tantalum_rt::{First, Nanos, Runtime, first};
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let ended = runtime.block_on(async move {
+///     let answer = async {
+///         rt.sleep(Nanos::from_secs(2)).await;
+///         "an answer"
+///     };
+///     first(answer, rt.sleep(Nanos::from_secs(1))).await
+/// });
+/// assert_eq!(ended.unwrap(), First::B(())); // the timeout came first
+/// ```
 pub async fn first<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> First<A, B> {
     let (mut a, mut b) = (pin!(a), pin!(b));
     std::future::poll_fn(move |cx| {

@@ -119,6 +119,25 @@ struct Waiter {
 
 /// A fair semaphore: permits go out in the order of asking, and a small request
 /// never overtakes a large one that waits.
+///
+/// ```
+/// use std::rc::Rc;
+/// use tantalum_rt::sync::Semaphore;
+/// use tantalum_rt::{Nanos, Runtime};
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let slots = Rc::new(Semaphore::new(&rt, "a slot of the queue", 2));
+/// for command in 0..6 {
+///     let (clock, slots) = (rt.clone(), slots.clone());
+///     rt.spawn(format!("command {command}"), async move {
+///         let _slot = slots.acquire(1).await;
+///         clock.sleep(Nanos::from_micros(100)).await;
+///     });
+/// }
+/// runtime.drain().unwrap();
+/// assert_eq!(rt.now(), Nanos::from_micros(300)); // six commands, two at a time
+/// ```
 pub struct Semaphore {
     rt: Rt,
     what: &'static str,

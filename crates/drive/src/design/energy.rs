@@ -231,6 +231,18 @@ impl EnergyModel {
     /// the entries that may have changed, and the directory if the design says so. Allocation and
     /// collection metadata are found again at a restart, and need no energy; the published count, which has
     /// the metadata of collection in it, is made as published.
+    ///
+    /// ```
+    /// use tantalum_drive::{Design, EnergyModel};
+    ///
+    /// let joules = |preset| {
+    ///     let design = Design::preset(preset)?;
+    ///     Ok::<_, tantalum_drive::DesignError>(EnergyModel::of(&design, &design.check()?).full().total_j())
+    /// };
+    /// // The larger the part of the map that the capacitors protect, the more they must hold.
+    /// assert!(joules("durassd")? < joules("full-protection")?);
+    /// # Ok::<(), tantalum_drive::DesignError>(())
+    /// ```
     pub fn of(design: &Design, layout: &Layout) -> EnergyModel {
         let entries = u64::from(layout.map_pages) * u64::from(MAP_PAGE_ENTRIES);
         let changed = dumped_map_sectors(design).min(entries.div_ceil(DELTA_ENTRIES.into()) + 1);

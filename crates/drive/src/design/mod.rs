@@ -420,6 +420,20 @@ impl Design {
     /// This design with other values: tables and keys as in the TOML of a design,
     /// each of which must exist already.
     ///
+    /// ```
+    /// use tantalum_drive::Design;
+    ///
+    /// let durassd = Design::preset("durassd")?;
+    /// let small = durassd.with_overrides(&"geometry.blocks = 64\ncache.buffer_kib = 2048".parse()?)?;
+    /// assert_eq!(small.geometry.blocks, 64);
+    /// assert_eq!(small.geometry.channels, durassd.geometry.channels);
+    ///
+    /// // A key that there is not, and a drive that cannot be built, are errors.
+    /// assert!(durassd.with_overrides(&"cache.bufer_kib = 2048".parse()?).is_err());
+    /// assert!(durassd.with_overrides(&"geometry.blocks = 1".parse()?).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`DesignError`], if the result is not a design or can not be built.
     pub fn with_overrides(&self, overrides: &toml::Table) -> Result<Design, DesignError> {
