@@ -51,9 +51,9 @@ const char *tantalum_version(void);
 /* ---- Codes ---------------------------------------------------------------------------- */
 
 #define TANTALUM_OK 0
-#define TANTALUM_EINVAL (-1)     /* an argument or a command can not be meant */
+#define TANTALUM_EINVAL (-1)     /* an argument or a command cannot be meant */
 #define TANTALUM_EPOWER (-2)     /* no power, or it went before the command completed */
-#define TANTALUM_EMEDIUM (-3)    /* data that were written can not be read back */
+#define TANTALUM_EMEDIUM (-3)    /* data that were written cannot be read back */
 #define TANTALUM_EFAILED (-4)    /* the drive failed the command */
 #define TANTALUM_EPOISONED (-5)  /* a durability step failed: no writes until a restart */
 #define TANTALUM_ENOSPC (-6)     /* no space for new data; discard some */
@@ -61,7 +61,7 @@ const char *tantalum_version(void);
 #define TANTALUM_ENOTSUP (-8)    /* the drive does not do that */
 #define TANTALUM_ETOOLARGE (-9)  /* the group is larger than the limit, which the message says */
 #define TANTALUM_EOVERLAP (-10)  /* two extents of the group share a block */
-#define TANTALUM_EDESIGN (-11)   /* there is no such design, or it can not be built */
+#define TANTALUM_EDESIGN (-11)   /* there is no such design, or it cannot be built */
 #define TANTALUM_ENOMEM (-12)    /* not enough memory in this process */
 #define TANTALUM_EBUSY (-13)     /* too much is submitted: wait for some of it first */
 #define TANTALUM_ETICKET (-14)   /* no such ticket, or it was waited for already */
@@ -215,7 +215,7 @@ int tantalum_discard(const tantalum_drive *drive, uint64_t block, uint64_t block
  * TANTALUM_TICKETS_MAX tickets, and TANTALUM_SUBMITTED_BYTES_MAX bytes (or one command), are
  * taken; beyond that: TANTALUM_EBUSY.
  *
- * What was submitted can not be taken back. A group can be given up before, see below.
+ * What was submitted cannot be taken back. A group can be given up before, see below.
  */
 #define TANTALUM_TICKETS_MAX 4096
 #define TANTALUM_SUBMITTED_BYTES_MAX 268435456
@@ -258,7 +258,7 @@ int tantalum_group_add(tantalum_group *group, uint64_t block, const void *data,
 void tantalum_group_cancel(tantalum_group *group);
 
 /*
- * Submits a group, like tantalum_submit_group. If it succeeds the group is gone and can not be
+ * Submits a group, like tantalum_submit_group. If it succeeds the group is gone and cannot be
  * cancelled any more; if it fails the group is as before.
  */
 int tantalum_group_submit(tantalum_group *group, uint64_t *ticket);

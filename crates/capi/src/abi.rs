@@ -13,11 +13,11 @@ pub const TANTALUM_ABI_VERSION: u32 = 1;
 
 /// Success.
 pub const TANTALUM_OK: c_int = 0;
-/// An argument, or a command, can not be meant. Nothing was done.
+/// An argument, or a command, cannot be meant. Nothing was done.
 pub const TANTALUM_EINVAL: c_int = -1;
 /// The drive has no power, or lost it before the command completed.
 pub const TANTALUM_EPOWER: c_int = -2;
-/// Data that were written can not be read back.
+/// Data that were written cannot be read back.
 pub const TANTALUM_EMEDIUM: c_int = -3;
 /// The drive failed the command.
 pub const TANTALUM_EFAILED: c_int = -4;
@@ -33,7 +33,7 @@ pub const TANTALUM_ENOTSUP: c_int = -8;
 pub const TANTALUM_ETOOLARGE: c_int = -9;
 /// Two extents of the atomic group overlap. Nothing was done.
 pub const TANTALUM_EOVERLAP: c_int = -10;
-/// There is no such design, or it can not be built.
+/// There is no such design, or it cannot be built.
 pub const TANTALUM_EDESIGN: c_int = -11;
 /// Not enough memory. Nothing was done.
 pub const TANTALUM_ENOMEM: c_int = -12;
@@ -49,9 +49,9 @@ pub const TANTALUM_EINTERNAL: c_int = -16;
 /// All codes, with what [`crate::tantalum_strerror`] says of them.
 pub(crate) const CODES: [(c_int, &std::ffi::CStr); 17] = [
     (TANTALUM_OK, c"success"),
-    (TANTALUM_EINVAL, c"an argument or a command can not be meant"),
+    (TANTALUM_EINVAL, c"an argument or a command cannot be meant"),
     (TANTALUM_EPOWER, c"the drive lost its power"),
-    (TANTALUM_EMEDIUM, c"data can not be read back"),
+    (TANTALUM_EMEDIUM, c"data cannot be read back"),
     (TANTALUM_EFAILED, c"the drive failed the command"),
     (TANTALUM_EPOISONED, c"no writes until the drive is restarted"),
     (TANTALUM_ENOSPC, c"no space left on the drive"),
@@ -59,7 +59,7 @@ pub(crate) const CODES: [(c_int, &std::ffi::CStr); 17] = [
     (TANTALUM_ENOTSUP, c"the drive does not do that"),
     (TANTALUM_ETOOLARGE, c"the atomic group is larger than the drive's limit"),
     (TANTALUM_EOVERLAP, c"extents of the atomic group overlap"),
-    (TANTALUM_EDESIGN, c"there is no such design, or it can not be built"),
+    (TANTALUM_EDESIGN, c"there is no such design, or it cannot be built"),
     (TANTALUM_ENOMEM, c"not enough memory"),
     (TANTALUM_EBUSY, c"too much is submitted and not waited for"),
     (TANTALUM_ETICKET, c"no such ticket, or it was waited for already"),

@@ -85,7 +85,7 @@ impl Drive {
     /// A blank drive of this design, without power.
     ///
     /// # Errors
-    /// [`DesignError`] if it can not be built.
+    /// [`DesignError`] if it cannot be built.
     pub fn new(rt: &Rt, design: &Design, payload: Payload) -> Result<Drive, DesignError> {
         let layout = design.check()?;
         let words = PageHead::words(design.geometry.page_sectors());
@@ -98,7 +98,7 @@ impl Drive {
     /// power.
     ///
     /// # Errors
-    /// [`DesignError`] if the design can not be built, or is not that of the array.
+    /// [`DesignError`] if the design cannot be built, or is not that of the array.
     pub fn with_array(rt: &Rt, design: &Design, nand: NandArray) -> Result<Drive, DesignError> {
         let layout = design.check()?;
         if *nand.geometry() != design.geometry {
@@ -330,7 +330,7 @@ impl Drive {
     }
 
     /// Restores the power of a drive that does not start because its dump is not complete
-    /// ([`RecoveryError::DumpLost`]), since a page that its journal of units names can not be read
+    /// ([`RecoveryError::DumpLost`]), since a page that its journal of units names cannot be read
     /// ([`RecoveryError::Damaged`]), or of any other. Without the dump the newest copies of
     /// all logical pages that are on flash are looked for, page by page. What only the
     /// protected memory had is lost, though it was acknowledged; what was discarded last may be

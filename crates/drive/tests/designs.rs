@@ -1,4 +1,4 @@
-//! Designs that can not be are refused with a message that says which value it is.
+//! Designs that cannot be are refused with a message that says which value it is.
 
 use tantalum_drive::Design;
 

@@ -242,7 +242,7 @@ impl<'a, B: Blueprint> Dive<'a, B> {
     }
 }
 
-/// The result of a future that can not fail otherwise.
+/// The result of a future that cannot fail otherwise.
 fn ends(
     runtime: &mut Runtime,
     future: impl Future<Output = Result<(), Failure>> + 'static,

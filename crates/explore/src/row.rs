@@ -39,7 +39,7 @@ impl CrashRow {
     /// What its run of this number is.
     ///
     /// # Errors
-    /// If the design can not be built.
+    /// If the design cannot be built.
     pub fn scenario(&self, run: u64) -> Result<Scenario, String> {
         let seed = mix64(self.seed ^ mix64(run));
         let subject = match &self.subject {
@@ -77,7 +77,7 @@ impl Ingredients {
     /// Whether it can be done.
     ///
     /// # Errors
-    /// In a line, what can not.
+    /// In a line, what cannot.
     pub fn check(&self) -> Result<(), String> {
         let m = &self.mix;
         let weights = [m.write, m.fua, m.discard, m.read, m.flush, self.pause, self.cycle];

@@ -21,9 +21,9 @@ pub enum FilesError {
     #[error("the device holds no file layer: format it first")]
     NotFormatted,
     /// The device, or the options, do not suit the file layer.
-    #[error("can not keep files here: {0}")]
+    #[error("cannot keep files here: {0}")]
     Unsuitable(String),
-    /// What is on the device can not have been written by a working file layer on
+    /// What is on the device cannot have been written by a working file layer on
     /// a device that keeps its promises.
     #[error("the file layer is corrupt at {at}: {what}; restore it from a copy")]
     Corrupt {

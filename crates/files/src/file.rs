@@ -189,13 +189,13 @@ impl<D: BlockDevice> File<D> {
     pub(crate) fn check_end(&self, end: u64) -> Result<(), FilesError> {
         let l = &self.files.inner.layout;
         if end.div_ceil(l.chunk_bytes()) > u64::from(l.chunks) {
-            return Err(FilesError::NoSpace("a file can not be larger than the device"));
+            return Err(FilesError::NoSpace("a file cannot be larger than the device"));
         }
         Ok(())
     }
 
     /// Sees to it that writes of these ranges, which rise, have chunks to go to, and that a
-    /// crash after them can not leave the file too short. Under the file's lock.
+    /// crash after them cannot leave the file too short. Under the file's lock.
     pub(crate) async fn make_room(&self, ranges: &[Range<u64>]) -> Result<(), FilesError> {
         let (inner, node) = (&*self.files.inner, &*self.node);
         let end = ranges.last().map_or(0, |range| range.end);

@@ -183,7 +183,7 @@ fn union(ranges: &[(u64, &[u8])]) -> Result<Vec<Range<u64>>, FilesError> {
     for (offset, data) in ranges.iter().filter(|(_, data)| !data.is_empty()) {
         let end = offset
             .checked_add(data.len() as u64)
-            .ok_or(FilesError::NoSpace("a file can not be larger than the device"))?;
+            .ok_or(FilesError::NoSpace("a file cannot be larger than the device"))?;
         all.push(*offset..end);
     }
     all.sort_unstable_by_key(|range| range.start);

@@ -66,7 +66,7 @@
 //!    will do so after any crash: discarded, and flushed where the device needs
 //!    it. Chunks are discarded in batches.
 //! 6. **Nothing comes back.** A freed chunk is discarded or reused only when the change
-//!    that freed it can not be lost any more.
+//!    that freed it cannot be lost any more.
 //! 7. **In place.** Writes go to the chunks of the file, those that lie next to each other
 //!    on the device as one command, in ascending order. Parts of a block are merged
 //!    into the whole block under the file's lock. A chunk is aligned in file and device: an

@@ -54,7 +54,7 @@ pub(crate) struct Queue {
     record: Vec<u8>,
     queued: u64,
     written: u64,
-    /// Of these, so many can not be lost any more.
+    /// Of these, so many cannot be lost any more.
     durable: u64,
 }
 
@@ -201,7 +201,7 @@ impl<D: BlockDevice> Inner<D> {
     }
 
     /// Writes everything that memory knows as a snapshot, and begins its epoch. The
-    /// other region stays as it is until this one can not be lost.
+    /// other region stays as it is until this one cannot be lost.
     pub async fn snapshot(&self, region: u32, epoch: u64) -> Result<(), FilesError> {
         let l = &self.layout;
         let mut bytes = self.take_scratch();

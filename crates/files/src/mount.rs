@@ -152,7 +152,7 @@ async fn find_snapshot<D: BlockDevice>(device: &D, l: &Layout) -> Result<Found, 
     }
     let at = l.snapshot_at(0);
     let found = best.ok_or(FilesError::Corrupt { what: "no snapshot is whole", at })?;
-    // Records are written only behind a snapshot that can not be lost. If the other
+    // Records are written only behind a snapshot that cannot be lost. If the other
     // journal has newer ones, its snapshot was damaged later.
     let at = l.journal_at(found.region ^ 1);
     let mut block = vec![0; bs];
@@ -199,7 +199,7 @@ async fn replay<D: BlockDevice>(
             let count = need.max(READ_AHEAD).min(blocks - next);
             (first, bytes) = (next, vec![0; count as usize * bs]);
             if !read(device, at, &mut bytes).await? {
-                // A block in reach can not be read: one by one, up to that one.
+                // A block in reach cannot be read: one by one, up to that one.
                 bytes.truncate(need as usize * bs);
                 if !read(device, at, &mut bytes).await? {
                     break;
@@ -250,7 +250,7 @@ fn used_chunks(state: &State, l: &Layout) -> Result<ChunkSet, FilesError> {
     Ok(used)
 }
 
-/// Reads blocks; false if the device can not give them back.
+/// Reads blocks; false if the device cannot give them back.
 async fn read<D: BlockDevice>(device: &D, at: Block, to: &mut [u8]) -> Result<bool, FilesError> {
     match device.read(at, DataMut::Bytes(to)).await {
         Ok(()) => Ok(true),

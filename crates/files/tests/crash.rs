@@ -46,7 +46,7 @@ impl FileModel {
         self.sizes = vec![self.now.len()];
     }
 
-    /// Why a crash can not have left this.
+    /// Why a crash cannot have left this.
     fn refute(&self, found: &[u8]) -> Option<String> {
         let fits = |&s: &usize| {
             found.len() == s || found.len() as u64 == (s as u64).next_multiple_of(CHUNK)

@@ -89,7 +89,7 @@ pub struct Lines {
     pub id: String,
     /// What is shown.
     pub title: String,
-    /// For those who can not see it.
+    /// For those who cannot see it.
     pub description: String,
     /// What goes to the right.
     pub x: Scale,

@@ -54,7 +54,7 @@ pub struct BenchReport {
 /// Why a design could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// It can not be built.
+    /// It cannot be built.
     #[error(transparent)]
     Design(#[from] DesignError),
     /// Its drive does not start.

@@ -109,7 +109,7 @@ impl Model {
     /// The model of this name in a scene, with the scene's changes.
     ///
     /// # Errors
-    /// In a line: there is none, or it can not be built.
+    /// In a line: there is none, or it cannot be built.
     pub fn of(name: &str, scene: &Scene) -> Result<Model, String> {
         Model::named(name, scene, true)
     }
@@ -200,7 +200,7 @@ impl Model {
     /// The box, blank and without power.
     ///
     /// # Errors
-    /// That it can not be built, in a line.
+    /// That it cannot be built, in a line.
     pub fn build(&self, rt: &Rt, payload: Payload) -> Result<AnyBox, String> {
         Ok(match self {
             Model::Ssd(design) => AnyBox::Ssd(drive(rt, design, payload)?),

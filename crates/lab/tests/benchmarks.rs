@@ -1,5 +1,5 @@
 //! The SQL benchmarks on SQLite: their mix is the published one, their databases stay
-//! sound, and damage that SQLite can not know of is found.
+//! sound, and damage that SQLite cannot know of is found.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

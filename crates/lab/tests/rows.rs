@@ -122,7 +122,7 @@ fn atomic_groups_lose_nothing() {
 fn a_row_without_groups_in_force_says_why() {
     for (synchronous, flush, why) in [
         (Synchronous::Off, true, "synchronous is OFF"),
-        (Synchronous::Full, false, "the device can not promise atomic groups"),
+        (Synchronous::Full, false, "the device cannot promise atomic groups"),
     ] {
         let plan = plan(Journal::BatchAtomic, synchronous);
         let subject = |rt: &Rt| Ok(ram_that(rt, Ack::Volatile, flush));

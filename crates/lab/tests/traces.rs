@@ -1,5 +1,5 @@
 //! Recorded traces as workloads of an experiment: found beside its file, played under
-//! power cuts, judged block by block, and told of when they can not be read.
+//! power cuts, judged block by block, and told of when they cannot be read.
 
 use std::io::{BufRead, Cursor};
 use std::sync::Arc;

@@ -84,7 +84,7 @@ impl Check<'_> {
         for &id in ids {
             let command = &h.commands[&id];
             let units = Units::of(h, command);
-            // Of the present unit, where the command is seen and where it can not be.
+            // Of the present unit, where the command is seen and where it cannot be.
             let (mut unit, mut has, mut has_not) = (0, None, None);
             for (u, place) in units.places(self.per_block()) {
                 if u != unit {

@@ -14,7 +14,7 @@ use tantalum_device::{AtomicError, Block, Caps, Data, IoError, Payload};
 
 /// Kept at most, of one check: one is enough to fail.
 const VIOLATIONS: usize = 100;
-/// A block with more commands than this is looked through for ones that can not
+/// A block with more commands than this is looked through for ones that cannot
 /// be seen any more.
 const LISTED: usize = 32;
 
@@ -184,7 +184,7 @@ impl History {
             command.extents.clear();
         }
         command.listed = command.extents.iter().map(|e| e.1).sum();
-        // Blocks that may list what can not be seen any more.
+        // Blocks that may list what cannot be seen any more.
         let mut long = Vec::new();
         let by_block = Rc::make_mut(&mut self.by_block);
         for block in command.blocks() {
@@ -373,7 +373,7 @@ impl History {
         self.failed = None;
     }
 
-    /// Forgets commands of a block that can not be seen any more: something later
+    /// Forgets commands of a block that cannot be seen any more: something later
     /// is complete and must survive, and was so before any read in flight began.
     fn weed(&mut self, block: u64) {
         let Some(list) = Rc::make_mut(&mut self.by_block).get_mut(&block) else { return };

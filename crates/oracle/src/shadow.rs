@@ -179,7 +179,7 @@ impl Witness {
     ///
     /// # Errors
     /// [`IoError::PowerLost`] if the power goes meanwhile: check again after the next
-    /// restart. Blocks that can not be read are violations.
+    /// restart. Blocks that cannot be read are violations.
     pub async fn check<D: BlockDevice>(&self, device: &D) -> Result<Comparison, IoError> {
         let caps = *device.caps();
         let blocks: Vec<u64> = {
@@ -300,7 +300,7 @@ impl Book {
                         Ok(_) => format!(
                             "block {block} holds neither what was durable nor anything written since"
                         ),
-                        Err(e) => format!("block {block} can not be read: {e}"),
+                        Err(e) => format!("block {block} cannot be read: {e}"),
                     });
                 }
             }
@@ -331,7 +331,7 @@ impl Entry {
             let newest =
                 |v: &Version| !all.iter().any(|w| v.before(w) && v.submitted != w.submitted);
             self.durable = all.iter().filter(|v| newest(v)).copied().collect();
-            // What was complete before one of them can not come back either.
+            // What was complete before one of them cannot come back either.
             let durable = &self.durable;
             self.versions.retain(|v| !durable.iter().any(|w| v.before(w)));
         }

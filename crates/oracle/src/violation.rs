@@ -143,8 +143,8 @@ pub enum Violation {
         /// What it saw.
         found: Found,
     },
-    /// A block can not be read.
-    #[error("{block} can not be read: {error}")]
+    /// A block cannot be read.
+    #[error("{block} cannot be read: {error}")]
     Unreadable {
         /// Where.
         block: Block,

@@ -99,7 +99,7 @@ impl Runtime {
     /// Runs until `main` has its result. Other tasks stay where they are and go on
     /// in the next call.
     ///
-    /// A task can not call it of the runtime that it runs in: that is borrowed for as
+    /// A task cannot call it of the runtime that it runs in: that is borrowed for as
     /// long as it runs.
     ///
     /// ```

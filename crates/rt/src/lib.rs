@@ -38,7 +38,7 @@
 //! 6. **No busy loop.** Too many polls without time passing end in
 //!    [`RunError::Livelock`], which names the task.
 //! 7. **No re-entry.** A task that calls [`Runtime::block_on`] of a runtime that is
-//!    running can not exist: running takes the [`Runtime`] by `&mut`, and
+//!    running cannot exist: running takes the [`Runtime`] by `&mut`, and
 //!    tasks only ever hold an [`Rt`].
 //! 8. **Randomness** comes in independent streams, each named: a component that
 //!    draws more numbers does not disturb another.

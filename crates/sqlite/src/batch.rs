@@ -89,7 +89,7 @@ impl fmt::Display for BatchOff {
             BatchOff::NotCompiled => f.write_str(
                 "SQLite was compiled without it: set LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE and build anew",
             ),
-            BatchOff::Device => f.write_str("the device can not promise atomic groups"),
+            BatchOff::Device => f.write_str("the device cannot promise atomic groups"),
             BatchOff::Mount => f.write_str("the mount was told not to use atomic groups"),
             BatchOff::NotAFile => f.write_str("the database is in memory or temporary"),
             BatchOff::JournalMode(mode) => write!(
@@ -137,7 +137,7 @@ impl Connection<'_> {
     /// long as none of the settings, attached databases and open journals change.
     ///
     /// # Errors
-    /// SQLite's, if the settings can not be asked for (a locked database, for one).
+    /// SQLite's, if the settings cannot be asked for (a locked database, for one).
     pub fn batch_atomic(&self) -> Result<BatchAtomic, SqliteError> {
         let mut off = Vec::new();
         // SAFETY: a string that ends with NUL.

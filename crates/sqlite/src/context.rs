@@ -109,7 +109,7 @@ impl Ctx {
                 None => return Err(Gone),
             }
             // SAFETY: the yielder lives as long as the coroutine's function, below
-            // which we are: connections can not leave it.
+            // which we are: connections cannot leave it.
             unsafe { (*self.yielder.get()).suspend(()) };
             if self.dead.get() {
                 return Err(Gone);

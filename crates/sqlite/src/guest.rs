@@ -56,7 +56,7 @@ impl<T: 'static> Guest<T> {
 }
 
 impl<T> Guest<T> {
-    /// Runs the guest until it waits or ends. Without a context it can not wait.
+    /// Runs the guest until it waits or ends. Without a context it cannot wait.
     fn resume(&mut self, cx: Option<&mut Context<'_>>) -> Option<T> {
         let mut coroutine = self.coroutine.take().expect("a guest is polled after its end");
         let entered = self.ctx.enter();
@@ -94,7 +94,7 @@ impl<T> Drop for Guest<T> {
         self.ctx.dead.set(true);
         let begun = self.coroutine.as_ref().is_some_and(Coroutine::started);
         while begun && self.coroutine.is_some() {
-            // It can not be suspended any more: this is one turn.
+            // It cannot be suspended any more: this is one turn.
             drop(self.resume(None));
         }
     }

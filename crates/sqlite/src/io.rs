@@ -24,7 +24,7 @@ pub(crate) struct OpenFile {
     file: Rc<dyn HostFile>,
     /// The name under which it was opened.
     name: Box<[u8]>,
-    /// It was opened to be read only. SQLite relies on it that such a connection can not lock
+    /// It was opened to be read only. SQLite relies on it that such a connection cannot lock
     /// others out: when it closes last, it leaves the log as it is.
     read_only: bool,
     pub group: Group,
@@ -415,7 +415,7 @@ unsafe extern "C" fn file_control(
             {
                 open.group.unsynced.set(is_off(value));
             }
-            // A guest is one thread: SQLite must not sort on others, which can not reach its files.
+            // A guest is one thread: SQLite must not sort on others, which cannot reach its files.
             if name.eq_ignore_ascii_case(b"threads") {
                 // SAFETY: there is room for an answer, which SQLite frees.
                 unsafe {

@@ -278,7 +278,7 @@ fn synchronous_off_goes_back_to_the_journal() {
             let other = sql.open("t.db")?;
             assert!(other.batch_atomic()?.is_in_force());
             assert_eq!(bench.cost(&other, CHANGE)?.groups, 1);
-            // In a transaction it can not be changed.
+            // In a transaction it cannot be changed.
             db.execute("BEGIN IMMEDIATE")?;
             assert!(db.execute("PRAGMA synchronous = FULL").is_err());
             db.execute("UPDATE t SET v = 4")?;

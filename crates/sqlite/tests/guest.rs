@@ -461,7 +461,7 @@ fn a_database_is_the_file_and_not_the_name() {
         // Another database: nobody has locked it.
         let after = sql.open("t.db").unwrap();
         after.execute("CREATE TABLE u (v); INSERT INTO u VALUES (1)").unwrap();
-        // And the old one can not be written any more: nobody would find its journal.
+        // And the old one cannot be written any more: nobody would find its journal.
         let error = before.execute("INSERT INTO t VALUES (1); COMMIT").unwrap_err();
         assert_eq!(error.code, 1032, "SQLITE_READONLY_DBMOVED: {error}");
         assert_eq!(after.query_text("PRAGMA integrity_check", &[]).unwrap(), "ok");

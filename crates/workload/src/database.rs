@@ -104,7 +104,7 @@ pub enum StepError {
     /// The database said so.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// The database gave a row that can not be right.
+    /// The database gave a row that cannot be right.
     #[error("a row is damaged: {0}")]
     Damaged(String),
 }
@@ -157,7 +157,7 @@ pub trait Benchmark {
     /// exactly those that the commits in the ledger made. Nobody may write meanwhile.
     ///
     /// # Errors
-    /// What the database says if it can not be read.
+    /// What the database says if it cannot be read.
     fn verify(&self, sql: &mut dyn Sql) -> Result<Findings, SqlError>;
 }
 

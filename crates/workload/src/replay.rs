@@ -162,7 +162,7 @@ impl Playing {
 /// Why a trace was not played on.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The trace can not be read.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// A parameter that makes no sense.
@@ -279,7 +279,7 @@ impl Player {
     /// A player at the trace's beginning; the data that it writes follow from `seed`.
     ///
     /// # Errors
-    /// The trace can not be opened (or, to find its span, not be read), or a parameter
+    /// The trace cannot be opened (or, to find its span, not be read), or a parameter
     /// makes no sense.
     pub fn new(rt: &Rt, how: &Playing, mut open: Open, seed: u64) -> Result<Player, ReplayError> {
         how.check()?;

@@ -60,7 +60,7 @@ const OLD: [&str; FIELDS] = [
     "SELECT version, field9 FROM usertable WHERE ycsb_key = ?1",
 ];
 
-/// Of each field one statement, since columns can not be bound.
+/// Of each field one statement, since columns cannot be bound.
 const UPDATES: [&str; FIELDS] = [
     "UPDATE usertable SET version = ?2, field0 = ?3 WHERE ycsb_key = ?1",
     "UPDATE usertable SET version = ?2, field1 = ?3 WHERE ycsb_key = ?1",

@@ -6,7 +6,7 @@
 **
 ** 1. Every call goes on to the drive's file system, unchanged; but for the counters and the
 **    failures, which are made at the same places as in os_unix.c, nothing is added.
-** 2. Names are made absolute, as tests expect; a directory that does not exist can not be opened
+** 2. Names are made absolute, as tests expect; a directory that does not exist cannot be opened
 **    in. Paths outside of the directory of the test are SQLite's own data, and read by the native
 **    file system.
 ** 3. The time can be set (sqlite3_current_time).

@@ -113,7 +113,7 @@ pub enum LayoutError {
         /// How many are missing.
         missing: u64,
     },
-    /// The dump area can not hold what may have to be dumped.
+    /// The dump area cannot hold what may have to be dumped.
     #[error(
         "a dump area of {units} units has {have} rows; the buffer takes {buffer}, {dirty_max} changed map \
          entries take {map}, mark and end 2, rows that fail {slack}: raise map.dump_units or lower map.dirty_max or cache.buffer_kib"

@@ -48,7 +48,7 @@ pub struct Design {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WearDesign {
-    /// Erase cycles that a unit lasts; then it can not be erased any more.
+    /// Erase cycles that a unit lasts; then it cannot be erased any more.
     pub endurance: u32,
     /// Erase counts of the units of a die that differ by so many are too far apart: cold
     /// data are moved then, so that their units wear too (static wear levelling). 0: off.
@@ -303,7 +303,7 @@ pub struct FirmwareDesign {
     pub map_us: u64,
 }
 
-/// A design that can not be built.
+/// A design that cannot be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DesignError {
     /// There is no such preset.
@@ -323,7 +323,7 @@ pub enum DesignError {
         /// What is wrong, and what would be right.
         what: String,
     },
-    /// The flash array can not be.
+    /// The flash array cannot be.
     #[error("design \"{design}\": {error}")]
     Geometry {
         /// The design.
@@ -409,7 +409,7 @@ impl Design {
     /// A design from TOML.
     ///
     /// # Errors
-    /// [`DesignError`], if it is not one or can not be built.
+    /// [`DesignError`], if it is not one or cannot be built.
     pub fn from_toml(text: &str) -> Result<Design, DesignError> {
         let design: Design =
             toml::from_str(text).map_err(|e| DesignError::Toml(e.to_string().trim_end().into()))?;
@@ -435,7 +435,7 @@ impl Design {
     /// ```
     ///
     /// # Errors
-    /// [`DesignError`], if the result is not a design or can not be built.
+    /// [`DesignError`], if the result is not a design or cannot be built.
     pub fn with_overrides(&self, overrides: &toml::Table) -> Result<Design, DesignError> {
         let mut table =
             toml::Table::try_from(self).map_err(|e| DesignError::Toml(e.to_string()))?;

@@ -16,7 +16,7 @@ impl Drive {
     /// file that is there already is overwritten, unless another process has it as an image.
     ///
     /// # Errors
-    /// [`DriveImageError`], if the drive can not be built or the file not be made.
+    /// [`DriveImageError`], if the drive cannot be built or the file not be made.
     pub fn create_image(
         path: &Path,
         design: &Design,
@@ -96,7 +96,7 @@ impl Drive {
     }
 
     /// The first page read since this was asked that is not what was programmed, as its checksum in
-    /// the image says: its erase unit, and its number there. What it held can not be read; a restart
+    /// the image says: its erase unit, and its number there. What it held cannot be read; a restart
     /// may have taken it for a program that the power tore, and have gone back to what was before.
     pub fn take_damaged_page(&self) -> Option<(u32, u32)> {
         self.array().take_damaged().map(|at| (at.unit.0, at.page))

@@ -5,7 +5,7 @@
 //!    all pages of the unit were written since the drive started: else the rows stay erased,
 //!    and a restart reads page by page.
 //! 2. It says nothing that is not beside the pages, and is not needed: a unit whose summary
-//!    can not be read is read page by page.
+//!    cannot be read is read page by page.
 
 use crate::format::words::{PageHead, Places};
 use tantalum_nand::Geometry;

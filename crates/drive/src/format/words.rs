@@ -200,7 +200,7 @@ impl Before {
 }
 
 /// Beside the logical page number of a sector: what was there could not be read when it
-/// was moved. It is kept as something that can not be read.
+/// was moved. It is kept as something that cannot be read.
 pub const LOST: u64 = 1 << 32;
 
 /// Beside the logical page number of a sector that the host wrote: it belongs to an atomic group

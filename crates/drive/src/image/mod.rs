@@ -34,7 +34,7 @@ pub enum DriveImageError {
         /// What differs.
         what: &'static str,
     },
-    /// What a process that was killed left of protected memory can not be.
+    /// What a process that was killed left of protected memory cannot be.
     #[error("the image is damaged at offset {offset}, in protected memory: {what}")]
     Memory {
         /// Where in the file.

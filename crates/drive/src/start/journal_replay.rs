@@ -5,7 +5,7 @@
 //!    out of date, nor one born before its page was discarded (`unit_journal`, 3 and 4).
 //! 2. Of the copies of a logical page the one born last counts; of those born together,
 //!    which are the same, the one programmed last.
-//! 3. A page of a range that can not be read, and of which no summary tells, stops the start:
+//! 3. A page of a range that cannot be read, and of which no summary tells, stops the start:
 //!    which logical pages it had is unknown, so that none of those that the map knows older
 //!    copies of could be told from one that is lost. (Salvaging goes on without it.)
 //! 4. Nothing here changes flash. The entries are the journal's from then on, too.
@@ -138,7 +138,7 @@ async fn scan(
     report.salvaged |= unread.is_some();
     if let Some(at) = unread.filter(|_| without_dump == WithoutDump::Refuse) {
         let what = format!(
-            "a page that the journal of units names can not be read at {at}: of which logical \
+            "a page that the journal of units names cannot be read at {at}: of which logical \
              pages it had the newest copies is not known; salvaging the drive goes on without \
              it, and older copies of these may come back"
         );

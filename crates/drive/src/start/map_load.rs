@@ -8,7 +8,7 @@
 //!    that a power cycle wrote to its unit (map log, 6), unless something says that this was
 //!    whole: what the next power cycle wrote behind it, which says what it found there, or
 //!    the unit that was begun at its write point when it was full. (What nothing was written
-//!    after can not be stored from what was torn: the last program at each write point.)
+//!    after cannot be stored from what was torn: the last program at each write point.)
 //!    Where a dump's directory says that there is an image, there is one that can be read.
 //! 4. A map page that somebody asks for before all are loaded is read from where the dump's
 //!    directory says its image is; with the dirty entries that is as good as the newest one.
@@ -159,7 +159,7 @@ fn find_records(fw: &Firmware, units: Vec<LogUnit>) -> Result<Records, RecoveryE
         None => Ok(found),
         Some((page, place)) => {
             let place = fw.places.name(place);
-            let what = format!("the image of map page {page} can not be read at {place}");
+            let what = format!("the image of map page {page} cannot be read at {place}");
             Err(RecoveryError::Damaged(what))
         }
     }
@@ -229,7 +229,7 @@ fn check_torn(pages: &[PageAddr], heads: &[Head], full: bool) -> Result<bool, Re
         let may_be_torn = if whole { cycle.len() } else { last.unwrap_or(0) };
         if let Some(bad) = cycle[..may_be_torn].iter().position(|head| !readable(head)) {
             let at = pages[start + bad];
-            let what = format!("a page of the map log can not be read at {at}");
+            let what = format!("a page of the map log cannot be read at {at}");
             return Err(RecoveryError::Damaged(what));
         }
         all = cycle.iter().all(readable);
@@ -248,7 +248,7 @@ async fn read_records(
     let mut out = Vec::with_capacity(records.len());
     for (record, data) in records.into_iter().zip(read) {
         let Some(data) = data else {
-            let what = format!("a page of the map log can not be read at {}", record.at);
+            let what = format!("a page of the map log cannot be read at {}", record.at);
             return Err(RecoveryError::Damaged(what));
         };
         let Data::Bytes(bytes) = data.as_data() else { unreachable!("asked for bytes") };
@@ -285,7 +285,7 @@ pub(crate) async fn load_directory(fw: &Firmware, dump: &Dump) -> Result<(), Rec
             fw.load_page(page).await;
         }
         if !fw.state.map.borrow().is_known(page) {
-            let what = format!("map page {page} can not be read");
+            let what = format!("map page {page} cannot be read");
             return Err(RecoveryError::Damaged(what));
         }
     }
@@ -334,7 +334,7 @@ impl Firmware {
         }
     }
 
-    /// Reads a sector of the map log, with its kind and index; `None` if it can not be read.
+    /// Reads a sector of the map log, with its kind and index; `None` if it cannot be read.
     pub async fn read_log(&self, place: Ppa) -> Option<(Kind, u32, Vec<u8>)> {
         let (at, sector) = self.places.page(place);
         let (mut bytes, mut words) = (vec![0; SECTOR], vec![0; self.nand.oob_words()]);

@@ -123,7 +123,7 @@ pub(crate) async fn finish(
     rest.learn(fw, report).await?;
     let began = fw.rt.now();
     if report.salvaged && !fw.is_read_only() && store_map(fw).await.is_none() {
-        let what = "the map that was put right can not be stored".to_string();
+        let what = "the map that was put right cannot be stored".to_string();
         return Err(RecoveryError::Damaged(what));
     }
     report.space += fw.rt.now() - began;

@@ -188,7 +188,7 @@ async fn read_spilled(
             None if without_dump == WithoutDump::Salvage => {}
             None => {
                 let place = fw.places.name(place);
-                let what = format!("entries of the journal of units can not be read at {place}");
+                let what = format!("entries of the journal of units cannot be read at {place}");
                 return Err(RecoveryError::Damaged(what));
             }
         }
@@ -223,7 +223,7 @@ pub(crate) async fn read_sectors(
 }
 
 fn damaged(dump: &Dump, at: &PageAddr) -> RecoveryError {
-    RecoveryError::Damaged(format!("dump {}: {at} can not be read", dump.number))
+    RecoveryError::Damaged(format!("dump {}: {at} cannot be read", dump.number))
 }
 
 /// Puts the entries of a map page over the map; how many. All count as changed: an image on

@@ -10,7 +10,7 @@ use tantalum_nand::{OpError, PageAddr, PageState, ReadRequest, Reading, SECTOR_B
 pub(crate) enum Head {
     /// The page is erased.
     Erased,
-    /// It can not be read, or no drive wrote it.
+    /// It cannot be read, or no drive wrote it.
     Unreadable,
     /// It was written by a drive: its head, and what was written before it (map log only).
     Written(PageHead, Before),
@@ -102,7 +102,7 @@ pub(crate) async fn read_words(
     read_each(fw, pages, true, None, |i, state, words, _| tell(i, state, words)).await
 }
 
-/// Reads the payload of these pages, side by side; `None` for a page that can not be
+/// Reads the payload of these pages, side by side; `None` for a page that cannot be
 /// read. The drive's own pages are bytes even in an array of stamps.
 pub(crate) async fn read_pages(
     fw: &Firmware,
@@ -116,7 +116,7 @@ pub(crate) async fn read_pages(
 }
 
 /// Reads those of the drive's own pages that are of this kind, side by side; `None` for any
-/// other, and for one that can not be read.
+/// other, and for one that cannot be read.
 pub(crate) async fn read_pages_of(
     fw: &Firmware,
     pages: &[PageAddr],

@@ -172,7 +172,7 @@ pub(crate) async fn settle_units(fw: &Firmware, units: &Units) -> Result<(), Rec
                 space.file(unit);
             }
         }
-        // A unit whose first page can not be read may still have valid sectors.
+        // A unit whose first page cannot be read may still have valid sectors.
         void.retain(|&unit| {
             let void = space.valid_in(unit) == 0 && !space.is_bad(unit);
             if !void {

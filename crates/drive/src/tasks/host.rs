@@ -414,7 +414,7 @@ impl Firmware {
         self.pass_link().await;
         let count = range.count.min(QUESTION_STEP);
         if !self.know(Lpn(range.start.0 as u32), count).await {
-            return Err(IoError::Failed("the map can not be read"));
+            return Err(IoError::Failed("the map cannot be read"));
         }
         let (buffer, map) = (self.state.buffer.borrow(), self.state.map.borrow());
         let is_hole = |i: u64| {
@@ -431,7 +431,7 @@ impl Firmware {
         let _place = self.host.queue.acquire(1).await;
         self.pass_link().await;
         if !self.know(Lpn(at.0 as u32), blocks).await {
-            return Err(IoError::Failed("the map can not be read"));
+            return Err(IoError::Failed("the map cannot be read"));
         }
         let mut ops = Vec::with_capacity(blocks.min(16) as usize);
         let mut words = vec![0; self.nand.oob_words()];

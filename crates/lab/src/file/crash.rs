@@ -258,7 +258,7 @@ impl CrashFile {
     /// All rows, in the order of the file.
     ///
     /// # Errors
-    /// In a line: a design or a mix that there is not, or that can not be.
+    /// In a line: a design or a mix that there is not, or that cannot be.
     pub fn rows(&self) -> Result<Vec<CrashRow>, String> {
         let mut rows: Vec<CrashRow> = Vec::new();
         for entry in &self.entries {
@@ -363,7 +363,7 @@ impl CrashFile {
     /// For each mix a row whose runs all have a random design.
     ///
     /// # Errors
-    /// A mix that can not be.
+    /// A mix that cannot be.
     pub fn swarm(&self) -> Result<Vec<CrashRow>, String> {
         let mixes = self.mix.keys().cloned().chain(["default".to_string()]);
         let mixes: std::collections::BTreeSet<String> = mixes.collect();

@@ -134,7 +134,7 @@ pub struct Row {
     pub quick: bool,
 }
 
-/// Why an experiment can not be run.
+/// Why an experiment cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {what}")]
 pub struct ExperimentError {
@@ -361,7 +361,7 @@ impl Row {
     /// What it runs on.
     ///
     /// # Errors
-    /// In a line: there is no such design, or it can not be built.
+    /// In a line: there is no such design, or it cannot be built.
     pub fn model(&self) -> Result<Model, String> {
         Model::of(&self.design, &self.scene)
     }

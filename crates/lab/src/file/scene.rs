@@ -95,7 +95,7 @@ impl Scene {
     /// Whether it can be meant, workloads apart.
     ///
     /// # Errors
-    /// What can not, with its key.
+    /// What cannot, with its key.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         self.run.check().map_err(|f| f.below(&["run"]))?;
         let (nodes, records) = (self.linkbench.nodes, self.ycsb.records);
@@ -153,7 +153,7 @@ impl Scene {
     /// Whether a workload of the file can be meant.
     ///
     /// # Errors
-    /// What can not, with its key.
+    /// What cannot, with its key.
     pub(crate) fn check_workload(&self, workload: &WorkloadKind) -> Result<(), Fault> {
         let (WorkloadKind::Job(name) | WorkloadKind::Pages(name)) = workload else {
             return Ok(());

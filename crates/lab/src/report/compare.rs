@@ -370,7 +370,7 @@ fn differ(documents: &[Document; 2]) -> (Vec<String>, bool) {
     }
     let equal_cuts = a.get("cuts") == b.get("cuts");
     if !equal_cuts {
-        words.push("losses, erases and other counts can not be compared".into());
+        words.push("losses, erases and other counts cannot be compared".into());
     }
     (words, equal_cuts)
 }

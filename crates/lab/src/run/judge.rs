@@ -36,7 +36,7 @@ pub struct Balance {
 pub fn examine(sql: &mut dyn Sql, benchmark: &dyn Benchmark, answered: impl FnOnce()) -> Verdict {
     let ledger = match database::ledger(sql) {
         Ok(ledger) => ledger,
-        Err(e) => return Verdict::unreadable(format!("the ledger can not be read: {e}")),
+        Err(e) => return Verdict::unreadable(format!("the ledger cannot be read: {e}")),
     };
     answered();
     let mut damage = Vec::new();
@@ -58,7 +58,7 @@ pub fn examine(sql: &mut dyn Sql, benchmark: &dyn Benchmark, answered: impl FnOn
             damage.push(format!("{} rows or counts are wrong", findings.total));
         }
         Ok(_) => {}
-        Err(e) => damage.push(format!("the tables can not be read: {e}")),
+        Err(e) => damage.push(format!("the tables cannot be read: {e}")),
     }
     Verdict { ledger: Some(ledger), damage }
 }

@@ -74,7 +74,7 @@ pub fn check(experiment: &Experiment, rows: &[Row], threads: usize) -> Result<()
 /// What a row needs with so many power cuts.
 ///
 /// # Errors
-/// That its design can not be built, in a line.
+/// That its design cannot be built, in a line.
 pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let scene = &row.scene;
     let millis = run_millis(scene, cuts);

@@ -136,10 +136,10 @@ impl fmt::Debug for Preparation {
     }
 }
 
-/// Why a drive can not be preconditioned.
+/// Why a drive cannot be preconditioned.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PreconditionError {
-    /// A value that can not be.
+    /// A value that cannot be.
     #[error("precondition.{key} = {value}: must be {range}")]
     Value {
         /// Which.
@@ -152,7 +152,7 @@ pub enum PreconditionError {
     /// The pattern is that of a job where there is none.
     #[error("precondition.pattern = \"job\": only rows of a block job have one")]
     NoJob,
-    /// Commands that the drive can not take.
+    /// Commands that the drive cannot take.
     #[error("preconditioning: {0}")]
     Commands(#[from] JobError),
     /// The drive failed a command.

@@ -127,8 +127,8 @@ pub enum RowError {
     /// A task of the row was dropped before its end: a bug of the experiment.
     #[error("a client was dropped before its end")]
     Dropped,
-    /// The drive can not be built.
-    #[error("the design can not be built: {0}")]
+    /// The drive cannot be built.
+    #[error("the design cannot be built: {0}")]
     Design(String),
     /// The block job failed with the power on.
     #[error("{0}")]
@@ -439,7 +439,7 @@ impl<S: RowBox> Run<S> {
             Err(_) if again.fired.get() => return Err(RowError::Dropped),
             Err(e) => {
                 again.disarmed.set(true);
-                let verdict = Verdict::unreadable(format!("the files can not be mounted: {e}"));
+                let verdict = Verdict::unreadable(format!("the files cannot be mounted: {e}"));
                 let files = |error| RowError::Files { doing: "formatting anew", error };
                 let engine =
                     Engine::format(&self.rt, device, &self.plan.settings).await.map_err(files)?;
@@ -458,7 +458,7 @@ impl<S: RowBox> Run<S> {
         });
         let verdict = match judged.await.map_err(|_| RowError::Dropped)? {
             Ok(verdict) => verdict,
-            Err(e) => Verdict::unreadable(format!("the database can not be opened: {e}")),
+            Err(e) => Verdict::unreadable(format!("the database cannot be opened: {e}")),
         };
         again.disarmed.set(true);
         let answer_time = answer.get();

@@ -38,7 +38,7 @@ pub type Watch = Arc<dyn Fn(Progress<'_>) + Send + Sync>;
 /// them, and the traces that they play can be read to the end.
 ///
 /// # Errors
-/// Which row can not, and why.
+/// Which row cannot, and why.
 pub fn check(rows: &[Row]) -> Result<(), String> {
     for row in rows {
         let told = |e| format!("row \"{}\": {e}", row.name);

@@ -92,7 +92,7 @@ impl<D: BlockDevice + 'static> Engine<D> {
     /// Spawns a guest with a connection of its own.
     ///
     /// # Errors
-    /// (of the result) SQLite's, if the database can not be opened.
+    /// (of the result) SQLite's, if the database cannot be opened.
     pub fn guest<T: 'static>(
         &self,
         name: String,

@@ -149,7 +149,7 @@ fn most_entries(base: &Design) -> u32 {
     (base.geometry.units() / 4).max(4 * base.journal_slack())
 }
 
-/// The design of this choice; `None` if it can not be built.
+/// The design of this choice; `None` if it cannot be built.
 fn candidate(base: &Design, choice: Choice) -> Option<Candidate> {
     let mut design = protected(base);
     design.cache.buffer_kib = choice.buffer_kib;

@@ -4,7 +4,7 @@
 //! 1. Candidates are tried from those that need the least energy on, level by level; the search
 //!    ends with the first level on which one meets the limits, and of those it is the
 //!    fastest. Nothing that needs less meets them, but for what was left out.
-//! 2. Left out is what can not meet the limits unless a larger buffer or a larger journal makes a
+//! 2. Left out is what cannot meet the limits unless a larger buffer or a larger journal makes a
 //!    drive slower by more than [`MARGIN`], or quicker to start by more than a fifth: nothing
 //!    is, if all is asked for.
 //! 3. What is found follows from the experiment and the seed alone, not from the number of
@@ -210,7 +210,7 @@ impl Search {
     /// Searches, with so many candidates at a time.
     ///
     /// # Errors
-    /// In a line: full protection can not be run.
+    /// In a line: full protection cannot be run.
     pub fn run(
         &self,
         experiment: &Experiment,
@@ -365,7 +365,7 @@ impl State<'_> {
         }
     }
 
-    /// Whether what was tried tells that this one can not meet the limits.
+    /// Whether what was tried tells that this one cannot meet the limits.
     fn is_hopeless(&self, candidate: usize) -> bool {
         if self.search.effort.all {
             return false;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const TINY: &str = include_str!("tiny.toml");
 
-/// Workloads that can not be searched with.
+/// Workloads that cannot be searched with.
 const OTHERS: &str = "[job.reads]\nreads = 1.0\ncommands = 1000\n[trace.t]\nfile = \"x\"\n";
 
 struct Nobody;

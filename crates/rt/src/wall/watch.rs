@@ -17,7 +17,7 @@ impl Io {
     /// Watches a descriptor; reading from it is the caller's, with calls that do not block.
     ///
     /// # Errors
-    /// The system's, if calls on it can not be made such.
+    /// The system's, if calls on it cannot be made such.
     pub fn watch(&self, fd: OwnedFd) -> io::Result<Watch> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         Ok(Watch { io: self.clone(), fd: Rc::new(fd) })

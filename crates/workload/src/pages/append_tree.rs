@@ -249,7 +249,7 @@ impl AppendTree {
     /// Opens the file after a cut, judges it, and goes on behind the newest version.
     ///
     /// # Errors
-    /// The volume's, other than for blocks that can not be read.
+    /// The volume's, other than for blocks that cannot be read.
     pub async fn recover<D: BlockDevice>(&self, volume: &Volume<D>) -> Result<TreeCheck, IoError> {
         let this = &*self.inner;
         let mut blocks = Vec::with_capacity((this.appended.get() * UPDATE_BLOCKS) as usize);

@@ -124,7 +124,7 @@ impl Default for EngineJob {
     }
 }
 
-/// Why an engine can not run.
+/// Why an engine cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum JobError {
     /// A value that makes no sense.
@@ -150,7 +150,7 @@ pub enum JobError {
     /// The drive has blocks of another size.
     #[error("the drive must have blocks of 4 KiB")]
     Drive,
-    /// The drive can not write a page as an atomic group.
+    /// The drive cannot write a page as an atomic group.
     #[error(
         "double_write = \"atomic\" needs a drive that takes atomic groups of at least {page} bytes, \
          and this one {has}: take another drive, or true or false"

@@ -6,7 +6,7 @@
 //! 2. The flush list holds exactly the dirty frames, by the first change since each was
 //!    written.
 //! 3. A frame that is being written can be read, but neither changed nor evicted; one
-//!    that is being read into can not be touched.
+//!    that is being read into cannot be touched.
 //! 4. New pages enter at the midpoint: at the head of the old part, which is kept at
 //!    three eighths of the list. A page moves to the head of the young part when it is
 //!    touched again, not earlier than `old_time` after it came.

@@ -9,7 +9,7 @@
 //!    access if barriers are on.
 //! 4. A block carries a stamp, whatever the drive's payload: of a drive that carries bytes the stamp
 //!    fills the block. A block of different stamps is torn, and reads as none.
-//! 5. If flushes are not queued (the rule of ATA: FLUSH CACHE can not be outstanding
+//! 5. If flushes are not queued (the rule of ATA: FLUSH CACHE cannot be outstanding
 //!    together with queued commands), a flush waits for the commands in flight,
 //!    and commands that come after it wait for it.
 

@@ -19,7 +19,7 @@ macro_rules! of_district {
     };
 }
 
-/// Of each district one statement, since columns can not be bound.
+/// Of each district one statement, since columns cannot be bound.
 const STOCK: [&str; DISTRICTS as usize] = of_district!(
     "s_dist_01",
     "s_dist_02",

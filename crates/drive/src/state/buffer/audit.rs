@@ -69,7 +69,7 @@ impl Buffer {
                 State::Held => ensure(held.contains(&at), || format!("nothing holds slot {at}"))?,
                 State::Waiting | State::Flying if e.successor == NONE => {
                     let own = self.index.get(&e.lpn.0) == Some(&at);
-                    ensure(own, || format!("{} in slot {at} can not be found", e.lpn))?;
+                    ensure(own, || format!("{} in slot {at} cannot be found", e.lpn))?;
                 }
                 _ => {}
             }
