@@ -26,13 +26,13 @@ pub trait Clock {
     /// wakes a task. After [`Idle::Reached`], [`Clock::now`] is at least `deadline`.
     fn idle(&mut self, deadline: Option<Nanos>) -> Idle;
 
-    /// After how many polls without an idle moment [`Clock::look_outside`] is called.
+    /// The number of polls without an idle moment after which [`Clock::look_outside`] is called.
     fn polls_between_looks(&self) -> u64 {
         u64::MAX
     }
 
-    /// Tasks have run for long, and some still are ready: takes in what has come from
-    /// outside, without waiting. Whether anything came.
+    /// Takes in what has come from outside, without waiting. It is called when tasks have run for
+    /// long and some are still ready. Returns whether anything came.
     fn look_outside(&mut self) -> bool {
         false
     }

@@ -39,7 +39,8 @@ pub enum RunError {
         /// How many polls there were at this instant.
         polls: u64,
     },
-    /// The main task was dropped: it had been spawned in a power domain that is gone.
+    /// The main task was dropped, because it had been spawned in a power domain that has been
+    /// killed.
     #[error("the main task was cancelled at {at}")]
     Cancelled {
         /// When.

@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 /// Polls at one instant after which a run is taken to be in a busy loop.
 const LIVELOCK_POLLS: u64 = 10_000_000;
 
-/// Of wakers that nobody uses so many are kept.
+/// The number of unused wakers that are kept for new tasks.
 const SPARE_WAKERS: usize = 64;
 
 /// A task: slot and generation (invariant 3).
@@ -30,7 +30,7 @@ pub struct TaskId(pub(crate) Key);
 type BoxFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Task {
-    /// Out while the task is being polled.
+    /// `None` while the task is being polled.
     body: Option<(BoxFuture, TaskWaker)>,
     name: Cow<'static, str>,
     /// What the task last parked for.
@@ -40,7 +40,7 @@ struct Task {
 }
 
 struct DomainState {
-    /// In the order of spawning; ended tasks are weeded out now and then.
+    /// In the order of spawning. Ended tasks are removed now and then.
     tasks: Vec<TaskId>,
     weed_at: usize,
 }
@@ -49,7 +49,7 @@ struct Inner {
     seed: u64,
     now: Cell<Nanos>,
     tasks: RefCell<Slab<Task>>,
-    /// Of tasks that have ended, to be used again.
+    /// Wakers of tasks that have ended, for new tasks.
     wakers: RefCell<Vec<TaskWaker>>,
     domains: RefCell<Slab<DomainState>>,
     ready: RefCell<VecDeque<TaskId>>,
@@ -99,8 +99,8 @@ impl Runtime {
     /// Runs until `main` has its result. Other tasks stay where they are and go on
     /// in the next call.
     ///
-    /// A task cannot call it of the runtime that it runs in: that is borrowed for as
-    /// long as it runs.
+    /// A task cannot call it on the runtime that runs the task, because running borrows the
+    /// runtime.
     ///
     /// ```
     /// # use tantalum_rt::Runtime;
@@ -142,11 +142,11 @@ impl Runtime {
         self.run(done, None)
     }
 
-    /// Runs until the time is `at`, and no further: what is due before has happened, what
-    /// timers bring at that very time has not. At once, if that is past.
+    /// Runs until the time is `at`. Timers due before `at` have fired; timers due at `at` have not.
+    /// It returns at once if `at` is past.
     ///
     /// # Errors
-    /// [`RunError::Livelock`]. Nothing to do is no error here.
+    /// [`RunError::Livelock`]. That there is nothing to do is no error here.
     pub fn run_until(&mut self, at: Nanos) -> Result<(), RunError> {
         self.run(|rt| rt.now() >= at, Some(at))
     }
@@ -314,7 +314,7 @@ impl Rt {
         self.root().spawn_background(name, future)
     }
 
-    /// The domain of whatever is in no power domain; it lives as long as the runtime.
+    /// The domain of tasks outside all power domains. It lives as long as the runtime.
     pub fn root(&self) -> Domain {
         let key = self.inner.root.get().expect("set when the runtime was made");
         Domain { rt: self.clone(), key }
@@ -327,8 +327,8 @@ impl Rt {
         Domain { rt: self.clone(), key }
     }
 
-    /// Announces a command that must end before the run may: it counts as
-    /// outstanding, and is listed by `what` if the run stalls, until the guard drops.
+    /// Announces a command. The run does not end before the guard drops. If the run stalls
+    /// meanwhile, the command is listed as `what`.
     pub fn outstanding(&self, what: &'static str) -> Outstanding {
         let key = self.inner.commands.borrow_mut().insert(what);
         Outstanding { rt: self.clone(), key }
@@ -358,8 +358,8 @@ impl Rt {
         self.inner.current.get().expect("awaited outside a task of this runtime")
     }
 
-    /// For primitives: notes what the running task is about to wait for, and tells
-    /// which task it is, so that it can be given to [`Rt::wake`].
+    /// For synchronization primitives: notes what the running task is about to wait for, and
+    /// returns the task, for [`Rt::wake`].
     ///
     /// # Panics
     /// If called outside a task of this runtime.
@@ -497,7 +497,7 @@ impl Rt {
                 if let Some(t) = inner.tasks.borrow_mut().get_mut(task.0) {
                     t.body = Some((future, waker));
                 }
-                // Otherwise its domain was killed meanwhile: it drops here.
+                // Otherwise its domain was killed during the poll, and the future drops here.
             }
         }
     }
@@ -508,8 +508,8 @@ impl Rt {
         }
     }
 
-    /// For a clock that moves while tasks are ready: wakes all whose timers are due at
-    /// `now`. Whether there were any.
+    /// For a clock that moves while tasks are ready: fires all timers due at `now`. Returns whether
+    /// there were any.
     fn pass_to(&self, now: Nanos) -> bool {
         self.inner.now.set(now.max(self.now()));
         let mut any = false;
@@ -553,8 +553,8 @@ impl Rt {
         RunError::Stalled { at: self.now(), waiting }
     }
 
-    /// How many slots for tasks, domains, timers and operations there are: what a run
-    /// needed at its fullest, and the measure of a leak.
+    /// The number of slots for tasks, domains, timers and operations. It is the most that the run
+    /// has needed at one time, so it shows leaks.
     pub fn footprint(&self) -> usize {
         let timers = self.inner.timers.borrow().footprint();
         let outside = self.outside().map_or(0, |o| o.footprint());

@@ -1,15 +1,15 @@
 //! Wakes that do not come from the runtime's own primitives: through
 //! [`std::task::Waker`]s, from combinators on its thread or from other threads.
 //!
-//! 1. A wake is never lost: it is seen before the next poll, or it rings the bell of a
-//!    runtime that waits (or is about to).
-//! 2. The bell is rung at most once for each time that the runtime falls asleep. It may ring
-//!    late, when the runtime is awake again: then a count is left in it, which ends a later
-//!    wait early and must not keep the runtime from hearing the next ring.
-//! 3. A waker wakes the task that it was made for, and no other: one that goes from a task that
-//!    has ended to a new one has no clones.
-//! 4. The end of the last channel is a wake, too, of no task: a runtime that waited for its
-//!    letters looks again whether there is anything to wait for.
+//! 1. A wake is never lost. It is seen before the next poll, or it rings the bell of a runtime that
+//!    waits or is about to wait.
+//! 2. The bell is rung at most once each time the runtime falls asleep. It may ring late, when the
+//!    runtime is awake again. Then a count is left in the bell, which ends a later wait early. That
+//!    must not keep the runtime from hearing the next ring.
+//! 3. A waker wakes the task that it was made for, and no other. Only a waker without clones goes
+//!    from a task that has ended to a new one.
+//! 4. The end of the last channel also rings the bell, though it wakes no task. The runtime then
+//!    checks again whether there is anything left to wait for.
 
 use crate::exec::TaskId;
 use crate::slab::Key;
@@ -17,15 +17,14 @@ use crate::sys::{AtomicBool, AtomicU64, AtomicUsize, Bell, Mutex, Ordering, fenc
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-/// Both flags change by swaps alone: each change sees the one before it, and with it all that
-/// its thread did before. A mere store could cover up an announcement unseen, and with it the end
-/// of a channel.
+/// Both flags change by swaps alone. So each change sees the one before it, and everything that the
+/// other thread did before that. A plain store could overwrite an announcement that nobody has
+/// seen, and with it the end of a channel.
 pub(crate) struct Inbox {
     /// There is a wake, or may be.
     any: AtomicBool,
     tasks: Mutex<Vec<TaskId>>,
-    /// The runtime waits for what comes from outside, and looks here only when the bell
-    /// rings.
+    /// The runtime is asleep and looks here only when the bell rings.
     asleep: AtomicBool,
     /// On a clock that waits.
     bell: Option<Bell>,
@@ -61,11 +60,11 @@ impl Inbox {
         self.announce();
     }
 
-    /// There is a wake: the runtime sees it, or the bell rings.
+    /// Announces a wake: the runtime sees it, or the bell rings.
     fn announce(&self) {
         self.any.swap(true, Ordering::AcqRel);
-        // What is stored above and loaded below, against the same in `fall_asleep`: with a fence
-        // between the two on both sides, one of the sides sees the other.
+        // `fall_asleep` stores and loads the same two flags in the other order. With a fence
+        // between store and load on both sides, at least one side sees the other's store.
         fence(Ordering::SeqCst);
         if let Some(bell) = &self.bell
             && self.asleep.load(Ordering::Relaxed)
@@ -75,13 +74,14 @@ impl Inbox {
         }
     }
 
-    /// Rings as a thread does that was about to ring when the runtime woke up by itself.
+    /// Rings like a thread that was about to ring when the runtime woke up by itself.
     #[cfg(test)]
     pub fn ring_late(&self) {
         self.bell.as_ref().expect("only on a clock that waits").ring();
     }
 
-    /// From now on a wake rings the bell. `false`, and nothing, if there is a wake.
+    /// From now on a wake rings the bell. If there is a wake already, it changes nothing and
+    /// returns `false`.
     pub fn fall_asleep(&self) -> bool {
         self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
@@ -107,20 +107,20 @@ impl Inbox {
         }
     }
 
-    /// Whether other threads may still post. If not, all their wakes are seen by an
-    /// [`Inbox::any`] that comes after this, and not by one before it.
+    /// Whether other threads may still post. If not, a later [`Inbox::any`] sees all their wakes;
+    /// an earlier one may not have.
     pub fn has_channels(&self) -> bool {
         self.channels.load(Ordering::Acquire) > 0
     }
 }
 
-/// What a task is polled with: whoever has a clone of the waker wakes the task.
+/// The waker with which a task is polled. Any holder of a clone can wake the task.
 pub(crate) struct TaskWaker {
     waker: Waker,
     target: Arc<Target>,
 }
 
-/// Which task, packed, and where that is said.
+/// The task, packed, and the inbox that is told of a wake.
 struct Target {
     task: AtomicU64,
     inbox: Arc<Inbox>,
@@ -137,10 +137,11 @@ impl TaskWaker {
         &self.waker
     }
 
-    /// Whether nobody has a clone: then it may be given to another task.
+    /// Whether there is no clone. Then the waker may be given to another task.
     pub fn is_free(&self) -> bool {
         let free = Arc::strong_count(&self.target) == 2;
-        // What those did who had clones is behind them, also if they are other threads.
+        // Everything that the former holders of clones did happened before this, also in other
+        // threads.
         fence(Ordering::Acquire);
         free
     }

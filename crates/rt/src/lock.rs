@@ -1,4 +1,4 @@
-//! One owner of a file: a lock that goes with the process.
+//! One owner of a file: a lock that ends with the process.
 //!
 //! 1. A lock is that of an open file. It ends when the last descriptor of that open file is closed,
 //!    also if the process is killed.
@@ -8,8 +8,8 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::time::Duration;
 
-/// For how long a lock may still be that of a process which was killed, or of one that is
-/// just being started by this one.
+/// How long a lock may still be held by a process that was killed, or by a child that this process
+/// is just starting.
 const DYING: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(20);
 
@@ -24,8 +24,8 @@ pub enum FileLockError {
     System(#[source] io::Error),
 }
 
-/// Locks an open file: `alone`, or together with others that do not ask to be alone. It holds up
-/// the thread for up to half a second if somebody has the lock, who may be a process that dies.
+/// Locks an open file: `alone`, or together with others that do not ask to be alone. If the lock is
+/// taken, it blocks the thread for up to half a second, since the holder may be a dying process.
 ///
 /// # Errors
 /// [`FileLockError`].

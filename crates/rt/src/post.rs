@@ -1,7 +1,7 @@
 //! A bounded channel from other threads to a task.
 //!
 //! 1. What is posted is taken in the order in which it was posted.
-//! 2. At most `room` letters lie there; posting to a full one is refused or waits.
+//! 2. The channel holds at most `room` letters. Posting to a full channel is refused, or waits.
 //! 3. A post wakes the runtime if it waits.
 //! 4. When the last [`Post`] is gone the [`Inbox`] ends, after what was posted; when the
 //!    [`Inbox`] is gone posts are refused, and what lay in it is dropped.
@@ -89,8 +89,8 @@ impl<T> Post<T> {
         self.put(self.shared.state(), letter)
     }
 
-    /// Posts a letter; waits for room, which blocks the calling thread. Not for tasks of
-    /// the runtime itself: they would wait for themselves.
+    /// Posts a letter; blocks the calling thread while there is no room. A task of the runtime
+    /// itself must not call it: it would wait for itself.
     ///
     /// # Errors
     /// [`PostError::Closed`], with the letter.
@@ -136,7 +136,8 @@ impl<T> Drop for Post<T> {
         }
         let waker = state.waker.take();
         drop(state);
-        // First the wake, then the end of the channel: who sees the end sees the wake.
+        // First the wake, then the end of the channel: a reader who sees the end also sees the
+        // wake.
         if let Some(waker) = waker {
             waker.wake();
         }

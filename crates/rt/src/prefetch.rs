@@ -1,8 +1,8 @@
 //! A hint to the processor.
 
-/// Begins to bring what lies at `place` into the processor's cache, without waiting for it:
-/// for tables that are larger than the cache, when it is known what will be asked for soon.
-/// Where the processor has no such instruction that is known here, nothing happens.
+/// Begins to load the memory at `place` into the processor's cache, without waiting for it. It
+/// helps with tables larger than the cache, when the next access is known early. On processors
+/// other than x86-64 it does nothing.
 pub fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,5 +1,5 @@
-//! Slots with generations: small numbers that can be reused without one holder
-//! mistaking another's slot for its own (invariant 3).
+//! Slots with generations: small numbers that can be reused. The holder of an old key never reaches
+//! the slot's new content (invariant 3).
 
 /// A key: slot and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,7 +13,8 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Slots that a slab has room for from the beginning: many runtimes live shortly.
+/// Slots that a slab has room for from the beginning. It is small, because many runtimes live only
+/// shortly.
 const ROOM: usize = 16;
 
 /// A slab. Freed slots are reused last in, first out.

@@ -1,4 +1,4 @@
-//! Waiting for one another: a queue of waiters, a fair semaphore, a mutex.
+//! Synchronization of tasks: a queue of waiters, a fair semaphore, a mutex.
 //!
 //! All are first in, first out; dropping a waiting future leaves the queue.
 
@@ -9,10 +9,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Tasks that wait to be told.
+/// Tasks that wait for a notification.
 ///
-/// A notification is not stored: who waits for a condition checks it, waits, and
-/// checks again ([`WaitQueue::until`]).
+/// A notification is not stored. A task that waits for a condition checks it, waits, and checks
+/// again ([`WaitQueue::until`]).
 pub struct WaitQueue {
     rt: Rt,
     what: &'static str,
@@ -38,7 +38,7 @@ impl WaitQueue {
         }
     }
 
-    /// Wakes the one that has waited longest; whether there was one.
+    /// Wakes the task that has waited longest. Returns whether there was one.
     pub fn notify_one(&self) -> bool {
         match self.waiters.borrow_mut().pop_front() {
             Some((_, task)) => {
@@ -104,7 +104,8 @@ impl Drop for Wait<'_> {
         let Some(ticket) = self.ticket else { return };
         match self.queue.position(ticket) {
             Some(at) => drop(self.queue.waiters.borrow_mut().remove(at)),
-            // Notified, but dropped before it could act: the next one's turn.
+            // It was notified, but dropped before it could act: the next waiter gets the
+            // notification.
             None => drop(self.queue.notify_one()),
         }
     }
@@ -142,8 +143,7 @@ pub struct Semaphore {
     rt: Rt,
     what: &'static str,
     free: Cell<u64>,
-    /// Granted ones stay until they are claimed, so that nobody who comes in
-    /// between overtakes them.
+    /// A granted waiter stays here until it claims its permits, so that no later task overtakes it.
     waiters: RefCell<VecDeque<Waiter>>,
     tickets: Cell<u64>,
 }
@@ -160,8 +160,8 @@ impl Semaphore {
         }
     }
 
-    /// Takes `want` permits, when all that asked earlier have theirs. The permits
-    /// are the caller's from then on: to be given back by [`Semaphore::release`].
+    /// Takes `want` permits, once all earlier requests have theirs. The caller gives them back with
+    /// [`Semaphore::release`].
     pub fn take(&self, want: u64) -> Take<'_> {
         Take { semaphore: self, want, ticket: None }
     }
@@ -272,7 +272,7 @@ pub struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// The permits are the caller's from now on: to be given back by [`Semaphore::release`].
+    /// Keeps the permits. The caller gives them back with [`Semaphore::release`].
     pub fn keep(mut self) {
         self.count = 0;
     }
@@ -284,7 +284,7 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// One at a time, in the order of asking, and it may be held across awaits.
+/// A fair mutex: tasks get it in the order of asking. It may be held across awaits.
 pub struct Mutex {
     semaphore: Semaphore,
 }

@@ -35,8 +35,8 @@ impl Ord for Entry {
 }
 
 impl Entry {
-    /// Time and order of setting as one number: it compares without a branch, and the order
-    /// of timers is nothing that a processor can guess.
+    /// Time and order of setting as one number. Comparing it needs no branch, which a processor
+    /// could not predict for timers.
     fn rank(&self) -> u128 {
         u128::from(self.at.0) << 64 | u128::from(self.seq)
     }
@@ -96,7 +96,7 @@ impl Timers {
         None
     }
 
-    /// Fires the first timer if it is due at `now`; the task to wake.
+    /// Fires the first timer if it is due at `now`. Returns the task to wake.
     pub fn fire(&mut self, now: Nanos) -> Option<TaskId> {
         while let Some(e) = self.heap.peek() {
             if e.at > now {

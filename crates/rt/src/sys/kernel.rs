@@ -23,7 +23,7 @@ pub(crate) fn bell(nonblocking: bool) -> io::Result<(OwnedFd, Bell)> {
 
 impl Bell {
     pub fn ring(&self) {
-        // It fails only when the counter is full: then it has been rung.
+        // It fails only when the counter is full. Then the bell has been rung already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }
@@ -33,8 +33,8 @@ pub(crate) fn read(fd: &OwnedFd, part: &mut [u8]) -> Result<usize, Errno> {
     rustix::io::read(fd, part)
 }
 
-/// Waits until at least one descriptor is ready, or `limit` is over. Which ones are: none at all
-/// after the limit.
+/// Waits until at least one descriptor is ready, or until `limit` is over. Returns which ones are
+/// ready; after the limit none is.
 pub(crate) fn is_ready<'a>(
     fds: impl Iterator<Item = (&'a OwnedFd, PollFlags)>,
     limit: Option<Duration>,

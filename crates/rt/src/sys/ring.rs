@@ -49,8 +49,8 @@ impl Ring {
         self.0.submission().is_empty()
     }
 
-    /// Whether the kernel has completions that it puts into memory only when it is asked:
-    /// deferred task work, or more than there was room for.
+    /// Whether the kernel has completions that it puts into memory only when it is asked. These are
+    /// deferred task work, or completions for which there was no room.
     pub fn is_held_back(&mut self) -> bool {
         let queue = self.0.submission();
         queue.taskrun() || queue.cq_overflow()

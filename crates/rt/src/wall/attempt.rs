@@ -5,7 +5,8 @@ use rustix::io::{Errno, pread, pwrite, pwritev2, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, connect, recv, send};
 use std::io::IoSlice;
 
-/// Tries an operation, maybe `again`; [`Errno::AGAIN`] if its descriptor is not ready.
+/// Tries an operation. `again` says that it was tried before. [`Errno::AGAIN`]: its descriptor is
+/// not ready.
 pub(super) fn attempt(work: &mut Work, again: bool) -> Outcome {
     retry_on_intr(|| once(work, again))
 }
@@ -37,7 +38,8 @@ fn once(work: &mut Work, again: bool) -> Outcome {
         },
         Kind::Connect(to) => match connect(fd, &**to) {
             Err(Errno::INPROGRESS) => Err(Errno::AGAIN),
-            // A listener of the UNIX kind has no room: there is nothing to wait for.
+            // The backlog of a UNIX listener is full. No descriptor becomes ready when that
+            // changes.
             Err(Errno::AGAIN) => Err(Errno::CONNREFUSED),
             other => other.map(|()| 0),
         },

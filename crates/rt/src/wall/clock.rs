@@ -8,9 +8,9 @@ use crate::{Nanos, Rt};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// After how many polls without an idle moment the world outside gets a look.
+/// The number of polls without an idle moment after which completions from outside are taken.
 const POLLS_BETWEEN_LOOKS: u64 = 64;
-/// How often due timers go first before the kernel is told of what was begun.
+/// How often due timers go first before the kernel is told of new operations.
 const TIMERS_BEFORE_OTHERS: u32 = 16;
 
 /// Real time; see [`crate::wall`].
@@ -26,7 +26,7 @@ pub struct WallClock {
     spin: Nanos,
     /// How late the kernel ends a wait.
     late: Estimate,
-    /// How long it takes until something comes when there is nothing to do.
+    /// How long an idle runtime waits until something comes.
     lull: Estimate,
     put_off: u32,
 }
@@ -56,14 +56,14 @@ impl WallClock {
         self.scale.real(at.saturating_sub(self.jumped))
     }
 
-    /// Whether time may jump: somebody waits for an announced command, or nothing from
-    /// outside is to come that could be overtaken.
+    /// Whether time may jump. It may if a task waits for an announced command, or if nothing from
+    /// outside is expected that the jump could overtake.
     fn may_jump(&self) -> bool {
         self.scale == Scale::Jump && (self.rt.has_commands() || !self.expects_something())
     }
 
-    /// Whether anything from outside is to come: an operation that a task waits for, or a
-    /// letter of another thread.
+    /// Whether anything from outside is expected: an operation that a task waits for, or a letter
+    /// of another thread.
     fn expects_something(&self) -> bool {
         self.outside.is_busy() || self.rt.inbox().has_channels()
     }
@@ -75,7 +75,8 @@ impl WallClock {
             | self.rt.inbox().any()
     }
 
-    /// A timer is due: it goes first, but not for ever.
+    /// A timer is due and goes first. After [`TIMERS_BEFORE_OTHERS`] of them in a row the kernel is
+    /// told of new operations.
     fn due(&mut self) -> Idle {
         self.put_off += 1;
         if self.put_off < TIMERS_BEFORE_OTHERS {
@@ -106,9 +107,10 @@ impl WallClock {
     fn wait(&mut self, until: Option<Nanos>) -> Idle {
         let began = self.real;
         let margin = self.late.upper().min(self.spin);
-        // While somebody waits for a command it is his turn, not that of the world outside.
+        // While a task waits for an announced command, the simulation goes on and nothing from
+        // outside is taken.
         let is_lull = self.outside.is_busy() && !self.rt.has_commands();
-        // It is about to come: to sleep would take longer.
+        // It will come soon: sleeping would take longer.
         let comes_soon = is_lull && self.lull.upper() <= self.spin;
         let awake = if comes_soon { began.saturating_add(self.spin) } else { began };
         let mut slept = false;
@@ -126,7 +128,7 @@ impl WallClock {
             } else if self.outside.has_unsent() {
                 self.outside.wait(&self.rt, Some(Duration::ZERO))
             } else {
-                // Whoever is to send it may need this processor.
+                // The sender may need this processor.
                 if is_due {
                     spin_loop()
                 } else {
@@ -136,7 +138,7 @@ impl WallClock {
             };
             let now = self.look_up();
             if came && is_lull {
-                // A processor that slept was late for it, too.
+                // It also came late if the processor had been asleep.
                 let late = if slept && !comes_soon { self.late.mean() } else { Nanos::ZERO };
                 self.lull.learn(now.saturating_sub(began).saturating_sub(late));
             }
@@ -210,8 +212,8 @@ struct Estimate {
 }
 
 impl Estimate {
-    /// What takes more than twice `budget` counts as that: another thread had the processor, or
-    /// nothing was to be expected.
+    /// A time of more than twice `budget` counts as twice `budget`: another thread had the
+    /// processor, or nothing was expected.
     fn new(budget: Nanos, mean: Nanos) -> Estimate {
         let most = 2 * budget.0.min(1 << 40) as i64;
         Estimate { most, mean: mean.0.min(most as u64) as i64, deviation: 0 }
@@ -248,7 +250,7 @@ mod tests {
         assert!(lull.upper() > budget, "a single hour, counted as twice the budget");
         (0..50).for_each(|_| lull.learn(Nanos::from_micros(20)));
         assert!(lull.upper() <= budget, "and is forgotten");
-        // As much on either side of the budget: not to be relied on.
+        // Half of the times are above the budget: the estimate must not be relied on.
         (0..50).for_each(|i| lull.learn(Nanos::from_micros(if i % 2 == 0 { 5 } else { 100 })));
         assert!(lull.upper() > budget);
     }

@@ -48,8 +48,8 @@ impl Io {
         self.listen_unix_as(path, PRIVATE)
     }
 
-    /// The same, at a socket whose file has this mode, whatever the umask is. There is no moment
-    /// at which the file admits more than that.
+    /// The same, at a socket whose file has this mode, whatever the umask is. The file never admits
+    /// more than that, not even for a moment.
     ///
     /// # Errors
     /// Those of [`Io::listen_unix`].
@@ -70,7 +70,7 @@ impl Io {
                 let trial = socket(AddressFamily::UNIX, trial)?;
                 let is_refused = rustix::net::connect(trial, &address) == Err(Errno::CONNREFUSED);
                 match rustix::fs::lstat(path) {
-                    // Who listened there has just ended, and removed it.
+                    // Its listener has just ended, and has removed it.
                     Err(Errno::NOENT) => {}
                     // (It refuses, too.)
                     Ok(file) if FileType::from_raw_mode(file.st_mode) != FileType::Socket => {
@@ -98,7 +98,7 @@ impl Io {
                 Ok(listener)
             }
             Err(e) => {
-                // Nobody is going to listen there.
+                // Nobody will ever listen there.
                 let _ = rustix::fs::unlink(path);
                 Err(e)
             }
@@ -172,7 +172,7 @@ impl Io {
 
 /// Gives a socket's file what the umask has taken from its mode. Nobody can connect yet.
 fn give_mode(path: &Path, mode: Mode) -> io::Result<()> {
-    // Not through a link: somebody else may have put that there meanwhile.
+    // It does not follow a link, which somebody else may have put there meanwhile.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
     let told = rustix::fs::fstat(&file)?;

@@ -1,5 +1,5 @@
-//! All that a runtime on the wall clock shares with the world outside: the operations
-//! under way, who carries them out, and timers of real time.
+//! What a runtime on the wall clock shares with the world outside: the operations under way, the
+//! back end that carries them out, and timers of real time.
 
 use super::driver::{Backend, Driver};
 use super::poll::Poll;
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(crate) struct Outside {
     time: RealTime,
     backend: Backend,
-    /// Why it is not io_uring, if that was tried.
+    /// Why io_uring is not used, if it was tried.
     denied: Option<io::Error>,
     nonblocking: bool,
     /// Reads how often the bell rang.
@@ -33,7 +33,7 @@ pub(crate) struct Outside {
 
 struct State {
     ops: Operations,
-    /// Gone when the runtime is.
+    /// `None` once the runtime has ended.
     driver: Option<Box<dyn Driver>>,
     timers: Timers,
 }
@@ -54,7 +54,7 @@ impl Outside {
             },
         };
         if driver.backend() == Backend::Poll {
-            // Else `ppoll` adds 50 µs by default.
+            // The kernel lets waits end up to 50 µs late by default (timer slack).
             rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
         }
         let nonblocking = driver.wants_nonblocking();
@@ -275,7 +275,7 @@ mod tests {
             let outside = rt.outside().unwrap();
             for _ in 0..3 {
                 rt.inbox().ring_late();
-                // It would last for ever if the ring that it begins with were all it heard.
+                // The run would never end if it heard only the first ring.
                 assert!(!outside.wait(&rt, None));
             }
         }

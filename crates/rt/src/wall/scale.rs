@@ -9,7 +9,7 @@ const MILLION: u64 = 1_000_000;
 pub(super) enum Scale {
     /// Millionths, at least 1.
     Millionths(u64),
-    /// The clock goes as real time does, and jumps ahead where nobody is served by waiting.
+    /// The clock goes as real time does, and jumps ahead where waiting would serve nobody.
     Jump,
 }
 

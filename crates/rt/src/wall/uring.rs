@@ -75,8 +75,7 @@ impl Uring {
         }
     }
 
-    /// One call to the kernel, and again as long as it was kept from doing what it was
-    /// asked for.
+    /// Calls the kernel, again and again while something keeps it from doing what it was asked for.
     fn enter(
         &mut self,
         ops: &mut Operations,
@@ -198,7 +197,7 @@ impl Driver for Uring {
             return ops.complete(key, Err(Errno::CANCELED));
         }
         let entry = opcode::AsyncCancel::new(word(key)).build().user_data(CANCELLATION);
-        // Without it the operation ends by itself, or when its peer does.
+        // If there is no room for the cancellation, the operation ends by itself or with its peer.
         // SAFETY: the entry points to nothing.
         self.cancelled |= unsafe { self.push(entry, ops) }.is_ok();
     }

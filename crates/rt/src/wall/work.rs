@@ -42,7 +42,7 @@ pub(super) enum Kind {
     ReadAt(u64),
     WriteAt(u64, ReadWriteFlags),
     SyncData,
-    /// Changes which bytes of a file have room: so many from an offset on.
+    /// Reserves, zeroes or frees a range of a file.
     Fallocate {
         mode: FallocateFlags,
         offset: u64,
@@ -62,7 +62,7 @@ pub(super) struct Work {
 
 /// What an operation brought.
 pub(super) enum Value {
-    /// So many bytes; 0 of those that have none.
+    /// The number of bytes; 0 for operations that move none.
     Count(usize),
     /// A connection.
     Fd(OwnedFd),
@@ -74,7 +74,7 @@ enum State {
     Waiting(TaskId),
     Done(Outcome),
     Abandoned,
-    /// Nobody waits for it: the runtime's own, which only ends a wait.
+    /// The read of the bell, which belongs to the runtime. No task waits for it.
     Bell,
 }
 
@@ -152,7 +152,7 @@ impl Operations {
         self.table.get_mut(key).map(|op| &mut op.work)
     }
 
-    /// The result, if there is one; else `task` is who waits for it.
+    /// The result, if there is one. If not, `task` is woken when it comes.
     pub fn poll(&mut self, key: Key, task: impl FnOnce() -> TaskId) -> Option<(Outcome, Span)> {
         let op = self.table.get_mut(key)?;
         if let State::Waiting(waiter) = &mut op.state {
@@ -166,7 +166,8 @@ impl Operations {
         }
     }
 
-    /// Nobody waits any more. Whether it is still under way, and to be cancelled.
+    /// No task waits for it any more. Returns whether the operation is still under way and has to
+    /// be cancelled.
     pub fn abandon(&mut self, key: Key) -> bool {
         let Some(op) = self.table.get_mut(key) else { return false };
         if let State::Done(_) = op.state {
