@@ -27,7 +27,7 @@ pub struct Blocks {
 pub enum Ack {
     /// It may be lost with the power until a flush returns.
     Volatile,
-    /// It survives: it is in memory that the device keeps through a power loss.
+    /// It survives: it is in memory whose content outlives a power loss.
     PowerSafe,
     /// It survives: it is on the medium, and can be found there again.
     OnMedia,
@@ -60,9 +60,8 @@ pub struct Caps {
     pub thin: bool,
     /// What a completed write means.
     pub ack: Ack,
-    /// Whether a flush means anything. A device that completes it and does nothing says so
-    /// here: what it loses then is lost, but no promise is broken. Forced unit access means
-    /// what it says all the same.
+    /// Whether a flush means anything. `false`: a flush completes and does nothing. What such a
+    /// device loses after a flush breaks no promise. Forced unit access keeps its meaning.
     pub flush: bool,
     /// Whether what survives is a prefix of what arrived.
     pub ordered: bool,
@@ -76,8 +75,8 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Of a device that keeps all that it acknowledged, in order and in whole blocks of 4096
-    /// bytes, and takes no groups: what a drive with a protected cache promises at least.
+    /// A device that keeps everything it acknowledged, in order and in whole blocks of 4096 bytes,
+    /// and takes no groups. A drive with a protected cache promises at least this.
     pub fn power_safe(blocks: u64, payload: Payload) -> Caps {
         Caps {
             block_size: 4096,
@@ -175,7 +174,7 @@ pub enum IoError {
     /// the command was carried out is not known.
     #[error("the device lost its power")]
     PowerLost,
-    /// The command cannot be meant.
+    /// The command makes no sense: the message says why.
     #[error("invalid command: {0}")]
     Invalid(&'static str),
     /// Data that were written cannot be read back.
@@ -188,8 +187,8 @@ pub enum IoError {
     /// opened again (contract, 6).
     #[error("the device takes no writes since a durability step failed: restart it")]
     Poisoned,
-    /// There is no space left for new data: nothing of the write is there, nor ever will be;
-    /// what was there before stays (contract, 8).
+    /// There is no space left for new data. Nothing of the write is or will ever be on the device;
+    /// the old content stays (contract, 8).
     #[error("no space left on the device: discard blocks that are not needed")]
     NoSpace,
     /// The device is at the end of its life and takes no more writes, ever; what is there
@@ -198,9 +197,9 @@ pub enum IoError {
     ReadOnly,
 }
 
-/// Why an atomic group was not written. Nothing of it was, nor ever will be,
-/// unless it is [`AtomicError::Io`] with a lost power or a failure on the way, where all or
-/// nothing was.
+/// Why an atomic group was not written. Nothing of the group is or will ever be written, with one
+/// exception: after an [`AtomicError::Io`] with a power loss or a failure, all of it or nothing is
+/// there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AtomicError {
     /// The device has no atomic groups.
@@ -239,8 +238,8 @@ pub trait BlockDevice {
     /// What the device promises.
     fn caps(&self) -> &Caps;
 
-    /// Whether commands can reach the device. After a cut they never will again on this link; who
-    /// answers for the device from memory asks here first. It takes no time.
+    /// Whether commands can reach the device. After a cut they never will again on this link. A
+    /// layer that answers for the device from memory must ask here first. It takes no time.
     fn is_alive(&self) -> bool;
 
     /// Reads the blocks from `at` on into `buf`.
@@ -249,9 +248,9 @@ pub trait BlockDevice {
     /// Writes `data` to the blocks from `at` on.
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError>;
 
-    /// Writes all extents of the group, or none: a read sees all of them or none, and so does
-    /// whoever reads after a crash. It survives when this returns. Dropping the future before it
-    /// is polled gives the group up; afterwards it may or may not be written, as a whole.
+    /// Writes all extents of the group, or none. Every read sees all of them or none, also after a
+    /// crash. It survives when this returns. If the future is dropped before its first poll, the
+    /// group is not written. If it is dropped later, the group is written as a whole or not at all.
     ///
     /// ```
     /// use tantalum_device::{
@@ -281,9 +280,9 @@ pub trait BlockDevice {
     /// (or at once, if [`Caps::ack`] says so for writes).
     async fn discard(&self, range: Blocks) -> Result<(), IoError>;
 
-    /// How many of the blocks of `range` from its start on are alike in holding data or not, and
-    /// which; more may follow that are so too. What cannot be told holds data. Commands under
-    /// way may change it at any time. The range must not be empty.
+    /// Whether the first blocks of `range` hold data, and for how many blocks that is the same. The
+    /// answer may be shorter than it could be. If a device cannot tell, it says that a block holds
+    /// data. Commands under way may change the answer at any time. The range must not be empty.
     async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
         self.caps().check_range(range)?;
         Ok(Allocation { blocks: range.count, hole: false })

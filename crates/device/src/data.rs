@@ -1,5 +1,5 @@
-//! Payload, real or stamped: with stamps, eight bytes stand for a block, so
-//! that runs for speed or at full size copy and keep next to nothing.
+//! Payload: real bytes, or stamps. A stamp of eight bytes stands for a block. Runs that measure
+//! speed or simulate a full-size drive use stamps, and copy and keep next to nothing.
 
 use std::ops::Range;
 

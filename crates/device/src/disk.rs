@@ -51,7 +51,8 @@ pub struct DiskModel {
     pub heads: u64,
     /// A seek to the next cylinder, µs.
     pub seek_track_us: u64,
-    /// A seek over all cylinders, µs; in between it grows with the root of the distance.
+    /// A seek over all cylinders, µs. The time of a shorter seek grows with the root of the
+    /// distance.
     pub seek_full_us: u64,
     /// Controller time of a command, µs.
     pub command_us: u64,
@@ -74,7 +75,7 @@ fn usual_block() -> u32 {
 }
 
 impl DiskModel {
-    /// Whether such a disk can be.
+    /// Checks that a disk can have these parameters.
     ///
     /// # Errors
     /// What is wrong.
@@ -137,7 +138,7 @@ impl DiskModel {
         (self.seek_track_us * 1000) + (range * share * 1000.0) as u64
     }
 
-    /// From now, with the arm at a cylinder, until the first of `block` passes the head.
+    /// The time from now, with the arm at a cylinder, until `block` begins to pass the head.
     fn position(&self, now: Nanos, arm: u64, block: u64) -> u64 {
         let seek = self.command_us * 1000 + self.seek(arm, self.cylinder(block));
         let revolution = self.revolution();
@@ -171,7 +172,7 @@ struct Shared {
     operations: Operations,
 }
 
-/// What a disk has while it has power.
+/// The state of a disk that a power cut clears.
 struct Life {
     link: Link,
     state: RefCell<State>,
@@ -187,7 +188,7 @@ struct State {
     /// Commands that wait for the arm, oldest first.
     queue: VecDeque<Job>,
     cache: FxHashMap<u64, Cached>,
-    /// Cached blocks by the time they were first written since they were clean.
+    /// Cached blocks in the order in which they became dirty.
     oldest: BTreeMap<u64, u64>,
     ticks: u64,
     arm: u64,
@@ -460,7 +461,7 @@ impl Shared {
             if let Some(data) = self.written(s, job, i) {
                 self.platter.borrow_mut().insert(block, data);
             }
-            // What is cached of the block is void if this brought it, or something newer.
+            // The cached copy goes if this job has written it, or something newer.
             let version = s.cache.get(&block).map(|c| c.version);
             let void = match job.versions.get(i as usize) {
                 Some(brought) => version == Some(*brought),
@@ -492,7 +493,8 @@ impl Shared {
                 let range = i as usize..i as usize + 1;
                 Some(data.as_data().slice(range, self.model.block_bytes).into())
             }
-            // A run from the cache: as it is there now; a newer version stays cached too.
+            // A run from the cache is written as it is in the cache now. A newer version also stays
+            // cached.
             None if !job.versions.is_empty() => s.cache.get(&(job.at + i)).map(|c| c.data.clone()),
             None => None,
         }

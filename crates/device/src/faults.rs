@@ -86,7 +86,7 @@ impl<D> Faults<D> {
         (plan.num, plan.den) = (num, den);
     }
 
-    /// Nothing fails any more; a device that takes no writes stays so.
+    /// No further command fails. A poisoned device stays poisoned.
     pub fn clear(&self) {
         for plan in self.plan.kinds.borrow_mut().iter_mut() {
             *plan = KindPlan { seen: plan.seen, ..KindPlan::default() };

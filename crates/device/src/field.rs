@@ -1,5 +1,5 @@
-//! Values that a box shows of itself, each with its name, unit and meaning: for reports, metrics and
-//! screens that know nothing of the box.
+//! Values that a box shows of itself, each with its name, unit and meaning: for reports, metrics
+//! and screens that know nothing of the box.
 //!
 //! 1. A [`Field`] is complete: whoever shows it needs no table of names.
 //! 2. What is not known at the moment is shown as such ([`Value::Unknown`]), never as 0.
@@ -215,8 +215,8 @@ pub struct Line {
     /// The name, of at most 11 characters.
     pub label: Cow<'static, str>,
     /// The text. On a screen `{NAME/s}` in it stands for how much the field of that name grows in a
-    /// second of real time, in words of its unit, and `{A/B}` for the growth of field `A` by that of
-    /// field `B`.
+    /// second of real time, in words of its unit, and `{A/B}` for the growth of field `A` by that
+    /// of field `B`.
     pub text: String,
     /// A bar before the text: the share of it that is full. More than 1 is too much.
     pub bar: Option<f64>,

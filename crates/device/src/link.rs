@@ -1,5 +1,5 @@
-//! The link between host and device, as far as the power goes: when it dies,
-//! every command on it ends at once.
+//! The link between host and device. When the power is cut the link dies, and every command on it
+//! ends at once.
 
 use crate::IoError;
 use std::cell::{Cell, RefCell};
@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use tantalum_rt::{Rt, TaskId};
 
-/// A link that is alive until it is cut, once and for all; a device that comes back
-/// has a new one. Cheap to clone.
+/// A link that is alive until it is cut. It never revives: a device that restarts has a new one.
+/// Cheap to clone.
 ///
 /// 1. A command on a dead link fails with [`IoError::PowerLost`], and its body is
 ///    not polled again.

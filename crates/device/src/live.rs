@@ -1,7 +1,7 @@
-//! A box as a live process lets it run: beside its block device and its plug, what it shows of itself.
+//! A box in a live process: beside its block device and its plug, what it shows of itself.
 //!
-//! 1. Everything here is asked now and then, by people and monitors. Nothing of it is on the way of a
-//!    command.
+//! 1. Everything here is asked now and then, by people and monitors. Nothing of it is on the way of
+//!    a command.
 //! 2. A box describes what it shows ([`Field`]); whoever shows it has no list of its own.
 
 use crate::field::{Field, Line, Panel};
@@ -19,16 +19,16 @@ pub enum PowerState {
     Starting,
     /// It takes commands.
     On,
-    /// The host's is gone; what the capacitors allow is done.
+    /// The host's power is gone; the box works on from its capacitors.
     Dying,
 }
 
 /// Why a box does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartError {
-    /// What protected memory should have left is not there; a salvage goes without.
+    /// The dump of protected memory is missing. A salvage starts without it.
     Lost(String),
-    /// What it is kept in is damaged; a salvage goes without what is damaged.
+    /// Its medium or image is damaged. A salvage starts without the damaged parts.
     Damaged(String),
     /// Another reason.
     Failed(String),
@@ -41,9 +41,9 @@ pub enum StartError {
 pub struct CutOutcome {
     /// Acknowledged blocks of 4 KiB that are lost, at most.
     pub lost_blocks: u64,
-    /// Whether the box could do what it was to do without the host's power.
+    /// Whether the box finished everything that it has to do without the host's power.
     pub complete: bool,
-    /// In a line, of a box that took commands.
+    /// One line about it, if the box took commands.
     pub words: String,
     /// More lines.
     pub lines: Vec<Line>,
@@ -71,7 +71,7 @@ pub struct StartOutcome {
 /// Gives the outcome of a cut, once the box is off.
 pub type AfterCut = Box<dyn FnOnce() -> CutOutcome>;
 
-/// A box that can be let run for other programs, and be watched.
+/// A box that can serve other programs and be watched.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait LiveBox: PowerCycle + Clone + 'static {
     /// What it is, in a word: the name of a design, a model, a kind of device.
@@ -83,8 +83,8 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
     /// What it promises, with and without power.
     fn promises(&self) -> Caps;
 
-    /// Restores the power, and waits until it takes commands. With `salvage`, whatever is lost or
-    /// damaged; lines about what was.
+    /// Restores the power, and waits until the box takes commands. With `salvage` it starts even if
+    /// something is lost or damaged. Returns lines about what was lost.
     ///
     /// # Errors
     /// [`StartError`]
@@ -106,8 +106,8 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
         }
     }
 
-    /// Before the first client of a process comes: whether what the box has fits together, where there
-    /// is reason to ask.
+    /// Checks, before the first client of a process, that the state of the box is consistent, if
+    /// there is reason for doubt.
     ///
     /// # Errors
     /// What does not fit, and what to do.
@@ -120,8 +120,8 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
         None
     }
 
-    /// Why it refuses writes although it has power, if it does: a durability step failed, or a defect
-    /// was found. Only a restart helps.
+    /// Why it refuses writes although it has power, if it does: a durability step failed, or a
+    /// defect was found. Only a restart helps.
     fn stopped_by(&self) -> Option<String> {
         None
     }
@@ -134,13 +134,13 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
         StartOutcome::default()
     }
 
-    /// What became of a box whose last process was killed, in a line; of one that was
-    /// [`PowerState::Dying`] when this process got it.
+    /// One line about what became of a box whose last process was killed: it was
+    /// [`PowerState::Dying`] when this process opened it.
     fn left_behind(&self) -> Option<String> {
         None
     }
 
-    /// The end of the process, after the box is off: makes durable what that takes.
+    /// Ends the use of the box by this process, after it is off: makes durable what has to be.
     ///
     /// # Errors
     /// Why it is not.
@@ -176,8 +176,8 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
     }
 }
 
-/// The outcome of a cut of a box without anything that protects what it has not stored: so many
-/// acknowledged blocks of 4 KiB are in its memory alone.
+/// The outcome of a cut of a box that protects no memory. `lost_blocks` acknowledged blocks of 4
+/// KiB were only in its memory.
 pub fn unprotected_cut(lost_blocks: u64) -> CutOutcome {
     let words = match lost_blocks {
         0 => "nothing that was acknowledged is lost".to_string(),

@@ -1,4 +1,4 @@
-//! What a medium did, for whoever cuts the power at the moments that matter.
+//! The operations of a medium, so that the power can be cut before, inside and after each.
 
 use std::cell::RefCell;
 use tantalum_rt::Nanos;
@@ -22,12 +22,12 @@ pub struct Operation {
 pub(crate) struct Operations(RefCell<Option<Vec<Operation>>>);
 
 impl Operations {
-    /// Keeps those that come from now on.
+    /// Keeps the operations from now on.
     pub fn record(&self) {
         self.0.borrow_mut().get_or_insert_default();
     }
 
-    /// Those that came, and no more.
+    /// Returns the operations kept so far, and stops keeping them.
     pub fn take(&self) -> Vec<Operation> {
         self.0.borrow_mut().take().unwrap_or_default()
     }

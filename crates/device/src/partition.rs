@@ -2,9 +2,9 @@
 //!
 //! 1. Block `b` of a partition is block `start + b` of the device below. No command reaches a block
 //!    outside the range.
-//! 2. A partition promises what the device below promises, and has its atomic units and groups.
-//!    Commands of other partitions of one device are part of the order of that device: what
-//!    survives of each is a prefix all the same.
+//! 2. A partition promises what the device below promises, and has its atomic units and groups. The
+//!    order of the device below includes the commands of all its partitions. So what survives of
+//!    each partition is a prefix, too.
 //! 3. A flush is a flush of the whole device below: it covers the other partitions, too.
 //! 4. A box with partitions has one plug: a cut is one of all of them.
 

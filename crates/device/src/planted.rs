@@ -27,8 +27,8 @@ pub(crate) use defects::is;
 #[cfg(feature = "planted")]
 pub use defects::{Defect, plant};
 
-/// Declares what a crate's defects are: `Defect` with `Defect::ALL`, `plant`, and `is`. For the crates
-/// of the project, each of which has defects of its own.
+/// Declares what a crate's defects are: `Defect` with `Defect::ALL`, `plant`, and `is`. For the
+/// crates of the project, each of which has defects of its own.
 #[cfg(feature = "planted")]
 #[doc(hidden)]
 #[macro_export]

@@ -1,5 +1,5 @@
-//! A device in memory that keeps the contract to the letter, and no more: at a
-//! power cut it does, seeded, anything it did not promise.
+//! A device in memory that keeps the contract and nothing more. At a power cut it may do anything
+//! that it did not promise; the seed decides what.
 //!
 //! 1. A command is received whole in the poll that submits it; from then on it
 //!    takes effect whether or not its future is dropped, unless the power goes.
@@ -63,8 +63,7 @@ impl RamOptions {
     }
 }
 
-/// Which of two versions of a block is the newer: the power cycle, then the place
-/// in the order of effect.
+/// Orders versions of a block: by power cycle, then by the order of effect.
 type Key = (u64, u64, u64);
 
 /// The content of one block.
@@ -422,11 +421,11 @@ impl LiveBox for RamDevice {
 }
 
 impl State {
-    /// Commands that are complete and not durable, and blocks of these: what a cut may lose although it
-    /// was acknowledged.
+    /// Commands that are complete and not durable, and blocks of these: what a cut may lose
+    /// although it was acknowledged.
     fn at_risk(&mut self, now: Nanos, caps: &Caps) -> (u64, u64) {
         self.settle(now, caps);
-        // Of an ordered device something durable may wait for what is in flight.
+        // On an ordered device a complete command may wait for one in flight before it is durable.
         let kept = |seq: u64| caps.ack.survives() || (caps.ordered && seq < self.must);
         let at_risk = self.log.iter().filter(|(seq, r)| r.applied && !kept(**seq));
         let (mut commands, mut ranges) = (0, Vec::new());
@@ -491,7 +490,7 @@ impl State {
             return;
         }
         self.must = arrivals.iter().fold(self.must, |m, seq| m.max(seq + 1));
-        // The survivors are a prefix: one in flight holds up those behind it.
+        // The survivors are a prefix. So a command in flight delays the durability of later ones.
         while let Some(first) = self.log.first_entry()
             && first.get().applied
             && *first.key() < self.must
@@ -547,8 +546,8 @@ impl State {
             }
             word = word.rotate_left(17) ^ keep as u64;
         } else {
-            // Whatever must survive is durable by now. Anything from all lost to
-            // all kept, in the order of effect.
+            // Everything that must survive is durable by now. Of the rest any part may survive,
+            // applied in the order of effect.
             records.sort_by_key(|(_, record)| record.key);
             let share = dice.below(5);
             for (_, record) in &records {

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_rt::{Nanos, Rt};
 
-/// The longest latency that is told apart from longer ones: one day.
+/// The longest latency that is recorded as it is: one day.
 const LONGEST: u64 = 86_400_000_000_000;
 
 /// A histogram of latencies: bounded memory, three significant digits, up to a
@@ -46,8 +46,7 @@ impl Latencies {
         self.histogram.len()
     }
 
-    /// The latency that the share `q` (0 to 1) of all stayed within; 0 if there are
-    /// none.
+    /// The `q`-quantile of the latencies, with `q` from 0 to 1; 0 if there are none.
     pub fn quantile(&self, q: f64) -> Nanos {
         Nanos(self.histogram.value_at_quantile(q).min(self.histogram.max()))
     }
@@ -139,7 +138,7 @@ pub struct Stats<D> {
 struct Shared {
     counts: RefCell<DeviceStats>,
     under_way: Cell<u64>,
-    /// Commands left until something is to be done; 0: nothing is.
+    /// Commands left until `then` is called; 0: it is not.
     left: Cell<u64>,
     then: RefCell<Option<Box<dyn FnOnce()>>>,
 }
@@ -193,14 +192,14 @@ impl<D> Stats<D> {
         self.shared.under_way.get()
     }
 
-    /// Calls `then` when `n` more commands have succeeded (at least one), before whoever sent the last of them
-    /// learns that. It replaces what was to be called before.
+    /// Calls `then` when `n` more commands (at least one) have succeeded, before the sender of the
+    /// last one continues. It replaces an earlier `then`.
     pub fn after(&self, n: u64, then: impl FnOnce() + 'static) {
         *self.shared.then.borrow_mut() = Some(Box::new(then));
         self.shared.left.set(n.max(1));
     }
 
-    /// What [`Stats::after`] was told is not called.
+    /// Drops the callback of [`Stats::after`].
     pub fn after_all(&self) {
         self.shared.left.set(0);
         *self.shared.then.borrow_mut() = None;

@@ -1,12 +1,12 @@
-//! Holds what a device has after a crash against what it promised.
+//! Compares the content of a device after a crash with what it promised.
 //!
 //! 1. Every piece of every block holds zeros, what was durable before, or data of a
 //!    command that may have happened.
-//! 2. No command that had to survive is covered by anything older.
-//! 3. Of each atomic unit no part is there and another covered by anything older.
-//! 4. If the device is ordered there is a number `k`, not less than the last command
-//!    that had to survive, such that every piece is as if the first `k` commands had
-//!    happened, the next one perhaps in some of its units, and no other.
+//! 2. No command that had to survive is hidden by anything older.
+//! 3. No atomic unit is there in one part and hidden by anything older in another.
+//! 4. If the device is ordered there is a number `k`, not less than the last command that had to
+//!    survive, such that every piece is as if the first `k` commands had happened, and no later
+//!    one, except that some units of the next may be there.
 //!
 //! "Older" is what completed before the other was submitted; on an ordered device,
 //! what arrived before it.
@@ -84,7 +84,7 @@ impl Check<'_> {
         for &id in ids {
             let command = &h.commands[&id];
             let units = Units::of(h, command);
-            // Of the present unit, where the command is seen and where it cannot be.
+            // Of the current unit: a place where the command is seen, and one where it cannot be.
             let (mut unit, mut has, mut has_not) = (0, None, None);
             for (u, place) in units.places(self.per_block()) {
                 if u != unit {
@@ -188,7 +188,7 @@ impl Check<'_> {
             }
         }
         let (Some(most), Some(least)) = (most, least) else { return };
-        // What surely was kept: the last that had to be, or what was seen.
+        // A command that was certainly kept: the last one that had to be, or one that was seen.
         let (kept, kept_at) = if at_least > most.0 {
             let id = ids[at_least - 1];
             (id, h.commands[&id].blocks().next().unwrap_or(0))
@@ -243,7 +243,7 @@ impl Check<'_> {
     fn spans(&self, place: Place, list: &[usize], ids: &[Id], spans: &mut Vec<(usize, usize)>) {
         let h = self.history;
         let command = |i: usize| &h.commands[&ids[i]];
-        // Until a command that surely was received covers it.
+        // Until a command hides it that was certainly received.
         let until = |after: usize| {
             let next = list.iter().find(|i| **i >= after && !command(**i).optional);
             next.copied().unwrap_or(ids.len())

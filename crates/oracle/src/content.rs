@@ -1,4 +1,4 @@
-//! What the oracle writes into blocks, and how it knows it again.
+//! What the oracle writes into blocks, and how it recognizes it.
 //!
 //! 1. Each 8-byte word of a block names the command that wrote it, mixed with the
 //!    number of the block and the place of the word: data in the wrong place, or a

@@ -1,4 +1,4 @@
-//! Random work on a box with a plug, cut at random times, held to its promises.
+//! Random work on a box with a plug, with power cuts at random times, checked against its promises.
 //!
 //! 1. The run is decided by seed, plan and box: the same three give the same run.
 //! 2. Each round: power on (cut again meanwhile, if the plan says so), check all
@@ -62,8 +62,8 @@ pub struct CrashPlan {
     pub commands: u32,
     /// Blocks in a command, at most.
     pub max_blocks: u64,
-    /// Blocks that are touched, from the first on; fewer, so that commands overlap.
-    /// The others must stay what they are.
+    /// Only the first so many blocks are used. A small range makes commands overlap. The other
+    /// blocks must not change.
     pub range: u64,
     /// Which commands.
     pub mix: Mix,
@@ -106,11 +106,11 @@ pub struct CrashReport {
     /// were seen. The run ends with the first such recovery: what came later might
     /// only follow from them.
     pub violations: Vec<(u32, Violation)>,
-    /// Why the box did not start any more, if so; the run ended there.
+    /// Why the box did not start, if it did not. The run ends there.
     pub start_error: Option<IoError>,
     /// Power cuts, those during a start included.
     pub cuts: u64,
-    /// Of those, cuts that hit a start before it was through.
+    /// Of those, cuts that came before a start had ended.
     pub cut_starts: u64,
     /// Recoveries that were checked.
     pub checks: u64,

@@ -12,10 +12,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use tantalum_device::{AtomicError, Block, Caps, Data, IoError, Payload};
 
-/// Kept at most, of one check: one is enough to fail.
+/// Violations kept of one check, at most: one is enough to fail.
 const VIOLATIONS: usize = 100;
-/// A block with more commands than this is looked through for ones that cannot
-/// be seen any more.
+/// If a block lists more commands than this, those that cannot be seen any more are removed.
 const LISTED: usize = 32;
 
 /// What a command does.
@@ -107,7 +106,7 @@ pub(super) struct History {
     pub by_block: Rc<FxHashMap<u64, Vec<Id>>>,
     /// Durable content at the last check; zeros where there is none.
     pub base: Rc<FxHashMap<u64, Pieces>>,
-    /// Complete, and free to be lost.
+    /// Complete commands that a cut may lose.
     volatile: BTreeSet<Id>,
     /// When the reads in flight were submitted.
     reading: BTreeSet<u64>,
@@ -326,8 +325,9 @@ impl History {
         })
     }
 
-    /// Where `found` can come from, one by one: commands, and 0 for what was there before. As
-    /// long as `each` says so; whether it said so of all.
+    /// Calls `each` with every possible source of `found`: commands, and 0 for the content at the
+    /// last check. It stops as soon as `each` returns `false`. Returns whether `each` always
+    /// returned `true`.
     pub fn each_source(
         &self,
         block: u64,
@@ -350,7 +350,7 @@ impl History {
         })
     }
 
-    /// The violation of data that can come from nowhere.
+    /// The violation for data that no command can have written.
     pub fn unknown(&self, block: Block, found: Id) -> Violation {
         match found {
             id if id < self.next => Violation::Resurrected { block, found: Found(found) },
@@ -373,8 +373,8 @@ impl History {
         self.failed = None;
     }
 
-    /// Forgets commands of a block that cannot be seen any more: something later
-    /// is complete and must survive, and was so before any read in flight began.
+    /// Forgets commands of a block that cannot be seen any more. A later command hides them that is
+    /// complete and must survive, and was so before any read in flight began.
     fn weed(&mut self, block: u64) {
         let Some(list) = Rc::make_mut(&mut self.by_block).get_mut(&block) else { return };
         let commands = Rc::make_mut(&mut self.commands);

@@ -7,15 +7,15 @@ use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Data, Durability, Extent, IoError, OwnedData,
 };
 
-/// A device as a host sees it that writes what the oracle knows again. A command is
-/// submitted by the first poll of its future, and may be dropped at any time.
+/// A host's view of a device. It writes data that the oracle recognizes. A command is submitted by
+/// the first poll of its future, and may be dropped at any time.
 #[derive(Clone)]
 pub struct Host<D> {
     device: D,
     oracle: Oracle,
 }
 
-/// Ends a command in the history that its future did not.
+/// Ends a command in the history if its future is dropped.
 struct Open<'a> {
     oracle: &'a Oracle,
     id: Option<Id>,
@@ -108,9 +108,9 @@ impl<D: BlockDevice> Host<D> {
         self.blank(range, Durability::Normal, self.device.discard(range)).await
     }
 
-    /// Makes a range read as zeros by `how`: with the device's discard, or in a way that only the caller knows,
-    /// as a protocol's zeroes. Nothing says that it is atomic. With [`Durability::Fua`] it survives once `how`
-    /// ends well.
+    /// Makes a range read as zeros by `how`: with the device's discard, or in a way that only the
+    /// caller knows, as a protocol's zeroes. Nothing says that it is atomic. With
+    /// [`Durability::Fua`] it survives once `how` ends well.
     ///
     /// # Errors
     /// What `how` says.

@@ -1,5 +1,5 @@
-//! Whether a device still answers. On virtual time nothing else would say so: the power is cut
-//! at its time, and a device that hangs until then looks like a slow one.
+//! Detects a device that hangs. On virtual time nothing else would show that: until the power is
+//! cut, a device that hangs looks like a slow one.
 //!
 //! 1. A device hangs if commands wait, and none has ended for [`PATIENCE`].
 //! 2. Watching is counting: it needs no task and no timer, and changes nothing in a run.

@@ -37,8 +37,8 @@ struct Version {
     submitted: u64,
     completed: Option<u64>,
     acknowledged: bool,
-    /// Not promised when the power went: it may be there or not, and no later flush
-    /// speaks of it.
+    /// It was not durable when the power went. It may be there or not, and no later flush covers
+    /// it.
     doubtful: bool,
 }
 
@@ -126,7 +126,7 @@ pub struct Shadow<D> {
 }
 
 impl Witness {
-    /// Of a device with these capabilities that holds zeros only.
+    /// A witness for a device with these capabilities that holds zeros only.
     pub fn new(rt: &Rt, caps: &Caps) -> Witness {
         let zeros = OwnedData::zeros(caps.payload, 1, caps.block_size);
         let book = Book {
@@ -331,7 +331,7 @@ impl Entry {
             let newest =
                 |v: &Version| !all.iter().any(|w| v.before(w) && v.submitted != w.submitted);
             self.durable = all.iter().filter(|v| newest(v)).copied().collect();
-            // What was complete before one of them cannot come back either.
+            // A version that was complete before one of them cannot come back either.
             let durable = &self.durable;
             self.versions.retain(|v| !durable.iter().any(|w| v.before(w)));
         }

@@ -1,4 +1,4 @@
-//! How a device can break its word.
+//! The ways in which a device can break the contract.
 
 use crate::content::Id;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Why a file does not become a device, and what an error of the host means for a command.
+//! Errors of opening a file as a device, and what an error of the host means for a command.
 
 use crate::{Block, IoError};
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ pub enum FileError {
         .0.display()
     )]
     NoDirectIo(PathBuf),
-    /// Blocks of this size cannot be.
+    /// The file cannot be used in blocks of this size.
     #[error(
         "{}: blocks of {block_size} bytes: a power of two from {least} to {most} is needed",
         path.display()

@@ -21,7 +21,7 @@ impl LiveBox for File {
     fn power_state(&self) -> PowerState {
         match (self.inner.life.borrow().is_some(), self.inner.under_way.get()) {
             (true, _) => PowerState::On,
-            // What the host has taken is carried out.
+            // The host completes every operation that it has accepted.
             (false, 1..) => PowerState::Dying,
             (false, 0) => PowerState::Off,
         }
@@ -47,7 +47,7 @@ impl LiveBox for File {
         })
     }
 
-    /// The host has its power still, and has what it has taken.
+    /// The host still has power, and keeps what it has accepted.
     fn watch_cut(&self) -> AfterCut {
         let words = "the link is cut; what the file was told is there, as long as the host runs";
         Box::new(move || CutOutcome {

@@ -1,21 +1,23 @@
 //! A regular file, or a block device of the system, as a device on the wall clock.
 //!
-//! 1. **Ack.** A write completes when the host has taken it: [`Ack::Volatile`](crate::Ack::Volatile).
-//! 2. **Flush** is `fdatasync`, and covers what completed before it was asked for. One sync is under
-//!    way at a time; who asks meanwhile shares the next one. Forced unit access is `RWF_DSYNC`, and a
-//!    write in several parts is followed by one flush instead.
+//! 1. **Ack.** A write completes when the host has taken it:
+//!    [`Ack::Volatile`](crate::Ack::Volatile).
+//! 2. **Flush** is `fdatasync`, and covers what completed before it was asked for. One sync is
+//!    under way at a time; flushes that come meanwhile share the next one. Forced unit access is
+//!    `RWF_DSYNC`, and a write in several parts is followed by one flush instead.
 //! 3. **Atomic** is a sector, if one is known, or a block, if the kernel writes one atomically
 //!    (`RWF_ATOMIC`). Otherwise the unit is one byte.
-//! 4. **Failure.** After a failed flush or forced write nothing that changes the file is carried out
-//!    until the next [`PowerCycle::power_on`], which opens the file anew. What was not synced may be
-//!    lost then.
+//! 4. **Failure.** After a failed flush or forced write nothing that changes the file is carried
+//!    out until the next [`PowerCycle::power_on`], which opens the file anew. What was not synced
+//!    may be lost then.
 //! 5. **Dropping** the future of a command stops nothing: operations own their buffers, and go on.
 //! 6. **Cut** means the link. The host keeps its power: operations under way end, and what was
 //!    written is most likely there. [`PowerCycle::off`] waits for their end, and so does
 //!    [`PowerCycle::power_on`].
-//! 7. **Space.** A discard gives the room of a file back (or zeroes it, see
-//!    [`FileSettings::keep_room`]): writing there again may find none. A write of one block is then
-//!    refused with [`IoError::NoSpace`]; of a longer one a part may be there, and it has failed.
+//! 7. **Space.** A discard frees the room of a file, or zeroes it (see
+//!    [`FileSettings::keep_room`]). A later write there may find no room. Then a write of one block
+//!    is refused with [`IoError::NoSpace`]; a longer one fails, and a part of it may have been
+//!    written.
 
 mod error;
 mod live;
@@ -48,14 +50,14 @@ const PARTS: usize = 16;
 /// How a file is used as a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSettings {
-    /// Bytes in a block: a power of two, at most 1 MiB. `None`: the smallest that the kernel allows,
-    /// at least 512; 4096 if the kernel does not say.
+    /// Bytes in a block: a power of two, at most 1 MiB. `None`: the smallest that the kernel
+    /// allows, at least 512; 4096 if the kernel does not say.
     pub block_size: Option<u32>,
-    /// Through the host's page cache instead of direct I/O.
+    /// Use the host's page cache instead of direct I/O.
     pub buffered: bool,
-    /// Discarded blocks of a file keep their room: no write lacks room later. The next write of such
-    /// a block changes metadata of the file system, so its sync costs more. (Block devices decide by
-    /// themselves.)
+    /// Discarded blocks of a file keep their room: no write lacks room later. The next write of
+    /// such a block changes metadata of the file system, so its sync costs more. (Block devices
+    /// decide by themselves.)
     pub keep_room: bool,
     /// Nothing is written.
     pub read_only: bool,
@@ -96,7 +98,7 @@ struct Inner {
     path: PathBuf,
     settings: FileSettings,
     caps: Caps,
-    /// Every write is atomic in blocks.
+    /// If set, every write is atomic in blocks.
     atomic: Option<AtomicWrites>,
     identity: Identity,
     /// Has the lock.
@@ -122,7 +124,7 @@ struct Life {
     synced: WaitQueue,
 }
 
-/// How blocks are made to read as zeros: what the host cannot do is done the next way.
+/// How blocks are made to read as zeros. If the host cannot do it in one way, the next is tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blank {
     Punch,
@@ -130,7 +132,7 @@ enum Blank {
     Write,
 }
 
-/// An operation under way, whoever waits for it.
+/// An operation under way, whether or not a task still waits for it.
 struct Busy(Rc<Inner>);
 
 impl Busy {
@@ -470,7 +472,7 @@ impl PowerCycle for File {
         if inner.cuts.get() != cuts {
             return Err(IoError::PowerLost);
         }
-        // Another start may have been quicker.
+        // A concurrent start may have finished first.
         if inner.life.borrow().is_none() {
             let life = inner.start().map_err(|e| match e {
                 FileError::Replaced(_) => {

@@ -4,8 +4,8 @@
 //!    operation has ended. A block device that the kernel uses is refused.
 //! 2. A new file holds zeros that were written and synced, and its directory was synced. A file
 //!    that could not be finished is removed.
-//! 3. Writing and syncing have an open file each: the kernel tells an error of writing back once to
-//!    each open file, and a durable write must not take the one that a flush has to see.
+//! 3. Writing and syncing have an open file each: the kernel reports an error of writing back once
+//!    to each open file, and a durable write must not use up the report that a flush has to see.
 #![allow(clippy::disallowed_methods, reason = "the edge at which a device gets a file")]
 
 use super::pool::Pool;
@@ -61,7 +61,7 @@ fn open_one(io: &Io, path: &Path, settings: &FileSettings) -> Result<IoFile, Fil
     })
 }
 
-/// What of a file never changes.
+/// The properties of a file that must not change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     identity: (u64, u64),
@@ -126,7 +126,7 @@ fn sector(storage: &Storage) -> u32 {
     }
 }
 
-/// How the kernel writes a block as one, if it does, and a block is more than a sector.
+/// The kernel's atomic writes, if it has them for a block that is larger than a sector.
 fn atomic_writes(
     storage: &Storage,
     settings: &FileSettings,
@@ -266,7 +266,7 @@ struct Unfinished(Option<PathBuf>);
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // If it cannot be removed, the error that is being told says enough.
+            // If it cannot be removed, the error that is already reported says enough.
             let _ = std::fs::remove_file(path);
         }
     }

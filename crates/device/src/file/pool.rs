@@ -1,8 +1,8 @@
 //! Buffers for direct I/O.
 //!
 //! 1. A buffer belongs to one operation from [`Pool::lease`] until its [`Lease`] drops.
-//! 2. Leases take at most as many bytes as the pool has, and so do buffers that lie ready. Whoever
-//!    finds too little room waits, in the order of asking.
+//! 2. Leases take at most as many bytes as the pool has, and so do free buffers. If there is too
+//!    little room, leases wait in the order of asking.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -133,7 +133,7 @@ mod tests {
                 }
             });
             join_all(users.collect()).await;
-            // Who gives up waiting takes nothing.
+            // A lease that gives up waiting takes nothing.
             let all = pool.lease(64 << 10).await;
             let waits = first(pool.lease(1), rt.sleep(Nanos(1))).await;
             assert!(matches!(waits, First::B(())));

@@ -1,4 +1,4 @@
-//! A command that a device has received: it goes on when nobody waits for it any more.
+//! A command that a device has received. It goes on even if no task waits for it any more.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tantalum_rt::Rt;
 
 /// A future that becomes a task of its own if it is dropped between its first poll and its end
-/// (contract, 7). Dropped before its first poll, it never was.
+/// (contract, 7). If it is dropped before its first poll, the command was never received.
 pub(super) struct Received<F: Future<Output: 'static> + 'static> {
     rt: Rt,
     name: &'static str,

@@ -1,13 +1,12 @@
 //! A device whose times are drawn from tables, as they were measured on a real one.
 //!
-//! 1. It keeps the contract as [`RamDevice`] does, which it is but for its times: a cut does, seeded,
-//!    all that was not promised.
-//! 2. Seed, model and commands decide every time. Modes, stalls and latencies have random streams of
-//!    their own: one more command moves no stall.
+//! 1. Except for its times it is a [`RamDevice`], and keeps the contract as that does.
+//! 2. Seed, model and commands decide every time. Modes, stalls and latencies have random streams
+//!    of their own: one more command moves no stall.
 //! 3. A command takes a latency of the table for its kind, stream and size, times the mode and the
 //!    penalty of an overlapping write, and outliers on top. It takes one of `queue_depth` places
-//!    meanwhile. Its data pass the bus, which may belong to several devices. What a stall meets ends
-//!    later by what is left of the stall.
+//!    meanwhile. Its data pass the bus, which may belong to several devices. A command that meets a
+//!    stall ends later, by the rest of the stall.
 
 mod model;
 mod schedule;
@@ -41,7 +40,7 @@ impl Bus {
         }
     }
 
-    /// Takes the bus as soon as it is free, from `begin` on at the earliest; when all bytes have
+    /// Takes the bus as soon as it is free, at `begin` at the earliest. Returns when all bytes have
     /// passed.
     fn pass(&self, begin: Nanos, bytes: u64) -> Nanos {
         let span = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s);
@@ -135,7 +134,7 @@ impl Sampler {
         self.unflushed = 0;
     }
 
-    /// When a command that arrives `now` ends, and with it all that it changes here.
+    /// Returns when a command that arrives `now` ends, and updates the sampler's state.
     pub fn end_of(&mut self, now: Nanos, kind: CommandKind, at: u64, count: u64) -> Nanos {
         let bytes = count * u64::from(self.model.block_bytes);
         let span = self.span(now, kind, at, count, bytes);

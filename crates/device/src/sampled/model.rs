@@ -7,8 +7,8 @@ use tantalum_rt::{Nanos, Stream};
 /// Steps of a probability.
 const STEPS: u64 = 1 << 20;
 
-/// The parameters of a sampled device. All of them are keys of a TOML file; those with a default may
-/// be left out. Percentages are of what the tables say.
+/// The parameters of a sampled device. All of them are keys of a TOML file; those with a default
+/// may be left out. Percentages are of what the tables say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SampledModel {
@@ -23,7 +23,7 @@ pub struct SampledModel {
     pub ordered: bool,
     /// One write of up to so many bytes is all or nothing.
     pub atomic_bytes: u32,
-    /// Commands that it works at, at a time.
+    /// Commands that it carries out at the same time.
     #[serde(default = "one")]
     pub queue_depth: u32,
     /// Commands that a volatile cache holds, at most.
@@ -38,7 +38,7 @@ pub struct SampledModel {
     /// Bandwidth of a bus of its own, MB (1,000,000 bytes) each second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus_mb_s: Option<u64>,
-    /// What writes cost that overlap others.
+    /// How much longer writes take that overlap recent ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Overlap>,
     /// How long commands take.
@@ -96,8 +96,9 @@ pub enum StreamKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LatencyRow {
-    /// Of which commands: `read`, `write`, `fua`, `group`, `flush` or `discard`. Without rows of their
-    /// own forced writes are as writes, groups as forced writes; flushes and discards take no time.
+    /// The command: `read`, `write`, `fua`, `group`, `flush` or `discard`. Without rows of their
+    /// own, forced writes use those of writes, and groups those of forced writes; flushes and
+    /// discards take no time.
     pub command: String,
     /// Of which streams; left out: of all that have no rows of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -179,7 +180,7 @@ fn from_to(what: &str, range: [u64; 2], least: u64) -> Result<(), String> {
 }
 
 impl SampledModel {
-    /// Whether such a device can be.
+    /// Checks that a device can have these parameters.
     ///
     /// # Errors
     /// What is wrong, in a line.
@@ -259,7 +260,7 @@ impl SampledModel {
         Ok(())
     }
 
-    /// What the device is but for its times.
+    /// The options of the RAM device that it is, except for its times.
     pub(super) fn ram_options(&self, name: &str, payload: Payload) -> RamOptions {
         let caps = Caps {
             block_size: self.block_bytes,
@@ -354,7 +355,7 @@ fn between(a: u64, b: u64, part: u64, whole: u64) -> u64 {
     (i128::from(a) + (i128::from(b) - i128::from(a)) * part / whole) as u64
 }
 
-/// Of numbers that ascend in even steps of probability.
+/// The quantile of ascending numbers at even steps of probability.
 fn quantile(ns: &[u64], luck: u64) -> u64 {
     let steps = ns.len() as u64 - 1;
     let at = luck * steps;

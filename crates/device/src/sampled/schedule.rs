@@ -1,7 +1,7 @@
 //! What happens by itself as time passes: stalls and modes.
 //!
-//! A span is drawn when somebody asks for a time that the spans so far do not reach. So what they
-//! are depends on the random stream alone, not on who asks when.
+//! A span is drawn when a time is asked for that the spans so far do not reach. So the spans depend
+//! on the random stream alone, and not on when they are asked for.
 
 use super::model::{Mode, Stall};
 use std::collections::VecDeque;

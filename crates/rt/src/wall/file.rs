@@ -270,7 +270,8 @@ impl IoFile {
         Ok(())
     }
 
-    /// The length of the file, bytes; of a block device 0 (see [`IoFile::storage`]). It holds up the thread, as [`IoFile::set_len`] does.
+    /// The length of the file, bytes; of a block device 0 (see [`IoFile::storage`]). It holds up
+    /// the thread, as [`IoFile::set_len`] does.
     ///
     /// # Errors
     /// The system's.

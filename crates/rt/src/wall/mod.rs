@@ -47,13 +47,13 @@
 //!
 //! # Time scale
 //!
-//! [`WallOptions::time_scale`] is how long, in real time, one second of the clock lasts. It
-//! is a property of the clock, so every modelled duration is scaled alike; only
-//! [`Io::sleep`] is not. At 0 no modelled duration is waited for on behalf of a client:
-//! when no task is ready, and a command is announced ([`Rt::outstanding`](crate::Rt::outstanding))
-//! or nothing can come from outside, the clock jumps to the next timer, as the virtual clock does, after
-//! a look outside. While nobody waits it goes as real time does: what is done in idle times
-//! is done when the world outside is idle, and a periodic timer costs no more than it should.
+//! [`WallOptions::time_scale`] is how long, in real time, one second of the clock lasts. It is a
+//! property of the clock, so every modelled duration is scaled alike; only [`Io::sleep`] is not. At
+//! 0 no modelled duration is waited for on behalf of a client: when no task is ready, and a command
+//! is announced ([`Rt::outstanding`](crate::Rt::outstanding)) or nothing can come from outside, the
+//! clock jumps to the next timer, as the virtual clock does, after a look outside. While nobody
+//! waits it goes as real time does: what is done in idle times is done when the world outside is
+//! idle, and a periodic timer costs no more than it should.
 
 mod attempt;
 mod clock;
@@ -107,8 +107,8 @@ impl Runtime {
     /// A runtime on the wall clock, with this seed for its random streams.
     ///
     /// # Errors
-    /// [`std::io::ErrorKind::InvalidInput`] if an option makes no sense, else the system's: io_uring is asked
-    /// for and not to be had, or the process is out of descriptors.
+    /// [`std::io::ErrorKind::InvalidInput`] if an option makes no sense, else the system's:
+    /// io_uring is asked for and not to be had, or the process is out of descriptors.
     pub fn wall_time(seed: u64, options: WallOptions) -> std::io::Result<Runtime> {
         let scale = scale::Scale::new(options.time_scale).ok_or_else(|| {
             let what = format!("time scale {}: it must be in 0..=1000000", options.time_scale);

@@ -6,8 +6,9 @@
 //! 2. `ppoll` returns when a descriptor is ready that was among those given to it when it was
 //!    called. The kernel knows of no other.
 //! 3. A ring carries an operation out at once when it is told of it and can, else when the
-//!    descriptor becomes ready; the completion then lies in memory, or is held back until the kernel
-//!    is asked for events (deferred task work). The kernel has one of the two manners: [`Manner`].
+//!    descriptor becomes ready; the completion then lies in memory, or is held back until the
+//!    kernel is asked for events (deferred task work). The kernel has one of the two manners:
+//!    [`Manner`].
 //! 4. A wait ends early by a signal, once [`interrupt`] was called; the next call of a ring
 //!    that submits something is refused for want of memory, once [`starve`] was called.
 //! 5. A wait with a limit lasts for that long in the time of the model, unless something is ready.
