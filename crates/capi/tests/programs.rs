@@ -70,16 +70,14 @@ fn the_bank_keeps_its_money_without_capacitors() {
 
 #[test]
 fn the_key_value_store_keeps_its_promise_and_a_careless_one_is_caught() {
-    for preset in ["volatile", "baseline", "durassd"] {
+    for preset in ["ram", "volatile", "baseline", "durassd"] {
         let printed = on("examples/kv.c", Linked::Shared, &[preset]);
         assert!(printed.contains("as promised"), "{printed}");
-        // Only a drive that acknowledges from a volatile cache may lose what it acknowledged; each
-        // drive may lose what was under way at the cut.
         assert!(!printed.contains(" 0 puts kept"), "{printed}");
     }
     let dir = scratch("kv.c-careless");
     let program = compile("examples/kv.c", Linked::Shared, &dir);
-    let caught = Command::new(program).args(["volatile", "careless"]).output().expect("it runs");
+    let caught = Command::new(program).args(["ram", "careless"]).output().expect("it runs");
     let printed = String::from_utf8_lossy(&caught.stdout);
     assert_eq!(caught.status.code(), Some(1), "{printed}");
     assert!(printed.starts_with("broken after cut"), "{printed}");

@@ -106,8 +106,8 @@ impl PowerCycle for AnyBox {
         each!(self, AnyBox, b => b.off().await);
     }
 
-    /// A drive that misses its emergency dump is told to do without it, as whoever runs it
-    /// would have to: what is lost by that is for the checks to find.
+    /// A drive whose emergency dump is missing is salvaged, as its user would have to do. The
+    /// checks find what that loses.
     async fn power_on(&self) -> Result<(), IoError> {
         let started = each!(self, AnyBox, b => b.power_on().await);
         if started.is_ok() || !self.drives().iter().any(misses_dump) {

@@ -49,7 +49,7 @@ impl Command {
         matches!(self, Command::FailProgram | Command::FailErase)
     }
 
-    /// The same on fewer blocks, if that can be.
+    /// The same on fewer blocks, if there is such a command.
     pub fn shorter(&self, count: u64) -> Option<Command> {
         let own = match *self {
             Command::Group(_, extents, _) => extents,
@@ -100,8 +100,8 @@ pub struct Ingredients {
     pub max_blocks: u64,
     /// Extents of an atomic group, at most; at least two.
     pub max_extents: u64,
-    /// Blocks that are touched, from the first on; 0: all of the drive. The others must stay
-    /// what they are.
+    /// Only the first so many blocks are used; 0: all of the drive. The other blocks must not
+    /// change.
     pub range: u64,
     /// Programs and erases that fail, at most; never more than the drive has spare units.
     pub faults: u32,

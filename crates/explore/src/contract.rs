@@ -10,8 +10,8 @@ use tantalum_oracle::{Host, Oracle};
 /// Blocks read in one command when all are read.
 const CHUNK: u64 = 64;
 
-/// Holds a block device to the contract. Every command must succeed, but for writes that a thinly
-/// provisioned device has no room for.
+/// Holds a block device to the contract. Every command must succeed, except writes for which a
+/// thinly provisioned device has no room.
 pub struct Contract<S> {
     oracle: Oracle,
     of: PhantomData<fn(&S)>,

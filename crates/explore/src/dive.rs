@@ -13,11 +13,11 @@ use tantalum_rt::{Nanos, Runtime, Stream, mix64};
 /// Which points of recoveries are cut.
 #[derive(Clone, Copy)]
 pub(super) enum Nested<'a> {
-    /// As many as there should be.
+    /// Chosen at random, as many as this says.
     Search(Nesting),
-    /// These times, one below the other.
+    /// These times, each in the recovery from the one before.
     Route(&'a [Nanos]),
-    /// These places, one below the other.
+    /// These places, each in the recovery from the one before.
     Path(&'a [usize]),
 }
 
@@ -31,7 +31,7 @@ impl<'a> Nested<'a> {
         }
     }
 
-    /// Which of these points are, and what below them.
+    /// Which of these points are cut, and which points of the recoveries from them.
     fn choose(&self, all: &[Point], seed: u64) -> (Vec<(usize, Point)>, Nested<'a>) {
         let every = || all.iter().copied().enumerate();
         match *self {
@@ -68,7 +68,7 @@ struct Cut<'a> {
     nested: &'a Nested<'a>,
     /// Its place among the points of what is cut.
     place: u64,
-    /// So many cuts before it, each in the recovery from the one before.
+    /// The number of cuts above it, each in the recovery from the one before.
     depth: usize,
 }
 
@@ -90,7 +90,7 @@ impl<'a, B: Blueprint> Dive<'a, B> {
         along: &'a Along<'a>,
     ) -> Dive<'a, B> {
         let (then, last) = scenario.then.split_at((scenario.then.len() * 3).div_ceil(4));
-        // They are cut as they are: not while the power is off anyway.
+        // Without power cycles, since a cut while the power is off changes nothing.
         let last: Vec<Command> = last.iter().copied().filter(|c| *c != Command::Cycle).collect();
         let (then, last, last_cut) = (Rc::from(then), Rc::from(last), scenario.subject.step() * 3);
         Dive { scenario, tally, along, then, last, last_cut }
@@ -196,7 +196,7 @@ impl<'a, B: Blueprint> Dive<'a, B> {
         }
     }
 
-    /// A recovery once more, and cut on its way at these points.
+    /// Repeats a recovery, and cuts it at these points.
     fn cut_recovery(
         &self,
         mut runtime: Runtime,
@@ -230,7 +230,7 @@ impl<'a, B: Blueprint> Dive<'a, B> {
         Ok(())
     }
 
-    /// Now and then something fails in a dump or a recovery, as often as it may.
+    /// Now and then orders a failure in a dump or a recovery, as far as faults are left.
     fn order_faults(&self, copy: &Player<B::Subject>, dice: &mut Stream, depth: usize) {
         let left = (self.scenario.faults as usize).saturating_sub(2 * depth);
         if left >= 1 && dice.chance(1, 3) {

@@ -16,8 +16,8 @@ pub enum Failure {
         /// How many more there are.
         others: usize,
     },
-    /// What had to survive a cut did not, or something did that must not: the words of a judge
-    /// that is not the contract of block devices.
+    /// Something that had to survive a cut did not, or something came back that must not. The words
+    /// are those of a judge other than the contract of block devices.
     #[error("{0}")]
     Promise(String),
     /// The subject's memory contradicts itself, or its media.
@@ -74,7 +74,7 @@ impl Failure {
 pub enum Stage {
     /// Before the first of the cuts that were explored.
     Run,
-    /// On the way down: in the emergency dump.
+    /// While the power failed, in the emergency dump.
     Dying,
     /// At the restart after the cut, or when all was checked after that.
     Recovery,

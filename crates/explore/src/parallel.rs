@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Does this with each, several at a time; in their order, `None` for those that were not
-/// begun before it was over.
+/// Calls `work` with each item, several at a time. Returns the results in order; `None` for items
+/// that were not begun before it was over.
 pub fn side_by_side<T: Sync, R: Send>(
     threads: usize,
     is_over: &(dyn Fn() -> bool + Sync),

@@ -13,14 +13,14 @@ use tantalum_rt::{Nanos, Rt};
 /// Longer than anything that is done to a small subject in one go.
 const PATIENCE: Nanos = Nanos::from_secs(100);
 
-/// A subject, its judge, and those who use it. Cheap to clone.
+/// A subject, its judge, and the hosts that use it. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Player<S: Subject> {
     pub rt: Rt,
     pub subject: S,
     pub judge: S::Judge,
     pub hosts: u32,
-    /// When commands were issued and completed, if somebody wants to know.
+    /// When commands were issued and completed, if that is recorded.
     pub heard: Option<Rc<RefCell<Vec<Nanos>>>>,
 }
 
@@ -167,7 +167,7 @@ impl<S: Subject> Player<S> {
         let hosts = self.rt.spawn("the last commands", async move { player.play(more).await });
         self.rt.sleep(cut).await;
         self.subject.cut();
-        // What the cut ended has ended.
+        // The commands that the cut interrupted have ended.
         let ended = within(&self.rt, hosts).await.map_err(|failure| (false, failure))?;
         if let Ok(Err(failure)) = ended
             && !is_power_loss(&failure)

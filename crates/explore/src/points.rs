@@ -60,7 +60,7 @@ pub struct Point {
     pub moment: Moment,
 }
 
-/// Of how an operation went these shares, in sixteenths, are points inside it.
+/// The points inside an operation: these shares of its time, in sixteenths.
 const SHARES: [u64; 3] = [4, 8, 13];
 
 /// Points by time; of several at one time the first kind counts.
@@ -88,7 +88,7 @@ impl Points {
                 self.add(op.begin + Nanos(span * share / 16), Moment::Inside);
             }
             self.add(op.end - Nanos(1), Moment::Ending);
-            // Whoever issued it has heard of it, and acted.
+            // The issuer has learned of its end, and has acted on it.
             self.add(op.end + Nanos(1), Moment::End);
         }
     }

@@ -18,8 +18,8 @@ use std::fmt::Write;
 /// Points of each recovery that are tried, if the case is one of cut recoveries.
 const INNER: u32 = 12;
 
-/// Points on either side of where a failure is likely that are all tried; of the others one
-/// of so many.
+/// Within this distance of the likely point of failure all points are tried. Of the others one in
+/// so many is.
 const NEAR: usize = 40;
 const STEP: usize = 12;
 
@@ -112,7 +112,7 @@ impl<B: Blueprint> Search<'_, B> {
         let depth = cuts.len() as u32 - 1;
         let nesting = Nesting { depth, inner: INNER, stride: 1 };
         let points: Vec<_> = candidate.points(0)?.into_iter().enumerate().collect();
-        // As far from the end as it was before, or nearly; and some of all others.
+        // Points about as far from the end as before, and some of all others.
         let likely = points.len().saturating_sub(self.from_end);
         let near = |place: usize| place.abs_diff(likely) <= NEAR;
         let (near, far): (Vec<_>, Vec<_>) = points.iter().partition(|p| near(p.0));

@@ -38,7 +38,7 @@ pub struct Nesting {
     pub depth: u32,
     /// So many points of each recovery, chosen at random; 0: all there are.
     pub inner: u32,
-    /// Only of one of so many cuts is the recovery cut; 0 and 1: of each.
+    /// The recovery is cut only for one in so many cuts; 0 and 1: for each.
     pub stride: u32,
 }
 
@@ -90,7 +90,7 @@ pub struct Found {
     pub failure: Failure,
 }
 
-/// Who goes along with an exploration.
+/// What an exploration calls on its way.
 pub(super) struct Along<'a> {
     /// Called after each cut with its depth: 0, a cut of the run; 1, of its recovery; …
     pub cut: &'a dyn Fn(usize),
@@ -275,7 +275,7 @@ impl<B: Blueprint> Scenario<B> {
 }
 
 impl Found {
-    /// The same as seen from where the cut was made under which it was found.
+    /// The same finding, with the cut in front of its path under which it was found.
     pub(super) fn below(mut self, at: Nanos, place: usize) -> Found {
         self.cuts.insert(0, at);
         self.path.insert(0, place);

@@ -14,7 +14,7 @@ use tantalum_rt::{Nanos, Rt};
 /// Something with a plug. Cheap to clone; a clone is the same one.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait Subject: Clone + 'static {
-    /// Who holds it to what it promised.
+    /// The judge that holds it to its promises.
     type Judge: Judge<Subject = Self>;
 
     /// A judge of a subject that holds nothing yet.
@@ -45,7 +45,7 @@ pub trait Subject: Clone + 'static {
     /// already: then a cut changes nothing.
     fn cut_copy(&self, rt: &Rt) -> Option<Self>;
 
-    /// Holds what it believes against itself and its media. No time passes.
+    /// Checks its memory against itself and its media. No time passes.
     ///
     /// # Errors
     /// The first invariant that does not hold, in a line.
@@ -66,7 +66,7 @@ pub trait Subject: Clone + 'static {
     /// subject whose media never fail does nothing.
     fn fail(&self, _fault: Fault, _after: u64) {}
 
-    /// Takes back what was ordered to fail and has not.
+    /// Cancels ordered failures that have not happened yet.
     fn fail_nothing(&self) {}
 }
 
@@ -143,8 +143,8 @@ pub trait Blueprint: Clone + Debug + PartialEq + 'static {
     /// The time that a change of its media takes: the last cut of a case comes within three.
     fn step(&self) -> Nanos;
 
-    /// A Rust expression that makes this blueprint, with full paths; indented lines inside it
-    /// are shifted by nobody.
+    /// A Rust expression that makes this blueprint, with full paths; its indented lines are printed
+    /// as they are.
     fn to_rust(&self) -> String;
 }
 

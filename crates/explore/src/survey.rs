@@ -5,7 +5,7 @@
 //!    points. A row is given up behind its [`MOST`]-th finding in that order.
 //! 2. A finding follows from the seed, the row and the case alone: whatever ended the exploration,
 //!    [`Case::repeat`] finds it again.
-//! 3. A row that was not run, or not to its end, is never said to be clean ([`RowState`]).
+//! 3. A row that was not run, or not to its end, is never reported as clean ([`RowState`]).
 
 use crate::parallel::side_by_side;
 use crate::reduce::{Reduced, reduce, reduce_until};
@@ -91,7 +91,7 @@ pub enum RowState {
     Part,
     /// It had all of them.
     Whole,
-    /// So much was found in it that it was ended.
+    /// It was ended because it had too many findings.
     GivenUp,
 }
 
@@ -151,7 +151,7 @@ impl Survey {
     }
 }
 
-/// Who wants to know how it gets on; called from several threads. Rows go by their number.
+/// An observer of its progress. It is called from several threads. Rows are given by their number.
 pub trait Watch: Sync {
     /// The runs of this row will have so many cuts, as far as is known.
     fn expect(&self, row: usize, cuts: u64);

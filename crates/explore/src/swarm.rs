@@ -3,8 +3,8 @@
 use tantalum_drive::{CacheMode, Design, DesignError, LayoutError};
 use tantalum_rt::Stream;
 
-/// Bounds for a drive of so many dies and sectors in a row: of what the dump keeps of the map
-/// hardly more than what is written at once takes, and `more`.
+/// Bounds for a drive of so many dies and sectors in a row. What the dump keeps of the map is
+/// hardly more than one write can change, plus `more`.
 pub fn small_bounds(base: &Design, table: &mut toml::Table, dies: i64, row: i64, more: i64) {
     if base.keeps_units() {
         let slack = 9 * dies + 8;
@@ -20,8 +20,8 @@ pub fn small_bounds(base: &Design, table: &mut toml::Table, dies: i64, row: i64,
     }
 }
 
-/// A random design: any preset on a random small geometry, with as little spare space
-/// as it can be built with, or a little more, or thinly provisioned. The same seed gives the same design.
+/// A random design: any preset on a random small geometry, with as little spare space as it can be
+/// built with, or a little more, or thinly provisioned. The same seed gives the same design.
 pub fn random_design(seed: u64) -> Design {
     let mut dice = Stream::new(seed, "a random design");
     let preset = Design::presets()[dice.below(Design::presets().len() as u64) as usize];

@@ -1,4 +1,4 @@
-//! Who explores what, and when: the pieces of an exploration, dealt to threads.
+//! The pieces of an exploration, dealt to threads.
 //!
 //! 1. Rows get equal shares: the next piece is of the row to which the fewest cuts were dealt,
 //!    the first of the file among equals.
@@ -125,7 +125,7 @@ impl<'a> Work<'a> {
 
     fn thread(&self) {
         while let Some(task) = self.take() {
-            // Whatever becomes of it, the others must not wait for it.
+            // Even if it panics, the other threads must not wait for it.
             let _ended = Ended(self);
             match task {
                 Task::Open(row, run) => self.open(row, run),
@@ -303,7 +303,7 @@ impl Line {
         self.opened.insert(run, parts);
     }
 
-    /// Adds up all whose turn it is.
+    /// Adds up the pieces whose turn has come.
     fn add_up(&mut self) {
         while let Some(parts) = self.opened.get(&self.turn.0) {
             if self.turn.1 == *parts {
@@ -337,7 +337,7 @@ impl Line {
     /// What came of the row.
     fn end(mut self, reach: Reach) -> RowSurvey {
         self.add_up();
-        // Those whose turn never came, since what was dealt before them was not explored.
+        // Pieces whose turn never came, because a piece before them was not explored.
         while let Some((place, done)) = self.done.pop_first() {
             self.add(place, done);
         }

@@ -35,7 +35,7 @@ pub enum OpError {
     /// The array has no power.
     #[error("the flash array has no power")]
     NoPower,
-    /// The disk of the host failed, which has to keep the image.
+    /// The disk of the host failed, on which the image is.
     #[error("the host could not write the image to its disk")]
     Host,
     /// More operations are under way than the image has room for: a defect in the caller, who
@@ -244,8 +244,8 @@ impl NandArray {
         self.power_off_since(self.rt.now());
     }
 
-    /// The array has had no power since `at`, as one finds out who looks late. Nothing was
-    /// issued since, and nobody has acted on the end of what was under way then.
+    /// The array has had no power since `at`, which the caller notices only now. Nothing was issued
+    /// since then, and nobody has acted on the end of an operation that was under way then.
     pub fn power_off_since(&self, at: Nanos) {
         debug_assert!(at <= self.rt.now());
         let s = &mut *self.state.borrow_mut();
@@ -258,9 +258,9 @@ impl NandArray {
         self.rt.trace(outcome);
     }
 
-    /// Takes back what no die has begun, and reads; with `erases` also stops the erases that
-    /// are under way: their units are to be erased again. For the moment at which the array
-    /// goes on to live on capacitors only: nobody may wait for any of these.
+    /// Takes back reads, and operations that no die has begun. With `erases` it also stops erases
+    /// under way; their units have to be erased again. It is called when the array begins to live
+    /// on capacitors. No task may wait for any of these operations.
     pub fn abandon(&self, erases: bool) {
         let s = &mut *self.state.borrow_mut();
         s.schedule.abandon(self.rt.now(), &mut s.store, erases);
@@ -297,8 +297,7 @@ impl NandArray {
         }
     }
 
-    /// Keeps a record of every operation from now on, for those who look for
-    /// points at which to cut the power.
+    /// Keeps a record of every operation from now on: points at which to cut the power.
     pub fn record_ops(&self) {
         self.state.borrow_mut().schedule.record();
     }
@@ -319,8 +318,8 @@ impl NandArray {
         self.state.borrow_mut().fail_erase = Some(n);
     }
 
-    /// Failures that [`NandArray::fail_program`] and [`NandArray::fail_erase`] ordered, and
-    /// that have not come yet, will not come; whether there were any.
+    /// Cancels failures that [`NandArray::fail_program`] and [`NandArray::fail_erase`] ordered and
+    /// that have not happened yet. Returns whether there were any.
     pub fn fail_nothing(&self) -> bool {
         let s = &mut *self.state.borrow_mut();
         s.fail_program.take().is_some() | s.fail_erase.take().is_some()
@@ -332,15 +331,14 @@ impl NandArray {
         self.state.borrow_mut().fail_rates = (programs, erases);
     }
 
-    /// Units fail to erase once they were erased so often, and are bad from then on: what
-    /// was in them is gone, and nothing can be programmed there. Without a call they
-    /// last for ever.
+    /// After so many erases the next erase of a unit fails, and the unit is bad: its content is
+    /// gone, and nothing can be programmed there. Without a call units last for ever.
     pub fn set_endurance(&self, erases: u32) {
         self.endurance.set(erases);
     }
 
-    /// A page goes bad: it cannot be read any more, until its unit is erased. Whether
-    /// it held anything; an erased page stays as it is.
+    /// A page goes bad: it cannot be read any more, until its unit is erased. Returns whether it
+    /// held anything; an erased page stays as it is.
     ///
     /// # Panics
     /// If there is no such page.
@@ -354,9 +352,9 @@ impl NandArray {
         written
     }
 
-    /// What is in the cells of a page: its state, and its out-of-band words (zeros, if it is
-    /// not [`PageState::Programmed`]). No operation, and no time passes: for those who check
-    /// the work of a drive. What is on its way to the cells counts as there.
+    /// What is in the cells of a page: its state, and its out-of-band words (zeros, if it is not
+    /// [`PageState::Programmed`]). It is no operation and takes no time: it is for checks. Data of
+    /// programs under way count as programmed.
     ///
     /// # Panics
     /// If there is no such page, or `oob` has not the length of [`NandArray::oob_words`].
@@ -543,10 +541,10 @@ impl NandArray {
     /// Reads pages of one row. Issued now: what the request has room for is filled
     /// with what will be read, to be looked at when the future has ended.
     ///
-    /// The die is busy for tR; then the wanted sectors and words go over the channel.
-    /// Of a page that is not [`PageState::Programmed`] the room is filled with zeros.
-    /// If the power goes meanwhile, the future ends without a transfer, and what is
-    /// in the room is void: whoever outlives a power loss must not look at it.
+    /// The die is busy for tR; then the wanted sectors and words go over the channel. Of a page
+    /// that is not [`PageState::Programmed`] the room is filled with zeros. If the power goes
+    /// meanwhile, the future ends without a transfer, and the content of the room is undefined. A
+    /// task that outlives a power loss must not look at it.
     ///
     /// # Errors
     /// For a broken rule or without power. An unreadable page is no error but a

@@ -1,25 +1,24 @@
-//! The buses between drive and dies: each moves one transfer at a time, for whoever asked
-//! first.
+//! The buses between drive and dies. Each moves one transfer at a time, in the order of asking.
 //!
-//! 1. A channel is not kept for somebody who will ask later.
-//! 2. Nothing here depends on how often it is looked at: who asked when decides.
+//! 1. A channel is not kept free for an operation that will ask later.
+//! 2. The result does not depend on how often it is looked at, only on which operation asked when.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_rt::Nanos;
 
-/// What those who wait for an operation are told about its end.
+/// When an operation ends, for the tasks that wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
-    /// When its die is through with it, as far as is known: never too late.
+    /// When its die has ended it, as far as is known. The time is never too late.
     pub die: Cell<Nanos>,
     /// When the transfer of a read ends; known from the moment at which it asks for the
     /// channel, if the power holds until then.
     pub moved: Cell<Option<Nanos>>,
 }
 
-/// Somebody who will ask for the channel.
+/// An operation that will ask for the channel.
 pub(crate) struct Turn {
     /// When. Of those who ask at one moment reads come first, then who was issued first.
     ready: Nanos,
@@ -67,7 +66,7 @@ impl Channel {
     }
 
     fn insert(&mut self, turn: Turn) {
-        // Mostly whoever is issued last asks last.
+        // The operation that is issued last usually asks last.
         if self.waiting.back().is_none_or(|last| last.key() <= turn.key()) {
             return self.waiting.push_back(turn);
         }

@@ -35,8 +35,8 @@ pub(crate) enum Effect {
     },
 }
 
-/// An operation on its die. (It is moved a lot: not larger than what a processor moves without
-/// calling for it.)
+/// An operation on its die. (It is moved often. It must not be so large that moving it calls
+/// `memcpy`.)
 pub(crate) struct Flight {
     pub op: u64,
     pub effect: Effect,
@@ -99,7 +99,7 @@ impl Flight {
         }
     }
 
-    /// Whether the die is at it: at its very start it is not yet.
+    /// Whether the die is carrying it out. At the very moment of its start it is not yet.
     pub fn is_under_way(&self, now: Nanos) -> bool {
         self.start < now || self.going
     }
@@ -116,7 +116,7 @@ impl Flight {
         apart && self.overtaken < timing.read_priority
     }
 
-    /// What it costs to suspend it now; `None` if that cannot be, or gains nothing.
+    /// What it costs to suspend it now; `None` if that is impossible or gains nothing.
     pub fn suspension(&self, now: Nanos, timing: &Timing) -> Option<Nanos> {
         let us = match self.kind() {
             OpKind::Read => 0,

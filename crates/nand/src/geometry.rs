@@ -28,7 +28,7 @@ pub struct Geometry {
 /// Bytes in a sector: the unit of payload within a page.
 pub const SECTOR_BYTES: u32 = 4096;
 
-/// A geometry that cannot be.
+/// Why a geometry is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// A dimension is zero.
@@ -79,7 +79,7 @@ impl fmt::Display for PageAddr {
 }
 
 impl Geometry {
-    /// Whether such an array can be.
+    /// Checks that there can be such an array.
     ///
     /// # Errors
     /// [`GeometryError`] says why not.

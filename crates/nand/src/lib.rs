@@ -16,11 +16,10 @@
 //!    operation on several planes is one operation.
 //! 4. An operation belongs to the array from its issue: the future merely
 //!    observes, and dropping it changes nothing.
-//! 5. At [`NandArray::power_off`], an operation that has ended stays; one that has
-//!    not begun has never been; one in between, suspended or not, is torn: each page of
-//!    a program uncorrectable or complete (seeded), the unit of an erase unusable until it
-//!    is erased again. Nothing else changes.
-//!    Who outlives the loss and waits for an operation that had not ended is told
+//! 5. At [`NandArray::power_off`], an operation that has ended stays; one that has not begun has
+//!    never been; one in between, suspended or not, is torn: each page of a program uncorrectable
+//!    or complete (seeded), the unit of an erase unusable until it is erased again. Nothing else
+//!    changes. A task that outlives the loss and waits for an operation that had not ended gets
 //!    [`OpError::NoPower`].
 //! 6. A read sees what operations issued before it leave behind, and nothing of a
 //!    page that is not programmed.

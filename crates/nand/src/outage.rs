@@ -1,7 +1,7 @@
-//! What a power loss makes of operations (invariant 5), and what the dies do while they
-//! live on what capacitors have left.
+//! What a power loss does to operations (invariant 5), and what the dies do while they live on
+//! capacitors.
 //!
-//! 1. What never began has never been.
+//! 1. An operation that has not begun leaves no trace.
 //! 2. A program that was under way is torn if its power goes, and nothing else tears it; an
 //!    erase may also be stopped on purpose: its unit is to be erased again then.
 
@@ -13,7 +13,7 @@ use crate::schedule::Schedule;
 use std::collections::VecDeque;
 use tantalum_rt::{Nanos, Stream};
 
-/// How many dies do what at a moment, and until when that stays so if nothing is issued.
+/// What the dies do at a moment, and until when that stays so if nothing is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
     /// Dies that program.
@@ -26,7 +26,7 @@ pub struct Activity {
     pub until: Nanos,
 }
 
-/// An operation that a die is at, or will be if nothing comes between.
+/// An operation that a die carries out, or will carry out if nothing else is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// What it is.
@@ -158,7 +158,7 @@ impl Schedule {
 }
 
 impl Effect {
-    /// It has never been. To be called in reverse order of issue.
+    /// Undoes it without a trace. It must be called in reverse order of issue.
     fn undo(self, store: &mut Store) {
         match self {
             Effect::Read => {}

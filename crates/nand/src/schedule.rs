@@ -7,9 +7,8 @@
 //!    and has not been done [`Timing::suspend_limit`] times.
 //! 3. A plane has one cache register: the data of a program move while the program before it
 //!    runs, not before that has begun. Reads have registers of their own.
-//! 4. Times of what is to come are never later than they will be: a die that gives way to
-//!    a read, or a channel that others use, only delays. When a time has come, and the channel
-//!    is settled up to it, it is exact.
+//! 4. A planned time is never too late, because reads that go ahead and transfers of others only
+//!    delay an operation. Once a time has come, and the channel is settled up to it, it is exact.
 
 use crate::channel::{Channel, Ends};
 use crate::flight::{Effect, Flight, OpKind};
@@ -48,13 +47,13 @@ pub(crate) struct Schedule {
     busy: Nanos,
     next_op: u64,
     records: Option<Records>,
-    /// Of operations that have ended, to be used again when nobody looks at them any more.
+    /// Those of operations that have ended, for new operations once no future holds them.
     spare: VecDeque<Rc<Ends>>,
     /// What an image knows of programs and erases under way.
     pub book: Book,
 }
 
-/// Of these so many are kept.
+/// The most [`Ends`] that are kept for new operations.
 const SPARE: usize = 256;
 
 /// Room for operations that a die has from the beginning.
@@ -135,7 +134,7 @@ impl Schedule {
         }
     }
 
-    /// What tells of the end of a new operation.
+    /// The [`Ends`] of a new operation.
     fn new_ends(&mut self) -> Rc<Ends> {
         match self.spare.pop_front() {
             Some(ends) if Rc::strong_count(&ends) == 1 => {

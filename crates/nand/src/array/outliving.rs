@@ -55,8 +55,8 @@ impl State {
 
 impl NandArray {
     /// The array of an image file, with power: it goes on at the moment at which the last process
-    /// that had it ended, with what was under way then. Whoever does not want that to go on takes
-    /// the power away at once.
+    /// that had it ended, with what was under way then. To stop those operations, take the power
+    /// away at once.
     ///
     /// # Errors
     /// [`ImageError`] says what is wrong with the file.
@@ -85,8 +85,8 @@ impl NandArray {
         }
     }
 
-    /// The first page that was read since this was asked whose checksum did not hold: to who read it
-    /// a page that cannot be read, like one that the power tore.
+    /// The first page read since the last call whose checksum did not hold. Its reader saw a page
+    /// that cannot be read, like one torn by a power cut.
     pub fn take_damaged(&self) -> Option<PageAddr> {
         match &self.state.borrow().store {
             Store::Ram(_) => None,
@@ -94,13 +94,15 @@ impl NandArray {
         }
     }
 
-    /// From now on `publish` is called before each program and each erase: for memory that
-    /// outlives the process as the cells do, and that has to know first. It must not use the array.
+    /// From now on `publish` is called before each program and each erase. It is for memory that
+    /// outlives the process like the cells, and that must be brought up to date first. It must not
+    /// use the array.
     pub fn before_changes(&self, publish: Option<Rc<dyn Fn()>>) {
         *self.before.borrow_mut() = publish;
     }
 
-    /// Pages of a unit from `page` on have never been programmed, and nobody is about to. For what a process had begun of an emergency dump when it was killed: that is begun anew.
+    /// Pages of a unit from `page` on have never been programmed, and nobody is about to. For an
+    /// emergency dump that a killed process had begun: the dump begins anew.
     ///
     /// # Panics
     /// If there is no such unit.

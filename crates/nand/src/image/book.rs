@@ -1,12 +1,12 @@
-//! What an image knows of programs and erases from their issue to their end.
+//! Records of programs and erases in an image, from their issue to their end.
 //!
-//! 1. A record is whole when its first word says so, and is gone when that is zero.
+//! 1. A record is valid when its first word says so, and is free when that word is zero.
 //! 2. An operation has its record before it changes what the image says of a unit, and keeps it
 //!    until it has ended, or its effect has been taken back or torn. Each of these can be done
 //!    twice.
-//! 3. The image's clock is the time up to which somebody has acted on what had ended. It never goes
-//!    back, and goes on from where it was when the image is opened anew. A process that is killed
-//!    leaves the array as of that moment.
+//! 3. The image's clock is the latest time at which a task acted on the end of an operation. It
+//!    never goes back. When the image is opened anew it goes on from there. A process that is
+//!    killed leaves the array as of that moment.
 
 use super::ImageError;
 use super::format::FLIGHT_BYTES;
@@ -98,7 +98,7 @@ impl ImageClock {
         ImageClock { state, from: now, base, noted: Cell::new(now) }
     }
 
-    /// Somebody acts on what has ended up to `now`.
+    /// A task acts on operations that ended up to `now`.
     pub fn note(&self, now: Nanos) {
         if now > self.noted.get() {
             self.noted.set(now);
@@ -168,7 +168,7 @@ impl Book {
         self.0.as_ref().is_none_or(|inner| !inner.free.is_empty())
     }
 
-    /// For those who look at the end of an operation.
+    /// For code that looks at the end of an operation.
     pub fn clock(&self) -> Option<Rc<ImageClock>> {
         self.0.as_ref().map(|inner| inner.clock.clone())
     }

@@ -1,17 +1,17 @@
 //! The cells in an image file.
 //!
-//! 1. Pages behind the last one of a unit mean nothing: they are put there first, and count when
-//!    the unit's own word, stored in one go, says so.
-//! 2. What the image says of a unit is kept in memory, too, and never read again: what is in the
-//!    file can make data wrong, not the program.
-//! 3. A page whose checksum does not hold cannot be read, and is not moved as if it could.
-//! 4. The space of an erased unit is given back when its last erase has ended, and before anything is
-//!    programmed there.
-//! 5. Since version 2 of the format the checksum of a page is of the erase count of its unit and of what
-//!    kind of page it is, too: what was programmed before the last erase is never taken for what was
-//!    programmed after it, whatever of the file was lost.
-//! 6. Of an image that is synced (`sync`, 3) a unit that lost pages is neither programmed nor given back before
-//!    that is durable.
+//! 1. Pages behind the last one of a unit mean nothing. New pages are put there first, and count
+//!    when the unit's own word, stored at once, says so.
+//! 2. The records of units are kept in memory, too, and are not read again. So a damaged file can
+//!    make data wrong, but cannot crash the program.
+//! 3. A page whose checksum does not hold cannot be read, and is never moved as a good page.
+//! 4. The space of an erased unit is given back when its last erase has ended, and before anything
+//!    is programmed there.
+//! 5. Since version 2 of the format the checksum of a page is of the erase count of its unit and of
+//!    what kind of page it is, too: what was programmed before the last erase is never taken for
+//!    what was programmed after it, whatever of the file was lost.
+//! 6. Of an image that is synced (`sync`, 3) a unit that lost pages is neither programmed nor given
+//!    back before that is durable.
 
 use super::format::{PAGE_RECORD, Parts, SECTOR, UNIT_BYTES};
 use super::mapped::Region;
@@ -147,8 +147,8 @@ impl ImageStore {
         self.of_pages.publish(self.number(at) * PAGE_RECORD, record);
     }
 
-    /// A unit has lost pages, for good: of an erase that is when it has ended, since one that has not begun
-    /// may be taken back. (6)
+    /// A unit has lost pages, for good: of an erase that is when it has ended, since one that has
+    /// not begun may be taken back. (6)
     pub fn lost(&mut self, unit: Unit) {
         if let Some(syncer) = &self.syncer {
             self.due[unit.0 as usize] = syncer.next();
@@ -262,7 +262,7 @@ impl ImageStore {
         }
     }
 
-    /// The same of a page that is read: what is not as it was programmed cannot be.
+    /// The same for a read: a page that is not as it was programmed cannot be read.
     pub fn state_of_read(&self, at: PageAddr) -> PageState {
         if self.is_intact(at) {
             return self.state(at);

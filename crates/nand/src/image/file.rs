@@ -26,7 +26,7 @@ use std::path::Path;
 use std::rc::Rc;
 use tantalum_rt::{FileLockError, Nanos, lock_file};
 
-/// An image file that this process has open, and nobody else. Cheap to clone: a handle to one.
+/// An image file that only this process has open. Cheap to clone: a handle to one.
 #[derive(Clone)]
 pub struct ImageFile {
     map: Rc<Mapped>,
@@ -38,21 +38,23 @@ pub struct ImageFile {
 /// How an image is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
-    /// To look at it: what is done to it stays in memory, and is gone with that; the file does not
-    /// change. Nobody else may have it open for more than that.
+    /// Only to look at it: changes stay in memory and end with it; the file does not change.
+    /// Meanwhile others can open it only to look at it, too.
     pub view: bool,
-    /// The host may have crashed while somebody had it: then all pages are verified, and those that are not
-    /// what was programmed cannot be read from then on. Without this such an image is refused.
+    /// The host may have crashed while somebody had it: then all pages are verified, and those that
+    /// are not what was programmed cannot be read from then on. Without this such an image is
+    /// refused.
     pub host_crashed: bool,
-    /// What was stored can be made to survive a crash of the host at any moment ([`ImageFile::ticket`]).
+    /// What was stored can be made to survive a crash of the host at any moment
+    /// ([`ImageFile::ticket`]).
     pub host_sync: bool,
-    /// Who waits for that does it, instead of a thread: for virtual time.
+    /// The waiting task syncs by itself instead of a thread: for virtual time.
     pub sync_here: bool,
     /// The boot of the host that is under way, instead of its own id: for tests.
     pub boot: Option<[u8; 16]>,
 }
 
-/// What this process has to do with the image.
+/// How this process uses the image.
 struct User {
     opening: Opening,
     boot: Boot,
@@ -81,8 +83,8 @@ fn lock(file: &File, alone: bool) -> Result<(), ImageError> {
     })
 }
 
-/// A new file, which only this user may read and write, whatever the umask is. `replace`: or the one
-/// that is there, with the mode that it has.
+/// A new file, which only this user may read and write, whatever the umask is. `replace`: or the
+/// one that is there, with the mode that it has.
 fn make(path: &Path, replace: bool) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -138,8 +140,8 @@ impl ImageFile {
         ImageFile::open_with(path, Opening::default())
     }
 
-    /// Opens an image to look at it: what is done to it stays in memory, and is gone with that;
-    /// the file does not change. Nobody else may have it open for more than that.
+    /// Opens an image only to look at it. Changes stay in memory and end with it; the file does not
+    /// change. Meanwhile others can open it only to look at it, too.
     ///
     /// # Errors
     /// [`ImageError`] says what is wrong with it.
@@ -147,7 +149,7 @@ impl ImageFile {
         ImageFile::open_with(path, Opening { view: true, ..Opening::default() })
     }
 
-    /// Opens an image so.
+    /// Opens an image in the way that `opening` says.
     ///
     /// # Errors
     /// [`ImageError`] says what is wrong with it.
@@ -230,8 +232,8 @@ impl ImageFile {
         Ok(ImageFile { map, spec, parts, user: Rc::new(user) })
     }
 
-    /// Something is going to be stored: the file may differ from what is on the host's disk, or what counts
-    /// then is what was synced.
+    /// Something is going to be stored: the file may differ from what is on the host's disk, or
+    /// what counts then is what was synced.
     fn begin_use(&self) -> Result<(), ImageError> {
         if self.spec.version < 2 || !self.map.is_shared() || self.user.begun.replace(true) {
             return Ok(());
@@ -241,7 +243,8 @@ impl ImageFile {
         if mark.in_use && !mark.synced && !synced && mark.boot == self.user.boot {
             return Ok(());
         }
-        // Nothing is stored by this process yet, or what a crash of the host left has been put right.
+        // Nothing is stored by this process yet, or what a crash of the host left has been put
+        // right.
         settle(self.map.file()).map_err(failed())?;
         if mark.in_use && synced {
             mark = Mark { number: mark.number + 1, boot: self.user.boot, ..Mark::default() };
@@ -259,8 +262,8 @@ impl ImageFile {
         Ok(())
     }
 
-    /// The use of the image has ended in good order: all of it is on the host's disk, and says so. Nothing is
-    /// stored in it afterwards.
+    /// The use of the image has ended in good order: all of it is on the host's disk, and says so.
+    /// Nothing is stored in it afterwards.
     ///
     /// # Errors
     /// That of the host's file system.
@@ -289,13 +292,14 @@ impl ImageFile {
         self.user.crashed
     }
 
-    /// Whether what is there after a crash of the host is that of one moment, the newest that was synced.
+    /// Whether what is there after a crash of the host is that of one moment, the newest that was
+    /// synced.
     pub fn was_synced(&self) -> bool {
         self.user.rebuilt
     }
 
-    /// After a crash of the host: how many pages were not what was programmed, and cannot be read. Known
-    /// when an array was made of the image.
+    /// After a crash of the host: how many pages were not what was programmed, and cannot be read.
+    /// Known when an array was made of the image.
     pub fn torn_by_crash(&self) -> u64 {
         self.user.damaged.get()
     }

@@ -91,7 +91,7 @@ impl Parts {
 }
 
 impl ImageSpec {
-    /// Whether such an image can be.
+    /// Checks that there can be such an image.
     pub(crate) fn check(&self) -> Result<(), ImageError> {
         if self.version > IMAGE_VERSION || self.version == 0 {
             return Err(ImageError::Newer { version: self.version });

@@ -1,12 +1,12 @@
-//! A file that is memory: mapped, had by one process, and read and written in pieces.
+//! A file that is memory: it is mapped by one process, which reads and writes it in pieces.
 //!
-//! 1. What was stored is in the file, whatever becomes of the process afterwards: killed at any
-//!    instruction, it leaves all stores before that one, and none after. (Only a crash of the
-//!    host can take more; [`Mapped::sync`] is for that.)
+//! 1. What was stored is in the file, whatever happens to the process. A process killed at any
+//!    instruction leaves all stores before that one, and none after. (Only a crash of the host can
+//!    lose more; [`Mapped::sync`] is for that.)
 //! 2. [`Region::publish`] is the order of stores: whatever was stored before it is in the file if
 //!    what it stores is.
-//! 3. Nothing here hands out a reference into the file: what another process writes there, against
-//!    the lock, can make data wrong, and nothing else.
+//! 3. Nothing here hands out a reference into the file. A process that writes to it against the
+//!    lock can make data wrong, and do nothing else.
 //!
 //! If the host's file system is full, or somebody shortens the file, the system kills the process
 //! at its next store (SIGBUS): to the drive that is a power cut like any other.
@@ -31,8 +31,8 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Maps the whole of a file of this length. The lock on the file holds as long as this. Not
-    /// `shared`: what is stored stays in memory, and the file as it is.
+    /// Maps the whole of a file of this length. The lock on the file holds as long as the mapping.
+    /// Without `shared`, stores stay in memory and the file does not change.
     pub fn new(file: File, len: u64, shared: bool) -> io::Result<Mapped> {
         let size = usize::try_from(len).ok().filter(|size| *size > 0);
         let size = size.ok_or_else(|| io::Error::from(io::ErrorKind::FileTooLarge))?;
@@ -226,8 +226,8 @@ impl Region {
         self.map.stored(at, 8);
     }
 
-    /// A part that begins and ends with pages of the host reads as zeros, and takes no space where that is
-    /// possible. In no order: a process that is killed meanwhile leaves any part of it.
+    /// A part that begins and ends with pages of the host reads as zeros, and takes no space where
+    /// that is possible. In no order: a process that is killed meanwhile leaves any part of it.
     pub fn clear(&self, at: u64, len: u64) {
         let end = at.checked_add(len);
         assert!(end.is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
@@ -272,8 +272,8 @@ pub fn watch_stores(watcher: Option<Box<dyn FnMut()>>) {
     WATCHER.with(|w| *w.borrow_mut() = watcher);
 }
 
-/// From now on `watcher` is called after each change of an image file in this thread, but not while it is
-/// called. For tests: the host could crash there.
+/// From now on `watcher` is called after each change of an image file in this thread, but not while
+/// it is called. For tests: the host could crash there.
 #[cfg(feature = "stores")]
 pub fn watch_changes(watcher: Option<Box<dyn FnMut(Change)>>) {
     CHANGES.with(|w| *w.borrow_mut() = watcher);

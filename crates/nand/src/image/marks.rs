@@ -1,12 +1,12 @@
-//! Who had the image last: whether all of the file is on the host's disk, or else of which boot of the host
-//! the file in its page cache is.
+//! The last user of the image. A mark says whether all of the file is on the host's disk, and if
+//! not, under which boot of the host it was in use.
 //!
-//! 1. Before anything of an image changes, its mark says so, and is durable: `in use`, with the id of the
-//!    host's boot.
+//! 1. Before anything of an image changes, its mark says so, and is durable: `in use`, with the id
+//!    of the host's boot.
 //! 2. It is clean again when all that was stored is durable.
 //! 3. An image that was in use under another boot has been through a crash of its host.
-//! 4. There are two marks, each in a page of its own; the one that is whole and has the higher number
-//!    counts. A mark is written over the other one.
+//! 4. There are two marks, each in a page of its own; the one that is whole and has the higher
+//!    number counts. A mark is written over the other one.
 
 use super::mapped::PAGE;
 use super::sync::put;
@@ -66,8 +66,8 @@ impl Mark {
         is_whole.then_some(Mark { number, boot, in_use, synced })
     }
 
-    /// The one that counts; an image that nobody has had yet has none. `Err(None)`: there is neither a mark
-    /// nor nothing.
+    /// The one that counts; an image that nobody has had yet has none. `Err(None)`: there is
+    /// neither a mark nor nothing.
     pub fn read(file: &File, at: u64) -> Result<Mark, Option<io::Error>> {
         let mut marks = Vec::new();
         let mut blank = 0;

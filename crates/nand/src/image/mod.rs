@@ -9,12 +9,13 @@
 //!    refused, with what is wrong and where. What is not looked at then (payload, out-of-band
 //!    words) can make pages wrong, and nothing else; [`ImageFile`] keeps a checksum of each
 //!    ([`crate::NandArray::verify`]).
-//! 4. A host that crashes may leave anything since the last [`ImageFile::sync`]. The next one that opens
-//!    the image is told so, and gets it only if it says that it knows ([`Opening::host_crashed`], `marks`).
-//!    A page that can be read then is what was programmed in the erase cycle that its unit's word names,
-//!    since its checksum is of that cycle, too (`cells`).
-//! 5. With [`Opening::host_sync`] a host that crashes leaves what a process would have left that was
-//!    killed at the last moment that was made durable (`sync`).
+//! 4. A host that crashes may leave anything since the last [`ImageFile::sync`]. The next process
+//!    that opens the image gets an error, unless it asks for such images
+//!    ([`Opening::host_crashed`], `marks`). A page that can be read then is what was programmed in
+//!    the erase cycle that its unit's word names, since its checksum is of that cycle, too
+//!    (`cells`).
+//! 5. With [`Opening::host_sync`] a crash of the host leaves what a process leaves that was killed
+//!    at the last durable moment (`sync`).
 //!
 //! The format is drawn byte by byte in `docs/image.md`.
 
@@ -82,13 +83,13 @@ pub enum ImageError {
          verifies all of it"
     )]
     HostCrashed,
-    /// What only newer formats have is asked of it.
+    /// An operation needs what only newer formats have.
     #[error("the image has format {version}, which cannot be synced: that needs format 2")]
     Older {
         /// Which.
         version: u32,
     },
-    /// What is there cannot be.
+    /// Its content is invalid.
     #[error("the image is damaged at offset {offset}: {what}")]
     Damaged {
         /// Where.
@@ -106,7 +107,7 @@ pub enum ImageError {
         /// How much there may be.
         most: u64,
     },
-    /// There is no such array.
+    /// The geometry is invalid.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
 }

@@ -1,21 +1,25 @@
 //! What is stored survives a crash of the host, from one moment of the run to the next.
 //!
-//! The system writes pages of a mapped file to its disk whenever it likes. So what is overwritten in place
-//! (clock, operations, units, protected memory: what is *kept*) is on the disk in no order at all between two
-//! syncs. A second copy of what is kept is written in order: the *base*, and a *log* of what changed since.
+//! The system writes pages of a mapped file to its disk whenever it likes. So what is overwritten
+//! in place (clock, operations, units, protected memory: what is *kept*) is on the disk in no order
+//! at all between two syncs. A second copy of what is kept is written in order: the *base*, and a
+//! *log* of what changed since.
 //!
-//! 1. A *moment* is between two stores: a process that is killed there leaves an image of it. A sync takes
-//!    a copy of all pages of what is kept that changed since the last one, of one moment.
-//! 2. Before such a copy is in the log, all that was stored of what is not kept (payload, words beside pages,
-//!    records of pages) is durable.
+//! 1. A *moment* is between two stores: a process that is killed there leaves an image of it. A
+//!    sync takes a copy of all pages of what is kept that changed since the last one, of one
+//!    moment.
+//! 2. Before such a copy is in the log, all that was stored of what is not kept (payload, words
+//!    beside pages, records of pages) is durable.
 //! 3. What is not kept is only ever added to, as far as the newest durable moment counts it: a unit
-//!    that had pages is neither programmed nor given back before a moment is durable at which it has none
-//!    of them (see `cells`).
-//! 4. A record of the log counts if it is whole and all before it are. It goes to the base before its place is
-//!    used again, and the base is durable then. A record that is in the base already may be put there once more.
+//!    that had pages is neither programmed nor given back before a moment is durable at which it
+//!    has none of them (see `cells`).
+//! 4. A record of the log counts if it is whole and all before it are. It goes to the base before
+//!    its place is used again, and the base is durable then. A record that is in the base already
+//!    may be put there once more.
 //! 5. So after a crash of the host base and log give what is kept as it was at the newest durable
-//!    moment (1), and what is not kept has at least what that counts (2, 3). That is what a killed process leaves.
-//! 6. A sync that failed is told to all that wait, and to all that come: the host may have forgotten
+//!    moment (1), and what is not kept has at least what that counts (2, 3). That is what a killed
+//!    process leaves.
+//! 6. After a failed sync all waits fail, those under way and later ones: the host may have dropped
 //!    what it could not write.
 
 use super::ImageError;
@@ -357,8 +361,8 @@ impl Drop for Worker {
 }
 
 impl Syncer {
-    /// Of an image that is durable as it is, to which nothing is stored yet. What is kept is copied to the
-    /// base; it counts when there is a mark with this number.
+    /// Of an image that is durable as it is, to which nothing is stored yet. What is kept is copied
+    /// to the base; it counts when there is a mark with this number.
     pub fn new(
         map: &Rc<Mapped>,
         parts: &Parts,
@@ -391,7 +395,8 @@ impl Syncer {
         Ok(Syncer { map: map.clone(), shared, _worker: Rc::new(worker) })
     }
 
-    /// All that was stored so far is of a moment that is going to be durable; its number.
+    /// Ends a moment with all that was stored so far, which is going to be durable. Returns its
+    /// number.
     fn begin(&self) -> u64 {
         let (pages, others) = self.map.tracker().map_or_else(Default::default, Tracker::take);
         let kept = self.map.tracker().map(|tracker| &tracker.kept);
@@ -429,7 +434,7 @@ impl Syncer {
         }
         self.begin();
         self.shared.run();
-        // Whoever else made it durable has ended: the journal was theirs.
+        // The other sync, which had the journal, has ended.
         let queue = had(&self.shared.queue);
         queue.failed.is_none() && queue.durable >= number
     }
