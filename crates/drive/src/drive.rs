@@ -59,7 +59,7 @@ struct Shared {
     failure: RefCell<Option<RecoveryError>>,
     loss: RefCell<Option<PowerLoss>>,
     losses: RefCell<PowerLosses>,
-    /// Of all power cycles whose memory somebody still holds.
+    /// The memory of all power cycles that is still referenced.
     memories: RefCell<Vec<Weak<Firmware>>>,
     caps: Caps,
     image: Option<ImageFile>,
@@ -68,7 +68,7 @@ struct Shared {
 enum Power {
     Off,
     Starting(Domain),
-    /// It says on flash that a dump is due, and takes no commands yet.
+    /// It marks on flash that a dump is due, and takes no commands yet.
     Marking {
         domain: Domain,
         firmware: Rc<Firmware>,
@@ -180,8 +180,8 @@ impl Drive {
         stats
     }
 
-    /// Waits until a start is finished to the end: the drive takes commands before, if its dump
-    /// has a directory. At once without power, or if the rest of the start failed.
+    /// Waits until a start is finished to the end. If its dump has a directory, the drive takes
+    /// commands before that. Returns at once without power, or if the rest of the start failed.
     pub async fn settled(&self) {
         let this = &*self.shared;
         let is_settled = || match &*this.power.borrow() {
@@ -197,18 +197,18 @@ impl Drive {
         self.shared.report.borrow().clone()
     }
 
-    /// What all restarts took that came to taking commands, and are finished or were cut; without
-    /// the first start of a blank drive.
+    /// The times of all restarts that got to taking commands and have been finished or cut. The
+    /// first start of a blank drive does not count.
     pub fn recoveries(&self) -> Recoveries {
         *self.shared.recoveries.borrow()
     }
 
-    /// Why the last restart failed, or what was left of it when commands were taken, if it did.
+    /// Why the last restart failed, if it did: before the first command, or in the rest of it.
     pub fn last_failure(&self) -> Option<RecoveryError> {
         self.shared.failure.borrow().clone()
     }
 
-    /// What the last cut of a protected drive that took commands came to.
+    /// The outcome of the last power cut of a protected drive that took commands.
     ///
     /// ```
     /// use tantalum_device::{Block, BlockDevice, Data, Durability, Payload, PowerCycle};
@@ -252,9 +252,9 @@ impl Drive {
         }
     }
 
-    /// Joules that a cut at this moment would take, as [`EnergyModel::full`] counts them: for what is
-    /// buffered and what the map log does not have, with operations in flight at their worst. 0
-    /// without power, and of a drive that nothing protects.
+    /// Joules that a cut at this moment would take, as [`EnergyModel::full`] counts them: for the
+    /// buffered pages and the changes that the map log does not have, with operations in flight at
+    /// their worst. 0 without power, and of a drive that nothing protects.
     pub fn joules_needed(&self) -> f64 {
         let Power::On { firmware, .. } = &*self.shared.power.borrow() else { return 0.0 };
         let design = &self.shared.design;
@@ -271,8 +271,8 @@ impl Drive {
         }
     }
 
-    /// Whether the drive's life is over, and what says so is durable: it takes no more writes,
-    /// now and after every restart. False without power.
+    /// Whether the drive's life is over, and the mark that says so is durable. It then takes no
+    /// more writes, now and after every restart. False without power.
     pub fn is_worn_out(&self) -> bool {
         match &*self.shared.power.borrow() {
             Power::On { firmware, .. } => firmware.is_end_durable(),
@@ -299,8 +299,8 @@ impl Drive {
         Some(census)
     }
 
-    /// How many power cycles' memory is still held: that of the present one, and of those
-    /// whose links somebody keeps. For those who look for leaks.
+    /// How many power cycles' memory is still referenced: that of the present one, and of those
+    /// whose links are still held. For tests that look for leaks.
     pub fn memories(&self) -> usize {
         self.shared.memories.borrow().iter().filter(|m| m.strong_count() > 0).count()
     }
@@ -329,12 +329,12 @@ impl Drive {
         self.start_by(WithoutDump::Refuse).await
     }
 
-    /// Restores the power of a drive that does not start because its dump is not complete
-    /// ([`RecoveryError::DumpLost`]), since a page that its journal of units names cannot be read
-    /// ([`RecoveryError::Damaged`]), or of any other. Without the dump the newest copies of
-    /// all logical pages that are on flash are looked for, page by page. What only the
-    /// protected memory had is lost, though it was acknowledged; what was discarded last may be
-    /// there again. [`Drive::last_recovery`] says how much was put right.
+    /// Restores the power of any drive, also of one that does not start by itself because its dump
+    /// is not complete ([`RecoveryError::DumpLost`]) or because a page that its journal of units
+    /// names cannot be read ([`RecoveryError::Damaged`]). Without the dump it searches the flash,
+    /// page by page, for the newest copy of each logical page. What only the protected memory had
+    /// is lost, though it was acknowledged; what was discarded last may be there again.
+    /// [`Drive::last_recovery`] says how much was put right.
     ///
     /// # Errors
     /// Those of [`Drive::start`].
@@ -372,10 +372,9 @@ impl Drive {
         })
     }
 
-    /// A copy of this drive in another runtime, as if its power were cut at this moment: on
-    /// the way to being off, or off, with all that the dump needs and nothing else. This
-    /// drive goes on and notices nothing. `None` while it is dying itself: it has been cut
-    /// already.
+    /// A copy of this drive in another runtime, as if its power were cut at this moment. The copy
+    /// is dying or off, and has what the dump needs and nothing else. This drive goes on and
+    /// notices nothing. `None` while it is dying itself: it has been cut already.
     ///
     /// So one run can be cut at each of its moments, without beginning anew for each. Only
     /// what survives is copied (cells are shared until either side writes): protected
@@ -403,9 +402,8 @@ impl Drive {
         Some(copy)
     }
 
-    /// Holds what the firmware believes against itself and against the flash array; what
-    /// does not fit, in a line. It changes nothing, and no time passes. Without power there
-    /// is nothing to hold.
+    /// Checks the firmware's memory against itself and against the flash array. It changes nothing,
+    /// and no time passes. Without power there is nothing to check.
     ///
     /// # Errors
     /// The first invariant found broken, and where.
@@ -416,8 +414,8 @@ impl Drive {
         }
     }
 
-    /// Why the drive is poisoned, if it was about to do what would have destroyed data, and did not:
-    /// a defect of its firmware. `None` without power.
+    /// Why the drive has stopped itself, if it did: a step that would have destroyed data was not
+    /// taken. That is a defect of the firmware. `None` without power.
     pub fn defect(&self) -> Option<&'static str> {
         let firmware = match &*self.shared.power.borrow() {
             Power::On { firmware, .. } => firmware.clone(),
@@ -444,7 +442,7 @@ impl Drive {
         &self.shared.stats
     }
 
-    /// Cuts the power of a drive without any, as if it had had it with this memory.
+    /// Cuts the power of a drive that is off, as if it had been on with this memory.
     pub(crate) fn cut_left_behind(&self, firmware: Firmware) {
         let (domain, link) = (self.shared.rt.domain(), Link::new(&self.shared.rt));
         let power = Power::On { domain, link, firmware: Rc::new(firmware) };
@@ -542,7 +540,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// From now on what is protected outlives the process, if the drive is in an image.
+    /// From now on protected memory outlives the process, if the drive is in an image.
     fn keep(&self, firmware: &Rc<Firmware>) {
         let Some(image) = self.image.as_ref().filter(|_| self.design.is_protected()) else {
             return;
@@ -561,7 +559,7 @@ impl Shared {
     fn lose_power(self: &Rc<Self>, domain: &Domain, firmware: Rc<Firmware>) {
         self.stats.cuts.add(1);
         domain.kill();
-        // The dump changes none of what is protected: were it cut short, it would begin anew.
+        // The dump changes nothing in protected memory. So if it is interrupted, it can begin anew.
         firmware.publish();
         self.nand.before_changes(None);
         if !firmware.start.is_whole.get()
@@ -594,7 +592,7 @@ impl Shared {
     }
 }
 
-/// What the firmware does by itself, from now on.
+/// Starts the tasks that the firmware runs by itself.
 fn start_tasks(domain: &Domain, firmware: &Rc<Firmware>) {
     for die in (0..firmware.design.geometry.dies()).take_while(|_| !firmware.is_read_only()) {
         domain.spawn_background("flusher", write_to(firmware.clone(), die));

@@ -2,8 +2,8 @@
 //!
 //! 1. Usable energy is `C · (V² − Vmin²) / 2`: charge below the least voltage at which the
 //!    drive's converter works counts for nothing.
-//! 2. A part is counted with what is left of its capacitance at the end of its life and at the
-//!    temperature asked for, never with what is printed on it.
+//! 2. A part counts with the capacitance that is left at the end of its life and at the given
+//!    temperature, never with the printed one.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct Voltages {
     pub least: f64,
 }
 
-/// Voltages that cannot be.
+/// Why voltages are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error(
     "capacitors cannot be charged to {charged} V and used down to {least} V: the least must be \
@@ -66,7 +66,7 @@ pub struct CapacitorType {
     pub mm3: f64,
     /// Cost of one, US dollars.
     pub dollars: f64,
-    /// Share of the printed capacitance that is there when new, at that voltage and 25 °C.
+    /// Share of the printed capacitance that a new part has, at that voltage and 25 °C.
     pub there: f64,
     /// Share of it that is lost in a year.
     pub lost_per_year: f64,
@@ -92,7 +92,7 @@ pub struct Parts {
     pub j_per_cm3: f64,
 }
 
-/// For how long and how warm.
+/// The age and the temperature up to which capacitors must suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Service {
     /// Age up to which they must suffice, years.

@@ -3,7 +3,8 @@
 use crate::{Design, DesignError};
 use tantalum_nand::SECTOR_BYTES;
 
-/// Below so many blocks of a plane erase units are made smaller: reserves are counted in units.
+/// With fewer blocks in a plane, erase units are made smaller, because reserves are counted in
+/// units.
 const BLOCKS_LEAST: u32 = 48;
 
 /// The fewest pages of a block.
@@ -13,9 +14,9 @@ const PAGES_LEAST: u32 = 16;
 const BLOCKS_MOST: u32 = 1 << 20;
 
 impl Design {
-    /// This design with the least flash that promises `bytes` to the host: with fewer or more blocks
-    /// in each plane, and with smaller ones if these became too few, or are too many. All else stays, above all how
-    /// many dies work side by side.
+    /// This design with the least flash that promises `bytes` to the host: with fewer or more
+    /// blocks in each plane, and with smaller ones if these became too few, or are too many. All
+    /// else stays, above all how many dies work side by side.
     ///
     /// # Errors
     /// [`DesignError`], if no such drive can be built: why not the one with the most blocks, or
@@ -84,7 +85,7 @@ mod tests {
                 let design = base.with_capacity(gib << 30).unwrap();
                 let have = bytes(&design).unwrap();
                 assert!(have >= gib << 30, "{preset}: {have} of {gib} GiB");
-                // With one block less it is too small; how small it can be, its reserves say.
+                // With one block less it is too small: its reserves set the least size.
                 let mut less = design.clone();
                 less.geometry.blocks -= 1;
                 assert!(bytes(&less).is_none_or(|have| have < gib << 30), "{preset}: {gib} GiB");

@@ -1,11 +1,12 @@
-//! Whether a design can be built: each value by itself, and what has to fit together.
+//! Checks whether a design can be built: each value by itself, and values that depend on each
+//! other.
 
 use crate::design::layout::Layout;
 use crate::format::summary::summary_rows;
 use crate::{Design, DesignError, Kept};
 use tantalum_nand::SECTOR_BYTES;
 
-/// 1 GiB: more than any drive has for it.
+/// 1 GiB: more than the buffer of any drive.
 const MAX_BUFFER_KIB: u32 = 1 << 20;
 
 /// 2 GiB of deltas.
@@ -123,7 +124,7 @@ impl Design {
         Ok(())
     }
 
-    /// No operation of the medium is free, and none takes longer than a run may last.
+    /// Every operation of the medium takes time, and none takes longer than a run may last.
     fn check_times(&self) -> Result<(), String> {
         const MAX_US: u64 = 60_000_000;
         let t = &self.timing;
@@ -150,7 +151,7 @@ impl Design {
         Ok(())
     }
 
-    /// Reads that go ahead: bounded, and only where something can give way.
+    /// Reads that go ahead are bounded, and allowed only where something can give way.
     fn check_priorities(&self) -> Result<(), String> {
         const MOST: u32 = 1 << 16;
         let t = &self.timing;

@@ -14,12 +14,12 @@ use crate::{Design, Layout};
 use serde::{Deserialize, Serialize};
 use tantalum_nand::SECTOR_BYTES;
 
-/// What there is, and what is drawn from it, when the host's power is gone. Nothing for a
-/// drive without protection.
+/// The energy that a drive has when the host's power is gone, and what draws on it. A drive without
+/// protection has none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PowerDesign {
-    /// Joules in the capacitors; 0: as many as it can take at worst ([`EnergyModel::full`]).
+    /// Joules in the capacitors; 0: as many as a dump can take at worst ([`EnergyModel::full`]).
     pub joules: f64,
     /// What a chip draws while it programs, mW (SpartanSSD: 82.5).
     pub program_mw: f64,
@@ -47,7 +47,7 @@ impl Design {
 }
 
 impl PowerDesign {
-    /// Whether there can be such a thing.
+    /// Checks the values.
     pub(crate) fn check(&self) -> Result<(), String> {
         const MOST: f64 = 1e6;
         for (name, value) in [
@@ -72,7 +72,7 @@ pub struct Component {
     pub bytes: u64,
     /// Whether capacitors keep it.
     pub protected: bool,
-    /// Whether the published count has it in.
+    /// Whether the published count includes it.
     pub published: bool,
 }
 
@@ -96,7 +96,7 @@ impl Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InFlight {
-    /// Nothing needs to be: what is torn was not promised.
+    /// Nothing has to be finished: what is torn was not promised.
     Nothing,
     /// A program; an erase may be aborted, and is done again at the restart.
     Program,
@@ -125,7 +125,7 @@ pub struct EnergyModel {
     pub in_flight: InFlight,
 }
 
-/// By what a saving is counted.
+/// What a saving is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SavingCount {
@@ -227,10 +227,10 @@ impl EnergyModel {
         self.memory.iter().filter(|c| c.protected).map(|c| c.bytes).sum()
     }
 
-    /// A drive of this design. What its dump holds is protected, at its bound: the write buffer
-    /// the entries that may have changed, and the directory if the design says so. Allocation and
-    /// collection metadata are found again at a restart, and need no energy; the published count, which has
-    /// the metadata of collection in it, is made as published.
+    /// A drive of this design. Everything that its dump holds is protected, each part at its bound:
+    /// the write buffer, the map entries that may have changed, and the directory if the design
+    /// says so. Allocation and collection metadata are found again at a restart, and need no
+    /// energy; the published count includes the metadata of collection, as the publication does.
     ///
     /// ```
     /// use tantalum_drive::{Design, EnergyModel};
@@ -249,8 +249,8 @@ impl EnergyModel {
         EnergyModel::holding(design, layout, u64::from(design.cache.buffer_kib) * KIB, changed)
     }
 
-    /// The same while it holds no more than this: bytes in the write buffer, and sectors of what has
-    /// changed in the map.
+    /// The same while it holds no more than this: bytes in the write buffer, and sectors of what
+    /// has changed in the map.
     pub(crate) fn holding(
         design: &Design,
         layout: &Layout,

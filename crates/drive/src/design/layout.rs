@@ -2,10 +2,10 @@
 //! what the drive needs for itself.
 //!
 //! 1. What the drive needs for itself is set aside first, whatever it promises.
-//! 2. Without protected memory units are set aside for the new data of atomic groups beside the
-//!    old: for `group_sectors` of them, and at most half of what would be to spare.
-//! 3. `room` sectors of live data, wherever they are, leave collection able to work. A drive
-//!    that promises more is thinly provisioned, and `thin` sees to it that there are no more.
+//! 2. Without protected memory the new data of atomic groups are kept beside the old. Units are set
+//!    aside for `group_sectors` of them, at most half of the spare units.
+//! 3. `room` sectors of live data, wherever they are, leave collection able to work. A drive that
+//!    promises more is thinly provisioned, and `thin` keeps live data within `room`.
 
 use crate::Design;
 use crate::format::entries::{DELTA_ENTRIES, MAP_PAGE_ENTRIES, end_entry};
@@ -15,12 +15,12 @@ use tantalum_nand::{Geometry, Unit};
 /// Free units that only collectors take, beside one for each die.
 pub const SHARED_RESERVE: u32 = 2;
 
-/// Rows of a dump area that may fail to program, wherever they are: what was to be there
-/// is written elsewhere in the area.
+/// Rows of a dump area that may fail to program, wherever they are. Their content is written
+/// elsewhere in the area.
 pub const DUMP_SLACK_ROWS: u32 = 2;
 
-/// One unit is kept in place of those of the dump areas that go bad, and one more for each so many
-/// of an area.
+/// One unit is kept to replace bad units of the dump areas, and one more for each so many units of
+/// an area.
 const UNITS_PER_DUMP_SPARE: u64 = 32;
 
 /// Sectors of a dump that have the map's directory.
@@ -31,7 +31,7 @@ pub fn directory_sectors(design: &Design, map_pages: u32) -> u64 {
     }
 }
 
-/// Sectors of a dump that tell of the map, at most; without the directory.
+/// Sectors of a dump with changes of the map, at most; without the directory.
 pub fn dumped_map_sectors(design: &Design) -> u64 {
     match () {
         () if design.keeps_units() => {
@@ -56,7 +56,8 @@ pub struct Layout {
     /// Sectors of these that may hold data at a time: all, or of a thinly provisioned drive as
     /// many as leave collection able to work.
     pub room: u32,
-    /// Map pages, those included that say which erase units are bad and whether the life is over.
+    /// Map pages, including those that say which erase units are bad and whether the drive's life
+    /// is over.
     pub map_pages: u32,
     /// Units that the map log owns.
     pub map_units: u32,
@@ -64,24 +65,24 @@ pub struct Layout {
     pub map_live_units: u32,
     /// Units of one dump area; there are two.
     pub dump_units: u32,
-    /// So many of an area suffice for what may have to be dumped.
+    /// The units of an area that suffice for the largest dump.
     pub dump_units_least: u32,
-    /// Units that are kept for dumps: those of the two areas, and a few in place of those that
-    /// go bad. They are the first ones of the dies.
+    /// Units that are kept for dumps: those of the two areas, and a few to replace bad ones. They
+    /// are the first units of the dies.
     pub dump_zone: u32,
     /// Units for data, live and spare.
     pub data_units: u32,
     /// Of these, needed beside the logical capacity: open units of both streams and the
     /// collector's reserve, for every die, and the reserve that the dies share.
     pub working_units: u32,
-    /// Sectors of atomic groups that may be under way at a time, if what they replace has to be
-    /// kept beside them: there are units for these, too.
+    /// Sectors of atomic groups that may be under way at a time, if the data that they replace are
+    /// kept beside them. Units are set aside for these.
     pub group_sectors: u32,
     /// Units beyond all needs: so many may go bad before the drive takes no more writes.
     pub spare_units: u32,
 }
 
-/// The spare space does not suffice.
+/// The spare space is too small.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// Too little over-provisioning.

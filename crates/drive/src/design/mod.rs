@@ -14,7 +14,7 @@ use crate::format::words::Places;
 use serde::{Deserialize, Serialize};
 use tantalum_nand::{Geometry, GeometryError, SECTOR_BYTES, Timing};
 
-/// All that makes one drive differ from another.
+/// A design: everything that distinguishes one drive from another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Design {
@@ -24,7 +24,7 @@ pub struct Design {
     pub geometry: Geometry,
     /// Its times.
     pub timing: Timing,
-    /// What the cells last.
+    /// Endurance of the cells, and wear levelling.
     pub wear: WearDesign,
     /// Spare space and collection.
     pub space: SpaceDesign,
@@ -39,7 +39,7 @@ pub struct Design {
     pub atomic: AtomicDesign,
     /// The firmware's own time.
     pub firmware: FirmwareDesign,
-    /// What is there when the power is gone.
+    /// The energy that is left when the host's power is gone.
     #[serde(default)]
     pub power: PowerDesign,
 }
@@ -48,7 +48,7 @@ pub struct Design {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WearDesign {
-    /// Erase cycles that a unit lasts; then it cannot be erased any more.
+    /// Erase cycles of a unit. After these it cannot be erased any more.
     pub endurance: u32,
     /// Erase counts of the units of a die that differ by so many are too far apart: cold
     /// data are moved then, so that their units wear too (static wear levelling). 0: off.
@@ -73,8 +73,8 @@ pub struct SpaceDesign {
     /// How it chooses what to collect.
     #[serde(default)]
     pub collector: Collector,
-    /// Free erase units of a die up to which it goes on to collect while the host is idle.
-    /// 0: it does nothing then.
+    /// While the host is idle, a die collects until it has this many free erase units. 0: it does
+    /// nothing then.
     #[serde(default)]
     pub background_below: u32,
     /// The host is idle when it has sent no command for so long, µs, and waits for none.
@@ -107,8 +107,8 @@ pub enum Collector {
 pub struct LinkDesign {
     /// Bandwidth, MB/s.
     pub mb_s: u64,
-    /// Bandwidth at which data of the host get into the buffer, MB/s, if that is less:
-    /// the way from the link through the controller. 0: it is not.
+    /// Bandwidth at which data of the host get from the link through the controller into the
+    /// buffer, MB/s, if that is less than the link's. 0: it is not less.
     #[serde(default)]
     pub write_mb_s: u64,
     /// Time a command occupies the link beside its data, ns.
@@ -119,7 +119,7 @@ pub struct LinkDesign {
     pub queue_depth: u32,
 }
 
-/// What becomes of a write when it arrives.
+/// When a write completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheMode {
@@ -139,8 +139,8 @@ pub enum CacheMode {
 pub enum FlushMode {
     /// Programs everything and stores the map, as a conventional drive does.
     Drain,
-    /// Completes once everything that arrived before is in the cache, if that is protected
-    /// (DuraSSD, section 3.3); a cache that is not has to be drained all the same.
+    /// Completes once everything that arrived before is in the cache, if the cache is protected
+    /// (DuraSSD, section 3.3). A cache without protection is drained.
     Order,
     /// Completes at once and does nothing. A drive without protection declares then that
     /// its flushes mean nothing; forced unit access still does.
@@ -160,10 +160,9 @@ pub struct CacheDesign {
     pub atomic_unit_kib: u32,
     /// What a flush does.
     pub flush: FlushMode,
-    /// Pages that the flusher keeps back and picks from at random: what a power loss leaves
-    /// of unflushed writes is then any part of them. Commands are taken in piece by piece, and
-    /// overtake each other. 0: in order of arrival. Not with a protected cache, whose order
-    /// is a promise.
+    /// Pages that the flusher keeps back and picks from at random. A power loss then leaves any
+    /// part of the unflushed writes. Commands are taken in piece by piece, and overtake each other.
+    /// 0: in order of arrival. Not with a protected cache, whose order is a promise.
     #[serde(default)]
     pub reorder: u32,
     /// Pieces in which a page arrives, bytes: less than 4096, and a page of which only a part
@@ -177,15 +176,15 @@ fn whole_pages() -> u32 {
     SECTOR_BYTES
 }
 
-/// What of the map capacitors keep.
+/// What the capacitors keep of the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kept {
     /// The entries that changed since they were last stored (DuraSSD).
     #[default]
     Entries,
-    /// Only which erase units were written since then: what is in them is found out again at
-    /// a restart (SpartanSSD, block-level journal).
+    /// Only which erase units were written since then. A restart reads what is in them (SpartanSSD,
+    /// block-level journal).
     Units,
 }
 
@@ -193,19 +192,19 @@ pub enum Kept {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MapDesign {
-    /// Map entries that may have changed since they were last stored: with a
-    /// protected cache what the emergency dump must hold, else what the journal
-    /// gathers before it is written unasked.
+    /// Map entries that may have changed since they were last stored. With a protected cache the
+    /// emergency dump must hold them. Otherwise the journal is written unasked when it has gathered
+    /// so many.
     pub dirty_max: u32,
     /// Map pages that may have changed since they were last stored; 0: only `dirty_max` counts.
     /// Protected cache only.
     #[serde(default)]
     pub dirty_pages_max: u32,
-    /// Whether all of the map that has changed is stored at once, when half of `dirty_max` is
-    /// reached, rather than what has changed longest, bit by bit.
+    /// Whether all changed map pages are stored at once when half of `dirty_max` is reached.
+    /// Otherwise those that changed longest ago are stored bit by bit.
     #[serde(default)]
     pub whole: bool,
-    /// What of it capacitors keep. Protected cache only.
+    /// What the capacitors keep of it. Protected cache only.
     #[serde(default)]
     pub kept: Kept,
     /// Entries of 16 bytes that the journal of units has room for.
@@ -255,11 +254,10 @@ pub struct AtomicDesign {
     pub group_kib: u32,
     /// Extents in one group, at most.
     pub extents: u32,
-    /// KiB of all groups that are under way, at most, without a protected cache: their old
-    /// data and their new are kept side by side until they are whole, in erase units that are
-    /// set aside for that.
+    /// KiB of all groups that are under way, at most, without a protected cache. Their old and new
+    /// data are kept side by side until they are whole, in erase units that are set aside for that.
     pub outstanding_kib: u32,
-    /// How a drive without a protected cache knows of a group that is whole.
+    /// How a drive without a protected cache knows that a group is whole.
     pub scheme: GroupScheme,
 }
 
@@ -271,8 +269,8 @@ pub enum GroupScheme {
     #[default]
     Record,
     /// One flag beside each of its pages says whether more come after it (Ouyang et al., "Beyond
-    /// Block I/O", section 3): one group at a time, nothing else is written meanwhile, and a restart
-    /// reads what is beside every page.
+    /// Block I/O", section 3): one group at a time, nothing else is written meanwhile, and a
+    /// restart reads what is beside every page.
     Flag,
 }
 
@@ -323,7 +321,7 @@ pub enum DesignError {
         /// What is wrong, and what would be right.
         what: String,
     },
-    /// The flash array cannot be.
+    /// The geometry of the flash array is invalid.
     #[error("design \"{design}\": {error}")]
     Geometry {
         /// The design.
@@ -451,8 +449,8 @@ impl Design {
         self.cache.buffer_kib / 4
     }
 
-    /// Whether the drive may take commands in, and pages out, in another order than they
-    /// came, or in parts.
+    /// Whether the drive may take in commands, and program pages, in another order than that of
+    /// their arrival, or in parts.
     pub fn is_disorderly(&self) -> bool {
         self.cache.reorder > 0 || self.cache.shear_bytes < SECTOR_BYTES
     }

@@ -27,10 +27,9 @@ impl Drive {
         Ok(ImageFile::create(path, &spec(design, payload, serial, IMAGE_VERSION)?, replace)?)
     }
 
-    /// The drive in an image file, without power, or on the way to that if the process that had it
-    /// was killed: [`tantalum_device::PowerCycle::off`] waits until it is there, as does
-    /// [`Drive::start`]. The image is this process's alone until the drive, and all that was made
-    /// of it, is dropped.
+    /// The drive in an image file. It is off, or dying if the last process that had it was killed;
+    /// [`tantalum_device::PowerCycle::off`] and [`Drive::start`] wait until it is off. Only this
+    /// process can use the image until the drive, and everything made of it, is dropped.
     ///
     /// # Errors
     /// [`DriveImageError`] says what is wrong with the image, and where.
@@ -71,7 +70,7 @@ impl Drive {
             nand.power_off();
             return Ok(drive);
         };
-        // What was written of this dump already is written anew.
+        // The part of this dump that was written already is written anew.
         for (unit, page) in &firmware.state.dump.borrow().ready {
             nand.take_back(*unit, *page);
         }
@@ -79,9 +78,9 @@ impl Drive {
         Ok(drive)
     }
 
-    /// The same for an image whose protected memory is refused ([`DriveImageError::Memory`]): that
-    /// is forgotten, for ever, as if there had been no charge for the dump. What only it had is
-    /// lost; [`Drive::salvage`] starts the drive with what is on flash.
+    /// The same for an image whose protected memory is refused ([`DriveImageError::Memory`]). That
+    /// memory is dropped for good, as if there had been no charge for the dump, and what only it
+    /// had is lost. [`Drive::salvage`] starts the drive from flash.
     ///
     /// # Errors
     /// [`DriveImageError`] says what else is wrong with the image, and where.
@@ -95,9 +94,9 @@ impl Drive {
         self.file()
     }
 
-    /// The first page read since this was asked that is not what was programmed, as its checksum in
-    /// the image says: its erase unit, and its number there. What it held cannot be read; a restart
-    /// may have taken it for a program that the power tore, and have gone back to what was before.
+    /// The first page read since the last call whose checksum does not hold: its erase unit, and
+    /// its number there. Its content cannot be read. A restart may have taken it for a torn
+    /// program, and have gone back to older data.
     pub fn take_damaged_page(&self) -> Option<(u32, u32)> {
         self.array().take_damaged().map(|at| (at.unit.0, at.page))
     }

@@ -1,7 +1,7 @@
 //! Entries of the map on flash: in map pages, in deltas and in dumps.
 //!
-//! Behind the logical pages each erase unit has an entry (whether it is bad), and behind these there
-//! is one more (whether the drive's life is over).
+//! Behind the logical pages each erase unit has an entry (whether it is bad), and behind these
+//! there is one more (whether the drive's life is over).
 
 use crate::format::words::{Lpn, Ppa};
 use tantalum_nand::{SECTOR_BYTES, Unit};

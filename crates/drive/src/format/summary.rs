@@ -1,11 +1,11 @@
 //! Summary pages: the last rows of a unit with data tell what is beside all its other pages
 //! (SpartanSSD, design ES), so that a restart reads these instead.
 //!
-//! 1. A summary is written behind the last page with data, by whoever wrote that, and only if
-//!    all pages of the unit were written since the drive started: else the rows stay erased,
-//!    and a restart reads page by page.
-//! 2. It says nothing that is not beside the pages, and is not needed: a unit whose summary
-//!    cannot be read is read page by page.
+//! 1. A summary is written behind the last page with data, by the same task, and only if all pages
+//!    of the unit were written since the drive started. Otherwise the rows stay erased, and a
+//!    restart reads page by page.
+//! 2. It only repeats the words beside the pages. A unit whose summary cannot be read is read page
+//!    by page.
 
 use crate::format::words::{PageHead, Places};
 use tantalum_nand::Geometry;

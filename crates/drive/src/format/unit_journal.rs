@@ -9,7 +9,7 @@ pub const SECTOR_ENTRIES: usize = SECTOR_BYTES as usize / ENTRY_BYTES;
 /// Bytes of an entry, in memory as on flash.
 pub const ENTRY_BYTES: usize = 16;
 
-/// The end of a range that is as long as its unit was written.
+/// The end of a range that reaches to the last written page of its unit.
 pub const OPEN: u32 = (1 << 28) - 1;
 
 const SEQUENCE: u64 = (1 << 56) - 1;
@@ -32,14 +32,14 @@ pub enum Entry {
         first: Lpn,
         /// How many.
         count: u32,
-        /// What was born later is not.
+        /// Only data born before this sequence number were discarded.
         sequence: u64,
     },
-    /// What this page has in this place was out of date when it landed.
+    /// The data in this sector of this page were out of date when they landed.
     Stale {
         /// The place.
         place: Ppa,
-        /// The page, in case that its unit was erased since.
+        /// The sequence number of the page, in case its unit was erased since.
         sequence: u64,
     },
     /// The program of these pages failed: they hold nothing.

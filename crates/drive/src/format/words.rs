@@ -150,19 +150,20 @@ pub const NO_INDEX: u32 = u32::MAX;
 /// pages of its program come before it.
 pub const LOG_VERSION_BITS: u32 = 48;
 
-/// The birth of data that are programmed for the first time: the sequence number of their page.
+/// Stands for the birth of data that are programmed for the first time, which is the sequence
+/// number of their page.
 pub const BORN_NOW: u64 = u64::MAX;
 
-/// What a page of the map log says of what was written before it at its write point: beside
-/// the number of its first sector.
+/// What a page of the map log says about the pages before it at its write point. It is beside the
+/// number of its first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// Nothing: it is of the first that was written to its unit.
+    /// Nothing: it belongs to the first program in its unit.
     Unknown,
-    /// This unit was full then, and its end whole.
+    /// This unit was filled before, and its last program can be read.
     Full(Unit),
-    /// A restart found the unit written up to this page, and goes on there. `whole`: all that
-    /// was written there since the restart before that could be read.
+    /// A restart found the unit written up to this page, and goes on there. `whole`: every page
+    /// written there since the previous restart could be read.
     Restart {
         /// The first page since the restart.
         page: u32,
@@ -175,7 +176,7 @@ impl Before {
     const FLAG: u32 = 1 << 31;
     const UNIT: u32 = 1 << 30;
 
-    /// As 32 bits. Pages and units that have too large a number are not told.
+    /// As 32 bits. A page or unit with too large a number becomes [`Before::Unknown`].
     pub fn encode(self) -> u32 {
         match self {
             Before::Full(Unit(unit)) if unit < Before::UNIT => Before::UNIT | unit,
@@ -199,8 +200,8 @@ impl Before {
     }
 }
 
-/// Beside the logical page number of a sector: what was there could not be read when it
-/// was moved. It is kept as something that cannot be read.
+/// Beside the logical page number of a sector: its data could not be read when they were moved.
+/// Reads go on to fail.
 pub const LOST: u64 = 1 << 32;
 
 /// Beside the logical page number of a sector that the host wrote: it belongs to an atomic group

@@ -533,8 +533,8 @@ async fn read_one(drive: &Drive, at: Block) -> Result<OwnedData, IoError> {
     Ok(room)
 }
 
-/// Data on flash that were damaged are an error, not data; also after they were moved, until they are
-/// written again.
+/// Data on flash that were damaged are an error, not data; also after they were moved, until they
+/// are written again.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test's own files")]
 fn what_is_damaged_on_flash_is_never_data() {

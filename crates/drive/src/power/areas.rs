@@ -1,10 +1,10 @@
 //! The dump areas of a protected drive while it runs.
 //!
-//! 1. Before the first command is taken a mark on flash says that the next dump is due. So a
-//!    dump that the capacitors did not suffice for is missed at the next start, even if
-//!    nothing of it was written: the one before it is never taken for the newest.
+//! 1. Before the first command is taken a mark on flash says that the next dump is due. So the next
+//!    start notices if the capacitors did not suffice for the dump, even if nothing of it was
+//!    written. An older dump is never taken for the newest.
 //! 2. The area of the dump that was replayed is erased only after that.
-//! 3. There are always units enough for the next dump, and they are erased, but for the mark.
+//! 3. There are always enough units for the next dump, and they are erased except for the mark.
 //! 4. A start makes them (`start/dump_making`).
 
 use crate::firmware::Firmware;
@@ -26,8 +26,8 @@ pub(crate) async fn mark_due(fw: &Firmware) -> Result<(), OpError> {
     writer.finish().await
 }
 
-/// Erases the area of the dump that was replayed: it is void as soon as the next one
-/// could be written.
+/// Erases the area of the dump that was replayed. That dump is void as soon as the next one can be
+/// written.
 pub(crate) async fn clear_old_dump(fw: Rc<Firmware>) {
     let mut done = 0;
     loop {

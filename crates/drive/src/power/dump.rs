@@ -1,13 +1,13 @@
-//! The emergency dump (DuraSSD, section 3.4): what is protected goes to blocks that are
-//! kept erased for it.
+//! The emergency dump (DuraSSD, section 3.4): protected memory is written to blocks that are kept
+//! erased for it.
 //!
 //! A dump is pages in the units of one dump area: the mark that it is due, changed map
 //! entries, buffered logical pages with their numbers, and last the end page, which counts
 //! the others. It is complete if and only if the end page and all it counts can be read. Of
 //! several dumps the one with the highest number holds.
 //!
-//! 1. The dump reads protected memory only, as it was when the firmware's tasks were
-//!    dropped, and changes none of it, but for how far its own area is written.
+//! 1. The dump reads only protected memory, as it was when the firmware's tasks were dropped. It
+//!    changes nothing there except how far its own area is written.
 //! 2. The area written to was erased before; the other area may still hold the dump
 //!    before this one.
 //! 3. Rows are programmed whole, in all planes.
@@ -36,8 +36,8 @@ use tantalum_rt::{First, first};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// What a drive does when the host's power is gone: it writes the dump, as far as its
-/// capacitors go. The medium has no power any more when this returns.
+/// Runs when the host's power is gone: writes the dump, as far as the capacitors last. When this
+/// returns the medium has no power.
 pub(crate) async fn outage(fw: &Firmware) -> PowerLoss {
     fw.nand.abandon(fw.design.power.erase_abort);
     // The mark may be among what was taken back.
@@ -248,7 +248,7 @@ impl<'a> Writer<'a> {
             let count = areas.ready.len();
             let turns = (self.turn..self.turn + count).map(|turn| turn % count.max(1));
             let full = OpError::Failed { at: PageAddr { unit: Unit(0), page: 0 } };
-            // More failed than the layout has room for, if none has.
+            // If no unit has room, more programs failed than the layout allows for.
             let turn = turns.into_iter().find(|t| areas.ready[*t].1 < fw.places.unit_pages);
             let turn = turn.ok_or(full)?;
             self.turn = turn + 1;

@@ -1,14 +1,14 @@
 //! The power supply after a cut: what the capacitors have left, and what draws on it.
 //!
-//! 1. Every program and erase that a die is at is charged, for as long as it is at it, also
-//!    those that were under way at the cut. A die that is done draws no more.
-//! 2. When the charge is gone the power is gone at that instant, whatever is under way.
-//! 3. Both hold to the nanosecond also where we look late, as on the wall clock of a busy
-//!    machine: what happened meanwhile is reckoned, and nobody acts on the end of an operation
-//!    before it is known that there was power for it.
+//! 1. Every program and erase draws power for as long as its die carries it out, also those that
+//!    were under way at the cut. A die without work draws none.
+//! 2. When the charge is used up the power is gone at that instant, whatever is under way.
+//! 3. Both hold to the nanosecond even if the task wakes late, as on the wall clock of a busy
+//!    machine. It computes what happened meanwhile. No task acts on the end of an operation before
+//!    it is known that there was power for it.
 //!
-//! Charged is what the energy model counts (Lee et al., SpartanSSD: power of a chip times
-//! time of its operation); controller, memory and transfers are not in it.
+//! The model counts the power of a chip times the time of its operation (Lee et al., SpartanSSD),
+//! without controller, memory and transfers.
 
 use crate::PowerDesign;
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,7 @@ use tantalum_nand::{NandArray, OpKind, Turn};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Nanos, Rt, first};
 
-/// What became of the protected memory at a power cut, and what it took.
+/// The outcome of a power cut: whether protected memory was saved, and the energy it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PowerLoss {
     /// Joules that there were.
@@ -99,10 +99,10 @@ impl Supply {
         self.issued.notify_all();
     }
 
-    /// Waits until the charge is gone, and something would draw on it; for ever, if that
-    /// never is. When it was gone: at that instant the array is to lose its power.
+    /// Waits until the charge is used up while something draws on it; for ever, if that never
+    /// happens. Returns the instant, at which the array has to lose its power.
     ///
-    /// To be polled before whatever acts on the end of an operation (invariant 3).
+    /// It must be polled before any task that acts on the end of an operation (invariant 3).
     pub async fn run_dry(&self) -> Nanos {
         loop {
             if let Some(dry) = self.charge() {
@@ -136,7 +136,7 @@ impl Supply {
         }
     }
 
-    /// Takes what was drawn since the last look; when the charge was gone, if it was.
+    /// Deducts what was drawn since the last call. Returns when the charge was used up, if it was.
     fn charge(&self) -> Option<Nanos> {
         let (now, left) = (self.rt.now(), self.left.get());
         let since = self.since.replace(now);
@@ -162,7 +162,7 @@ impl Supply {
         Some(dry)
     }
 
-    /// Of a die that is at it.
+    /// The power that a die draws during it.
     fn watts(&self, kind: OpKind) -> f64 {
         match kind {
             OpKind::Read => 0.0,
@@ -175,8 +175,8 @@ impl Supply {
         self.watts(kind) * time.0 as f64 / 1e9
     }
 
-    /// What it came to until `end`, now or when [`Supply::run_dry`] said; the array has its
-    /// power still.
+    /// The account until `end`, which is now or the instant of [`Supply::run_dry`]. The array still
+    /// has power.
     pub fn account(&self, end: Nanos, complete: bool) -> PowerLoss {
         self.charge();
         let left = self.nand.outstanding(end);
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Nothing is done for which there was no power, however late that is found out.
+    /// Nothing is done without power, however late the end of the charge is noticed.
     #[test]
     fn capacitors_that_are_too_small_are_so_whenever_we_look() {
         // Not for a single program, and for some.

@@ -1,5 +1,4 @@
-//! The areas for dumps as a start makes them: of units of the zone (`dump_zone`) first, then of
-//! others.
+//! How a start makes the areas for dumps: of units of the zone (`dump_zone`) first, then of others.
 
 use crate::firmware::Firmware;
 use crate::format::words::Kind;
@@ -37,7 +36,7 @@ impl<'a> Making<'a> {
         let good = |unit: &Unit| !fw.state.space.borrow().is_bad(*unit);
         let mut other: Vec<Unit> = dump.map(|d| d.units.clone()).unwrap_or_default();
         other.retain(good);
-        // What is left of an older dump, or of one that was not completed, is void.
+        // The rest of an older dump, or of one that was not completed, is void.
         let is_void = |unit: &Unit| good(unit) && !other.contains(unit);
         let mut spare: Vec<FreeUnit> = all()
             .filter(|unit| is_void(unit))

@@ -1,13 +1,13 @@
-//! The erase units that are kept for dumps: always the same, so that a restart finds the dump
-//! without asking all units.
+//! The erase units that are kept for dumps. They are always the same, so that a restart finds the
+//! dump without reading from all units.
 //!
 //! 1. Nothing else is ever written to them.
 //! 2. An area for the next dump is made of units none of which has a page of the dump that was
 //!    replayed.
 //! 3. Units of the zone that go bad are replaced by others of the zone, as long as it has enough
 //!    for the next dump. After that free units of the array take their place.
-//! 4. Before a dump may go to units outside of the zone, a unit of the zone says so, for good: it is
-//!    never erased again. A restart that finds this mark asks all units for dumps. Units outside of
+//! 4. Before a dump may go to units outside of the zone, a unit of the zone is marked, and is never
+//!    erased again. A restart that finds this mark looks for dumps in all units. Units outside of
 //!    the zone that a dump does not need any more are free again.
 
 use crate::firmware::Firmware;
@@ -21,7 +21,7 @@ use crate::start::settle::{Units, ask_further};
 use crate::state::space::FreeUnit;
 use tantalum_nand::{OpError, PageAddr, Unit};
 
-/// What the first pages of these units tell.
+/// The content of the first pages of these units.
 pub(crate) struct Zone {
     pub erased: Vec<Unit>,
     /// These have pages of a dump.
@@ -92,7 +92,7 @@ pub(crate) async fn settle_dump(
         making.fill(fw.layout.dump_units_least as usize).await?;
     }
     if making.lacks() > 0 {
-        // What is free, and not erased, is known when all else is.
+        // Units that are free but not erased are known only at the end of the start.
         rest.learn(fw, report).await?;
         take_free(fw, &mut making).await?;
     }
@@ -118,9 +118,9 @@ fn take_erased(fw: &Firmware, units: &mut Units, making: &mut Making<'_>) {
     }
 }
 
-/// Erases free units until there are enough, as long as there are any. (With a journal of units only
-/// those are taken that are erased: what the dump says of others is read once more, should the power
-/// go before the next dump is due.)
+/// Erases free units until there are enough, as long as there are any. (With a journal of units
+/// only those are taken that are erased: what the dump says of others is read once more, should the
+/// power go before the next dump is due.)
 async fn take_free(fw: &Firmware, making: &mut Making<'_>) -> Result<(), RecoveryError> {
     let mut left = Vec::new();
     while making.lacks() > 0 {

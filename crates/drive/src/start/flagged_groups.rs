@@ -1,4 +1,4 @@
-//! Atomic groups that only flags beside their pages tell of, at a restart (`firmware/flags`).
+//! A restart with atomic groups that only flags beside their pages mark (`firmware/flags`).
 
 use crate::firmware::Firmware;
 use crate::format::entries::map_page;
@@ -20,7 +20,7 @@ struct Found {
     place: Ppa,
 }
 
-/// Finds what groups there are that the log has not told of yet, and maps those that are whole.
+/// Finds groups that are not in the log yet, and maps those that are whole.
 pub(crate) async fn redo_groups(
     fw: &Firmware,
     units: &Units,

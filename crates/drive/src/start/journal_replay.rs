@@ -1,14 +1,14 @@
-//! The journal of units at a restart: what was written into the units that it names is found
-//! out from the words beside their pages, and put over the stored map.
+//! The journal of units at a restart. The words beside the pages of the units that it names say
+//! what was written there. That is put over the stored map.
 //!
 //! 1. Only pages in a range of the journal count, and of these no copy that the journal calls
 //!    out of date, nor one born before its page was discarded (`unit_journal`, 3 and 4).
-//! 2. Of the copies of a logical page the one born last counts; of those born together,
-//!    which are the same, the one programmed last.
-//! 3. A page of a range that cannot be read, and of which no summary tells, stops the start:
-//!    which logical pages it had is unknown, so that none of those that the map knows older
-//!    copies of could be told from one that is lost. (Salvaging goes on without it.)
-//! 4. Nothing here changes flash. The entries are the journal's from then on, too.
+//! 2. Of the copies of a logical page the one born last counts. Copies born together are the same;
+//!    of these the one programmed last counts.
+//! 3. A page of a range that cannot be read, and that no summary covers, stops the start. Its
+//!    logical pages are unknown, so any older copy in the map may be out of date. (A salvage goes
+//!    on without the page.)
+//! 4. Nothing here changes flash. The entries stay in the journal.
 
 use crate::firmware::Firmware;
 use crate::format::entries::unit_entry;
@@ -33,7 +33,7 @@ struct Copy {
     place: Ppa,
 }
 
-/// Puts what the entries tell over the map.
+/// Applies the entries to the map.
 pub(crate) async fn replay_journal(
     fw: &Firmware,
     spilled: Vec<Spilled>,
@@ -50,8 +50,8 @@ pub(crate) async fn replay_journal(
     let mut copies = scan(fw, &all, without_dump, report).await?;
     report.scanned = fw.rt.now() - began;
     let logical = fw.layout.logical;
-    // (Also what seems to be the same: there may be an image on flash that says otherwise, newer
-    // than the one that the directory knows.)
+    // (Also entries that seem unchanged: a newer image on flash than the one in the directory may
+    // differ.)
     let put = |lpn: Lpn, to: Option<Ppa>| {
         fw.state.map.borrow_mut().set(lpn, to);
         fw.state.log.borrow_mut().changed(lpn);
@@ -86,7 +86,7 @@ pub(crate) async fn replay_journal(
     Ok(())
 }
 
-/// What counts of the units that were written, and what was found there so far.
+/// The ranges that count in the written units, and the copies found there so far.
 struct Scan<'a> {
     fw: &'a Firmware,
     /// By unit: ranges of pages.

@@ -1,17 +1,16 @@
 //! The map at a restart, from what its log has on flash.
 //!
 //! 1. The newest image of each map page counts, then the deltas newer than that, in order.
-//! 2. What a dump said before that stays: entries that are dirty, and map pages that are known
+//! 2. What the dump has put into the map stays: dirty entries, and map pages that are known
 //!    already, are newer than any image.
-//! 3. A page of the log may be unreadable
-//!    only where a power loss or a failed program can have torn it: from the last program on
-//!    that a power cycle wrote to its unit (map log, 6), unless something says that this was
-//!    whole: what the next power cycle wrote behind it, which says what it found there, or
-//!    the unit that was begun at its write point when it was full. (What nothing was written
-//!    after cannot be stored from what was torn: the last program at each write point.)
-//!    Where a dump's directory says that there is an image, there is one that can be read.
-//! 4. A map page that somebody asks for before all are loaded is read from where the dump's
-//!    directory says its image is; with the dirty entries that is as good as the newest one.
+//! 3. A page of the log may be unreadable only where a power loss or a failed program can have torn
+//!    it: in the last program of a power cycle in a unit, and behind it (map log, 6). Even there it
+//!    may not, if a later page says that this program was whole. Such a page is the first that the
+//!    next power cycle wrote to the unit, or the first of the next unit at the same write point.
+//!    (The last program at each write point has no later page.) Where a dump's directory names an
+//!    image, it can be read.
+//! 4. A map page that is needed before all are loaded is read from the place in the dump's
+//!    directory. With the dirty entries over it, that image is as good as the newest one.
 
 use crate::firmware::Firmware;
 use crate::format::entries::{decode_entry, map_page, unit_entry};
@@ -40,7 +39,7 @@ struct Record {
     sequence: u64,
 }
 
-/// When the map log stored last of what: sequence numbers of its pages.
+/// The sequence numbers of the pages in which the map log last stored each map page.
 #[derive(Default)]
 pub(crate) struct Stored {
     /// For each map page that of its image; 0 without one.
@@ -106,7 +105,7 @@ async fn read_units(fw: &Firmware, units: &[Unit]) -> Result<Vec<LogUnit>, Recov
     let pages: Vec<Vec<PageAddr>> = units.iter().zip(&ends).map(of_unit).collect();
     let mut all_heads = read_heads(fw, &pages.concat()).await?;
     let mut read = Vec::with_capacity(units.len());
-    // What newer units say of older ones is known first.
+    // Newer units come first, since they say whether older ones were full and whole.
     let mut full: Vec<Unit> = Vec::new();
     for ((&unit, &end), pages) in units.iter().zip(&ends).zip(pages).rev() {
         let heads = all_heads.split_off(all_heads.heads().len() - pages.len());
@@ -258,7 +257,7 @@ async fn read_records(
 }
 
 /// Reads the directory of the map from a dump; then the map pages that say which units are bad.
-/// Others are loaded when somebody asks for them, or all others do.
+/// Other map pages are loaded when they are needed, or with all the rest.
 pub(crate) async fn load_directory(fw: &Firmware, dump: &Dump) -> Result<(), RecoveryError> {
     for (_, number, sector) in read_sectors(fw, dump, Kind::DumpDirectory).await? {
         let first = number as usize * (SECTOR / 4);
@@ -293,7 +292,7 @@ pub(crate) async fn load_directory(fw: &Firmware, dump: &Dump) -> Result<(), Rec
 }
 
 impl Firmware {
-    /// Puts a map page as it was stored in place, if it is not known; but for dirty entries.
+    /// Puts a stored map page into the map, if the page is not known yet. Dirty entries stay.
     fn learn(&self, page: u32, bytes: &[u8]) {
         let log = self.state.log.borrow();
         let is_dirty = |lpn| log.dirty().is_some_and(|dirty| dirty.has(lpn));

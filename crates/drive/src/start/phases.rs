@@ -1,4 +1,4 @@
-//! What the restarts of a drive took, phase by phase.
+//! The times of the restarts of a drive, phase by phase.
 
 use crate::start::report::RecoveryReport;
 use tantalum_rt::Nanos;
@@ -17,7 +17,7 @@ pub struct Phase {
     pub max: Nanos,
 }
 
-/// The restarts of a drive that came to taking commands, the first start of all left out.
+/// The restarts of a drive that got to taking commands. The very first start does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recoveries {
     /// How many.

@@ -1,23 +1,21 @@
 //! Restart: an ordinary start on what is on flash.
 //!
-//! 1. Up to the moment the drive takes commands nothing on flash is changed but units that
-//!    hold nothing valid, neither data nor log nor the dump that is replayed: they may be
-//!    erased, and one of those kept for dumps may be marked (`dump_zone`, 4). A power loss during recovery leaves everything that counts as it was, and
-//!    recovery begins anew.
+//! 1. Until the drive takes commands, only units are changed that hold nothing valid: no data, no
+//!    log, and not the dump that is replayed. They may be erased, and one of those kept for dumps
+//!    may be marked (`dump_zone`, 4). A power loss during recovery leaves everything that counts as
+//!    it was, and recovery begins anew.
 //! 2. The dump that was replayed stays valid until the next one is complete: only
 //!    afterwards, with the other area erased and ready, is its area erased.
 //! 3. The map is the log's newest records, then the dump's entries over them.
-//! 4. Without all of these the map is of another time, and would name sectors that now hold
-//!    something else: the drive does not start then, unless it is told to find out what it
-//!    can (`salvage`).
+//! 4. Without all of these the map is out of date, and would name sectors that now hold other data.
+//!    The drive then does not start, except by a salvage (`salvage`).
 //! 5. A unit that the map says is bad is neither written nor erased. If more are bad than
 //!    the layout has to spare, or the map says that the life is over, or there are no units for the
 //!    next dump (`retire`, 5), nothing that counts is changed, and the drive only reads: the dump
 //!    that was replayed goes on to hold.
 //! 6. A drive whose dump has a directory of the map takes commands when the dump is replayed. Until
-//!    the rest is done ([`finish`]) nothing is programmed, and what it says of map, log
-//!    and space is asked by nobody but those who wait for it; a power loss then dumps what was
-//!    replayed, and what came since.
+//!    the rest is done ([`finish`]) nothing is programmed, and only tasks that wait for it read
+//!    map, log and space. A power loss in that time dumps what was replayed and what came since.
 
 use crate::Design;
 use crate::design::layout::Layout;
@@ -36,8 +34,8 @@ use std::rc::Rc;
 use tantalum_nand::NandArray;
 use tantalum_rt::Rt;
 
-/// Makes the firmware's memory from what is on flash, as far as the drive needs it to take
-/// commands, and reports the phases so far. What is left is for [`finish`].
+/// Builds the firmware's memory from flash, as far as the drive needs it to take commands, and
+/// reports the phases so far. [`finish`] does the rest.
 pub(crate) async fn recover(
     rt: &Rt,
     design: &Rc<Design>,

@@ -37,8 +37,8 @@ impl Dump {
     }
 }
 
-/// The dump with the highest number, complete or not: an older one is of a time that
-/// the map log and the units have left behind.
+/// The dump with the highest number, complete or not. An older one does not fit the map log and the
+/// units any more.
 pub(crate) async fn find_dump(
     fw: &Firmware,
     units: &[Unit],

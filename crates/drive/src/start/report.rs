@@ -46,9 +46,9 @@ pub struct RecoveryReport {
     pub scanned_pages: u64,
     /// Entries of the journal of units.
     pub journal_entries: u64,
-    /// There was no complete dump: what was acknowledged last may be lost.
+    /// There was no complete dump: the writes acknowledged last may be lost.
     pub salvaged: bool,
-    /// Map entries that were found out again by that.
+    /// Map entries that a salvage found on flash.
     pub salvaged_entries: u64,
 }
 
@@ -74,7 +74,7 @@ pub enum RecoveryError {
 pub(crate) enum WithoutDump {
     /// The drive does not start.
     Refuse,
-    /// It finds out what it can.
+    /// The drive is salvaged.
     Salvage,
 }
 

@@ -1,11 +1,11 @@
-//! What is left of a start when the drive takes commands.
+//! The part of a start that is left when the drive takes commands.
 
 use crate::firmware::Firmware;
 use crate::start::map_load::load_map;
 use crate::start::report::{RecoveryError, RecoveryReport};
 use crate::start::settle::{Units, count_valid, settle_log, settle_units};
 
-/// What a start knows beyond what commands take, and what is left to be known.
+/// What a start has read beyond what commands need, and what it still has to read.
 #[derive(Default)]
 pub(crate) struct Rest {
     /// What was read of all units, if it was.

@@ -1,5 +1,4 @@
-//! A start without the dump that is due: the map is found out again from what is written
-//! beside each page.
+//! A start without the dump that is due: the map is rebuilt from the words beside each page.
 //!
 //! 1. Of the copies of a logical page that can be read the one born last is the newest that
 //!    is on flash.

@@ -64,8 +64,8 @@ fn in_turns(fw: &Firmware, pages: &[PageAddr]) -> (Vec<(u32, u32, usize)>, usize
     (order, READS_PER_DIE * g.dies() as usize)
 }
 
-/// Waits until all of these have ended, for the last first: then hardly any of the others is
-/// still to be waited for.
+/// Waits until all of these have ended. It waits for the last first, since most others have ended
+/// by then.
 async fn all_ended(ops: &mut Vec<Reading<'_>>) {
     while let Some(op) = ops.pop() {
         op.await;

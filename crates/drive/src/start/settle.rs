@@ -1,13 +1,13 @@
-//! Every erase unit goes where it belongs: what the first pages of the units tell at a restart,
-//! and what follows from that and the map.
+//! Gives every erase unit its role at a restart. The role follows from the first page of the unit
+//! and from the map.
 //!
 //! 1. Valid sectors follow from the map; no two logical pages are in one place, and none is in
 //!    a unit that holds no data of the host.
 //! 2. A unit that the map says is bad is neither written nor erased.
 //! 3. Nothing is erased here: what is void is marked to be erased before it is written.
-//! 4. What is free, or gets to the map log, no entry of the journal of units names: to erase it
-//!    takes no entry. Entries in memory that name such a unit go. Where spilled entries name one it
-//!    is full, with nothing valid in it: a victim that the collector erases without moving
+//! 4. No entry of the journal of units names a unit that is free or in the map log, so erasing such
+//!    a unit takes no entry. Entries in memory that name one are dropped. A unit that spilled
+//!    entries name stays full, with nothing valid in it; the collector erases it without moving
 //!    anything.
 
 use crate::design::layout::DUMP_SLACK_ROWS;
@@ -21,7 +21,7 @@ use crate::state::space::{FreeUnit, WriteStream};
 use std::collections::BTreeSet;
 use tantalum_nand::{OpError, PageAddr, Unit};
 
-/// What the first page of each unit tells, but for those that are kept for dumps.
+/// The content of the first page of each unit, except for units kept for dumps.
 pub(crate) struct Units {
     pub erased: Vec<Unit>,
     /// These two with the sequence number of their first page.
@@ -75,7 +75,7 @@ impl Units {
             units.unknown.retain(|u| *u != unit);
         }
         if !fw.state.dump.borrow().anywhere {
-            // Nobody looks for a dump there.
+            // No dump is looked for there.
             units.unknown.append(&mut units.dumps);
         }
         units.log.sort_unstable();
@@ -90,8 +90,8 @@ impl Units {
     }
 }
 
-/// What the first page that can be read tells of units whose first pages went bad: a unit of
-/// the log or of a dump is still one.
+/// Reads the first readable page of units whose first pages went bad. They may be units of the log
+/// or of a dump.
 pub(crate) async fn ask_further(
     fw: &Firmware,
     units: &[Unit],

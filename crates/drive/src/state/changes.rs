@@ -1,8 +1,9 @@
-//! What has changed since somebody asked.
+//! What has changed since the last call.
 
 use std::cell::RefCell;
 
-/// Notes of what has changed, for one who asks now and then. None are taken before he says so.
+/// Notes of what has changed, for one reader that takes them now and then. No notes are taken
+/// before [`Changes::watch`].
 #[derive(Clone)]
 pub struct Changes<T>(Option<RefCell<Vec<T>>>);
 

@@ -7,7 +7,7 @@ use crate::state::changes::Changes;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// What has changed of the map that a dump would have.
+/// A change of what a dump has of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MapChange {
     /// A map page had no dirty entry before.

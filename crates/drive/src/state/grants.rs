@@ -1,4 +1,4 @@
-//! What a thinly provisioned drive needs room for beside what is mapped and buffered
+//! On a thinly provisioned drive two things need room beside mapped and buffered pages
 //! (`tasks/thin`): writes that have been granted room, and discards that are not durable.
 
 use crate::format::words::{Lpn, Version};
@@ -20,7 +20,7 @@ impl Grants {
     }
 }
 
-/// Room granted to one write: kept for it while this lives.
+/// Room granted to one write. It is kept until this drops.
 pub(crate) struct Grant<'a> {
     all: &'a RefCell<Grants>,
     number: u64,

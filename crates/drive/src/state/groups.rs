@@ -83,7 +83,7 @@ impl Groups {
         Ready { number, changes: pages.iter().filter_map(change).collect() }
     }
 
-    /// What is on flash of groups that are not mapped.
+    /// Pages on flash of groups that are not mapped yet.
     pub fn landed(&self) -> impl Iterator<Item = (Lpn, Ppa)> {
         self.members.iter().filter_map(|(lpn, member)| Some((*lpn, member.landed?.1)))
     }

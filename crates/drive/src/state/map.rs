@@ -2,13 +2,13 @@
 //!
 //! 1. An entry names a sector that has been programmed, or none.
 //! 2. Each change has a version; versions only grow.
-//! 3. Map pages never touched are all empty: nothing need be read or stored of them.
-//!    At a restart map pages are unknown until they are loaded; nobody else asks for or
-//!    changes an entry of such a page (but for what a dump says of it).
+//! 3. Map pages never touched are all empty: nothing need be read or stored of them. At a restart
+//!    map pages are unknown until they are loaded. Only the dump's entries change an unknown page,
+//!    and no task reads it.
 //! 4. Mapped logical pages are counted, whatever changes them.
-//! 5. Behind the logical pages each erase unit has an entry, in map pages of their own:
-//!    whether it is bad; and behind these there is one more: whether the drive's life is over.
-//!    So what becomes durable, and how, is one mechanism for all.
+//! 5. Behind the logical pages each erase unit has an entry, in map pages of their own: whether it
+//!    is bad; and behind these there is one more: whether the drive's life is over. So all of these
+//!    become durable by the same mechanism.
 
 use crate::format::entries::{MAP_PAGE_ENTRIES, end_entry, entry_name, map_page, unit_entry};
 use crate::format::words::{Lpn, Ppa, Version};
@@ -112,7 +112,7 @@ impl Map {
         self.known.fill(true);
     }
 
-    /// Of this map page what the entries say counts from now on.
+    /// From now on the entries of this map page count.
     pub fn know(&mut self, page: u32) {
         self.known[page as usize] = true;
     }
@@ -174,7 +174,7 @@ impl Map {
         Lpn(self.entries.len() as u32 - 1)
     }
 
-    /// Whose an entry is, for people.
+    /// The name of an entry, for people.
     pub fn name(&self, entry: Lpn) -> String {
         let units = self.end().0 - unit_entry(self.logical, Unit(0)).0;
         entry_name(self.logical, units, entry)

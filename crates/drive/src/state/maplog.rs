@@ -8,16 +8,16 @@
 //!    or delta; records of one version agree.
 //! 2. The oldest unit is erased only after each map page that has its newest image, or
 //!    a delta not covered by a newer image, in it, was written anew and is on flash.
-//! 3. `durable` only grows; every change up to it can be recovered. With a protected
-//!    cache every change can, since the emergency dump stores those that the log
-//!    does not have ([`Dirty`]).
-//! 4. There are always enough free units of the log to write every map page anew; while
-//!    units that failed wait to be replaced, fewer by those (`owed`).
-//! 5. What is told together is a batch, and on flash before the next begins. What of it fails
-//!    is written again elsewhere; the unit that failed takes no more.
-//! 6. At a write point a program begins when the one before it has ended well. So only the
-//!    last one of a unit can be torn, or have failed; and none in a unit that another one
-//!    says was full before ([`Before`]).
+//! 3. `durable` only grows; every change up to it can be recovered. With a protected cache every
+//!    change can, because the emergency dump stores the changes that the log does not have
+//!    ([`Dirty`]).
+//! 4. The log always has enough free units to write every map page anew, less the failed units that
+//!    are not replaced yet (`owed`).
+//! 5. Records that are written together are a batch, which is on flash before the next begins.
+//!    Failed parts are written again elsewhere; the unit that failed takes no more.
+//! 6. At a write point a program begins when the one before it has ended well. So only the last
+//!    program of a unit can be torn or have failed, and none in a unit that a later unit says was
+//!    full and whole ([`Before`]).
 
 mod audit;
 
@@ -114,7 +114,7 @@ impl MapLog {
         }
     }
 
-    /// From now on notes what changes of what a dump would have.
+    /// From now on changes are noted that a dump would have.
     pub fn watch(&mut self) {
         if let Some(dirty) = self.dirty_mut() {
             dirty.changes.watch();

@@ -1,4 +1,5 @@
-//! What makes changes of the map durable beside the map log: one implementation for each design.
+//! How changes of the map become durable, beside the map log. There is one implementation for each
+//! kind of design.
 //!
 //! | | a change is kept by | the keeper writes |
 //! |---|---|---|
@@ -166,7 +167,7 @@ impl MapPersistence for Units {
     }
 }
 
-/// The one of a drive, without a call through a table for each write.
+/// The implementation of a drive, as an enum: no dynamic call for each write.
 #[derive(Clone)]
 pub enum Persistence {
     /// See [`Deltas`].

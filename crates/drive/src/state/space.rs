@@ -11,17 +11,17 @@
 //!    invalid: until that is durable the unit is not erased.
 //! 5. A unit becomes full, and may be collected, only when all programs under way in it
 //!    have ended: until then what they bring is not counted.
-//! 6. The victim among the full units of a die is chosen as `victims` says. Until the die has
-//!    had a unit to spare since the start, it is the one with the fewest valid sectors: power
-//!    losses spoil rows of the reserve, and what is collected has to gain more than that.
+//! 6. The victim among the full units of a die is chosen as `victims` says. Until the die has had a
+//!    unit to spare since the start, the victim is the one with the fewest valid sectors. Power
+//!    losses spoil rows of the reserve, and a collection has to gain more than that.
 //! 7. Of the free units of a die the one erased least often is taken first; with levelling
 //!    moved data, which are colder, go to the one erased most often (dynamic wear
 //!    levelling).
 //! 8. A bad unit is never open or free again. While it holds valid sectors it is condemned:
 //!    they are readable, and the collector moves them when there is room to spare.
 //! 9. A step that would break these rules, and so destroy data, is not taken, in any build: it is
-//!    noted ([`Space::defect`]), and the drive is poisoned before it erases or acknowledges anything
-//!    more.
+//!    noted ([`Space::defect`]), and the drive is poisoned before it erases or acknowledges
+//!    anything more.
 
 mod audit;
 
@@ -33,9 +33,9 @@ use crate::state::victims::{Candidate, Victims};
 use std::collections::BTreeSet;
 use tantalum_nand::{Geometry, PageAddr, Unit};
 
-/// What is written where: data of the host, data moved by the collector, and data moved
-/// to level wear live apart, since each is colder than the one before. (Cold data among
-/// what collectors move would be collected with it, again and again.)
+/// The stream of a write. Data of the host, data moved by the collector, and data moved to level
+/// wear are kept apart, because each is colder than the one before. (Cold data among what
+/// collectors move would be collected with it, again and again.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteStream {
     /// As the host wrote them.
@@ -55,7 +55,7 @@ pub enum Role {
     Open,
     /// Written; a victim to choose.
     Full,
-    /// In no list: full with programs under way, being collected, or being erased.
+    /// In no list: it is full with programs under way, being collected, or being erased.
     Leaving,
     /// Of the map log.
     Map,
@@ -131,7 +131,7 @@ pub struct Space {
     condemned: BTreeSet<u32>,
     /// Units of which [`Space::writing`] may tell something else.
     pub changes: Changes<Unit>,
-    /// What was to be done that would destroy data, and was not.
+    /// A step that would have destroyed data and was not taken.
     defect: Option<&'static str>,
 }
 
@@ -170,7 +170,7 @@ impl Space {
         }
     }
 
-    /// What was to be done that would destroy data, and was not: the drive must be poisoned (9).
+    /// A step that would have destroyed data and was not taken. The drive must be poisoned (9).
     pub fn defect(&self) -> Option<&'static str> {
         self.defect
     }
@@ -254,7 +254,7 @@ impl Space {
         self.free_min.min(self.free)
     }
 
-    /// The lowest number of free units is looked for from now on.
+    /// Begins anew to record the lowest number of free units.
     pub fn count_from_here(&mut self) {
         self.free_min = self.free;
     }
@@ -270,8 +270,8 @@ impl Space {
         self.free_units(die) > 1 && self.has_spare_somewhere()
     }
 
-    /// Whether a die has had such units since the start: what power losses took of the
-    /// reserves has been won back then.
+    /// Whether a die has had such units since the start. Then the reserves have recovered from
+    /// power losses.
     pub fn was_whole(&self, die: u32) -> bool {
         self.dies[die as usize].whole
     }
@@ -474,7 +474,7 @@ impl Space {
                 info.role = Role::Leaving;
                 self.file(unit);
             }
-            // Whoever has it in hand files or retires it.
+            // The task that holds it files or retires it.
             _ => {}
         }
         true

@@ -1,5 +1,5 @@
-//! The journal of units: of the map capacitors keep only which erase units were written
-//! since when; what is in them is told by the words beside their pages (SpartanSSD, the
+//! The journal of units: of the map the capacitors keep only which erase units were written, and
+//! since when. The words beside the pages of these units say what is in them (SpartanSSD, the
 //! block-level entries of elastic journaling).
 //!
 //! 1. A *checkpoint* stores every map page that has changed when it begins. When it is
@@ -17,11 +17,10 @@
 //!    these by birth is its state; of all others the stored map has it.
 //! 6. Its size is bounded: with less room than an operation may need for entries, nothing
 //!    more is mapped before there is more.
-//! 7. It is elastic: entries may be *spilled*, written to the map log as they are, and only
-//!    their place is kept, until a checkpoint that begins later is complete. Of what is spilled
-//!    nothing can be taken back: that a unit was erased afterwards is an entry of its own.
-//!    Entries of units that are being written are not spilled, since only the dump knows
-//!    where these end.
+//! 7. It is elastic: entries may be *spilled*, written to the map log as they are, and only their
+//!    place is kept, until a checkpoint that begins later is complete. Spilled entries cannot be
+//!    removed, so erasing a unit that they name takes an entry of its own. Entries of units that
+//!    are being written are not spilled, since only the dump knows where these end.
 
 use crate::format::unit_journal::{Entry, OPEN};
 use crate::format::words::Ppa;
@@ -55,7 +54,7 @@ pub struct UnitJournal {
     ranges: u32,
     /// How many ranges of each unit are spilled, or on their way.
     named: BTreeMap<u32, u32>,
-    /// From which of [`UnitJournal::entries`] on they are others, but for those that were added.
+    /// The first of [`UnitJournal::entries`] that has changed, other than by adding entries.
     pub changes: Changes<usize>,
 }
 
@@ -67,7 +66,7 @@ impl UnitJournal {
 
     /// One more.
     pub fn push(&mut self, entry: Entry) {
-        // A large discard comes in steps.
+        // A large discard makes several entries.
         if let (
             Some(Entry::Gone { first, count, sequence }),
             Entry::Gone { first: next, count: more, sequence: then },
@@ -238,8 +237,8 @@ impl UnitJournal {
     }
 }
 
-/// What entries say in the end: without those that were forgotten later. Each entry is looked at
-/// once, from the last to the first.
+/// The entries that count: without those of units that were forgotten later. Each entry is looked
+/// at once, from the last to the first.
 pub fn without_forgotten(entries: impl Iterator<Item = Entry>) -> Vec<Entry> {
     let mut all: Vec<Entry> = entries.collect();
     let mut forgotten = FxHashSet::default();

@@ -7,8 +7,8 @@
 //! 3. Cost-benefit: the largest (1 − u) · age / 2u, where u is the valid share and age
 //!    counts the units filled on any die since this one was; of each bucket the oldest is
 //!    looked at, in logarithmic time. So it is the best, but for a bucket's width of u.
-//! 4. Where space is short the one with the fewest is to be had, whatever the policy: what
-//!    each unit gives back has to be more than what power losses spoil meanwhile.
+//! 4. Where space is short the unit with the fewest valid sectors is taken, whatever the policy.
+//!    Each unit must give back more than power losses spoil meanwhile.
 //!
 //! Sources: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured
 //! File System" (TOCS 1992), section 3.5; Kawaguchi, Nishioka, Motoda, "A Flash-Memory

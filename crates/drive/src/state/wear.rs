@@ -1,4 +1,4 @@
-//! How worn the erase units are, for reports.
+//! The wear of erase units, for reports.
 
 use crate::state::space::Role;
 use serde::Serialize;

@@ -1,10 +1,10 @@
 //! Checksums of the tables: what a crash of the host left of them is not taken for one of them.
 //!
-//! 1. Each block of a table (4096 bytes, but those of the journal) has a checksum, and all of these together
-//!    have one in the table's head. Both change in the same list of words as what they are of, so that
-//!    a process that is killed leaves them true.
-//! 2. A checksum is the sum over all words of what each is mixed to, so that it follows from the one before and
-//!    the word that changes; a word of 0 adds nothing.
+//! 1. Each block of a table (4096 bytes, but those of the journal) has a checksum, and all of these
+//!    together have one in the table's head. Both change in the same list of words as what they are
+//!    of, so that a process that is killed leaves them true.
+//! 2. A checksum is the sum over all words of what each is mixed to, so that it follows from the
+//!    one before and the word that changes; a word of 0 adds nothing.
 
 use super::tables::{ALIGN, TOP, Table, Wrong};
 

@@ -171,8 +171,8 @@ impl Shape {
         (self.journals[0]..self.units).contains(&at)
     }
 
-    /// The blocks that are always held against their checksums: of the entries only those count that are
-    /// dirty.
+    /// The blocks that are always held against their checksums: of the entries only those count
+    /// that are dirty.
     fn blocks_to_check(&self) -> impl Iterator<Item = usize> {
         let [from, until, lists, end] =
             [self.entries, self.bits, self.journals[0], self.units].map(|at| at / ALIGN);

@@ -1,5 +1,5 @@
-//! A model of the host's page cache: between two syncs any page of the image that changed may be on the host's
-//! disk, as it was after any of its stores, or not.
+//! A model of the host's page cache: between two syncs any page of the image that changed may be on
+//! the host's disk, as it was after any of its stores, or not.
 
 use std::collections::BTreeMap;
 use std::fs::File;

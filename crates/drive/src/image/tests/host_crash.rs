@@ -1,4 +1,5 @@
-//! A crash of the host: what opens afterwards is right, and with `host_sync` what was flushed is there.
+//! A crash of the host: what opens afterwards is right, and with `host_sync` what was flushed is
+//! there.
 
 use super::host::Host;
 use super::shadow::{BLOCKS, HOSTS, Shadow};
@@ -35,8 +36,8 @@ fn watch(host: &Rc<RefCell<Host>>, mut then: impl FnMut(&Host) + 'static) {
     })));
 }
 
-/// Crashes of the host under an array in an image of this version: pages that can be read, and how many of
-/// these are not what was programmed since the erase that the image tells of.
+/// Crashes of the host under an array in an image of this version: pages that can be read, and how
+/// many of these are not what was programmed since the erase that the image tells of.
 fn pages_after_crashes(version: u32, crashes: u64) -> (u64, u64) {
     let (mut readable, mut wrong) = (0, 0);
     let design = tiny("volatile");
@@ -107,8 +108,9 @@ fn pages_after_crashes(version: u32, crashes: u64) -> (u64, u64) {
     (readable, wrong)
 }
 
-/// The rule for an image that was not synced: a page that can be read is, whole, what was programmed there in
-/// the erase cycle that the image tells of. Version 1 of the format did not keep it.
+/// The rule for an image that was not synced: a page that can be read is, whole, what was
+/// programmed there in the erase cycle that the image tells of. Version 1 of the format did not
+/// keep it.
 #[test]
 fn a_page_after_a_crash_of_the_host_is_of_its_erase_cycle() {
     let (readable, wrong) = pages_after_crashes(1, 60);
@@ -161,8 +163,8 @@ fn look(path: &Path, shadow: &Shadow, seed: u64) -> Result<Found, String> {
     runtime.block_on(main).map_err(|e| e.to_string())?
 }
 
-/// Lets hosts work on a drive while its host crashes after some of the changes of the file; `then` sees what
-/// each crash left, and what is known then.
+/// Lets hosts work on a drive while its host crashes after some of the changes of the file; `then`
+/// sees what each crash left, and what is known then.
 fn crash_often(
     preset: &str,
     payload: Payload,
@@ -208,9 +210,9 @@ fn crash_often(
     ended.unwrap();
 }
 
-/// With `host_sync` an image that went through a crash of its host is that of a process which was killed at
-/// the newest synced moment: nothing is refused or damaged, and what was flushed, or written with forced unit
-/// access, is there.
+/// With `host_sync` an image that went through a crash of its host is that of a process which was
+/// killed at the newest synced moment: nothing is refused or damaged, and what was flushed, or
+/// written with forced unit access, is there.
 #[test]
 fn what_was_flushed_survives_a_crash_of_the_host() {
     for (i, preset) in Design::presets().iter().enumerate() {
@@ -237,8 +239,8 @@ fn what_was_flushed_survives_a_crash_of_the_host() {
     }
 }
 
-/// Without `host_sync` what opens never has anything in a block that was not written there, or a mixture;
-/// and the same crashes lose what was flushed: the test before this one could fail.
+/// Without `host_sync` what opens never has anything in a block that was not written there, or a
+/// mixture; and the same crashes lose what was flushed: the test before this one could fail.
 #[test]
 fn without_a_sync_a_block_is_one_that_was_written_there() {
     let (lost, opened) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
@@ -259,8 +261,8 @@ fn without_a_sync_a_block_is_one_that_was_written_there() {
     );
 }
 
-/// Who had it last is known: killed under this boot, it opens; under another one it is refused until
-/// somebody says so; after an end in good order it opens under any.
+/// Who had it last is known: killed under this boot, it opens; under another one it is refused
+/// until somebody says so; after an end in good order it opens under any.
 #[test]
 fn an_image_in_use_under_another_boot_is_refused() {
     for host_sync in [false, true] {
@@ -293,8 +295,8 @@ fn an_image_in_use_under_another_boot_is_refused() {
     }
 }
 
-/// On the wall clock a thread waits for the host's disk: flushes of several hosts end, and what they flushed is
-/// there under the next boot though nothing else was ever synced.
+/// On the wall clock a thread waits for the host's disk: flushes of several hosts end, and what
+/// they flushed is there under the next boot though nothing else was ever synced.
 #[test]
 fn flushes_wait_for_a_thread_on_the_wall_clock() {
     let (file, design) = (Scratch::new(), tiny("durassd"));

@@ -1,8 +1,9 @@
 //! Images of older versions of the format: they open as they are, go on, and stay what they are.
 //!
-//! The files in `v1` were written by the last program of that version. Each is a drive whose process was
-//! killed. They are kept as their words that are not 0: where (less where the one before ended), how often
-//! in a row, and what, each a number of 8 bytes; the first number is the length of the file.
+//! The files in `v1` were written by the last program of that version. Each is a drive whose
+//! process was killed. They are kept as their words that are not 0: where (less where the one
+//! before ended), how often in a row, and what, each a number of 8 bytes; the first number is the
+//! length of the file.
 
 use super::shadow::{BLOCKS, HOSTS, Shadow, content};
 use super::{Scratch, recover, tiny, work};
@@ -45,7 +46,8 @@ fn unpacked(packed: &[u8]) -> Vec<u8> {
     file
 }
 
-/// They open as they are, are right, go on over several killed processes, and stay of their version.
+/// They open as they are, are right, go on over several killed processes, and stay of their
+/// version.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test's own files")]
 fn an_image_of_version_1_goes_on_as_it_is() {

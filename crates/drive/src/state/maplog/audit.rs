@@ -92,8 +92,8 @@ impl MapLog {
         Ok(())
     }
 
-    /// What the log tells of each entry of each map page. Units that went bad are not erased: what the log
-    /// wrote to them goes on to be told, though it has let go of them.
+    /// What the log tells of each entry of each map page. Units that went bad are not erased: what
+    /// the log wrote to them goes on to be told, though it has let go of them.
     fn told(&self, nand: &NandArray, space: &Space) -> Result<Vec<Option<Ppa>>, String> {
         let mut images: BTreeMap<u32, Told> = BTreeMap::new();
         let mut deltas: Vec<Told> = Vec::new();
