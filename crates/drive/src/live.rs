@@ -23,7 +23,7 @@ impl Held {
         Held { was: drive.power(), buffered, unstored, joules, losses }
     }
 
-    /// What became of it; the drive is off.
+    /// The outcome of the cut. The drive is off.
     fn outcome(&self, drive: &Drive) -> CutOutcome {
         // A drive that was starting lost nothing, and its last loss is an earlier one.
         let loss = drive.last_power_loss().filter(|_| drive.power_losses().count > self.losses);
@@ -157,7 +157,7 @@ impl LiveBox for Drive {
             format!("page {page} of unit {unit} of the image is not what was programmed")
         });
         if let Some(damage) = damage.clone().filter(|_| !salvage) {
-            // To the drive it is what a power cut may leave.
+            // The drive took the damage for the result of a power cut, and started.
             self.cut();
             self.off().await;
             return Err(StartError::Damaged(damage));

@@ -1,16 +1,16 @@
-//! The firmware held against itself and against the flash array, without disturbing
-//! either: for those who cut the power everywhere and look at what came of it.
+//! Checks the firmware's memory against itself and against the flash array, without disturbing
+//! either. The crash explorer calls it after each recovery.
 //!
-//! 1. Map and space agree: what the map names is valid, and what is on flash of atomic groups,
-//!    and nothing else; no two logical
-//!    pages are in one place; a unit is bad in both or in neither.
-//! 2. What the map names is on flash, can be read, and says whose it is.
-//! 3. Every erase unit has one role and is in the one list of that role; what is free is
-//!    erased, or marked to be erased first; the next dump's area is erased.
-//! 4. What the map log tells, with the entries that only memory has, is the map.
+//! 1. Map and space agree. The valid sectors are those that the map names and those of atomic
+//!    groups on flash; no two logical pages are in one place; a unit is bad in both or in neither.
+//! 2. Every sector that the map names is on flash, can be read, and has the right logical page
+//!    number.
+//! 3. Every erase unit has one role and is in the list of that role; a free unit is erased, or
+//!    marked to be erased first; the next dump's area is erased.
+//! 4. The records of the map log, with the entries that only memory has over them, give the map.
 //! 5. The buffer is consistent in itself (see `buffer/audit.rs`), and slots are neither
 //!    lost nor promised twice.
-//! 6. No more is live than there is room for.
+//! 6. No more sectors are live than there is room for.
 //! 7. The journal of units names no unit that is free or free in the map log (`reservations`, 4).
 
 use crate::firmware::Firmware;
@@ -20,7 +20,7 @@ use crate::state::audit::{ensure, head};
 use crate::state::space::{FreeUnit, Role};
 use tantalum_nand::{PageAddr, SECTOR_BYTES, Unit};
 
-/// All that can be held at any moment between two polls; less, while a start is not finished
+/// Every check that holds at any moment between two polls; fewer while a start is not finished
 /// (`recover`, 6).
 pub(crate) fn audit(fw: &Firmware) -> Result<(), String> {
     let defect = fw.defect().or(fw.state.space.borrow().defect());
@@ -91,7 +91,7 @@ fn map_and_flash(fw: &Firmware) -> Result<(), String> {
     map.mapped().chain(groups.landed()).try_for_each(|(lpn, ppa)| look.is_there(lpn, ppa))
 }
 
-/// What is beside pages, as they are asked for one by one.
+/// Reads the words beside pages, one by one.
 pub(crate) struct Look<'a> {
     fw: &'a Firmware,
     page: Option<PageAddr>,
@@ -170,8 +170,8 @@ fn dump_areas(fw: &Firmware) -> Result<(), String> {
     }
 }
 
-/// Slots that are free, and those in use, are all there are; while somebody is on the way
-/// between taking room and using it, they may be fewer.
+/// Free slots and used slots are all slots. They may be fewer while a command has taken room and
+/// not used it yet.
 fn room(fw: &Firmware) -> Result<(), String> {
     if fw.is_poisoned() {
         return Ok(());

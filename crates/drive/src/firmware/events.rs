@@ -1,4 +1,4 @@
-//! Where the tasks meet: what each of them waits for, and what others ask of it.
+//! The meeting points of the tasks: what each of them waits for, and what others ask of it.
 
 use crate::Design;
 use crate::design::layout::Layout;
@@ -21,7 +21,7 @@ pub(crate) struct HostSide {
     pub arrival: Mutex,
     /// Writes that were granted room, for whose pages there has to be room.
     pub grants: RefCell<Grants>,
-    /// Discarded pages for which there has to be room, too, as a power loss may bring them back.
+    /// Discarded pages that also need room, because a power loss may bring them back.
     pub discarded: RefCell<Discarded>,
     /// In the buffer.
     pub room: Semaphore,
@@ -29,7 +29,7 @@ pub(crate) struct HostSide {
     pub urgent: Cell<u32>,
     /// A host waits for room (one at a time: it has the turn to be admitted).
     pub starved: Cell<bool>,
-    /// When the last command came, for those who wait for idle times.
+    /// When the last command came, to detect idle times.
     pub last_command: Cell<Nanos>,
     pub activity: WaitQueue,
 }
@@ -65,13 +65,14 @@ pub(crate) trait Grouping {
     /// Then no record of the map log tells of it.
     fn is_alone(&self) -> bool;
 
-    /// The turn that the keeper of the log and the last page of a group take, if they do.
+    /// The lock between the keeper of the log and the last page of a group, if the scheme needs
+    /// one.
     fn last_page(&self) -> Option<&Mutex>;
 
     /// While a group is under way: how many of the pages that wait may be programmed now.
     fn takeable(&self, fw: &Firmware) -> u32;
 
-    /// What is beside pages of a group that were just taken from the buffer.
+    /// The marks beside pages of a group that were just taken from the buffer.
     fn marks(&self, fw: &Firmware) -> Marks;
 
     /// A program of pages with flags has ended.
@@ -193,7 +194,7 @@ impl KeeperEvents {
     }
 }
 
-/// Where those wait that need space.
+/// What tasks that need space wait for.
 pub(crate) struct CollectorEvents {
     pub dies: Vec<DieEvents>,
     /// A collector moves to another die than its own.
@@ -216,9 +217,9 @@ impl CollectorEvents {
 /// Where the tasks of one die wait for space.
 pub(crate) struct DieEvents {
     changed: WaitQueue,
-    /// Its tasks that have found nothing to go on with, and have not seen a change since.
+    /// How many of its tasks are stuck and have seen no change since.
     waiting: Cell<u32>,
-    /// The collector found nothing worth collecting and wants to hear of more.
+    /// The collector found nothing worth collecting and waits for a change.
     pub hungry: Cell<bool>,
     /// Erases since something was moved to level wear.
     pub worn: Cell<u32>,
@@ -238,7 +239,7 @@ impl DieEvents {
         self.waiting.get() == 2
     }
 
-    /// One of these two waits until something changes; `check` is asked before.
+    /// The flusher or the collector waits until something changes. `check` is called before.
     pub async fn wait(&self, check: impl FnOnce() -> bool) {
         self.waiting.set(self.waiting.get() + 1);
         if check() {

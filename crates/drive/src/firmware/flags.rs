@@ -1,15 +1,15 @@
-//! Atomic groups told of by one flag beside each page (Ouyang et al., "Beyond Block I/O", HPCA
-//! 2011, section 3), as a choice beside records of the map log: to see what these gain.
+//! Atomic groups marked by one flag beside each page (Ouyang et al., "Beyond Block I/O", HPCA 2011,
+//! section 3). It is an alternative to records of the map log, to measure what the records gain.
 //!
 //! 1. One group is under way at a time, and nothing else of the host is programmed between its
-//!    first page and its last. Each page says that it is of a group, and each but the last one that
-//!    more of it comes. The last is programmed when all others are on flash.
-//! 2. The group is whole when its last page is on flash: then it is mapped, and complete. The map log
-//!    hears of it like of any other change.
+//!    first page and its last. Each page is marked as one of a group, and each but the last also
+//!    that more of the group comes. The last is programmed when all others are on flash.
+//! 2. The group is whole when its last page is on flash: then it is mapped, and complete. The map
+//!    log stores it like any other change.
 //! 3. A restart reads what is beside all pages of the host, in the order of their sequence numbers:
-//!    pages of a group without its last are what a power loss left of it, and are void.
-//! 4. What the log told after the last page of a group was programmed is newer than the group, what
-//!    it told before is older: it writes nothing while a last page is under way.
+//!    pages of a group without its last page are void: a power loss interrupted the group.
+//! 4. Records that the log wrote after the last page of a group was programmed are newer than the
+//!    group; earlier ones are older. The log writes nothing while a last page is under way.
 //! 5. Each page has the number at which its group began: since units are collected, groups may
 //!    have lost their last pages later, and must not pass for the beginning of the next one.
 //!    (A log that is truncated, as the published one, needs no such number.)

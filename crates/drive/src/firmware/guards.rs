@@ -1,4 +1,4 @@
-//! Steps that would destroy data are not taken, and the drive says why (space, 9).
+//! Tests that steps which would destroy data are not taken, and that the drive says why (space, 9).
 
 use crate::firmware::Firmware;
 use crate::format::words::{Lpn, Ppa, Version};

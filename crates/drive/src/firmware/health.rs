@@ -9,13 +9,13 @@ use std::cell::Cell;
 #[derive(Clone, Default)]
 pub(crate) struct Health {
     pub(super) poisoned: Cell<bool>,
-    /// A step that would have destroyed data was stopped: which.
+    /// The step that would have destroyed data and was stopped.
     pub(super) defect: Cell<Option<&'static str>>,
     /// The version of the map that says that the drive's life is over.
     pub(super) ending: Cell<Option<Version>>,
-    /// The end of the drive's life is why it is poisoned.
+    /// The drive is poisoned because its life is over.
     pub(super) read_only: Cell<bool>,
-    /// It was so at the start already: the dump that was replayed then still holds.
+    /// It was so at the start already. The dump that was replayed then stays valid.
     pub(super) began_read_only: Cell<bool>,
 }
 
@@ -32,7 +32,7 @@ impl Health {
         }
     }
 
-    /// What a dump says of it.
+    /// The part that a dump has.
     pub(super) fn protected_copy(&self) -> Health {
         let copy = self.clone();
         copy.defect.set(None);

@@ -63,7 +63,7 @@ pub(crate) struct Firmware {
 
 /// Where protected memory is kept beyond the process.
 pub(crate) trait Publish {
-    /// Brings it up to date. False if that cannot be, now or before: the drive is poisoned.
+    /// Brings it up to date. False if that failed, now or before: the drive is poisoned.
     fn publish(&self, fw: &Firmware) -> bool;
 
     /// A dump is going to be written from where the area for it says.
@@ -117,8 +117,8 @@ impl Firmware {
         }
     }
 
-    /// What is left of this memory when the power is cut now, over an array in another
-    /// runtime: the protected parts, and what the dump says beside them.
+    /// What is left of this memory if the power is cut now, over an array in another runtime: the
+    /// protected parts, and what else the dump has.
     pub fn protected_copy(&self, rt: &Rt, nand: &Rc<NandArray>, stats: &Rc<Stats>) -> Firmware {
         let state = self.state.clone();
         Firmware {
@@ -127,7 +127,7 @@ impl Firmware {
         }
     }
 
-    /// Changes a map entry, and all that hangs on it.
+    /// Changes a map entry, and everything that depends on it.
     pub fn remap(&self, lpn: Lpn, to: Option<Ppa>) {
         let (version, old) = self.state.map.borrow_mut().set(lpn, to);
         if let Some(new) = to {
@@ -152,7 +152,7 @@ impl Firmware {
         }
     }
 
-    /// What is in this place does not count any more, since the change `version`.
+    /// The sector in this place is invalid since the change `version`.
     pub fn supersede(&self, old: Ppa, version: Version) {
         self.state.space.borrow_mut().invalidate(old, version);
         self.look_for_defects();
@@ -196,7 +196,7 @@ impl Firmware {
         if self.health.poison() {
             return;
         }
-        // Nobody frees slots any more: those who wait for room come in and are refused.
+        // No task frees slots any more: commands that wait for room go on, and are refused.
         self.host.room.release(u32::MAX.into());
         self.groups.room.release(u32::MAX.into());
         for queue in [
@@ -213,14 +213,13 @@ impl Firmware {
         self.notify_dies();
     }
 
-    /// The firmware was about to do what would destroy data. It does not: the drive is poisoned, and
-    /// says why.
+    /// Stops a step that would destroy data: the drive is poisoned, and says why.
     pub fn fail(&self, why: &'static str) {
         self.health.stop(why);
         self.poison();
     }
 
-    /// Poisons the drive if its space was to be used as it must not be.
+    /// Poisons the drive if a step that [`Space`](crate::state::space::Space) forbids was tried.
     pub fn look_for_defects(&self) {
         let found = self.state.space.borrow().defect();
         if let Some(why) = found {
@@ -380,8 +379,8 @@ impl Firmware {
 }
 
 impl Firmware {
-    /// What changed so far of protected memory survives the process; nothing to do without an
-    /// image. False if it does not: the drive is poisoned.
+    /// Makes all changes of protected memory so far survive the process. Without an image there is
+    /// nothing to do. False if it fails: the drive is poisoned.
     pub fn publish(&self) -> bool {
         self.outside.get().is_none_or(|outside| outside.publish(self))
     }
@@ -435,7 +434,7 @@ impl Firmware {
         self.health.poisoned.get()
     }
 
-    /// The step that was stopped since it would have destroyed data, if one was.
+    /// The step that was stopped because it would have destroyed data, if there was one.
     pub fn defect(&self) -> Option<&'static str> {
         self.health.defect.get()
     }
@@ -455,7 +454,7 @@ impl Firmware {
         self.health.began_read_only.get()
     }
 
-    /// At recovery: the drive only reads, and what was dumped still holds.
+    /// At recovery: the drive only reads, and the dump stays valid.
     pub fn begin_read_only(&self) {
         self.health.began_read_only.set(true);
     }

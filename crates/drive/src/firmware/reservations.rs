@@ -1,14 +1,15 @@
-//! How much of the map may differ from what is stored of it: what the emergency dump has to
-//! hold of a protected drive, and what the journal gathers of others.
+//! Bounds how much of the map may differ from its stored state. On a protected drive the emergency
+//! dump must hold the difference; on others the journal gathers it.
 //!
-//! 1. Whoever changes entries reserves them first, and gives the reservation back when they
-//!    are changed: entries that may differ, and those reserved, are never more than the bound.
-//! 2. What one operation may reserve fits whenever the keeper of the log is through.
+//! 1. A task that changes entries reserves them first, and returns the reservation when they are
+//!    changed. Changed and reserved entries together never exceed the bound.
+//! 2. When the keeper of the log has nothing left to store, one operation's reservation always
+//!    fits.
 //! 3. The keeper sets to work before the bound is reached.
-//! 4. The keeper reserves nothing: it would wait for itself. An entry for a unit that is erased
-//!    (`unit_journal`, 7) is made by the collector alone, since no unit that is free, or of the map log,
-//!    is named by the journal of units: the collector has its victim forgotten before it gives it
-//!    free, and a restart frees none that spilled entries name (`settle`, 4).
+//! 4. The keeper reserves nothing: it would wait for itself. Only the collector makes an entry for
+//!    a unit that is erased (`unit_journal`, 7), because the journal of units names no unit that is
+//!    free or in the map log. The collector has its victim forgotten before it frees it, and a
+//!    restart frees no unit that spilled entries name (`settle`, 4).
 
 use crate::firmware::Firmware;
 use crate::format::entries::map_page;
@@ -26,8 +27,8 @@ impl Firmware {
             || self.design.keeps_units() && self.is_checkpoint_cheap(log)
     }
 
-    /// Whether the journal of units, which is nearly full, is to be spilled rather than made void
-    /// by a checkpoint.
+    /// Whether the journal of units, which is nearly full, should be spilled instead of being
+    /// emptied by a checkpoint.
     pub fn is_spill_enough(&self) -> bool {
         let log = self.state.log.borrow();
         let Some(journal) = log.journal() else { return false };
@@ -38,13 +39,13 @@ impl Firmware {
             || ranges >= self.design.map.journal_ranges
             || self.is_checkpoint_cheap(&log);
         let left = self.design.spilled_max().saturating_sub(journal.spilled().len() as u32);
-        // Where a few entries could be spilled a checkpoint is as good.
+        // If only a few entries could be spilled, a checkpoint is as good.
         let most = self.design.map.journal_entries as usize;
         !wanted && left >= self.places.page_sectors && young > most / 4
     }
 
-    /// Whether to store all that has changed of the map programs little beside what was
-    /// programmed since that was done before.
+    /// Whether storing all changed map pages now programs little compared with what was programmed
+    /// since the last checkpoint.
     fn is_checkpoint_cheap(&self, log: &MapLog) -> bool {
         let share = self.design.map.checkpoint_share / 100.0;
         let changed = log.dirty().map_or(0, |dirty| dirty.pages() as u32);
@@ -122,7 +123,7 @@ impl Firmware {
             }
         }
         drop(all);
-        // What was reserved need not have become dirty: there may be room now.
+        // A reserved entry need not have become dirty, so there may be room now.
         self.keeper.progress.notify_all();
     }
 

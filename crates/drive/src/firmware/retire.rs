@@ -1,30 +1,29 @@
 //! Erase units that fail, and the end of a drive's life.
 //!
-//! 1. A unit in which a program failed, or that failed to erase, is bad from that moment:
-//!    it is not programmed or erased again. Its entry in the map says so, which becomes
-//!    durable like any change of the map, and is asked for at once. What a power loss takes
-//!    of such marks costs nothing: the unit is as good as it then proves.
-//! 2. What a failed program was to store stays where it was (in the buffer, in the unit
-//!    that is collected, in the keeper's hands) until it is programmed elsewhere.
+//! 1. A unit in which a program failed, or that failed to erase, is bad from that moment: it is not
+//!    programmed or erased again. Its entry in the map says so, which becomes durable like any
+//!    change of the map, and is asked for at once. A power loss may undo such a mark. That costs
+//!    nothing: the unit is used again until it fails again.
+//! 2. The data of a failed program stay where they were (in the buffer, in the unit that is
+//!    collected, with the keeper) until they are programmed elsewhere.
 //! 3. Sectors that are valid in a bad unit stay readable, and are moved when there is room
 //!    to spare.
-//! 4. The map log and the dump areas get other units for theirs: the log when free units are not
-//!    scarce; the dump areas at a start, units kept for dumps first, then free ones (`dump_zone`, 3).
-//! 5. The life ends when more units are bad than the layout has to spare; or before, when
-//!    so many failed where room was needed that no die has any for its flusher, none has a
-//!    unit that its collector could empty, and nothing is under way that could free one: then
-//!    nothing could ever go on. A mark of its own says that. From then on nothing of the host is programmed
-//!    or collected any more, and as soon as the marks survive a power loss the drive takes no
-//!    more writes and changes no flash but for the emergency dump and what says so. Whoever
-//!    was told so is told so for ever: reads go on, now and after every restart.
-//! 6. If the map log is left without any unit that it could write, the drive takes no more
-//!    writes either. Then only the marks that it has are for ever: with fewer of them than
-//!    end its life the drive takes writes after a restart, until those units fail anew.
+//! 4. Bad units of the map log are replaced when free units are not scarce. Those of the dump areas
+//!    are replaced at a start, first by units kept for dumps, then by free ones (`dump_zone`, 3).
+//! 5. The drive's life ends when more units are bad than the layout has to spare. It ends earlier
+//!    if the drive is stuck for good: no die has room for its flusher, none has a unit that its
+//!    collector could empty, and nothing under way could free one. A mark of its own says that.
+//!    From then on no data of the host are programmed or collected. As soon as the marks survive a
+//!    power loss the drive takes no more writes, and changes no flash except for the emergency dump
+//!    and its mark. Read-only is permanent: once reported, it survives every restart. Reads go on.
+//! 6. If the map log is left without any unit that it could write, the drive takes no more writes
+//!    either. That is not permanent unless there are enough marks to end its life: with fewer, the
+//!    drive takes writes again after a restart, until those units fail anew.
 //! 7. A start that cannot make an area for the next dump ends the life, too, and changes nothing
-//!    that counts. That takes as many failures since the start before as a dump has units: all units
-//!    kept for dumps that the last dump is not in have failed, before any dump went elsewhere; or
-//!    more are lacking than are free (at the least one for each die and the shared reserve, if
-//!    the host had filled all else).
+//!    that counts. That takes as many failures since the previous start as a dump has units. Either
+//!    all units kept for dumps that do not hold the last dump have failed before any dump went
+//!    elsewhere; or more units are lacking than are free (at least one for each die and the shared
+//!    reserve are, even if the host has filled all others).
 
 use crate::firmware::Firmware;
 use crate::firmware::events::DieEvents;
@@ -68,7 +67,7 @@ impl Firmware {
         self.collectors.dies[die as usize].wait(check).await;
     }
 
-    /// Marks that the drive's life is over, whatever it has to spare.
+    /// Marks that the drive's life is over, however many units it has to spare.
     fn mark_end(&self) {
         let units = self.design.geometry.units();
         let entry = self.state.map.borrow().end();
@@ -82,8 +81,8 @@ impl Firmware {
         self.check_life();
     }
 
-    /// Ends the drive's life if too many units are bad, or a mark says so: when a power loss
-    /// does not take that any more.
+    /// Ends the drive's life if too many units are bad, or a mark says so, once that survives a
+    /// power loss.
     pub fn check_life(&self) {
         let marked = self.state.map.borrow().get(self.state.map.borrow().end()).is_some();
         let over = marked || self.state.space.borrow().bad() > self.layout.spare_units;
@@ -112,8 +111,8 @@ impl Firmware {
         self.poison();
     }
 
-    /// What came of a program into a unit: whether it went well, else the unit is bad.
-    /// `None`: the drive is poisoned.
+    /// The outcome of a program into a unit: whether it succeeded. If not, the unit is bad. `None`:
+    /// the drive is poisoned.
     pub fn outcome(&self, unit: Unit, result: Result<(), OpError>) -> Option<bool> {
         if planted!(FailureIgnored) && result.is_err() {
             return Some(true);
@@ -147,8 +146,8 @@ impl Firmware {
     }
 
     /// Erases a unit in which nothing is valid, that the journal of units does not name, and that
-    /// has this role: that of whoever has it in hand. `Some(false)` if the unit is bad and retired
-    /// now, `None` if the drive is poisoned, as it is where the unit must not be erased.
+    /// has this role. `Some(false)` if the unit is bad and retired now, `None` if the drive is
+    /// poisoned, as it is where the unit must not be erased.
     pub async fn erase(&self, unit: Unit, role: Role) -> Option<bool> {
         if let Some(why) = self.forbids_erase(unit, role) {
             self.fail(why);
@@ -189,7 +188,7 @@ impl Firmware {
         }
     }
 
-    /// A unit is free for whoever needs one.
+    /// Frees a unit.
     pub fn give_free(&self, unit: Unit, erase_first: bool) {
         let erases = self.nand.erase_count(unit);
         self.state.space.borrow_mut().give_free(FreeUnit { unit, erase_first }, erases);
@@ -209,7 +208,7 @@ impl Firmware {
         }
     }
 
-    /// The map log has no unit left to write: it gets one whoever else needs it.
+    /// The map log has no unit left to write, and gets one even if other tasks need it.
     pub fn rescue_log(&self) -> bool {
         let (mut space, mut log) = (self.state.space.borrow_mut(), self.state.log.borrow_mut());
         let die = space.freest_die();

@@ -16,8 +16,8 @@ pub(crate) struct Summary {
 }
 
 impl Firmware {
-    /// Takes note of pages that were just issued, with these words beside them; if they were
-    /// the last ones with data of their unit, its summary is issued.
+    /// Notes pages that were just issued, with the words beside them. If they were the last pages
+    /// with data of their unit, it issues the summary.
     pub fn note(&self, at: PageAddr, words: &[u64]) -> Option<Summary> {
         if !self.design.map.summary {
             return None;

@@ -14,8 +14,8 @@
 //! 6. What is collected because the host is idle is left as it is when the host is back: once
 //!    the operation that is under way, or the wait for the map log, is over, nothing more of it
 //!    is begun.
-//! 7. What cannot be read, or is not what the map says, is moved as such ([`LOST`]): reads go on to say so, and the unit
-//!    is free.
+//! 7. What cannot be read, or is not what the map says, is moved as such ([`LOST`]): reads go on to
+//!    say so, and the unit is free.
 
 use crate::firmware::Firmware;
 use crate::format::unit_journal::Entry;

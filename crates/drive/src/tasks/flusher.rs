@@ -23,7 +23,8 @@ pub(crate) async fn write_to(fw: Rc<Firmware>, die: u32) {
         batch: Vec::with_capacity(row as usize),
         words: Vec::new(),
     };
-    // A place first, work then: pages go to dies that can take them.
+    // First it finds a place, then takes pages from the buffer. So pages go to dies that can take
+    // them.
     while fw.ensure_point(die, WriteStream::Host).await && flusher.write_some().await {}
 }
 
@@ -144,8 +145,8 @@ impl Flusher<'_> {
 }
 
 impl Firmware {
-    /// Whether there is a row's worth of pages, or pages that somebody waits for: a flush,
-    /// or a host for their room, which nothing else will free.
+    /// Whether there are enough pages for a row, or pages that are waited for: by a flush, or by a
+    /// host that needs their room, which nothing else will free.
     fn has_work(&self, row: u32) -> bool {
         if self.is_ending() {
             return self.is_poisoned(); // Soon.

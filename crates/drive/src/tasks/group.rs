@@ -3,14 +3,14 @@
 //!
 //! 1. A group is admitted in one poll: a read sees all of it or nothing, from that moment on
 //!    all. Before, it can be given up without a trace; after, it goes on by itself.
-//! 2. In protected memory that is all there is to it: a dump has each of its pages that is not
-//!    mapped. The rest is for drives without.
-//! 3. The map names no page of a group before all are on flash and one sector of the map
-//!    log names them all: this record is there after a power loss whole or not at all. Then all
-//!    are mapped in one step. Until then their copies stay in the buffer.
-//! 4. What has landed of a group is valid, and is moved by collection like anything else. A
-//!    move while the record is on its way has a version of its own, and where the page was is not
-//!    erased before that is durable; and it is told again by what the keeper writes next.
+//! 2. In protected memory nothing else is needed, because a dump has each of its pages that is not
+//!    mapped. The rest is for drives without protected memory.
+//! 3. The map names no page of a group before all are on flash and one sector of the map log names
+//!    them all: after a power loss this record is there as a whole or not at all. Then all are
+//!    mapped in one step. Until then their copies stay in the buffer.
+//! 4. What has landed of a group is valid, and is moved by collection like anything else. A move
+//!    while the record is on its way has a version of its own, and where the page was is not erased
+//!    before that is durable; and the keeper writes the new place with its next record.
 //! 5. No two groups under way share a page. Writes and discards of their pages wait for them.
 //! 6. Pages of groups under way are never more than the layout has room for beside what they
 //!    replace.
@@ -78,8 +78,8 @@ impl Firmware {
         Ok(())
     }
 
-    /// Waits until no group under way has any of these pages (5). Whoever calls has the turn to
-    /// be admitted, so that none begins meanwhile.
+    /// Waits until no group under way has any of these pages (5). The caller has the turn to be
+    /// admitted, so that no group begins meanwhile.
     pub async fn until_no_group(&self, pages: &Range<u32>) {
         let alone = self.groups.scheme.is_alone();
         let clear = || {

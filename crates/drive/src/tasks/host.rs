@@ -22,7 +22,7 @@ use tantalum_device::{
 use tantalum_nand::{ImageFile, PageState, ReadRequest, SECTOR_BYTES};
 use tantalum_rt::Nanos;
 
-/// What a client is told whose data may not survive a crash of the host.
+/// The error for a client whose data may not survive a crash of the host.
 const HOST_FAILED: IoError = IoError::Failed("the host could not write the image to its disk");
 
 /// Entries discarded in one step, at most.
@@ -40,16 +40,18 @@ pub struct DriveLink {
     pub(crate) link: Link,
     pub(crate) caps: Caps,
     pub(crate) firmware: Option<Rc<Firmware>>,
-    /// What has to be durable on the host's disk, too, if it was opened for that.
+    /// The image, which is made durable on the host's disk if it was opened for that.
     pub(crate) image: Option<ImageFile>,
 }
 
 impl DriveLink {
-    /// What was stored in the image so far survives a crash of the host, if the drive is to be so.
+    /// Waits until everything stored in the image so far survives a crash of the host, if the drive
+    /// was opened for that.
     async fn host_sync(&self) -> Result<(), IoError> {
         let ticket = self.image.as_ref().and_then(ImageFile::ticket);
         let (Some(ticket), Some(firmware)) = (ticket, &self.firmware) else { return Ok(()) };
-        // The thread that waits for the host's disk wakes this one: something is to come from outside.
+        // The thread that waits for the host's disk will wake this one: something is expected from
+        // outside.
         let _coming = firmware.rt.inbox_of::<()>(1);
         ticket.await.map_err(|_| HOST_FAILED)
     }
@@ -159,8 +161,8 @@ impl Firmware {
         }
     }
 
-    /// What this command changed in protected memory survives the process from here on. Nothing
-    /// that does not is acknowledged.
+    /// From here on the changes of this command in protected memory survive the process. If they do
+    /// not, the command is not acknowledged.
     pub fn keep_changes(&self) -> Result<(), IoError> {
         if self.publish() && self.defect().is_none() { Ok(()) } else { self.still_healthy() }
     }
@@ -173,8 +175,7 @@ impl Firmware {
         }
     }
 
-    /// Whether there is nothing that a power loss would take of a drive that takes no more
-    /// writes.
+    /// Whether a power loss would lose nothing, of a drive that takes no more writes.
     fn is_settled(&self) -> bool {
         let stored = || self.state.log.borrow().durable() >= self.state.map.borrow().version();
         let empty = || self.state.buffer.borrow().used() == 0;
@@ -252,7 +253,7 @@ impl Firmware {
         Ok(())
     }
 
-    /// Waits for room in the buffer. Whoever does so has the turn to be admitted.
+    /// Waits for room in the buffer. The caller has the turn to be admitted.
     pub async fn take_room(&self, count: u64) {
         let asked = self.rt.now();
         {
@@ -262,9 +263,9 @@ impl Firmware {
         self.stats.buffer_wait.add((self.rt.now() - asked).0);
     }
 
-    /// Takes in the first part of a page, as much of it as the dice say has arrived; the rest
-    /// is what the page held before. How long the rest takes on the link. Whoever calls
-    /// has the turn to be admitted, so that the page does not change meanwhile.
+    /// Takes in the first part of a page; the dice say how much has arrived. The rest is what the
+    /// page held before. Returns how long the rest takes on the link. The caller has the turn to be
+    /// admitted, so that the page does not change meanwhile.
     async fn admit_part(&self, lpn: Lpn, page: &[u8]) -> Result<Nanos, IoError> {
         self.take_room(1).await;
         let pieces = u64::from(SECTOR_BYTES / self.caps.atomic_unit);
@@ -288,7 +289,7 @@ impl Firmware {
             }
         }
         if self.is_poisoned() || !readable {
-            // Nothing to mix with: the page comes whole.
+            // There is nothing to mix with, so the page comes whole.
             self.host.room.release(1);
             self.still_healthy()?;
             return Ok(Nanos::ZERO);
@@ -474,7 +475,8 @@ impl Firmware {
             });
             self.stats.flash_reads.add(1);
             let op = self.must(op).ok_or(IoError::Failed("the flash array took no read"))?;
-            // Each sector says whose it is: nothing else is ever served.
+            // Each sector has its logical page number beside it. A sector with another number is
+            // never served.
             let found = words[2 + sector as usize..].iter().take(count as usize);
             let named = |word: u64| word & !(PART | MORE);
             let wrong = (i..).zip(found).find(|(i, word)| named(**word) != u64::from(lpn(*i).0));
@@ -483,7 +485,7 @@ impl Firmware {
             ops.push((op, wrong.map(|i| Block(at.0 + i))));
             i += count;
         }
-        // For the last one first: then hardly any of the others is still to be waited for.
+        // It waits for the last first, since most others have ended by then.
         let wrong = ops.iter().find_map(|op| op.1);
         while let Some((op, _)) = ops.pop() {
             op.await;

@@ -3,9 +3,10 @@
 //!
 //! 1. A journal record is written after all earlier ones are on flash.
 //! 2. Before anything is written there is room to write the whole map anew.
-//! 3. The keeper waits for nothing but the flash array, and for the last page of a group: no task
-//!    that has the latter waits for the keeper. What it erases needs no entry in the journal of
-//!    units (`reservations`, 4). So it can work without other tasks, too: at the end of a salvage.
+//! 3. The keeper waits only for the flash array and for the last page of a group. A task that holds
+//!    the lock of the latter does not wait for the keeper. What it erases needs no entry in the
+//!    journal of units (`reservations`, 4). So it can work without other tasks, too: at the end of
+//!    a salvage.
 
 use crate::firmware::Firmware;
 use crate::format::entries::{DELTA_ENTRIES, encode_entry, map_page};
@@ -142,7 +143,8 @@ async fn commit(fw: &Firmware) -> Option<()> {
 /// whole or not at all. Then they are mapped.
 async fn record_groups(fw: &Firmware) -> Option<()> {
     clean(fw).await?;
-    // Newer than whatever the log has, older than all that will be told after it.
+    // The record is newer than everything in the log, and older than everything that will be
+    // written after it.
     let version = fw.state.map.borrow_mut().bump();
     let groups = fw.groups.under_way.borrow_mut().take_ready();
     let mut sectors: Vec<Vec<Change>> = Vec::new();
@@ -189,8 +191,8 @@ pub(crate) async fn store_map(fw: &Firmware) -> Option<()> {
     }
 }
 
-/// Writes the oldest entries of the journal of units to the log, as they are; if there are too few
-/// that can be, there is a checkpoint.
+/// Writes the oldest entries of the journal of units to the log, as they are. If too few can be
+/// spilled, it makes a checkpoint.
 async fn spill(fw: &Firmware) -> Option<()> {
     clean(fw).await?;
     let batch = {

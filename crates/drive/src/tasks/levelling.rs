@@ -6,10 +6,10 @@
 //!    So it is at most a unit's content for so many erases.
 //! 2. What is moved goes to free units that were erased most often (`space`, 7), and to
 //!    nothing else: cold data come to rest on worn units.
-//! 3. The units kept for dumps, which wear only when the power goes, take no part. Units that the map
-//!    log has free are exchanged for free ones that were erased often. A unit of the log
-//!    is exchanged when it was erased, too: for a younger one, or if it is too young
-//!    itself for the oldest; and a log that is hardly written is cleaned now and then.
+//! 3. The units kept for dumps, which wear only when the power goes, take no part. Units that the
+//!    map log has free are exchanged for free ones that were erased often. A unit of the log is
+//!    exchanged when it was erased, too: for a younger one, or if it is too young itself for the
+//!    oldest; and a log that is hardly written is cleaned now and then.
 //! 4. Only spare units are used for that, never the collectors' reserve.
 
 use crate::firmware::Firmware;

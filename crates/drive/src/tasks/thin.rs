@@ -1,10 +1,10 @@
 //! Thin provisioning: a drive that promises more than it can keep refuses new data before
 //! they would stand in collection's way.
 //!
-//! 1. Live are the logical pages that are mapped, those that are buffered, and those of
-//!    writes that were granted room and are not all admitted yet. A write that would make them more than
-//!    the layout's room is refused before anything of it is admitted, and leaves no trace. (A
-//!    salvage may bring back what was discarded: then nothing new is granted room until less is live.)
+//! 1. Live are the logical pages that are mapped, those that are buffered, and those of writes that
+//!    were granted room and are not all admitted yet. A write that would make them more than the
+//!    layout's room is refused before anything of it is admitted, and leaves no trace. (A salvage
+//!    may bring back what was discarded: then nothing new is granted room until less is live.)
 //! 2. Writes of live pages, reads, flushes and discards are never refused for want of room.
 //! 3. It is decided when a write has the turn to be admitted: the order of arrival decides who
 //!    gets the room.
@@ -22,8 +22,8 @@ use std::ops::Range;
 use tantalum_device::IoError;
 
 impl Firmware {
-    /// Grants room to a write of these ranges of pages, which do not overlap. The caller has the turn
-    /// to be admitted. Nothing to keep if there always is room.
+    /// Grants room to a write of these ranges of pages, which do not overlap. The caller has the
+    /// turn to be admitted. Nothing to keep if there always is room.
     ///
     /// # Errors
     /// [`IoError::NoSpace`] if there is none, and why the drive takes no writes at all.
