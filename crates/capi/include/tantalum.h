@@ -51,7 +51,7 @@ const char *tantalum_version(void);
 /* ---- Codes ---------------------------------------------------------------------------- */
 
 #define TANTALUM_OK 0
-#define TANTALUM_EINVAL (-1)     /* an argument or a command cannot be meant */
+#define TANTALUM_EINVAL (-1)     /* an argument or a command is invalid */
 #define TANTALUM_EPOWER (-2)     /* no power, or it went before the command completed */
 #define TANTALUM_EMEDIUM (-3)    /* data that were written cannot be read back */
 #define TANTALUM_EFAILED (-4)    /* the drive failed the command */

@@ -13,7 +13,7 @@ pub const TANTALUM_ABI_VERSION: u32 = 1;
 
 /// Success.
 pub const TANTALUM_OK: c_int = 0;
-/// An argument, or a command, cannot be meant. Nothing was done.
+/// An argument, or a command, is invalid. Nothing was done.
 pub const TANTALUM_EINVAL: c_int = -1;
 /// The drive has no power, or lost it before the command completed.
 pub const TANTALUM_EPOWER: c_int = -2;
@@ -49,7 +49,7 @@ pub const TANTALUM_EINTERNAL: c_int = -16;
 /// All codes, with what [`crate::tantalum_strerror`] says of them.
 pub(crate) const CODES: [(c_int, &std::ffi::CStr); 17] = [
     (TANTALUM_OK, c"success"),
-    (TANTALUM_EINVAL, c"an argument or a command cannot be meant"),
+    (TANTALUM_EINVAL, c"an argument or a command is invalid"),
     (TANTALUM_EPOWER, c"the drive lost its power"),
     (TANTALUM_EMEDIUM, c"data cannot be read back"),
     (TANTALUM_EFAILED, c"the drive failed the command"),

@@ -1,4 +1,4 @@
-//! How far long work is, and its end at an interrupt.
+//! A progress bar for long work, and the end of the work at an interrupt.
 
 use crate::out;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -41,7 +41,7 @@ impl Bar {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Takes it from the terminal.
+    /// Removes it from the terminal.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

@@ -16,7 +16,7 @@ use tantalum_lab::file::crash::CrashFile;
 use tantalum_lab::report::crash::survey_json;
 use tantalum_rt::Nanos;
 
-/// Findings of a row that are named; of more the number.
+/// Findings of a row that are listed. Of further ones only the number is.
 const NAMED: usize = 4;
 
 /// Arguments of `tantalum crash`.
@@ -35,7 +35,7 @@ A cut is explored in a copy of the drive: emergency dump, recovery, a check of a
 more work, another cut, another check. All rows get as many cuts. A finding does not end it: what is
 found first in a row is made shorter and printed as a test, and each finding is named by its case,
 which repeats it. docs/crash.md says what no number of cuts can find.
-Exit codes: 0, nothing was found; 1, something was; 2, the file cannot be meant; 3, nothing was
+Exit codes: 0, nothing was found; 1, something was; 2, the file is invalid; 3, nothing was
 found, but --for was too short for some rows; 130, interrupted.")]
 pub struct CrashArguments {
     /// The file of the exploration (TOML)
@@ -50,11 +50,11 @@ pub struct CrashArguments {
     #[arg(long, value_name = "N", conflicts_with = "samples",
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     swarm: Option<u64>,
-    /// End after so much time, as in 120s or 8h; without another number of cuts, random points until
-    /// then. (What was found is made shorter after that.)
+    /// End after so much time, as in 120s or 8h; without another number of cuts, random points
+    /// until then. (What was found is made shorter after that.)
     #[arg(long = "for", value_name = "TIME", value_parser = budget)]
     budget: Option<Nanos>,
-    /// Cut recoveries, too, and the recoveries from that, so deep
+    /// Also cut recoveries, and the recoveries from these cuts, to this depth
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(..=16))]
     nested: Option<u32>,
     /// Another seed than the file's; `random`: a new one, which is printed
@@ -194,7 +194,7 @@ fn plan(arguments: &CrashArguments, file: &CrashFile) -> Plan {
     Plan { reach, threads, stop_at_first: arguments.stop_at_first }
 }
 
-/// What is said before it begins: whoever ends it must know the seed.
+/// What is printed before it begins: a user who interrupts it needs the seed.
 fn beginning(file: &CrashFile, rows: &[CrashRow], reach: Reach, budget: Option<&str>) -> String {
     let count = match rows.len() {
         1 => "1 row".to_string(),
@@ -310,7 +310,7 @@ fn again(arguments: &CrashArguments, seed: u64, row: &str, case: &str) -> String
     repeat::of_words(&words)
 }
 
-/// What the copies of a drive panic with is told when it is found.
+/// A panic of a copy of a drive is printed as a finding, not when it happens.
 fn quiet_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -33,7 +33,7 @@ pub fn designs(arguments: &DesignsArguments) -> u8 {
     }
 }
 
-/// What of an SSD's spare space is left for superseded data, as comments of TOML.
+/// How much of an SSD's spare space is left for superseded data, as comments of TOML.
 fn spare(name: &str) -> String {
     let Ok(design) = subject::ssd_preset(name) else { return String::new() };
     let Ok(layout) = design.check() else { return String::new() };

@@ -24,23 +24,23 @@ use tantalum_device::bytes_in_words as size;
 pub enum DriveCommand {
     /// Make an image of a blank drive
     Create(create::CreateArguments),
-    /// Say what an image is of, and in which state that is; nothing is changed
+    /// Describe an image: its design, size and state; nothing is changed
     Inspect(inspect::InspectArguments),
-    /// Read everything that is in an image, and hold it to the drive's invariants; nothing is changed
+    /// Read everything in an image, and check the drive's invariants; nothing is changed
     Check(check::CheckArguments),
     /// Serve a drive, or another box (memory, a disk, a file), as a network block device (NBD)
     Serve(serve::ServeArguments),
     /// Mount a drive, or another box, as a file or with a file system
     Mount(mount::MountArguments),
-    /// Cut the power of a drive that runs
+    /// Cut the power of a running drive
     Cut(remote::CutArguments),
-    /// Restore the power of a drive that runs
+    /// Restore the power of a running drive
     Restore(remote::RestoreArguments),
-    /// Say how a drive that runs is: its power, what came of the last cut
+    /// Show the state of a running drive: its power, the outcome of the last cut
     Status(remote::StatusArguments),
-    /// Say what a drive that runs has done: commands, latencies, flash, wear, energy
+    /// Show what a running drive has done: commands, latencies, flash, wear, energy
     Stats(remote::StatsArguments),
-    /// Watch a drive that runs: throughput, latencies, buffer, map, collection, wear, energy
+    /// Watch a running drive: throughput, latencies, buffer, map, collection, wear, energy
     Top(top::TopArguments),
 }
 

@@ -1,7 +1,7 @@
 //! The `tantalum` command.
 //!
 //! Exit codes: 0, all is as it should be; 1, an expectation failed or the run did;
-//! 2, the command line, an experiment file, a design or a trace cannot be meant.
+//! 2, the command line, an experiment file, a design or a trace is invalid.
 
 mod bar;
 mod bench;

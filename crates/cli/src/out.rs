@@ -1,4 +1,4 @@
-//! Output that does not mind when nobody reads it to the end.
+//! Output that goes on when its reader has gone.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 pub const OK: u8 = 0;
 /// Exit code: an expectation failed, or the run did.
 pub const FAILED: u8 = 1;
-/// Exit code: what was asked for cannot be meant.
+/// Exit code: the request is invalid.
 pub const USAGE: u8 = 2;
-/// Exit code: it could not be found out, by nobody's fault here: try again.
+/// Exit code: it could not be found out, for a reason outside of this program: try again.
 pub const UNKNOWN: u8 = 3;
 /// Exit code: the user interrupted it.
 pub const INTERRUPTED: i32 = 130;
@@ -34,7 +34,7 @@ pub fn error(message: impl Display, code: u8) -> u8 {
 
 /// A line on standard error.
 pub fn note(line: impl Display) {
-    // If nobody reads that either, there is nobody to tell.
+    // If standard error is closed, too, there is nothing else to do.
     let _ = writeln!(stderr(), "{line}");
 }
 

@@ -31,7 +31,7 @@ Examples:
   tantalum run experiments/first.toml --row ycsb-a/durassd/wal/full --log-writes w.log
 
 The same seed gives the same table, and the same JSON and page to the last byte.
-Exit codes: 0, every row is as expected; 1, one is not; 2, the file cannot be meant; 3, a row that
+Exit codes: 0, every row is as expected; 1, one is not; 2, the file is invalid; 3, a row that
 is to lose something ended after too few cuts to judge.")]
 pub struct RunArguments {
     /// The experiment file (TOML)

@@ -35,7 +35,7 @@ much of it and when the map is stored, in whether they keep the map's directory,
 write buffer, and in whether erases are stopped; all else is that of the base. Each is put under the
 job, its power is cut when there is the most to be found again, and it has to start. Joules
 are those of the full count of `tantalum energy`. The same seed gives the same result.
-Exit codes: 0, one was found; 1, nothing meets the limits; 2, what is wanted cannot be meant.")]
+Exit codes: 0, one was found; 1, nothing meets the limits; 2, the command or a limit is invalid.")]
 pub struct SearchArguments {
     /// The experiment file (TOML) that has the job, the drive's geometry and how it is
     /// preconditioned [default: experiments/spartan.toml, built in]

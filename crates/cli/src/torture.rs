@@ -35,7 +35,7 @@ the midst of that the plug is pulled. The drive recovers, the file system is mou
 database recovers; then each acknowledged commit must be there, with all of its rows, and no half of
 one that was under way. scripts/install-databases installs the servers.
 Exit codes: 0, nothing was lost (with --expect-loss: something was); 1, something was, or it could not
-be found out; 2, the command line cannot be meant; 3, the database damaged itself, by a defect that is known
+be found out; 2, the command line is invalid; 3, the database damaged itself, by a defect that is known
 and was recognised: this says nothing about the drive, run it again.")]
 pub struct TortureArguments {
     /// The database

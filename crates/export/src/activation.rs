@@ -1,4 +1,4 @@
-//! Sockets that whoever started the process has opened for it: systemd's socket activation, as
+//! Sockets that the parent of the process has opened for it: systemd's socket activation, as
 //! `sd_listen_fds(3)` describes it.
 
 #![allow(clippy::disallowed_methods, reason = "the edge: the environment says what there is")]
@@ -27,7 +27,7 @@ pub enum ActivationError {
     Closed(i32),
 }
 
-/// Whether this is a connection: a client that somebody else has accepted, not a place to listen.
+/// Whether this is an accepted connection, and not a listening socket.
 pub fn is_connection(fd: impl AsFd) -> bool {
     sockopt::socket_acceptconn(&fd).is_ok_and(|listens| !listens)
         && rustix::net::getpeername(&fd).is_ok()

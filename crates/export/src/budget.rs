@@ -1,17 +1,18 @@
 //! The memory that clients make a server hold: one budget for each server.
 //!
 //! 1. **The bound.** What all accounts hold together is never more than the budget.
-//! 2. **Shares.** Each account has a share of its own. A request for no more than the share is granted
-//!    as soon as the account itself has given enough back: no account ever waits for another one.
-//! 3. **The pool.** What is not set aside for shares belongs to all. An account may take from it only
-//!    what is there at once, and only as long as at least as much remains for the others as it then
-//!    has. The pool makes an account faster; none needs it.
-//! 4. **Order.** Within one account, memory goes out in the order of asking. Who gives up waiting has
-//!    taken nothing.
-//! 5. **Exact.** A grant is what was asked for; it goes back, once, when it drops. An account is charged
-//!    to its share first, and what goes back is given to the pool first.
-//! 6. **An allocation that fails** is an error of whoever asked ([`zeroed`], [`room`]), never the end of
-//!    the process.
+//! 2. **Shares.** Each account has a share of its own. A request for no more than the share is
+//!    granted as soon as the account itself has given enough back: no account ever waits for
+//!    another one.
+//! 3. **The pool.** What is not set aside for shares belongs to all. An account may take from it
+//!    only what is there at once, and only as long as at least as much remains for the others as it
+//!    then has. The pool makes an account faster; none needs it.
+//! 4. **Order.** Within one account, memory goes out in the order of asking. Who gives up waiting
+//!    has taken nothing.
+//! 5. **Exact.** A grant is what was asked for; it goes back, once, when it drops. An account is
+//!    charged to its share first, and what goes back is given to the pool first.
+//! 6. **An allocation that fails** is an error of whoever asked ([`zeroed`], [`room`]), never the
+//!    end of the process.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -37,7 +38,7 @@ pub(crate) struct Budget {
     limit: u64,
     /// Not yet set aside for an account.
     shares: Cell<u64>,
-    /// Of the pool, what nobody holds.
+    /// The free part of the pool.
     pool: Cell<u64>,
     used: Cell<u64>,
     most: Cell<u64>,
@@ -97,7 +98,7 @@ impl Account {
         self.share.get()
     }
 
-    /// Whether it holds no more than its share, and nobody waits for some of that.
+    /// Whether it holds no more than its share, and no task waits for some of that.
     pub fn is_at_ease(&self) -> bool {
         self.held.get() <= self.share() && !self.turn.is_busy()
     }
@@ -123,7 +124,7 @@ impl Account {
         Grant { account: self.clone(), bytes }
     }
 
-    /// Takes so much if it can be had at once, and nobody asked before.
+    /// Takes so much if it is free now, and no earlier request waits.
     pub fn try_take(self: &Rc<Self>, bytes: u64) -> Option<Grant> {
         (!self.turn.is_busy() && self.fits(bytes)).then(|| self.grant(bytes))
     }
@@ -140,8 +141,8 @@ impl Account {
         self.grant(bytes)
     }
 
-    /// Its share is there for another account from now on; to be asked when it holds nothing. Else that is
-    /// so when the last who knows the account has gone.
+    /// Frees its share for another account. It must hold nothing. Without this call the share is
+    /// freed when the last handle of the account drops.
     pub fn close(&self) {
         if self.held.get() == 0 {
             let share = self.share.take();
@@ -166,7 +167,7 @@ impl Drop for Account {
     }
 }
 
-/// Counts one who waits.
+/// Counts a waiting task.
 struct Waits<'a>(&'a Cell<u64>);
 
 impl Waits<'_> {

@@ -1,18 +1,18 @@
-//! Workers for what is asked from outside: requests of a client, or of the kernel.
+//! Workers for requests from outside: of a client, or of the kernel.
 //!
 //! 1. **Order.** Jobs are begun in the order in which they were handed in, each by one worker.
 //! 2. **Workers.** One more is taken on if a job comes and none waits for it, up to as many as
-//!    requests may be in flight; they stay until the end. Who asks for one thing after the other has
-//!    one worker.
-//! 3. **In flight** is a request from when it is counted ([`Crew::admit`], [`Crew::count`]) until its
-//!    owner says so ([`Crew::ease`]): that may be later than the end of the job, when its answer is
-//!    sent, and a request that is answered without a job counts too.
-//! 4. **Limits.** [`Crew::room`] waits until more fits within requests and bytes; what would be alone
-//!    always fits. Who gives up waiting has taken nothing.
-//! 5. **The end** ([`Crew::end`]) drops nothing: what was handed in is carried out, then the workers
-//!    go.
-//! 6. **Cheap.** Once there are enough workers a job costs no allocation and no task; a worker begins
-//!    the next one in the poll in which it ended the last.
+//!    requests may be in flight; they stay until the end. Who asks for one thing after the other
+//!    has one worker.
+//! 3. **In flight** is a request from when it is counted ([`Crew::admit`], [`Crew::count`]) until
+//!    its owner says so ([`Crew::ease`]): that may be later than the end of the job, when its
+//!    answer is sent, and a request that is answered without a job counts too.
+//! 4. **Limits.** [`Crew::room`] waits until more fits within requests and bytes; what would be
+//!    alone always fits. Who gives up waiting has taken nothing.
+//! 5. **The end** ([`Crew::end`]) drops nothing: what was handed in is carried out, then the
+//!    workers go.
+//! 6. **Cheap.** Once there are enough workers a job costs no allocation and no task; a worker
+//!    begins the next one in the poll in which it ended the last.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -141,7 +141,7 @@ impl<J> Crew<J> {
         self.ready.notify_all();
     }
 
-    /// Whether it was told that no more come.
+    /// Whether no more jobs will come.
     pub fn is_over(&self) -> bool {
         self.over.get()
     }

@@ -1,12 +1,12 @@
 //! Ranges of blocks that are being changed.
 //!
-//! 1. While an exclusive holder has a range nobody else has any of its blocks.
+//! 1. While an exclusive holder has a range, no other holder has any of its blocks.
 //! 2. Shared holders do not keep each other out: whole blocks may be written side by side, as
 //!    the device's contract says.
 //! 3. A holder waits only for those that came before it, so that none waits for ever and no
 //!    two wait for each other.
-//! 4. Without exclusive holders, taking and giving back a range takes constant time; else time in proportion
-//!    to those who hold or wait.
+//! 4. Without exclusive holders, taking and giving back a range takes constant time; else time in
+//!    proportion to those who hold or wait.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -36,7 +36,7 @@ pub struct RangeLock {
     exclusive: Cell<usize>,
     tickets: Cell<u64>,
     rt: Rt,
-    /// Of each place, who waits there.
+    /// For each place the tasks that wait there.
     gates: RefCell<Vec<Rc<WaitQueue>>>,
 }
 
@@ -92,7 +92,7 @@ impl RangeLock {
         self.ranges.borrow()[place].is_some_and(|range| range.before == 0)
     }
 
-    /// Those who came later wait for this one no more.
+    /// Later holders do not wait for this one any more.
     fn leave(&self, range: &Range) {
         let gates = self.gates.borrow();
         for (place, later) in self.ranges.borrow_mut().iter_mut().enumerate() {
@@ -109,7 +109,7 @@ impl RangeLock {
     }
 }
 
-/// Blocks that somebody changes.
+/// Blocks that are being changed.
 pub struct Held<'a> {
     lock: &'a RangeLock,
     place: usize,
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn an_exclusive_holder_has_its_blocks_for_itself() {
-        // The last one waits for nobody: its blocks are others.
+        // The last one does not wait: its blocks are others.
         let order = run(&[(0, 4, false), (3, 5, true), (4, 5, false), (9, 10, true)]);
         assert_eq!(order, [0, 10, 20, 3]);
     }
@@ -197,7 +197,8 @@ mod tests {
         assert_eq!(got, Ok(0));
     }
 
-    /// Whatever is taken and given up: nobody has what another one keeps it from, and all get theirs.
+    /// Whatever is taken and given up: nobody has what another one keeps it from, and all get
+    /// theirs.
     #[test]
     fn holders_keep_each_other_out_and_all_have_their_turn() {
         for seed in 0..40 {

@@ -1,8 +1,8 @@
-//! A device as ranges of bytes: what all ways out of the house have in common.
+//! A device as ranges of bytes, for every protocol by which it is exported.
 //!
-//! 1. **Whole blocks in one piece.** A write is one write of the device, whatever its length, so that
-//!    it is atomic up to the device's atomic unit ([`Access::write`]); or one atomic group, where it
-//!    is longer and the device takes groups of its length ([`Access::write_atomic`]).
+//! 1. **Whole blocks in one piece.** A write is one write of the device, whatever its length, so
+//!    that it is atomic up to the device's atomic unit ([`Access::write`]); or one atomic group,
+//!    where it is longer and the device takes groups of its length ([`Access::write_atomic`]).
 //! 2. **Parts of blocks** may be written although the device has only whole blocks: the rest of
 //!    the first and last block is read first, and no other write comes between ([`RangeLock`]).
 //!    Parts of blocks that are trimmed keep their content.
@@ -140,8 +140,8 @@ impl<P: PowerCycle> Access<P> {
         self.caps().block_size.into()
     }
 
-    /// A write may be cut at multiples of this many bytes from its first block on: there the device may
-    /// tear it anyway.
+    /// A write may be cut at multiples of this many bytes from its first block on: there the device
+    /// may tear it anyway.
     pub fn unit(&self) -> u64 {
         unit(self.caps())
     }
@@ -306,7 +306,7 @@ impl<P: PowerCycle> Access<P> {
     fn zeros(&self) -> Result<&[u8], Failure> {
         let zeros = &self.volume.zeros;
         if zeros.get().is_none() {
-            // Only if somebody else has set it meanwhile, which is as good.
+            // It fails only if another task has set it meanwhile, to the same.
             let _ = zeros.set(zeroed(self.bytes(2).max(ZERO_STEP))?);
         }
         zeros.get().map(Vec::as_slice).ok_or(Failure::NoMemory)

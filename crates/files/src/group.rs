@@ -28,9 +28,10 @@ impl<D: BlockDevice> File<D> {
     /// not durable yet (a file that grows needs a new chunk now and then).
     ///
     /// # Errors
-    /// [`FilesError::Group`] if it is larger than [`Files::group_limit`](crate::Files::group_limit), which it names,
-    /// [`FilesError::NoSpace`], [`FilesError::Poisoned`]: nothing was written. Those of the
-    /// device: all was written, or nothing.
+    /// [`FilesError::Group`] if it is larger than
+    /// [`Files::group_limit`](crate::Files::group_limit), which it names, [`FilesError::NoSpace`],
+    /// [`FilesError::Poisoned`]: nothing was written. Those of the device: all was written, or
+    /// nothing.
     pub async fn write_atomic(&self, ranges: &[(u64, &[u8])]) -> Result<(), FilesError> {
         let (inner, node) = (&*self.files.inner, &*self.node);
         inner.check()?;

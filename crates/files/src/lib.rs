@@ -87,8 +87,8 @@
 //!    to the end of the last chunk of the group. A group that is refused, by the limit or for
 //!    want of space, has changed nothing.
 //! 10. **Without power** nothing is written, and no read of the device succeeds, for ever on this
-//!     mount. What is in memory is still told: names, sizes, holes, parts of blocks. The device need
-//!     not hold it any more; who serves others asks first ([`File::is_alive`]).
+//!     mount. What is in memory is still told: names, sizes, holes, parts of blocks. The device
+//!     need not hold it any more; who serves others asks first ([`File::is_alive`]).
 //!
 //! The format on the device is drawn at the top of `format.rs`.
 

@@ -24,7 +24,7 @@ pub(crate) struct Node {
     pub size: Cell<u64>,
     /// Behind the end, the last chunk may hold something else than zeros.
     pub stale: Cell<bool>,
-    /// For whoever changes the size, the chunks, or parts of blocks.
+    /// Held while the size, the chunks, or parts of blocks change.
     pub lock: Mutex,
     pub cache: RefCell<PartialBlocks>,
     /// Commands in progress on chunks of the file.

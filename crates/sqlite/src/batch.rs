@@ -39,7 +39,7 @@ pub enum BatchOff {
     /// The device takes no atomic groups, or neither keeps completed writes nor means its
     /// flushes, so that nothing can be promised there.
     Device,
-    /// The mount was told not to ([`Options::batch_atomic`](crate::Options::batch_atomic), or
+    /// The mount has it switched off ([`Options::batch_atomic`](crate::Options::batch_atomic), or
     /// [`Characteristics::Plain`](crate::Characteristics::Plain)).
     Mount,
     /// The database is in memory, or temporary.

@@ -93,10 +93,10 @@ impl Ctx {
         !self.dead.get() && !std::thread::panicking()
     }
 
-    /// Waits for a future, from within the guest: parks it until the future is ready. It is
-    /// refused inside of what the guest waits for already: to park the guest there would leave the
-    /// outer future with the context of a poll that has ended. (With Rust alone nobody comes
-    /// there, see [`crate::Sqlite::wait`], but a future may call SQLite's C functions.)
+    /// Waits for a future, from within the guest: parks it until the future is ready. It is refused
+    /// inside of what the guest waits for already: to park the guest there would leave the outer
+    /// future with the context of a poll that has ended. (Rust code cannot do that, see
+    /// [`crate::Sqlite::wait`], but a future may call SQLite's C functions.)
     pub fn wait<F: Future>(&self, future: F) -> Result<F::Output, Gone> {
         if !self.is_alive() {
             return Err(Gone);
@@ -135,8 +135,8 @@ impl Ctx {
         if self.debt.get() >= DEBT { self.pay() } else { Ok(()) }
     }
 
-    /// Hands on what was held back. Every call of SQLite but a write does this
-    /// first, so that nobody ever sees a difference.
+    /// Hands on what was held back. Every call of SQLite but a write does this first, so that no
+    /// other call sees a difference.
     pub fn drain(&self) -> Result<(), Fail> {
         if self.held.borrow().bytes.is_empty() {
             return Ok(());

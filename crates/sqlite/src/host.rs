@@ -159,7 +159,7 @@ impl HostFile for MemoryFile {
         Ok(())
     }
 
-    /// Never asked for: what is in memory is no database that is told of groups.
+    /// Never called: only databases on the file layer use groups.
     fn write_atomic(&self, _: &Ctx, _: &[(u64, &[u8])]) -> Result<(), Fail> {
         Err(Fail::Code(ffi::SQLITE_IOERR_COMMIT_ATOMIC))
     }

@@ -1,9 +1,9 @@
 //! The context of a poll, lent to what runs below that poll on a stack of its own.
 //!
-//! 1. It can be used only while it is lent. [`Lent::lend`] takes it back when its function ends, also
-//!    by a panic: no pointer outlives the poll.
-//! 2. One use at a time. While it is in use there is none to be had: a use inside of another is
-//!    refused, so that two never alias, and none goes on after the guest was suspended inside of it.
+//! 1. It can be used only while it is lent. [`Lent::lend`] takes it back when its function ends,
+//!    also by a panic: no pointer outlives the poll.
+//! 2. One use at a time. A use inside of another is refused, so that two never alias, and none goes
+//!    on after the guest was suspended inside of it.
 //!
 //! This file needs neither SQLite nor coroutines, so that Miri can run its tests:
 //! `cargo +nightly miri test -p tantalum-sqlite --lib lent`.

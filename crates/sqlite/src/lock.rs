@@ -56,7 +56,7 @@ impl FileLocks {
             self.readers += 1;
             return Level::Shared;
         }
-        // Only who reads may want to write.
+        // Only a reader may ask for the right to write.
         if have == Level::None || other.is_some() {
             return have;
         }

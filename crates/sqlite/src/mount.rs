@@ -164,8 +164,8 @@ impl Common {
 /// What the connections to one database share.
 #[derive(Default)]
 pub(crate) struct Database {
-    /// Since the last sync nothing but groups, which need none, was written to it. (Not so in
-    /// the beginning: nobody knows what there was before.)
+    /// Since the last sync nothing but groups, which need none, was written to it. (False at first,
+    /// since what was written before is unknown.)
     pub synced: Cell<bool>,
     pub fallback: Fallback,
     pub locks: RefCell<FileLocks>,
@@ -173,8 +173,8 @@ pub(crate) struct Database {
     pub shm: RefCell<Shm>,
 }
 
-/// The shared memory that indexes a write-ahead log. It begins as zeros, and is
-/// gone when nobody has it mapped: the next one builds it again from the log.
+/// The shared memory that indexes a write-ahead log. It begins as zeros, and is gone when no
+/// connection has it mapped: the next connection builds it again from the log.
 #[derive(Default)]
 pub(crate) struct Shm {
     regions: Vec<Box<[UnsafeCell<u64>]>>,

@@ -153,7 +153,7 @@ impl<'c> Statement<'c> {
 
     /// Makes it ready to run again. The values stay bound.
     pub fn reset(&mut self) {
-        // SAFETY: the statement is open. An error that it returns was told by `step`.
+        // SAFETY: the statement is open. An error that it returns was reported by `step`.
         unsafe { ffi::sqlite3_reset(self.statement) };
     }
 

@@ -9,8 +9,8 @@ awk -v keep="$0" '/ - [^ ]+ (\/dev\/loop|tantalum:)/ && $5 != keep { print $5 }'
 echo begun
 exec sleep 1000"#;
 
-/// A process with a mount namespace of its own, in which a copy of one mount stays whatever becomes of
-/// the mount. Killed when dropped. Takes root and unshare(1).
+/// A process with a mount namespace of its own, in which a copy of one mount stays whatever becomes
+/// of the mount. Killed when dropped. Takes root and unshare(1).
 pub struct CopyOfMount(Child);
 
 impl CopyOfMount {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tempfile::TempDir;
 
-/// A directory of a test's own, below the directory for temporary files. It is removed with all that
-/// is in it when it is dropped. Its path is short enough for sockets.
+/// A directory of a test's own, below the directory for temporary files. It is removed with all
+/// that is in it when it is dropped. Its path is short enough for sockets.
 #[derive(Debug)]
 pub struct Scratch(TempDir);
 
@@ -44,8 +44,8 @@ impl Scratch {
 }
 
 /// A path of a test's own. What is there is removed when it is dropped. All spots of a process that
-/// live at the same time are in one directory, so that `a.img` and `a.img.control` are beside each other; it is
-/// removed with the last of them.
+/// live at the same time are in one directory, so that `a.img` and `a.img.control` are beside each
+/// other; it is removed with the last of them.
 #[derive(Debug)]
 pub struct Spot {
     path: PathBuf,

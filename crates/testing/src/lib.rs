@@ -1,11 +1,12 @@
 //! What the tests of all crates share: a way to say what a test needs, and files that go away.
 //!
-//! 1. A test that lacks something it needs is left out. It says so at once by its name, with the reason
-//!    and with what helps, on the real standard error: libtest does not capture that.
+//! 1. A test that lacks something it needs is left out. It says so at once by its name, with the
+//!    reason and with what helps, on the real standard error: libtest does not capture that.
 //! 2. The same line is appended to the file that `TANTALUM_LEFT_OUT` names, if it names one.
 //!    `scripts/test` prints that file at the end, since cargo itself has no end.
 //! 3. With `TANTALUM_TESTS=all` no test is left out: one that lacks something fails.
-//! 4. Files of a test are in [`Scratch`] or [`Spot`]: they are removed when the test ends, also when it fails.
+//! 4. Files of a test are in [`Scratch`] or [`Spot`]: they are removed when the test ends, also
+//!    when it fails.
 //!
 //! ```no_run
 //! use tantalum_testing::{Need, left_out};
@@ -52,7 +53,7 @@ pub fn left_out_part(part: &str, needs: &[Need]) -> bool {
 }
 
 fn leave_out(test: &str, needs: &[Need]) -> bool {
-    // Who is not root need not be told of what only root has.
+    // Without root, what only root could use is not listed as well.
     let root = needs.contains(&Need::Root) && Need::Root.missing().is_some();
     let follows = |need: &&Need| matches!(need, Need::Mounts | Need::Fuse | Need::LoopDevices);
     let asked = needs.iter().filter(|need| !(root && follows(need)));

@@ -2,8 +2,8 @@
 //!
 //! 1. Every acknowledged transaction is there, with its row of the ledger and all its entries.
 //! 2. Of each client a prefix is there, at most one longer than what was acknowledged.
-//! 3. Balances and counts of all accounts and branches are those of the transactions that are there,
-//!    exactly; an account's note is that of one of them which changed it.
+//! 3. Balances and counts of all accounts and branches are those of the transactions that are
+//!    there, exactly; an account's note is that of one of them which changed it.
 //! 4. [`Check`] has no findings only if 1 to 3 hold for every row, and no row is too much.
 
 use crate::ledger::{Ledger, Row, apply};
@@ -96,8 +96,8 @@ pub struct Check {
     pub damage: Vec<String>,
     /// Of those that were under way at the cut: how many are there.
     pub maybe_there: u64,
-    /// What the database did wrong by itself, if that explains all that was found: it says nothing about
-    /// the drive ([`Check::excuse`]).
+    /// What the database did wrong by itself, if that explains all that was found: it says nothing
+    /// about the drive ([`Check::excuse`]).
     pub own_fault: Option<String>,
 }
 
@@ -113,9 +113,9 @@ impl Check {
         }
     }
 
-    /// The database did this wrong by itself: that explains what was found, if that is damage by its own
-    /// words and nothing else. Rows that are lost, half-done, or never written so, and a server that does
-    /// not start, it does not explain.
+    /// The database did this wrong by itself: that explains what was found, if that is damage by
+    /// its own words and nothing else. Rows that are lost, half-done, or never written so, and a
+    /// server that does not start, it does not explain.
     pub fn excuse(&mut self, fault: &str) {
         let damage_only = !self.is_clean() && self.count.keys().all(|harm| *harm == Harm::Damaged);
         self.own_fault = damage_only.then(|| fault.to_string());

@@ -1,4 +1,4 @@
-//! The clients: a process of its own, which tells on standard output what it begins and what the
+//! The clients: a process of its own, which reports on standard output what it begins and what the
 //! database acknowledged.
 //!
 //! 1. A transaction is told as begun before its first statement is sent, and as committed after the
@@ -26,7 +26,7 @@ pub struct Orders {
     pub checkpoint_ms: u64,
 }
 
-/// A line of what is told.
+/// A line of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// A transaction is begun, perhaps again.
@@ -79,21 +79,21 @@ impl Told {
     }
 }
 
-/// Tells one thing; an error if nobody listens any more.
+/// Writes one line; an error if the reader is gone.
 fn tell(told: &Told) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(told.line().as_bytes())?;
     out.flush()
 }
 
-/// The process that the orders (JSON) are for: ends when all clients have failed, or when nobody
-/// listens. Gives the exit code.
+/// The process that the orders (JSON) are for: ends when all clients have failed, or when the
+/// reader is gone. Gives the exit code.
 #[allow(clippy::disallowed_methods, reason = "the edge: clients of a real database are threads")]
 pub fn run(orders: &str) -> u8 {
     let orders: Orders = match serde_json::from_str(orders) {
         Ok(orders) => orders,
         Err(e) => {
-            // If nobody reads that, there is nobody to tell.
+            // If standard error is closed, there is nothing else to do.
             let _ = writeln!(io::stderr(), "error: these are no orders: {e}");
             return 2;
         }

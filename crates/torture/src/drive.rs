@@ -18,8 +18,8 @@ use tantalum_export::control::{Client, ClientError, CutReport, RestoreReport, so
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
-    /// XFS, with blocks of so many bytes. A page of that length, aligned to it, is one request to the
-    /// drive.
+    /// XFS, with blocks of so many bytes. A page of that length, aligned to it, is one request to
+    /// the drive.
     Xfs(u32),
     /// ext4, with blocks of 4 KiB: it may split longer pages.
     Ext4,
@@ -68,7 +68,7 @@ pub struct DriveOptions {
     pub seed: u64,
 }
 
-/// What became of a drive whose power went.
+/// The outcome of a power loss for the drive.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outage {
     /// What its control socket answered. Of a killed process nothing is known.
@@ -203,8 +203,8 @@ impl MountedDrive {
         self.set_barriers()
     }
 
-    /// Tells the kernel whether the disk below the file system has a cache that needs flushes; either
-    /// way, for it remembers what it was told of the same disk before.
+    /// Tells the kernel whether the disk below the file system has a cache that needs flushes;
+    /// either way, for it remembers what it was told of the same disk before.
     fn set_barriers(&mut self) -> Result<(), GroundError> {
         let cache = Cache::of(&self.options.mountpoint).map_err(GroundError::Gone)?;
         cache.needs_flushes(self.options.barriers).map_err(GroundError::Gone)?;
@@ -298,8 +298,8 @@ impl MountedDrive {
         }
     }
 
-    /// Ends in good order, or, if somebody else keeps it in use, without waiting for them: then it is
-    /// told who, as its process said it. Whoever that is has a mount that is dead.
+    /// Ends in good order, or, if somebody else keeps it in use, without waiting for them: then it
+    /// is told who, as its process said it. Whoever that is has a mount that is dead.
     pub fn end(&mut self) -> Result<Option<String>, GroundError> {
         self.cache = None;
         let Some(mut process) = self.process.take() else { return Ok(None) };

@@ -116,8 +116,8 @@ impl Ledger {
         }
     }
 
-    /// A check found that `last[client]` is the last one there of each client, and all well: what was
-    /// under way is decided.
+    /// A check found that `last[client]` is the last one there of each client, and all well: what
+    /// was under way is decided.
     pub fn decide(&mut self, last: &[u64]) {
         for (mark, last) in self.marks.iter_mut().zip(last) {
             mark.acknowledged = *last;

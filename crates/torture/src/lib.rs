@@ -1,9 +1,9 @@
 //! Real databases, the plug pulled under load, and a ledger of what they said was committed.
 //!
-//! Clients commit transfers between accounts ([`plan`]). What was begun and what was acknowledged is
-//! noted by another process, outside the database and outside the drive ([`ledger`]). Then the drive
-//! loses its power with I/O in flight; it recovers, the database recovers, and all that is in it
-//! is compared with the notes ([`check`]). [`nemesis`] does that again and again.
+//! Clients commit transfers between accounts ([`plan`]). What was begun and what was acknowledged
+//! is noted by another process, outside the database and outside the drive ([`ledger`]). Then the
+//! drive loses its power with I/O in flight; it recovers, the database recovers, and all that is in
+//! it is compared with the notes ([`check`]). [`nemesis`] does that again and again.
 //!
 //! What is guaranteed:
 //!
@@ -11,11 +11,12 @@
 //!    every later cut. One that was under way may be there, or not, but whole.
 //! 2. Every value in every row is compared, not only sums: what the rows must be follows from the
 //!    seed and from which transactions are there.
-//! 3. The process that takes the notes uses the drive's file system only while a check reads it, with the
-//!    power on, so that no death of a drive, a database or a client can change them.
+//! 3. The process that takes the notes uses the drive's file system only while a check reads it,
+//!    with the power on, so that no death of a drive, a database or a client can change them.
 //! 4. A run that cannot tell (a client that failed before the cut, a drive that does not start, no
 //!    commit before a cut) is a failure and says so; it is never counted as a cut survived.
-//! 5. On every way out but SIGKILL nothing is left behind: no server, mount, loop device, directory.
+//! 5. On every way out but SIGKILL nothing is left behind: no server, mount, loop device,
+//!    directory.
 
 pub mod check;
 pub mod clients;

@@ -1,7 +1,7 @@
 //! The loop: load, a blow in the midst of it, recovery, a check.
 //!
-//! 1. A blow comes only after commits were acknowledged since the one before, and while transactions are
-//!    under way: clients do not stop for it.
+//! 1. A blow comes only after commits were acknowledged since the one before, and while
+//!    transactions are under way: clients do not stop for it.
 //! 2. What was acknowledged is read to the last line from the clients before anything is compared.
 //! 3. The first round with a finding is the last: what comes after it would follow from it.
 
@@ -30,7 +30,8 @@ use tantalum_rt::Stream;
 pub struct Options {
     /// The database.
     pub kind: Kind,
-    /// Its own guard against torn pages; `None`: on if its pages may be torn on the way to the drive.
+    /// Its own guard against torn pages; `None`: on if its pages may be torn on the way to the
+    /// drive.
     pub protection: Option<bool>,
     /// How often the plug is pulled.
     pub cuts: u32,

@@ -1,9 +1,10 @@
-//! Which index of MariaDB a page belongs to, and whether damage that the server tells of is of such an index.
+//! Which index of MariaDB a page belongs to, and whether damage that the server tells of is of such
+//! an index.
 //!
-//! 1. A page is looked up in the tablespace that its number names, and taken for nothing that its own header
-//!    does not say: its number, its tablespace, and that it is a page of an index.
-//! 2. Damage is explained by pages only if each complaint is of an index that one of them belongs to. A
-//!    complaint about a whole table counts as one of these if others name the index.
+//! 1. A page is looked up in the tablespace that its number names, and taken for nothing that its
+//!    own header does not say: its number, its tablespace, and that it is a page of an index.
+//! 2. Damage is explained by pages only if each complaint is of an index that one of them belongs
+//!    to. A complaint about a whole table counts as one of these if others name the index.
 
 use crate::redo::PageId;
 use std::fs::File;
@@ -35,8 +36,8 @@ impl std::fmt::Display for Index {
     }
 }
 
-/// The number of the index that a page is of, by what is on disk below this data directory; `None` if it
-/// is of none, or cannot be told.
+/// The number of the index that a page is of, by what is on disk below this data directory; `None`
+/// if it is of none, or cannot be told.
 pub fn index_of(data: &Path, page: PageId) -> Option<u64> {
     let mut files = Vec::new();
     tablespaces(data, 0, &mut files);

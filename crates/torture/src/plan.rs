@@ -88,8 +88,8 @@ pub struct Change {
 }
 
 impl Transfer {
-    /// The accounts it changes, in the order of their numbers: who locks in that order never waits
-    /// in a circle.
+    /// The accounts it changes, in the order of their numbers. Locks taken in that order cannot
+    /// deadlock.
     pub fn accounts(&self) -> Vec<Change> {
         self.changes(|account| account)
     }
@@ -128,8 +128,8 @@ impl Transfer {
         sum
     }
 
-    /// What it writes into the rows that it changes: who it is, and some length that
-    /// differs, so that pages fill and split.
+    /// What it writes into the rows that it changes: its own name, and text of different lengths,
+    /// so that pages fill and split.
     pub fn note(&self) -> String {
         let room = 20 + (mix64(self.seq ^ (u64::from(self.client) << 40)) % 120) as usize;
         let fill = char::from(b'a' + (self.seq % 26) as u8);

@@ -1,18 +1,18 @@
-//! Where InnoDB's log ends, as the recovery of MariaDB finds it: whether it takes bytes for log that
-//! never were its next.
+//! Where InnoDB's log ends, as the recovery of MariaDB finds it: whether it takes bytes for log
+//! that never were its next.
 //!
 //! MariaDB writes the last block of its log whole, with whatever its buffer holds behind the end. A
-//! byte there is to say that it is the end. Sometimes (seen with 10.11.19, on plain files too) it is not
-//! there, and if what an older block left in the buffer begins, at that very place, with a whole
-//! record group, its checksum is right: it has no address in it. Recovery then carries out once more
-//! what was done long ago.
+//! byte there is to say that it is the end. Sometimes (seen with 10.11.19, on plain files too) it
+//! is not there, and if what an older block left in the buffer begins, at that very place, with a
+//! whole record group, its checksum is right: it has no address in it. Recovery then carries out
+//! once more what was done long ago.
 //!
-//! 1. Such bytes are told by what they are: whole record groups at the end of the log, all in its last
-//!    block, that are those of the same place in one block before.
+//! 1. Such bytes are told by what they are: whole record groups at the end of the log, all in its
+//!    last block, that are those of the same place in one block before.
 //! 2. What begins where a sector does is not told so: it could be a drive's doing.
 //! 3. Whatever bytes a log has, reading it ends; what is not a log has no such end.
-//! 4. Of such bytes all pages are told that their records change; if one of them cannot be told, none of the
-//!    bytes are called stale.
+//! 4. Of such bytes all pages are told that their records change; if one of them cannot be told,
+//!    none of the bytes are called stale.
 //!
 //! The format is that of MariaDB 10.8 and later: a header, two checkpoints, and a ring of record
 //! groups, each ended by a byte that changes with every lap and by a CRC-32C (MDEV-14425).
@@ -24,10 +24,11 @@ const BLOCK: u64 = 4096;
 const RING: usize = 3 * BLOCK as usize;
 /// Fewer bytes may well be the same twice by chance.
 const TELLING: u64 = 16;
-/// So many bytes behind an end, or all in its block, are compared with those of older blocks: the server
-/// may have changed what comes later once more.
+/// So many bytes behind an end, or all in its block, are compared with those of older blocks: the
+/// server may have changed what comes later once more.
 const SAME: u64 = 64;
-/// Where a drive, or a file system, put something together wrongly, the seam is at a multiple of this.
+/// Where a drive, or a file system, put something together wrongly, the seam is at a multiple of
+/// this.
 const SECTOR: u64 = 512;
 /// No record group is longer.
 const LONGEST: u64 = 2 << 20;
@@ -70,8 +71,8 @@ impl std::fmt::Display for Stale {
     }
 }
 
-/// What is wrong at the end of this log (`ib_logfile0`, as it was before its recovery); `None` if that
-/// is sound, or cannot be told.
+/// What is wrong at the end of this log (`ib_logfile0`, as it was before its recovery); `None` if
+/// that is sound, or cannot be told.
 pub fn stale_end(file: &[u8]) -> Option<Stale> {
     let log = Log::new(file)?;
     let (groups, next) = log.groups();
@@ -130,8 +131,8 @@ pub fn tail(file: &[u8]) -> Option<Tail> {
     Some(older.map_or(Tail::Other, Tail::Older))
 }
 
-/// Whether a later state of the log has something else where these bytes were; `None` if it does not reach
-/// as far yet, or has overwritten them with what came a lap later.
+/// Whether a later state of the log has something else where these bytes were; `None` if it does
+/// not reach as far yet, or has overwritten them with what came a lap later.
 pub fn differs(old: &[u8], new: &[u8], stale: &Stale) -> Option<bool> {
     let (old, new) = (Log::new(old)?, Log::new(new)?);
     let end = stale.end + stale.bytes;

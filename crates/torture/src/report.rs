@@ -43,7 +43,7 @@ pub struct Round {
     pub commits: u64,
     /// Transactions that were under way.
     pub under_way: u64,
-    /// What became of the drive.
+    /// The outcome for the drive.
     pub outage: Outage,
     /// Recovery of the drive, by its own clock, in seconds; after a kill it is part of the start of
     /// a process, and not known.
@@ -65,8 +65,8 @@ pub struct Report {
     pub setting: Setting,
     /// Each blow. The first with a finding is the last.
     pub rounds: Vec<Round>,
-    /// Who still had the drive mounted in the end, so that it was left to them: says nothing of what
-    /// was found.
+    /// Who still had the drive mounted in the end, so that it was left to them: says nothing of
+    /// what was found.
     pub left: Option<String>,
     /// Why the run ended before its time.
     pub failure: Option<String>,

@@ -140,9 +140,9 @@ impl Server {
         self.directory.join(self.kind.name())
     }
 
-    /// InnoDB's log, which its recovery is going to read, as it is now; a copy is put beside the server's
-    /// words. `None` if there is none, or it cannot be read. The page cache is passed by: what the
-    /// server reads comes from below.
+    /// InnoDB's log, which its recovery is going to read, as it is now; a copy is put beside the
+    /// server's words. `None` if there is none, or it cannot be read. The page cache is passed by:
+    /// what the server reads comes from below.
     #[allow(clippy::disallowed_methods, reason = "the edge: what a blow has left is looked at")]
     pub fn redo(&self) -> Option<Vec<u8>> {
         if self.kind != Kind::Mariadb {

@@ -66,7 +66,7 @@ impl Findings {
         }));
     }
 
-    /// One write for each line: who is killed leaves whole lines.
+    /// One write for each line, so that a killed process leaves whole lines.
     fn add(&self, line: &Value) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let written = state.file.write_all(format!("{line}\n").as_bytes());

@@ -154,7 +154,7 @@ impl<'a> Progress<'a> {
         format!(", {rate:.0}/s, {found}{left}")
     }
 
-    /// A line for who reads it in a log.
+    /// A line for a log.
     fn line(&self, seconds: f64) {
         let cuts = self.sum(|r| &r.cuts) + self.sum(|r| &r.nested);
         let each = || self.rows.iter().map(|row| row.cuts.load(Relaxed));
@@ -224,7 +224,7 @@ impl Watch for Progress<'_> {
         if self.next_line.is_none() {
             let (name, id, found) = (&row.name, &case.id, &case.found);
             let line = format!("found: {name}, case {id}: {}: {}", found.stage, found.failure);
-            // Who has no terminal any more does not read it.
+            // Without a terminal there is no reader.
             let _ = self.all.println(line);
         }
     }

@@ -1,4 +1,4 @@
-//! What came of an exploration, as a table; and what it covered, in words.
+//! The result of an exploration as a table, and what it covered, in words.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
@@ -76,7 +76,7 @@ fn result(row: &RowSurvey, reach: Reach) -> String {
         RowState::NotRun => "not run".to_string(),
         RowState::Whole => found,
         RowState::GivenUp => format!("{found}, given up"),
-        // There is no end that it could have come to.
+        // An endless exploration is never complete.
         RowState::Part if reach == Reach::Endless => found,
         RowState::Part => {
             let cuts: u64 = row.tally.cuts.values().sum();

@@ -27,8 +27,8 @@ it is in use, or of a newer format.")]
 pub struct CheckArguments {
     /// The image
     image: PathBuf,
-    /// Also if the host crashed while somebody had the image: all of it is verified, and pages that are not
-    /// what was programmed cannot be read
+    /// Also if the host crashed while the image was in use: all of it is verified, and pages that
+    /// are not what was programmed cannot be read
     #[arg(long)]
     host_crashed: bool,
     /// Print JSON
@@ -45,7 +45,7 @@ const CHUNK: u64 = 256;
 #[derive(Default, Serialize)]
 struct Report {
     image: String,
-    /// The last process was killed: the check was of what its dump saves.
+    /// The last process was killed: the check includes what its dump saves.
     dump_owed: bool,
     pages_programmed: u64,
     pages_torn: u64,
@@ -108,7 +108,7 @@ fn examine(path: &Path, view: &mut View) -> Result<Report, ViewError> {
     Ok(report)
 }
 
-/// Every page that can be read is what was programmed.
+/// Checks that every readable page is what was programmed.
 fn pages(drive: &Drive, payload: u64, report: &mut Report) {
     let (array, g) = (drive.array(), drive.design().geometry.clone());
     let mut words = vec![0; array.oob_words()];

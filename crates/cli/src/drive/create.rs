@@ -31,8 +31,8 @@ pub struct CreateArguments {
     /// A preset, or a file with a design (TOML, see `tantalum designs NAME --all`)
     #[arg(long, value_name = "D", default_value = "durassd")]
     design: String,
-    /// What the drive promises to the host, at least; else what its design does. Bytes, or with K,
-    /// M, G, T, KiB, MiB, GiB, TiB (powers of 1024)
+    /// The least capacity that the drive promises to the host; else that of its design. Bytes, or
+    /// with K, M, G, T, KiB, MiB, GiB, TiB (powers of 1024)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     capacity: Option<u64>,
     /// Another value for a key of the design, with dots into tables; may be given several times
@@ -106,7 +106,7 @@ fn room_at(path: &Path) -> Option<u64> {
 
 fn design(arguments: &CreateArguments) -> Result<Design, String> {
     let mut design = named(&arguments.design)?;
-    // All together: one alone may not be possible.
+    // All overrides together: a single one may make the design invalid.
     let mut table = toml::Table::new();
     for set in &arguments.sets {
         let (key, value) = set.pair();
@@ -127,7 +127,7 @@ fn design(arguments: &CreateArguments) -> Result<Design, String> {
     Ok(design)
 }
 
-/// A preset; or what a file has, if the name is that of one.
+/// A preset, or the design in a file of this name.
 #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
 pub fn named(name: &str) -> Result<Design, String> {
     let looks_like_a_file = name.ends_with(".toml") || name.contains(std::path::MAIN_SEPARATOR);

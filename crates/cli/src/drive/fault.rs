@@ -1,5 +1,5 @@
-//! What is said when the system ends the process because of an image: its file is memory, and where that
-//! cannot be had any more, on a full disk, a store is answered by SIGBUS.
+//! The message when the system ends the process because of an image. The file is mapped memory; if
+//! the disk is full, a store raises SIGBUS.
 
 use signal_hook::consts::SIGBUS;
 use std::io;
@@ -11,9 +11,9 @@ pub const POWER_CUT: &str = "start again: to the drive this was a power cut";
 /// What it means to a view of one.
 pub const NOTHING: &str = "try again: the image is as it was";
 
-/// From now on a fault in this image ends the process with a line that says so, `then` being what to do
-/// once there is room; without it the signal would end it, too, as it does for what is not of the image.
-/// For one image of a process.
+/// From now on a fault in this image ends the process with a line that says so, `then` being what
+/// to do once there is room; without it the signal would end it, too, as it does for what is not of
+/// the image. For one image of a process.
 ///
 /// # Errors
 /// The system's.
@@ -32,10 +32,10 @@ pub fn tell(path: &Path, image: &ImageFile, then: &str) -> io::Result<()> {
             // SAFETY: of SIGBUS the system tells the address; of one that somebody sent, other numbers,
             // which are then nowhere.
             if here.contains(&info.si_addr().addr()) {
-                // If nobody reads that, there is nobody to tell.
+                // If standard error is closed, there is nothing else to do.
                 let _ = rustix::io::write(&stderr, &line);
             }
-            // To return would be to fault again, for ever.
+            // Returning would fault again, for ever.
             let _ = signal_hook::low_level::emulate_default_handler(SIGBUS);
         })
     };

@@ -26,8 +26,8 @@ there is no image, or it is in use, or of a newer format.")]
 pub struct InspectArguments {
     /// The image
     image: PathBuf,
-    /// Also if the host crashed while somebody had the image: all of it is verified, and pages that are not
-    /// what was programmed cannot be read
+    /// Also if the host crashed while the image was in use: all of it is verified, and pages that
+    /// are not what was programmed cannot be read
     #[arg(long)]
     host_crashed: bool,
     /// Print JSON
@@ -84,7 +84,7 @@ struct Dump {
     buffered_pages: u64,
     map_entries: u64,
     journal_entries: u64,
-    /// Of one that was owed.
+    /// The energy of a dump that was owed.
     joules: Option<f64>,
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tantalum_rt::Nanos;
 use tantalum_rt::wall::{Io, Listener};
 
-/// For how long a socket may still belong to a process that was killed.
+/// How long a socket may still belong to a killed process.
 const DYING: Nanos = Nanos::from_secs(1);
 
 /// Listens at a UNIX socket. One whose process was just killed is closed a little later.

@@ -1,12 +1,12 @@
-//! What every command has in common that lets a box run for other programs (a drive, or any other
-//! [`LiveBox`]): the box on the wall clock, its power, and its graceful end.
+//! The common part of all commands that run a box for other programs (a drive, or any other
+//! [`LiveBox`]): the box on the wall clock, its power, and its orderly end.
 //!
-//! 1. What is in front of the drive ([`Front`]) is told of every cut and every return of the power, in
-//!    their order; its hooks never run side by side.
+//! 1. What is in front of the drive ([`Front`]) is told of every cut and every return of the power,
+//!    in their order; its hooks never run side by side.
 //! 2. A cut takes place at once, whatever is under way, even a restart.
-//! 3. SIGINT and SIGTERM end the process in good order: the front stops, what it took is flushed, and the
-//!    drive loses its power as by a cut. A second one ends it at once, whoever uses it; a third, wherever
-//!    it is. One that comes before it can be used is an interruption, and told as such.
+//! 3. SIGINT and SIGTERM end the process in good order: the front stops, what it took is flushed,
+//!    and the drive loses its power as by a cut. A second one ends it at once, whoever uses it; a
+//!    third, wherever it is. A signal before the drive can be used is reported as an interruption.
 
 mod arguments;
 mod control;
@@ -50,7 +50,7 @@ pub struct Site<B> {
     pub drive: Live<B>,
 }
 
-/// What is told of the process that lets a box run.
+/// What clients can ask about the process that runs a box.
 pub struct About {
     /// The file that the box is in.
     pub image: Option<PathBuf>,
@@ -77,25 +77,25 @@ pub trait Front: 'static {
     /// standard output, now that it can be used.
     async fn start(&self) -> Result<String, String>;
 
-    /// The power of the drive has gone, and what its capacitors allow is done: commands on old links
-    /// fail. Clients are told, or dropped.
+    /// The drive is off, after its work on capacitors: commands on old links fail. Clients get
+    /// errors, or are disconnected.
     async fn cut(&self);
 
     /// The power is about to return. An error leaves the drive without power.
     async fn before_restore(&self) -> Result<(), String>;
 
-    /// The drive takes commands again. Lines for whoever asked for it.
+    /// The drive takes commands again. Returns lines for the client that asked for it.
     async fn after_restore(&self) -> Result<Vec<String>, String>;
 
     /// The end is near: takes nothing more, and waits for what is under way. The drive may have no
     /// power.
     async fn stop(&self) -> Result<(), String>;
 
-    /// The end is now, since it was asked for twice: gives up whatever [`Front::start`] or
-    /// [`Front::stop`] was at, and leaves nothing behind.
+    /// Ends at once, after a second request: interrupts [`Front::start`] or [`Front::stop`], and
+    /// leaves nothing behind.
     async fn give_up(&self) {}
 
-    /// Descriptors that it takes for who uses it: for the first one, and at most.
+    /// Descriptors that its clients take: the first one, and all together at most.
     fn descriptors(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -106,8 +106,8 @@ pub trait Front: 'static {
     }
 }
 
-/// Lets a box run until a signal ends it: the drive in `image`, or else what the arguments name.
-/// `build` makes what is in front of it, before it starts. Gives the exit code.
+/// Runs a box until a signal ends it: the drive in `image`, or the box that the arguments name.
+/// `build` makes the front, before the box starts. Gives the exit code.
 pub fn run(arguments: &LiveArguments, image: Option<&Path>, build: impl Build) -> u8 {
     if let Err(message) = arguments.check() {
         return out::error(message, out::USAGE);
@@ -248,7 +248,7 @@ async fn live<B: LiveBox>(
         match first(plug.begin(), twice).await {
             First::A(Ok(begun)) => begun,
             First::A(Err(why)) => {
-                // It serves nobody; what it has is to be found by the next one.
+                // It serves no client now. Its content is for the next process.
                 if site.drive.inner().power_state() == PowerState::On {
                     switch_off(&site).await.map_err(|other| format!("{why}; {other}"))?;
                 }
@@ -257,7 +257,7 @@ async fn live<B: LiveBox>(
             First::B(()) => return at_once(&site, &plug, &mut signals).await,
         }
     };
-    // It may have been too late to cut it short.
+    // It may have ended before it could be interrupted.
     let served = begun.filter(|_| !plug.is_stopping());
     if let Some(said) = &served {
         out::bytes(said.as_bytes());
@@ -274,7 +274,7 @@ async fn live<B: LiveBox>(
     }
 }
 
-/// Ends without waiting for those who use the drive.
+/// Ends without waiting for users of the drive.
 async fn at_once<B: LiveBox, F: Front>(
     site: &Site<B>,
     plug: &Plug<B, F>,
@@ -309,7 +309,7 @@ async fn switch_off<B: LiveBox>(site: &Site<B>) -> Result<(), String> {
     let _announced = site.rt.outstanding("the end of the drive");
     drive.cut();
     drive.off().await;
-    // The process's end needs no such thing, but the machine's may come next.
+    // The end of the process does not need this, but the machine may be switched off next.
     drive.shut()?;
     flushed.map_err(|e| match why {
         Some(why) => format!("the last flush failed: {e} ({why})"),

@@ -1,11 +1,11 @@
 //! `tantalum drive mount`: a drive as a file, or as a disk with a file system of the kernel's.
 //!
-//! 1. Whatever was set up is taken down on every way out that can be caught: the file system, the loop
-//!    device, the file, directories that were made.
+//! 1. Whatever was set up is taken down on every way out that can be caught: the file system, the
+//!    loop device, the file, directories that were made.
 //! 2. What a killed process has left of the same image is taken down before anything is set up.
-//! 3. After a cut the file system above is dead, whether it has noticed or not: nothing of what it still
-//!    has reaches the drive (the file that was open fails for ever). It is replaced by one that is
-//!    mounted anew.
+//! 3. After a cut the file system above is dead, whether it has noticed or not: nothing of what it
+//!    still has reaches the drive (the file that was open fails for ever). It is replaced by one
+//!    that is mounted anew.
 
 mod filesystem;
 mod layers;
@@ -65,9 +65,9 @@ pub struct MountArguments {
     /// More options for mount(8), with commas in between. It is mounted nosuid,nodev,noatime
     #[arg(long, value_name = "OPTIONS", requires = "fs")]
     fs_options: Option<String>,
-    /// Mount the files that are on the drive, in one directory: with direct I/O, and with atomic pages
-    /// and transactions (ioctls of Fusion-io and F2FS) where the drive keeps what these promise. A
-    /// blank drive is made one with no files. It belongs to whom DIR belongs
+    /// Mount the files that are on the drive, in one directory: with direct I/O, and with atomic
+    /// pages and transactions (ioctls of Fusion-io and F2FS) where the drive keeps what these
+    /// promise. A blank drive is made one with no files. It belongs to whom DIR belongs
     #[arg(long, conflicts_with = "fs")]
     files: bool,
     /// Make the file system, or the directory, whatever is on the drive

@@ -50,8 +50,8 @@ runs.")]
 pub struct RestoreArguments {
     #[command(flatten)]
     remote: Remote,
-    /// Start the drive even if the emergency dump that is due is not complete, or pages that the start
-    /// reads are damaged: what only these had is lost
+    /// Start the drive even if the emergency dump that is due is not complete, or pages that the
+    /// start reads are damaged: what only these had is lost
     #[arg(long)]
     salvage: bool,
 }

@@ -57,7 +57,8 @@ Exit codes: 0, it ended in good order; 1, it did not, or cannot be served; 2, no
 such drive can be meant; 130, it was interrupted before it could be used."
 )]
 pub struct ServeArguments {
-    /// The image of the drive (see `tantalum drive create`); none with --design, --disk, --ram or --file
+    /// The image of the drive (see `tantalum drive create`); none with --design, --disk, --ram or
+    /// --file
     #[arg(value_name = "IMAGE", conflicts_with = "blank")]
     image: Option<PathBuf>,
     /// Listen at a UNIX socket
@@ -72,9 +73,9 @@ pub struct ServeArguments {
     #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, num_args = 0..=1,
           default_missing_value = "10809")]
     tcp: Option<SocketAddr>,
-    /// Take no client without TLS, on any socket. The directory has ca-cert.pem, server-cert.pem and
-    /// server-key.pem, and may have ca-crl.pem; clients must have a certificate of that authority
-    /// (docs/tls.md)
+    /// Take no client without TLS, on any socket. The directory has ca-cert.pem, server-cert.pem
+    /// and server-key.pem, and may have ca-crl.pem; clients must have a certificate of that
+    /// authority (docs/tls.md)
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
     /// Take clients without a certificate, too: TLS then only hides what is said

@@ -124,7 +124,7 @@ impl Watch {
             let _ = say.send(said.unwrap_or_else(|e| e));
         };
         if std::thread::Builder::new().spawn(asked).is_err() {
-            self.message = "there is no thread to be had".to_string();
+            self.message = "no further thread can be started".to_string();
         }
     }
 

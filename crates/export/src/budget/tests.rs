@@ -69,8 +69,8 @@ async fn client(rt: Rt, account: Rc<Account>, model: Rc<Model>, who: usize, acts
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// Beside clients that take what they can and keep it: all others come to their end (a wake-up that
-    /// was lost would stall the run), grants stay within the budget, and all comes back.
+    /// Beside clients that take what they can and keep it: all others come to their end (a wake-up
+    /// that was lost would stall the run), grants stay within the budget, and all comes back.
     #[test]
     fn grants_stay_within_the_budget_and_nobody_is_forgotten(
         seed in any::<u64>(),
@@ -152,7 +152,8 @@ fn nobody_waits_for_another_account() {
     });
 }
 
-/// 4: a small request does not overtake a large one, and who gives up holds up nobody.
+/// 4: a small request does not overtake a large one, and a request that is given up delays no
+/// other.
 #[test]
 fn memory_goes_out_in_the_order_of_asking() {
     on_virtual_time(|rt| async move {

@@ -46,7 +46,7 @@ pub enum ClientError {
     Refused(#[from] Refusal),
 }
 
-/// What helps who may not connect to a socket of this user.
+/// What helps if the socket belongs to another user.
 fn whose(owner: Option<u32>) -> String {
     let owner = owner.map_or("another user".to_string(), |uid| format!("user {uid}"));
     format!("the drive belongs to {owner}: ask as that user, or with sudo")

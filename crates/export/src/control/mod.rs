@@ -1,17 +1,17 @@
-//! The plug of a drive that runs: what is asked and answered over its control socket.
+//! The plug of a running drive: requests and answers over its control socket.
 //!
-//! `docs/control.md` has the protocol byte by byte. A client sends lines of JSON, and gets one line for each,
-//! in their order. [`Request`] and [`Reply`] are those lines, [`ControlServer`] answers them on the runtime
-//! of the drive, [`Client`] asks from anywhere else.
+//! `docs/control.md` has the protocol byte by byte. A client sends lines of JSON, and gets one line
+//! for each, in their order. [`Request`] and [`Reply`] are those lines, [`ControlServer`] answers
+//! them on the runtime of the drive, [`Client`] asks from anywhere else.
 //!
 //! # What a client cannot do
 //!
 //! 1. Make the server hold more than [`MAX_CLIENTS`] times [`MAX_LINE`] bytes, and an answer each.
 //! 2. Keep another client waiting: each has a task of its own.
-//! 3. Keep its place by doing nothing: who says nothing for [`IDLE`] is let go, as is who does not take an
-//!    answer for [`PATIENCE`].
-//! 4. Bring the drive down: what cannot be understood is answered so, and what was begun is carried out, though
-//!    the client be gone.
+//! 3. Keep its place by doing nothing: who says nothing for [`IDLE`] is let go, as is who does not
+//!    take an answer for [`PATIENCE`].
+//! 4. Bring the drive down: what cannot be understood is answered so, and what was begun is carried
+//!    out, though the client be gone.
 
 mod client;
 mod report;

@@ -1,8 +1,8 @@
 //! What is answered, as it travels. Times are nanoseconds: of the box's clock where the name says
 //! nothing else, and of real time where it says `real`.
 //!
-//! 1. What all boxes have is typed here. What a box shows beside that is at the places that its fields
-//!    name ([`Values`]), and described in the answer itself ([`Described`]).
+//! 1. What all boxes have is typed here. What a box shows beside that is at the places that its
+//!    fields name ([`Values`]), and described in the answer itself ([`Described`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,8 +10,8 @@ use tantalum_device::{Field, Value as field};
 
 pub use tantalum_device::PowerState as Power;
 
-/// What a box shows of itself beside what all boxes have: values at the places that their names say,
-/// `a.b` being `b` in the object `a`.
+/// What a box shows of itself beside what all boxes have: values at the places that their names
+/// say, `a.b` being `b` in the object `a`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Values(Map<String, Value>);
@@ -103,8 +103,8 @@ impl Described {
 pub struct Line {
     /// What it is about.
     pub label: String,
-    /// What there is to say. In a line of [`Panel`], `{NAME/s}` stands for what the field of that name
-    /// grows in a second, and `{A/B}` for the growth of `A` by that of `B`.
+    /// What there is to say. In a line of [`Panel`], `{NAME/s}` stands for what the field of that
+    /// name grows in a second, and `{A/B}` for the growth of `A` by that of `B`.
     pub text: String,
     /// The share of a bar before it that is full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,21 +138,21 @@ impl From<tantalum_device::Panel> for Panel {
     }
 }
 
-/// What became of a cut.
+/// The outcome of a cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CutReport {
     /// What the power was before. Only a box that was [`Power::On`] had anything to lose.
     pub was: Power,
     /// Whether what the box has acknowledged is to survive without a flush.
     pub acknowledged_is_safe: bool,
-    /// Acknowledged blocks of 4 KiB that are lost, at most: what was not flushed of a volatile cache, or
-    /// what an incomplete dump should have had. 0: none is.
+    /// Acknowledged blocks of 4 KiB that are lost, at most: what was not flushed of a volatile
+    /// cache, or what an incomplete dump should have had. 0: none is.
     pub lost_blocks_at_most: u64,
     /// Real time from the cut until the box was off.
     pub real_ns: u64,
     /// Whether the box could do what it was to do without the host's power.
     pub complete: bool,
-    /// What became of it, in a line.
+    /// The outcome in one line.
     pub words: String,
     /// More lines.
     pub lines: Vec<Line>,
@@ -223,7 +223,7 @@ pub struct StatusReport {
     pub real_now_ns: u64,
     /// How often its power was cut since then, by this process.
     pub cuts: u64,
-    /// What came of the last cut.
+    /// The outcome of the last cut.
     pub last_cut: Option<CutReport>,
     /// What the last restart took.
     pub last_restore: Option<RestoreReport>,
@@ -291,7 +291,8 @@ pub struct Clients {
     pub waiting: u64,
 }
 
-/// Bounds of latencies, from 1 µs to 10 s in steps of 1, 2 and 5, as nanoseconds of the drive's clock.
+/// Bounds of latencies, from 1 µs to 10 s in steps of 1, 2 and 5, as nanoseconds of the drive's
+/// clock.
 pub const LATENCY_BOUNDS: [u64; 22] = {
     let mut bounds = [0; 22];
     let (mut i, mut decade) = (0, 1000);

@@ -116,7 +116,7 @@ impl Request {
 }
 
 impl Reply {
-    /// Of what came of a request.
+    /// The reply for the result of a request.
     pub fn of(result: Result<Value, Refusal>) -> Reply {
         let (result, error) = match result {
             Ok(value) => (Some(value), None),

@@ -51,7 +51,7 @@ impl<H: Handler> ControlServer<H> {
         self.clients.get()
     }
 
-    /// Answers whoever connects, for ever.
+    /// Answers all clients, for ever.
     pub async fn serve(self: Rc<Self>, listener: Listener) {
         loop {
             match listener.accept().await {

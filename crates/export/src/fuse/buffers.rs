@@ -1,8 +1,9 @@
 //! Buffers into which requests of the kernel are received.
 //!
-//! 1. **One always.** The first buffer is there from the start. If the system has no memory for another one, the
-//!    next request stays with the kernel until a buffer that is in use comes back.
-//! 2. **No more than needed.** All but one of the buffers that were not used for [`PERIOD`] go back to the system.
+//! 1. **One always.** The first buffer is there from the start. If the system has no memory for
+//!    another one, the next request stays with the kernel until a buffer that is in use comes back.
+//! 2. **No more than needed.** All but one of the buffers that were not used for [`PERIOD`] go back
+//!    to the system.
 
 use crate::budget::NoMemory;
 use crate::nbd::pause;
@@ -10,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Nanos, Rt};
 
-/// Real time for which a buffer is kept that nobody needs.
+/// Real time for which an unused buffer is kept.
 const PERIOD: Nanos = Nanos::from_secs(1);
 
 /// See the module.
@@ -134,7 +135,7 @@ mod tests {
         done.expect("it runs");
     }
 
-    /// 1: without memory there is the first one, and who needs another one waits for it.
+    /// 1: without memory there is one buffer, and a request that needs another one waits for it.
     #[test]
     fn one_is_there_without_memory() {
         let mut runtime = Runtime::virtual_time(1);

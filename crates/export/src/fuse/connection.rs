@@ -33,8 +33,7 @@ pub(super) enum Received {
     End,
 }
 
-/// See the module. When it drops, whoever waits for an answer gets an error, and so does
-/// whatever is asked later.
+/// See the module. When it drops, waiting requests get an error, and so do later ones.
 pub struct Connection {
     watch: Watch,
     /// The buffer for the first request.
@@ -105,9 +104,9 @@ impl Connection {
         self.watch.readable().await
     }
 
-    /// Sends a whole reply. It does not wait; who asked may be gone.
+    /// Sends a whole reply. It does not wait. The caller may be gone.
     pub(super) fn reply(&self, reply: &[u8]) {
-        // It fails only if nobody waits for the answer any more.
+        // It fails only if the request was interrupted.
         let _ = rustix::io::retry_on_intr(|| rustix::io::write(self.watch.as_fd(), reply));
     }
 }

@@ -1,12 +1,12 @@
 //! A file system with one directory: the files of the file layer.
 //!
-//! 1. **What it keeps** is what the file layer does ([`tantalum_files`]): names, bytes, lengths. Owners
-//!    and permissions are kept as long as the mount is, times not at all. A file belongs to who makes
-//!    it, also when it has no name any more; one of which nothing is known (it was there before, or
-//!    is back since its deletion was lost with the power) belongs to who the directory was for at
-//!    first.
-//! 2. **An open file is of one time with power**; so is a node. From a cut on all that was known before
-//!    fails, for ever, and after the restart what is looked up and opened anew works
+//! 1. **What it keeps** is what the file layer does ([`tantalum_files`]): names, bytes, lengths.
+//!    Owners and permissions are kept as long as the mount is, times not at all. A file belongs to
+//!    who makes it, also when it has no name any more; one of which nothing is known (it was there
+//!    before, or is back since its deletion was lost with the power) belongs to who the directory
+//!    was for at first.
+//! 2. **An open file is of one time with power**; so is a node. From a cut on all that was known
+//!    before fails, for ever, and after the restart what is looked up and opened anew works
 //!    ([`Directory::renew`]). Without power there are no names and no lengths either: those in
 //!    memory may never have become durable. Only the directory itself and how full it was are told.
 //! 3. **A file that has lost its name** is there until its last user has closed it.
@@ -14,9 +14,9 @@
 //!    to a chunk is all or nothing after any crash: if the device's atomic unit is that long.
 //! 5. **Atomic transactions** ([`BEGIN`], [`COMMIT`], F2FS's) are offered only if the device takes
 //!    groups. What is written through a handle between the two is kept here, read back through this
-//!    handle, and written as one group: when the commit succeeds it is there, durably and whole; when
-//!    it fails nothing of it is, nor after a crash before it ends. Each is bounded by what a group can be: one
-//!    that is longer fails at its commit.
+//!    handle, and written as one group: when the commit succeeds it is there, durably and whole;
+//!    when it fails nothing of it is, nor after a crash before it ends. Each is bounded by what a
+//!    group can be: one that is longer fails at its commit.
 
 use super::session::{Failed, FileSystem};
 use super::wire::{
@@ -79,7 +79,7 @@ struct Handle<D: BlockDevice> {
     pending: RefCell<Option<Pending>>,
 }
 
-/// Whose something is, and who may do what with it.
+/// The owner and the permissions of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// The permissions, as in a mode.
@@ -127,9 +127,10 @@ impl From<FilesError> for Failed {
 }
 
 impl<D: BlockDevice> Directory<D> {
-    /// The files of this mount of the layer, in a directory with these rights. What is there already
-    /// belongs to the same user, who alone may read and write it: the mode that it had is not kept on
-    /// the drive, and may have been that. Times are `made`, seconds since the beginning of 1970.
+    /// The files of this mount of the layer, in a directory with these rights. Files that are there
+    /// already belong to the same user, and only that user may read and write them: the drive does
+    /// not keep modes, and this is the strictest. Times are `made`, seconds since the beginning of
+    /// 1970.
     pub fn new(files: Files<D>, root: Rights, made: u64) -> Directory<D> {
         Directory {
             files: RefCell::new(files),

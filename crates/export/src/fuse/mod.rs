@@ -1,5 +1,5 @@
-//! A drive as a file ([`OneFile`]), or its files as a directory ([`Directory`]): FUSE file systems in our
-//! own process.
+//! A drive as a file ([`OneFile`]), or its files as a directory ([`Directory`]): FUSE file systems
+//! in our own process.
 //!
 //! The kernel's requests are read, carried out and answered on the drive's own thread, over the
 //! runtime of the wall clock: no other thread has to be woken for any of them. A loop device on the
@@ -18,8 +18,9 @@
 //!    the largest power of two within the limit.
 //! 4. **Holes.** To punch one discards; to write zeros over a range does so too, unless the device
 //!    is thin: then they are really written. Both work for parts of blocks.
-//! 5. **After a cut** all that is asked of files that were open fails ([`OnCut`](crate::nbd::OnCut):
-//!    or the whole connection is aborted), for ever; a file opened once the power is back works.
+//! 5. **After a cut** all that is asked of files that were open fails
+//!    ([`OnCut`](crate::nbd::OnCut): or the whole connection is aborted), for ever; a file opened
+//!    once the power is back works.
 //!
 //! # What they cannot do
 //!

@@ -52,8 +52,8 @@ fn unopened(error: Errno) -> MountError {
     }
 }
 
-/// Mounts a file system at `dir`, for requests of which somebody has to care. `source` is its
-/// name in the table of mounts. Who may open what in it, file modes say.
+/// Mounts a file system at `dir`. The caller has to answer its requests. `source` is its name in
+/// the table of mounts. File modes say which users may open what.
 ///
 /// # Errors
 /// [`MountError`].

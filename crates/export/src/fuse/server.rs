@@ -51,7 +51,8 @@ impl Served {
         self.end.await.unwrap_or(End::Stopped)
     }
 
-    /// Ends it now, whoever uses it: what was begun is carried out, but answered no more.
+    /// Ends it now, even if it is in use: requests under way are carried out, but not answered any
+    /// more.
     pub async fn stop(self) -> End {
         (self.stop)();
         self.end().await

@@ -3,8 +3,8 @@
 //! 1. Requests are begun in the order in which they arrived ([`Crew`]).
 //! 2. At most [`LIMIT`] is in flight, counted in bytes of buffers: a request is taken only if the
 //!    longest that there can be would fit, the kernel keeps the rest.
-//! 3. Buffers are made as they are needed ([`Buffers`]). Without memory for one more the kernel keeps its
-//!    requests until one comes back.
+//! 3. Buffers are made as they are needed ([`Buffers`]). Without memory for one more the kernel
+//!    keeps its requests until one comes back.
 //! 4. A request that was begun is carried out to its end, also if the session ends before: but
 //!    then nobody hears of it.
 
@@ -87,7 +87,7 @@ pub enum End {
     /// The file system was unmounted, or its connection aborted from outside.
     #[error("it was unmounted")]
     Unmounted,
-    /// It was told to.
+    /// Its owner stopped it.
     #[error("it was stopped")]
     Stopped,
     /// The power was cut, and the connection was to end with it.
@@ -149,7 +149,7 @@ impl<F: FileSystem> Session<F> {
         })
     }
 
-    /// Ends it: whoever waits for an answer gets an error.
+    /// Ends it: requests that wait for an answer get an error.
     pub fn stop(&self) {
         self.stopped.set(true);
         self.stop.notify_all();

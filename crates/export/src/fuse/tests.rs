@@ -39,8 +39,9 @@ const IOCTL: u32 = 39;
 const FALLOCATE: u32 = 43;
 const FILE: u64 = 2;
 const BLOCKS: u64 = 1024;
-/// Bytes of the longest write and read here: a message of that length goes through a pair of sockets of any
-/// user. (`net.core.wmem_max` is 212,992 by default, and the kernel doubles what it is given.)
+/// Bytes of the longest write and read here: a message of that length goes through a pair of
+/// sockets of any user. (`net.core.wmem_max` is 212,992 by default, and the kernel doubles what it
+/// is given.)
 const LONG: usize = 256 << 10;
 const SEND_BUFFER: usize = 212_992;
 
@@ -199,8 +200,8 @@ fn hello() -> Vec<u8> {
 /// Of the directory that is served.
 const ROOT_RIGHTS: Rights = Rights { mode: 0o750, uid: 33, gid: 34 };
 
-/// A device with groups of up to 150 KiB in three extents, and writes of up to 16 KiB; or for files, with
-/// this atomic unit, and groups if that is more than a block.
+/// A device with groups of up to 150 KiB in three extents, and writes of up to 16 KiB; or for
+/// files, with this atomic unit, and groups if that is more than a block.
 fn device(rt: &tantalum_rt::Rt, files: Option<u32>) -> RamDevice {
     let mut caps =
         Caps::power_safe(if files.is_some() { 4 * BLOCKS } else { BLOCKS }, Payload::Bytes);

@@ -23,7 +23,7 @@ pub(super) const ROOT: u64 = 1;
 pub(super) const DIRECTORY: u32 = 0o040000;
 /// See [`DIRECTORY`].
 pub(super) const REGULAR: u32 = 0o100000;
-/// What of a mode says who may do what.
+/// The bits of a mode that are permissions.
 pub(super) const PERMISSIONS: u32 = 0o7777;
 
 /// Flags of the first exchange.
@@ -36,7 +36,7 @@ pub(super) mod init {
     pub const ASYNC_DIO: u64 = 1 << 15;
     /// Several operations in one directory.
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
-    /// The number of pages in a request is told.
+    /// The kernel asks for the number of pages in a request.
     pub const MAX_PAGES: u64 = 1 << 22;
     /// There are more than 32 flags.
     pub const EXT: u64 = 1 << 30;
@@ -374,7 +374,7 @@ pub(super) fn hello(out: &mut Vec<u8>, hello: &Hello, terms: &Terms) {
     out.u32(hello.readahead);
     out.u32(flags as u32);
     out.extend_from_slice(&terms.background.to_ne_bytes());
-    // Above this the kernel lets who writes back wait.
+    // Above this the kernel lets writers wait.
     out.extend_from_slice(&(terms.background / 4 * 3).to_ne_bytes());
     out.u32(terms.longest);
     // Times are in nanoseconds.
@@ -385,7 +385,7 @@ pub(super) fn hello(out: &mut Vec<u8>, hello: &Hello, terms: &Terms) {
     out.extend_from_slice(&[0; 28]);
 }
 
-/// What is told of a file or directory.
+/// The attributes of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
     pub node: u64,

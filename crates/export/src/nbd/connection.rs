@@ -7,9 +7,10 @@
 //!    flight as may be, nothing is received.
 //! 3. A request that was begun is carried out to its end, whatever becomes of the client.
 //! 4. A write that is longer than a buffer is carried out in pieces, as they arrive
-//!    ([`Plan::next_command`](super::memory::Plan::next_command)). It is answered when all are done.
-//! 5. What is received waits for memory that the device gives back, never for replies to be taken: memory
-//!    for the data of a read is taken by the worker that reads them (`reads.rs`).
+//!    ([`Plan::next_command`](super::memory::Plan::next_command)). It is answered when all are
+//!    done.
+//! 5. What is received waits for memory that the device gives back, never for replies to be taken:
+//!    memory for the data of a read is taken by the worker that reads them (`reads.rs`).
 
 use super::handshake::ALLOCATION_CONTEXT;
 use super::intake::{Chunk, Intake};
@@ -135,7 +136,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         // What got no answer is done, too.
         self.outgoing.notify_all();
         if self.gone.borrow().is_none() {
-            // All replies are sent, so that nobody else sends.
+            // All replies are sent, so that no other task sends.
             first(self.stream.farewell(), pause(&self.rt, FAREWELL)).await;
         }
         self.stream.shutdown();
@@ -415,7 +416,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         self.gone.borrow().is_some()
     }
 
-    /// A request has no answer: nobody would hear it.
+    /// A request gets no answer, because the client is gone.
     pub(super) fn unanswered(&self, cost: Load) {
         self.crew.ease(cost);
     }

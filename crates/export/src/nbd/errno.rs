@@ -13,7 +13,7 @@ pub enum Errno {
     Io = 5,
     /// The server has no memory for it.
     NoMemory = 12,
-    /// The request cannot be meant.
+    /// The request is invalid.
     Invalid = 22,
     /// No space is left, or a write ends beyond the end.
     NoSpace = 28,

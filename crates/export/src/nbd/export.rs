@@ -1,4 +1,4 @@
-//! What is exported, and what clients are told of it.
+//! What is exported, and how clients see it.
 
 use super::Offer;
 use crate::volume::{Access, Volume, unit};

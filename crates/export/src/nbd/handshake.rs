@@ -5,8 +5,8 @@
 //! 2. Nothing is kept of what the client sent but three agreements: no zeros, structured replies,
 //!    the export for which the metadata context was chosen.
 //! 3. No reply is longer than what the server's own exports need.
-//! 4. While TLS is due, no option has an effect but that which begins it, and that which ends all. TLS
-//!    begins once; what was agreed on before is forgotten then.
+//! 4. While TLS is due, no option has an effect but that which begins it, and that which ends all.
+//!    TLS begins once; what was agreed on before is forgotten then.
 
 use super::request::Terms;
 use super::wire::{
@@ -95,7 +95,8 @@ pub enum Refusal {
     /// It chose an export in a way that takes no error, before TLS.
     #[error("the client chose an export without TLS, by an option that takes no error")]
     NoTls,
-    /// It did not wait for the answer to STARTTLS, so that one could not tell who said what.
+    /// It did not wait for the answer to STARTTLS. So it is unknown whether its data came before or
+    /// after the encryption began.
     #[error("the client sent something behind STARTTLS in plain text")]
     Behind,
     /// It haggles for ever.
@@ -145,13 +146,13 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// The same, of a server that takes nobody without TLS.
+    /// The same for a server that takes no client without TLS.
     pub fn with_tls(mut self) -> Handshake<'a> {
         self.tls = TlsState::Due;
         self
     }
 
-    /// TLS has begun: whoever has spoken before need not be who speaks now.
+    /// TLS has begun. Everything before may have come from another sender, and is forgotten.
     pub fn secured(&mut self) {
         self.tls = TlsState::Begun;
         (self.structured, self.context) = (false, None);
@@ -296,7 +297,8 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// The client does not get what it has chosen, since that has no power; it may go on.
+    /// The client does not get the export that it has chosen, because that has no power. It may
+    /// choose again.
     ///
     /// # Errors
     /// [`Refusal::Unavailable`] if it cannot be told.

@@ -3,9 +3,9 @@
 //! 1. A payload is used where it was received: requests share the buffer, and it comes back
 //!    when the last of them is done.
 //! 2. A buffer never grows. A payload that is longer than a buffer is worked on in pieces.
-//! 3. Each buffer is charged to the client with all of its bytes, also if they are kept for further use,
-//!    and as long as any request uses one of them. Within its share there is always one to receive into as
-//!    soon as the device is done with another.
+//! 3. Each buffer is charged to the client with all of its bytes, also if they are kept for further
+//!    use, and as long as any request uses one of them. Within its share there is always one to
+//!    receive into as soon as the device is done with another.
 
 use super::memory::Accounts;
 use super::stream::Stream;

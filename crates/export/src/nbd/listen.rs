@@ -41,7 +41,7 @@ fn peer(stream: &wall::Stream) -> String {
 }
 
 impl<P: PowerCycle + 'static> Server<P> {
-    /// Serves whoever connects to the listener, until the server stops.
+    /// Serves all clients of the listener, until the server stops.
     pub async fn serve(&self, listener: Listener) {
         loop {
             match first(listener.accept(), self.stopping()).await {

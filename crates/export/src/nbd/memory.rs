@@ -1,12 +1,14 @@
 //! What a client costs in memory, and the accounts from which that is taken.
 //!
-//! 1. **Three accounts.** What is received, what is answered, and the blocks of writes that are no whole
-//!    blocks are charged to accounts of their own. What is received waits for the device alone, never
-//!    for a client that does not take its answers.
-//! 2. **Enough.** Each share is enough for its purpose, whatever other clients hold: a buffer to receive
-//!    into while another one is worked on; a piece of a read; the blocks of one atomic unit.
-//! 3. **Set aside.** The shares of as many clients as there may be are set aside when the server starts, and
-//!    beside these what each of them costs whatever it does. TLS, where it is used, is among that.
+//! 1. **Three accounts.** What is received, what is answered, and the blocks of writes that are no
+//!    whole blocks are charged to accounts of their own. What is received waits for the device
+//!    alone, never for a client that does not take its answers.
+//! 2. **Enough.** Each share is enough for its purpose, whatever other clients hold: a buffer to
+//!    receive into while another one is worked on; a piece of a read; the blocks of one atomic
+//!    unit.
+//! 3. **Set aside.** The shares of as many clients as there may be are set aside when the server
+//!    starts, and beside these what each of them costs whatever it does. TLS, where it is used, is
+//!    among that.
 
 use super::secure::SECURE_BYTES;
 use super::wire::REQUEST_BYTES;
@@ -17,7 +19,8 @@ use tantalum_rt::Rt;
 
 /// Room for requests beside a payload in one buffer.
 const SLACK: u64 = 4096;
-/// The least and the most payload of one command, for which a buffer has room, unless an atomic unit is longer.
+/// The least and the most payload of one command, for which a buffer has room, unless an atomic
+/// unit is longer.
 const PIECES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 10;
 /// Buffers of one connection that are used side by side without the pool.
 const BUFFERS: u64 = 4;
@@ -29,8 +32,8 @@ const KEPT_BYTES: u64 = 384 << 10;
 /// How a server divides its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The most payload of a write that is one command, and of a read that is one reply if memory is short.
-    /// A multiple of every atomic unit.
+    /// The most payload of a write that is one command, and of a read that is one reply if memory
+    /// is short. A multiple of every atomic unit.
     pub piece: u64,
     /// Bytes of a buffer into which requests are received.
     pub buffer: u64,
@@ -41,8 +44,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// For devices of whose atomic units and blocks `unit` is a multiple, and with blocks of at most `block`
-    /// bytes; with `tls` or without.
+    /// For devices of whose atomic units and blocks `unit` is a multiple, and with blocks of at
+    /// most `block` bytes; with `tls` or without.
     ///
     /// # Errors
     /// [`ExportError::Memory`] if so many clients do not fit.
@@ -56,7 +59,7 @@ impl Plan {
         let clients = u64::from(limits.clients);
         let all = |plan: &Plan| plan.share().saturating_mul(clients);
         let mut piece = *PIECES.end();
-        // A quarter of it is to be there for whoever can use it.
+        // A quarter of it is left for all clients to share.
         while piece > *PIECES.start() && all(&of(piece)) > limits.memory / 4 * 3 {
             piece /= 2;
         }
@@ -101,9 +104,9 @@ impl Plan {
     /// How much of a write from `at` on, of which `left` bytes are to come, is the next command.
     /// `base` is the first byte of the first block that the write touches.
     ///
-    /// All of it, if that is one atomic unit or fits a buffer in whole blocks. Else it is cut where the
-    /// device may tear it anyway, at multiples of its atomic unit from `base` on; and so that a command that
-    /// is not of whole blocks is within one unit.
+    /// All of it, if that is one atomic unit or fits a buffer in whole blocks. Else it is cut where
+    /// the device may tear it anyway, at multiples of its atomic unit from `base` on; and so that a
+    /// command that is not of whole blocks is within one unit.
     pub fn next_command(&self, unit: u64, block: u64, base: u64, at: u64, left: u64) -> u64 {
         let end = at + left;
         if end - base <= unit && at - base < block {
@@ -180,8 +183,8 @@ mod tests {
     }
 
     proptest! {
-        /// Commands follow each other, fit a buffer, are cut where the device may tear them, and those that
-        /// are not of whole blocks are within a unit.
+        /// Commands follow each other, fit a buffer, are cut where the device may tear them, and
+        /// those that are not of whole blocks are within a unit.
         #[test]
         fn a_write_is_cut_where_it_may_be(
             at in 0..1_000_000u64, left in 1..3_000_000u64, units in 1..40u64, block in 1..3u64,

@@ -32,7 +32,7 @@ impl Piece {
         Piece { bytes, answers, grant, comes_back: false, open: false }
     }
 
-    /// A part of a reply, from a buffer for which somebody waits.
+    /// A part of a reply, from a buffer that a task waits for.
     pub fn part(bytes: Vec<u8>) -> Piece {
         Piece { comes_back: true, ..Piece::long(bytes, Load::default(), None) }
     }

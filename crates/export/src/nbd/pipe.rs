@@ -1,4 +1,4 @@
-//! A stream in memory, for clients in the same runtime: tests, and whoever embeds a server.
+//! A stream in memory, for clients in the same runtime: tests, and programs that embed a server.
 
 use super::stream::Stream;
 use std::cell::{Cell, RefCell};

@@ -1,15 +1,16 @@
 //! Reads: memory for their data, and replies that carry them.
 //!
 //! 1. **Memory** for data is taken before they are read, and goes back when they are sent.
-//! 2. **Small** reads are gathered with other replies. A longer one is sent from the buffer into which it was
-//!    read; buffers of one length are used again without being cleared.
-//! 3. **In parts.** A read that is longer than what the client can be sure of is one reply if there is
-//!    memory for all of it at once, else it is read and sent in parts, through one buffer, one such
-//!    read at a time. So each read can be carried out whatever other clients hold.
-//! 4. **Chunks.** Where replies are structured each part is a chunk of its own, unless the client does
-//!    not want that; other replies may come in between. Else all parts are one piece, for which
-//!    other replies wait.
-//! 5. **A failure** in the midst of one piece can be told in no way but by the end of the connection.
+//! 2. **Small** reads are gathered with other replies. A longer one is sent from the buffer into
+//!    which it was read; buffers of one length are used again without being cleared.
+//! 3. **In parts.** A read that is longer than what the client can be sure of is one reply if there
+//!    is memory for all of it at once, else it is read and sent in parts, through one buffer, one
+//!    such read at a time. So each read can be carried out whatever other clients hold.
+//! 4. **Chunks.** Where replies are structured each part is a chunk of its own, unless the client
+//!    does not want that; other replies may come in between. Else all parts are one piece, for
+//!    which other replies wait.
+//! 5. **A failure** in the midst of one piece can be told in no way but by the end of the
+//!    connection.
 
 use super::connection::Connection;
 use super::outbox::Piece;
@@ -68,7 +69,7 @@ impl Parts {
         self.buffer.take().filter(|_| !self.over.get())
     }
 
-    /// Buffers that nobody uses.
+    /// Drops unused buffers.
     pub fn drop_spare(&self) {
         self.spare.borrow_mut().clear();
     }
@@ -132,7 +133,8 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         Some((buf, grant))
     }
 
-    /// A buffer that was sent. It is kept if the client can be sure of it, and nobody waits for memory.
+    /// A buffer that was sent. It is kept if it is within the client's share, and no task waits for
+    /// memory.
     pub(super) fn keep(&self, buf: Vec<u8>, grant: Option<Grant>) {
         let ease = self.accounts.answers.is_at_ease() && !self.is_over();
         let mut spare = self.parts.spare.borrow_mut();
@@ -220,8 +222,8 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         }
     }
 
-    /// Reads and sends parts through one buffer. An error: nothing is sent any more, or what failed and
-    /// whether that can be told.
+    /// Reads and sends parts through one buffer. An error: nothing is sent any more, or what failed
+    /// and whether that can be told.
     async fn send_parts(
         &self,
         read: Read,

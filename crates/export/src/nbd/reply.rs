@@ -48,8 +48,8 @@ pub fn data_head(out: &mut Vec<u8>, structured: bool, cookie: u64, at: u64, leng
     out.extend_from_slice(&at.to_be_bytes());
 }
 
-/// What precedes a part of the data of a read, in a reply that is structured. More follow, unless it is the
-/// last.
+/// What precedes a part of the data of a read, in a reply that is structured. More follow, unless
+/// it is the last.
 pub fn part_head(out: &mut Vec<u8>, last: bool, cookie: u64, at: u64, length: u32) {
     chunk_head(out, last, chunk::OFFSET_DATA, cookie, length + 8);
     out.extend_from_slice(&at.to_be_bytes());

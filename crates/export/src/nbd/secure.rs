@@ -4,9 +4,9 @@
 //!
 //! 1. Nothing that came in plain text is taken as if it had come in TLS: the stream begins with the
 //!    first byte behind the answer to STARTTLS.
-//! 2. Memory is bounded whatever the client sends: [`INBOX_BYTES`] as they arrived, a record or two in
-//!    plain text, [`OUTBOX_BYTES`] to be sent. Nothing is received while what has arrived is not used.
-//!    The server sets [`SECURE_BYTES`] of its budget aside for each client.
+//! 2. Memory is bounded whatever the client sends: [`INBOX_BYTES`] as they arrived, a record or two
+//!    in plain text, [`OUTBOX_BYTES`] to be sent. Nothing is received while what has arrived is not
+//!    used. The server sets [`SECURE_BYTES`] of its budget aside for each client.
 //! 3. What was authenticated is used; what follows a record that is not authentic never is.
 //! 4. One receives and one sends at a time, as in any [`Stream`]. The session is borrowed between
 //!    two waits only.
@@ -44,7 +44,7 @@ pub(crate) struct Secure<S> {
     tls: RefCell<ServerConnection>,
     inbox: RefCell<Inbox>,
     outbox: Cell<Vec<u8>>,
-    /// Why nothing more is decrypted, to be told once what came before is used.
+    /// Why nothing more is decrypted. It is reported once all earlier data are used.
     failed: RefCell<Option<io::Error>>,
 }
 

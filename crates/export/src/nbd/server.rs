@@ -1,8 +1,8 @@
 //! A server: exports, and the clients that use them.
 //!
 //! 1. There are never more clients than [`Limits::clients`]: one more is sent away at once.
-//! 2. To stop is to take nothing more from any client, to answer what is under way, and then to
-//!    go; who does not take its answers in time is left.
+//! 2. To stop is to take nothing more from any client, to answer what is under way, and then to go;
+//!    a client that does not take its answers in time is disconnected.
 
 use super::memory::Plan;
 use super::session::{self, Common};
@@ -35,8 +35,8 @@ pub struct Limits {
     pub options: u32,
     /// Real time until it must have chosen.
     pub handshake: Nanos,
-    /// Bytes of memory that the server holds for all of its clients, at most: what it receives, puts
-    /// together and answers.
+    /// Bytes of memory that the server holds for all of its clients, at most: what it receives,
+    /// puts together and answers.
     pub memory: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct Options {
     pub on_cut: OnCut,
 }
 
-/// Something to be told to who watches the server. Clients are numbered.
+/// An event for an observer of the server. Clients are numbered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A client came, from there.
@@ -180,7 +180,7 @@ struct Inner<P: PowerCycle> {
 }
 
 impl<P: PowerCycle + 'static> Server<P> {
-    /// A server of these exports. What happens is told to `tell`.
+    /// A server of these exports. `tell` gets all events.
     ///
     /// # Errors
     /// [`ExportError`] if they cannot be served so.

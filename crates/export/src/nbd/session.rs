@@ -55,7 +55,8 @@ pub enum End {
     /// The system has no memory for the client.
     #[error("the system has no memory for it")]
     NoMemory,
-    /// A read failed when some of its data were sent already: only the end of the connection can tell.
+    /// A read failed when some of its data were sent already: only the end of the connection can
+    /// tell.
     #[error("a read failed when a part of its data was sent already")]
     HalfAnswered,
 }

@@ -1,10 +1,10 @@
-//! What TLS needs: certificates of this server, and of whom it takes.
+//! What TLS needs: the certificate of this server, and the authority for those of its clients.
 //!
 //! 1. Files have the names that qemu's and nbdkit's directories have: `ca-cert.pem`,
 //!    `server-cert.pem`, `server-key.pem`, and, if there is one, `ca-crl.pem`.
 //! 2. A client must show a certificate of that authority, one that is not revoked, unless the user
-//!    has said that any client is taken. A list of revoked certificates that cannot be read, or is out of
-//!    date, admits nobody: it is never ignored.
+//!    has said that any client is taken. A list of revoked certificates that cannot be read, or is
+//!    out of date, admits nobody: it is never ignored.
 //! 3. No session is resumed: each handshake looks at the client's certificate anew.
 
 use rustls::ServerConfig;

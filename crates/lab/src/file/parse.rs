@@ -14,7 +14,7 @@ pub struct Wrong {
     pub what: String,
 }
 
-/// A value that cannot be meant: which, and what is wrong with it.
+/// An invalid value: which, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The key's parts, from the file's root; the place in a list is a number. Empty if it is

@@ -1,5 +1,5 @@
-//! Whether the rows that run at the same time fit into the machine's memory, and each
-//! row's database on its drive: told before a run, not by the system in the midst of it.
+//! Whether the rows that run at the same time fit into the machine's memory, and each row's
+//! database on its drive: checked before a run, so that the system does not end it half-way.
 //!
 //! What a row needs is the sum of
 //!

@@ -1,5 +1,5 @@
-//! Bringing a drive to a steady state before it is measured: a blank drive has never
-//! collected, and is faster than it will ever be again.
+//! Bringing a drive to a steady state before it is measured: a fresh drive has not collected yet,
+//! and is faster than it will ever be again.
 //!
 //! 1. It always ends: with the fill, with a steady state, or at the bound of
 //!    [`Precondition::passes_max`]; and says which of them.

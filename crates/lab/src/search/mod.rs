@@ -1,5 +1,5 @@
-//! The inverse question: the least energy in capacitors with which a drive is as fast, and
-//! starts as quickly after a power loss, as somebody wants.
+//! The inverse question: the least energy in capacitors with which a drive meets given limits for
+//! its speed and for its start after a power loss.
 //!
 //! 1. Candidates are tried from those that need the least energy on, level by level; the search
 //!    ends with the first level on which one meets the limits, and of those it is the

@@ -1,10 +1,12 @@
 //! How MariaDB's log ends at any moment: snapshots of a server under load on a plain disk, counted.
 //! `scripts/mariadb-log-ends` starts it.
 //!
-//! 1. A snapshot is taken while all processes of the server stand still: it is what a kill at that moment
-//!    would leave.
-//! 2. Each snapshot that is counted has another end than the one before: the server wrote in between.
-//! 3. What is called stale is shown to be: the same server, a moment later, has something else there.
+//! 1. A snapshot is taken while all processes of the server stand still: it is what a kill at that
+//!    moment would leave.
+//! 2. Each snapshot that is counted has another end than the one before: the server wrote in
+//!    between.
+//! 3. What is called stale is shown to be: the same server, a moment later, has something else
+//!    there.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

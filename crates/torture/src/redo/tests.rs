@@ -37,8 +37,8 @@ impl Made {
     fn append(&mut self, groups: u64) {
         for _ in 0..groups {
             self.counter += 1;
-            // One record of 59 bytes: a byte with its kind, one more with its length, 57 others, of which the
-            // first four are the page: of tablespace 5, and of its own number.
+            // One record of 59 bytes: a byte with its kind, one more with its length, 57 others, of
+            // which the first four are the page: of tablespace 5, and of its own number.
             let mut group = vec![0x30, 57 - 15 + 1, 5, 0xc0 | (self.counter >> 16) as u8];
             group.extend(&self.counter.to_be_bytes()[2..]);
             group.extend((4..57).map(|i| 2 + (i as u8 ^ self.counter.to_le_bytes()[i % 4]) % 250));
@@ -111,7 +111,8 @@ fn what_a_buffer_left_is_found_unless_a_byte_says_that_it_is_the_end() {
     assert_eq!(differs(&old, &log.file, &stale), None);
 }
 
-/// Blocks that a drive gave wrongly: the one before, or an old one, in place of the last, or behind it.
+/// Blocks that a drive gave wrongly: the one before, or an old one, in place of the last, or behind
+/// it.
 #[test]
 fn a_block_in_the_wrong_place_is_not_the_servers_doing() {
     for (into, blocks) in [(17, 1), (17, 9), (63, 2), (1, 5)] {
@@ -139,7 +140,8 @@ fn group_of(records: &[u8]) -> Vec<u8> {
     group
 }
 
-/// The pages of the first group of a log that begins with these records; `None` if they cannot be told.
+/// The pages of the first group of a log that begins with these records; `None` if they cannot be
+/// told.
 fn pages_of(records: &[u8]) -> Option<Vec<(u32, u32)>> {
     let mut made = Made::new(8192, 4);
     let group = group_of(records);
@@ -161,7 +163,8 @@ fn the_pages_of_a_group_are_told() {
     // The second record is of the same page as the first, and names none; the third is of another.
     let three = [0x33, 9, 4, 7, 0xb2, 5, 6, 0x33, 9, 3, 7];
     assert_eq!(pages_of(&three), Some(vec![(9, 3), (9, 4)]));
-    // A record about a file, which begins with two numbers, too; it is of no page. One that follows is.
+    // A record about a file, which begins with two numbers, too; it is of no page. One that follows
+    // is.
     assert_eq!(pages_of(&[0xb4, 9, 0, b'.', b'/']), Some(vec![]));
     assert_eq!(pages_of(&[0xb4, 9, 0, b'.', b'/', 0x33, 9, 4, 7]), Some(vec![(9, 4)]));
     // A page's numbers are longer than their record, or no numbers.
@@ -203,8 +206,8 @@ fn what_is_at_the_end_is_told() {
     assert_eq!(tail(&log.file), Some(Tail::Other));
 }
 
-/// Three blocks of a log of MariaDB 10.11.19 under load, with 122 record groups; its end is not marked. The
-/// pages are those that another reader of the format finds there.
+/// Three blocks of a log of MariaDB 10.11.19 under load, with 122 record groups; its end is not
+/// marked. The pages are those that another reader of the format finds there.
 #[test]
 fn the_end_and_the_pages_of_a_real_log_are_found() {
     let (first, checkpoint, last) = (19_947_224u64, 19_947_341u64, 19_954_277);

@@ -38,8 +38,9 @@ fn undone(e: mysql::Error) -> StoreError {
 const LOOKS: usize = 6;
 const PURGE: Duration = Duration::from_millis(500);
 
-/// What its check says of rows that are deleted and not yet purged. Just after a start, transactions that
-/// were under way are still being undone, and this is said until what they leave is purged.
+/// What its check says of rows that are deleted and not yet purged. Just after a start,
+/// transactions that were under way are still being undone, and this is said until what they leave
+/// is purged.
 const PASSING: [&str; 2] = ["Unpurged clustered index record", "nsufficient history for index"];
 
 /// Whether a complaint is of purge alone. An entry of a secondary index that is marked as deleted
@@ -50,10 +51,10 @@ fn is_of_purge(what: &str) -> bool {
     is_entry_left || PASSING.iter().any(|words| what.contains(words))
 }
 
-/// What is damage, of what its check said each time that it was asked: all that it said the last time, and
-/// whatever it ever said that is no matter of purge. Damage does not mend itself: a complaint that vanishes
-/// later was damage all the same. (A check that finds an index damaged marks it, and the checks after it tell of
-/// the mark alone.)
+/// What is damage, of what its check said each time that it was asked: all that it said the last
+/// time, and whatever it ever said that is no matter of purge. Damage does not mend itself: a
+/// complaint that vanishes later was damage all the same. (A check that finds an index damaged
+/// marks it, and the checks after it tell of the mark alone.)
 fn judge(looks: &[Vec<String>]) -> Vec<String> {
     let Some((last, before)) = looks.split_last() else { return Vec::new() };
     let mut all = last.clone();
@@ -85,8 +86,8 @@ impl Mariadb {
         Ok(said)
     }
 
-    /// As who this process is: the server asks the kernel, and `scripts/database` has made an account
-    /// of that name.
+    /// As who this process is: the server asks the kernel, and `scripts/database` has made an
+    /// account of that name.
     pub fn connect(socket: &Path) -> Result<Mariadb, StoreError> {
         let options = OptsBuilder::new()
             .socket(Some(socket.to_string_lossy()))
@@ -183,9 +184,9 @@ impl Store for Mariadb {
         })
     }
 
-    /// `CHECK TABLE ... EXTENDED` of all tables of ours and of the server's. Reading a page compares
-    /// its checksum. The check is asked again until it says nothing, or often enough; [`judge`] says what of it
-    /// is damage.
+    /// `CHECK TABLE ... EXTENDED` of all tables of ours and of the server's. Reading a page
+    /// compares its checksum. The check is asked again until it says nothing, or often enough;
+    /// [`judge`] says what of it is damage.
     fn own_check(&mut self) -> Result<Vec<String>, StoreError> {
         let mut looks = vec![self.look()?];
         while looks.len() < LOOKS && looks.last().is_some_and(|last| !last.is_empty()) {

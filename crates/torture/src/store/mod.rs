@@ -1,7 +1,7 @@
 //! A connection to a database, as far as the ledger needs one.
 //!
-//! Clients: `postgres`, `mysql` and `rusqlite`, the maintained blocking ones, without TLS (all is over
-//! UNIX sockets).
+//! Clients: `postgres`, `mysql` and `rusqlite`, the maintained blocking ones, without TLS (all is
+//! over UNIX sockets).
 
 mod mariadb;
 mod postgres;
@@ -44,8 +44,8 @@ pub enum Journal {
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database undid the transaction because of others (a deadlock, a lock not got): it did not
-    /// happen, and may be tried again.
+    /// The database undid the transaction because of others (a deadlock, a lock not got): it did
+    /// not happen, and may be tried again.
     #[error("undone by the database: {0}")]
     Undone(String),
     /// Anything else. Whether a commit happened is not known.

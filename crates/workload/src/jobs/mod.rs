@@ -159,7 +159,7 @@ pub enum JobError {
          [8192, 30]], and none longer than the job's range"
     )]
     Sizes,
-    /// A number that cannot be meant.
+    /// An invalid number.
     #[error("`{name}` is {value}, but must be {range}")]
     Value {
         /// Which.

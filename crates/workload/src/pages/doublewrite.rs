@@ -60,8 +60,8 @@ impl<D: BlockDevice> DoubleWrite<D> {
         }
     }
 
-    /// Stores copies of these pages (at most [`BATCH_PAGES`]) side by side. Keep the guard until they are
-    /// durable in their places.
+    /// Stores copies of these pages (at most [`BATCH_PAGES`]) side by side. Keep the guard until
+    /// they are durable in their places.
     ///
     /// # Errors
     /// The volume's.

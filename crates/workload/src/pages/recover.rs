@@ -40,8 +40,8 @@ impl Recovered {
     }
 }
 
-/// Judges what a power cut has left in these stores, and makes them sound again. Barriers must be on
-/// in both.
+/// Judges what a power cut has left in these stores, and makes them sound again. Barriers must be
+/// on in both.
 ///
 /// # Errors
 /// The stores', other than for pages that cannot be read.

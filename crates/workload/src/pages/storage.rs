@@ -135,8 +135,8 @@ pub trait LogStore: 'static {
     /// The device's.
     async fn begin(&self) -> Result<(), IoError>;
 
-    /// Appends a record of `bytes`: this page changes, and its last change before ended at `before`.
-    /// Where the record begins and ends. Ask for room first ([`LogStore::room`]).
+    /// Appends a record of `bytes`: this page changes, and its last change before ended at
+    /// `before`. Where the record begins and ends. Ask for room first ([`LogStore::room`]).
     fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn);
 
     /// Waits until everything up to `lsn` is durable, and has it written if need be.
@@ -181,8 +181,8 @@ pub trait LogStore: 'static {
     /// The device's.
     async fn recover(&self) -> Result<(Lsn, Lsn), IoError>;
 
-    /// After a power cut: the log begins anew. It goes on behind `lsn`, and behind all it ever held;
-    /// where.
+    /// After a power cut: the log begins anew. It goes on behind `lsn`, and behind all it ever
+    /// held; where.
     ///
     /// # Errors
     /// The device's.

@@ -7,8 +7,8 @@
 //! 3. An fsync is a flush, and a commit of the file system's journal if the file has grown
 //!    or its time stamps have changed (see [`crate::jobs::Fsync`]): a block, with forced unit
 //!    access if barriers are on.
-//! 4. A block carries a stamp, whatever the drive's payload: of a drive that carries bytes the stamp
-//!    fills the block. A block of different stamps is torn, and reads as none.
+//! 4. A block carries a stamp, whatever the drive's payload: of a drive that carries bytes the
+//!    stamp fills the block. A block of different stamps is torn, and reads as none.
 //! 5. If flushes are not queued (the rule of ATA: FLUSH CACHE cannot be outstanding
 //!    together with queued commands), a flush waits for the commands in flight,
 //!    and commands that come after it wait for it.
@@ -141,8 +141,8 @@ impl<D: BlockDevice> Volume<D> {
         self.put(at, stamps, Durability::Normal).await
     }
 
-    /// Writes the stamps of all these extents, or of none; see [`BlockDevice::write_atomic`]. They are
-    /// durable when it returns, with barriers or without: the drive's promise of a group does
+    /// Writes the stamps of all these extents, or of none; see [`BlockDevice::write_atomic`]. They
+    /// are durable when it returns, with barriers or without: the drive's promise of a group does
     /// not need them.
     ///
     /// # Errors

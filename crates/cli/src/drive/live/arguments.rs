@@ -14,41 +14,41 @@ use tantalum_rt::wall::{Backend, WallOptions};
 #[command(group(ArgGroup::new("blank").args(["design", "disk", "ram", "file"])))]
 #[command(group(ArgGroup::new("sized").args(["design", "disk"]).multiple(true)))]
 pub struct LiveArguments {
-    /// A blank drive in memory instead of an image, of this design (see `tantalum designs`), or of the
-    /// one in a TOML file
+    /// A blank drive in memory instead of an image, of this design (see `tantalum designs`), or of
+    /// the one in a TOML file
     #[arg(long, value_name = "DESIGN")]
     pub design: Option<String>,
     /// A blank magnetic disk in memory instead of an image, of this model (a preset: disk-15k)
     #[arg(long, value_name = "MODEL")]
     pub disk: Option<String>,
-    /// Memory of this size as a block device, which takes no time, instead of an image. Its blocks have
-    /// 4 KiB
+    /// Memory of this size as a block device, which takes no time, instead of an image. Its blocks
+    /// have 4 KiB
     #[arg(long, value_name = "SIZE", value_parser = create::bytes)]
     pub ram: Option<u64>,
-    /// A regular file or a block device of the host as it is, instead of an image: its blocks are those of
-    /// the drive. A cut is one of the link alone, since the host keeps its power
+    /// A regular file or a block device of the host as it is, instead of an image: its blocks are
+    /// those of the drive. A cut is one of the link alone, since the host keeps its power
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
     /// Read and write the file of --file through the host's page cache instead of direct I/O
     #[arg(long)]
     pub buffered: bool,
-    /// What a power cut leaves of what the memory of --ram has acknowledged; else volatile
+    /// What a power cut leaves of the acknowledged writes to --ram [default: volatile]
     #[arg(long, value_enum)]
     pub ram_ack: Option<RamAck>,
-    /// The capacity of --design or --disk, at least, for instance 8GiB; else its own. Memory is taken
-    /// for what is written
+    /// The capacity of --design or --disk, at least, for instance 8GiB; else its own. Memory is
+    /// taken for what is written
     #[arg(long, value_name = "SIZE", value_parser = create::bytes, requires = "sized")]
     pub capacity: Option<u64>,
-    /// Start it even if the emergency dump that is due is not complete, or pages that the start reads
-    /// are damaged: what only these had is lost
+    /// Start it even if the emergency dump that is due is not complete, or pages that the start
+    /// reads are damaged: data that only these had are lost
     #[arg(long)]
     pub salvage: bool,
-    /// Open an image even if the host crashed while somebody had it: all of it is verified, and pages that
-    /// are not what was programmed cannot be read. What was written last may be missing
+    /// Open an image even if the host crashed while it was in use: all of it is verified, and pages
+    /// that are not what was programmed cannot be read. The newest writes may be missing
     #[arg(long, conflicts_with = "blank")]
     pub host_crashed: bool,
-    /// Answer a flush, and a write with forced unit access, when the data are on the host's own disk, too:
-    /// they survive a crash of the host
+    /// Answer a flush, and a write with forced unit access, when the data are on the host's own
+    /// disk, too: they survive a crash of the host
     #[arg(long, conflicts_with = "blank")]
     pub host_sync: bool,
     /// Real seconds for each second of the drive's: 1 for its modelled latencies, 0 for as fast
@@ -59,12 +59,12 @@ pub struct LiveArguments {
     /// IMAGE.control beside the image
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Show status, statistics and metrics for Prometheus at this address; a port alone is one of this
-    /// machine's own (127.0.0.1)
+    /// Show status, statistics and metrics for Prometheus at this address; a port alone is one of
+    /// this machine's own (127.0.0.1)
     #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address)]
     pub http: Option<SocketAddr>,
-    /// Listen at addresses that other machines can reach, although whoever does so needs no
-    /// certificate: of --tcp without --tls, and of --http
+    /// Listen at addresses that other machines can reach, although these need no certificate: of
+    /// --tcp without --tls, and of --http
     #[arg(long)]
     pub insecure: bool,
     /// How clients notice that the power was cut
@@ -89,16 +89,16 @@ pub struct LiveArguments {
 #[command(next_help_heading = "Power cuts")]
 #[command(group(ArgGroup::new("cuts").args(["cut_after_ops", "cut_every"]).multiple(true)))]
 pub struct Schedule {
-    /// Cut the power when the drive has carried out N commands, others being under way; and again so
-    /// many after each return
+    /// Cut the power when the drive has carried out N commands, others being under way; and again
+    /// so many after each return
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub cut_after_ops: Option<u64>,
-    /// Cut the power when this much real time has passed since it came: 10s, 500ms, 2m; or a time in
-    /// between, by the seed: 5s..20s
+    /// Cut the power when this much real time has passed since it came: 10s, 500ms, 2m; or a time
+    /// in between, by the seed: 5s..20s
     #[arg(long, value_name = "TIME[..TIME]", value_parser = times)]
     pub cut_every: Option<(Nanos, Nanos)>,
-    /// Restore the power this much real time after such a cut (1s, or 0s..5s); else it stays away until
-    /// `tantalum drive restore`
+    /// Restore the power this much real time after such a cut (1s, or 0s..5s); else it stays away
+    /// until `tantalum drive restore`
     #[arg(long, value_name = "TIME[..TIME]", value_parser = times, requires = "cuts")]
     pub restore_after: Option<(Nanos, Nanos)>,
 }
@@ -155,8 +155,8 @@ enum IoBackend {
 }
 
 impl LiveArguments {
-    /// Whether the addresses may be listened at, and each argument has what it goes with. (The parser
-    /// asks for nothing that another argument excludes.)
+    /// Checks that the addresses are allowed, and that no argument lacks another that it needs.
+    /// (The parser asks for nothing that another argument excludes.)
     ///
     /// # Errors
     /// Why not, and what to do.

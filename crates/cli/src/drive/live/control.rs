@@ -26,7 +26,7 @@ impl Place {
         }
     }
 
-    /// Listens there. A place that nobody asked for may be unfit: then there is none.
+    /// Listens there. If the default place is unfit, there is no control socket.
     ///
     /// # Errors
     /// Why it cannot, in a line.
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-/// Answers who connects, from now on.
+/// Answers clients from now on.
 pub fn begin<B: LiveBox, F: Front>(plug: &Rc<Plug<B, F>>, listener: Listener) {
     let server = ControlServer::new(plug.rt(), Answers(plug.clone(), Trouble::new(plug.io())));
     plug.rt().spawn_background("clients of the control socket", server.serve(listener));

@@ -1,4 +1,4 @@
-//! Descriptors: a server that can open no more of them would accept nobody.
+//! Descriptors: without free ones a server can accept no connection.
 //!
 //! 1. What may be open is raised as far as the system allows, if more is needed.
 //! 2. If not even the first client could be served, the start is refused.
@@ -18,7 +18,7 @@ pub struct Needs {
     pub most: u64,
 }
 
-/// Sees to it that they are there.
+/// Raises the limit so that they can be opened.
 ///
 /// # Errors
 /// Why they cannot be, in a line.

@@ -1,11 +1,13 @@
-//! The state of a drive over HTTP: JSON, a page, and metrics for Prometheus. Nothing can be changed there.
+//! The state of a drive over HTTP: JSON, a page, and metrics for Prometheus. Nothing can be changed
+//! there.
 //!
-//! 1. The server has a thread of its own; it asks the drive by letters, and waits. The drive answers one after
-//!    another, from its own thread.
-//! 2. There are never more than [`CONNECTIONS`] connections. One that comes when there are as many replaces the
-//!    one that has been longest without a whole request; only if all are being answered it waits.
-//! 3. Nobody keeps a place for nothing: a connection ends if no request begins in [`IDLE`], or if what has
-//!    begun takes longer than that until something of its answer is taken.
+//! 1. The server has a thread of its own; it asks the drive by letters, and waits. The drive
+//!    answers one after another, from its own thread.
+//! 2. There are never more than [`CONNECTIONS`] connections. One that comes when there are as many
+//!    replaces the one that has been longest without a whole request; only if all are being
+//!    answered it waits.
+//! 3. An idle connection does not keep its place: it ends if no request begins within [`IDLE`], or
+//!    if a request takes longer than that until a part of its answer is read.
 
 use super::{Front, Plug, metrics, report};
 use axum::Router;
@@ -64,7 +66,7 @@ pub fn begin<B: LiveBox, F: Front>(
     let asked = plug.clone();
     plug.rt().spawn_background("letters from the HTTP server", async move {
         while let Some(letter) = inbox.next().await {
-            // Who does not wait any more does not need it.
+            // A client that does not wait any more does not need the answer.
             let _ = letter.send((
                 report::status(&asked),
                 report::stats(&asked),
@@ -159,20 +161,20 @@ struct Places {
 #[derive(Default)]
 struct Taken {
     next: u64,
-    /// By what came last of all: the connection itself, or its last answer. The first has been longest without a
-    /// whole request, or is being answered.
+    /// By what came last of all: the connection itself, or its last answer. The first has been
+    /// longest without a whole request, or is being answered.
     by_age: BTreeMap<u64, Place>,
 }
 
 struct Place {
     answered: bool,
-    /// Tells the connection that it is no more.
+    /// Tells the connection that its place was taken away.
     _taken_away: oneshot::Sender<()>,
 }
 
 impl Places {
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        // Whoever panicked had only counted.
+        // A thread that panicked there had only counted.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -307,14 +309,14 @@ impl Placed {
     }
 
     fn is_taken_away(&mut self, cx: &mut Context<'_>) -> bool {
-        // It is not to be asked again once it has told.
+        // It must not be polled again once it was ready.
         if self.taken_away.as_mut().is_some_and(|told| Pin::new(told).poll(cx).is_ready()) {
             self.taken_away = None;
         }
         self.taken_away.is_none()
     }
 
-    /// What is not ready in time never will be.
+    /// Fails what is not ready in time.
     fn in_time<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -389,7 +391,7 @@ mod tests {
     /// So long only a test takes that fails.
     const NEVER: Duration = Duration::from_secs(60);
 
-    /// So long that nobody goes by itself.
+    /// So long that no connection ends by itself.
     const PATIENT: Duration = Duration::from_secs(3600);
 
     fn test<F: Future<Output = ()>>(idle: Duration, test: impl FnOnce(SocketAddr) -> F) {
@@ -416,7 +418,7 @@ mod tests {
         assert!(heard.ends_with(b"here"), "{}", String::from_utf8_lossy(&heard));
     }
 
-    /// It would wait for ever if a place were kept by who says nothing, or half of something.
+    /// It would wait for ever if silent connections, or half requests, kept their places.
     #[test]
     fn who_asks_for_nothing_is_left() {
         test(Duration::from_millis(300), async |at| {
@@ -437,7 +439,8 @@ mod tests {
         });
     }
 
-    /// 2: a good one is answered beside five times as many that send a byte now and then as there are places.
+    /// 2: a good one is answered beside five times as many that send a byte now and then as there
+    /// are places.
     #[test]
     fn who_dribbles_does_not_keep_others_waiting() {
         test(PATIENT, async |at| {

@@ -112,7 +112,7 @@ impl Sample {
         let mut families: Vec<(&Metric, Vec<&Field>)> = Vec::new();
         for field in &self.fields {
             let Some(metric) = &field.metric else { continue };
-            // What is not known has no sample.
+            // An unknown value has no sample.
             if Sampled::of(field).is_none() {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! The plug of a drive that runs: cuts, restarts, and those who must be told.
+//! The plug of a running drive: cuts, restarts, and notice of both to the front.
 //!
 //! 1. A cut takes place at the call, before anything is waited for.
-//! 2. Hooks of the front run one at a time, and in the order of what happened: the power is not restored
-//!    before the front knows that it was cut.
+//! 2. Hooks of the front run one at a time, and in the order of what happened: the power is not
+//!    restored before the front knows that it was cut.
 
 use super::report;
 use super::{About, Front, Live, Site};
@@ -133,7 +133,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         &self.about
     }
 
-    /// What came of the last cut.
+    /// The outcome of the last cut.
     pub fn last_cut(&self) -> Option<CutReport> {
         self.last_cut.borrow().clone()
     }
@@ -151,7 +151,8 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
     pub async fn begin(&self) -> Result<Option<String>, String> {
         let _turn = self.hooks.acquire(1).await;
         let began = self.io.real_now();
-        // To the end: nobody is served by a drive whose start fails later.
+        // It waits until the start is finished, so that no client is served by a drive whose start
+        // fails later.
         let started = match self.start(self.salvage).await {
             Ok(()) => self.settled().await,
             failed => failed,
@@ -182,8 +183,8 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         Ok(Some(said))
     }
 
-    /// Of the first start, if that was no ordinary one: the dump of a process that was killed, and what
-    /// there was of it, or without it. An ordinary one says nothing.
+    /// Of the first start, if that was no ordinary one: the dump of a process that was killed, and
+    /// what there was of it, or without it. An ordinary one says nothing.
     fn say_what_was_found(&self, real: Nanos) {
         let left = self.bare().left_behind().filter(|_| self.about.killed);
         if let Some(what) = left {
@@ -200,8 +201,9 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         }
     }
 
-    /// The end is asked for while [`Plug::begin`] is under way. A start of the drive is cut short; one of
-    /// the front goes on, and what it has set up is taken down after that. Whether that is waited for.
+    /// The end is asked for while [`Plug::begin`] is under way. A start of the drive is cut short;
+    /// one of the front goes on, and what it has set up is taken down after that. Whether that is
+    /// waited for.
     pub fn interrupt(&self) -> bool {
         self.stopping.set(true);
         if !self.fronted.get() {
@@ -224,7 +226,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         self.front.give_up().await;
     }
 
-    /// Cuts the power, at this instant. What it comes to is known after [`Plug::told`].
+    /// Cuts the power, at this instant. [`Plug::told`] gives the outcome.
     pub fn pull(&self) -> Pulled {
         let before = report::Before::of(self.bare());
         let at = self.io.real_now();

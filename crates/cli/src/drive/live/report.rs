@@ -27,7 +27,7 @@ impl Before {
         }
     }
 
-    /// What became of the cut; the box is off.
+    /// The outcome of the cut. The box is off.
     pub fn cut(self, real: Nanos) -> CutReport {
         let outcome = (self.after)();
         CutReport {

@@ -1,4 +1,4 @@
-//! What goes wrong again and again is told now and then.
+//! Repeated errors are printed only now and then.
 
 use crate::out;
 use std::cell::Cell;
@@ -6,7 +6,7 @@ use std::fmt::Display;
 use tantalum_rt::Nanos;
 use tantalum_rt::wall::Io;
 
-/// Real time between two that are told.
+/// Real time between two messages.
 const PAUSE: Nanos = Nanos::from_secs(10);
 
 /// Of one kind.
@@ -16,12 +16,12 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Nothing was told yet.
+    /// Nothing was printed yet.
     pub fn new(io: &Io) -> Trouble {
         Trouble { io: io.clone(), told: Cell::new(None) }
     }
 
-    /// Tells it, unless something was told a short time ago.
+    /// Prints it, unless something was printed a short time ago.
     pub fn tell(&self, what: impl Display) {
         let now = self.io.real_now();
         if is_due(self.told.get(), now) {

@@ -62,8 +62,9 @@ pub async fn content<D: BlockDevice>(device: &D) -> Result<Content, IoError> {
 
 /// The file system that begins so, and the length of its blocks.
 fn known(head: &[u8]) -> Option<(Kind, u32)> {
-    // XFS: magic, then the length of a block, big-endian. ext: 1024 bytes on, at 56 the magic, at 24 the
-    // logarithm of the length over 1024, at 96 flags of features, of which extents tell ext4.
+    // XFS: magic, then the length of a block, big-endian. ext: 1024 bytes on, at 56 the magic, at
+    // 24 the logarithm of the length over 1024, at 96 flags of features, of which extents tell
+    // ext4.
     if head.starts_with(b"XFSB") {
         let block = u32::from_be_bytes(*head.get(4..)?.first_chunk()?);
         return Some((Kind::Xfs, block));
@@ -92,7 +93,8 @@ pub async fn make(rt: &Rt, kind: Kind, block: u32, device: &str) -> Result<(), S
 }
 
 /// Checks a file system that may not have been unmounted, as far as that has to be done before it
-/// is mounted: ext4's journal is replayed and its state is looked at; XFS does that when it is mounted.
+/// is mounted: ext4's journal is replayed and its state is looked at; XFS does that when it is
+/// mounted.
 pub async fn check(rt: &Rt, kind: Kind, device: &str) -> Result<(), String> {
     if kind == Kind::Xfs {
         return Ok(());

@@ -1,5 +1,5 @@
-//! What is set up above a drive: the file, a loop device on it, a file system on that. Each may be there
-//! or not, and what is not there is not taken down.
+//! What is set up above a drive: the file, a loop device on it, a file system on that. Each may be
+//! there or not, and what is not there is not taken down.
 
 use super::filesystem::{self, Kind};
 use super::programs;
@@ -68,7 +68,7 @@ pub struct Layers<B: LiveBox> {
     disk: RefCell<Option<String>>,
     /// The file system is mounted.
     mounted: Cell<bool>,
-    /// What was unmounted last, while somebody may still have a copy of the mount.
+    /// What was unmounted last, while another process may still have a copy of the mount.
     leaving: RefCell<Option<Mounted>>,
 }
 
@@ -137,8 +137,8 @@ impl<B: LiveBox> Layers<B> {
             Some(block) => filesystem::make(&self.site.rt, kind, block, &disk).await?,
             None => filesystem::check(&self.site.rt, kind, &disk).await?,
         }
-        // An image may come from somebody else: no program of its gets other rights by being started,
-        // and no file of its is a device.
+        // An image may come from somebody else: no program of its gets other rights by being
+        // started, and no file of its is a device.
         let mut options = match kind {
             Kind::Ext4 => "nosuid,nodev,noatime,noinit_itable".to_string(),
             // The one that died with the power may have users yet, and has the same identity.
@@ -272,7 +272,7 @@ impl<B: LiveBox> Layers<B> {
         let ended = ended.and_then(|ended| ended.ok("unmounting").map(drop));
         match ended {
             Err(_) if is_mounted(at) => Err(Busy { at: at.to_path_buf(), users: table::users(at) }),
-            // It is gone here, whoever did that.
+            // It is unmounted here, by whichever process.
             _ => self.copies_are_gone(at),
         }
     }

@@ -111,8 +111,8 @@ impl std::fmt::Display for User {
 
 /// Who sees a mount like this: of each mount namespace one process.
 ///
-/// A namespace that begins while something is mounted gets a copy of the mount; to unmount it elsewhere
-/// leaves the copy, and the file system stays in use by it.
+/// A namespace that begins while something is mounted gets a copy of the mount; to unmount it
+/// elsewhere leaves the copy, and the file system stays in use by it.
 pub fn copies(is_one: impl Fn(&Mounted) -> bool) -> Vec<User> {
     let link = |path: String| rustix::fs::readlink(path, Vec::new()).ok();
     let mut seen = Vec::new();
@@ -140,8 +140,8 @@ fn name(pid: u32) -> String {
     read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string()
 }
 
-/// Who keeps the mount at `dir` busy: who has something open there, and who has a copy of a mount of a
-/// loop device on a file there. Nothing there is touched: only links of `/proc` are read.
+/// Who keeps the mount at `dir` busy: who has something open there, and who has a copy of a mount
+/// of a loop device on a file there. Nothing there is touched: only links of `/proc` are read.
 pub fn users(dir: &Path) -> Vec<User> {
     let disks = loops().into_iter().filter(|(_, file)| file.starts_with(dir));
     let disks: Vec<String> = disks.map(|(disk, _)| disk).collect();

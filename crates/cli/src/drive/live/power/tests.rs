@@ -50,7 +50,8 @@ impl Front for Ear {
     }
 }
 
-/// A drive that takes commands before all of its map is read, and has more than one page of that log.
+/// A drive that takes commands before all of its map is read, and has more than one page of that
+/// log.
 fn small() -> Design {
     let text = "geometry = { channels = 2, packages = 1, chips = 1, planes = 2, blocks = 240, pages = 4, \
                 page_bytes = 4096 }\n\
@@ -200,8 +201,8 @@ impl LiveBox for Stopping {
     }
 }
 
-/// A box that has stopped itself has power, and a restore starts it anew all the same. Whoever asks is told
-/// why it has stopped.
+/// A box that has stopped itself has power, and a restore starts it anew all the same. Whoever asks
+/// is told why it has stopped.
 #[test]
 fn a_box_that_has_stopped_itself_is_started_anew() {
     let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
