@@ -24,7 +24,7 @@ pub(crate) struct Room {
     pub to: *mut u8,
 }
 
-// SAFETY: it is an address; whoever waits for the read writes there, and the caller promised in
+// SAFETY: it is an address; the wait for the read writes there, and the caller promised in
 // `tantalum_submit_read` that this is allowed.
 unsafe impl Send for Room {}
 

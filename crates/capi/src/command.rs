@@ -1,4 +1,4 @@
-//! What the thread of a drive is asked for, and how it carries it out.
+//! The commands to the thread of a drive, and how it carries them out.
 
 use crate::abi::{tantalum_power_loss, tantalum_recovery};
 use crate::error::Failure;
@@ -169,7 +169,7 @@ async fn cut<B: Chassis>(rt: &Rt, chassis: &Stats<B>) -> tantalum_power_loss {
         dump_complete: 1,
         ..Default::default()
     };
-    // Without protection nothing is dumped, and nothing told of it.
+    // Without protection nothing is dumped, and the outcome has no figures.
     if losses() > before
         && let Some(of_drive) = chassis.inner().drive().and_then(Drive::last_power_loss)
     {

@@ -1,7 +1,7 @@
 //! Memory of the caller, as data of commands.
 //!
-//! Ranges are held against the drive before anything is read, so that no length is believed
-//! that cannot be.
+//! Ranges are checked against the drive before anything is read, so that an impossible length is
+//! refused.
 
 use crate::abi::tantalum_extent;
 use crate::error::Failure;

@@ -29,7 +29,7 @@ pub(crate) type Waited = Result<(usize, Outcome), Failure>;
 pub(crate) enum Letter {
     /// Do this; the call waits.
     Run(Command, Sender<Outcome>),
-    /// Do this; somebody may wait for the ticket later.
+    /// Carry this out; the ticket may be waited for later.
     Submit(u64, Command),
     /// Wait for one of these tickets.
     Wait(Vec<u64>, Sender<Waited>),
@@ -129,7 +129,7 @@ fn accept<B: Chassis>(runtime: &Runtime, chassis: &Stats<B>, desk: &Rc<Desk>, le
             });
         }
         Letter::Wait(tickets, to) => desk.wait(tickets, to),
-        // Who asked may be gone: then there is nobody to tell.
+        // If the caller is gone, nobody needs the answer.
         Letter::Now(to) => drop(to.send(rt.now())),
         Letter::Count(to) => drop(to.send(Box::new(snapshot(rt.now(), chassis)))),
     }
@@ -152,7 +152,7 @@ impl Desk {
 
     fn send(&self) {
         for answer in self.answers.take() {
-            // Nobody there any more: nobody to tell.
+            // The caller is gone and needs no answer.
             match answer {
                 Answer::Run(to, outcome) => drop(to.send(outcome)),
                 Answer::Wait(to, waited) => drop(to.send(waited)),
@@ -183,7 +183,8 @@ impl Desk {
         }
     }
 
-    /// A submitted command is complete: its outcome goes to whoever waits first, or is kept.
+    /// A submitted command is complete: its outcome goes to the first caller that waits, or is
+    /// kept.
     fn complete(&self, ticket: u64, outcome: Outcome) {
         let mut waiters = self.waiters.borrow_mut();
         let place = |w: &Waiter| w.tickets.iter().position(|t| *t == ticket);

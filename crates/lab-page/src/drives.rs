@@ -79,7 +79,7 @@ const COLUMNS: &[Column] = &[
     ("of dump units", |_, d| worn(d.roles.dump)),
 ];
 
-/// What came of the preconditioning, row by row; nothing if no drive was preconditioned.
+/// The results of the preconditioning, row by row; nothing if no drive was preconditioned.
 fn preconditioning(report: &Report) -> Markup {
     let of = |r: &RowReport| r.findings.preconditioned.clone();
     if report.rows.iter().all(|r| of(r).is_none()) {

@@ -6,8 +6,8 @@
 //!    content security policy allows none.
 //! 2. The same report gives the same bytes.
 //! 3. What was not measured is shown as a dash.
-//! 4. Nothing is told by colour alone: bars have their numbers, lines their marks and
-//!    dashes, results their words.
+//! 4. Colour alone carries no meaning: bars have their numbers, lines their marks and dashes,
+//!    results their words.
 
 mod axis;
 mod comparison;

@@ -89,7 +89,7 @@ pub struct Lines {
     pub id: String,
     /// What is shown.
     pub title: String,
-    /// For those who cannot see it.
+    /// The text for readers who cannot see it.
     pub description: String,
     /// What goes to the right.
     pub x: Scale,

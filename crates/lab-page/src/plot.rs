@@ -52,7 +52,7 @@ pub struct Bars {
     pub id: String,
     /// What is shown.
     pub title: String,
-    /// For those who cannot see it.
+    /// The text for readers who cannot see it.
     pub description: String,
     /// The names of the parts that bars consist of, four at most; empty if they do not.
     pub parts: &'static [&'static str],

@@ -1,6 +1,6 @@
-//! Self-checking contents: the bytes of a row are a function of what the row is
-//! (its table, its key) and of its version, so that whoever reads one can tell
-//! whether it is whole, and whether it is that row's.
+//! Self-checking contents: the bytes of a row are a function of what the row is (its table, its
+//! key) and of its version, so that a reader can check whether it is whole, and whether it belongs
+//! to that row.
 //!
 //! 1. Contents of at least [`HEADER`] bytes begin with the key and the version, in
 //!    the clear, so that a foreign or an old one can be named as such.

@@ -210,7 +210,7 @@ pub enum Ended {
     Stopped,
 }
 
-/// What became of a trace so far.
+/// What was played of a trace so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Played {
     /// Requests issued; one that is carried out in pieces is one.
@@ -304,7 +304,7 @@ impl Player {
         Ok(Player { shared: Rc::new(shared) })
     }
 
-    /// What became of the trace so far.
+    /// What was played of the trace so far.
     pub fn played(&self) -> Played {
         self.shared.played.get()
     }

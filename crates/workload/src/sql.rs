@@ -1,7 +1,7 @@
-//! What a workload needs of an SQL database: prepared statements with bound
-//! values, and to be told which kind of error it was.
+//! What a workload needs of an SQL database: prepared statements with bound values, and errors by
+//! kind.
 //!
-//! The workloads here do no I/O: whoever runs them brings an [`Sql`] connection.
+//! The workloads here do no I/O: their caller brings an [`Sql`] connection.
 
 /// A value bound to a parameter of a statement.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -151,8 +151,8 @@ pub struct TreeCheck {
     pub missing: u64,
 }
 
-/// The tree, and what was promised: the memory of who judges it, too. Cheap to clone: a
-/// clone is the same tree.
+/// The tree, and what was promised, which the judge of a cut needs. Cheap to clone: a clone is the
+/// same tree.
 #[derive(Clone)]
 pub struct AppendTree {
     inner: Rc<Inner>,

@@ -49,7 +49,7 @@ pub struct DoubleWrite<D> {
 }
 
 impl<D: BlockDevice> DoubleWrite<D> {
-    /// An area that nobody uses yet.
+    /// A new, empty area.
     pub fn new(rt: &Rt, volume: Volume<D>, place: AreaPlace) -> DoubleWrite<D> {
         DoubleWrite {
             volume,

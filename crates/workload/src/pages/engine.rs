@@ -2,7 +2,7 @@
 //! commit. How pages are written is in `flush`.
 //!
 //! 1. A change of one page is one mini-transaction: record and page change in one poll.
-//! 2. Nobody changes a page while it is being written, or before the log has room.
+//! 2. No page is changed while it is being written, or before the log has room.
 //! 3. A page that is read from the drive is whole and is the one that was asked for, or the engine
 //!    stops.
 //! 4. All tasks of an engine are in one power domain, the host's: a cut drops them with
@@ -153,8 +153,8 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         })
     }
 
-    /// Fills the pool as so many transactions would, without time or I/O: only for a
-    /// database that nobody has changed since it was loaded.
+    /// Fills the pool as so many transactions would, without time or I/O: only for a database that
+    /// was not changed since it was loaded.
     pub fn warm(&self, seed: u64, transactions: u64) {
         let mut dice = Stream::new(seed, "warming the pool");
         let mut uses = Vec::new();
@@ -337,7 +337,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         usable
     }
 
-    /// Reads a page into a frame, if nobody else does meanwhile.
+    /// Reads a page into a frame, unless another client does so at the same time.
     async fn fetch(&self, page: PageNo) -> Result<(), EngineError> {
         let f = self.free_frame().await?;
         {
@@ -395,7 +395,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         self.call.notify_all();
     }
 
-    /// Where those wait who need a frame in another state.
+    /// The queue of clients that wait for another state of a frame.
     pub(super) fn state_queue(&self, f: FrameId) -> &WaitQueue {
         &self.states[f.0 as usize % QUEUES]
     }

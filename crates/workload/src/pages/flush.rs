@@ -103,7 +103,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
     pub(super) async fn flush_single(&self, frame: FrameId) -> Result<(), EngineError> {
         let (pages, number) = self.begin_writes(&[frame]);
         self.log.flush(pages[0].lsn).await?;
-        // The frame is free only when all is done: who wrote it wants it.
+        // The frame is free only when all is done, since the writer wants it.
         self.pages.write_one(pages[0]).await?;
         self.unsynced.borrow_mut().remove(&number);
         self.end_write(frame, After::Leaves);

@@ -80,7 +80,7 @@ pub struct EngineJob {
     /// Pages at the tail of the LRU list that a cleaner looks at in a turn, and free frames
     /// that it tries to keep.
     pub lru_depth: u32,
-    /// Time between turns of a cleaner that nobody calls, ms.
+    /// Time between turns of a cleaner that is not called, ms.
     pub cleaner_ms: f64,
     /// Whether a reader that finds no clean frame writes one page itself (InnoDB), or waits
     /// for a cleaner.

@@ -1,8 +1,8 @@
 //! The buffer pool: frames, the page each holds, and the lists that say which goes next.
 //! No I/O and no waiting: the engine does both.
 //!
-//! 1. A page is in one frame at most; a frame that holds one is in exactly one of the
-//!    two parts of the LRU list, any other is free or on loan to who reads into it.
+//! 1. A page is in one frame at most; a frame that holds one is in exactly one of the two parts of
+//!    the LRU list, any other is free or lent to a client that reads into it.
 //! 2. The flush list holds exactly the dirty frames, by the first change since each was
 //!    written.
 //! 3. A frame that is being written can be read, but neither changed nor evicted; one
@@ -190,15 +190,15 @@ impl Pool {
         Some((FrameId(clean), page))
     }
 
-    /// The dirty frame nearest to the tail, of the last `depth`, that nobody writes.
+    /// The dirty frame nearest to the tail, of the last `depth`, that is not being written.
     pub fn dirty_near_tail(&self, depth: usize) -> Option<FrameId> {
         self.tail_first().take(depth).find(|&at| self.is_writable(at)).map(FrameId)
     }
 
-    /// What a page cleaner does with the tail, up to `depth` frames from it: clean frames
-    /// go to the free list, dirty ones that nobody writes are given, `most` of both in
-    /// all, until free and given ones are `spare`. The pages that were in those that went to the
-    /// free list.
+    /// What a page cleaner does with the tail, up to `depth` frames from it: clean frames go to the
+    /// free list, and dirty ones that are not being written are found. It takes at most `most` of
+    /// both in all, and ends when free and found ones are `spare`. Returns the frames found, and the
+    /// pages that were in frames that are free now.
     pub fn clean_tail(
         &mut self,
         depth: usize,
@@ -225,7 +225,7 @@ impl Pool {
         (found, freed)
     }
 
-    /// Up to `most` dirty frames that nobody writes, those with the oldest changes first.
+    /// Up to `most` dirty frames that are not being written, those with the oldest changes first.
     pub fn oldest_dirty(&self, most: usize) -> Vec<FrameId> {
         let each = self.dirty.iter().filter(|d| self.is_writable(d.1));
         each.take(most).map(|d| FrameId(d.1)).collect()

@@ -2,8 +2,8 @@
 //!
 //! 1. Records become durable in their order: what survives a cut is what lies before the
 //!    first block that did not.
-//! 2. One write of the log at a time. Who commits while it runs waits, and the next
-//!    write takes all of them with it.
+//! 2. One write of the log at a time. Clients that commit meanwhile wait, and the next write takes
+//!    the records of all of them.
 //! 3. The ring is never overrun: no record goes over what lies behind the checkpoint.
 //! 4. A checkpoint moves forward only, and only after the flush that makes it durable.
 //!
@@ -45,8 +45,8 @@ pub struct Record {
     pub before: Lsn,
 }
 
-/// The records of a log, and what was promised: the memory of who judges it after a cut.
-/// Cheap to clone: a clone is the same journal.
+/// The records of a log, and what was promised, which the judge of a cut needs. Cheap to clone: a
+/// clone is the same journal.
 #[derive(Clone)]
 pub struct Journal {
     inner: Rc<RefCell<Inner>>,

@@ -2,8 +2,7 @@
 //!
 //! 1. With barriers off no flush is ever sent. With barriers on, a flush that returns
 //!    was begun by the drive after it was asked for.
-//! 2. One flush at a time: those who ask while one runs share the next one (as Linux
-//!    does).
+//! 2. One flush at a time: requests that come while one runs share the next one (as in Linux).
 //! 3. An fsync is a flush, and a commit of the file system's journal if the file has grown
 //!    or its time stamps have changed (see [`crate::jobs::Fsync`]): a block, with forced unit
 //!    access if barriers are on.
@@ -38,7 +37,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Barriers, and nothing else: for who looks at what a cut has left.
+    /// Barriers, and nothing else: to examine what a cut has left.
     pub const PLAIN: Host = Host { barriers: true, queued_flush: true, tick_ms: 0 };
 }
 

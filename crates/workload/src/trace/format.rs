@@ -1,4 +1,4 @@
-//! The formats, their names, and how they are told apart.
+//! The formats, their names, and how they are recognized.
 
 use super::lines::{LineParser, Parsed};
 use super::{fio, logwrites};

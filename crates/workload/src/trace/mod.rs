@@ -52,7 +52,7 @@ pub enum Kind {
     Flush,
     /// A discard (trim).
     Discard,
-    /// A mark that somebody set in the recording; [`Event::label`] is its text.
+    /// A mark in the recording; [`Event::label`] is its text.
     Mark,
 }
 

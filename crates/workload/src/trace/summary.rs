@@ -10,7 +10,7 @@ pub const FOOTPRINT_BLOCK: u64 = 4096;
 
 /// Memory for the places of a trace, in bytes.
 const BUDGET: u64 = 1 << 30;
-/// The most different sizes of requests that are told apart.
+/// The most different sizes of requests that are counted by themselves.
 const SIZES: usize = 1 << 20;
 
 /// Requests of one kind.
