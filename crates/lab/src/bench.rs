@@ -32,8 +32,8 @@ pub struct BenchRun {
     pub cpu_seconds: f64,
     /// The quotient.
     pub requests_per_cpu_second: f64,
-    /// Processor time from nothing to a drive that takes commands, s. A part of the above,
-    /// but where a drive that runs already goes through a further part.
+    /// Processor time from nothing to a drive that takes commands, s. It is included above, except
+    /// for a further part of the run on a drive that is already on.
     pub start_up_s: f64,
     /// Bytes programmed for each byte written.
     pub write_amplification: f64,

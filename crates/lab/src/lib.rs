@@ -1,4 +1,4 @@
-//! Experiments: their files, what their rows run on, how they run, and what they came to.
+//! Experiments: their files, what their rows run on, how they run, and their results.
 
 pub mod bench;
 pub mod file;

@@ -48,7 +48,7 @@ pub struct CrashFile {
     /// Only of one of so many cuts is the recovery cut.
     #[serde(default = "default_stride")]
     pub stride: u32,
-    /// Command mixes, by name; what is not said is as in `default`, which needs not be given.
+    /// Command mixes, by name. Missing keys are as in `default`, which may be left out, too.
     #[serde(default)]
     pub mix: BTreeMap<String, Ingredients>,
     /// Changes to the drive of every row.
@@ -93,7 +93,7 @@ struct Entry {
     design: Option<OneOrMany<String>>,
     #[serde(default = "default_mix")]
     mix: OneOrMany<String>,
-    /// What tells these rows from others of the same design and mix.
+    /// A suffix that distinguishes these rows from others of the same design and mix.
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -258,7 +258,7 @@ impl CrashFile {
     /// All rows, in the order of the file.
     ///
     /// # Errors
-    /// In a line: a design or a mix that there is not, or that cannot be.
+    /// In a line: a design or a mix that does not exist, or is invalid.
     pub fn rows(&self) -> Result<Vec<CrashRow>, String> {
         let mut rows: Vec<CrashRow> = Vec::new();
         for entry in &self.entries {

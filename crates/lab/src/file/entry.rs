@@ -54,7 +54,7 @@ impl Entry {
         let mut rows = Vec::new();
         for workload in &self.workload.0 {
             let workload = &e.kind(workload)?;
-            // What is not SQLite knows no journal: one row, not one for each.
+            // A workload without SQLite has no journal mode: one row, not one for each.
             let job = !workload.has_journal();
             let journals = if job {
                 &self.journal.0[..1.min(self.journal.0.len())]
@@ -153,7 +153,7 @@ pub(crate) struct OneOrMany<T>(pub Vec<T>);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By hand, since an untagged enum would swallow what was wrong.
+        // By hand, because an untagged enum would hide the error.
         struct Either<T>(std::marker::PhantomData<T>);
         impl<'de, T: DeserializeOwned> Visitor<'de> for Either<T> {
             type Value = OneOrMany<T>;

@@ -121,14 +121,14 @@ pub struct Row {
     pub journal: Journal,
     /// SQLite's `synchronous` (a block job has none).
     pub synchronous: Synchronous,
-    /// What it must show.
+    /// What its result must show.
     pub expect: Expect,
-    /// What it was told apart by in the file: parameters and their values.
+    /// The parameters that distinguish it in the file, with their values.
     pub params: BTreeMap<String, toml::Value>,
     /// The number that was published for it, if any: of transactions or commands in a
     /// second.
     pub published: Option<f64>,
-    /// All it runs with.
+    /// The parameters that it runs with.
     pub scene: Scene,
     /// Whether it is to be small.
     pub quick: bool,

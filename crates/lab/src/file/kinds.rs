@@ -96,7 +96,7 @@ pub enum Expect {
     Promised,
     /// Nothing acknowledged is lost and no database is damaged, promised or not.
     Lossless,
-    /// Something is lost: this row shows what the others are spared.
+    /// Something is lost: this row shows the losses that others avoid.
     Lossy,
 }
 

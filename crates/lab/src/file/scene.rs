@@ -1,8 +1,8 @@
 //! What a row runs with: the parts of an experiment file that a row's parameters may change.
 //!
-//! 1. Whatever could not be carried out is refused when the file is read, with its key.
-//! 2. A workload is held to that where a row runs it, as the row changes it; one that no row
-//!    runs, as it is in the file.
+//! 1. A value that could not be carried out is refused when the file is read, with its key.
+//! 2. A workload is checked as the rows change it that run it. One that no row runs is checked as
+//!    it is in the file.
 
 use crate::file::kinds::WorkloadKind;
 use crate::file::parse::Fault;
@@ -92,7 +92,7 @@ impl Default for RunParameters {
 }
 
 impl Scene {
-    /// Whether it can be meant, workloads apart.
+    /// Checks its values, except for workloads.
     ///
     /// # Errors
     /// What cannot, with its key.
@@ -150,7 +150,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Whether a workload of the file can be meant.
+    /// Checks the values of a workload of the file.
     ///
     /// # Errors
     /// What cannot, with its key.

@@ -32,7 +32,7 @@ const fn less(name: &'static str, unit: Unit) -> Measure {
     Measure { name, unit, better: Better::Less }
 }
 
-/// Whose measure it is.
+/// Which rows have this measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     /// Of every row.
@@ -309,7 +309,7 @@ struct Half {
 fn rows(report: &Value) -> Vec<Half> {
     let half = |row: &Value| {
         let number = |path: &str| row.pointer(path).and_then(Value::as_f64);
-        // What a row did not get to measure is missing, not nought.
+        // A measure that a row did not take is missing, not 0.
         let some = |path: &str| number(path).is_some_and(|n| n > 0.0);
         let job = row.get("iops").is_some();
         let measured = |(_, of, path): &(Measure, Of, &str)| {

@@ -73,7 +73,7 @@ fn block_jobs_have_requests_and_blocks_and_no_databases() {
     let words = c.worse_by(10.0).join("; ");
     assert!(words.contains("one: requests/s from 5.0 to 4.0"), "{words}");
     assert!(words.contains("one: blocks lost from 3 to 6"), "{words}");
-    // Nor has a database what only a job has.
+    // A database does not have the measures of a job.
     let c = both(&[row("one", 1.0, 3)], &[row("one", 2.0, 3)]);
     for other in ["requests/s", "blocks lost"] {
         assert_eq!(pair(&c, 0, other), Pair { a: None, b: None }, "{other}");

@@ -1,9 +1,9 @@
-//! What the SSDs of a row did with what was written to them, and what it left of them.
+//! What the SSDs of a row did, and their wear.
 //!
-//! 1. Counters are those of the time under load, up to the cut, and, beside them, those of
-//!    the time outside of it: all that lies between two loads (recovery, checks, warm-up),
-//!    in which a drive goes on to collect. Nothing between the first load and the last cut
-//!    is in neither of them. Only dumps, which a cut begins, are counted over the whole row.
+//! 1. Counters are those of the time under load, up to the cut, and, beside them, those of the time
+//!    outside of it: all that lies between two loads (recovery, checks, warm-up), in which a drive
+//!    goes on to collect. Everything between the first load and the last cut is in one of the two.
+//!    Only dumps, which a cut begins, are counted over the whole row.
 //! 2. Of several drives, counters and erase units are summed, and wear is that of all
 //!    units together.
 
@@ -32,8 +32,8 @@ pub struct DriveFigures {
     pub outside_host_bytes: u64,
     /// Erase units that may hold data of the host or are free for them.
     pub data_units: u64,
-    /// Of these, those that are left for superseded data when all that is promised is there
-    /// and all reserves are whole.
+    /// Of these, the units for superseded data when the whole capacity is in use and all reserves
+    /// are full.
     pub spare_left_units: u64,
     /// The same, of a hundred units of the capacity; of several drives their mean.
     pub spare_left_percent: f64,
@@ -122,7 +122,7 @@ impl PowerFigures {
 /// What restarts took, all drives together; by the names of [`tantalum_drive::PHASES`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RestartFigures {
-    /// How many restarts there were that came to taking commands.
+    /// How many restarts got to taking commands.
     pub count: u64,
     /// Of these, with commands taken before all was known.
     pub early: u64,
@@ -149,9 +149,9 @@ impl RestartFigures {
 /// What drives count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Bytes programmed with what the host wrote.
+    /// Bytes programmed with data of the host.
     pub host_bytes: u64,
-    /// Bytes programmed with what was moved out of the way.
+    /// Bytes programmed with data that collection moved.
     pub collection_bytes: u64,
     /// Bytes programmed with the map.
     pub map_bytes: u64,
@@ -184,7 +184,7 @@ pub struct Wear {
     pub mean: f64,
     /// The most worn unit.
     pub max: u32,
-    /// Erase counts that one bar of the histogram covers.
+    /// How many erase counts one bar of the histogram covers.
     pub bucket: u32,
     /// The least erase count of each bar, and its units; at most [`MOST_BUCKETS`].
     pub histogram: Vec<(u32, u64)>,
@@ -195,7 +195,7 @@ impl Counts {
     pub fn of(drives: &[Drive]) -> Counts {
         let sum = |sum: Counts, s: DriveStats| {
             let one = Counts::one(&s);
-            // Of drives side by side states add up too.
+            // For several drives states are summed, too.
             Counts {
                 free_units: sum.free_units + one.free_units,
                 free_units_least: sum.free_units_least + one.free_units_least,

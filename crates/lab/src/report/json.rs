@@ -24,7 +24,7 @@ pub fn to_json(report: &Report) -> String {
     });
     let folded = report.folded();
     let repeated: Vec<Value> = folded.rows.iter().filter_map(repeated).collect();
-    // (Where nothing is repeated, rows say it all.)
+    // (Without repetitions the rows have everything.)
     if !repeated.is_empty() {
         document["repeated"] = repeated.into();
     }

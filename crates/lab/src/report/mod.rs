@@ -28,8 +28,8 @@ use tantalum_drive::Drive;
 use tantalum_rt::Nanos;
 use tantalum_workload::replay::Played;
 
-/// With fewer cuts than this, that nothing was lost says nothing about a row which
-/// is expected to lose: it is cut further, up to so many times, until it loses something.
+/// A row that is expected to lose something is not judged by fewer cuts than this. It is cut
+/// further, up to so many times, until it loses something.
 pub const CUTS_TO_SHOW_LOSS: u32 = 10;
 
 /// Problems listed in words; further ones are only counted.
@@ -174,14 +174,14 @@ pub struct RowFindings {
     /// Operations by their names: how many, and how long they took; of SQL benchmarks, and of
     /// block jobs and traces by kinds of commands, flushes too.
     pub operations: BTreeMap<&'static str, Times>,
-    /// What became of a recorded trace; `None` for other rows.
+    /// How much of a recorded trace was played; `None` for other rows.
     pub replay: Option<Played>,
     /// Operations over the time under load; `None` if there were none.
     pub series: Option<Series>,
     /// Transactions that wrote and whose COMMIT was acknowledged.
     pub commits_acknowledged: u64,
-    /// Of those, the ones that a power cut undid. Where the database was damaged
-    /// beyond reading its ledger, all since the last cut count.
+    /// Of those, the ones that a power cut undid. If the ledger could not be read, all since the
+    /// last cut count.
     pub commits_lost: u64,
     /// Cuts that lost at least one.
     pub cuts_with_loss: u32,
@@ -193,8 +193,8 @@ pub struct RowFindings {
     pub violations: u64,
     /// Blocks compared with what the drive promised, over all restarts.
     pub blocks_compared: u64,
-    /// Times that SQLite was found ahead of what could have been in flight: an
-    /// error of the experiment itself.
+    /// How often the ledger had more commits than could have been in flight. That is an error of
+    /// the experiment itself.
     pub ledger_ahead: u64,
     /// Writes that the drive refused under load for want of space: it promises more than it can
     /// keep.
@@ -335,7 +335,7 @@ impl RowReport {
     pub fn new(row: &Row, seed: u64, findings: RowFindings, error: Option<String>) -> RowReport {
         let verdict = match row.expect {
             _ if error.is_some() || findings.ledger_ahead > 0 => Verdict::Failed,
-            // Who did nothing, or wrote and had nothing acknowledged, shows nothing.
+            // A row that did nothing, or whose writes were never acknowledged, shows nothing.
             _ if findings.transactions == 0
                 || (findings.commits_acknowledged == 0 && findings.host_bytes > 0) =>
             {
@@ -392,7 +392,7 @@ impl RowReport {
         each.collect::<Vec<_>>().join(" ")
     }
 
-    /// What else is to be said of it: what its drive refused, and where that ended it.
+    /// Further notes: what its drive refused, and whether that ended it.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let RowFindings { refused, full, load_ns, .. } = self.findings;
@@ -407,7 +407,7 @@ impl RowReport {
         notes
     }
 
-    /// What came of the row, in a word: capitals where it is not as expected.
+    /// The result of the row in a word: capitals where it is not as expected.
     pub fn result(&self) -> &'static str {
         match self.verdict {
             Verdict::Failed => "FAILED",

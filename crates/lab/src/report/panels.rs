@@ -72,7 +72,7 @@ impl Panels {
                 points[place].ours.sort_by(f64::total_cmp);
             }
         }
-        // What all begin with is said once.
+        // A common beginning of all names is left out.
         let mut all = panels.iter().flat_map(|p| &p.points).map(|p| p.at.split_once('='));
         let first = panels.first().and_then(|p| p.points.first());
         let key = first.and_then(|p| p.at.split_once('=')).map_or("", |(key, _)| key).to_string();

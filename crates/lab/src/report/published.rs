@@ -18,10 +18,10 @@ pub struct Source {
     /// What the numbers of rows are.
     #[serde(default)]
     pub what: String,
-    /// The mean deviation of rows that is aimed at, in per cent.
+    /// The target for the mean deviation of rows, in per cent.
     #[serde(default)]
     pub mean_within: Option<f64>,
-    /// The deviation of each row that is aimed at, in per cent.
+    /// The target for the deviation of each row, in per cent.
     #[serde(default)]
     pub each_within: Option<f64>,
 }

@@ -6,8 +6,7 @@
 //!    byte are medians, each of its own; the longest time is the longest of all. What
 //!    else there is (distributions, figures of drives) is that of the repetition with the
 //!    median throughput.
-//! 3. What a repetition that failed had measured by then is in no median; it is there in the
-//!    verdict.
+//! 3. The measures of a failed repetition are in no median; its failure is in the verdict.
 
 use crate::report::published::median;
 use crate::report::{Report, RowReport, Times, Verdict};

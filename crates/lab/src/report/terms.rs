@@ -18,7 +18,7 @@ pub struct Terms {
     pub writes: &'static str,
     /// How many of these are lost, as a title.
     pub losses: &'static str,
-    /// Who answers at the end of a recovery.
+    /// What answers at the end of a recovery.
     pub answers: &'static str,
 }
 

@@ -3,10 +3,10 @@
 //!
 //! 1. What a job did counts from the end of the warm-up to the cut: its own commands, not
 //!    what the file system of its host adds.
-//! 2. What ends early is measured up to that moment: no cut follows.
+//! 2. A load that ends early is measured up to that moment, and no cut follows.
 //! 3. After a cut a job begins anew; a trace goes on behind the requests that were issued.
-//! 4. A write that is refused for want of space is none of those that were done; the load goes
-//!    on, warm-ups included in the count of what was refused.
+//! 4. A write refused for want of space does not count as done. The load goes on. Refused writes of
+//!    warm-ups are counted, too.
 
 use crate::report::RowFindings;
 use crate::run::clocks::{Clocked, Clocks};
@@ -83,7 +83,7 @@ struct Run<S> {
     clocks: Rc<RefCell<Clocks>>,
 }
 
-/// What became of a load that may have ended before its time.
+/// The error of a load that may have ended early.
 fn failed(ended: First<(), Result<Result<(), String>, Cancelled>>) -> Result<(), RowError> {
     match ended {
         First::A(()) => Ok(()),
@@ -181,8 +181,8 @@ impl<S: RowBox> Run<S> {
         hang.map_or(Ok(ended_at), |hang| Err(RowError::Hang(hang)))
     }
 
-    /// Who counts the commands that end while something is measured: since then, less the
-    /// load before.
+    /// Counts the commands that end during the measurement, with their time since it began, less
+    /// the load before.
     fn observer(&self, measured: &Measured) -> impl Fn(CommandKind, Nanos) + 'static {
         let (rt, measured) = (self.rt.clone(), measured.clone());
         let (findings, clocks) = (self.findings.clone(), self.clocks.clone());

@@ -1,7 +1,7 @@
 //! How long what happened in a row took: histograms, and their summaries.
 //!
 //! 1. Memory is bounded: three digits are kept, up to a day.
-//! 2. What is told apart from the others is in no summary of all of them.
+//! 2. Times that are kept apart are in no summary of all operations.
 
 use crate::report::{QUANTILES, Quantiles, RowFindings, Times};
 use hdrhistogram::Histogram;

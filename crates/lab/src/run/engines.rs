@@ -5,9 +5,9 @@
 //!    first power cut comes at that moment, the others after some more load each.
 //! 2. What a row writes is what goes to the drive with the pages; a log on a drive of its
 //!    own is counted beside ([`RowFindings::measures`]).
-//! 3. A commit that is lost breaks a promise if barriers are on or the drive keeps what it
-//!    acknowledged; a page that is damaged, if beside that nothing of it can tear: it goes
-//!    over the double-write area or in an atomic group, or the drive writes it whole.
+//! 3. A lost commit breaks a promise if barriers are on or the drive keeps what it acknowledged. A
+//!    damaged page breaks one if the same holds and the page cannot tear: because of the
+//!    double-write area, of an atomic group, or of a drive that writes it as a whole.
 //! 4. The power of both drives goes at the same instant, and the host's with it.
 
 use crate::report::{RowFindings, Times, quantiles_of};

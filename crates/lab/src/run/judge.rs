@@ -10,7 +10,7 @@ use tantalum_workload::sql::{Row, Sql};
 pub struct Verdict {
     /// The ledger, if the database could be asked for it.
     pub ledger: Option<Vec<(u32, u64)>>,
-    /// What is wrong with the database; nothing: it is sound.
+    /// What is wrong with the database; empty if it is sound.
     pub damage: Vec<String>,
 }
 

@@ -3,10 +3,10 @@
 //!
 //! 1. It always ends: with the fill, with a steady state, or at the bound of
 //!    [`Precondition::passes_max`]; and says which of them.
-//! 2. The state is one that commands of a host have brought about: nothing is made up.
-//! 3. What is written are zeros, and so is what reads back, as from a blank drive: whoever
-//!    compares blocks later need not know of it. The drive makes no difference between
-//!    zeros and other data.
+//! 2. Only commands of a host bring the state about.
+//! 3. What is written are zeros, and so reads give zeros as from a blank drive, and later
+//!    comparisons of blocks need not know of it. The drive makes no difference between zeros and
+//!    other data.
 //! 4. Commands follow from the parameters and the seed alone.
 
 use crate::run::row::{RowBox, Traffic};
@@ -104,14 +104,14 @@ pub struct Preconditioned {
     pub time_ns: u64,
 }
 
-/// What is to be done to the drive of a row before anything else.
+/// What is done to the drive of a row before anything else.
 #[derive(Clone)]
 pub struct Preparation {
     /// How.
     pub how: Precondition,
     /// The job of the row, if it is one of a block job.
     pub job: Option<Job>,
-    /// Hears which share is done.
+    /// Called with the share that is done.
     pub tell: Rc<dyn Fn(f64)>,
 }
 
@@ -139,7 +139,7 @@ impl fmt::Debug for Preparation {
 /// Why a drive cannot be preconditioned.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PreconditionError {
-    /// A value that cannot be.
+    /// An invalid value.
     #[error("precondition.{key} = {value}: must be {range}")]
     Value {
         /// Which.
@@ -166,7 +166,7 @@ pub enum PreconditionError {
 }
 
 impl Precondition {
-    /// Whether it can be meant.
+    /// Checks its values.
     ///
     /// # Errors
     /// [`PreconditionError::Value`].
@@ -223,7 +223,7 @@ pub async fn run<S: RowBox>(
         tell: Box::new(tell),
     });
     let (began, mut before) = (rt.now(), subject.traffic());
-    // Before all flash was programmed once nothing need be collected: that is no steady state.
+    // Before all flash was programmed once nothing has to be collected, so the state is not steady.
     let raw: u64 = subject.drives().iter().map(|d| d.layout().raw * SECTOR).sum();
     let blank = before.flash_bytes.unwrap_or(0) + raw;
     let filled_once = || subject.traffic().flash_bytes.is_none_or(|now| now >= blank);

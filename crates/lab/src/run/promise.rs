@@ -4,7 +4,7 @@
 use crate::file::experiment::{Journal, Synchronous};
 use tantalum_device::Caps;
 
-/// What must be so after a power cut.
+/// What must hold after a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// Every acknowledged commit is there.
@@ -30,7 +30,7 @@ impl Promise {
             return Promise { commits: true, sound: true };
         }
         if !caps.flush {
-            // Whatever SQLite syncs, nothing comes of it.
+            // The device ignores whatever SQLite syncs.
             return Promise { commits: false, sound: false };
         }
         let (commits, sound) = match (journal, synchronous) {

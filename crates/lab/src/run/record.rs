@@ -3,8 +3,8 @@
 //! 1. A command is recorded when it has completed, and only if it succeeded; see
 //!    [`LogWriter`] for the place of a flush.
 //! 2. A group's writes stand together; the last one is FUA, since a group that is complete
-//!    survives, and a mark follows. So whoever replays up to a mark, a flush or a FUA has whole
-//!    groups. (The format knows no groups: up to other entries there may be a part of one.)
+//!    survives, and a mark follows. So a replay up to a mark, a flush or a FUA has whole groups.
+//!    (The format knows no groups: up to other entries there may be a part of one.)
 //! 3. A recorded run is the run without recording: nothing here takes virtual time.
 
 use crate::run::row::{RowBox, Traffic};

@@ -6,13 +6,13 @@
 //! 1. A commit counts as acknowledged when the client's COMMIT returned without
 //!    error, and as lost when the ledger that a recovered database shows does not
 //!    contain it. A commit in flight at the cut may be there or not.
-//! 2. Nobody but the drive and the database decides what is there after a cut: the
-//!    judge opens the database as any program would, and reads.
+//! 2. Only the drive and the database decide what is there after a cut: the judge opens the
+//!    database as any program would, and reads.
 //! 3. Load, latency and traffic are measured from the start of the clients to the
 //!    cut: outages, recoveries and checks are outside.
 //! 4. After a damaged database the row goes on from the image of the loaded one.
-//! 5. A database for which there is no room any more ends the row, but not before it came back
-//!    from a power cut and was judged. On a thin drive that is no error: it promised too much.
+//! 5. A database that has no room any more ends the row, after one more power cut and check. On a
+//!    thin drive that is no error: it promised too much.
 //! 6. A violation is what breaks the promise of drive and settings ([`Promise`]), and every
 //!    block that holds what the drive must not hold; what was not promised may be lost.
 
@@ -238,8 +238,7 @@ struct Recovered<S: RowBox> {
 /// How a load ended.
 #[derive(Default)]
 struct Loaded {
-    /// What a client found damaged before the cut: it must not pass unseen, even if it was in a
-    /// cache only.
+    /// Damage that a client found before the cut. It counts even if it was only in a cache.
     damage: Option<String>,
     /// There was no room for a transaction.
     full: Option<SqlError>,

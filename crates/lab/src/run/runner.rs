@@ -31,7 +31,7 @@ pub enum Progress<'a> {
     RowDone(&'a str),
 }
 
-/// Who wants to know how a run gets on; called from several threads.
+/// An observer of a run. It is called from several threads.
 pub type Watch = Arc<dyn Fn(Progress<'_>) + Send + Sync>;
 
 /// Whether all rows can be run: their designs exist and can be built, their block jobs fit
@@ -154,7 +154,7 @@ fn try_row(
         },
         preparation,
     };
-    // What is not SQLite has no content but its stamps.
+    // A workload without SQLite has no content except stamps.
     let bytes = row.workload.has_journal() || log.is_some();
     let payload = if bytes { Payload::Bytes } else { Payload::Stamps };
     let model = match row.model() {

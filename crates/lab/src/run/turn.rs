@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! 1. What a client had acknowledged is counted whenever its turn ended; operations and their
-//!    latencies only up to the cut.
-//! 2. An error after the stop is what a cut looks like from above, and no error of the client.
+//! 1. Acknowledged commits of a client count whenever its turn ended; operations and their
+//!    latencies count only up to the cut.
+//! 2. An error after the stop is an effect of the cut, and no error of the client.
 
 use crate::report::RowFindings;
 use crate::run::clocks::Clocks;
@@ -18,7 +18,7 @@ use tantalum_rt::{Nanos, Rt};
 use tantalum_workload::database::{Benchmark, Client, StepError};
 use tantalum_workload::sql::SqlErrorKind;
 
-/// What a client runs, and where it is written down what it does.
+/// What a client runs, and the books in which its actions are recorded.
 #[derive(Clone)]
 pub(crate) struct Books {
     pub rt: Rt,

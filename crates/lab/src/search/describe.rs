@@ -1,4 +1,4 @@
-//! A candidate as text: a design of an experiment file that is exactly it, and in short.
+//! A candidate as text: as a design of an experiment file, and in short.
 
 use super::grid::{Choice, Keeps};
 use crate::file::experiment::Scene;
@@ -28,7 +28,7 @@ pub(super) fn design(design: &Design, base: &str, scene: &Scene) -> (String, Vec
     (text, conflicts)
 }
 
-/// What of `table` is not the same in `other`.
+/// The part of `table` that differs from `other`.
 fn differences(table: &toml::Table, other: &toml::Table) -> toml::Table {
     let differs = |(key, value): (&String, &toml::Value)| {
         let value = match (value, other.get(key)) {

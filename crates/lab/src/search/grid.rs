@@ -1,6 +1,6 @@
-//! The designs that are searched: what of the map capacitors keep, in how much memory, whether
-//! they keep its directory, how large the write buffer is, and whether an erase under way has to
-//! be finished.
+//! The designs that are searched. They differ in what the capacitors keep of the map and in how
+//! much memory, in whether they keep its directory, in the size of the write buffer, and in whether
+//! an erase under way has to be finished.
 //!
 //! 1. The energy of a candidate follows from its design alone, without a run.
 //! 2. What is kept of the map fills whole programs of an emergency dump: less would cost as much.
@@ -11,7 +11,7 @@
 
 use tantalum_drive::{CacheMode, Design, DesignError, EnergyModel, Kept, LayoutError};
 
-/// What of the map capacitors keep.
+/// What the capacitors keep of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keeps {
     /// Few map pages that have changed (`map.dirty_pages_max`).
@@ -56,7 +56,7 @@ impl Choice {
     }
 }
 
-/// A design that may be the one.
+/// A design that may be the result.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// In short.
@@ -192,7 +192,8 @@ fn protected(base: &Design) -> Design {
     design
 }
 
-/// What all are compared with: the whole map is protected, and the largest buffer.
+/// The design that all are compared with: the whole map is protected, and the buffer is the
+/// largest.
 pub(super) fn full_protection(base: &Design) -> Result<(Design, f64), String> {
     let layout = base.check().map_err(|e| e.to_string())?;
     let mut design = protected(base);

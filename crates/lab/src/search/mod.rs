@@ -2,11 +2,11 @@
 //! its speed and for its start after a power loss.
 //!
 //! 1. Candidates are tried from those that need the least energy on, level by level; the search
-//!    ends with the first level on which one meets the limits, and of those it is the
-//!    fastest. Nothing that needs less meets them, but for what was left out.
-//! 2. Left out is what cannot meet the limits unless a larger buffer or a larger journal makes a
-//!    drive slower by more than [`MARGIN`], or quicker to start by more than a fifth: nothing
-//!    is, if all is asked for.
+//!    ends with the first level on which one meets the limits, and of those it is the fastest. No
+//!    candidate that needs less meets them, except perhaps one that was left out.
+//! 2. A candidate is left out if it could meet the limits only if a larger buffer or journal made a
+//!    drive slower by more than [`MARGIN`], or quicker to start by more than a fifth. With `all`
+//!    none is left out.
 //! 3. What is found follows from the experiment and the seed alone, not from the number of
 //!    threads.
 
@@ -70,7 +70,7 @@ pub struct Search {
     grid: Vec<Candidate>,
 }
 
-/// What came of a candidate.
+/// The result of a candidate.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// Which.
@@ -83,7 +83,7 @@ pub struct Tried {
     pub recovery: Nanos,
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Findings {
     /// The experiment's title.
@@ -110,7 +110,7 @@ pub struct Findings {
     pub tried: Vec<Tried>,
     /// Those that failed, and how.
     pub failed: Vec<(Candidate, String)>,
-    /// Of the tried, those than which none is better in energy, slowdown and restart at once.
+    /// Of the tried, those that no other one beats in energy, slowdown and restart at once.
     pub pareto: Vec<usize>,
     /// Of the tried, the one that was looked for.
     pub winner: Option<usize>,
@@ -124,7 +124,7 @@ pub struct Findings {
     pub interrupted: bool,
 }
 
-/// Who wants to know how it gets on; called from several threads.
+/// An observer of its progress. It is called from several threads.
 pub trait Watch: Sync {
     /// A candidate was tried, or so many were left out.
     fn done(&self, candidates: usize);
@@ -463,7 +463,7 @@ impl Tried {
     }
 }
 
-/// The places of those than which none is as good everywhere and better somewhere.
+/// The places of those that no other one matches everywhere and beats somewhere.
 fn pareto(tried: &[Tried]) -> Vec<usize> {
     let better = |a: &Tried, b: &Tried| {
         let level = |t: &Tried| t.candidate.level();

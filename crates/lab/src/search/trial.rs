@@ -2,7 +2,7 @@
 //!
 //! 1. What is measured is whole rounds of its journal, where the design has one: from a restart,
 //!    which leaves an empty journal, to the end of a checkpoint.
-//! 2. The power goes when there is as much to be found again as there was at any time before.
+//! 2. The power is cut when a restart has as much to read as at any time before.
 //! 3. All candidates get the same commands, from the same seed.
 
 use crate::run::block;
@@ -19,7 +19,7 @@ use tantalum_workload::jobs::Job;
 const LOOK: Nanos = Nanos::from_millis(1);
 /// Without power.
 const OUTAGE: Nanos = Nanos::from_millis(10);
-/// Load that leads to no program for so long is none.
+/// A load without any program for so long is an error.
 const PATIENCE: Nanos = Nanos::from_secs(60);
 /// The share of the largest backlog at which the power goes.
 const FULL: f64 = 0.97;
