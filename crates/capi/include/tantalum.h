@@ -10,7 +10,7 @@
  * same seed, sees the same run each time: same data, same times, same survivors of a power cut.
  *
  * Threads. All functions may be called by any number of threads at once, also with the same
- * handle, but for tantalum_close (no other call may use the handle then or later) and the
+ * handle, except tantalum_close (no other call may use the handle then or later) and the
  * tantalum_group_* functions (one group is for one thread at a time). Calls of several threads
  * are served side by side: each waits for its own command, and time moves while any of them
  * does. In which order commands of several threads begin is up to the machine's scheduler, so
