@@ -134,6 +134,15 @@ impl<'a> DataMut<'a> {
         }
     }
 
+    /// Copies the blocks in `range` to the front.
+    pub fn move_to_front(&mut self, range: Range<usize>, block_size: u32) {
+        let bs = block_size as usize;
+        match self {
+            DataMut::Bytes(b) => b.copy_within(range.start * bs..range.end * bs, 0),
+            DataMut::Stamps(s) => s.copy_within(range, 0),
+        }
+    }
+
     /// Fills everything with zeros.
     pub fn zero(&mut self) {
         match self {

@@ -63,6 +63,9 @@ pub struct NandStats {
     pub die_busy: Nanos,
 }
 
+/// A list of so many sectors needs no memory of its own.
+const FEW: usize = 16;
+
 /// What to read: `count` pages of one row from `at` on.
 pub struct ReadRequest<'a> {
     /// The first page.
@@ -420,8 +423,16 @@ impl NandArray {
         if data.blocks(SECTOR_BYTES).is_none() {
             return Err(Self::broken(at, "whole pages are programmed"));
         }
-        let sectors: Vec<_> = data.each(SECTOR_BYTES).collect();
-        self.program_gathered(at, &sectors, oob)
+        let count = data.blocks(SECTOR_BYTES).unwrap_or(0) as usize;
+        if count > FEW {
+            let sectors: Vec<_> = data.each(SECTOR_BYTES).collect();
+            return self.program_gathered(at, &sectors, oob);
+        }
+        let mut sectors = [data; FEW];
+        for (sector, one) in sectors.iter_mut().zip(data.each(SECTOR_BYTES)) {
+            *sector = one;
+        }
+        self.program_gathered(at, &sectors[..count], oob)
     }
 
     /// The same with a scatter-gather list: the sectors of the pages, wherever each lies.

@@ -56,8 +56,9 @@ pub(crate) struct Schedule {
 /// The most [`Ends`] that are kept for new operations.
 const SPARE: usize = 256;
 
-/// Room for operations that a die has from the beginning.
-const QUEUE: usize = 16;
+/// Room for operations that a die has from the beginning: few, so that the queues of all dies stay in
+/// the processor's cache.
+const QUEUE: usize = 4;
 
 /// When an operation will end, as far as is known.
 pub(crate) struct Planned {

@@ -69,7 +69,7 @@ pub use exec::{Outstanding, Rt, Runtime, TaskId};
 pub use join::{Cancelled, First, Join, first, join_all};
 pub use lock::{FileLockError, lock_file};
 pub use post::{Inbox, Post, PostError};
-pub use prefetch::prefetch;
+pub use prefetch::{large_pages, prefetch};
 pub use rng::{Stream, mix64};
 pub use time::Nanos;
 pub use timer::Sleep;

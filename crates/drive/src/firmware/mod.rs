@@ -28,10 +28,12 @@ use crate::format::unit_journal::{Entry, OPEN};
 use crate::format::words::{BORN_NOW, Kind, Lpn, NO_INDEX, PageHead, Places, Ppa, Version};
 use crate::planted::planted;
 use crate::state::State;
-use crate::state::space::{Role, WriteStream};
+use crate::state::map::Map;
+use crate::state::maplog::MapLog;
+use crate::state::space::{Role, Space, WriteStream};
 use crate::{CacheMode, Design, FlushMode};
 use rustc_hash::FxHashMap;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell, RefMut};
 use std::rc::Rc;
 use tantalum_device::{Ack, Caps, Payload};
 use tantalum_nand::{NandArray, OpError, PageAddr, SECTOR_BYTES, Unit};
@@ -129,35 +131,49 @@ impl Firmware {
 
     /// Changes a map entry, and everything that depends on it.
     pub fn remap(&self, lpn: Lpn, to: Option<Ppa>) {
-        let (version, old) = self.state.map.borrow_mut().set(lpn, to);
-        if let Some(new) = to {
-            self.state.space.borrow_mut().validate(new);
-            self.look_for_defects();
-        }
-        if let Some(old) = old {
-            self.supersede(old, version);
-        } else if to.is_none() {
-            return; // Nothing was there, nothing is: no change to make durable.
-        }
-        let mut log = self.state.log.borrow_mut();
-        if to.is_some() || !planted!(DiscardForgotten) {
-            log.changed(lpn);
-        }
-        if self.is_high(&log) {
-            self.keeper.work.notify_all();
-        }
-        drop(log);
-        if to.is_none() {
+        let discarded = self.remapping().change(lpn, to);
+        if let Some(version) = discarded {
             self.note_discard(lpn, version);
         }
+    }
+
+    /// For changes of several map entries, one after the other, in one step.
+    pub fn remapping(&self) -> Remapping<'_> {
+        Remapping {
+            fw: self,
+            map: self.state.map.borrow_mut(),
+            space: self.state.space.borrow_mut(),
+            log: self.state.log.borrow_mut(),
+        }
+    }
+
+    /// These map entries change soon: the processor may fetch what depends on them meanwhile.
+    pub fn look_ahead(&self, lpns: impl Iterator<Item = Lpn>) {
+        let (map, log) = (self.state.map.borrow(), self.state.log.borrow());
+        lpns.for_each(|lpn| {
+            map.look_ahead(lpn);
+            log.look_ahead(lpn);
+        });
+    }
+
+    /// The same, and for what depends on the places that the entries name now.
+    pub fn look_ahead_of_moves(&self, lpns: impl Iterator<Item = Lpn> + Clone) {
+        self.look_ahead(lpns.clone());
+        let (map, space) = (self.state.map.borrow(), self.state.space.borrow());
+        lpns.filter_map(|lpn| map.get(lpn)).for_each(|old| space.look_ahead(old));
     }
 
     /// The sector in this place is invalid since the change `version`.
     pub fn supersede(&self, old: Ppa, version: Version) {
         self.state.space.borrow_mut().invalidate(old, version);
         self.look_for_defects();
-        let die =
-            &self.collectors.dies[(self.places.unit(old).0 / self.design.geometry.blocks) as usize];
+        self.feed(old);
+    }
+
+    /// Fewer sectors of this place's unit are valid: wakes the collector if it waits for that.
+    fn feed(&self, place: Ppa) {
+        let unit = self.places.unit(place);
+        let die = &self.collectors.dies[(unit.0 / self.design.geometry.blocks) as usize];
         if die.hungry.get() {
             die.notify();
         }
@@ -375,6 +391,52 @@ impl Firmware {
 
     fn occupy_link(&self, ns: u64) -> Nanos {
         self.host.occupy_link(self.rt.now(), Nanos(ns))
+    }
+}
+
+/// Changes map entries, and everything that depends on them. It borrows map, space and map log for
+/// as long as it lives, so that a row of changes borrows them once.
+pub(crate) struct Remapping<'a> {
+    fw: &'a Firmware,
+    map: RefMut<'a, Map>,
+    space: RefMut<'a, Space>,
+    log: RefMut<'a, MapLog>,
+}
+
+impl Remapping<'_> {
+    /// Where a logical page is.
+    pub fn get(&self, lpn: Lpn) -> Option<Ppa> {
+        self.map.get(lpn)
+    }
+
+    /// Changes an entry; the version of the change, if that discards something.
+    pub fn change(&mut self, lpn: Lpn, to: Option<Ppa>) -> Option<Version> {
+        let fw = self.fw;
+        let (version, old) = self.map.set(lpn, to);
+        if let Some(new) = to {
+            self.space.validate(new);
+        }
+        if let Some(old) = old {
+            self.space.invalidate(old, version);
+            fw.feed(old);
+        } else if to.is_none() {
+            return None; // Nothing was there, nothing is: no change to make durable.
+        }
+        if to.is_some() || !planted!(DiscardForgotten) {
+            self.log.changed(lpn);
+        }
+        if fw.is_high(&self.log) {
+            fw.keeper.work.notify_all();
+        }
+        to.is_none().then_some(version)
+    }
+}
+
+impl Drop for Remapping<'_> {
+    fn drop(&mut self) {
+        if let Some(why) = self.space.defect() {
+            self.fw.fail(why);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::planted::planted;
 use crate::state::changes::Changes;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use tantalum_rt::{large_pages, prefetch};
 
 /// A change of what a dump has of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,10 +26,8 @@ pub enum MapChange {
 #[derive(Clone)]
 pub struct Dirty {
     bits: Vec<u64>,
-    /// Dirty entries of each map page.
-    counts: Vec<u32>,
+    pages: Vec<MapPage>,
     queue: VecDeque<u32>,
-    queued: Vec<bool>,
     /// Entries changed while their map page is on its way to flash.
     storing: FxHashMap<u32, Vec<Lpn>>,
     total: u32,
@@ -37,15 +36,29 @@ pub struct Dirty {
     pub changes: Changes<MapChange>,
 }
 
+/// What is known of a map page, in one place: it is asked for with each change.
+#[derive(Clone, Copy, Default)]
+struct MapPage {
+    /// Its dirty entries.
+    count: u16,
+    /// It waits to be stored.
+    queued: bool,
+    /// It is on its way to flash.
+    storing: bool,
+}
+
+const _: () = assert!(MAP_PAGE_ENTRIES <= u16::MAX as u32);
+
 impl Dirty {
     /// Nothing is dirty, of `pages` map pages.
     pub fn new(pages: u32) -> Dirty {
         let pages = pages as usize;
+        let mut bits = vec![0; pages * (MAP_PAGE_ENTRIES / 64) as usize];
+        large_pages(&mut bits);
         Dirty {
-            bits: vec![0; pages * (MAP_PAGE_ENTRIES / 64) as usize],
-            counts: vec![0; pages],
+            bits,
+            pages: vec![MapPage::default(); pages],
             queue: VecDeque::new(),
-            queued: vec![false; pages],
             storing: FxHashMap::default(),
             total: 0,
             dirty_pages: 0,
@@ -59,26 +72,40 @@ impl Dirty {
         &self.bits[page as usize * words..][..words]
     }
 
+    /// An entry changes soon: the processor may fetch what is known of it meanwhile.
+    pub fn look_ahead(&self, lpn: Lpn) {
+        if let Some(word) = self.bits.get((lpn.0 / 64) as usize) {
+            prefetch(word);
+        }
+        if let Some(page) = self.pages.get(map_page(lpn) as usize) {
+            prefetch(page);
+        }
+    }
+
     /// An entry changed.
     pub fn mark(&mut self, lpn: Lpn) {
-        let page = map_page(lpn);
+        let number = map_page(lpn);
+        let page = &mut self.pages[number as usize];
         if self.changes.is_watched() {
             self.changes.note(MapChange::Entry(lpn));
-            if self.counts[page as usize] == 0 {
-                self.changes.note(MapChange::Begun(page));
+            if page.count == 0 {
+                self.changes.note(MapChange::Begun(number));
             }
         }
-        if let Some(again) = self.storing.get_mut(&page) {
+        if page.storing
+            && let Some(again) = self.storing.get_mut(&number)
+        {
             again.push(lpn);
         }
-        if !self.has(lpn) {
-            self.bits[(lpn.0 / 64) as usize] |= 1 << (lpn.0 % 64);
-            self.dirty_pages += u32::from(self.counts[page as usize] == 0);
-            self.counts[page as usize] += 1;
+        let (word, bit) = (&mut self.bits[(lpn.0 / 64) as usize], 1 << (lpn.0 % 64));
+        if *word & bit == 0 {
+            *word |= bit;
+            self.dirty_pages += u32::from(page.count == 0);
+            page.count += 1;
             self.total += 1;
-            if !self.queued[page as usize] {
-                self.queued[page as usize] = true;
-                self.queue.push_back(page);
+            if !page.queued {
+                page.queued = true;
+                self.queue.push_back(number);
             }
         }
     }
@@ -100,7 +127,7 @@ impl Dirty {
 
     /// Whether a map page has.
     pub fn is_dirty(&self, page: u32) -> bool {
-        self.counts[page as usize] > 0
+        self.pages[page as usize].count > 0
     }
 
     /// How many map pages wait to be stored.
@@ -114,8 +141,8 @@ impl Dirty {
         pages.clear();
         while pages.len() < most {
             let Some(page) = self.queue.pop_front() else { break };
-            self.queued[page as usize] = false;
-            if self.counts[page as usize] > 0 {
+            self.pages[page as usize].queued = false;
+            if self.is_dirty(page) {
                 self.begin_page(page);
                 pages.push(page);
             }
@@ -124,6 +151,7 @@ impl Dirty {
 
     /// This map page is being stored from now on.
     pub fn begin_page(&mut self, page: u32) {
+        self.pages[page as usize].storing = true;
         self.storing.entry(page).or_default();
     }
 
@@ -134,8 +162,10 @@ impl Dirty {
         let words = (MAP_PAGE_ENTRIES / 64) as usize;
         let first = page as usize * words;
         self.bits[first..first + words].fill(0);
-        self.dirty_pages -= u32::from(self.counts[page as usize] > 0);
-        self.total -= std::mem::take(&mut self.counts[page as usize]);
+        let info = &mut self.pages[page as usize];
+        info.storing = false;
+        self.dirty_pages -= u32::from(info.count > 0);
+        self.total -= u32::from(std::mem::take(&mut info.count));
         for lpn in again.into_iter().filter(|_| !planted!(DirtyForgotten)) {
             self.mark(lpn);
         }
@@ -144,7 +174,7 @@ impl Dirty {
     /// All dirty entries, in order.
     pub fn entries(&self) -> impl Iterator<Item = Lpn> {
         let words = MAP_PAGE_ENTRIES / 64;
-        let pages = self.counts.iter().enumerate().filter(|c| *c.1 > 0);
+        let pages = self.pages.iter().enumerate().filter(|page| page.1.count > 0);
         pages.flat_map(move |(page, _)| {
             let first = page as u32 * words;
             (first..first + words).flat_map(|w| {

@@ -13,7 +13,7 @@
 use crate::format::entries::{MAP_PAGE_ENTRIES, end_entry, entry_name, map_page, unit_entry};
 use crate::format::words::{Lpn, Ppa, Version};
 use tantalum_nand::Unit;
-use tantalum_rt::prefetch;
+use tantalum_rt::{large_pages, prefetch};
 
 /// The table, one 4-byte entry a logical page, whole in memory.
 #[derive(Clone)]
@@ -34,8 +34,10 @@ impl Map {
     pub fn new(logical: u32, units: u32) -> Map {
         let entries = end_entry(logical, units).0 + 1;
         let pages = entries.div_ceil(MAP_PAGE_ENTRIES);
+        let mut entries = vec![0; entries as usize];
+        large_pages(&mut entries);
         Map {
-            entries: vec![0; entries as usize],
+            entries,
             logical,
             live: 0,
             version: Version(0),
@@ -81,9 +83,12 @@ impl Map {
 
     /// At recovery: puts a stored value in place, without a version of its own.
     pub fn put(&mut self, lpn: Lpn, to: Option<Ppa>) -> Option<Ppa> {
-        self.touched[map_page(lpn) as usize] = true;
         let entry = &mut self.entries[lpn.0 as usize];
         let old = entry.checked_sub(1).map(Ppa);
+        if old.is_none() {
+            // (Else something has touched it before.)
+            self.touched[map_page(lpn) as usize] = true;
+        }
         *entry = to.map_or(0, |p| p.0 + 1);
         if lpn.0 < self.logical {
             self.live -= u32::from(old.is_some());

@@ -129,6 +129,13 @@ impl MapLog {
         self.persistence.changed(lpn);
     }
 
+    /// A map entry changes soon: the processor may fetch what is known of it meanwhile.
+    pub fn look_ahead(&self, lpn: Lpn) {
+        if let Some(dirty) = self.dirty() {
+            dirty.look_ahead(lpn);
+        }
+    }
+
     /// Changes up to this version survive a power loss.
     pub fn durable(&self) -> Version {
         if self.persistence.dirty().is_some() { Version::MAX } else { self.durable }

@@ -32,6 +32,7 @@ use crate::state::changes::Changes;
 use crate::state::victims::{Candidate, Victims};
 use std::collections::BTreeSet;
 use tantalum_nand::{Geometry, PageAddr, Unit};
+use tantalum_rt::{large_pages, prefetch};
 
 /// The stream of a write. Data of the host, data moved by the collector, and data moved to level
 /// wear are kept apart, because each is colder than the one before. (Cold data among what
@@ -153,6 +154,8 @@ impl Space {
             victims: Victims::new(collector, Unit(die * g.blocks), g.blocks, places.data_sectors()),
             whole: false,
         };
+        let mut valid = vec![0; g.sectors().div_ceil(64) as usize];
+        large_pages(&mut valid);
         Space {
             places,
             blocks: g.blocks,
@@ -160,7 +163,7 @@ impl Space {
             dies: (0..g.dies()).map(die).collect(),
             free: 0,
             free_min: u32::MAX,
-            valid: vec![0; g.sectors().div_ceil(64) as usize],
+            valid,
             filled: 0,
             levelling,
             bad: 0,
@@ -512,6 +515,16 @@ impl Space {
     /// Whether the map names this sector.
     pub fn is_valid(&self, ppa: Ppa) -> bool {
         self.valid[(ppa.0 / 64) as usize] >> (ppa.0 % 64) & 1 == 1
+    }
+
+    /// What is known of this sector is needed soon: the processor may fetch it meanwhile.
+    pub fn look_ahead(&self, ppa: Ppa) {
+        if let Some(word) = self.valid.get((ppa.0 / 64) as usize) {
+            prefetch(word);
+        }
+        if let Some(info) = self.units.get(self.places.unit(ppa).0 as usize) {
+            prefetch(info);
+        }
     }
 
     /// The map names this sector from now on.

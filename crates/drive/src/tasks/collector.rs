@@ -146,6 +146,8 @@ struct Move<'a> {
     packed: VecDeque<Packed>,
     payload: OwnedData,
     words: Vec<u64>,
+    /// Room for a row that is read, while none is.
+    room: Option<Room>,
     /// Its turn, if it moves to another die.
     borrowing: Option<Borrowing<'a>>,
 }
@@ -160,6 +162,25 @@ impl Drop for Borrowing<'_> {
     }
 }
 
+/// Room for a row: it is made once for all rows of a unit.
+struct Room {
+    states: Vec<PageState>,
+    data: OwnedData,
+    oob: Vec<u64>,
+}
+
+impl Room {
+    fn new(fw: &Firmware) -> Room {
+        let planes = fw.places.planes as usize;
+        let sectors = fw.design.geometry.row_sectors() as usize;
+        Room {
+            states: vec![PageState::Erased; planes],
+            data: OwnedData::zeros(fw.nand.payload(), sectors, SECTOR_BYTES),
+            oob: vec![0; planes * fw.nand.oob_words()],
+        }
+    }
+}
+
 /// A sector on its way.
 struct Packed {
     /// Its logical page number, perhaps [`LOST`].
@@ -167,6 +188,12 @@ struct Packed {
     birth: u64,
     /// Where it was.
     from: Ppa,
+}
+
+impl Packed {
+    fn lpn(&self) -> Lpn {
+        Lpn(self.word as u32)
+    }
 }
 
 impl<'a> Move<'a> {
@@ -181,6 +208,7 @@ impl<'a> Move<'a> {
             packed: VecDeque::new(),
             payload: OwnedData::zeros(fw.nand.payload(), 2 * row, SECTOR_BYTES),
             words: Vec::new(),
+            room: None,
             borrowing: None,
         }
     }
@@ -193,10 +221,12 @@ impl<'a> Move<'a> {
                 return self.leave();
             }
             // Where there is no place, a unit without anything valid needs none.
-            let place = fw.state.space.borrow().can_move(self.die);
-            let left = fw.state.space.borrow().next_valid(self.victim, cursor);
-            if !place && self.packed.is_empty() && left.is_none() {
-                break;
+            if self.packed.is_empty() {
+                let space = fw.state.space.borrow();
+                let nothing = || space.next_valid(self.victim, cursor).is_none();
+                if !space.can_move(self.die) && nothing() {
+                    break;
+                }
             }
             let Some(target) = self.target().await else { return };
             let most =
@@ -274,35 +304,45 @@ impl<'a> Move<'a> {
         let (first_page, last_page) = (sector / ps, last / ps);
         let count = last_page - first_page + 1;
         let words = fw.nand.oob_words();
-        let mut states = vec![PageState::Erased; count as usize];
-        let mut data = OwnedData::zeros(fw.nand.payload(), (count * ps) as usize, SECTOR_BYTES);
-        let mut oob = vec![0; count as usize * words];
+        let mut room = self.room.take().unwrap_or_else(|| Room::new(fw));
         let op = fw.nand.read(ReadRequest {
             at: PageAddr { unit: self.victim, page: first_page },
             count,
             first: 0,
-            data: Some(data.as_mut()),
-            oob: Some(&mut oob),
-            states: &mut states,
+            data: Some(room.data.as_mut().slice(0..(count * ps) as usize, SECTOR_BYTES)),
+            oob: Some(&mut room.oob[..count as usize * words]),
+            states: &mut room.states[..count as usize],
         });
         fw.stats.flash_reads.add(1);
         let Some(op) = fw.must(op) else { return end };
-        for page in oob.chunks_exact(words) {
-            let lpns = page[2..].iter().take(ps as usize);
-            lpns.for_each(|lpn| {
-                fw.state.map.borrow().look_ahead(Lpn((lpn & !(PART | MORE)) as u32))
-            });
+        {
+            let map = fw.state.map.borrow();
+            for page in room.oob[..count as usize * words].chunks_exact(words) {
+                let lpns = page[2..].iter().take(ps as usize);
+                lpns.for_each(|lpn| map.look_ahead(Lpn((lpn & !(PART | MORE)) as u32)));
+            }
         }
         op.await;
+        self.pack(first_page, count, &room);
+        self.room = Some(room);
+        end
+    }
+
+    /// Takes what is valid of these pages, which were read.
+    fn pack(&mut self, first_page: u32, count: u32, room: &Room) {
+        let fw = self.fw;
+        let (ps, words) = (fw.places.page_sectors, fw.nand.oob_words());
+        let start = fw.places.unit_start(self.victim);
+        let space = fw.state.space.borrow();
         for i in 0..count * ps {
             let page = (i / ps) as usize;
             let old = Ppa(start + first_page * ps + i);
-            if !fw.state.space.borrow().is_valid(old) {
+            if !space.is_valid(old) {
                 continue;
             }
             let at = page * words + 2 + (i % ps) as usize;
-            let (word, birth) = (oob[at] & !(PART | MORE), oob[at + ps as usize]);
-            let whole = states[page] == PageState::Programmed;
+            let (word, birth) = (room.oob[at] & !(PART | MORE), room.oob[at + ps as usize]);
+            let whole = room.states[page] == PageState::Programmed;
             let (word, birth) = match fw.is_at(Lpn(word as u32), old) {
                 true if whole => (word, birth),
                 _ => match fw.who_is_at(old) {
@@ -313,10 +353,9 @@ impl<'a> Move<'a> {
             };
             let to = self.packed.len();
             self.packed.push_back(Packed { word, birth, from: old });
-            let from = data.as_data().slice(i as usize..i as usize + 1, SECTOR_BYTES);
+            let from = room.data.as_data().slice(i as usize..i as usize + 1, SECTOR_BYTES);
             self.payload.as_mut().slice(to..to + 1, SECTOR_BYTES).copy_from(from);
         }
-        end
     }
 
     /// Programs up to `most` packed sectors; whether that went well.
@@ -324,7 +363,7 @@ impl<'a> Move<'a> {
         let fw = self.fw;
         let ps = fw.places.page_sectors;
         let count = most.min(self.packed.len() as u32);
-        let lpns = self.packed.iter().take(count as usize).map(|p| Lpn(p.word as u32));
+        let lpns = self.packed.iter().take(count as usize).map(Packed::lpn);
         let reserved = fw.begin_changes(lpns).await;
         if fw.is_poisoned() {
             return false;
@@ -362,15 +401,7 @@ impl<'a> Move<'a> {
             fw.end_changes(reserved);
             return !fw.is_poisoned();
         }
-        for i in 0..used {
-            let lpn = Lpn(self.packed[i].word as u32);
-            let (from, to) = (self.packed[i].from, fw.places.ppa(at, i as u32));
-            if fw.state.map.borrow().get(lpn) == Some(from) || planted!(MoveResurrects) {
-                fw.remap(lpn, Some(to));
-            } else if !fw.move_in_group(lpn, from, to) {
-                fw.enter_stale(at, i as u32, &self.words);
-            }
-        }
+        self.land(at, used);
         fw.landed(at.unit, pages);
         fw.end_changes(reserved);
         let version = fw.state.map.borrow().version();
@@ -382,8 +413,28 @@ impl<'a> Move<'a> {
             return false;
         }
         self.packed.drain(..used);
-        shift(&mut self.payload, used, self.packed.len());
+        self.payload.as_mut().move_to_front(used..used + self.packed.len(), SECTOR_BYTES);
         true
+    }
+
+    /// The first `used` packed sectors are on flash from `at` on: they are mapped there, unless
+    /// they have become out of date meanwhile.
+    fn land(&self, at: PageAddr, used: usize) {
+        let fw = self.fw;
+        fw.look_ahead(self.packed.iter().take(used).map(Packed::lpn));
+        let mut row = Some(fw.remapping());
+        for (i, packed) in (0..).zip(self.packed.iter().take(used)) {
+            let (lpn, from, to) = (packed.lpn(), packed.from, fw.places.ppa(at, i));
+            let map = row.get_or_insert_with(|| fw.remapping());
+            if map.get(lpn) == Some(from) || planted!(MoveResurrects) {
+                map.change(lpn, Some(to));
+                continue;
+            }
+            row = None;
+            if !fw.move_in_group(lpn, from, to) {
+                fw.enter_stale(at, i, &self.words);
+            }
+        }
     }
 
     async fn free(self) {
@@ -405,13 +456,4 @@ impl<'a> Move<'a> {
             fw.give_free(self.victim, false);
         }
     }
-}
-
-/// Moves sectors `from..from + count` to the front.
-fn shift(payload: &mut OwnedData, from: usize, count: usize) {
-    if from == 0 || count == 0 {
-        return;
-    }
-    let rest: OwnedData = payload.as_data().slice(from..from + count, SECTOR_BYTES).into();
-    payload.as_mut().slice(0..count, SECTOR_BYTES).copy_from(rest.as_data());
 }

@@ -125,6 +125,7 @@ impl Flusher<'_> {
     fn land(&self, at: PageAddr) -> u64 {
         let fw = self.fw;
         let mut freed = 0;
+        fw.look_ahead_of_moves(self.batch.iter().map(|b| b.1));
         for (i, (slot, lpn)) in (0..).zip(&self.batch) {
             let place = fw.places.ppa(at, i);
             if fw.state.buffer.borrow().is_grouped(*slot) {
