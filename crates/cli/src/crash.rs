@@ -169,7 +169,7 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     }
     code = code.max(findings.map_or(out::OK, |findings| findings.code()));
     if found.over == Some(Over::Interrupted) {
-        out::note("interrupted: what is shown is what was done until then");
+        out::note("interrupted: this shows what was done until then");
         std::process::exit(out::INTERRUPTED);
     }
     let not_run = found.count(RowState::NotRun);

@@ -161,7 +161,7 @@ pub fn search(arguments: &SearchArguments) -> u8 {
         code = code.max(svg.put(&page::search_picture(&found)));
     }
     if found.interrupted {
-        out::note("interrupted: what is shown is what was known by then");
+        out::note("interrupted: this shows what was known by then");
         std::process::exit(out::INTERRUPTED);
     }
     if found.winner.is_none() {

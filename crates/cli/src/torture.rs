@@ -186,7 +186,7 @@ fn verdict(report: &Report, expect_loss: bool) -> u8 {
         (Some(_), _) => out::FAILED,
         // Whatever was expected: it is not known.
         (None, _) if report.own_fault().is_some() => {
-            out::error("what was found says nothing about the drive; run it again", out::UNKNOWN)
+            out::error("the finding says nothing about the drive; run it again", out::UNKNOWN)
         }
         (None, true) if !lost => out::error("loss was expected, and nothing was lost", out::FAILED),
         (None, expected) if expected == lost => out::OK,

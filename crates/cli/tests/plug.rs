@@ -406,7 +406,7 @@ fn sockets_are_not_shared_and_not_left_behind() {
     // (Its socket is closed a little later.)
     let why = loop {
         let (_, why) = ask("status", &control, &[], 2);
-        if why.contains("nobody listens") {
+        if why.contains("nothing listens") {
             break why;
         }
     };

@@ -125,7 +125,7 @@ pub enum Violation {
         found: Found,
     },
     /// Data that nobody ever wrote.
-    #[error("{block} has {found}, which nobody wrote")]
+    #[error("{block} has {found}, which was never written")]
     NeverWritten {
         /// Where.
         block: Block,

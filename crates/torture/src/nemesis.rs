@@ -71,10 +71,10 @@ pub enum TortureError {
     #[error("no commit was acknowledged within {0} s")]
     NoCommits(u64),
     /// Clients told nonsense.
-    #[error("clients told what cannot be: {0}")]
+    #[error("clients reported what is impossible: {0}")]
     Note(#[from] BadNote),
     /// The same.
-    #[error("clients told what cannot be understood: {0}")]
+    #[error("clients reported what cannot be understood: {0}")]
     Line(String),
     /// The user wants an end.
     #[error("interrupted")]

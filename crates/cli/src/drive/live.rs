@@ -187,11 +187,11 @@ fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, St
         .map_err(|e| format!("cannot wait for signals: {e}"))?;
     let drive = match Drive::on_file(rt, image.clone()) {
         Err(e @ DriveImageError::Memory { .. }) if arguments.salvage => {
-            out::note(format_args!("{}: {e}: what only that had is lost", path.display()));
+            out::note(format_args!("{}: {e}: data that only it had are lost", path.display()));
             Drive::on_damaged_file(rt, image.clone()).map_err(|e| e.to_string())
         }
         Err(e @ DriveImageError::Memory { .. }) => {
-            Err(format!("{e}. What is on its flash can be had with --salvage"))
+            Err(format!("{e}. --salvage starts it with what is on its flash"))
         }
         other => other.map_err(|e| e.to_string()),
     };
@@ -228,7 +228,7 @@ async fn live<B: LiveBox>(
     if let Some(at) = arguments.http {
         let at = http::begin(&plug, at)?;
         if listen::is_for_others(at) {
-            out::note("note: whoever reaches this address can see what the drive does");
+            out::note("note: everybody who reaches this address can see what the drive does");
         }
         out::note(format_args!("status and metrics: http://{at}/"));
     }

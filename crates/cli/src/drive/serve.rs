@@ -139,7 +139,7 @@ fn may_listen(at: SocketAddr, arguments: &ServeArguments) -> Result<(), String> 
         None => "let clients show a certificate with --tls DIR",
     };
     Err(format!(
-        "{at}: whoever reaches this address could read and write the drive: {way}, or say that it is \
+        "{at}: everybody who reaches this address could read and write the drive: {way}, or say that it is \
          meant so with --insecure"
     ))
 }
@@ -270,7 +270,7 @@ fn server<B: LiveBox>(
 const CONNECTION: &str = "a connection was handed over, not a socket to listen at: one process serves all \
                           clients of a drive, so its socket unit needs Accept=no";
 
-const NOWHERE: &str = "there is nowhere to listen: give --unix PATH or --tcp PORT, or have systemd hand a socket over \
+const NOWHERE: &str = "no place to listen: give --unix PATH or --tcp PORT, or have systemd hand a socket over \
                        (LISTEN_FDS)";
 
 /// Where to listen, and how to get there.
@@ -317,7 +317,7 @@ async fn listeners(io: &Io, arguments: &ServeArguments) -> Result<Vec<(Listener,
 fn warn(at: SocketAddr, arguments: &ServeArguments) {
     let known = arguments.tls.is_some() && !arguments.tls_any_client;
     if !known && listen::is_for_others(at) {
-        out::note(format_args!("note: whoever reaches {at} can read and write the drive"));
+        out::note(format_args!("note: everybody who reaches {at} can read and write the drive"));
     }
 }
 

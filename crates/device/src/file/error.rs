@@ -22,7 +22,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// Another owner has it: another process, or another [`File`](super::File) of this one.
-    #[error("{}: it is in use by somebody else", .0.display())]
+    #[error("{}: it is in use already", .0.display())]
     InUse(PathBuf),
     /// The kernel uses the block device: it is mounted, for example.
     #[error("{}: the block device is in use: unmount it, or take it out of its array", .0.display())]

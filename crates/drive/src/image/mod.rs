@@ -29,7 +29,7 @@ pub enum DriveImageError {
     #[error(transparent)]
     Design(#[from] DesignError),
     /// The image is not one of its design.
-    #[error("the image is not one of the design that it tells of: {what}")]
+    #[error("the image does not fit the design that it names: {what}")]
     Mismatch {
         /// What differs.
         what: &'static str,

@@ -59,7 +59,7 @@ pub enum RecoveryError {
     #[error(transparent)]
     Medium(#[from] OpError),
     /// The dump that was due is not complete. [`crate::Drive::salvage`] starts without it.
-    #[error("the emergency dump {number} is not complete; what only it had is lost")]
+    #[error("the emergency dump {number} is not complete; data that only it had are lost")]
     DumpLost {
         /// Its number; 0 if there is none at all.
         number: u64,

@@ -27,7 +27,7 @@ pub enum ClientError {
     #[error("there is no control socket {0}")]
     NotThere(PathBuf),
     /// There is one of a process that is gone.
-    #[error("nobody listens at {0}: the process that did is gone")]
+    #[error("nothing listens at {0}: its process has ended")]
     NobodyListens(PathBuf),
     /// It is another user's.
     #[error("{}: permission denied: {}", .0.display(), whose(*.1))]
@@ -39,7 +39,7 @@ pub enum ClientError {
     #[error("the drive's process has gone, or has let this client go")]
     Gone,
     /// What came is no answer.
-    #[error("what was answered cannot be understood: {0}")]
+    #[error("the answer cannot be understood: {0}")]
     Nonsense(String),
     /// It was refused.
     #[error(transparent)]

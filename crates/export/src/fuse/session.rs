@@ -94,7 +94,7 @@ pub enum End {
     #[error("the drive lost its power")]
     PowerLost,
     /// What came was no request.
-    #[error("what came from the kernel is no request")]
+    #[error("the kernel sent something that is no request")]
     NotARequest,
     /// The descriptor failed.
     #[error("no more requests can be read: {0}")]

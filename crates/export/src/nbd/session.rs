@@ -35,7 +35,7 @@ pub enum End {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// What should have been a request is none.
-    #[error("what should have been a request does not begin as requests do")]
+    #[error("the client sent something that is no request")]
     NotARequest,
     /// The negotiation took too long.
     #[error("the client did not choose an export in time")]
