@@ -3,7 +3,57 @@
 use crate::out;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[allow(clippy::disallowed_types, reason = "the edge: how long a user has waited")]
+use std::time::Instant;
+
+/// A moment of the wall clock.
+#[derive(Clone, Copy)]
+#[allow(clippy::disallowed_types, reason = "the edge: how long a user has waited")]
+pub struct Began(Instant);
+
+impl Began {
+    /// Now.
+    #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the edge: see `Began`")]
+    pub fn now() -> Began {
+        Began(Instant::now())
+    }
+
+    /// Seconds since then.
+    pub fn seconds(self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
+
+/// Lines that say how far work is, for a reader of a log: where there is no terminal.
+pub struct Lines {
+    every: u64,
+    /// Seconds after which the next line is due; `None`: there is a terminal.
+    next: Option<AtomicU64>,
+}
+
+impl Lines {
+    /// A line every so many seconds, unless there is a terminal.
+    pub fn new(every: u64, terminal: bool) -> Lines {
+        Lines { every, next: (!terminal).then(|| AtomicU64::new(every)) }
+    }
+
+    /// Whether there is no terminal, so that there are lines.
+    pub fn are_wanted(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Whether a line is due after so many seconds of work; each is due once.
+    pub fn is_due(&self, seconds: f64) -> bool {
+        let now = seconds as u64;
+        self.next.as_ref().is_some_and(|next| {
+            let due = next.load(Ordering::Relaxed);
+            let then = now + self.every;
+            let order = Ordering::Relaxed;
+            now >= due && next.compare_exchange(due, then, order, order).is_ok()
+        })
+    }
+}
 
 /// A progress bar on standard error, drawn if that is a terminal. Work that watches it ends
 /// early when the user interrupts it.
@@ -52,5 +102,23 @@ impl std::ops::Deref for Bar {
 
     fn deref(&self) -> &ProgressBar {
         &self.bar
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_due_once_in_each_span_and_never_on_a_terminal() {
+        let lines = Lines::new(10, false);
+        let due: Vec<bool> = [0.0, 9.9, 10.0, 10.5, 19.0, 25.0, 26.0, 35.0]
+            .into_iter()
+            .map(|seconds| lines.is_due(seconds))
+            .collect();
+        assert_eq!(due, [false, false, true, false, false, true, false, true]);
+        assert!(lines.are_wanted());
+        let terminal = Lines::new(10, true);
+        assert!(!terminal.is_due(1e6) && !terminal.are_wanted());
     }
 }

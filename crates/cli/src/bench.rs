@@ -1,9 +1,10 @@
 //! `tantalum bench`: how fast the simulation itself is.
 
-use crate::out;
+use crate::bar::{Bar, Began, Lines};
+use crate::{out, time};
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
+use std::rc::Rc;
 use tantalum_lab::bench::{self, BenchReport};
 use tantalum_lab::subject::ssd_preset;
 
@@ -69,14 +70,13 @@ pub fn bench(command: &BenchCommand) -> u8 {
 
 /// Length of the progress bar.
 const WHOLE: u64 = 1000;
+/// Seconds between two lines where there is no terminal.
+const EVERY: u64 = 10;
 
 fn full(name: &str, arguments: &DriveArguments) -> Result<BenchReport, String> {
     let design = ssd_preset(name)?;
-    let bar = ProgressBar::new(WHOLE);
-    let bar = match ProgressStyle::with_template("{bar:20} {percent} %, {eta} left  {wide_msg}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    };
+    let bar = Bar::new(WHOLE, "{bar:20} {percent} %, {eta} left  {wide_msg}");
+    let (began, lines) = (Began::now(), Rc::new(Lines::new(EVERY, !bar.is_hidden())));
     let shown = bar.clone();
     let tell = move |what: &str, done: f64| {
         if shown.message() != what {
@@ -84,9 +84,14 @@ fn full(name: &str, arguments: &DriveArguments) -> Result<BenchReport, String> {
             shown.reset();
         }
         shown.set_position((done * WHOLE as f64) as u64);
+        let seconds = began.seconds();
+        if lines.is_due(seconds) {
+            let after = time::said(seconds as u64);
+            out::note(format_args!("{after}: {what}: {:.0} %", done * 100.0));
+        }
     };
     let report = bench::full(&design, arguments.fill, arguments.overwrite, tell);
-    bar.finish_and_clear();
+    bar.clear();
     report.map_err(|e| e.to_string())
 }
 

@@ -5,12 +5,11 @@
 //! 2. Nothing here goes into the result: the same exploration has the same result, watched or not.
 
 use super::findings::Findings;
+use crate::bar::{Began, Lines};
 use crate::{out, time};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-#[allow(clippy::disallowed_types, reason = "the edge: how long a user has waited")]
-use std::time::Instant;
 use tantalum_explore::{Case, CrashRow, Over, Watch};
 use tantalum_lab::bench::process_cpu_seconds;
 
@@ -42,28 +41,11 @@ pub struct Progress<'a> {
     began: Began,
     /// Seconds after which it is to end.
     budget: Option<f64>,
-    /// Seconds after which the next line is due; `None`: there is a terminal.
-    next_line: Option<AtomicU64>,
+    lines: Lines,
     findings: Option<&'a Findings>,
     repeat: &'a (dyn Fn(&str, &str) -> String + Sync),
     /// Processor time when the first case began to be made shorter.
     reducing: Mutex<Option<f64>>,
-}
-
-/// A moment of the wall clock.
-#[derive(Clone, Copy)]
-#[allow(clippy::disallowed_types, reason = "the edge: how long a user has waited")]
-struct Began(Instant);
-
-impl Began {
-    #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the edge: see `Began`")]
-    fn now() -> Began {
-        Began(Instant::now())
-    }
-
-    fn seconds(self) -> f64 {
-        self.0.elapsed().as_secs_f64()
-    }
 }
 
 impl<'a> Progress<'a> {
@@ -100,7 +82,7 @@ impl<'a> Progress<'a> {
             interrupted: Arc::default(),
             began: Began::now(),
             budget,
-            next_line: (!terminal).then(|| AtomicU64::new(EVERY)),
+            lines: Lines::new(EVERY, terminal),
             findings,
             repeat,
             reducing: Mutex::new(None),
@@ -171,11 +153,10 @@ impl<'a> Progress<'a> {
 
     fn show(&self, row: &Row) {
         let seconds = self.began.seconds();
-        if let Some(next) = &self.next_line {
-            let (due, now) = (next.load(Relaxed), seconds as u64);
-            if now >= due && next.compare_exchange(due, now + EVERY, Relaxed, Relaxed).is_ok() {
-                self.line(seconds);
-            }
+        if self.lines.is_due(seconds) {
+            self.line(seconds);
+        }
+        if self.lines.are_wanted() {
             return;
         }
         let cuts = self.sum(|r| &r.cuts) + self.sum(|r| &r.nested);
@@ -221,7 +202,7 @@ impl Watch for Progress<'_> {
         if let Some(findings) = self.findings {
             findings.found(&row.name, self.seed, case, &(self.repeat)(&row.name, &case.id));
         }
-        if self.next_line.is_none() {
+        if !self.lines.are_wanted() {
             let (name, id, found) = (&row.name, &case.id, &case.found);
             let line = format!("found: {name}, case {id}: {}: {}", found.stage, found.failure);
             // Without a terminal there is no reader.
