@@ -4,6 +4,7 @@ mod findings;
 mod progress;
 mod summary;
 
+use crate::random::random;
 use crate::{out, repeat, time};
 use clap::Args;
 use findings::Findings;
@@ -106,9 +107,7 @@ impl Seed {
         if let Seed::Is(number) = self {
             return Ok(number);
         }
-        let mut bytes = [0; 4];
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-            .map_err(|e| format!("the system gives no random number: {e}"))?;
+        let bytes = random().map_err(|e| format!("the system gives no random number: {e}"))?;
         Ok(u32::from_ne_bytes(bytes).into())
     }
 }

@@ -4,16 +4,30 @@ mod check;
 mod create;
 mod fault;
 mod inspect;
+#[cfg(feature = "live")]
 mod listen;
+#[cfg(feature = "live")]
 mod live;
+#[cfg(feature = "live")]
 mod mount;
+#[cfg(feature = "live")]
 mod remote;
+#[cfg(feature = "live")]
+mod running;
+#[cfg(not(feature = "live"))]
+#[path = "without/running.rs"]
+mod running;
+#[cfg(feature = "live")]
 mod serve;
+#[cfg(feature = "live")]
 mod top;
 mod view;
+#[cfg(feature = "live")]
 mod words;
 
+#[cfg(feature = "torture")]
 pub use create::bytes;
+#[cfg(feature = "torture")]
 pub use live::time_scale;
 
 use clap::Subcommand;
@@ -28,20 +42,8 @@ pub enum DriveCommand {
     Inspect(inspect::InspectArguments),
     /// Read everything in an image, and check the drive's invariants; nothing is changed
     Check(check::CheckArguments),
-    /// Serve a drive, or another box (memory, a disk, a file), as a network block device (NBD)
-    Serve(serve::ServeArguments),
-    /// Mount a drive, or another box, as a file or with a file system
-    Mount(mount::MountArguments),
-    /// Cut the power of a running drive
-    Cut(remote::CutArguments),
-    /// Restore the power of a running drive
-    Restore(remote::RestoreArguments),
-    /// Show the state of a running drive: its power, the outcome of the last cut
-    Status(remote::StatusArguments),
-    /// Show what a running drive has done: commands, latencies, flash, wear, energy
-    Stats(remote::StatsArguments),
-    /// Watch a running drive: throughput, latencies, buffer, map, collection, wear, energy
-    Top(top::TopArguments),
+    #[command(flatten)]
+    Running(Box<running::RunningCommand>),
 }
 
 /// Carries one out; gives the exit code.
@@ -50,13 +52,7 @@ pub fn drive(command: &DriveCommand) -> u8 {
         DriveCommand::Create(arguments) => create::create(arguments),
         DriveCommand::Inspect(arguments) => inspect::inspect(arguments),
         DriveCommand::Check(arguments) => check::check(arguments),
-        DriveCommand::Serve(arguments) => serve::serve(arguments),
-        DriveCommand::Mount(arguments) => mount::mount(arguments),
-        DriveCommand::Cut(arguments) => remote::cut(arguments),
-        DriveCommand::Restore(arguments) => remote::restore(arguments),
-        DriveCommand::Status(arguments) => remote::status(arguments),
-        DriveCommand::Stats(arguments) => remote::stats(arguments),
-        DriveCommand::Top(arguments) => top::top(arguments),
+        DriveCommand::Running(command) => running::running(command),
     }
 }
 

@@ -12,13 +12,20 @@ mod drive;
 mod energy;
 mod out;
 mod published;
+mod random;
 mod repeat;
 mod run;
 mod search;
 mod table;
 mod time;
+#[cfg(feature = "torture")]
+mod torture;
+#[cfg(not(feature = "torture"))]
+#[path = "without/torture.rs"]
 mod torture;
 mod trace;
+#[cfg(test)]
+mod without;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;

@@ -12,7 +12,6 @@
     reason = "a benchmark takes the time"
 )]
 
-#[cfg(target_os = "linux")]
 fn main() -> Result<(), String> {
     use std::path::PathBuf;
     let mut arguments = std::env::args_os().skip(1);
@@ -28,11 +27,5 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-#[cfg(not(target_os = "linux"))]
-fn main() {
-    eprintln!("files as devices are on Linux only");
-}
-
-#[cfg(target_os = "linux")]
 #[path = "speed/mod.rs"]
 mod speed;

@@ -69,7 +69,7 @@ mod data;
 mod disk;
 mod faults;
 mod field;
-#[cfg(target_os = "linux")]
+#[cfg(feature = "file")]
 mod file;
 mod kind;
 mod link;
@@ -92,7 +92,7 @@ pub use faults::Faults;
 pub use field::{
     Field, Line, Metric, Panel, Unit, Value, bytes_in_words, joules_in_words, time_in_words,
 };
-#[cfg(target_os = "linux")]
+#[cfg(feature = "file")]
 pub use file::{File, FileError, FileSettings};
 pub use kind::CommandKind;
 pub use link::Link;

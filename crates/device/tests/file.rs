@@ -1,5 +1,4 @@
 //! A file as a device, on both back ends of the wall clock; the numbers are those of the contract.
-#![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests look at files and mount file systems")]
 
 mod both;

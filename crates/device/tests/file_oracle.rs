@@ -1,6 +1,5 @@
 //! The oracle holds a file to what it promises, on both back ends: on scratch files, whose host
 //! keeps its power, with hosts that give up and with cuts of the link.
-#![cfg(target_os = "linux")]
 
 mod both;
 

@@ -1,5 +1,4 @@
 //! The benchmark of files, in its small form: it measures all that it names, and cleans up.
-#![cfg(target_os = "linux")]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

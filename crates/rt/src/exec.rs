@@ -3,9 +3,12 @@
 use crate::clock::{Clock, Idle, VirtualClock};
 use crate::inbox::{Inbox, TaskWaker};
 use crate::join::{Finisher, Join, JoinState};
+#[cfg(not(feature = "wall"))]
+use crate::nowhere::Outside;
 use crate::rng::{Stream, mix64};
 use crate::slab::{Key, Slab};
 use crate::timer::{Sleep, Timers};
+#[cfg(feature = "wall")]
 use crate::wall::Outside;
 use crate::{Domain, Nanos, RunError, Waiting};
 use std::borrow::Cow;

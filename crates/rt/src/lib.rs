@@ -5,7 +5,8 @@
 //! time, randomness and tasks from here and from nowhere else. On the virtual
 //! clock, when nothing is runnable, time jumps to the next timer: the same seed
 //! gives the same run, to the last event. On the wall clock ([`wall`]) the same code runs on
-//! real time, with sockets and files.
+//! real time, with sockets and files. That clock is Linux's, and a feature (`wall`, on by default): without
+//! it the runtime needs nothing of the system but threads and locks.
 //!
 //! ```
 //! use tantalum_rt::{Nanos, Runtime};
@@ -45,6 +46,18 @@
 //! 9. **Trace.** Each poll (its time, its task) and each word given to
 //!    [`Rt::trace`] is mixed into a hash; equal hashes mean equal runs.
 
+#![cfg_attr(
+    not(feature = "wall"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "what a clock needs on which something is waited for"
+    )
+)]
+
+#[cfg(all(feature = "wall", not(target_os = "linux")))]
+compile_error!("the wall clock needs Linux: build with --no-default-features");
+
 mod clock;
 mod domain;
 mod error;
@@ -52,6 +65,8 @@ mod exec;
 mod inbox;
 mod join;
 mod lock;
+#[cfg(not(feature = "wall"))]
+mod nowhere;
 mod post;
 mod prefetch;
 mod rng;
@@ -60,6 +75,7 @@ pub mod sync;
 mod sys;
 mod time;
 mod timer;
+#[cfg(feature = "wall")]
 pub mod wall;
 
 pub use clock::{Clock, Idle, VirtualClock};

@@ -1,8 +1,7 @@
 //! `tantalum drive check`.
 
 use super::inspect::refused;
-use super::view::{View, ViewError};
-use super::words;
+use super::view::{View, ViewError, host_crashed};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -92,7 +91,7 @@ fn examine(path: &Path, view: &mut View) -> Result<Report, ViewError> {
     let payload = view.image.payload_offset();
     let drive = view.off()?;
     if view.image.was_crashed() && view.image.torn_by_crash() > 0 {
-        report.fault(words::host_crashed(&view.image));
+        report.fault(host_crashed(&view.image));
     }
     pages(&drive, payload, &mut report);
     if let Err(why) = view.start(&drive)? {

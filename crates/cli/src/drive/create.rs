@@ -2,9 +2,9 @@
 
 use super::{serial, size};
 use crate::out;
+use crate::random::random;
 use crate::run::{Setting, setting};
 use clap::Args;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Drive, DriveImageError};
@@ -136,14 +136,6 @@ pub fn named(name: &str) -> Result<Design, String> {
     }
     let text = std::fs::read_to_string(name).map_err(|e| format!("cannot read {name}: {e}"))?;
     Design::from_toml(&text).map_err(|e| format!("{name}: {e}"))
-}
-
-/// A number that no other drive has.
-#[allow(clippy::disallowed_methods, reason = "the edge: a number that no run follows from")]
-fn random() -> std::io::Result<[u8; 16]> {
-    let mut number = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut number)?;
-    Ok(number)
 }
 
 #[cfg(test)]

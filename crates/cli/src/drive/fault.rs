@@ -7,6 +7,7 @@ use std::path::Path;
 use tantalum_nand::ImageFile;
 
 /// What a fault means to a drive that runs.
+#[cfg(feature = "live")]
 pub const POWER_CUT: &str = "start again: to the drive this was a power cut";
 /// What it means to a view of one.
 pub const NOTHING: &str = "try again: the image is as it was";

@@ -23,7 +23,7 @@ pub use arguments::{LiveArguments, OnCut, time_scale};
 pub use power::Plug;
 pub use trouble::Trouble;
 
-use super::{fault, listen, words};
+use super::{fault, listen, view};
 use crate::out;
 use source::Source;
 use std::path::{Path, PathBuf};
@@ -196,7 +196,7 @@ fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, St
         other => other.map_err(|e| e.to_string()),
     };
     if image.was_crashed() {
-        out::note(format_args!("{}: {}", path.display(), words::host_crashed(&image)));
+        out::note(format_args!("{}: {}", path.display(), view::host_crashed(&image)));
     }
     drive
 }

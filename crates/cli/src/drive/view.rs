@@ -56,3 +56,12 @@ impl View {
         Ok(started?)
     }
 }
+
+/// What a crash of the host left of an image.
+pub fn host_crashed(image: &ImageFile) -> String {
+    let what = match image.was_synced() {
+        true => "the image is that of the newest moment that was synced".to_string(),
+        false => "the image was not synced: what was written last may be missing".to_string(),
+    };
+    format!("the host crashed: {what}; {} pages cannot be read any more", image.torn_by_crash())
+}

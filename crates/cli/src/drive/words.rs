@@ -1,7 +1,6 @@
 //! Cuts and restarts, in words.
 
 use tantalum_export::control::{CutReport, Power, RestoreReport};
-use tantalum_nand::ImageFile;
 
 pub use tantalum_device::time_in_words as time;
 
@@ -31,13 +30,4 @@ pub fn restore_in_a_line(r: &RestoreReport) -> String {
         if r.salvaged { ", SALVAGED without its dump" } else { "" },
         time(r.real_ns)
     )
-}
-
-/// What a crash of the host left of an image.
-pub fn host_crashed(image: &ImageFile) -> String {
-    let what = match image.was_synced() {
-        true => "the image is that of the newest moment that was synced".to_string(),
-        false => "the image was not synced: what was written last may be missing".to_string(),
-    };
-    format!("the host crashed: {what}; {} pages cannot be read any more", image.torn_by_crash())
 }

@@ -12,8 +12,9 @@
 
 use super::book::ImageState;
 use super::format::{FLIGHT_BYTES, Part, Parts};
+use super::host::boot;
 use super::mapped::{Mapped, PAGE, Region};
-use super::marks::{Boot, Mark, boot};
+use super::marks::{Boot, Mark};
 use super::sync::{rebuild, settle};
 use super::{Book, ImageClock, ImageError, ImageSpec, ImageStore, Syncer, Ticket};
 use crate::flight::Flight;

@@ -11,8 +11,8 @@
 //! If the host's file system is full, or somebody shortens the file, the system kills the process
 //! at its next store (SIGBUS): to the drive that is a power cut like any other.
 
+use super::host;
 use super::sync::Tracker;
-use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::cell::OnceCell;
 use std::fs::File;
@@ -111,8 +111,7 @@ impl Mapped {
     /// keeps it.
     fn punch(&self, at: u64, len: u64) {
         if len > 0 && self.shared {
-            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let _ = rustix::fs::fallocate(&self.file, how, at, len);
+            let _ = host::punch(&self.file, at, len);
             self.punched(at, len);
         }
     }
@@ -126,11 +125,10 @@ impl Mapped {
 
     /// Whole pages read as zeros; their space is given back where that is possible.
     pub fn clear(&self, at: u64, len: u64) {
-        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if len == 0 {
             return;
         }
-        if self.shared && rustix::fs::fallocate(&self.file, how, at, len).is_ok() {
+        if self.shared && host::punch(&self.file, at, len).is_ok() {
             self.punched(at, len);
             return;
         }

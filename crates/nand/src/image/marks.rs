@@ -89,17 +89,3 @@ impl Mark {
         put(file, at + self.number % 2 * PAGE, &self.encode())
     }
 }
-
-/// The boot of this host.
-pub(crate) fn boot() -> io::Result<Boot> {
-    #[allow(clippy::disallowed_methods, reason = "the edge at which an array gets a file")]
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let mut boot = [0; 16];
-    for (i, byte) in boot.iter_mut().enumerate() {
-        let pair = digits.get(2 * i..2 * i + 2);
-        let byte_of = |pair| u8::from_str_radix(pair, 16).ok();
-        *byte = pair.and_then(byte_of).ok_or(io::ErrorKind::InvalidData)?;
-    }
-    Ok(boot)
-}

@@ -23,6 +23,7 @@ mod book;
 mod cells;
 mod file;
 mod format;
+mod host;
 mod mapped;
 mod marks;
 mod sync;

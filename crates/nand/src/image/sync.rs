@@ -24,11 +24,12 @@
 
 use super::ImageError;
 use super::format::{Part, Parts};
+use super::host;
 use super::mapped::{Mapped, PAGE, note_synced, note_written};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
@@ -508,12 +509,11 @@ pub(crate) fn settle(file: &File) -> io::Result<()> {
 
 /// Writes, and waits until that is durable.
 pub(crate) fn put(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    use rustix::io::ReadWriteFlags;
     // (What is not told of the page cache's part of it would be hidden from the tests.)
     let durably = if cfg!(feature = "stores") {
         Err(rustix::io::Errno::OPNOTSUPP)
     } else {
-        rustix::io::pwritev2(file, &[IoSlice::new(bytes)], at, ReadWriteFlags::DSYNC)
+        host::write_durably(file, at, bytes)
     };
     match durably {
         Ok(n) if n == bytes.len() => Ok(()),

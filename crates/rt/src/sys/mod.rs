@@ -6,18 +6,20 @@
 //!    model checks is the inbox, the posts, both back ends, the clock and the executor as they
 //!    are.
 
-#[cfg(not(loom))]
+#[cfg(all(feature = "wall", not(loom)))]
 mod kernel;
 #[cfg(loom)]
 mod model;
-#[cfg(not(loom))]
+#[cfg(all(feature = "wall", not(loom)))]
 mod ring;
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "wall"))]
+pub(crate) use crate::nowhere::Bell;
+#[cfg(all(feature = "wall", not(loom)))]
 pub(crate) use kernel::{Bell, RealTime, bell, is_ready, read};
 #[cfg(loom)]
 pub(crate) use model::{Bell, RealTime, Ring, bell, is_ready, read};
-#[cfg(not(loom))]
+#[cfg(all(feature = "wall", not(loom)))]
 pub(crate) use ring::Ring;
 
 #[cfg(not(loom))]

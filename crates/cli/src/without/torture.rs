@@ -1,0 +1,20 @@
+//! In place of `tantalum torture`, in a build without it.
+
+use crate::out;
+use clap::Args;
+use std::ffi::OsString;
+
+/// Whatever the command takes where it is there.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+#[command(about = "Not in this build: real databases on mounted drives", long_about = None)]
+pub struct TortureArguments {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    _words: Vec<OsString>,
+}
+
+/// Says that the command is not there; gives the exit code.
+pub fn torture(_: &TortureArguments) -> u8 {
+    let why = "it was made without the feature `torture`, which needs Linux";
+    out::error(format_args!("this build has no databases on mounted drives: {why}"), out::USAGE)
+}
