@@ -44,7 +44,7 @@ pub struct SearchArguments {
     #[arg(long, value_name = "NAME")]
     workload: String,
     /// The longest restart, from the return of the power to a drive that takes commands: 50ms, 2s
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = crate::time::time)]
     recovery_max: Nanos,
     /// How much slower than full protection it may be, in per cent: 5%
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
@@ -64,7 +64,7 @@ pub struct SearchArguments {
     cuts: u32,
     /// So much load before each cut at least: as much is programmed as all dies can in this
     /// time, and whole rounds of the journal
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = crate::time::time)]
     load: Nanos,
     /// Try all candidates, also those that need more energy or cannot meet the limits
     #[arg(long)]
@@ -87,17 +87,6 @@ pub struct SearchArguments {
     /// Candidates that are tried at the same time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-}
-
-fn time(text: &str) -> Result<Nanos, String> {
-    let text = text.trim();
-    let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let split = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));
-    let number = split.and_then(|(n, ns)| Some(n.trim().parse::<f64>().ok()? * ns));
-    match number {
-        Some(ns) if (0.0..=3.6e12).contains(&ns) => Ok(Nanos(ns as u64)),
-        _ => Err("a time is wanted, of an hour at most, as in 50ms, 300us or 1.5s".into()),
-    }
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -14,13 +14,16 @@ pub fn time(text: &str) -> Result<Nanos, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let seconds = match unit.trim() {
+        "ns" => 1e-9,
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
         _ => {
-            return Err(format!("\"{unit}\" is no unit of time; use us, ms, s, m or h, as in 10s"));
+            return Err(format!(
+                "\"{unit}\" is no unit of time; use ns, us, ms, s, m or h, as in 10s"
+            ));
         }
     };
     let number: f64 = number.parse().map_err(|_| "a time is wanted, as in 10s".to_string())?;
