@@ -27,6 +27,7 @@ mod words;
 
 #[cfg(feature = "torture")]
 pub use create::bytes;
+pub use create::named;
 #[cfg(feature = "torture")]
 pub use live::time_scale;
 

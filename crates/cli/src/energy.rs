@@ -8,7 +8,6 @@ use std::fmt::Write;
 use tantalum_drive::{
     Budget, CapacitorType, Component, EnergyModel, Parts, Saving, SavingCount, Service, Voltages,
 };
-use tantalum_lab::subject::ssd_preset;
 
 /// Arguments of `tantalum energy`.
 #[derive(Args)]
@@ -17,6 +16,7 @@ use tantalum_lab::subject::ssd_preset;
 Examples:
   tantalum energy                     the published drive, under three protections
   tantalum energy --design durassd    a preset
+  tantalum energy --design mine.toml  a design of your own
   tantalum energy --json --volts 12 --least-volts 6
 
 Two counts stand side by side: \"paper\" has the mapping table and the metadata of
@@ -26,8 +26,8 @@ the durability of that count in the second. Consistency finishes what is in flig
 What is told of capacitors is for the full count. The last table, of the published drive only, has
 what is saved, by each count.")]
 pub struct EnergyArguments {
-    /// A preset; else the 512 GB drive of the publication
-    #[arg(long, value_name = "NAME")]
+    /// A preset, or a file with a design (TOML); else the 512 GB drive of the publication
+    #[arg(long, value_name = "DESIGN")]
     design: Option<String>,
     /// Print JSON: {"paper": {"durability_j", "consistency_j"}, "full": {...},
     /// "capacitors": [...]}; without --design these are those of full protection, and
@@ -81,7 +81,7 @@ pub fn energy(arguments: &EnergyArguments) -> u8 {
     let service = Service { years: arguments.years.into(), celsius: arguments.celsius.into() };
     let models = match &arguments.design {
         None => Ok(EnergyModel::all_published()),
-        Some(name) => ssd_preset(name).and_then(|design| {
+        Some(name) => crate::drive::named(name).and_then(|design| {
             let layout = design.check().map_err(|e| e.to_string())?;
             Ok(vec![EnergyModel::of(&design, &layout)])
         }),

@@ -415,7 +415,8 @@ impl Drive {
     }
 
     /// Why the drive has stopped itself, if it did: a step that would have destroyed data was not
-    /// taken. That is a defect of the firmware. `None` without power.
+    /// taken, which is a defect of the firmware, or the host failed to write the image to its disk.
+    /// `None` without power.
     pub fn defect(&self) -> Option<&'static str> {
         let firmware = match &*self.shared.power.borrow() {
             Power::On { firmware, .. } => firmware.clone(),

@@ -46,7 +46,7 @@ pub use array::{NandArray, NandStats, OpError, ReadRequest};
 pub use flight::{Image, OpKind};
 pub use geometry::{Geometry, GeometryError, PageAddr, SECTOR_BYTES, Unit};
 #[cfg(feature = "stores")]
-pub use image::{Change, watch_changes, watch_stores};
+pub use image::{Change, fail_syncs, watch_changes, watch_stores};
 pub use image::{IMAGE_VERSION, ImageError, ImageFile, ImageSpec, Opening, Region, Ticket};
 pub use outage::{Activity, Outstanding, Turn};
 pub use schedule::OpRecord;

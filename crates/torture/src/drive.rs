@@ -101,6 +101,8 @@ const MADE: Duration = Duration::from_secs(60);
 const READY: Duration = Duration::from_secs(180);
 const ANSWER: Duration = Duration::from_secs(180);
 const ENDED: Duration = Duration::from_secs(30);
+/// What its process says if somebody keeps it mounted.
+const IN_USE: &str = " is in use: ";
 /// Pages in the buffer that are much: those of a checkpoint, not of a commit.
 const FULL_PAGES: u64 = 32;
 /// So long that is waited for.
@@ -307,8 +309,14 @@ impl MountedDrive {
         if process.ended_within(ENDED, &Interrupt::default())?.is_none() {
             // A second signal leaves the mount to its users.
             process.terminate();
-            process.wait(ENDED, &Interrupt::default())?;
-            return Ok(Some(process.said()));
+            let status = process.wait(ENDED, &Interrupt::default())?;
+            let said = process.said();
+            if said.contains(IN_USE) {
+                return Ok(Some(said));
+            }
+            // Nobody has it: that it did not end is its own fault.
+            let program = "tantalum drive mount".to_string();
+            return Err(ProgramError::Failed { program, status, said }.into());
         }
         let status = process.wait(ENDED, &Interrupt::default())?;
         match status.success() {

@@ -16,7 +16,8 @@
 //! 4. A run that cannot tell (a client that failed before the cut, a drive that does not start, no
 //!    commit before a cut) is a failure and says so; it is never counted as a cut survived.
 //! 5. On every way out but SIGKILL nothing is left behind: no server, mount, loop device,
-//!    directory.
+//!    directory. Where another process has a copy of the mount, that copy is left to it, dead, and
+//!    the report says to whom.
 
 pub mod check;
 pub mod clients;

@@ -32,7 +32,7 @@ fn tiny(preset: &str) -> Design {
 
 /// Writes blocks, lets `step` loose on the firmware, and holds what follows to this: the drive
 /// takes nothing more and says why, nothing is erased, and all that was written can be read.
-fn is_stopped<F: Future<Output = ()>>(
+pub fn is_stopped<F: Future<Output = ()>>(
     preset: &str,
     why: &'static str,
     step: impl FnOnce(Rc<Firmware>) -> F + 'static,
@@ -68,7 +68,7 @@ fn is_stopped<F: Future<Output = ()>>(
 }
 
 /// A unit with valid data that has this role.
-fn with_data(fw: &Firmware, role: Role) -> Unit {
+pub fn with_data(fw: &Firmware, role: Role) -> Unit {
     let space = fw.state.space.borrow();
     let mut units = (0..space.count()).map(Unit);
     units.find(|u| space.valid_in(*u) > 0 && space.role(*u) == role).unwrap()

@@ -1,7 +1,7 @@
 //! Whether the drive works: only the core changes that.
 //!
 //! 1. A drive that is poisoned stays so until the power goes: nothing is programmed any more.
-//! 2. Read-only is permanent: once reported, it survives every restart (`retire`, 5).
+//! 2. Read-only, once reported, survives every restart, except where `retire` (6) says otherwise.
 
 use crate::format::words::Version;
 use std::cell::Cell;
@@ -9,7 +9,8 @@ use std::cell::Cell;
 #[derive(Clone, Default)]
 pub(crate) struct Health {
     pub(super) poisoned: Cell<bool>,
-    /// The step that would have destroyed data and was stopped.
+    /// Why the drive has stopped itself: the step that would have destroyed data and was not taken, or
+    /// that the host did not keep what it was given.
     pub(super) defect: Cell<Option<&'static str>>,
     /// The version of the map that says that the drive's life is over.
     pub(super) ending: Cell<Option<Version>>,
@@ -25,7 +26,7 @@ impl Health {
         self.poisoned.replace(true)
     }
 
-    /// A step was stopped that would have destroyed data.
+    /// The drive stops itself. The first reason counts.
     pub(super) fn stop(&self, why: &'static str) {
         if self.defect.get().is_none() {
             self.defect.set(Some(why));

@@ -10,7 +10,7 @@ pub(crate) mod events;
 pub(crate) mod flags;
 pub(crate) mod groups;
 #[cfg(test)]
-mod guards;
+pub mod guards;
 pub(crate) mod health;
 pub(crate) mod reservations;
 pub(crate) mod retire;
@@ -39,6 +39,9 @@ use tantalum_device::{Ack, Caps, Payload};
 use tantalum_nand::{NandArray, OpError, PageAddr, SECTOR_BYTES, Unit};
 
 use tantalum_rt::{Nanos, Rt};
+
+/// Why a drive stops whose host fails: what it acknowledges would not survive a crash of the host.
+pub const HOST_FAILED: &str = "the host could not write the image to its disk";
 
 /// The memory of a drive that has power, and the meeting points of its tasks.
 pub(crate) struct Firmware {
@@ -229,7 +232,8 @@ impl Firmware {
         self.notify_dies();
     }
 
-    /// Stops a step that would destroy data: the drive is poisoned, and says why.
+    /// The drive is poisoned, and says why: a step would have destroyed data, or the host failed to
+    /// keep what it was given.
     pub fn fail(&self, why: &'static str) {
         self.health.stop(why);
         self.poison();
@@ -255,7 +259,11 @@ impl Firmware {
             Err(OpError::Rule { at, rule }) => {
                 // A defect of this firmware; in a test it must be seen at once.
                 debug_assert!(false, "rule of the medium broken at {at:?}: {rule}");
-                self.poison();
+                self.fail(rule);
+                None
+            }
+            Err(OpError::Host) => {
+                self.fail(HOST_FAILED);
                 None
             }
             Err(_) => {

@@ -169,7 +169,7 @@ impl Firmware {
     }
 
     /// Why a unit must not be erased, if it must not.
-    fn forbids_erase(&self, unit: Unit, role: Role) -> Option<&'static str> {
+    pub fn forbids_erase(&self, unit: Unit, role: Role) -> Option<&'static str> {
         let (space, log, dump) =
             (self.state.space.borrow(), self.state.log.borrow(), self.state.dump.borrow());
         let is_spilled = || log.journal().is_some_and(|journal| journal.is_spilled(unit));

@@ -72,6 +72,10 @@ impl<'a> Making<'a> {
                 match self.spare.pop_front() {
                     Some(FreeUnit { unit, erase_first: false }) => self.ready.push(unit),
                     Some(FreeUnit { unit, .. }) => {
+                        if let Some(why) = fw.forbids_erase(unit, Role::Dump) {
+                            fw.fail(why);
+                            return Err(RecoveryError::Damaged(why.to_string()));
+                        }
                         fw.stats.erases.add(1);
                         ops.push((unit, fw.nand.erase(unit)?));
                     }
@@ -140,5 +144,22 @@ impl<'a> Making<'a> {
         areas.other = self.other;
         areas.spare = self.spare.into();
         areas.next = areas.next.max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::firmware::guards::{is_stopped, with_data};
+
+    #[test]
+    fn a_start_erases_no_valid_data() {
+        let why = "a unit with data was to become one of the map log or of a dump";
+        is_stopped("durassd", why, |fw| async move {
+            let mut making = Making::new(&fw, &Zone::default(), None);
+            let unit = with_data(&fw, Role::Full);
+            making.add(FreeUnit { unit, erase_first: true });
+            assert!(making.fill(1).await.is_err(), "it is not erased");
+        });
     }
 }

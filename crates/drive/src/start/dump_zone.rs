@@ -22,6 +22,7 @@ use crate::state::space::FreeUnit;
 use tantalum_nand::{OpError, PageAddr, Unit};
 
 /// The content of the first pages of these units.
+#[derive(Default)]
 pub(crate) struct Zone {
     pub erased: Vec<Unit>,
     /// These have pages of a dump.

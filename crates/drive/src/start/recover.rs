@@ -11,7 +11,7 @@
 //!    The drive then does not start, except by a salvage (`salvage`).
 //! 5. A unit that the map says is bad is neither written nor erased. If more are bad than
 //!    the layout has to spare, or the map says that the life is over, or there are no units for the
-//!    next dump (`retire`, 5), nothing that counts is changed, and the drive only reads: the dump
+//!    next dump (`retire`, 7), nothing that counts is changed, and the drive only reads: the dump
 //!    that was replayed goes on to hold.
 //! 6. A drive whose dump has a directory of the map takes commands when the dump is replayed. Until
 //!    the rest is done ([`finish`]) nothing is programmed, and only tasks that wait for it read

@@ -8,7 +8,7 @@
 //!    pieces.
 //! 3. Nothing that outlives a command is in its future: dropping it stops only the waiting.
 
-use crate::firmware::Firmware;
+use crate::firmware::{Firmware, HOST_FAILED};
 use crate::format::unit_journal::Entry;
 use crate::format::words::{Lpn, MORE, PART};
 use crate::planted::planted;
@@ -21,9 +21,6 @@ use tantalum_device::{
 };
 use tantalum_nand::{ImageFile, PageState, ReadRequest, SECTOR_BYTES};
 use tantalum_rt::Nanos;
-
-/// The error for a client whose data may not survive a crash of the host.
-const HOST_FAILED: IoError = IoError::Failed("the host could not write the image to its disk");
 
 /// Entries discarded in one step, at most.
 const DISCARD_STEP: u64 = 512;
@@ -53,7 +50,11 @@ impl DriveLink {
         // The thread that waits for the host's disk will wake this one: something is expected from
         // outside.
         let _coming = firmware.rt.inbox_of::<()>(1);
-        ticket.await.map_err(|_| HOST_FAILED)
+        ticket.await.map_err(|_| {
+            // What is acknowledged from here on could not be made durable either.
+            firmware.fail(HOST_FAILED);
+            IoError::Failed(HOST_FAILED)
+        })
     }
 
     fn firmware(&self) -> Result<&Firmware, IoError> {
@@ -154,6 +155,8 @@ impl Firmware {
     pub fn healthy(&self) -> Result<(), IoError> {
         self.look_for_defects();
         match (self.is_poisoned(), self.defect()) {
+            // (A durability step failed: contract, 6.)
+            (true, Some(HOST_FAILED)) => Err(IoError::Poisoned),
             (true, Some(why)) => Err(IoError::Failed(why)),
             (true, None) if self.is_read_only() => Err(IoError::ReadOnly),
             (true, None) => Err(IoError::Poisoned),

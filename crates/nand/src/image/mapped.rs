@@ -278,6 +278,26 @@ pub fn watch_changes(watcher: Option<Box<dyn FnMut(Change)>>) {
 }
 
 #[cfg(feature = "stores")]
+thread_local! {
+    static SYNCS_FAIL: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// From now on every sync in this thread fails, or none does. For tests: the host's disk is broken.
+#[cfg(feature = "stores")]
+pub fn fail_syncs(fail: bool) {
+    SYNCS_FAIL.set(fail);
+}
+
+/// A sync is about to be asked for.
+pub(crate) fn before_sync() -> io::Result<()> {
+    #[cfg(feature = "stores")]
+    if SYNCS_FAIL.get() {
+        return Err(rustix::io::Errno::IO.into());
+    }
+    Ok(())
+}
+
+#[cfg(feature = "stores")]
 fn tell(change: Change) {
     CHANGES.with(|w| {
         if let Ok(mut watcher) = w.try_borrow_mut()

@@ -34,7 +34,7 @@ pub use file::{ImageFile, Opening};
 pub use format::{IMAGE_VERSION, ImageSpec};
 pub use mapped::Region;
 #[cfg(feature = "stores")]
-pub use mapped::{Change, watch_changes, watch_stores};
+pub use mapped::{Change, fail_syncs, watch_changes, watch_stores};
 pub(crate) use sync::Syncer;
 pub use sync::Ticket;
 

@@ -25,7 +25,7 @@
 use super::ImageError;
 use super::format::{Part, Parts};
 use super::host;
-use super::mapped::{Mapped, PAGE, note_synced, note_written};
+use super::mapped::{Mapped, PAGE, before_sync, note_synced, note_written};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -502,6 +502,7 @@ fn write(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
 
 /// All that was written or stored is durable.
 pub(crate) fn settle(file: &File) -> io::Result<()> {
+    before_sync()?;
     file.sync_data()?;
     note_synced(None);
     Ok(())
@@ -509,6 +510,7 @@ pub(crate) fn settle(file: &File) -> io::Result<()> {
 
 /// Writes, and waits until that is durable.
 pub(crate) fn put(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    before_sync()?;
     // (What is not told of the page cache's part of it would be hidden from the tests.)
     let durably = if cfg!(feature = "stores") {
         Err(rustix::io::Errno::OPNOTSUPP)

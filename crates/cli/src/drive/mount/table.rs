@@ -122,8 +122,10 @@ pub fn copies(is_one: impl Fn(&Mounted) -> bool) -> Vec<User> {
         if seen.contains(&namespace) {
             continue;
         }
-        let mounts = parse(&read(format!("/proc/{pid}/mountinfo")).unwrap_or_default());
+        // A process that ends meanwhile does not tell; another one of its namespace may.
+        let Some(table) = read(format!("/proc/{pid}/mountinfo")) else { continue };
         seen.push(namespace);
+        let mounts = parse(&table);
         if let Some(mount) = mounts.into_iter().find(&is_one) {
             all.push(User { pid, name: name(pid), what: Use::Copy(mount.at) });
         }

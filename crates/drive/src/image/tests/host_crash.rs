@@ -9,10 +9,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use tantalum_device::{Block, BlockDevice, Data, DataMut, IoError, OwnedData, Payload, PowerCycle};
+use tantalum_device::{
+    Block, BlockDevice, Data, DataMut, Durability, IoError, LiveBox, OwnedData, Payload, PowerCycle,
+};
 use tantalum_nand::{
     IMAGE_VERSION, ImageError, ImageFile, ImageSpec, NandArray, Opening, PageAddr, PageState, Unit,
-    watch_changes,
+    fail_syncs, watch_changes,
 };
 use tantalum_rt::wall::WallOptions;
 use tantalum_rt::{Nanos, Runtime, Stream};
@@ -322,4 +324,42 @@ fn flushes_wait_for_a_thread_on_the_wall_clock() {
     drop(runtime);
     let found = look(&file.0, &shadow.borrow(), 2);
     assert_eq!(found, Ok(Found::Opened(0)));
+}
+
+/// A host whose disk fails keeps nothing more: the drive says so and takes nothing, until it is
+/// started anew.
+#[test]
+fn a_drive_stops_when_the_disk_of_its_host_fails() {
+    for forced in [false, true] {
+        let (file, design) = (Scratch::new(), tiny("durassd"));
+        create(&file, &design, Payload::Stamps);
+        let image = ImageFile::open_with(&file.0, Opening { host_sync: true, ..FIRST }).unwrap();
+        let mut runtime = Runtime::virtual_time(1);
+        let drive = Drive::on_file(&runtime.handle(), image).unwrap();
+        let main = async move {
+            drive.start().await.unwrap();
+            let device = drive.device();
+            let write =
+                async |stamp: u64, want| device.write(Block(0), Data::Stamps(&[stamp]), want).await;
+            write(1, Durability::Fua).await.unwrap();
+            device.flush().await.unwrap();
+            assert_eq!(drive.stopped_by(), None);
+            fail_syncs(true);
+            let failed = match forced {
+                true => write(2, Durability::Fua).await,
+                false => {
+                    write(2, Durability::Normal).await.unwrap();
+                    device.flush().await
+                }
+            };
+            let why = "the host could not write the image to its disk";
+            assert_eq!(failed, Err(IoError::Failed(why)));
+            assert_eq!(write(3, Durability::Normal).await, Err(IoError::Poisoned));
+            assert_eq!(device.flush().await, Err(IoError::Poisoned));
+            assert_eq!(drive.stopped_by().as_deref(), Some(why), "who watches the drive sees it");
+        };
+        let ended = runtime.block_on(main);
+        fail_syncs(false);
+        ended.unwrap();
+    }
 }
