@@ -1,11 +1,19 @@
-//! Timers: a heap of (time, order of setting), with cancellation that never
+//! Timers: queues of (time, order of setting), with cancellation that never
 //! moves time (invariant 2).
+//!
+//! Most timers are set in the order in which they fire, within each kind: a bus is free at ever
+//! later times, and all programs take equally long. Such timers need no heap.
+//!
+//! 1. Each lane is in the order of firing, from its front to its back.
+//! 2. A timer that fits behind no lane's back goes to the heap.
+//! 3. `fronts` has the rank of the first timer of each lane and of the heap, and `first` names the
+//!    lowest of these: that timer fires next.
 
 use crate::Nanos;
 use crate::exec::{Rt, TaskId};
 use crate::slab::{Key, Slab};
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -42,9 +50,21 @@ impl Entry {
     }
 }
 
+/// Lanes beside the heap.
+const LANES: usize = 4;
+
+/// The rank in `fronts` of a lane without timers: no timer has it.
+const EMPTY: u128 = u128::MAX;
+
 /// The timers of one runtime.
 pub(crate) struct Timers {
+    lanes: [VecDeque<Entry>; LANES],
+    /// When the last timer of each lane fires; 0 without timers.
+    backs: [Nanos; LANES],
     heap: BinaryHeap<Entry>,
+    /// Those of the lanes, then that of the heap.
+    fronts: [u128; LANES + 1],
+    first: usize,
     wanted: Slab<TaskId>,
     cancelled: usize,
     seq: u64,
@@ -52,14 +72,47 @@ pub(crate) struct Timers {
 
 impl Timers {
     pub fn new() -> Timers {
-        Timers { heap: BinaryHeap::with_capacity(16), wanted: Slab::new(), cancelled: 0, seq: 0 }
+        Timers {
+            lanes: Default::default(),
+            backs: [Nanos::ZERO; LANES],
+            heap: BinaryHeap::with_capacity(16),
+            fronts: [EMPTY; LANES + 1],
+            first: 0,
+            wanted: Slab::new(),
+            cancelled: 0,
+            seq: 0,
+        }
     }
 
     pub fn set(&mut self, at: Nanos, task: TaskId) -> Key {
         let key = self.wanted.insert(task);
         self.seq += 1;
-        self.heap.push(Entry { at, seq: self.seq, key });
+        let entry = Entry { at, seq: self.seq, key };
+        let rank = entry.rank();
+        let queue = self.lane_for(at);
+        match self.lanes.get_mut(queue) {
+            Some(lane) => {
+                lane.push_back(entry);
+                self.backs[queue] = at;
+            }
+            None => self.heap.push(entry),
+        }
+        self.fronts[queue] = self.fronts[queue].min(rank);
+        if rank < self.fronts[self.first] {
+            self.first = queue;
+        }
         key
+    }
+
+    /// The lane behind which a timer fits that fires at `at`, with the latest back; else the heap.
+    fn lane_for(&self, at: Nanos) -> usize {
+        let (mut lane, mut latest) = (LANES, Nanos::ZERO);
+        for (i, back) in self.backs.iter().enumerate() {
+            if (latest..=at).contains(back) {
+                (lane, latest) = (i, *back);
+            }
+        }
+        lane
     }
 
     /// Whether the timer has not fired yet.
@@ -72,41 +125,99 @@ impl Timers {
             return;
         }
         self.cancelled += 1;
-        if self.cancelled > 64 && self.cancelled > self.heap.len() / 2 {
-            let wanted = &self.wanted;
-            self.heap.retain(|e| wanted.get(e.key).is_some());
-            self.cancelled = 0;
+        if self.cancelled > 64 && self.cancelled > self.len() / 2 {
+            self.forget_cancelled();
         }
     }
 
-    /// Slots and heap entries in use at the fullest.
+    fn forget_cancelled(&mut self) {
+        let wanted = &self.wanted;
+        self.heap.retain(|e| wanted.get(e.key).is_some());
+        for lane in &mut self.lanes {
+            lane.retain(|e| wanted.get(e.key).is_some());
+        }
+        self.cancelled = 0;
+        for queue in 0..=LANES {
+            self.look_at(queue);
+        }
+        self.find_first();
+    }
+
+    fn len(&self) -> usize {
+        self.lanes.iter().map(VecDeque::len).sum::<usize>() + self.heap.len()
+    }
+
+    /// The first timer of a lane, or of the heap, is another.
+    fn look_at(&mut self, queue: usize) {
+        let first = match self.lanes.get(queue) {
+            Some(lane) => {
+                self.backs[queue] = lane.back().map_or(Nanos::ZERO, |e| e.at);
+                lane.front()
+            }
+            None => self.heap.peek(),
+        };
+        self.fronts[queue] = first.map_or(EMPTY, Entry::rank);
+    }
+
+    fn find_first(&mut self) {
+        let (mut first, mut lowest) = (0, self.fronts[0]);
+        for (i, rank) in self.fronts.iter().enumerate().skip(1) {
+            if *rank < lowest {
+                (first, lowest) = (i, *rank);
+            }
+        }
+        self.first = first;
+    }
+
+    /// When the first timer fires, wanted or not.
+    fn soonest(&self) -> Option<Nanos> {
+        let rank = self.fronts[self.first];
+        (rank != EMPTY).then_some(Nanos((rank >> 64) as u64))
+    }
+
+    /// Takes the first timer out; its task, if it is still wanted.
+    fn pop(&mut self) -> Option<TaskId> {
+        let queue = self.first;
+        let popped = match self.lanes.get_mut(queue) {
+            Some(lane) => lane.pop_front(),
+            None => self.heap.pop(),
+        };
+        self.look_at(queue);
+        self.find_first();
+        let task = self.wanted.remove(popped?.key);
+        self.cancelled -= usize::from(task.is_none());
+        task
+    }
+
+    fn is_first_wanted(&self) -> bool {
+        let first = match self.lanes.get(self.first) {
+            Some(lane) => lane.front(),
+            None => self.heap.peek(),
+        };
+        first.is_some_and(|e| self.wanted.get(e.key).is_some())
+    }
+
+    /// Slots and timers in use at the fullest.
     pub fn footprint(&self) -> usize {
-        self.wanted.capacity() + self.heap.len()
+        self.wanted.capacity() + self.len()
     }
 
     /// When the next timer fires that is still wanted.
     pub fn next(&mut self) -> Option<Nanos> {
-        while let Some(e) = self.heap.peek() {
-            if self.wanted.get(e.key).is_some() {
-                return Some(e.at);
+        while let Some(at) = self.soonest() {
+            if self.is_first_wanted() {
+                return Some(at);
             }
-            self.heap.pop();
-            self.cancelled -= 1;
+            self.pop();
         }
         None
     }
 
     /// Fires the first timer if it is due at `now`. Returns the task to wake.
     pub fn fire(&mut self, now: Nanos) -> Option<TaskId> {
-        while let Some(e) = self.heap.peek() {
-            if e.at > now {
-                return None;
-            }
-            let key = e.key;
-            self.heap.pop();
-            match self.wanted.remove(key) {
-                Some(task) => return Some(task),
-                None => self.cancelled -= 1,
+        while self.soonest()? <= now {
+            if let Some(task) = self.pop() {
+                return Some(task);
             }
         }
         None
@@ -157,5 +268,51 @@ impl Drop for Sleep {
         if let Some(key) = self.key {
             self.rt.cancel_timer(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Stream;
+    use std::collections::BTreeMap;
+
+    /// Timers of a few kinds, each set in the order in which it fires or nearly so, some of them
+    /// cancelled: they fire by time and order of setting, whichever queue they are in.
+    #[test]
+    fn timers_fire_by_time_and_order_of_setting() {
+        let mut dice = Stream::new(7, "timers");
+        let (mut timers, mut model) = (Timers::new(), BTreeMap::new());
+        let mut now = Nanos::ZERO;
+        for number in 0..20_000 {
+            let span = match dice.below(6) {
+                0 => 5,
+                1 => 75,
+                2 => 750 + dice.below(10),
+                3 => 3_800,
+                4 => dice.below(5_000),
+                _ => 0,
+            };
+            let (at, task) = (now + Nanos(span), TaskId(Key { slot: number, generation: 0 }));
+            model.insert((at, number), timers.set(at, task));
+            if dice.chance(1, 4)
+                && let Some(name) = model.keys().nth(dice.below(model.len() as u64) as usize)
+            {
+                let name = *name;
+                timers.cancel(model.remove(&name).expect("just seen"));
+            }
+            let most = dice.below(3);
+            for _ in 0..most {
+                assert_eq!(timers.next(), model.keys().next().map(|name| name.0));
+                let Some(((at, number), key)) = model.pop_first() else { break };
+                assert!(timers.is_set(key));
+                now = at;
+                assert_eq!(timers.fire(now).map(|task| task.0.slot), Some(number));
+            }
+        }
+        while let Some(((at, number), _)) = model.pop_first() {
+            assert_eq!(timers.fire(at).map(|task| task.0.slot), Some(number));
+        }
+        assert_eq!((timers.next(), timers.len()), (None, 0));
     }
 }
