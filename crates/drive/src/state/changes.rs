@@ -1,6 +1,6 @@
 //! What has changed since the last call.
 
-use std::cell::RefCell;
+use std::cell::{Cell, Ref, RefCell, RefMut};
 
 /// Notes of what has changed, for one reader that takes them now and then. No notes are taken
 /// before [`Changes::watch`].
@@ -39,5 +39,30 @@ impl<T: Ord> Changes<T> {
             out.sort_unstable();
             out.dedup();
         }
+    }
+}
+
+/// A value that knows whether it may have changed since somebody asked.
+#[derive(Clone, Default)]
+pub struct Watched<T> {
+    value: RefCell<T>,
+    changed: Cell<bool>,
+}
+
+impl<T> Watched<T> {
+    /// The value, to be read.
+    pub fn borrow(&self) -> Ref<'_, T> {
+        self.value.borrow()
+    }
+
+    /// The value, to be changed.
+    pub fn borrow_mut(&self) -> RefMut<'_, T> {
+        self.changed.set(true);
+        self.value.borrow_mut()
+    }
+
+    /// Whether it may have changed since this was called before.
+    pub fn take_changed(&self) -> bool {
+        self.changed.replace(false)
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod wear;
 use crate::Design;
 use crate::design::layout::Layout;
 use buffer::Buffer;
+use changes::Watched;
 use dirty::Dirty;
 use dump_areas::DumpAreas;
 use map::Map;
@@ -40,7 +41,7 @@ pub(crate) struct State {
     pub map: RefCell<Map>,
     pub buffer: RefCell<Buffer>,
     pub log: RefCell<MapLog>,
-    pub dump: RefCell<DumpAreas>,
+    pub dump: Watched<DumpAreas>,
 
     // What recovery finds out again.
     pub space: RefCell<Space>,
@@ -75,7 +76,7 @@ impl State {
             map: RefCell::new(Map::new(layout.logical, g.units())),
             buffer: RefCell::new(buffer),
             log: RefCell::new(log),
-            dump: RefCell::default(),
+            dump: Watched::default(),
             space: RefCell::new(space),
             sequence: Cell::new(1),
         }

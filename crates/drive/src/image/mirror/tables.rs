@@ -233,8 +233,10 @@ impl<'a> Table<'a> {
         self.set(SEQUENCE, fw.state.sequence.get());
     }
 
-    /// Dump areas, and in which state the drive is; those words that differ from `last`.
+    /// Dump areas, and in which state the drive is; those words that differ from `last`. (Of the
+    /// units of the areas, of which there may be many, only where they may have changed.)
     pub fn list_facts(&self, fw: &Firmware, journal: List, last: &mut Vec<u64>, out: &mut Words) {
+        let is_new = fw.state.dump.take_changed() || last.is_empty();
         let areas = fw.state.dump.borrow();
         let flag = |is: bool, flag| if is { flag } else { 0 };
         let zone = self.shape.zone as usize;
@@ -261,7 +263,8 @@ impl<'a> Table<'a> {
             .enumerate()
             .map(|(i, (unit, page))| (at(0)(i), u64::from(unit.0) << 32 | u64::from(*page)));
         let failed = failed.enumerate().map(|(i, unit)| (at(zone as u64)(i), u64::from(unit.0)));
-        for (at, word) in head.into_iter().chain(more).chain(ready).chain(failed) {
+        let units = ready.chain(failed).filter(|_| is_new);
+        for (at, word) in head.into_iter().chain(more).chain(units) {
             let i = (at / 8) as usize;
             if last.len() <= i {
                 last.resize(i + 1, u64::MAX);
