@@ -437,8 +437,8 @@ impl Firmware {
         if !self.know(Lpn(at.0 as u32), blocks).await {
             return Err(IoError::Failed("the map cannot be read"));
         }
-        let mut ops = Vec::with_capacity(blocks.min(16) as usize);
-        let mut words = vec![0; self.nand.oob_words()];
+        // (Neither takes memory for what is buffered.)
+        let (mut ops, mut words) = (Vec::new(), Vec::new());
         let mut i = 0;
         while i < blocks {
             let lpn = |i: u64| Lpn((at.0 + i) as u32);
@@ -468,6 +468,7 @@ impl Firmware {
                 count += 1;
             }
             let mut state = [PageState::Erased];
+            words.resize(self.nand.oob_words(), 0);
             let op = self.nand.read(ReadRequest {
                 at: page,
                 count: 1,
