@@ -166,9 +166,21 @@ impl Semaphore {
         Take { semaphore: self, want, ticket: None }
     }
 
+    /// Takes `want` permits, if nobody waits and there are so many. Whether it did.
+    #[inline]
+    pub fn try_take(&self, want: u64) -> bool {
+        let is_free = self.free.get() >= want && self.waiters.borrow().is_empty();
+        if is_free {
+            self.free.set(self.free.get() - want);
+        }
+        is_free
+    }
+
     /// Takes `want` permits that go back when the guard drops.
     pub async fn acquire(&self, want: u64) -> Permit<'_> {
-        self.take(want).await;
+        if !self.try_take(want) {
+            self.take(want).await;
+        }
         Permit { semaphore: self, count: want }
     }
 
@@ -188,7 +200,14 @@ impl Semaphore {
         !self.waiters.borrow().is_empty()
     }
 
+    #[inline]
     fn grant(&self) {
+        if !self.waiters.borrow().is_empty() {
+            self.grant_waiters();
+        }
+    }
+
+    fn grant_waiters(&self) {
         for w in self.waiters.borrow_mut().iter_mut() {
             if w.granted {
                 continue;
@@ -215,12 +234,11 @@ impl Future for Take<'_> {
 
     fn poll(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<()> {
         let s = self.semaphore;
+        if self.ticket.is_none() && s.try_take(self.want) {
+            return Poll::Ready(());
+        }
         let mut waiters = s.waiters.borrow_mut();
         match self.ticket {
-            None if waiters.is_empty() && s.free.get() >= self.want => {
-                s.free.set(s.free.get() - self.want);
-                Poll::Ready(())
-            }
             None => {
                 let ticket = s.tickets.get();
                 s.tickets.set(ticket + 1);

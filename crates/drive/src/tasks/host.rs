@@ -212,7 +212,10 @@ impl Firmware {
             self.until_whole().await;
         }
         let pages = at.0 as u32..(at.0 + blocks) as u32;
-        let grant = self.grant_room(std::slice::from_ref(&pages)).await?;
+        let grant = match self.layout.is_thin() {
+            true => self.grant_room(std::slice::from_ref(&pages)).await?,
+            false => None,
+        };
         let mut first = 0;
         while first < blocks {
             let count = most.min(blocks - first);
@@ -258,6 +261,9 @@ impl Firmware {
 
     /// Waits for room in the buffer. The caller has the turn to be admitted.
     pub async fn take_room(&self, count: u64) {
+        if self.host.room.try_take(count) {
+            return;
+        }
         let asked = self.rt.now();
         {
             let _starved = (self.host.room.free() < count).then(|| Starved::new(self));
