@@ -459,7 +459,7 @@ impl Shared {
         for i in 0..job.count {
             let block = job.at + i;
             if let Some(data) = self.written(s, job, i) {
-                self.platter.borrow_mut().insert(block, data);
+                self.put(block, data);
             }
             // The cached copy goes if this job has written it, or something newer.
             let version = s.cache.get(&block).map(|c| c.version);
@@ -481,8 +481,17 @@ impl Shared {
         let written = self.dice.borrow_mut().below(job.count + 1);
         for i in 0..written {
             if let Some(data) = self.written(s, job, i) {
-                self.platter.borrow_mut().insert(job.at + i, data);
+                self.put(job.at + i, data);
             }
+        }
+    }
+
+    /// Writes a block on the platter. One that reads as zeros takes no memory.
+    fn put(&self, block: u64, data: OwnedData) {
+        let mut platter = self.platter.borrow_mut();
+        match data.as_data().is_zero() {
+            true => drop(platter.remove(&block)),
+            false => drop(platter.insert(block, data)),
         }
     }
 
@@ -680,13 +689,14 @@ impl LiveBox for Disk {
 
     fn watch_cut(&self) -> AfterCut {
         let (cached, _) = self.backlog();
-        Box::new(move || unprotected_cut(cached))
+        let bytes = cached * u64::from(self.shared.model.block_bytes);
+        Box::new(move || unprotected_cut(bytes.div_ceil(4096)))
     }
 
     fn stats_fields(&self) -> Vec<Field> {
         let (cached, queued) = self.backlog();
         let model = &self.shared.model;
-        let room = if model.write_cache { model.cache_kib / 4 } else { 0 };
+        let room = if model.write_cache { model.cache_blocks() } else { 0 };
         let stored = self.shared.platter.borrow().len() as u64;
         let written = self.bytes_written();
         vec![
@@ -698,7 +708,7 @@ impl LiveBox for Disk {
                 .gauge("queued_commands"),
             Field::new("interface_write_bytes", Unit::Bytes, written, "bytes written by the host")
                 .counter("host_written_bytes"),
-            Field::new("stored_blocks", Unit::Count, stored, "blocks that were written to")
+            Field::new("stored_blocks", Unit::Count, stored, "blocks that hold something")
                 .gauge("stored_blocks"),
         ]
     }
@@ -707,7 +717,7 @@ impl LiveBox for Disk {
         let (cached, queued) = self.backlog();
         let model = &self.shared.model;
         let cache = match model.write_cache {
-            true => format!("{cached} of {} blocks", model.cache_kib / 4),
+            true => format!("{cached} of {} blocks", model.cache_blocks()),
             false => "switched off".to_string(),
         };
         vec![Line::new("cache", cache), Line::new("arm", format!("{queued} commands wait for it"))]
@@ -718,7 +728,7 @@ impl LiveBox for Disk {
         let model = &self.shared.model;
         let cache = match model.write_cache {
             true => {
-                let room = model.cache_kib / 4;
+                let room = model.cache_blocks();
                 Line::level("cache", cached, room, format_args!("of {room} blocks"))
             }
             false => Line::new("cache", "switched off").dim(),

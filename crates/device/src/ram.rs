@@ -40,7 +40,7 @@ pub struct RamOptions {
     pub flush: Nanos,
     /// Time from power to the first command.
     pub start: Nanos,
-    /// Commands in the volatile cache, at most: beyond that the oldest become
+    /// Commands in the volatile cache, at most: beyond that, and beyond 64 MiB, the oldest become
     /// durable by themselves.
     pub cache_commands: usize,
     /// The name of the random streams that decide what a cut does and how long a
@@ -84,6 +84,9 @@ struct Part {
     data: Option<OwnedData>,
 }
 
+/// Bytes in the volatile cache, at most.
+const CACHE_BYTES: u64 = 64 << 20;
+
 /// A command that was received and is not durable yet.
 #[derive(Clone)]
 struct Record {
@@ -104,6 +107,10 @@ struct State {
     newer: Store,
     /// Commands not known to be durable, by arrival.
     log: BTreeMap<u64, Record>,
+    /// Blocks of data in the log.
+    logged: u64,
+    /// Ranges that were discarded while something older may still come.
+    zeros: Vec<(u64, u64)>,
     /// Of those, the ones not complete, by the time at which they will be.
     pending: BTreeSet<(Nanos, u64)>,
     arrivals: u64,
@@ -389,7 +396,7 @@ impl LiveBox for RamDevice {
             .gauge("volatile_commands_limit"),
             Field::new("cache.blocks", Unit::Count, blocks, "blocks that a cut may lose")
                 .gauge("volatile_blocks"),
-            Field::new("stored_blocks", Unit::Count, s.stored(), "blocks that were written to")
+            Field::new("stored_blocks", Unit::Count, s.stored(), "blocks that hold something")
                 .gauge("stored_blocks"),
         ]
     }
@@ -453,7 +460,9 @@ impl State {
         let seq = self.arrivals;
         self.arrivals += 1;
         let key = if caps.ordered { (self.cycle, seq, 0) } else { (self.cycle, done.0, seq) };
-        self.log.insert(seq, Record { key, parts, group, fua, applied: false });
+        let record = Record { key, parts, group, fua, applied: false };
+        self.logged += record.data_blocks();
+        self.log.insert(seq, record);
         self.pending.insert((done, seq));
     }
 
@@ -487,6 +496,7 @@ impl State {
                     self.keep(&record, caps);
                 }
             }
+            self.forget_zeros();
             return;
         }
         self.must = arrivals.iter().fold(self.must, |m, seq| m.max(seq + 1));
@@ -498,9 +508,13 @@ impl State {
             let record = first.remove();
             self.keep(&record, caps);
         }
+        self.forget_zeros();
     }
 
+    /// A record that has left the log is durable.
     fn keep(&mut self, record: &Record, caps: &Caps) {
+        self.logged -= record.data_blocks();
+        self.zeros.extend(record.discarded());
         record.put(&mut self.durable, caps, |_| true);
         for block in record.blocks() {
             if self.newer.get(&block).is_some_and(|(key, _)| *key <= record.key) {
@@ -509,9 +523,22 @@ impl State {
         }
     }
 
-    /// Keeps the volatile cache within its bound.
+    /// Discarded blocks take no memory once nothing older can come any more.
+    fn forget_zeros(&mut self) {
+        if !self.log.is_empty() {
+            return;
+        }
+        for block in self.zeros.drain(..).flat_map(|(from, to)| from..to) {
+            if matches!(self.durable.get(&block), Some((_, Content::Zero))) {
+                self.durable.remove(&block);
+            }
+        }
+    }
+
+    /// Keeps the volatile cache within its bounds.
     fn spill(&mut self, limit: usize, caps: &Caps) {
-        while self.log.len() > limit {
+        let most = CACHE_BYTES / u64::from(caps.block_size);
+        while self.log.len() > limit || self.logged > most {
             let Some((&seq, _)) = self.log.iter().find(|(_, r)| r.applied) else { return };
             self.make_durable(&[seq], caps);
             if self.log.contains_key(&seq) {
@@ -555,6 +582,9 @@ impl State {
                 word = word.rotate_left(1) ^ kept;
             }
         }
+        self.zeros.extend(records.iter().flat_map(|(_, record)| record.discarded()));
+        self.forget_zeros();
+        self.logged = 0;
         self.newer.clear();
         self.pending.clear();
         self.cycle += 1;
@@ -566,6 +596,16 @@ impl State {
 impl Record {
     fn blocks(&self) -> impl Iterator<Item = u64> + '_ {
         self.parts.iter().flat_map(|p| p.at..p.at + p.count)
+    }
+
+    /// Blocks of data that it holds.
+    fn data_blocks(&self) -> u64 {
+        self.parts.iter().filter(|p| p.data.is_some()).map(|p| p.count).sum()
+    }
+
+    /// The ranges that it discards.
+    fn discarded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.parts.iter().filter(|p| p.data.is_none()).map(|p| (p.at, p.at + p.count))
     }
 
     /// Whether it is one atomic unit.

@@ -99,6 +99,48 @@ fn no_more_is_lost_than_was_told() {
     assert!(all.iter().any(|(missing, _)| *missing > 0), "{all:?}");
 }
 
+fn count(of: &impl LiveBox, name: &str) -> u64 {
+    let fields = of.stats_fields();
+    let field = fields.iter().find(|field| field.name == name).expect("a field");
+    let Value::Count(count) = field.value else { panic!("{field:?}") };
+    count
+}
+
+/// What was discarded takes no memory, and a volatile cache holds so much and no more.
+#[test]
+fn memory_is_taken_for_what_is_there() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let done = runtime.block_on(async move {
+        let disk = Disk::new(&rt, &disk(), Payload::Stamps).expect("a disk");
+        disk.bring_up(false).await.expect("it starts");
+        let ram = RamDevice::new(&rt, RamOptions::new(volatile()));
+        async fn fill_and_discard(of: &impl LiveBox) {
+            let device = of.device();
+            put(&device, 0, &[7; 40]).await;
+            device.flush().await.expect("flushed");
+            assert_eq!(count(of, "stored_blocks"), 40);
+            device.discard(Blocks { start: Block(0), count: 250 }).await.expect("discarded");
+            put(&device, 30, &[8; 2]).await;
+            device.flush().await.expect("flushed");
+            assert_eq!(count(of, "stored_blocks"), 2);
+            assert_eq!(content(&device).await.iter().filter(|stamp| **stamp == 8).count(), 2);
+        }
+        fill_and_discard(&ram).await;
+        fill_and_discard(&disk).await;
+
+        // 64 MiB of blocks, in fewer commands than the cache may have.
+        let caps = Caps { blocks: 1 << 20, ..volatile() };
+        let large = RamDevice::new(&rt, RamOptions::new(caps));
+        for turn in 0..40 {
+            put(&large, turn * 1024, &[turn + 1; 1024]).await;
+        }
+        assert_eq!(count(&large, "cache.blocks"), 16 * 1024);
+        assert_eq!(count(&large, "stored_blocks"), 40 * 1024);
+    });
+    done.expect("it ends");
+}
+
 /// A flush leaves nothing to be lost, and that is what the fields say.
 #[test]
 fn fields_follow_what_is_done() {
@@ -106,12 +148,7 @@ fn fields_follow_what_is_done() {
     let rt = runtime.handle();
     let done = runtime.block_on(async move {
         let ram = RamDevice::new(&rt, RamOptions::new(volatile()));
-        let count = |name: &str| {
-            let fields = ram.stats_fields();
-            let field = fields.iter().find(|field| field.name == name).expect("a field");
-            let Value::Count(count) = field.value else { panic!("{field:?}") };
-            count
-        };
+        let count = |name: &str| count(&ram, name);
         put(&ram, 3, &[1, 2]).await;
         put(&ram, 4, &[3]).await;
         assert_eq!((count("cache.commands"), count("cache.blocks")), (2, 2));

@@ -75,7 +75,7 @@ fn ram(bytes: u64, ack: RamAck) -> Result<Caps, String> {
 fn disk(name: &str, capacity: Option<u64>) -> Result<DiskModel, String> {
     let mut model = disk_preset(name)?;
     if let Some(bytes) = capacity {
-        model.blocks = bytes.div_ceil(BLOCK);
+        model.blocks = bytes.div_ceil(model.block_bytes.into());
     }
     model.check()?;
     Ok(model)
