@@ -16,7 +16,7 @@ pub use model::{LatencyRow, Mode, Outlier, Overlap, SampledAck, SampledModel, St
 use crate::{CommandKind, Payload, RamDevice};
 use model::Tables;
 use schedule::Schedule;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_rt::{Nanos, Rt, Stream};
@@ -25,7 +25,8 @@ use tantalum_rt::{Nanos, Rt, Stream};
 #[derive(Clone, Debug)]
 pub struct Bus {
     bytes_per_s: u64,
-    free: Rc<Cell<Nanos>>,
+    /// When it is taken: spans in order, which neither overlap nor touch.
+    taken: Rc<RefCell<VecDeque<(Nanos, Nanos)>>>,
 }
 
 impl Bus {
@@ -36,16 +37,40 @@ impl Bus {
     pub fn new(mb_per_s: u64) -> Result<Bus, String> {
         match mb_per_s.checked_mul(1_000_000) {
             None | Some(0) => Err("bus: it moves at least 1 MB each second".into()),
-            Some(bytes_per_s) => Ok(Bus { bytes_per_s, free: Rc::default() }),
+            Some(bytes_per_s) => Ok(Bus { bytes_per_s, taken: Rc::default() }),
         }
     }
 
-    /// Takes the bus as soon as it is free, at `begin` at the earliest. Returns when all bytes have
-    /// passed.
-    fn pass(&self, begin: Nanos, bytes: u64) -> Nanos {
+    /// Takes the bus as soon as it is free for so long, at `begin` at the earliest. Returns when all
+    /// bytes have passed. What is taken for a command that waits for its turn leaves the time until
+    /// then to others.
+    fn pass(&self, now: Nanos, begin: Nanos, bytes: u64) -> Nanos {
         let span = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s);
-        let end = self.free.get().max(begin).saturating_add(Nanos(span as u64));
-        self.free.set(end);
+        let span = Nanos(u64::try_from(span).unwrap_or(u64::MAX));
+        let mut taken = self.taken.borrow_mut();
+        while taken.front().is_some_and(|(_, to)| *to < now) {
+            taken.pop_front();
+        }
+        let (mut at, mut before) = (begin, 0);
+        for (from, to) in taken.iter() {
+            if at.saturating_add(span) <= *from {
+                break;
+            }
+            at = at.max(*to);
+            before += 1;
+        }
+        let end = at.saturating_add(span);
+        let joins_next = taken.get(before).is_some_and(|(from, _)| *from == end);
+        let joins_last = before > 0 && taken[before - 1].1 == at;
+        match (joins_last, joins_next) {
+            (true, true) => {
+                taken[before - 1].1 = taken[before].1;
+                taken.remove(before);
+            }
+            (true, false) => taken[before - 1].1 = end,
+            (false, true) => taken[before].0 = at,
+            (false, false) => taken.insert(before, (at, end)),
+        }
         end
     }
 }
@@ -143,7 +168,7 @@ impl Sampler {
         let mut end = begin.saturating_add(Nanos(span));
         let moves = !matches!(kind, CommandKind::Flush | CommandKind::Discard);
         if let (true, Some(bus)) = (moves, &self.bus) {
-            end = end.max(bus.pass(begin, bytes));
+            end = end.max(bus.pass(now, begin, bytes));
         }
         for (schedule, stall) in self.stalls.iter_mut().zip(&self.model.stall) {
             end = stall.delayed(schedule, begin, end);
