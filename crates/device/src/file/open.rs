@@ -165,8 +165,9 @@ impl File {
         write_zeros(&file, bytes).await.map_err(system(path, "zeros cannot be written to it"))?;
         let synced = owner.sync_all().and_then(|()| sync_directory(path));
         synced.map_err(system(path, "it cannot be synced"))?;
+        let made = File::over(rt, io, owner, path, settings)?;
         unfinished.0 = None;
-        File::over(rt, io, owner, path, settings)
+        Ok(made)
     }
 
     /// Opens a regular file or a block device, with its power on. The call holds up the thread,

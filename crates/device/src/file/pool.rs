@@ -1,8 +1,8 @@
 //! Buffers for direct I/O.
 //!
 //! 1. A buffer belongs to one operation from [`Pool::lease`] until its [`Lease`] drops.
-//! 2. Leases take at most as many bytes as the pool has, and so do free buffers. If there is too
-//!    little room, leases wait in the order of asking.
+//! 2. Leases and the buffers that lie ready take at most as many bytes as the pool has. If there is
+//!    too little room, the largest ready ones go, and leases wait in the order of asking.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -52,16 +52,26 @@ impl Pool {
                 self.ready_bytes.set(self.ready_bytes.get() - size);
                 buf
             }
-            None => AlignedBuf::zeroed(size),
+            None => {
+                self.make_room();
+                AlignedBuf::zeroed(size)
+            }
         };
         buf.set_len(len);
         Lease { pool: self.clone(), size, buf: Some(buf) }
     }
 
-    fn keep(&self, size: usize, buf: AlignedBuf) {
-        if self.ready_bytes.get() + size > self.bytes {
-            return;
+    /// Drops buffers that lie ready, the largest first, until all have room beside the leases.
+    fn make_room(&self) {
+        let mut ready = self.ready.borrow_mut();
+        while self.ready_bytes.get() > self.room.free() as usize {
+            let Some(class) = ready.iter().rposition(|some| !some.is_empty()) else { return };
+            ready[class].pop();
+            self.ready_bytes.set(self.ready_bytes.get() - (1 << class));
         }
+    }
+
+    fn keep(&self, size: usize, buf: AlignedBuf) {
         self.ready_bytes.set(self.ready_bytes.get() + size);
         let class = size.trailing_zeros() as usize;
         let mut ready = self.ready.borrow_mut();
@@ -129,7 +139,7 @@ mod tests {
                     lease.bytes_mut().fill(i as u8);
                     rt.sleep(Nanos(10 + i)).await;
                     assert!(lease.bytes().iter().all(|&b| b == i as u8), "another's buffer");
-                    assert!(pool.leased() <= pool.bytes && pool.ready_bytes.get() <= pool.bytes);
+                    assert!(pool.leased() + pool.ready_bytes.get() <= pool.bytes);
                 }
             });
             join_all(users.collect()).await;
