@@ -4,8 +4,8 @@ use std::sync::Arc;
 use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::run::runner::{self, Progress, Watch};
 
-/// `experiments/first.json` is what `experiments/first.toml` gave, with its own seed, on
-/// the machine of whoever changed last what comes out of it (`scripts/update-readme`).
+/// `experiments/first.json` is the report of `experiments/first.toml` with its own seed, on the
+/// machine of the last developer who changed its results (`scripts/update-first`).
 #[test]
 fn the_main_experiment_gives_the_bytes_that_are_committed() {
     let text = include_str!("../../../experiments/first.toml");
@@ -18,7 +18,7 @@ fn the_main_experiment_gives_the_bytes_that_are_committed() {
     assert!(
         committed == found,
         "experiments/first.json differs, first in line {:?}; if that is meant, \
-         scripts/update-readme writes it anew",
+         scripts/update-first writes it anew",
         differs.map(|(n, (a, b))| (n + 1, a.to_string(), b.to_string()))
     );
 }
