@@ -1,5 +1,5 @@
-//! The barest FUSE file: bytes in memory, by the `fuser` crate, with direct I/O. What the file of a
-//! drive is compared with (`scripts/bench-mount`).
+//! A minimal FUSE file with direct I/O: bytes in memory, served by the `fuser` crate.
+//! `scripts/bench-mount` compares the file of a drive with it.
 //!
 //! `memory_file DIR BYTES` mounts it at DIR as `drive`, prints "ready", and ends when it is unmounted.
 

@@ -1,43 +1,43 @@
-//! Sockets that the parent of the process has opened for it: systemd's socket activation, as
-//! `sd_listen_fds(3)` describes it.
+//! Sockets that the parent process has opened for this one: systemd's socket activation, as
+//! described in `sd_listen_fds(3)`.
 
-#![allow(clippy::disallowed_methods, reason = "the edge: the environment says what there is")]
+#![allow(clippy::disallowed_methods, reason = "the edge: the environment names the descriptors")]
 
 use rustix::fd::{AsFd, FromRawFd, OwnedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The first of the descriptors.
+/// The first passed descriptor.
 const FIRST: i32 = 3;
-/// More are not believed.
+/// More descriptors than this are an error.
 const MOST: i32 = 256;
 
-/// They are taken once.
+/// The descriptors have been taken. This happens once.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Why the descriptors cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ActivationError {
-    /// The environment says nothing that can be meant.
+    /// `LISTEN_FDS` is not a valid number.
     #[error("LISTEN_FDS is \"{0}\": it should be a number from 0 to {MOST}")]
     Count(String),
     /// A descriptor is not open.
-    #[error("LISTEN_FDS promises descriptor {0}, which is not open")]
+    #[error("LISTEN_FDS names descriptor {0}, which is not open")]
     Closed(i32),
 }
 
-/// Whether this is an accepted connection, and not a listening socket.
+/// Whether this is an accepted connection rather than a listening socket.
 pub fn is_connection(fd: impl AsFd) -> bool {
     sockopt::socket_acceptconn(&fd).is_ok_and(|listens| !listens)
         && rustix::net::getpeername(&fd).is_ok()
 }
 
-/// The descriptors that are meant for this process; none if it was started without, and the
-/// second time. Programs that are started from here do not inherit them.
+/// The descriptors passed to this process. Empty if none were passed, and on every later call.
+/// Programs started from here do not inherit them.
 ///
 /// # Errors
-/// [`ActivationError`] if the environment promises what is not there.
+/// [`ActivationError`] if the environment is invalid.
 pub fn descriptors() -> Result<Vec<OwnedFd>, ActivationError> {
     let own = std::env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string());
     let Ok(count) = std::env::var("LISTEN_FDS") else { return Ok(Vec::new()) };
@@ -47,13 +47,13 @@ pub fn descriptors() -> Result<Vec<OwnedFd>, ActivationError> {
     let known = count.parse().ok().filter(|n| (0..=MOST).contains(n));
     let known = known.ok_or_else(|| ActivationError::Count(count.clone()))?;
     let take = |number| {
-        // SAFETY: by the convention these descriptors belong to this process, which is the one
-        // that LISTEN_PID names, and they are taken once. Whether it is open is asked next.
+        // SAFETY: by the convention these descriptors belong to this process, since LISTEN_PID
+        // names it, and they are taken once. `fcntl_setfd` below finds out whether one is open.
         let fd = unsafe { OwnedFd::from_raw_fd(number) };
         match fcntl_setfd(&fd, FdFlags::CLOEXEC) {
             Ok(()) => Ok(fd),
             Err(_) => {
-                // It is not ours to close.
+                // It is not open, so it must not be closed either.
                 std::mem::forget(fd);
                 Err(ActivationError::Closed(number))
             }

@@ -1,18 +1,19 @@
-//! The memory that clients make a server hold: one budget for each server.
+//! A budget for the memory that a server holds for its clients. Each server has one.
 //!
-//! 1. **The bound.** What all accounts hold together is never more than the budget.
+//! 1. **The bound.** All accounts together never hold more than the budget.
 //! 2. **Shares.** Each account has a share of its own. A request for no more than the share is
-//!    granted as soon as the account itself has given enough back: no account ever waits for
-//!    another one.
-//! 3. **The pool.** What is not set aside for shares belongs to all. An account may take from it
-//!    only what is there at once, and only as long as at least as much remains for the others as it
-//!    then has. The pool makes an account faster; none needs it.
-//! 4. **Order.** Within one account, memory goes out in the order of asking. Who gives up waiting
-//!    has taken nothing.
-//! 5. **Exact.** A grant is what was asked for; it goes back, once, when it drops. An account is
-//!    charged to its share first, and what goes back is given to the pool first.
-//! 6. **An allocation that fails** is an error of whoever asked ([`zeroed`], [`room`]), never the
-//!    end of the process.
+//!    granted as soon as the account itself has given enough back. So no account waits for another
+//!    one.
+//! 3. **The pool.** Memory that is not set aside for shares is in a pool for all accounts. An
+//!    account takes from the pool without waiting, and only if the rest of the pool is then at
+//!    least as much as the account has taken from it. The pool makes an account faster, but no
+//!    account needs it.
+//! 4. **Order.** Within one account, requests are granted in the order in which they came. A
+//!    request that gives up waiting has taken nothing.
+//! 5. **Exact.** A grant has exactly the requested bytes, and gives them back once, when it drops.
+//!    An account is charged to its share first. What it gives back goes to the pool first.
+//! 6. **Failed allocations.** An allocation that fails is an error for the caller ([`zeroed`],
+//!    [`room`]). It never ends the process.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,11 +23,11 @@ use tantalum_rt::sync::{Mutex, WaitQueue};
 /// How much memory a server holds for its clients, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// The most that it may hold.
+    /// The most that the server may hold.
     pub limit: u64,
-    /// What it holds.
+    /// What the server holds now.
     pub used: u64,
-    /// The most that it held.
+    /// The most that the server has held.
     pub most: u64,
     /// Tasks that wait for memory.
     pub waiting: u64,
@@ -36,7 +37,7 @@ pub struct MemoryUse {
 pub(crate) struct Budget {
     rt: Rt,
     limit: u64,
-    /// Not yet set aside for an account.
+    /// Bytes for shares of accounts that are not open yet.
     shares: Cell<u64>,
     /// The free part of the pool.
     pool: Cell<u64>,
@@ -46,7 +47,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Of `limit` bytes, of which `shares` are set aside for the shares of accounts.
+    /// A budget of `limit` bytes, of which `shares` are set aside for the shares of accounts.
     pub fn new(rt: &Rt, limit: u64, shares: u64) -> Rc<Budget> {
         let shares = shares.min(limit);
         Rc::new(Budget {
@@ -60,7 +61,7 @@ impl Budget {
         })
     }
 
-    /// A new account with this share. `None` if there is not so much left to be set aside.
+    /// A new account with this share. `None` if less than that is left for shares.
     pub fn open(self: &Rc<Self>, share: u64) -> Option<Rc<Account>> {
         self.shares.set(self.shares.get().checked_sub(share)?);
         Some(Rc::new(Account {
@@ -72,7 +73,7 @@ impl Budget {
         }))
     }
 
-    /// What is held.
+    /// The memory that is held.
     pub fn memory(&self) -> MemoryUse {
         MemoryUse {
             limit: self.limit,
@@ -93,17 +94,17 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The most for which [`Account::take`] may wait.
+    /// The most bytes that one call of [`Account::take`] may ask for.
     pub fn share(&self) -> u64 {
         self.share.get()
     }
 
-    /// Whether it holds no more than its share, and no task waits for some of that.
+    /// Whether the account holds no more than its share, and no task waits for its memory.
     pub fn is_at_ease(&self) -> bool {
         self.held.get() <= self.share() && !self.turn.is_busy()
     }
 
-    /// What this many bytes more would take from the pool.
+    /// How much of `bytes` more would come from the pool.
     fn beyond(&self, bytes: u64) -> u64 {
         let over = |held: u64| held.saturating_sub(self.share());
         over(self.held.get() + bytes) - over(self.held.get())
@@ -124,12 +125,12 @@ impl Account {
         Grant { account: self.clone(), bytes }
     }
 
-    /// Takes so much if it is free now, and no earlier request waits.
+    /// Takes `bytes` if they are free now and no earlier request waits.
     pub fn try_take(self: &Rc<Self>, bytes: u64) -> Option<Grant> {
         (!self.turn.is_busy() && self.fits(bytes)).then(|| self.grant(bytes))
     }
 
-    /// Waits for so much, which must not be more than the share.
+    /// Waits for `bytes`, which must not be more than the share.
     pub async fn take(self: &Rc<Self>, bytes: u64) -> Grant {
         debug_assert!(bytes <= self.share(), "{bytes} bytes of a share of {}", self.share());
         if let Some(grant) = self.try_take(bytes) {
@@ -141,8 +142,8 @@ impl Account {
         self.grant(bytes)
     }
 
-    /// Frees its share for another account. It must hold nothing. Without this call the share is
-    /// freed when the last handle of the account drops.
+    /// Frees the share for another account. The account must hold nothing. Without this call the
+    /// share is freed when the last handle of the account drops.
     pub fn close(&self) {
         if self.held.get() == 0 {
             let share = self.share.take();
@@ -161,7 +162,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        // Its grants keep it alive.
+        // Grants keep the account alive, so there is none left.
         debug_assert_eq!(self.held.get(), 0);
         self.close();
     }
@@ -190,12 +191,12 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// How much it is.
+    /// The bytes of this grant.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Becomes one with another grant of the same account.
+    /// Merges another grant of the same account into this one.
     pub fn join(&mut self, mut other: Grant) {
         debug_assert!(Rc::ptr_eq(&self.account, &other.account));
         self.bytes += std::mem::take(&mut other.bytes);
@@ -215,7 +216,7 @@ impl Drop for Grant {
 #[error("the system has no memory for it")]
 pub(crate) struct NoMemory;
 
-/// So many zeros. What comes fresh from the system is not written to.
+/// A vector of this many zeros. Memory fresh from the system is not written to.
 pub(crate) fn zeroed(bytes: usize) -> Result<Vec<u8>, NoMemory> {
     if bytes == 0 {
         return Ok(Vec::new());
@@ -226,12 +227,12 @@ pub(crate) fn zeroed(bytes: usize) -> Result<Vec<u8>, NoMemory> {
     if start.is_null() {
         return Err(NoMemory);
     }
-    // SAFETY: the global allocator has just given this, with the layout of a vector of so many bytes,
-    // and all of them are initialised.
+    // SAFETY: the global allocator has just returned this memory, with the layout of a vector of
+    // this many bytes, and all of them are initialised.
     Ok(unsafe { Vec::from_raw_parts(start, bytes, bytes) })
 }
 
-/// Makes a vector so long; what it had stays, and what is added is zero.
+/// Extends a vector to this length. Its content stays, and the added bytes are zero.
 pub(crate) fn lengthen(bytes: &mut Vec<u8>, length: usize) -> Result<(), NoMemory> {
     if bytes.capacity() == 0 {
         *bytes = zeroed(length)?;
@@ -242,7 +243,7 @@ pub(crate) fn lengthen(bytes: &mut Vec<u8>, length: usize) -> Result<(), NoMemor
     Ok(())
 }
 
-/// Makes room for so many bytes more.
+/// Makes room for this many more bytes.
 pub(crate) fn room(bytes: &mut Vec<u8>, more: usize) -> Result<(), NoMemory> {
     bytes.try_reserve(more).map_err(|_| NoMemory)
 }

@@ -1,18 +1,19 @@
-//! Workers for requests from outside: of a client, or of the kernel.
+//! Workers that carry out requests of a client or of the kernel.
 //!
-//! 1. **Order.** Jobs are begun in the order in which they were handed in, each by one worker.
-//! 2. **Workers.** One more is taken on if a job comes and none waits for it, up to as many as
-//!    requests may be in flight; they stay until the end. Who asks for one thing after the other
-//!    has one worker.
-//! 3. **In flight** is a request from when it is counted ([`Crew::admit`], [`Crew::count`]) until
-//!    its owner says so ([`Crew::ease`]): that may be later than the end of the job, when its
-//!    answer is sent, and a request that is answered without a job counts too.
-//! 4. **Limits.** [`Crew::room`] waits until more fits within requests and bytes; what would be
-//!    alone always fits. Who gives up waiting has taken nothing.
-//! 5. **The end** ([`Crew::end`]) drops nothing: what was handed in is carried out, then the
-//!    workers go.
-//! 6. **Cheap.** Once there are enough workers a job costs no allocation and no task; a worker
-//!    begins the next one in the poll in which it ended the last.
+//! 1. **Order.** Jobs begin in the order in which they were handed in. One worker carries out each
+//!    job.
+//! 2. **Workers.** A job that finds no waiting worker starts a new one, up to the limit of requests
+//!    in flight. Workers stay until the end. A client that waits for each answer needs one worker.
+//! 3. **In flight.** A request is in flight from when it is counted ([`Crew::admit`],
+//!    [`Crew::count`]) until its owner calls [`Crew::ease`]. That may be after the end of its job,
+//!    when the answer is sent. A request that is answered without a job counts too.
+//! 4. **Limits.** [`Crew::room`] waits until the request fits within the limits of requests and
+//!    bytes. A request always fits if no other one is in flight. A caller that gives up waiting has
+//!    taken nothing.
+//! 5. **The end** ([`Crew::end`]) drops no job: all jobs that were handed in are carried out, then
+//!    the workers end.
+//! 6. **Cost.** Once there are enough workers, a job costs no allocation and no new task. A worker
+//!    begins its next job in the same poll in which it ended the last one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,7 +21,7 @@ use std::future::Future;
 use tantalum_rt::Rt;
 use tantalum_rt::sync::WaitQueue;
 
-/// What counts as in flight: requests, and their bytes.
+/// Requests in flight, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub requests: u32,
@@ -28,7 +29,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// One request of so many bytes.
+    /// One request of this many bytes.
     pub fn one(bytes: u64) -> Load {
         Load { requests: 1, bytes }
     }
@@ -45,7 +46,7 @@ impl Load {
 /// See the module.
 pub(crate) struct Crew<J> {
     rt: Rt,
-    /// Of the workers, and of what they wait for.
+    /// The name of the workers' tasks, and of the queue in which they wait.
     name: &'static str,
     limit: Load,
     jobs: RefCell<VecDeque<J>>,
@@ -57,7 +58,7 @@ pub(crate) struct Crew<J> {
 }
 
 impl<J> Crew<J> {
-    /// Nobody yet. A job is called `name`; at most `limit` is in flight.
+    /// A crew without workers yet, whose tasks are called `name`. At most `limit` is in flight.
     pub fn new(rt: &Rt, name: &'static str, limit: Load) -> Crew<J> {
         Crew {
             rt: rt.clone(),
@@ -72,30 +73,30 @@ impl<J> Crew<J> {
         }
     }
 
-    /// Waits until so much more may be in flight. Whoever counts it before it waits for anything
-    /// else has it.
+    /// Waits until `more` fits within the limits. It is free for a caller that counts it before its
+    /// next await.
     pub async fn room(&self, more: Load) {
         let fits = || {
             let load = self.load.get().plus(more);
-            // One that is alone always fits.
+            // A request that is alone always fits.
             load.requests <= 1
                 || load.requests <= self.limit.requests && load.bytes <= self.limit.bytes
         };
         self.eased.until(fits).await;
     }
 
-    /// From now on it is in flight.
+    /// Counts `more` as in flight.
     pub fn count(&self, more: Load) {
         self.load.set(self.load.get().plus(more));
     }
 
-    /// Waits until it may be in flight; from now on it is.
+    /// Waits until `more` fits within the limits, and counts it.
     pub async fn admit(&self, more: Load) {
         self.room(more).await;
         self.count(more);
     }
 
-    /// It is in flight no longer.
+    /// `by` is no longer in flight.
     pub fn ease(&self, by: Load) {
         self.load.set(self.load.get().minus(by));
         self.eased.notify_all();
@@ -106,12 +107,13 @@ impl<J> Crew<J> {
         self.load.get().requests == 0
     }
 
-    /// Waits until nothing is.
+    /// Waits until nothing is in flight.
     pub async fn idle(&self) {
         self.eased.until(|| self.is_idle()).await;
     }
 
-    /// Hands in a job. `worker` makes a worker, which carries out all that [`Crew::next`] gives it.
+    /// Hands in a job. `worker` makes a worker, which carries out all jobs that [`Crew::next`]
+    /// gives it.
     pub fn hand_in<W>(&self, job: J, worker: impl FnOnce() -> W)
     where
         W: Future<Output = ()> + 'static,
@@ -161,14 +163,14 @@ mod tests {
         cost: Load,
     }
 
-    /// A crew whose jobs are to let time pass.
+    /// A crew whose jobs only sleep.
     struct Shop {
         rt: Rt,
         crew: Crew<Job>,
-        /// Jobs, and when they were begun.
+        /// The jobs that have begun, and when.
         begun: RefCell<Vec<(u64, u64)>>,
         ended: Cell<u64>,
-        /// Most that was in flight.
+        /// The most that was in flight at a time.
         most: Cell<Load>,
     }
 
@@ -201,7 +203,7 @@ mod tests {
             self.crew.admit(cost).await;
             let (load, most) = (self.crew.load.get(), self.most.get());
             let requests = most.requests.max(load.requests);
-            // One that is alone may be as long as it likes.
+            // The byte limit does not bind a request that is alone.
             let bytes = if load.requests > 1 { most.bytes.max(load.bytes) } else { most.bytes };
             self.most.set(Load { requests, bytes });
             self.hand_in(number, takes, cost);
@@ -233,7 +235,7 @@ mod tests {
             }
             shop.crew.idle().await;
             assert_eq!(shop.crew.workers.get(), 3);
-            // They are there already.
+            // The three workers are reused.
             for i in 8..11 {
                 shop.ask(i, 10, 1).await;
             }
@@ -249,7 +251,7 @@ mod tests {
     fn who_asks_for_more_than_may_be_in_flight_waits() {
         run(|rt| async move {
             let shop = Shop::new(&rt, 3, 100);
-            // Four requests; 30 + 80 bytes; one that is longer than all may be, and one behind it.
+            // Four requests; 30 + 80 bytes; one request above the byte limit, and one behind it.
             let asked = [(10, 1), (20, 1), (30, 1), (40, 30), (10, 80), (10, 500), (10, 1)];
             for (i, (takes, bytes)) in (0..).zip(asked) {
                 shop.ask(i, takes, bytes).await;
@@ -292,7 +294,7 @@ mod tests {
     fn a_request_is_in_flight_until_its_owner_says_so() {
         run(|rt| async move {
             let shop = Shop::new(&rt, 1, 100);
-            // The end of a job that counts for nothing eases nothing; nor does it need to be one.
+            // The end of a job without cost frees nothing. A request also needs no job of its own.
             shop.crew.admit(Load::one(7)).await;
             shop.hand_in(0, 10, Load::default());
             let waited = first(shop.crew.room(Load::one(1)), rt.sleep(Nanos(50))).await;
@@ -326,7 +328,7 @@ mod tests {
     fn the_end_drops_no_job_and_keeps_no_worker() {
         run(|rt| async move {
             let shop = Shop::new(&rt, 2, 100);
-            // Two are under way, three wait: they count for nothing, so that there can be more.
+            // Two are under way and three wait. They have no cost, so the limit does not stop them.
             for i in 0..5 {
                 shop.hand_in(i, 10, Load::default());
             }
@@ -337,7 +339,7 @@ mod tests {
             rt.sleep(Nanos(100)).await;
             assert_eq!(shop.begun(), [(0, 0), (1, 0), (2, 10), (3, 10), (4, 20)]);
             assert_eq!((shop.ended.get(), Rc::strong_count(&shop)), (5, 1));
-            // Some who wait for work, and some who were not polled yet.
+            // Some workers wait for jobs, and some were not polled yet.
             let shop = Shop::new(&rt, 4, 100);
             shop.ask(0, 10, 1).await;
             shop.crew.idle().await;
@@ -350,10 +352,10 @@ mod tests {
         });
     }
 
-    /// Which write, when it ended, and how.
+    /// The number of a write, when it ended, and its result.
     type Done = (u64, u64, Result<(), IoError>);
 
-    /// Writes to a device, of which one is handed in with each job, and what became of them.
+    /// A crew whose jobs are writes to a device, and their results.
     struct Writes {
         rt: Rt,
         crew: Crew<(u64, RamDevice)>,
@@ -389,7 +391,7 @@ mod tests {
                     }
                 })
             };
-            // Three are done, three under way, and two wait for room.
+            // Three writes are done, three are under way, and two wait for room.
             let asked = asker(0..8);
             rt.sleep(Nanos(150)).await;
             device.cut();

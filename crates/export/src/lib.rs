@@ -1,9 +1,8 @@
 //! Drives served to other programs.
 //!
 //! [`nbd`] is a server of the network block device protocol: any number of named exports of block
-//! devices, over any stream of bytes. [`fuse`] shows a drive as a file. [`control`] is the plug of
-//! a drive that runs: its power is cut and restored, and what it does is asked, over a socket of
-//! its own.
+//! devices, over any byte stream. [`fuse`] shows a drive as a file. [`control`] is the control
+//! socket of a running drive: clients cut and restore its power, and read its state and counters.
 
 pub mod activation;
 mod budget;

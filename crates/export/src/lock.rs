@@ -1,12 +1,12 @@
 //! Ranges of blocks that are being changed.
 //!
 //! 1. While an exclusive holder has a range, no other holder has any of its blocks.
-//! 2. Shared holders do not keep each other out: whole blocks may be written side by side, as
-//!    the device's contract says.
-//! 3. A holder waits only for those that came before it, so that none waits for ever and no
-//!    two wait for each other.
-//! 4. Without exclusive holders, taking and giving back a range takes constant time; else time in
-//!    proportion to those who hold or wait.
+//! 2. Shared holders do not keep each other out: the device's contract allows overlapping writes of
+//!    whole blocks.
+//! 3. A holder waits only for those that came before it. So every holder gets its turn, and no two
+//!    wait for each other.
+//! 4. Without exclusive holders, taking and giving back a range takes constant time. Otherwise the
+//!    time is proportional to the number of holders and waiters.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ struct Range {
     start: u64,
     end: u64,
     exclusive: bool,
-    /// Ranges that came before, and keep this one out.
+    /// The number of earlier ranges that exclude this one.
     before: usize,
 }
 
@@ -29,19 +29,19 @@ impl Range {
     }
 }
 
-/// Who changes which blocks of a device: see the module.
+/// Locks ranges of a device's blocks while they are changed: see the module.
 pub struct RangeLock {
     ranges: RefCell<Vec<Option<Range>>>,
     free: RefCell<Vec<usize>>,
     exclusive: Cell<usize>,
     tickets: Cell<u64>,
     rt: Rt,
-    /// For each place the tasks that wait there.
+    /// For each place, the task that waits there.
     gates: RefCell<Vec<Rc<WaitQueue>>>,
 }
 
 impl RangeLock {
-    /// Nobody holds anything.
+    /// A lock without holders.
     pub fn new(rt: &Rt) -> RangeLock {
         RangeLock {
             ranges: RefCell::default(),
@@ -53,8 +53,8 @@ impl RangeLock {
         }
     }
 
-    /// Waits for the blocks from `start` to before `end`. They are given back when the guard
-    /// drops; so they are if this future does.
+    /// Waits for the blocks from `start` to before `end`. The guard gives them back when it drops.
+    /// A dropped future gives up its place.
     pub async fn take(&self, start: u64, end: u64, exclusive: bool) -> Held<'_> {
         let ticket = self.tickets.get();
         self.tickets.set(ticket + 1);
@@ -92,7 +92,7 @@ impl RangeLock {
         self.ranges.borrow()[place].is_some_and(|range| range.before == 0)
     }
 
-    /// Later holders do not wait for this one any more.
+    /// Stops later holders from waiting for this range.
     fn leave(&self, range: &Range) {
         let gates = self.gates.borrow();
         for (place, later) in self.ranges.borrow_mut().iter_mut().enumerate() {
@@ -109,7 +109,7 @@ impl RangeLock {
     }
 }
 
-/// Blocks that are being changed.
+/// A range of blocks that its holder may change.
 pub struct Held<'a> {
     lock: &'a RangeLock,
     place: usize,
@@ -135,8 +135,8 @@ mod tests {
     use super::*;
     use tantalum_rt::{Nanos, Runtime};
 
-    /// Runs holders of (start, end, exclusive), each for 10 ns, one begun each ns; when each had
-    /// its range.
+    /// Runs holders of (start, end, exclusive). One begins each ns, and each holds its range for 10
+    /// ns. Returns when each one got its range.
     fn run(holders: &[(u64, u64, bool)]) -> Vec<u64> {
         let mut runtime = Runtime::virtual_time(1);
         let rt = runtime.handle();
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn an_exclusive_holder_has_its_blocks_for_itself() {
-        // The last one does not wait: its blocks are others.
+        // The last one does not wait: its blocks do not overlap the others'.
         let order = run(&[(0, 4, false), (3, 5, true), (4, 5, false), (9, 10, true)]);
         assert_eq!(order, [0, 10, 20, 3]);
     }
@@ -197,8 +197,8 @@ mod tests {
         assert_eq!(got, Ok(0));
     }
 
-    /// Whatever is taken and given up: nobody has what another one keeps it from, and all get
-    /// theirs.
+    /// With any sequence of takes and give-ups, excluded ranges are never held together, and every
+    /// holder gets its turn.
     #[test]
     fn holders_keep_each_other_out_and_all_have_their_turn() {
         for seed in 0..40 {

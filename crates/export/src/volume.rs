@@ -1,13 +1,13 @@
-//! A device as ranges of bytes, for every protocol by which it is exported.
+//! Byte-range access to a block device, for every protocol that exports it.
 //!
-//! 1. **Whole blocks in one piece.** A write is one write of the device, whatever its length, so
-//!    that it is atomic up to the device's atomic unit ([`Access::write`]); or one atomic group,
-//!    where it is longer and the device takes groups of its length ([`Access::write_atomic`]).
-//! 2. **Parts of blocks** may be written although the device has only whole blocks: the rest of
-//!    the first and last block is read first, and no other write comes between ([`RangeLock`]).
-//!    Parts of blocks that are trimmed keep their content.
-//! 3. **An access is of one time with power.** After a cut all its commands fail, for ever: whoever
-//!    wants to go on takes a new one.
+//! 1. **Whole blocks in one piece.** [`Access::write`] makes one write of the device, whatever its
+//!    length, so that it is atomic up to the device's atomic unit. [`Access::write_atomic`] makes
+//!    one atomic group of a longer write, if the device takes groups of that length.
+//! 2. **Parts of blocks** may be written although the device writes whole blocks only: the rest of
+//!    the first and last block is read first, and [`RangeLock`] keeps other writes from coming
+//!    between. A trim leaves blocks that it covers only in part as they are.
+//! 3. **An access ends with the power.** After a cut all its commands fail, also after the restart.
+//!    To go on, take a new access.
 
 use crate::RangeLock;
 use crate::budget::{NoMemory, zeroed};
@@ -19,21 +19,21 @@ use tantalum_device::{
 };
 use tantalum_rt::Rt;
 
-/// Bytes of zeros that are written in one go.
+/// Zeros are written in steps of this many bytes.
 const ZERO_STEP: usize = 256 << 10;
-/// Bytes that are discarded in one go: other commands go between.
+/// Bytes that are discarded in one step. Other commands may come between steps.
 const DISCARD_STEP: u64 = 64 << 20;
-/// Extents in one answer about what is allocated, at most; what lies behind is asked for anew.
+/// The most extents in one answer about allocation. The client asks again for the rest.
 const EXTENTS_MAX: usize = 64;
-/// Bytes about which a device is asked for one answer, at most.
+/// The most bytes that one request about allocation covers.
 const STATUS_BYTES: u64 = 256 << 20;
 
-/// A box with a plug, of which exports and files can be made. All that lead to one box must come
-/// from one volume: it keeps writes of parts of blocks apart.
+/// A box with a plug, from which exports and files are made. All exports and files of one box must
+/// share one volume, since it keeps their writes of parts of blocks apart.
 pub struct Volume<P: PowerCycle> {
     plug: P,
     lock: RangeLock,
-    /// For all who write zeros.
+    /// Zeros to write, shared by all accesses.
     zeros: OnceCell<Vec<u8>>,
 }
 
@@ -54,7 +54,7 @@ impl<P: PowerCycle> Volume<P> {
     }
 }
 
-/// Why a request failed, as it is answered.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     Device(IoError),
@@ -84,13 +84,14 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What both an atomic unit and a block divide: a write that is cut there may be torn there anyway.
+/// The least common multiple of the atomic unit and the block size. The device may tear a longer
+/// write at its multiples anyway.
 pub(crate) fn unit(caps: &Caps) -> u64 {
     let (block, unit) = (u64::from(caps.block_size), u64::from(caps.atomic_unit).max(1));
     common_multiple(block, unit)
 }
 
-/// The least.
+/// The least common multiple.
 pub(crate) fn common_multiple(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y > 0 {
@@ -99,14 +100,14 @@ pub(crate) fn common_multiple(a: u64, b: u64) -> u64 {
     (a / x.max(1)).saturating_mul(b)
 }
 
-/// A client's way to the device: bytes to blocks. Ranges are inside the export; who calls has
-/// checked that.
+/// A client's access to the device, in bytes. The caller has checked that ranges are inside the
+/// device.
 pub(crate) struct Access<P: PowerCycle> {
     device: P::Device,
     volume: Rc<Volume<P>>,
 }
 
-/// A range of bytes in blocks: those that it touches, and what of them lies before it.
+/// The blocks that a range of bytes touches, and how many bytes of the first one are before it.
 struct Span {
     first: u64,
     end: u64,
@@ -140,33 +141,34 @@ impl<P: PowerCycle> Access<P> {
         self.caps().block_size.into()
     }
 
-    /// A write may be cut at multiples of this many bytes from its first block on: there the device
-    /// may tear it anyway.
+    /// A write may be split at multiples of this many bytes from its first block on: the device may
+    /// tear it there anyway.
     pub fn unit(&self) -> u64 {
         unit(self.caps())
     }
 
-    /// Bytes of the blocks that this range touches: what [`Access::read`] needs, and what
-    /// [`Access::write`] takes if they are not all whole.
+    /// Bytes of the blocks that this range touches. [`Access::read`] needs a buffer of this length,
+    /// and so does [`Access::write`] for a range that is not of whole blocks.
     pub fn touched(&self, at: u64, length: u64) -> u64 {
         let block = self.block();
         ((at + length).div_ceil(block) - at / block) * block
     }
 
-    /// Memory that a write of this range takes beside its data.
+    /// Bytes of memory that a write of this range takes beside its data.
     pub fn beside(&self, at: u64, length: u64) -> u64 {
         let block = self.block();
         let whole = at.is_multiple_of(block) && length.is_multiple_of(block);
         if whole { 0 } else { self.touched(at, length) }
     }
 
-    /// The same for zeros, which are written where blocks are not whole, one after the other.
+    /// The same for writing zeros. Only the first and last block can be partial, and they are
+    /// written one after the other.
     pub fn beside_zeros(&self, at: u64, length: u64) -> u64 {
         self.beside(at, length).min(2 * self.block())
     }
 
     /// Reads `length` bytes to the front of `buf`, which has room for all blocks that they touch
-    /// ([`Access::touched`]). What is behind them is of no use.
+    /// ([`Access::touched`]). The bytes behind them are undefined.
     pub async fn read(&self, at: u64, length: usize, buf: &mut [u8]) -> Result<(), Failure> {
         let span = self.span(at, length);
         let blocks = &mut buf[..self.bytes(span.end - span.first)];
@@ -183,10 +185,10 @@ impl<P: PowerCycle> Access<P> {
     }
 
     /// Writes `data` in as few pieces as the device can promise to be whole. Up to the atomic unit
-    /// that is one write. On a device whose acknowledged writes survive it is one atomic group
-    /// up to the device's limit, and what is longer is split where the address is a multiple of
-    /// [`Access::piece`]. (Elsewhere a group would promise, and cost, what nobody asked for: that
-    /// it is durable when it ends.)
+    /// that is one write. A longer write is one atomic group up to the device's limit, if
+    /// acknowledged writes survive on this device. A still longer one is split at multiples of
+    /// [`Access::piece`]. (On other devices a group would also make the data durable, which nobody
+    /// asked for and which costs time.)
     pub async fn write_atomic(&self, at: u64, data: &[u8], fua: bool) -> Result<(), Failure> {
         let Some(piece) = self.piece() else { return self.put(at, data, fua, false).await };
         let (mut at, mut rest) = (at, data);
@@ -199,8 +201,7 @@ impl<P: PowerCycle> Access<P> {
         Ok(())
     }
 
-    /// The longest atomic group of whole blocks in one extent that is worth using: a power of two,
-    /// bytes.
+    /// The longest useful atomic group of whole blocks in one extent, in bytes: a power of two.
     fn piece(&self) -> Option<u64> {
         let caps = self.caps();
         let limit = caps.atomic_group.filter(|l| caps.ack.survives() && l.extents > 0)?;
@@ -208,7 +209,7 @@ impl<P: PowerCycle> Access<P> {
         (piece > u64::from(caps.atomic_unit)).then_some(piece)
     }
 
-    /// Whole blocks, as a plain write or, if that would not be atomic, as a group.
+    /// Writes whole blocks: as one write or, if that would not be atomic, as one group.
     async fn blocks(&self, at: u64, data: &[u8], fua: bool, group: bool) -> Result<(), Failure> {
         let unit = u64::from(self.caps().atomic_unit);
         let limit = self.caps().atomic_group.map_or(0, |limit| limit.bytes);
@@ -218,7 +219,7 @@ impl<P: PowerCycle> Access<P> {
             return match self.device.write_atomic(&[Extent { at, data }]).await {
                 Ok(()) => Ok(()),
                 Err(AtomicError::Io(error)) => Err(error.into()),
-                // Its limit was asked for before: it does not keep what it told.
+                // The group is within the limit that the device has stated.
                 Err(_) => {
                     Err(IoError::Failed("it refuses an atomic group within its limit").into())
                 }
@@ -236,7 +237,7 @@ impl<P: PowerCycle> Access<P> {
         }
         let block = self.bytes(1);
         let mut blocks = zeroed(self.bytes(span.end - span.first))?;
-        // What stays of the first and last block; with one block these are the same.
+        // Read the bytes that stay in the first and the last block, which may be the same block.
         let last = blocks.len() - block;
         if span.before > 0 || last == 0 {
             let first = DataMut::Bytes(&mut blocks[..block]);
@@ -261,7 +262,7 @@ impl<P: PowerCycle> Access<P> {
         self.force_discards(fua).await
     }
 
-    /// Writes zeros; if `keep`, so that the space is not given back; if `fast`, only if that is
+    /// Writes zeros. With `keep` the space is not given back. With `fast` it fails if that is not
     /// faster than writing data.
     pub async fn zero(
         &self,
@@ -280,7 +281,7 @@ impl<P: PowerCycle> Access<P> {
         let end = at + length;
         let zeros = self.zeros()?;
         if first == last {
-            // Parts of two blocks at most.
+            // No whole block: at most parts of two.
             return self.write(at, &zeros[..length as usize], fua).await;
         }
         if at < first * block {
@@ -302,18 +303,18 @@ impl<P: PowerCycle> Access<P> {
         self.force_discards(fua).await
     }
 
-    /// As many as two blocks, and a step.
+    /// Zeros: at least two blocks, and at least one step.
     fn zeros(&self) -> Result<&[u8], Failure> {
         let zeros = &self.volume.zeros;
         if zeros.get().is_none() {
-            // It fails only if another task has set it meanwhile, to the same.
+            // It fails only if another task has set it meanwhile, to the same zeros.
             let _ = zeros.set(zeroed(self.bytes(2).max(ZERO_STEP))?);
         }
         zeros.get().map(Vec::as_slice).ok_or(Failure::NoMemory)
     }
 
-    /// What of a range is allocated, from its start on: bytes, and whether they are a hole. There
-    /// is at least one extent, and with `one` no more.
+    /// The allocation of a range from its start on, as extents: their bytes, and whether they are a
+    /// hole. There is at least one extent; with `one` there is exactly one.
     pub async fn status(
         &self,
         at: u64,
@@ -341,7 +342,7 @@ impl<P: PowerCycle> Access<P> {
         Ok(())
     }
 
-    /// The whole blocks in a range of bytes: the first, and the one behind the last.
+    /// The whole blocks in a range of bytes: the first one, and the one after the last.
     fn inner(&self, at: u64, length: u64) -> (u64, u64) {
         let block = u64::from(self.caps().block_size);
         let first = at.div_ceil(block);
@@ -360,8 +361,8 @@ impl<P: PowerCycle> Access<P> {
         Ok(())
     }
 
-    /// A device knows forced unit access for writes only: what was discarded becomes durable
-    /// with a flush, unless it is at once.
+    /// Makes discards durable if `fua` asks for it. Devices have forced unit access for writes
+    /// only, so this takes a flush, unless acknowledged commands survive anyway.
     async fn force_discards(&self, fua: bool) -> Result<(), Failure> {
         if fua && !self.caps().ack.survives() {
             self.device.flush().await?;

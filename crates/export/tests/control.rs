@@ -1,4 +1,4 @@
-//! The control server and clients that do as they like, on the virtual clock.
+//! The control server with well-behaved and other clients, on the virtual clock.
 
 #[path = "../../../fuzz/src/control.rs"]
 mod fuzzed;
@@ -12,7 +12,7 @@ use tantalum_export::control::{
 use tantalum_export::nbd::{PipeEnd, Stream, pipe};
 use tantalum_rt::{Nanos, Rt, Runtime};
 
-/// Notes what it was asked; a restore takes a second, and stats are long.
+/// Counts requests. A restore takes a second, and the answer to stats is long.
 #[derive(Clone)]
 struct Notes {
     rt: Rt,
@@ -121,7 +121,7 @@ fn what_a_client_asked_for_is_done_though_it_is_gone() {
 fn who_says_nothing_or_takes_nothing_is_let_go() {
     run(|rt, notes, server| async move {
         let (idle, deaf) = (connect(&rt, &server).await, connect(&rt, &server).await);
-        // It does not have to be silence: half a line is none.
+        // Half a line does not count as a request.
         say(&idle, "{\"version\":1,").await;
         // More than the pipe holds.
         say(&deaf, Request::Stats {}.line()).await;
@@ -170,7 +170,7 @@ fn there_are_never_too_many() {
     });
 }
 
-/// What the fuzz target does, with what it was given to begin with.
+/// Runs the corpus of the fuzz target.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the corpus is files")]
 fn the_corpus_of_the_fuzz_target_passes() {

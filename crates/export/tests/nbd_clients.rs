@@ -1,5 +1,6 @@
-//! Real clients, over UNIX and TCP sockets, on drives as fast as the code goes: the tools of
-//! libnbd, qemu's, fio. `scripts/install-nbd-tools` installs them; a test whose program is not there is left out.
+//! Real clients over UNIX and TCP sockets, on drives that run as fast as possible: the tools of
+//! libnbd, qemu's, fio. `scripts/install-nbd-tools` installs them. A test whose program is missing
+//! is left out.
 
 #![allow(
     clippy::disallowed_methods,
@@ -18,15 +19,15 @@ use tantalum_rt::wall::WallOptions;
 use tantalum_rt::{Nanos, Runtime};
 use tantalum_testing::{Need, Spot, left_out};
 
-/// Bytes of what is copied.
+/// Bytes of the copied file.
 const FILE_BYTES: usize = 24 << 20;
 
-/// A drive of some 200 MiB of this design, served from a thread for as long as the tests run:
-/// as "drive", and as "look" to be read only.
+/// A drive of some 200 MiB of this design, served from a thread for as long as the tests run: as
+/// "drive", and read-only as "look".
 struct Served {
     socket: Spot,
     tcp: String,
-    /// The drive's time, ns, as it was a moment ago.
+    /// The drive's time in ns, a moment ago.
     clock: Arc<AtomicU64>,
 }
 
@@ -77,7 +78,7 @@ impl Served {
         Served { socket, tcp: format!("nbd://127.0.0.1:{port}/drive"), clock }
     }
 
-    /// The drive's time, as it was up to some milliseconds of real time ago.
+    /// The drive's time, up to some milliseconds of real time ago.
     fn clock(&self) -> Nanos {
         Nanos(self.clock.load(Ordering::Relaxed))
     }
@@ -87,26 +88,26 @@ impl Served {
     }
 }
 
-/// Whether a program is missing: the test has been left out.
+/// Whether a program is missing. Then the test is left out.
 fn without(programs: &[&'static str]) -> bool {
     let needs: Vec<Need> = programs.iter().map(|program| Need::Program(program)).collect();
     left_out(&needs)
 }
 
-/// The same of fio, which needs its engine for NBD, too.
+/// The same for fio, which needs its NBD engine too.
 fn without_fio() -> bool {
     let engine = match Command::new("fio").arg("--enghelp").output() {
         Ok(listed) if !String::from_utf8_lossy(&listed.stdout).contains("nbd") => {
             Err("it was built without libnbd")
         }
-        // (That there is no fio at all is said anyway.)
+        // (A missing fio is reported below.)
         _ => Ok(()),
     };
     let engine = Need::tried("fio's engine for NBD", &engine, "scripts/install-nbd-tools");
     left_out(&[Need::Program("fio"), engine])
 }
 
-/// Runs a program that must be there; what it prints, and whether it succeeded.
+/// Runs a program that must be there. Returns what it prints, and whether it succeeded.
 fn run(program: &str, arguments: &[&str]) -> (String, bool) {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|e| panic!("{program} does not start: {e}"));
@@ -183,7 +184,7 @@ fn nbdcopy_copies_there_and_back() {
     let file = file("copy.img");
     let uri = served.uri("drive");
     ok("nbdcopy", &["--flush", "--connections=4", text(&file), &uri]);
-    // Back by another way: TCP, one connection, short requests.
+    // Back over TCP, with one connection and short requests.
     let back = Spot::new("copy.back");
     ok("nbdcopy", &["--synchronous", "--request-size=65536", &served.tcp, text(&back)]);
     let (sent, got) = (std::fs::read(&file).expect("sent"), std::fs::read(&back).expect("got"));
@@ -211,7 +212,7 @@ fn qemu_io_writes_parts_zeros_and_discards() {
         io(&[
             "write -P 0xab -f 0 64k",
             "read -P 0xab 0 64k",
-            // Sectors of blocks.
+            // Parts of blocks.
             "write -P 0xcd 512 512",
             "write -P 0xce 5k 9k",
             "flush",
@@ -221,7 +222,8 @@ fn qemu_io_writes_parts_zeros_and_discards() {
             "read -P 0xce 5k 9k",
             "read -P 0xab 14k 50k",
         ]);
-        // Zeros: with and without keeping the space, of parts of blocks, durable at once.
+        // Zeros, with and without keeping the space, in parts of blocks, and with forced unit
+        // access.
         io(&[
             "write -z 8k 8k",
             "write -z -u -f 32k 4k",
@@ -233,7 +235,7 @@ fn qemu_io_writes_parts_zeros_and_discards() {
             "read -P 0xab 41472 512",
         ]);
         io(&["discard 48k 8k", "flush", "read -P 0 48k 8k", "read -P 0xab 56k 8k"]);
-        // All at once, answered in any order.
+        // All at once, and answered in any order.
         io(&[
             "aio_write -P 1 1M 1M",
             "aio_write -P 2 2M 1M",
@@ -262,7 +264,7 @@ fn qemu_img_converts_compares_and_checks() {
     ok("qemu-img", &["convert", "-n", "-O", "raw", text(&qcow), &uri]);
     let same = ok("qemu-img", &["compare", "-f", "raw", "-F", "qcow2", &uri, text(&qcow)]);
     assert!(same.contains("identical"), "{same}");
-    // The image itself on the drive.
+    // The qcow2 image itself on the drive.
     ok("qemu-img", &["create", "-f", "qcow2", &uri, "64M"]);
     ok("qemu-img", &["convert", "-n", "-O", "qcow2", text(&file), &uri]);
     let checked = ok("qemu-img", &["check", "-f", "qcow2", &uri]);
@@ -282,7 +284,8 @@ fn fio_finds_what_it_wrote() {
     for design in ["durassd", "volatile"] {
         let served = Served::new(&format!("fio-{design}"), design);
         let uri = format!("--uri={}", served.uri("drive"));
-        // In pieces of all sizes, with flushes between, and checked; then over it once more.
+        // Requests of all sizes with flushes between, and verified; then once more over the same
+        // data.
         let common = [
             "--name=random",
             "--ioengine=nbd",

@@ -1,5 +1,4 @@
-//! Clients that send whatever they like: at random, and almost right. The same as the fuzz
-//! target does, and its corpus.
+//! Clients that send random and almost valid bytes: the same as the fuzz target, and its corpus.
 
 #[path = "../../../fuzz/src/session.rs"]
 mod session;
@@ -7,7 +6,7 @@ mod session;
 use proptest::prelude::*;
 use tantalum_export::nbd::{Request, wire};
 
-/// An option, with a length of its own or the right one.
+/// An option with the right length or a wrong one.
 fn option() -> impl Strategy<Value = Vec<u8>> {
     let name = prop_oneof![Just("a"), Just("b"), Just("r"), Just(""), Just("none")];
     let named = (name, 0..3u16, any::<bool>()).prop_map(|(name, kinds, bare)| {
@@ -36,7 +35,7 @@ fn option() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// A request, with its payload or not quite.
+/// A request with its payload, which may be a byte too short or too long.
 fn request() -> impl Strategy<Value = Vec<u8>> {
     let offset = prop_oneof![6 => 0..64 * 4096u64, 1 => any::<u64>()];
     let length =
@@ -57,7 +56,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// A session that may be right, with some bytes that are not.
+/// A valid session in which some bytes may be replaced.
 fn almost_right() -> impl Strategy<Value = Vec<u8>> {
     let options = prop::collection::vec(option(), 0..6);
     let requests = prop::collection::vec(request(), 0..40);

@@ -1,5 +1,5 @@
-//! The memory that clients make a server hold: it stays within the budget, others are answered meanwhile,
-//! and all of it comes back.
+//! The memory that a server holds for its clients: it stays within the budget, other clients are
+//! answered meanwhile, and all of it comes back.
 
 mod common;
 
@@ -33,7 +33,7 @@ async fn all_back(rt: &Rt, server: &Server<RamDevice>) {
     within(server);
 }
 
-/// What a client may use beside 63 that hold what they can: small and long requests, with and without
+/// A client beside 63 others that hold what they can: small and long requests, with and without
 /// structured replies.
 async fn good_client(rt: &Rt, server: &Server<RamDevice>) {
     for structured in [false, true] {
@@ -96,7 +96,7 @@ fn who_asks_and_takes_no_answers_does_not_keep_others_waiting() {
     }
 }
 
-/// Writes of parts of blocks, zeros and questions, none of whose answers is taken.
+/// Writes of parts of blocks, zeros and questions about allocation. None of the answers is taken.
 #[test]
 fn whatever_is_asked_the_budget_holds() {
     run(|rt| async move {
@@ -129,7 +129,8 @@ fn whatever_is_asked_the_budget_holds() {
     });
 }
 
-/// A long write fails as a whole if a piece of it does; one that does not arrive leaves whole pieces.
+/// A long write fails as a whole if a piece of it fails. One that does not arrive completely leaves
+/// whole pieces.
 #[test]
 fn a_long_write_is_carried_out_in_pieces_and_answered_once() {
     run(|rt| async move {
@@ -142,7 +143,7 @@ fn a_long_write_is_carried_out_in_pieces_and_answered_once() {
         let all = c.read(512, 2 << 20).await.expect("data");
         let written = all.iter().take_while(|b| **b == 5).count();
         assert!(all[written..].iter().all(|b| *b == 0));
-        // Cut where a block ends.
+        // The last piece ends where a block ends.
         assert!(written > 512 << 10 && written <= 1 << 20 && (written + 512).is_multiple_of(4096));
         let cookie = c.ask(cmd::WRITE, 0, 0, 4 << 20, &vec![6; 2 << 20]).await;
         drive.cut();
@@ -156,8 +157,8 @@ fn a_long_write_is_carried_out_in_pieces_and_answered_once() {
     });
 }
 
-/// Where parts of a read have been sent, only the end of the connection can tell that the rest failed; with
-/// chunks an error can.
+/// After parts of a read have been sent, only the end of the connection can report a failure.
+/// Chunks can carry an error.
 #[test]
 fn a_read_that_fails_half_way_is_told_as_well_as_can_be() {
     for structured in [false, true] {
@@ -203,7 +204,7 @@ fn a_budget_that_is_too_small_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// With the smallest budget: what is read is what was written, wherever it lies and however long it is.
+    /// With the smallest budget: a read returns what was written, at any place and of any length.
     #[test]
     fn long_requests_are_what_they_were(
         writes in prop::collection::vec((0..2_000_000u64, 1..1_500_000u32, any::<u8>()), 1..6),

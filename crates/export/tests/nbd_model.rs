@@ -1,5 +1,5 @@
-//! Random requests against a model of bytes: what an export holds is what was written to it,
-//! whatever the alignment, the order in which requests end, and the buffers they came in.
+//! Random requests against a model of bytes: an export holds what was written to it, whatever the
+//! alignment, the order in which requests end, and the buffers in which they arrived.
 
 mod common;
 
@@ -22,7 +22,7 @@ enum Op {
     Flush,
 }
 
-/// A range inside the export; often of whole blocks or sectors.
+/// A range inside the export, often of whole blocks or sectors.
 fn range() -> impl Strategy<Value = (u64, u32)> {
     let unit = prop_oneof![Just(1u64), Just(512), Just(4096)];
     (unit, 0..SIZE, 0..3 * 4096u64, any::<bool>()).prop_map(|(unit, at, length, long)| {
@@ -78,7 +78,7 @@ impl Op {
         }
     }
 
-    /// Carries it out on the model; what a read must give.
+    /// Carries it out on the model. Returns what a read must return.
     fn apply(&self, model: &mut [u8]) -> Vec<u8> {
         let (at, end) = self.range();
         let range = at as usize..end as usize;
@@ -101,8 +101,8 @@ impl Op {
     }
 }
 
-/// Sends `ops` in rounds of requests that are in flight together and whose bytes do not
-/// overlap, by two clients in turns.
+/// Sends `ops` in rounds, by two clients in turns. Requests of one round are in flight together,
+/// and their bytes do not overlap.
 fn check(ops: Vec<Op>, structured: bool, limits: Limits) {
     let mut runtime = Runtime::virtual_time(ops.len() as u64);
     let rt = runtime.handle();

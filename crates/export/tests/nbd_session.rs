@@ -33,7 +33,7 @@ fn an_export_says_what_it_is() {
         let look = c.learn(opt::INFO, "look").await.expect("look");
         assert_eq!(look.flags, always | flag::READ_ONLY);
         c.structured().await;
-        // Without a name: the first.
+        // An empty name stands for the first export.
         let first = c.go("").await.expect("the default");
         assert_eq!((first.flags, first.name), (always | writes | flag::SEND_DF, one.name));
         assert_eq!(c.read(0, 4096).await, Ok(vec![0; 4096]));
@@ -72,7 +72,7 @@ fn options_are_answered_or_refused() {
             let replies = c.option(option, data).await.expect("an answer");
             assert_eq!(replies.last().map(|r| r.0), Some(answer), "option {option}");
         }
-        // After all that it still works.
+        // After all that the session still works.
         c.go("two").await.expect("an export");
     });
 }
@@ -104,11 +104,11 @@ fn who_breaks_the_rules_is_left_with_a_reason() {
                 noted.borrow_mut().push(end.to_string());
             }
         });
-        // Flags nobody knows.
+        // Unknown flags.
         let mut c = Client::connect(&rt, &server);
         c.greet(4).await.expect("a greeting");
         assert!(c.is_left().await);
-        // No such export, and no way to say so.
+        // An export that does not exist, by an option that takes no error.
         let mut c = Client::connect(&rt, &server);
         c.greet(3).await.expect("a greeting");
         c.say_option(opt::EXPORT_NAME, b"three").await;
@@ -118,7 +118,7 @@ fn who_breaks_the_rules_is_left_with_a_reason() {
         c.greet(3).await.expect("a greeting");
         c.say(b"GET / HTTP/1.1\r\n\r\n").await;
         assert!(c.is_left().await);
-        // Haggling without end.
+        // Too many options.
         let mut c = Client::connect(&rt, &server);
         c.greet(3).await.expect("a greeting");
         for _ in 0..64 {
@@ -130,7 +130,7 @@ fn who_breaks_the_rules_is_left_with_a_reason() {
         let mut c = Client::connect(&rt, &server);
         c.greet(3).await.expect("a greeting");
         assert!(c.is_left().await);
-        // A request that is none.
+        // An invalid request.
         let mut c = Client::open(&rt, &server, "one", false).await;
         c.say(&[7; 28]).await;
         assert!(c.is_left().await);
@@ -170,7 +170,7 @@ fn errors_are_those_of_the_protocol() {
             assert_eq!(c.call(5, 0, 0, 4096, &[]).await, code(Errno::Invalid));
             assert_eq!(c.call(99, 0, 0, 4096, &[]).await, code(Errno::Invalid));
             assert_eq!(c.call(cmd::BLOCK_STATUS, 0, 0, 512, &[]).await, code(Errno::Invalid));
-            // Too long: the payload is passed over, and what follows is understood.
+            // Too long: the payload is skipped, and the next request is understood.
             let long = vec![3; (32 << 20) + 1];
             assert_eq!(c.write(0, &long).await, code(Errno::Invalid));
             assert_eq!(c.read(0, (32 << 20) + 1).await, code(Errno::Invalid));
@@ -215,7 +215,7 @@ fn what_came_whole_is_carried_out_and_nothing_else() {
         let (server, _) = serve(&rt, 256, Options::default());
         let mut c = Client::open(&rt, &server, "one", true).await;
         c.ask(cmd::WRITE, 0, 0, 4096, &[1; 4096]).await;
-        // The other half never comes.
+        // The other half never arrives.
         c.ask(cmd::WRITE, 0, 4096, 8192, &[2; 4096]).await;
         c.hang_up();
         rt.sleep(Nanos::from_millis(1)).await;
@@ -304,7 +304,7 @@ fn a_cut_gives_errors_or_drops_connections() {
                         replies += 1;
                     }
                     assert_eq!(c.read(0, 4096).await, Err(Errno::Io.code()));
-                    // Without power it cannot be chosen.
+                    // Without power the export cannot be chosen.
                     let mut late = Client::connect(&rt, &server);
                     late.greet(3).await.expect("a greeting");
                     assert_eq!(late.go("one").await, Err(rep::ERR_SHUTDOWN));
@@ -315,7 +315,7 @@ fn a_cut_gives_errors_or_drops_connections() {
             assert_eq!(replies, if on_cut == OnCut::Errors { 19 } else { 0 });
             drive.off().await;
             drive.power_on().await.expect("power");
-            // The old connection belongs to the old power.
+            // The old connection stays failed.
             if on_cut == OnCut::Errors {
                 assert_eq!(c.read(0, 4096).await, Err(Errno::Io.code()));
             }
@@ -346,7 +346,7 @@ fn parts_of_blocks_do_not_overwrite_each_other() {
 }
 
 #[test]
-fn limits_that_can_not_be_meant_are_refused() {
+fn limits_that_make_no_sense_are_refused() {
     let runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();
     let device = common::ram(&rt, 4);

@@ -1,4 +1,5 @@
-//! A server that takes nobody without TLS: what it says before, whom it takes, and what comes after.
+//! A server that takes no client without TLS: its answers before TLS, the clients that it takes,
+//! and the session after.
 
 #![allow(clippy::disallowed_methods, reason = "tests write certificates to files")]
 
@@ -30,7 +31,7 @@ fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt) -> F) {
     runtime.block_on(task).expect("the run ends");
 }
 
-/// An authority, and what it has signed.
+/// A certificate authority.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -58,7 +59,7 @@ impl Authority {
         Signed { certificate: params.signed_by(&key, issuer).expect("signed"), key }
     }
 
-    /// The list of those that are revoked, good until the year.
+    /// A list with this revoked certificate, which is valid until this year.
     fn revoke(&self, number: u64, until: i32) -> String {
         let revoked = RevokedCertParams {
             serial_number: SerialNumber::from(number),
@@ -79,7 +80,7 @@ impl Authority {
     }
 }
 
-/// A directory as a server has it; removed when dropped.
+/// A directory with a server's files; removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -110,7 +111,7 @@ impl Drop for Directory {
     }
 }
 
-/// What a client has: whom it believes, and maybe a certificate.
+/// A client's configuration: the authority that it trusts, and perhaps a certificate.
 fn config(authority: &Authority, own: Option<&Signed>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(authority.issuer.as_ref().der().to_vec())).expect("a root");
@@ -134,7 +135,7 @@ fn config(authority: &Authority, own: Option<&Signed>) -> Arc<ClientConfig> {
 struct Line {
     stream: PipeEnd,
     tls: RefCell<ClientConnection>,
-    /// The server has said that nothing more comes.
+    /// The server has closed its side of TLS.
     closed: Cell<bool>,
 }
 
@@ -158,7 +159,7 @@ impl Line {
         }
     }
 
-    /// What the server says next; none at the end.
+    /// The next bytes of the server; none at the end.
     async fn hear(&self) -> Result<Vec<u8>, String> {
         loop {
             let (received, buf) = self.stream.recv(vec![0; 1 << 16], 0).await;
@@ -173,7 +174,7 @@ impl Line {
                 tls.read_tls(&mut rest).map_err(|e| e.to_string())?;
                 let state = tls.process_new_packets().map_err(|e| e.to_string())?;
                 self.closed.set(state.peer_has_closed());
-                // It has an end only when the server says so.
+                // The plain text has an end only after the server's close.
                 let _ = tls.reader().read_to_end(&mut heard);
             }
             if !heard.is_empty() || self.closed.get() {
@@ -199,7 +200,7 @@ impl Line {
     }
 }
 
-/// Agrees on the beginning of TLS, in plain text.
+/// Negotiates in plain text until TLS begins.
 async fn begin(rt: &Rt, server: &Server<RamDevice>) -> PipeEnd {
     let (ours, theirs) = pipe(rt, 1 << 16);
     server.accept(theirs, "a pipe");
@@ -233,7 +234,7 @@ fn option(option: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A client whose words travel in TLS from now on.
+/// A client after the TLS handshake.
 async fn connect(
     rt: &Rt,
     server: &Server<RamDevice>,
@@ -271,7 +272,7 @@ async fn connect(
     Ok((Client::over(ours), line))
 }
 
-/// Ends of clients, as they are told.
+/// Collects the ends of clients from events.
 fn ends() -> (Rc<RefCell<Vec<End>>>, impl Fn(&Event) + 'static) {
     let ends = Rc::new(RefCell::new(Vec::new()));
     let told = ends.clone();
@@ -283,7 +284,7 @@ fn ends() -> (Rc<RefCell<Vec<End>>>, impl Fn(&Event) + 'static) {
     (ends, tell)
 }
 
-/// Waits until so many clients have ended; how the last one did.
+/// Waits until this many clients have ended. Returns how the last one ended.
 async fn ended(rt: &Rt, ends: &Rc<RefCell<Vec<End>>>, count: usize) -> End {
     while ends.borrow().len() < count {
         rt.sleep(Nanos::from_micros(10)).await;
@@ -302,20 +303,20 @@ fn a_client_with_a_certificate_does_all_that_it_could_without_tls() {
         let own = authority.sign(7);
         let (mut c, line) =
             connect(&rt, &server, &config(&authority, Some(&own))).await.expect("TLS");
-        // It begins once.
+        // TLS begins only once.
         let again = c.option(opt::STARTTLS, b"").await.expect("an answer");
         assert_eq!(again[0].0, rep::ERR_INVALID);
         let list = c.option(opt::LIST, b"").await.expect("a list");
         assert_eq!(list.len(), 4);
         c.structured().await;
         c.go("one").await.expect("the export");
-        // Longer than a record, than what is sent at once, than what is received at once.
+        // Up to more than a record, than one send, and than one receive.
         for length in [1usize, 512, 16 << 10, 1 << 20, 5 << 20] {
             let data: Vec<u8> = (0..length).map(|i| (i * 7 + length) as u8).collect();
             c.write(4096, &data).await.expect("written");
             assert!(c.read(4096, length as u32).await.expect("read") == data, "{length} bytes");
         }
-        // Many at once.
+        // Many requests at once.
         for i in 0..64 {
             c.ask(cmd::WRITE, 0, i * 4096, 4096, &[i as u8; 4096]).await;
         }
@@ -323,7 +324,7 @@ fn a_client_with_a_certificate_does_all_that_it_could_without_tls() {
             assert_eq!(c.reply().await.expect("a reply").error, 0);
         }
         assert_eq!(c.read(63 * 4096, 4096).await.expect("read"), [63; 4096]);
-        // The server says that it is the end, so that nobody else can have said so.
+        // The server closes TLS, so that nobody else can have ended the session.
         c.ask(cmd::DISC, 0, 0, 0, b"").await;
         assert!(c.is_left().await);
         assert!(line.closed.get(), "the end without a word");
@@ -359,7 +360,7 @@ fn nothing_is_done_in_plain_text() {
         assert_eq!(odd[0].0, rep::ERR_INVALID);
         assert_eq!(c.option(opt::ABORT, b"").await.expect("an answer")[0].0, rep::ACK);
         assert!(c.is_left().await);
-        // It takes no error, so that there is nothing but the end.
+        // The option takes no error, so the connection just ends.
         for flags in [0, 3] {
             let mut c = Client::connect(&rt, &server);
             c.greet(flags).await.expect("a greeting");
@@ -370,7 +371,7 @@ fn nothing_is_done_in_plain_text() {
     });
 }
 
-/// Somebody on the way, who can add plain text before TLS begins, has no part in what comes after.
+/// An attacker who adds plain text before TLS begins cannot affect what comes after.
 #[test]
 fn what_is_said_behind_starttls_in_plain_text_is_not_taken_as_said_in_tls() {
     let authority = Authority::new();
@@ -385,7 +386,7 @@ fn what_is_said_behind_starttls_in_plain_text_is_not_taken_as_said_in_tls() {
             let more = option(opt::LIST, b"");
             let mut first = option(opt::STARTTLS, b"");
             if split {
-                // They come once the answer is under way: that is no TLS.
+                // They arrive after the answer was sent, and are not TLS.
                 c.say(&first).await;
                 assert_eq!(c.exact(20).await.expect("an answer")[12..16], rep::ACK.to_be_bytes());
                 c.say(&more).await;
@@ -393,7 +394,7 @@ fn what_is_said_behind_starttls_in_plain_text_is_not_taken_as_said_in_tls() {
                 first.extend(&more);
                 c.say(&first).await;
             }
-            // What it still says is at most that this is no TLS: an alert.
+            // The server sends at most an alert.
             let mut said = Vec::new();
             while let Some(byte) = c.exact(1).await {
                 said.extend(byte);
@@ -417,7 +418,7 @@ fn what_was_agreed_on_before_does_not_count() {
         let (server, _) = serve_tls(&rt, 256, Options::default(), Some(tls), |_| {});
         let own = authority.sign(7);
         let (mut c, _) = connect(&rt, &server, &config(&authority, Some(&own))).await.expect("TLS");
-        // Metadata contexts need structured replies, in TLS.
+        // Metadata contexts need structured replies, agreed on in TLS.
         let data = [&0u32.to_be_bytes()[..], &0u32.to_be_bytes()].concat();
         let refused = c.option(opt::SET_META_CONTEXT, &data).await.expect("an answer");
         assert_eq!(refused[0].0, rep::ERR_INVALID);
@@ -436,14 +437,14 @@ fn who_has_no_good_certificate_is_not_taken() {
         let (good, revoked, foreign) = (authority.sign(7), authority.sign(8), other.sign(7));
         let bad = [None, Some(&foreign), Some(&revoked)];
         for (i, own) in bad.into_iter().enumerate() {
-            // With TLS 1.3 the client learns it with the first thing that it wants to know.
+            // With TLS 1.3 the client learns of its refusal with its first read.
             if let Ok((mut c, _)) = connect(&rt, &server, &config(&authority, own)).await {
                 assert_eq!(c.option(opt::LIST, b"").await, None);
             }
             let end = ended(&rt, &all, i + 1).await;
             assert!(matches!(end, End::Tls(_)), "{i}: {end}");
         }
-        // It believes in another authority, and so does not believe the server.
+        // A client that trusts another authority does not trust the server.
         let suspicious = config(&other, Some(&good));
         assert!(connect(&rt, &server, &suspicious).await.is_err());
         let (mut c, _) =
@@ -471,7 +472,7 @@ fn a_list_that_is_out_of_date_admits_nobody() {
 fn any_client_is_taken_only_if_the_user_says_so() {
     let authority = Authority::new();
     let directory = Directory::new("any", &authority);
-    // Then nobody's certificate is looked at.
+    // Then client certificates are not checked.
     std::fs::remove_file(directory.0.join("ca-cert.pem")).expect("it was there");
     let tls = Tls::from_dir(&directory.0, false).expect("certificates");
     run(|rt| async move {
@@ -481,7 +482,7 @@ fn any_client_is_taken_only_if_the_user_says_so() {
     });
 }
 
-/// Who stops in the middle of the handshake is left after a time, and others are served meanwhile.
+/// A client that stalls in the handshake is disconnected after a time. Others are served meanwhile.
 #[test]
 fn who_stalls_in_the_handshake_is_left_and_costs_nobody_anything() {
     let authority = Authority::new();
@@ -516,7 +517,8 @@ fn who_stalls_in_the_handshake_is_left_and_costs_nobody_anything() {
     });
 }
 
-/// What is not authentic ends the connection; what came before it counts, what comes after never does.
+/// A record that is not authentic ends the connection. Records before it count, and records after
+/// it never do.
 #[test]
 fn a_record_that_was_tampered_with_ends_the_connection() {
     let authority = Authority::new();
@@ -569,7 +571,8 @@ fn a_record_that_was_tampered_with_ends_the_connection() {
     });
 }
 
-/// A client that closes TLS in the middle of the handshake, and talks on, does not keep the server busy.
+/// A client that closes TLS in the middle of the handshake, and sends more, does not keep the
+/// server busy.
 #[test]
 fn an_end_in_the_handshake_is_one() {
     let authority = Authority::new();
@@ -580,7 +583,7 @@ fn an_end_in_the_handshake_is_one() {
         let (server, _) = serve_tls(&rt, 256, Options::default(), Some(tls), tell);
         let own = authority.sign(7);
         let config = config(&authority, Some(&own));
-        // An alert "close_notify" in plain text, in place of a hello and behind it.
+        // An alert "close_notify" in plain text, in place of a hello and after it.
         let close = [21, 3, 3, 0, 2, 1, 0];
         for (i, hello_first) in [false, true].into_iter().enumerate() {
             let line = Line::new(begin(&rt, &server).await, &config);

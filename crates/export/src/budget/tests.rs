@@ -3,14 +3,14 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use tantalum_rt::{First, Nanos, Runtime, first};
 
-/// What one client does, one thing after the other. Parts are 1/256 of its share.
+/// One step of a client. Sizes are in 1/256 of its share.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Takes so much, holds it for so long, and gives it back.
+    /// Takes memory, holds it for a time, and gives it back: size, time.
     Take(u64, u64),
-    /// The same, if it can be had at once, however much it is.
+    /// The same if the memory is free at once. The size may be more than the share.
     Try(u64, u64),
-    /// Takes so much, but gives up after so long.
+    /// Takes memory, but gives up waiting after a time.
     GiveUp(u64, u64),
 }
 
@@ -22,7 +22,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The budget, written down once more: who holds what.
+/// A simple model of the budget: how much each account holds.
 struct Model {
     limit: u64,
     share: u64,
@@ -69,8 +69,8 @@ async fn client(rt: Rt, account: Rc<Account>, model: Rc<Model>, who: usize, acts
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// Beside clients that take what they can and keep it: all others come to their end (a wake-up
-    /// that was lost would stall the run), grants stay within the budget, and all comes back.
+    /// Some clients take what they can and keep it. All others still finish (a lost wake-up would
+    /// stall the run), grants stay within the budget, and all memory comes back.
     #[test]
     fn grants_stay_within_the_budget_and_nobody_is_forgotten(
         seed in any::<u64>(),
@@ -127,7 +127,7 @@ fn on_virtual_time<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt) -> F)
     runtime.block_on(test).expect("it runs");
 }
 
-/// 2: whatever all others hold for ever, a share is there.
+/// 2: an account gets its share even if all others hold what they can for ever.
 #[test]
 fn nobody_waits_for_another_account() {
     on_virtual_time(|rt| async move {
@@ -144,7 +144,7 @@ fn nobody_waits_for_another_account() {
         let good = budget.open(100).expect("a share");
         assert!(budget.open(1).is_none());
         let all = good.try_take(100).expect("its share is there");
-        // 3: each of them left the others as much of the pool as it took.
+        // 3: each account left the others as much of the pool as it took.
         assert_eq!(hogs[0].len() as u64 - 1, 500);
         drop((all, hogs, good));
         assert_eq!(budget.memory().used, 0);
@@ -152,8 +152,7 @@ fn nobody_waits_for_another_account() {
     });
 }
 
-/// 4: a small request does not overtake a large one, and a request that is given up delays no
-/// other.
+/// 4: a small request does not overtake a large one, and a request that gives up delays no other.
 #[test]
 fn memory_goes_out_in_the_order_of_asking() {
     on_virtual_time(|rt| async move {

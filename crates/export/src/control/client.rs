@@ -1,4 +1,5 @@
-//! Who asks at a control socket: blocking, from a thread or process that is not the drive's.
+//! A client of a control socket. It blocks, so it runs in a thread or process other than the
+//! drive's.
 
 use super::report::{CutReport, RestoreReport, StatsReport, StatusReport};
 use super::request::{Refusal, Reply, Request};
@@ -8,11 +9,11 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Longer answers are none.
+/// The longest answer that is accepted, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// The control socket of a drive in this image, unless it was told otherwise: beside the file
-/// itself, by whatever links it is named.
+/// The default control socket of the drive in this image: beside the image file, after symbolic
+/// links in the path are resolved.
 pub fn socket_beside(image: &Path) -> PathBuf {
     let file = std::fs::canonicalize(image).unwrap_or_else(|_| image.to_owned());
     let mut name = file.into_os_string();
@@ -26,33 +27,33 @@ pub enum ClientError {
     /// There is no socket.
     #[error("there is no control socket {0}")]
     NotThere(PathBuf),
-    /// There is one of a process that is gone.
+    /// The socket is there, but its process is gone.
     #[error("nothing listens at {0}: its process has ended")]
     NobodyListens(PathBuf),
-    /// It is another user's.
+    /// The socket belongs to another user.
     #[error("{}: permission denied: {}", .0.display(), whose(*.1))]
     Denied(PathBuf, Option<u32>),
-    /// The system does not let us.
+    /// Another error of the system.
     #[error("{0}: {1}")]
     Io(PathBuf, io::Error),
     /// The connection ended without an answer.
-    #[error("the drive's process has gone, or has let this client go")]
+    #[error("the drive's process has ended, or has closed this connection")]
     Gone,
-    /// What came is no answer.
+    /// The answer is not valid.
     #[error("the answer cannot be understood: {0}")]
     Nonsense(String),
-    /// It was refused.
+    /// The drive refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
 
-/// What helps if the socket belongs to another user.
+/// Advice if the socket belongs to another user.
 fn whose(owner: Option<u32>) -> String {
     let owner = owner.map_or("another user".to_string(), |uid| format!("user {uid}"));
     format!("the drive belongs to {owner}: ask as that user, or with sudo")
 }
 
-#[allow(clippy::disallowed_methods, reason = "the edge: whose socket it is")]
+#[allow(clippy::disallowed_methods, reason = "the edge: the owner of the socket")]
 fn denied(path: &Path) -> ClientError {
     let owner = std::fs::metadata(path).ok().map(|is| is.uid());
     ClientError::Denied(path.to_owned(), owner)
@@ -79,12 +80,12 @@ impl Client {
         Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// Asks, and waits for the answer as long as it takes.
+    /// Sends a request, and waits for the answer as long as it takes.
     ///
     /// # Errors
     /// [`ClientError`]
     pub fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ClientError> {
-        // A server that lets a client go may have said why before it heard this.
+        // A server that closes the connection may have sent the reason before it read this.
         let sent = self.stream.get_mut().write_all(&request.line());
         let mut line = Vec::new();
         let read = Read::take(&mut self.stream, LONGEST).read_until(b'\n', &mut line);
@@ -102,11 +103,11 @@ impl Client {
         match (reply.error, reply.result) {
             (Some(refusal), _) => Err(refusal.into()),
             (None, Some(result)) => serde_json::from_value(result).map_err(wrong),
-            (None, None) => Err(ClientError::Nonsense("it is neither result nor error".into())),
+            (None, None) => Err(ClientError::Nonsense("it has neither result nor error".into())),
         }
     }
 
-    /// How the drive is.
+    /// The drive's state.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -114,7 +115,7 @@ impl Client {
         self.ask(&Request::Status {})
     }
 
-    /// What it has done.
+    /// The drive's counters.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -122,7 +123,7 @@ impl Client {
         self.ask(&Request::Stats {})
     }
 
-    /// Cuts its power.
+    /// Cuts the drive's power.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -130,7 +131,7 @@ impl Client {
         self.ask(&Request::Cut {})
     }
 
-    /// Restores it.
+    /// Restores the drive's power.
     ///
     /// # Errors
     /// [`ClientError`]

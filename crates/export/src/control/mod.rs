@@ -1,17 +1,19 @@
-//! The plug of a running drive: requests and answers over its control socket.
+//! The control socket of a running drive: clients cut and restore its power, and read its state.
 //!
-//! `docs/control.md` has the protocol byte by byte. A client sends lines of JSON, and gets one line
-//! for each, in their order. [`Request`] and [`Reply`] are those lines, [`ControlServer`] answers
-//! them on the runtime of the drive, [`Client`] asks from anywhere else.
+//! `docs/control.md` describes the protocol byte by byte. A client sends lines of JSON, and gets
+//! one line of answer for each, in order. [`Request`] and [`Reply`] are those lines.
+//! [`ControlServer`] answers them on the drive's runtime. [`Client`] asks from any other thread or
+//! process.
 //!
 //! # What a client cannot do
 //!
-//! 1. Make the server hold more than [`MAX_CLIENTS`] times [`MAX_LINE`] bytes, and an answer each.
+//! 1. Make the server hold more than [`MAX_CLIENTS`] times [`MAX_LINE`] bytes, and one answer for
+//!    each client.
 //! 2. Keep another client waiting: each has a task of its own.
-//! 3. Keep its place by doing nothing: who says nothing for [`IDLE`] is let go, as is who does not
-//!    take an answer for [`PATIENCE`].
-//! 4. Bring the drive down: what cannot be understood is answered so, and what was begun is carried
-//!    out, though the client be gone.
+//! 3. Keep its place without using it: a client that sends nothing for [`IDLE`] is disconnected,
+//!    and so is one that does not take an answer for [`PATIENCE`].
+//! 4. Bring the drive down: a line that is not a valid request gets an error as its answer. A
+//!    request that has begun is carried out even if its client is gone.
 
 mod client;
 mod report;

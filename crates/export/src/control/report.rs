@@ -1,8 +1,8 @@
-//! What is answered, as it travels. Times are nanoseconds: of the box's clock where the name says
-//! nothing else, and of real time where it says `real`.
+//! The answers, as they are sent. Times are in nanoseconds: real time where the name contains
+//! `real`, and otherwise time of the box's clock.
 //!
-//! 1. What all boxes have is typed here. What a box shows beside that is at the places that its
-//!    fields name ([`Values`]), and described in the answer itself ([`Described`]).
+//! 1. Fields that all boxes have are typed here. Fields of a particular box are at the places that
+//!    their names say ([`Values`]), and the answer itself describes them ([`Described`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,14 +10,13 @@ use tantalum_device::{Field, Value as field};
 
 pub use tantalum_device::PowerState as Power;
 
-/// What a box shows of itself beside what all boxes have: values at the places that their names
-/// say, `a.b` being `b` in the object `a`.
+/// The fields of a particular box. Their names are their places: `a.b` is `b` in the object `a`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Values(Map<String, Value>);
 
 impl Values {
-    /// Those of a box.
+    /// The values of these fields.
     pub fn of(fields: &[Field]) -> Values {
         let mut values = Values::default();
         fields.iter().for_each(|field| values.put(field));
@@ -31,7 +30,7 @@ impl Values {
             let inner = at.entry(table).or_insert_with(|| Map::new().into());
             match inner {
                 Value::Object(inner) => at = inner,
-                // One name is the beginning of another: the first one stays.
+                // One name is the beginning of another: the first value stays.
                 _ => return,
             }
         }
@@ -44,7 +43,7 @@ impl Values {
         });
     }
 
-    /// The one of this name.
+    /// The value of this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         let (first, rest) = name.split_once('.').map_or((name, None), |(a, b)| (a, Some(b)));
         let mut value = self.0.get(first)?;
@@ -64,7 +63,7 @@ impl Values {
         self.get(name)?.as_u64()
     }
 
-    /// Whether something is so, if the box says that.
+    /// The flag of this name, if it is one.
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.get(name)?.as_bool()
     }
@@ -75,14 +74,14 @@ impl Values {
     }
 }
 
-/// What a value of a box is.
+/// The description of a box's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
-    /// Its name: its place in the answer.
+    /// Its name, which is its place in the answer.
     pub name: String,
     /// Its unit: `count`, `bytes`, `ns`, `J`, `ratio`, `flag` or `text`.
     pub unit: String,
-    /// What it is.
+    /// What it means.
     pub help: String,
 }
 
@@ -103,20 +102,20 @@ impl Described {
 pub struct Line {
     /// What it is about.
     pub label: String,
-    /// What there is to say. In a line of [`Panel`], `{NAME/s}` stands for what the field of that
-    /// name grows in a second, and `{A/B}` for the growth of `A` by that of `B`.
+    /// The text. In a line of [`Panel`], `{NAME/s}` stands for the growth of field `NAME` in a
+    /// second, and `{A/B}` for the growth of `A` divided by the growth of `B`.
     pub text: String,
-    /// The share of a bar before it that is full.
+    /// The filled share of a bar in front of the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bar: Option<f64>,
-    /// Nothing to look at.
+    /// The line is of minor interest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dim: bool,
 }
 
 impl From<tantalum_device::Line> for Line {
     fn from(line: tantalum_device::Line) -> Line {
-        // What is no number cannot travel: such a bar is full.
+        // JSON has no infinity and no NaN: such a bar is full.
         let bar = line.bar.map(|share| if share.is_finite() { share } else { 1.0 });
         Line { label: line.label.into_owned(), text: line.text, bar, dim: line.dim }
     }
@@ -141,22 +140,22 @@ impl From<tantalum_device::Panel> for Panel {
 /// The outcome of a cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CutReport {
-    /// What the power was before. Only a box that was [`Power::On`] had anything to lose.
+    /// The power before the cut. Only a box that was [`Power::On`] had anything to lose.
     pub was: Power,
-    /// Whether what the box has acknowledged is to survive without a flush.
+    /// Whether acknowledged writes survive without a flush.
     pub acknowledged_is_safe: bool,
-    /// Acknowledged blocks of 4 KiB that are lost, at most: what was not flushed of a volatile
-    /// cache, or what an incomplete dump should have had. 0: none is.
+    /// The most acknowledged blocks of 4 KiB that may be lost: what was not flushed of a volatile
+    /// cache, or what is missing in an incomplete dump. 0 means that none is lost.
     pub lost_blocks_at_most: u64,
     /// Real time from the cut until the box was off.
     pub real_ns: u64,
-    /// Whether the box could do what it was to do without the host's power.
+    /// Whether the box finished the work that it had to do without the host's power.
     pub complete: bool,
     /// The outcome in one line.
     pub words: String,
     /// More lines.
     pub lines: Vec<Line>,
-    /// What the box has to say beside that.
+    /// The fields of this box.
     #[serde(flatten)]
     pub values: Values,
 }
@@ -164,25 +163,27 @@ pub struct CutReport {
 /// What a restart took and found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RestoreReport {
-    /// What the power was before; a box that was [`Power::On`] was left alone.
+    /// The power before. A box that was [`Power::On`] was left alone.
     pub was: Power,
-    /// It started without what should have been there: what was acknowledged last may be lost.
+    /// The drive started although its dump was not complete: the last acknowledged writes may be
+    /// lost.
     pub salvaged: bool,
-    /// Phases of the recovery, in their order.
+    /// The phases of the recovery, in order.
     pub phases: Vec<Phase>,
     /// From power to the first command.
     pub ready_ns: u64,
     /// The same in real time.
     pub real_ready_ns: u64,
-    /// From power until the start was finished to the end.
+    /// From power until the last phase of the start was finished.
     pub whole_ns: u64,
-    /// Real time from the request to the answer, with what is in front of the box.
+    /// Real time from the request to the answer, including the work of the layers in front of the
+    /// box.
     pub real_ns: u64,
-    /// What those in front of the box did, in lines.
+    /// What the layers in front of the box did, in lines.
     pub notes: Vec<String>,
     /// What the box found, in a line.
     pub found: Option<String>,
-    /// What the box has to say beside that.
+    /// The fields of this box.
     #[serde(flatten)]
     pub values: Values,
 }
@@ -192,24 +193,24 @@ pub struct RestoreReport {
 pub struct Phase {
     /// Its name.
     pub name: String,
-    /// What it took.
+    /// Its duration.
     pub ns: u64,
 }
 
-/// How a box is.
+/// The state of a box.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
-    /// Version of the program that lets it run.
+    /// Version of the program that runs the box.
     pub program: String,
-    /// The process.
+    /// The number of the process.
     pub pid: u32,
-    /// The file that it is in; `None` for one in memory.
+    /// The image file; `None` for a box in memory.
     pub image: Option<String>,
-    /// The name of its design; of a box without one, what kind of box it is.
+    /// The name of its design; for a box without a design, the kind of box.
     pub design: String,
-    /// Bytes that it promises.
+    /// Its capacity in bytes.
     pub capacity_bytes: u64,
-    /// Whether what it acknowledges survives a power loss without a flush.
+    /// Whether acknowledged writes survive a power loss without a flush.
     pub acknowledged_is_safe: bool,
     /// The seed of its runtime.
     pub seed: u64,
@@ -221,29 +222,29 @@ pub struct StatusReport {
     pub now_ns: u64,
     /// Real time since the process has it.
     pub real_now_ns: u64,
-    /// How often its power was cut since then, by this process.
+    /// Power cuts since the process has the box.
     pub cuts: u64,
     /// The outcome of the last cut.
     pub last_cut: Option<CutReport>,
-    /// What the last restart took.
+    /// The outcome of the last restart.
     pub last_restore: Option<RestoreReport>,
-    /// Why it does not start, or not to the end.
+    /// Why it does not start, or did not finish its start.
     pub failure: Option<String>,
     /// Why it refuses writes although it has power; a restart helps.
     #[serde(default)]
     pub defect: Option<String>,
-    /// What the box shows beside that.
+    /// The fields of this box.
     #[serde(flatten)]
     pub values: Values,
-    /// What these values are.
+    /// Descriptions of these fields.
     #[serde(default)]
     pub fields: Vec<Described>,
-    /// The same in lines.
+    /// The same as lines for people.
     #[serde(default)]
     pub lines: Vec<Line>,
 }
 
-/// What a box has done, and what is in it now.
+/// The counters of a box.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatsReport {
     /// Its power.
@@ -259,19 +260,19 @@ pub struct StatsReport {
     pub commands: std::collections::BTreeMap<String, CommandCounts>,
     /// The bounds of [`LatencyCounts::within`].
     pub latency_bounds_ns: Vec<u64>,
-    /// The clients of a server; `None` if the box is not served as a network block device.
+    /// The clients of the server; `None` if the box is not served as a network block device.
     #[serde(default)]
     pub clients: Option<Clients>,
-    /// What the box shows beside that.
+    /// The fields of this box.
     #[serde(flatten)]
     pub values: Values,
-    /// What these values are.
+    /// Descriptions of these fields.
     #[serde(default)]
     pub fields: Vec<Described>,
-    /// The same in lines.
+    /// The same as lines for people.
     #[serde(default)]
     pub lines: Vec<Line>,
-    /// The same on a screen.
+    /// The same as panels of a screen.
     #[serde(default)]
     pub panels: Vec<Panel>,
 }
@@ -281,11 +282,11 @@ pub struct StatsReport {
 pub struct Clients {
     /// Those that are connected.
     pub connected: u64,
-    /// Memory that the server may hold for all of them.
+    /// The most memory that the server may hold for all of them.
     pub memory_limit_bytes: u64,
-    /// What it holds.
+    /// What the server holds now.
     pub memory_bytes: u64,
-    /// The most that it held.
+    /// The most that the server has held.
     pub memory_most_bytes: u64,
     /// Requests that wait for memory.
     pub waiting: u64,
@@ -306,23 +307,23 @@ pub const LATENCY_BOUNDS: [u64; 22] = {
     bounds
 };
 
-/// What was counted of one kind of command.
+/// Counters of one kind of command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandCounts {
-    /// Those that succeeded.
+    /// Commands that succeeded.
     pub done: u64,
-    /// Those that failed.
+    /// Commands that failed.
     pub failed: u64,
-    /// Bytes that the former moved, or discarded.
+    /// Bytes that the successful ones moved or discarded.
     pub bytes: u64,
-    /// Latencies of the former.
+    /// Latencies of the successful ones.
     pub latency: LatencyCounts,
 }
 
 /// Latencies, by the drive's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencyCounts {
-    /// All together.
+    /// The sum of all latencies.
     pub sum_ns: u64,
     /// The median.
     pub p50_ns: u64,
@@ -330,7 +331,7 @@ pub struct LatencyCounts {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// How many stayed within each of [`StatsReport::latency_bounds_ns`].
+    /// How many were within each bound of [`StatsReport::latency_bounds_ns`].
     pub within: Vec<u64>,
 }
 

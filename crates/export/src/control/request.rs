@@ -1,55 +1,56 @@
-//! Lines that are asked and answered.
+//! Lines of requests and answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The version of the protocol. A server answers requests of this version, and refuses others.
+/// The version of the protocol. A server refuses requests of any other version.
 pub const VERSION: u64 = 1;
 
-/// What is asked for. Each command has fields, even if there are none: a variant without a body
-/// would take any.
+/// A request. Each command has fields, even if there are none: serde would accept any field for a
+/// variant without a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// How the drive is: a [`StatusReport`](super::StatusReport).
+    /// Asks for the state: a [`StatusReport`](super::StatusReport).
     Status {},
-    /// What it has done, and what is in it: a [`StatsReport`](super::StatsReport).
+    /// Asks for the counters: a [`StatsReport`](super::StatsReport).
     Stats {},
-    /// Cut the power: a [`CutReport`](super::CutReport).
+    /// Cuts the power: a [`CutReport`](super::CutReport).
     Cut {},
-    /// Restore it: a [`RestoreReport`](super::RestoreReport).
+    /// Restores the power: a [`RestoreReport`](super::RestoreReport).
     Restore {
-        /// Even if the dump that is due is not complete.
+        /// Start even if the expected dump is not complete.
         #[serde(default)]
         salvage: bool,
     },
 }
 
-/// Why something is refused, for programs.
+/// Why a request is refused, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The line is no request.
+    /// The line is not a valid request.
     NotARequest,
-    /// The line is too long; the connection ends.
+    /// The line is too long. The connection ends.
     TooLong,
-    /// Another version of the protocol is spoken here.
+    /// The request has another version of the protocol.
     Version,
-    /// There are too many clients; the connection ends.
+    /// There are too many clients. The connection ends.
     TooManyClients,
-    /// The drive does not start, since the dump that is due is not complete: ask for a salvage.
+    /// The drive does not start, since the expected dump is not complete. A restore with `salvage`
+    /// helps.
     DumpLost,
     /// The drive does not start for another reason.
     DoesNotStart,
     /// The power was cut again meanwhile.
     CutAgain,
-    /// What is in front of the drive does not come along.
+    /// A layer in front of the drive, such as its file system, does not start.
     Front,
     /// The process is about to end.
     Stopping,
 }
 
-/// Why something is refused.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
@@ -60,29 +61,29 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// For this reason.
+    /// A refusal with this reason.
     pub fn new(kind: Kind, message: impl Into<String>) -> Refusal {
         Refusal { kind, message: message.into() }
     }
 }
 
-/// An answer, as it travels.
+/// An answer, as it is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// [`VERSION`]
     pub version: u64,
-    /// What was asked for.
+    /// The result of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Why not.
+    /// Why there is no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Refusal>,
 }
 
 impl Request {
-    /// A line, with its end.
+    /// The line, with its end.
     pub fn line(&self) -> Vec<u8> {
-        // Cannot fail: there are no keys but strings.
+        // Cannot fail: all keys are strings.
         let mut value = serde_json::to_value(self).unwrap_or_default();
         if let Value::Object(fields) = &mut value {
             fields.insert("version".to_string(), VERSION.into());
@@ -92,10 +93,10 @@ impl Request {
         line
     }
 
-    /// What a line asks for.
+    /// Parses the request in a line.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The refusal to answer with.
     pub fn parse(line: &[u8]) -> Result<Request, Refusal> {
         let wrong = |what: String| Refusal::new(Kind::NotARequest, what);
         let value: Value = serde_json::from_slice(line)
@@ -106,7 +107,7 @@ impl Request {
         match fields.remove("version") {
             Some(version) if version == VERSION => {}
             Some(version) => {
-                let what = format!("version {version} is not spoken here, version {VERSION} is");
+                let what = format!("version {version} is not supported: use version {VERSION}");
                 return Err(Refusal::new(Kind::Version, what));
             }
             None => return Err(wrong(format!("\"version\": {VERSION} is missing"))),
@@ -125,9 +126,9 @@ impl Reply {
         Reply { version: VERSION, result, error }
     }
 
-    /// A line, with its end.
+    /// The line, with its end.
     pub fn line(&self) -> Vec<u8> {
-        // Cannot fail: there are no keys but strings.
+        // Cannot fail: all keys are strings.
         let mut line = serde_json::to_vec(self).unwrap_or_default();
         line.push(b'\n');
         line
@@ -164,7 +165,7 @@ mod tests {
             (b"{\"version\":1,\"command\":\"cut\"", Kind::NotARequest, "not JSON"),
             (b"[1]", Kind::NotARequest, "not a JSON object"),
             (b"{\"command\":\"cut\"}", Kind::NotARequest, "\"version\": 1 is missing"),
-            (b"{\"version\":2,\"command\":\"cut\"}", Kind::Version, "version 2 is not spoken"),
+            (b"{\"version\":2,\"command\":\"cut\"}", Kind::Version, "version 2 is not supported"),
             (b"{\"version\":\"1\",\"command\":\"cut\"}", Kind::Version, "version \"1\""),
             (b"{\"version\":1}", Kind::NotARequest, "command"),
             (b"{\"version\":1,\"command\":\"burn\"}", Kind::NotARequest, "burn"),
@@ -186,7 +187,7 @@ mod tests {
             assert_eq!(refusal.kind, kind, "{said}: {refusal}");
             assert!(refusal.message.contains(why), "{said}: {refusal}");
         }
-        // No command takes a field that is not its own, be it another's.
+        // A command takes only its own fields, and not those of other commands.
         for (command, field) in [
             ("status", "salvage"),
             ("stats", "salvage"),
@@ -199,7 +200,7 @@ mod tests {
             assert_eq!(refusal.kind, Kind::NotARequest, "{line}");
             assert!(refusal.message.contains(field), "{line}: {refusal}");
         }
-        // Deep nesting is refused, not followed.
+        // Deep nesting is refused without recursion.
         let deep = [b"{\"version\":".to_vec(), vec![b'['; 4000]].concat();
         assert_eq!(Request::parse(&deep).expect_err("no request").kind, Kind::NotARequest);
     }

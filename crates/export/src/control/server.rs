@@ -1,4 +1,4 @@
-//! Who answers at the control socket.
+//! The server of the control socket.
 
 use super::request::{Kind, Refusal, Reply, Request};
 use crate::nbd::Stream;
@@ -10,26 +10,25 @@ use std::rc::Rc;
 use tantalum_rt::wall::Listener;
 use tantalum_rt::{First, Nanos, Rt, first};
 
-/// Clients at a time, at most.
+/// The most clients at a time.
 pub const MAX_CLIENTS: u32 = 32;
-/// The longest line that is taken, in bytes.
+/// The longest line that is accepted, in bytes.
 pub const MAX_LINE: usize = 4096;
-/// Real time for which a client may say nothing.
+/// A client that sends nothing for this much real time is disconnected.
 pub const IDLE: Nanos = Nanos::from_secs(300);
-/// Real time in which a client must take an answer.
+/// The real time within which a client must take an answer.
 pub const PATIENCE: Nanos = Nanos::from_secs(10);
 
-/// The pause after a client could not be accepted, in real time: the system is short of
-/// something.
+/// The pause after a client could not be accepted, in real time.
 const PAUSE: Nanos = Nanos::from_millis(100);
 
-/// What requests do.
+/// Carries out requests.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait Handler: 'static {
-    /// Carries a request out. Several may be under way.
+    /// Carries out a request. Several may be under way at a time.
     async fn answer(&self, request: Request) -> Result<Value, Refusal>;
 
-    /// A client could not be accepted.
+    /// Called when a client could not be accepted.
     fn trouble(&self, _error: &io::Error) {}
 }
 
@@ -41,7 +40,7 @@ pub struct ControlServer<H> {
 }
 
 impl<H: Handler> ControlServer<H> {
-    /// Without clients yet.
+    /// A server without clients yet.
     pub fn new(rt: &Rt, handler: H) -> Rc<ControlServer<H>> {
         Rc::new(ControlServer { rt: rt.clone(), handler, clients: Cell::new(0) })
     }
@@ -51,12 +50,12 @@ impl<H: Handler> ControlServer<H> {
         self.clients.get()
     }
 
-    /// Answers all clients, for ever.
+    /// Answers all clients of the listener, for ever.
     pub async fn serve(self: Rc<Self>, listener: Listener) {
         loop {
             match listener.accept().await {
                 Ok(stream) => self.accept(stream).await,
-                // It passes: the process or the system is out of descriptors.
+                // The process or the system is out of descriptors. That passes.
                 Err(error) => {
                     self.handler.trouble(&error);
                     pause(&self.rt, PAUSE).await;
@@ -70,7 +69,7 @@ impl<H: Handler> ControlServer<H> {
         if self.clients.get() >= MAX_CLIENTS {
             let why = format!("there are {MAX_CLIENTS} clients already: try again later");
             let reply = Reply::of(Err(Refusal::new(Kind::TooManyClients, why)));
-            // A new connection has room for a line.
+            // A new connection has room for one line.
             first(stream.send(reply.line()), pause(&self.rt, PAUSE)).await;
             return stream.shutdown();
         }
@@ -114,14 +113,14 @@ impl<H: Handler> ControlServer<H> {
         }
     }
 
-    /// Whether the client took it.
+    /// Sends an answer. Whether the client took it.
     async fn say(&self, stream: &impl Stream, result: Result<Value, Refusal>) -> bool {
         let sent = first(stream.send(Reply::of(result).line()), pause(&self.rt, PATIENCE));
         matches!(sent.await, First::A((Ok(()), _)))
     }
 }
 
-/// A client's place.
+/// A place among the clients. It is free again when this drops.
 struct Place<H>(Rc<ControlServer<H>>);
 
 impl<H> Place<H> {

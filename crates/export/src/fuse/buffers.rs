@@ -1,9 +1,9 @@
-//! Buffers into which requests of the kernel are received.
+//! Buffers for requests of the kernel.
 //!
-//! 1. **One always.** The first buffer is there from the start. If the system has no memory for
-//!    another one, the next request stays with the kernel until a buffer that is in use comes back.
-//! 2. **No more than needed.** All but one of the buffers that were not used for [`PERIOD`] go back
-//!    to the system.
+//! 1. **At least one.** The first buffer is there from the start. If the system has no memory for
+//!    another one, the next request stays in the kernel until a buffer in use comes back.
+//! 2. **No more than needed.** Buffers that were not used for [`PERIOD`] go back to the system,
+//!    except one.
 
 use crate::budget::NoMemory;
 use crate::nbd::pause;
@@ -19,17 +19,17 @@ pub(super) struct Buffers {
     rt: Rt,
     make: fn() -> Result<Vec<u8>, NoMemory>,
     spare: RefCell<Vec<Vec<u8>>>,
-    /// The fewest that were spare at a time, since [`Buffers::trim`] last looked.
+    /// The smallest number of spare buffers since [`Buffers::trim`] last looked.
     fewest: Cell<usize>,
-    /// There is one again.
+    /// Notified when there is a spare buffer again.
     returned: WaitQueue,
-    /// There is more than one, or it is over.
+    /// Notified when there is more than one spare buffer, and at the end.
     grown: WaitQueue,
     over: Cell<bool>,
 }
 
 impl Buffers {
-    /// With this first one; `make` makes more.
+    /// Starts with the buffer `first`. `make` makes more.
     pub fn new(rt: &Rt, first: Vec<u8>, make: fn() -> Result<Vec<u8>, NoMemory>) -> Buffers {
         Buffers {
             rt: rt.clone(),
@@ -42,8 +42,8 @@ impl Buffers {
         }
     }
 
-    /// A buffer. `None` if all are in use and the system has no memory: then one comes back
-    /// ([`Buffers::returns`]).
+    /// A buffer. `None` if all are in use and the system has no memory: then wait for one to come
+    /// back ([`Buffers::returns`]).
     pub fn get(&self) -> Option<Vec<u8>> {
         let mut spare = self.spare.borrow_mut();
         let buffer = spare.pop();
@@ -56,7 +56,7 @@ impl Buffers {
         self.returned.until(|| !self.spare.borrow().is_empty()).await;
     }
 
-    /// It is not used any more.
+    /// Takes back a buffer.
     pub fn put(&self, buffer: Vec<u8>) {
         if self.over.get() {
             return;
@@ -73,7 +73,7 @@ impl Buffers {
         }
     }
 
-    /// Gives back what is not needed, until the end.
+    /// Gives unneeded buffers back to the system, until the end.
     pub async fn trim(&self) {
         loop {
             self.grown.until(|| self.over.get() || self.spare.borrow().len() > 1).await;
@@ -84,12 +84,12 @@ impl Buffers {
             }
             let mut spare = self.spare.borrow_mut();
             let unneeded = self.fewest.get().min(spare.len().saturating_sub(1));
-            // The last ones were used last.
+            // Buffers at the front were unused for longest.
             spare.drain(..unneeded);
         }
     }
 
-    /// It is over: none is kept any more.
+    /// The end: no buffer is kept from now on.
     pub fn close(&self) {
         self.over.set(true);
         self.spare.take();
@@ -108,7 +108,7 @@ mod tests {
         buffers.spare.borrow().len()
     }
 
-    /// 2: what a burst has taken goes back, and what is used all the time stays.
+    /// 2: buffers of a burst go back, and buffers that are used regularly stay.
     #[test]
     fn what_nobody_needs_goes_back() {
         let mut runtime = Runtime::virtual_time(1);
@@ -120,7 +120,7 @@ mod tests {
             let burst: Vec<_> = (0..100).map(|_| buffers.get().expect("memory")).collect();
             burst.into_iter().for_each(|buffer| buffers.put(buffer));
             assert_eq!(count(&buffers), 100);
-            // Eight at a time are used now and then.
+            // Eight at a time are used every 100 ms.
             for _ in 0..100 {
                 let some: Vec<_> = (0..8).map(|_| buffers.get().expect("memory")).collect();
                 some.into_iter().for_each(|buffer| buffers.put(buffer));
@@ -135,7 +135,7 @@ mod tests {
         done.expect("it runs");
     }
 
-    /// 1: without memory there is one buffer, and a request that needs another one waits for it.
+    /// 1: without memory there is one buffer, and a request that needs a second one waits.
     #[test]
     fn one_is_there_without_memory() {
         let mut runtime = Runtime::virtual_time(1);

@@ -1,4 +1,4 @@
-//! The descriptor through which kernel and file system talk.
+//! The descriptor through which kernel and file system exchange requests and replies.
 
 use super::wire::{self, Hello, Terms, init};
 use crate::budget::{NoMemory, zeroed};
@@ -8,13 +8,13 @@ use std::cell::Cell;
 use std::io;
 use tantalum_rt::wall::{Io, Watch};
 
-/// Bytes of one read or write, at most.
+/// The most bytes of one read or write.
 pub(super) const LONGEST: u32 = 1 << 20;
-/// Room for the longest request: data, and what is before them.
+/// Room for the longest request: its data, and what comes before them.
 pub(super) const ROOM: usize = LONGEST as usize + 4096;
-/// Asynchronous requests that the kernel keeps under way.
+/// How many asynchronous requests the kernel keeps under way.
 const BACKGROUND: u16 = 128;
-/// What we would like, as far as the kernel has it.
+/// The flags that are requested. The kernel grants those that it knows.
 const FLAGS: u64 = init::ASYNC_READ
     | init::BIG_WRITES
     | init::ASYNC_DIO
@@ -23,17 +23,17 @@ const FLAGS: u64 = init::ASYNC_READ
     | init::EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
-/// What came.
+/// The outcome of a receive.
 pub(super) enum Received {
-    /// A request of so many bytes.
+    /// A request of this many bytes.
     Request(usize),
-    /// Nothing, for now.
+    /// There is no request now.
     Nothing,
     /// The file system is unmounted, or the connection was aborted.
     End,
 }
 
-/// See the module. When it drops, waiting requests get an error, and so do later ones.
+/// See the module. When it drops, waiting requests fail, and so do later ones.
 pub struct Connection {
     watch: Watch,
     /// The buffer for the first request.
@@ -46,15 +46,15 @@ pub(super) fn room() -> Result<Vec<u8>, NoMemory> {
 }
 
 impl Connection {
-    /// Agrees with the kernel on how to talk over `fd`, which was just mounted: its first request
-    /// lies there.
+    /// Negotiates with the kernel over `fd`, which was just mounted and has the kernel's first
+    /// request.
     pub(super) fn new(io: &Io, fd: OwnedFd) -> io::Result<Connection> {
         let no_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
         let mut room = room().map_err(no_memory)?;
         loop {
             let count = rustix::io::retry_on_intr(|| rustix::io::read(&fd, &mut room))?;
             let unexpected = || {
-                let what = "the kernel does not begin as the FUSE protocol says";
+                let what = "the kernel's first request is not that of the FUSE protocol";
                 io::Error::new(io::ErrorKind::InvalidData, what)
             };
             let hello = Hello::parse(&room[..count]).ok_or_else(unexpected)?;
@@ -76,23 +76,23 @@ impl Connection {
             if hello.major == wire::MAJOR {
                 return Ok(Connection { watch: io.watch(fd)?, room: Cell::new(room) });
             }
-            // A newer kernel says it again, in our version.
+            // A kernel with a newer major version repeats its request in this version.
         }
     }
 
-    /// The buffer into which its first request was received; to be asked for once.
+    /// The buffer of the first request. May be taken once.
     pub(super) fn first_room(&self) -> Vec<u8> {
         self.room.take()
     }
 
-    /// Takes a request, if there is one. `room` must have [`ROOM`].
+    /// Takes a request, if there is one. `room` must have [`ROOM`] bytes.
     pub(super) fn receive(&self, room: &mut [u8]) -> io::Result<Received> {
         loop {
             match rustix::io::read(self.watch.as_fd(), &mut *room) {
                 Ok(0) | Err(Errno::NODEV) => return Ok(Received::End),
                 Ok(count) => return Ok(Received::Request(count)),
                 Err(Errno::AGAIN) => return Ok(Received::Nothing),
-                // The request was taken back while it was read.
+                // The request was cancelled while it was read.
                 Err(Errno::INTR | Errno::NOENT) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -104,7 +104,7 @@ impl Connection {
         self.watch.readable().await
     }
 
-    /// Sends a whole reply. It does not wait. The caller may be gone.
+    /// Sends a whole reply, without waiting. The process that asked may be gone.
     pub(super) fn reply(&self, reply: &[u8]) {
         // It fails only if the request was interrupted.
         let _ = rustix::io::retry_on_intr(|| rustix::io::write(self.watch.as_fd(), reply));

@@ -1,22 +1,24 @@
-//! A file system with one directory: the files of the file layer.
+//! A file system with one directory, which has the files of the file layer.
 //!
-//! 1. **What it keeps** is what the file layer does ([`tantalum_files`]): names, bytes, lengths.
-//!    Owners and permissions are kept as long as the mount is, times not at all. A file belongs to
-//!    who makes it, also when it has no name any more; one of which nothing is known (it was there
-//!    before, or is back since its deletion was lost with the power) belongs to who the directory
-//!    was for at first.
-//! 2. **An open file is of one time with power**; so is a node. From a cut on all that was known
-//!    before fails, for ever, and after the restart what is looked up and opened anew works
-//!    ([`Directory::renew`]). Without power there are no names and no lengths either: those in
-//!    memory may never have become durable. Only the directory itself and how full it was are told.
-//! 3. **A file that has lost its name** is there until its last user has closed it.
+//! 1. **What is durable** is what the file layer keeps ([`tantalum_files`]): names, bytes and
+//!    lengths. Owners and permissions are kept until the unmount, and times not at all. A file
+//!    belongs to the user who made it, also after it has lost its name. A file of unknown owner
+//!    belongs to the directory's first owner: it was there before the mount, or it is back because
+//!    a power cut undid its deletion.
+//! 2. **Open files and nodes end with the power.** After a cut all requests to them fail, also
+//!    after the restart. A file that is looked up and opened after the restart works
+//!    ([`Directory::renew`]). Without power there are no names and no lengths either, since those
+//!    in memory may never have become durable. Only attributes of the directory and the space in
+//!    use are still answered.
+//! 3. **A file that has lost its name** exists until its last user has closed it.
 //! 4. **Atomic pages** ([`PAGES_ATOMIC`], Fusion-io's) are confirmed only if an aligned page of up
-//!    to a chunk is all or nothing after any crash: if the device's atomic unit is that long.
+//!    to a chunk is all or nothing after any crash: the device's atomic unit must be at least a
+//!    chunk.
 //! 5. **Atomic transactions** ([`BEGIN`], [`COMMIT`], F2FS's) are offered only if the device takes
-//!    groups. What is written through a handle between the two is kept here, read back through this
-//!    handle, and written as one group: when the commit succeeds it is there, durably and whole;
-//!    when it fails nothing of it is, nor after a crash before it ends. Each is bounded by what a
-//!    group can be: one that is longer fails at its commit.
+//!    groups. Writes through a handle between the two are kept in memory, are read back through
+//!    this handle only, and are written as one group at the commit. After a successful commit all
+//!    of them are durable. After a failed commit, or a crash before the commit ends, none of them
+//!    is there. A transaction that is longer than a group can be fails at its commit.
 
 use super::session::{Failed, FileSystem};
 use super::wire::{
@@ -31,24 +33,24 @@ use std::rc::Rc;
 use tantalum_device::{BlockDevice, GroupLimit, IoError};
 use tantalum_files::{File, Files, FilesError, Promise};
 
-/// F2FS: a transaction begins.
+/// F2FS: begins a transaction.
 pub const BEGIN: u32 = 0xf501;
-/// F2FS: it ends, with all that was written, durably.
+/// F2FS: ends the transaction; all of its writes become durable.
 pub const COMMIT: u32 = 0xf502;
-/// F2FS: it ends, with nothing.
+/// F2FS: ends the transaction; none of its writes happens.
 pub const ABORT: u32 = 0xf505;
-/// F2FS: which features there are; [`FEATURE_TRANSACTIONS`] is one.
+/// F2FS: asks for the features; [`FEATURE_TRANSACTIONS`] is one of them.
 pub const FEATURES: u32 = 0x8004_f50c;
 /// F2FS: transactions of one file.
 pub const FEATURE_TRANSACTIONS: u32 = 4;
-/// Fusion-io: aligned pages are to be written whole.
+/// Fusion-io: asks that aligned pages are written whole.
 pub const PAGES_ATOMIC: u32 = 0x4004_9502;
 
-/// Open files, at most.
+/// The most open files.
 const HANDLES_MAX: usize = 4096;
-/// Nodes of one time with power differ in the bits below.
+/// The bits of a node from this one on count the restarts.
 const LIFE_SHIFT: u32 = 40;
-/// A file must keep its name: a flag of renameat2(2).
+/// `RENAME_NOREPLACE` of renameat2(2): an existing file must not be replaced.
 const NO_REPLACE: u32 = 1;
 
 /// A file that the kernel knows.
@@ -62,7 +64,7 @@ struct Known<D: BlockDevice> {
 struct Pending {
     writes: Vec<(u64, Vec<u8>)>,
     bytes: u64,
-    /// It was more than a group can be.
+    /// The writes are longer than a group can be.
     too_long: bool,
 }
 
@@ -94,11 +96,11 @@ pub struct Rights {
 pub struct Directory<D: BlockDevice> {
     files: RefCell<Files<D>>,
     life: Cell<u64>,
-    /// Of files of which nothing else is known.
+    /// The rights of files whose owner is not known.
     rights: Rights,
-    /// By the number of the file: a node is of one time with power.
+    /// By the number of the file. A node would not do, since it ends with the power.
     own: RefCell<BTreeMap<u64, Rights>>,
-    /// Numbers of files that have lost their name, and not yet their users.
+    /// Numbers of files that have lost their name but still have users.
     nameless: RefCell<BTreeSet<u64>>,
     root: Cell<Rights>,
     known: RefCell<BTreeMap<u64, Known<D>>>,
@@ -114,7 +116,7 @@ impl From<FilesError> for Failed {
             FilesError::Io(error) => return error.into(),
             FilesError::NotFound(_) => Errno::NOENT,
             FilesError::Exists(_) => Errno::EXIST,
-            // The kernel asks for no empty name, and for none with a NUL.
+            // The kernel sends no empty name, and no name with a NUL, so the name is too long.
             FilesError::BadName(_) => Errno::NAMETOOLONG,
             FilesError::NoSpace(_) => Errno::NOSPC,
             FilesError::Group(_) => Errno::FBIG,
@@ -127,10 +129,10 @@ impl From<FilesError> for Failed {
 }
 
 impl<D: BlockDevice> Directory<D> {
-    /// The files of this mount of the layer, in a directory with these rights. Files that are there
-    /// already belong to the same user, and only that user may read and write them: the drive does
-    /// not keep modes, and this is the strictest. Times are `made`, seconds since the beginning of
-    /// 1970.
+    /// The files of this mount of the file layer, in a directory with these rights. Files that are
+    /// there already belong to the directory's owner, and only the owner may read and write them:
+    /// the drive keeps no modes, and 0600 is the strictest. `made` is the time of all files, in
+    /// seconds since 1970.
     pub fn new(files: Files<D>, root: Rights, made: u64) -> Directory<D> {
         Directory {
             files: RefCell::new(files),
@@ -146,7 +148,7 @@ impl<D: BlockDevice> Directory<D> {
         }
     }
 
-    /// Goes on with another mount of the layer: that after a restart.
+    /// Replaces the mount of the file layer after a restart.
     pub fn renew(&self, files: Files<D>) {
         self.life.set(self.life.get() + 1);
         let entries = files.list().into_iter();
@@ -155,16 +157,16 @@ impl<D: BlockDevice> Directory<D> {
         self.own.borrow_mut().retain(|number, _| numbers.contains(number));
         self.nameless.borrow_mut().clear();
         *self.files.borrow_mut() = files;
-        // Handles stay, and fail: their link is dead. Nobody finds them by a new node.
+        // Old handles stay and fail, since their link is dead. No new node leads to them.
         self.known.borrow_mut().clear();
     }
 
-    /// For what a cut does not change.
+    /// The files, for requests that are answered without power too.
     fn files(&self) -> Files<D> {
         self.files.borrow().clone()
     }
 
-    /// The files, while there is power.
+    /// The files; an error without power.
     fn live_files(&self) -> Result<Files<D>, Failed> {
         let files = self.files();
         if files.device().is_alive() { Ok(files) } else { Err(IoError::PowerLost.into()) }
@@ -179,13 +181,14 @@ impl<D: BlockDevice> Directory<D> {
         self.life.get() << LIFE_SHIFT | (number + 2)
     }
 
-    /// A file has lost its name: it is there as long as the kernel knows it or it is open.
+    /// A file has lost its name. It exists as long as the kernel knows it or it is open.
     fn lost_name(&self, number: u64) {
         self.nameless.borrow_mut().insert(number);
         self.let_go(number);
     }
 
-    /// A user of a file is gone; if it was the last one, and it has no name, nothing is kept of it.
+    /// A user of a file is gone. After the last user of a file without a name, nothing is kept of
+    /// the file.
     fn let_go(&self, number: u64) {
         if !self.nameless.borrow().contains(&number) {
             return;
@@ -203,7 +206,7 @@ impl<D: BlockDevice> Directory<D> {
         if handle.file.is_alive() { Ok(handle) } else { Err(IoError::PowerLost.into()) }
     }
 
-    /// A node that the kernel knows.
+    /// The file of a node that the kernel knows.
     fn file(&self, node: u64) -> Result<File<D>, Failed> {
         let known = self.known.borrow().get(&node).map(|known| known.file.clone());
         let open = || {
@@ -239,7 +242,7 @@ impl<D: BlockDevice> Directory<D> {
         }
     }
 
-    /// Tells the kernel of a file: that is a lookup, which it forgets some day.
+    /// Answers with a file. That counts as a lookup, until the kernel forgets it.
     fn tell(&self, file: &File<D>, out: &mut Vec<u8>) -> u64 {
         let node = self.node(file);
         wire::entry(out, &self.attributes(node, Some(file)));
@@ -326,7 +329,7 @@ impl<D: BlockDevice> Directory<D> {
         Ok(count)
     }
 
-    /// What a group must be able to be at least for a transaction to be worth it.
+    /// The limit of transactions, if they are offered.
     fn transactions(&self) -> Option<GroupLimit> {
         self.files().group_limit().filter(|limit| limit.extents > 0)
     }
@@ -401,7 +404,7 @@ impl<D: BlockDevice> Directory<D> {
             let file = files.open(&entry.name).ok()?;
             Some((file.number() + 3, self.node(&file), false, entry.name))
         });
-        // By number, so that a place in the list stays one when files come and go.
+        // Sorted by number, so that a place in the list stays valid when files come and go.
         let mut all =
             vec![(1, wire::ROOT, true, b".".to_vec()), (2, wire::ROOT, true, b"..".to_vec())];
         all.extend(named);
@@ -528,7 +531,7 @@ mod tests {
         assert_eq!(done, Ok(()), "{request:?}");
     }
 
-    /// Makes a file; its node and the handle.
+    /// Makes a file. Returns its node and the handle.
     async fn create(directory: &Shown, name: &[u8]) -> (u64, u64) {
         ask(directory, wire::ROOT, Operation::Create { name, mode: 0o600 }).await;
         let file = directory.files().open(name).expect("it is there");
@@ -539,7 +542,7 @@ mod tests {
         ask(directory, wire::ROOT, Operation::Unlink { name }).await;
     }
 
-    /// Of how many files something is kept.
+    /// The numbers of files with an owner of their own, and of files without a name.
     fn kept(directory: &Shown) -> (usize, usize) {
         (directory.own.borrow().len(), directory.nameless.borrow().len())
     }
@@ -557,7 +560,8 @@ mod tests {
             let files = Files::mount(&rt, link, &MountOptions::default()).await.expect("files");
             let root = Rights { mode: 0o755, uid: 0, gid: 0 };
             let directory = Directory::new(files, root, 0);
-            // The kernel forgets last, the user closes last, or both are gone before the name.
+            // In turn: the kernel's forget comes last, the close comes last, the loss of the name
+            // comes last.
             let (node, handle) = create(&directory, b"a").await;
             unlink(&directory, b"a").await;
             assert_eq!(kept(&directory), (1, 1));
@@ -577,7 +581,7 @@ mod tests {
             assert_eq!(kept(&directory), (1, 0));
             unlink(&directory, b"c").await;
             assert_eq!(kept(&directory), (0, 0));
-            // After a restart only what has a name is known.
+            // After a restart only files with a name are known.
             create(&directory, b"d").await;
             create(&directory, b"e").await;
             unlink(&directory, b"e").await;

@@ -1,10 +1,9 @@
 //! A file system with one file: the drive.
 //!
-//! 1. Its length is the device's capacity, and stays so. Who opens it to overwrite it (`O_TRUNC`)
-//!    finds it as it was, as with a disk.
-//! 2. An open file is of one time with power: after a cut all that is asked of it fails, and what
-//!    is opened after the restart works. So nothing that was under way above the file when the
-//!    power went reaches the drive later.
+//! 1. The length is the device's capacity and never changes. Opening the file with `O_TRUNC` leaves
+//!    it as it was, as with a disk.
+//! 2. An open file ends with the power: after a cut all requests to it fail, and a file that is
+//!    opened after the restart works. So no request from before the cut reaches the drive after it.
 
 use super::session::{Failed, FileSystem};
 use super::wire::{
@@ -19,13 +18,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Payload, PowerCycle};
 
-/// Its name.
+/// The name of the file.
 pub const FILE_NAME: &str = "drive";
-/// Its node.
+/// The node of the file.
 const FILE: u64 = 2;
-/// Open files, at most.
+/// The most open files.
 const HANDLES_MAX: usize = 4096;
-/// Nothing changes that the kernel does not know of; seconds.
+/// The kernel may cache attributes for this many seconds: only the kernel's own requests change
+/// them.
 const VALID_SECONDS: u64 = 3600;
 /// The device carries stamps, not bytes: it cannot be a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,8 +47,8 @@ pub struct OneFile<P: PowerCycle> {
 }
 
 impl<P: PowerCycle> OneFile<P> {
-    /// The volume as a file of this user and group, for them alone; made `made` seconds after the
-    /// beginning of 1970.
+    /// The volume as a file that only this user may open (mode 0600), with this group. `made` is
+    /// the time of the file in seconds since 1970.
     ///
     /// # Errors
     /// [`NoBytes`].
@@ -117,7 +117,7 @@ impl<P: PowerCycle> OneFile<P> {
         if node != FILE {
             return Err(Errno::PERM);
         }
-        // The length 0 for a path is how the kernel tells of `O_TRUNC`.
+        // For `O_TRUNC` the kernel sets the length 0 without a handle.
         let truncates = new.size == 0 && new.valid & set::HANDLE == 0;
         if new.valid & set::SIZE != 0 && new.size != self.bytes && !truncates {
             return Err(Errno::PERM);
@@ -140,7 +140,7 @@ impl<P: PowerCycle> OneFile<P> {
         }
         match mode & !fallocate::KEEP_SIZE {
             _ if length == 0 => Ok(()),
-            // There is room for every block, for ever.
+            // A device that is not thin always has room for every block.
             0 if !self.thin => Ok(()),
             fallocate::PUNCH_HOLE => Ok(access.zero(at, length, false, false, false).await?),
             fallocate::ZERO_RANGE => Ok(access.zero(at, length, false, true, false).await?),

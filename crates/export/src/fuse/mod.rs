@@ -1,33 +1,34 @@
-//! A drive as a file ([`OneFile`]), or its files as a directory ([`Directory`]): FUSE file systems
-//! in our own process.
+//! A drive as a file ([`OneFile`]), or the files on a drive as a directory ([`Directory`]): FUSE
+//! file systems in the drive's own process.
 //!
-//! The kernel's requests are read, carried out and answered on the drive's own thread, over the
-//! runtime of the wall clock: no other thread has to be woken for any of them. A loop device on the
-//! file (with direct I/O) makes a disk of it, on which the kernel's file systems work.
+//! The kernel's requests are read, carried out and answered on the drive's own thread, by the
+//! wall-clock runtime: no request has to wake another thread. A loop device on the file (with
+//! direct I/O) makes a disk of it, which can have any of the kernel's file systems.
 //!
-//! # What users of the file can rely on (of a directory: `directory.rs`)
+//! # What users of the file can rely on (for a directory see `directory.rs`)
 //!
-//! 1. **Every request reaches the drive**: nothing is kept in the page cache, whether a user asks
-//!    for direct I/O or not.
-//! 2. **`fsync` and `fdatasync`** are flushes of the device, in a directory with the file's length.
-//!    Writes with `O_SYNC` or `O_DSYNC` have forced unit access.
-//! 3. **A write in one piece.** A write of up to 1 MiB by direct I/O comes here as one request (the
-//!    kernel splits what is longer). Up to the atomic unit it is one write of the device. If what
-//!    the device acknowledged survives, and it takes atomic groups, then a longer one is one group
-//!    up to the limit of groups; what is longer still is split where addresses are multiples of
-//!    the largest power of two within the limit.
-//! 4. **Holes.** To punch one discards; to write zeros over a range does so too, unless the device
-//!    is thin: then they are really written. Both work for parts of blocks.
-//! 5. **After a cut** all that is asked of files that were open fails
-//!    ([`OnCut`](crate::nbd::OnCut): or the whole connection is aborted), for ever; a file opened
-//!    once the power is back works.
+//! 1. **Every request reaches the drive.** Nothing is kept in the page cache, with or without
+//!    direct I/O.
+//! 2. **`fsync` and `fdatasync`** are flushes of the device. In a directory they also make the
+//!    file's length durable. Writes with `O_SYNC` or `O_DSYNC` have forced unit access.
+//! 3. **A write in one piece.** With direct I/O a write of up to 1 MiB arrives as one request (the
+//!    kernel splits longer ones). Up to the atomic unit it is one write of the device. A longer one
+//!    is one atomic group, if acknowledged writes survive on the device and it takes groups of that
+//!    length. A still longer one is split at multiples of the largest power of two within the limit
+//!    of groups.
+//! 4. **Holes.** Punching a hole discards. Zeroing a range discards too, unless the device is thin:
+//!    then the zeros are written. Both work for parts of blocks.
+//! 5. **After a cut** all requests to files that were open fail, also after the restart; or the
+//!    whole connection is aborted ([`OnCut`](crate::nbd::OnCut)). A file that is opened after the
+//!    restart works.
 //!
 //! # What they cannot do
 //!
-//! 6. Make the process hold more than 256 requests and 64 MiB of them, with their answers as much
-//!    again: what is more waits in the kernel. What a burst has taken goes back to the system when
-//!    it is not needed for a second.
-//! 7. Bring it down: the requests are the kernel's, and what is none ends the session.
+//! 6. Make the process hold more than 256 requests and 64 MiB of them, and as much again of
+//!    answers. Further requests wait in the kernel. Memory that a burst has taken goes back to the
+//!    system when it was not needed for a second.
+//! 7. Bring the process down. All requests come from the kernel, and an invalid one ends the
+//!    session.
 
 mod buffers;
 mod connection;

@@ -11,40 +11,40 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use tantalum_rt::wall::Io;
 
-/// Kind of our file systems in the kernel's table of mounts.
+/// The type of these file systems in the kernel's table of mounts.
 pub const KIND: &str = "fuse.tantalum";
 
 /// Why a file system was not mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// There is no device for it.
+    /// There is no FUSE device.
     #[error(
         "/dev/fuse: {0}: there is no FUSE here (load the module with modprobe fuse; in a \
          container, pass the device in)"
     )]
     Device(io::Error),
-    /// There is one, for others.
+    /// This process may not open the FUSE device.
     #[error(
         "/dev/fuse: {0}: this process may not open it (run it as root; in a container, allow the \
          device)"
     )]
     NotOurs(io::Error),
-    /// It is not allowed.
+    /// Mounting is not allowed.
     #[error("mounting at {} is not allowed: it takes root (CAP_SYS_ADMIN)", .0.display())]
     Denied(PathBuf),
-    /// It cannot be mounted there.
+    /// It cannot be mounted at this place.
     #[error("cannot mount at {}: {error}", .dir.display())]
     Mount {
         /// Where.
         dir: PathBuf,
-        /// What the system says.
+        /// The system's reason.
         error: io::Error,
     },
 }
 
 const DEVICE: &str = "/dev/fuse";
 
-/// Why the device was not opened.
+/// The error for a FUSE device that was not opened.
 fn unopened(error: Errno) -> MountError {
     match error {
         Errno::PERM | Errno::ACCESS => MountError::NotOurs(error.into()),
@@ -53,7 +53,7 @@ fn unopened(error: Errno) -> MountError {
 }
 
 /// Mounts a file system at `dir`. The caller has to answer its requests. `source` is its name in
-/// the table of mounts. File modes say which users may open what.
+/// the table of mounts. File modes decide which users may open what.
 ///
 /// # Errors
 /// [`MountError`].
@@ -79,11 +79,12 @@ pub fn mount(io: &Io, dir: &Path, source: &str) -> Result<Connection, MountError
     })
 }
 
-/// Unmounts what is mounted last at `dir`; `lazily`: also if it is in use, then it is gone for all
-/// but its users. This may hold up the thread until what was written is on the device.
+/// Unmounts the topmost mount at `dir`. With `lazily` it is unmounted even if it is in use, and
+/// only its present users still see it. This may block the thread until everything written is on
+/// the device.
 ///
 /// # Errors
-/// The system's: [`io::ErrorKind::ResourceBusy`] if it is in use.
+/// The system's error: [`io::ErrorKind::ResourceBusy`] if the mount is in use.
 pub fn unmount(dir: &Path, lazily: bool) -> io::Result<()> {
     let mut flags = UnmountFlags::NOFOLLOW;
     flags.set(UnmountFlags::DETACH, lazily);

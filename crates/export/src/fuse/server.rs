@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tantalum_device::{BlockDevice, PowerCycle};
 use tantalum_rt::{Join, Rt};
 
-/// A connection that is served, in tasks of their own.
+/// A connection that is served by tasks of its own.
 pub struct Served {
     stop: Box<dyn Fn()>,
     end: Join<End>,
@@ -41,18 +41,18 @@ impl Served {
         Served { stop: Box::new(move || stopper.stop()), end }
     }
 
-    /// Whether it has ended.
+    /// Whether the session has ended.
     pub fn is_over(&self) -> bool {
         self.end.is_finished()
     }
 
-    /// Waits for its end: when it is unmounted, or fails.
+    /// Waits for the end of the session: when it is unmounted, or fails.
     pub async fn end(self) -> End {
         self.end.await.unwrap_or(End::Stopped)
     }
 
-    /// Ends it now, even if it is in use: requests under way are carried out, but not answered any
-    /// more.
+    /// Ends the session now, even if files are in use. Requests under way are carried out but not
+    /// answered.
     pub async fn stop(self) -> End {
         (self.stop)();
         self.end().await

@@ -1,12 +1,12 @@
-//! Requests from a connection to a file system, and its answers back.
+//! The session that serves a connection: requests go to a file system, and its answers back.
 //!
-//! 1. Requests are begun in the order in which they arrived ([`Crew`]).
-//! 2. At most [`LIMIT`] is in flight, counted in bytes of buffers: a request is taken only if the
-//!    longest that there can be would fit, the kernel keeps the rest.
-//! 3. Buffers are made as they are needed ([`Buffers`]). Without memory for one more the kernel
-//!    keeps its requests until one comes back.
-//! 4. A request that was begun is carried out to its end, also if the session ends before: but
-//!    then nobody hears of it.
+//! 1. Requests begin in the order in which they arrived ([`Crew`]).
+//! 2. At most [`LIMIT`] is in flight, counted in bytes of buffers. A request is taken only if the
+//!    longest possible one would fit. The kernel keeps the rest.
+//! 3. Buffers are made when they are needed ([`Buffers`]). Without memory for one more, the kernel
+//!    keeps its requests until a buffer comes back.
+//! 4. A request that has begun is carried out to its end. If the session ends first, it is not
+//!    answered.
 
 use super::buffers::Buffers;
 use super::connection::{self, Connection, LONGEST, ROOM, Received};
@@ -23,21 +23,21 @@ use tantalum_device::IoError;
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{First, Rt, first};
 
-/// In flight, at most.
+/// The most that is in flight.
 pub(super) const LIMIT: Load = Load { requests: 256, bytes: 64 << 20 };
 /// The most that one request counts for.
 const MOST: Load = Load { requests: 1, bytes: ROOM as u64 };
-/// A request of up to so many bytes is copied out of the buffer in which it arrived.
+/// A request of up to this many bytes is copied out of the buffer in which it arrived.
 const SHORT: usize = 64 << 10;
-/// Buffers of short requests that are kept to be used again.
+/// The most buffers of short requests that are kept for reuse.
 const SPARE: usize = 128;
-/// Requests that are taken before others get their turn.
+/// How many requests are taken before other tasks get their turn.
 const AT_ONCE: usize = 64;
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// As the system would say it.
+    /// An error number of the system.
     Errno(Errno),
     /// There is no power.
     PowerLost,
@@ -71,13 +71,13 @@ impl From<Failure> for Failed {
     }
 }
 
-/// What carries requests out.
+/// Carries out requests.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub(super) trait FileSystem: 'static {
-    /// Carries it out; the body of the reply goes behind what is in `out`.
+    /// Carries out a request, and appends the body of the reply to `out`.
     async fn carry_out(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failed>;
 
-    /// The kernel knows a node no longer by so many of its lookups.
+    /// The kernel forgets this many of its lookups of a node.
     fn forget(&self, _node: u64, _lookups: u64) {}
 }
 
@@ -90,11 +90,11 @@ pub enum End {
     /// Its owner stopped it.
     #[error("it was stopped")]
     Stopped,
-    /// The power was cut, and the connection was to end with it.
+    /// The power was cut, and [`OnCut::Drop`] ends the connection then.
     #[error("the drive lost its power")]
     PowerLost,
-    /// What came was no request.
-    #[error("the kernel sent something that is no request")]
+    /// The kernel sent something that is not a request.
+    #[error("the kernel sent something that is not a request")]
     NotARequest,
     /// The descriptor failed.
     #[error("no more requests can be read: {0}")]
@@ -126,7 +126,7 @@ impl<F: FileSystem> Session<F> {
         Session::with(rt, connection, files, on_cut, connection::room)
     }
 
-    /// The same, with `make` for buffers.
+    /// The same; `make` makes buffers.
     pub fn with(
         rt: &Rt,
         connection: Connection,
@@ -149,13 +149,13 @@ impl<F: FileSystem> Session<F> {
         })
     }
 
-    /// Ends it: requests that wait for an answer get an error.
+    /// Ends the session. Requests that wait for an answer fail.
     pub fn stop(&self) {
         self.stopped.set(true);
         self.stop.notify_all();
     }
 
-    /// Serves until the end; then all that was begun is done.
+    /// Serves until the end. When it returns, all requests that had begun are done.
     pub async fn run(self: Rc<Self>) -> End {
         let connection = self.connection.borrow().clone();
         let buffers = self.long.clone();
@@ -166,7 +166,7 @@ impl<F: FileSystem> Session<F> {
             None => End::Stopped,
         };
         self.crew.end();
-        // The kernel gives up all that waits when the last user of the descriptor is gone.
+        // The kernel fails all waiting requests when the last user of the descriptor is gone.
         self.connection.take();
         self.crew.idle().await;
         self.long.close();
@@ -211,7 +211,7 @@ impl<F: FileSystem> Session<F> {
         if self.hung_up.get() { End::PowerLost } else { End::Stopped }
     }
 
-    /// Takes a request from the kernel into this buffer, if there is one.
+    /// Takes a request from the kernel into this buffer. `false` if there is none.
     fn take(self: &Rc<Self>, connection: &Connection, mut long: Vec<u8>) -> Result<bool, End> {
         let received = connection.receive(&mut long);
         let length = match received {
@@ -241,7 +241,7 @@ impl<F: FileSystem> Session<F> {
             Some(Request { operation: Operation::Read { length, .. }, .. }) => {
                 Load::one(length.min(LONGEST).into())
             }
-            // The buffer that it keeps.
+            // The buffer that the request keeps.
             Some(_) => Load::one(bytes.len() as u64),
             None => return Err(End::NotARequest),
         };
@@ -250,7 +250,8 @@ impl<F: FileSystem> Session<F> {
         Ok(true)
     }
 
-    /// A request in a buffer of its length. `None` if it is long, or the system has no memory.
+    /// Copies a request into a buffer of its own length. `None` if the request is long, or the
+    /// system has no memory.
     fn short(&self, request: &[u8]) -> Option<Vec<u8>> {
         if request.len() > SHORT {
             return None;

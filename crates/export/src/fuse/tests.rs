@@ -1,4 +1,4 @@
-//! A kernel that says whatever a test wants, over a pair of sockets that keep messages apart.
+//! A kernel that sends whatever a test wants, over a socket pair that keeps messages apart.
 
 #![allow(clippy::disallowed_methods, reason = "the kernel is another thread")]
 
@@ -39,17 +39,17 @@ const IOCTL: u32 = 39;
 const FALLOCATE: u32 = 43;
 const FILE: u64 = 2;
 const BLOCKS: u64 = 1024;
-/// Bytes of the longest write and read here: a message of that length goes through a pair of
-/// sockets of any user. (`net.core.wmem_max` is 212,992 by default, and the kernel doubles what it
-/// is given.)
+/// Bytes of the longest write and read here. A message of that length fits a socket pair of any
+/// user. (`net.core.wmem_max` is 212,992 by default, and the kernel doubles the value that it is
+/// given.)
 const LONG: usize = 256 << 10;
 const SEND_BUFFER: usize = 212_992;
 
-/// The kernel's end.
+/// The kernel's end of the connection.
 struct Kernel {
     fd: OwnedFd,
     unique: u64,
-    /// Who asks: user and group.
+    /// The user and group of requests.
     who: (u32, u32),
 }
 
@@ -66,13 +66,13 @@ impl Kernel {
         bytes.u64(0);
         bytes.extend_from_slice(body);
         match rustix::net::send(&self.fd, &bytes, rustix::net::SendFlags::NOSIGNAL) {
-            // The other end may be gone: then no answer comes either.
+            // The other end may be gone. Then no answer comes either.
             Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {}
             sent => assert_eq!(sent, Ok(bytes.len())),
         }
     }
 
-    /// The next answer: whose, its error, its body. `None` at the end.
+    /// The next answer: the number of its request, its error, its body. `None` at the end.
     fn answer(&mut self) -> Option<(u64, i32, Vec<u8>)> {
         let mut bytes = vec![0; 2 << 20];
         let count = rustix::io::read(&self.fd, &mut bytes).unwrap_or(0);
@@ -83,7 +83,7 @@ impl Kernel {
         Some((u64::from_ne_bytes(*head[8..].first_chunk()?), error, bytes[16..].to_vec()))
     }
 
-    /// Asks, and gets the answer.
+    /// Sends a request, and waits for the answer.
     fn ask(&mut self, opcode: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, Errno> {
         self.send(opcode, node, body);
         let (unique, error, body) = self.answer().ok_or(Errno::NODEV)?;
@@ -96,7 +96,7 @@ impl Kernel {
         Ok(u64::from_ne_bytes(*body.first_chunk().expect("a handle")))
     }
 
-    /// Makes a file; its node, and the handle.
+    /// Makes a file. Returns its node and the handle.
     fn create(&mut self, name: &[u8]) -> Result<(u64, u64), Errno> {
         let mut body = Vec::new();
         // Flags, mode, umask, flags.
@@ -118,7 +118,7 @@ impl Kernel {
         Ok(u64::from_ne_bytes(*told[24..].first_chunk().expect("a size")))
     }
 
-    /// How many names it has.
+    /// The number of its names.
     fn links(&mut self, node: u64) -> Result<u32, Errno> {
         let told = self.ask(GETATTR, node, &[0; 16])?;
         Ok(u32::from_ne_bytes(*told[80..].first_chunk().expect("a number")))
@@ -131,7 +131,7 @@ impl Kernel {
         Ok((number(76), number(84), number(88)))
     }
 
-    /// Changes of a file what `valid` says.
+    /// Changes the attributes of a file that `valid` names.
     fn change(&mut self, node: u64, valid: u32, (mode, uid, gid): (u32, u32, u32)) {
         let mut body = Vec::new();
         body.u32(valid);
@@ -142,7 +142,7 @@ impl Kernel {
         assert!(self.ask(SETATTR, node, &body).is_ok());
     }
 
-    /// What an ioctl gives back.
+    /// The output of an ioctl.
     fn control(&mut self, handle: u64, command: u32, input: &[u8]) -> Result<Vec<u8>, Errno> {
         let mut body = Vec::new();
         body.u64(handle);
@@ -185,7 +185,7 @@ fn numbers(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
 
-/// What the body of a first request says.
+/// The body of a first request.
 fn hello() -> Vec<u8> {
     let mut body = Vec::new();
     body.u32(7);
@@ -197,11 +197,12 @@ fn hello() -> Vec<u8> {
     body
 }
 
-/// Of the directory that is served.
+/// The rights of the served directory.
 const ROOT_RIGHTS: Rights = Rights { mode: 0o750, uid: 33, gid: 34 };
 
-/// A device with groups of up to 150 KiB in three extents, and writes of up to 16 KiB; or for
-/// files, with this atomic unit, and groups if that is more than a block.
+/// A device with groups of up to 150 KiB in three extents, and an atomic unit of 16 KiB. With
+/// `files` the device has this atomic unit instead, four times the blocks, and groups only if the
+/// unit is more than a block.
 fn device(rt: &tantalum_rt::Rt, files: Option<u32>) -> RamDevice {
     let mut caps =
         Caps::power_safe(if files.is_some() { 4 * BLOCKS } else { BLOCKS }, Payload::Bytes);
@@ -211,15 +212,15 @@ fn device(rt: &tantalum_rt::Rt, files: Option<u32>) -> RamDevice {
     RamDevice::new(rt, RamOptions::new(caps))
 }
 
-/// A command to the test's runtime: cut the power, or restore it.
+/// A command to the test's runtime.
 #[derive(PartialEq, Eq)]
 enum Power {
     Cut,
     Restore,
 }
 
-/// Serves a device to this kernel, which has said hello already; how it ended, and what reached the
-/// device.
+/// Serves a device to a kernel that has had its first answer. Returns how the session ended, and
+/// the device's counters.
 fn with_kernel(
     on_cut: OnCut,
     body: impl FnOnce(&mut Kernel, &dyn Fn(Power)) + Send + 'static,
@@ -227,7 +228,7 @@ fn with_kernel(
     serve(on_cut, None, body)
 }
 
-/// The same, of the files on a device with this atomic unit.
+/// The same for the files on a device with this atomic unit.
 fn with_files(
     atomic_unit: u32,
     body: impl FnOnce(&mut Kernel, &dyn Fn(Power)) + Send + 'static,
@@ -235,7 +236,7 @@ fn with_files(
     serve(OnCut::Errors, Some(atomic_unit), body)
 }
 
-/// Our end, and the kernel's.
+/// The server's end, and the kernel's.
 fn pair() -> (OwnedFd, OwnedFd) {
     let flags = SocketFlags::CLOEXEC;
     let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -338,7 +339,7 @@ fn what_is_written_is_read_whatever_its_bounds() {
         let all = kernel.read(handle, 1234, 10_000).expect("read");
         assert_eq!((&all[..766], &all[7766..]), (&data[..766], &data[7766..]));
         assert!(all[766..7766].iter().all(|b| *b == 0));
-        // At the end, and behind it.
+        // At the end, and beyond it.
         let end = BLOCKS * 4096;
         assert_eq!(kernel.write(handle, end - 5, false, b"hello, world"), Ok(5));
         assert_eq!(kernel.read(handle, end - 5, 100), Ok(b"hello".to_vec()));
@@ -366,12 +367,12 @@ fn the_length_stays_what_it_is() {
         };
         let told = kernel.ask(GETATTR, FILE, &[0; 16]).expect("attributes");
         assert_eq!(size(&told), BLOCKS * 4096);
-        // `O_TRUNC` is passed over; to change the length is refused.
+        // `O_TRUNC` is ignored. Changing the length is refused.
         assert_eq!(size(&set_size(kernel, 0, 0).expect("passed over")), BLOCKS * 4096);
         assert_eq!(set_size(kernel, 0, set::HANDLE), Err(Errno::PERM));
         assert_eq!(set_size(kernel, 4096, 0), Err(Errno::PERM));
         assert!(set_size(kernel, BLOCKS * 4096, 0).is_ok());
-        // "." and "..", then the file, however little room there is.
+        // ".", ".." and the file; then the rest of the list with room for one entry.
         let list = kernel.ask(READDIR, ROOT, &numbers(&[0, 0, 4096])).expect("a list");
         assert_eq!(list.len(), 96);
         let rest = kernel.ask(READDIR, ROOT, &numbers(&[0, 2, 40])).expect("a list");
@@ -385,12 +386,12 @@ fn one_write_is_one_command_as_long_as_that_can_be_whole() {
     let (_, stats) = with_kernel(OnCut::Errors, |kernel, _| {
         let handle = kernel.open().expect("a file");
         let data = vec![7; LONG];
-        // Up to the atomic unit, and a part of a block.
+        // A write of the atomic unit, and one of a part of a block.
         assert_eq!(kernel.write(handle, 0, false, &data[..16 << 10]), Ok(16 << 10));
         assert_eq!(kernel.write(handle, 100, true, &data[..100]), Ok(100));
-        // A group, wherever it lies.
+        // A group at any place.
         assert_eq!(kernel.write(handle, 4096, false, &data[..128 << 10]), Ok(128 << 10));
-        // Three: up to 128 KiB, to 256 KiB, and the rest.
+        // Three writes: up to 128 KiB, to 256 KiB, and the rest.
         assert_eq!(kernel.write(handle, 8192, false, &data), Ok(LONG as u32));
         assert!(kernel.ask(FSYNC, FILE, &numbers(&[handle, 0])).is_ok());
         assert_eq!(
@@ -398,7 +399,7 @@ fn one_write_is_one_command_as_long_as_that_can_be_whole() {
             Ok(true)
         );
     });
-    // The rest behind 256 KiB is a write of two blocks.
+    // The rest after 256 KiB is a write of two blocks.
     assert_eq!(stats.of(CommandKind::Group).commands, 3);
     assert_eq!(stats.of(CommandKind::Write).commands, 2);
     assert_eq!(stats.of(CommandKind::Fua).commands, 1);
@@ -443,7 +444,7 @@ fn requests_side_by_side_are_all_answered() {
         for i in 0..600u64 {
             let length = if i % 8 == 0 { LONG as u64 } else { 4096 };
             kernel.send(READ, FILE, &numbers(&[handle, 4096 * i, length, 0, 0]));
-            // No more than the pair of sockets takes.
+            // No more than the socket pair holds.
             if i % 4 == 3 {
                 for _ in 0..4 {
                     let (unique, error, _) = kernel.answer().expect("an answer");
@@ -457,11 +458,11 @@ fn requests_side_by_side_are_all_answered() {
 #[test]
 fn what_is_unknown_is_refused_and_what_is_no_request_ends_the_session() {
     let (end, _) = with_kernel(OnCut::Errors, |kernel, _| {
-        // mkdir(2), and rmdir(2), which the kernel never asks for without directories.
+        // mkdir(2), and rmdir(2), which the kernel never sends if there are no directories.
         assert_eq!(kernel.ask(9, ROOT, b"\0\0\0\0\0\0\0\0dir\0"), Err(Errno::PERM));
         assert_eq!(kernel.ask(11, ROOT, b"dir\0"), Err(Errno::NOSYS));
         assert_eq!(kernel.ask(4095, 99, &[]), Err(Errno::NOSYS));
-        // A question that needs no answer gets none.
+        // A FORGET gets no answer.
         kernel.send(2, FILE, &[0; 8]);
         assert!(kernel.ask(GETATTR, ROOT, &[0; 16]).is_ok());
         kernel.send(WRITE, FILE, &[0; 7]);
@@ -482,7 +483,7 @@ fn files_come_and_go_and_keep_what_is_in_them() {
         assert_eq!((kernel.lookup(b"a"), kernel.lookup(b"b")), (Err(Errno::NOENT), Ok(a)));
         let (second, _) = kernel.create(b"a").expect("made");
         assert!(second != a);
-        // RENAME_NOREPLACE, and RENAME_EXCHANGE, which there is not.
+        // RENAME_NOREPLACE, and RENAME_EXCHANGE, which is not supported.
         assert_eq!(kernel.ask(RENAME, ROOT, &rename(1)), Err(Errno::EXIST));
         assert_eq!(kernel.ask(RENAME, ROOT, &rename(2)), Err(Errno::INVAL));
         assert_eq!(kernel.create(&[b'n'; 256]).err(), Some(Errno::NAMETOOLONG));
@@ -490,7 +491,7 @@ fn files_come_and_go_and_keep_what_is_in_them() {
         assert_eq!(kernel.ask(RENAME, ROOT, &longer), Err(Errno::NAMETOOLONG));
         let list = kernel.ask(READDIR, ROOT, &numbers(&[0, 0, 4096])).expect("a list");
         assert_eq!(list.len(), 4 * 32);
-        // A file without a name is there until it is closed.
+        // A file without a name exists until it is closed.
         assert!(kernel.ask(UNLINK, ROOT, b"b\0").is_ok());
         assert_eq!(kernel.ask(UNLINK, ROOT, b"b\0"), Err(Errno::NOENT));
         assert_eq!(kernel.read(handle, 0, 100), Ok(b"hello".to_vec()));
@@ -498,7 +499,7 @@ fn files_come_and_go_and_keep_what_is_in_them() {
         assert!(kernel.ask(RELEASE, a, &numbers(&[handle, 0, 0])).is_ok());
         kernel.send(2, a, &numbers(&[3]));
         assert_eq!(kernel.size(a), Err(Errno::STALE));
-        // After a restart what was open fails, and a file is another node.
+        // After a restart open files fail, and a file has another node.
         let (_, old) = kernel.create(b"c").expect("made");
         assert_eq!(kernel.write(old, 0, true, b"survives"), Ok(8));
         power(Power::Cut);
@@ -550,13 +551,13 @@ fn nothing_is_answered_from_memory_for_a_drive_without_power() {
         let begun = u64::from_ne_bytes(*told.first_chunk().expect("a handle"));
         assert!(kernel.control(begun, BEGIN, &[]).is_ok());
         let of_the_past = |kernel: &mut Kernel| {
-            // What was written last, and what is behind the end.
+            // A range that was written, and one beyond the end.
             assert_eq!(kernel.read(old, 0, 100), Err(Errno::IO));
             assert_eq!(kernel.read(old, 4096, 100), Err(Errno::IO));
             assert_eq!(kernel.write(old, 0, false, &[2; 100]), Err(Errno::IO));
             assert_eq!(kernel.ask(FSYNC, node, &numbers(&[old, 0])), Err(Errno::IO));
             assert_eq!(kernel.size(node), Err(Errno::IO));
-            // What was begun is not gone on with.
+            // The open transaction cannot go on.
             assert_eq!(kernel.write(begun, 0, false, &[2; 100]), Err(Errno::IO));
             assert_eq!(kernel.control(begun, COMMIT, &[]), Err(Errno::IO));
         };
@@ -576,7 +577,7 @@ fn nothing_is_answered_from_memory_for_a_drive_without_power() {
         assert_eq!(kernel.read(handle, 0, 100), Ok(vec![1; 100]));
         assert_eq!(kernel.write(handle, 50, false, &[3; 50]), Ok(50));
         of_the_past(kernel);
-        // The kernel may still close it.
+        // The kernel can still close it.
         assert!(kernel.ask(RELEASE, node, &numbers(&[old, 0, 0])).is_ok());
         assert_eq!(kernel.read(old, 0, 100), Err(Errno::BADF));
     });
@@ -591,13 +592,13 @@ fn files_belong_to_who_made_them() {
         let (a, _) = kernel.create(b"a").expect("made");
         let (b, _) = kernel.create(b"b").expect("made");
         assert_eq!(kernel.rights(a), Ok((0o100640, 106, 112)));
-        // Whoever looks, and whatever it is called.
+        // The owner is the same for any user who looks, and after a rename.
         kernel.who = (0, 0);
         kernel.change(b, set::MODE | set::UID, (0o600, 7, 8));
         let rename = [&numbers(&[ROOT, 0])[..], b"b\0c\0"].concat();
         assert!(kernel.ask(RENAME, ROOT, &rename).is_ok());
         assert_eq!(kernel.rights(b), Ok((0o100600, 7, 112)));
-        // Who opens a file with O_CREAT that another has made just now, has not made it.
+        // An O_CREAT on an existing file does not change its owner.
         let (again, handle) = kernel.create(b"a").expect("opened");
         assert_eq!((again, kernel.rights(a)), (a, Ok((0o100640, 106, 112))));
         assert!(kernel.ask(FSYNC, a, &numbers(&[handle, 0])).is_ok());
@@ -605,7 +606,7 @@ fn files_belong_to_who_made_them() {
         power(Power::Restore);
         let a = kernel.lookup(b"a").expect("it is there");
         assert_eq!(kernel.rights(a), Ok((0o100640, 106, 112)));
-        // Another of that name is another file.
+        // A new file of that name is another file.
         assert!(kernel.ask(UNLINK, ROOT, b"a\0").is_ok());
         let (new, _) = kernel.create(b"a").expect("made");
         assert_eq!(kernel.rights(new), Ok((0o100640, 0, 0)));
@@ -627,10 +628,10 @@ fn a_file_without_a_name_belongs_to_whom_it_did() {
             assert_eq!(kernel.rights(node), Ok((0o100640, 106, 112)));
             assert_eq!(kernel.links(node), Ok(links));
         }
-        // It can still be given away.
+        // Its owner can still be changed.
         kernel.change(a, set::UID, (0, 7, 0));
         assert_eq!(kernel.rights(a), Ok((0o100640, 7, 112)));
-        // What has a name is the same after a restart.
+        // Files with a name are the same after a restart.
         power(Power::Cut);
         power(Power::Restore);
         assert_eq!(kernel.lookup(b"a"), Err(Errno::NOENT));
@@ -639,7 +640,7 @@ fn a_file_without_a_name_belongs_to_whom_it_did() {
     });
 }
 
-/// Requests that wait until they may go on.
+/// A file system whose requests wait until the gate opens.
 struct Gate {
     open: Cell<bool>,
     opened: WaitQueue,
@@ -696,7 +697,7 @@ fn no_more_is_taken_than_may_be_in_flight() {
         });
         let session = Session::new(&rt, connection, &gate, OnCut::Errors);
         let served = rt.spawn_background("a session", session.clone().run());
-        // Each is in a buffer that is as long as the longest request.
+        // Each request is in a buffer of the longest request's length.
         let most = LIMIT.bytes as usize / ROOM;
         gate.changed.until(|| gate.under_way.get() >= most).await;
         io.sleep(Nanos::from_millis(20)).await;
@@ -705,7 +706,8 @@ fn no_more_is_taken_than_may_be_in_flight() {
         gate.opened.notify_all();
         gate.changed.until(|| gate.done.get() == WRITES).await;
         gate.open.set(false);
-        // All are sent, and as many are taken as may be; when it is stopped, no more.
+        // All reads are sent, and as many are taken as may be in flight. After the stop no more are
+        // taken.
         inbox.next().await.expect("they are sent");
         let most = LIMIT.requests as usize;
         gate.changed.until(|| gate.under_way.get() == most).await;
@@ -748,7 +750,7 @@ fn a_session_goes_on_without_memory() {
             under_way: Cell::new(0),
             done: Cell::new(0),
         });
-        // There is one buffer, and there never will be another one.
+        // There is one buffer, and there is never memory for another one.
         let session = Session::with(&rt, connection, &gate, OnCut::Errors, || Err(NoMemory));
         let served = rt.spawn_background("a session", session.clone().run());
         gate.changed.until(|| gate.under_way.get() == 1).await;
@@ -770,7 +772,7 @@ fn a_transaction_is_one_group_or_nothing() {
         let (node, handle) = kernel.create(b"db").expect("made");
         assert_eq!(kernel.control(handle, FEATURES, &[]), Ok(4u32.to_ne_bytes().to_vec()));
         assert_eq!(kernel.write(handle, 0, true, &[1; 40_960]), Ok(40_960));
-        // Begun and given up: it was seen through this handle alone.
+        // Begun and aborted: its writes were seen through this handle only.
         assert!(kernel.control(handle, BEGIN, &[]).is_ok());
         assert_eq!(kernel.control(handle, BEGIN, &[]), Err(Errno::INVAL));
         assert_eq!(kernel.write(handle, 4096, false, &[2; 4096]), Ok(4096));
@@ -790,19 +792,19 @@ fn a_transaction_is_one_group_or_nothing() {
         assert_eq!(kernel.write(handle, 20_480, false, &[4; 4096]), Ok(4096));
         assert!(kernel.control(handle, COMMIT, &[]).is_ok());
         assert_eq!(kernel.read(other, 4096, 4096), Ok(vec![3; 4096]));
-        // Longer than a group can be.
+        // More bytes than a group can have.
         assert!(kernel.control(handle, BEGIN, &[]).is_ok());
         assert_eq!(kernel.write(handle, 0, false, &vec![5; LONG]), Ok(LONG as u32));
         assert_eq!(kernel.read(handle, 0, 4096), Err(Errno::IO));
         assert_eq!(kernel.control(handle, COMMIT, &[]), Err(Errno::FBIG));
         assert_eq!(kernel.read(handle, 4096, 4096), Ok(vec![3; 4096]));
-        // More pieces than a group can have.
+        // More extents than a group can have.
         assert!(kernel.control(handle, BEGIN, &[]).is_ok());
         for i in 0..4 {
             assert_eq!(kernel.write(handle, i * 8192, false, &[6; 4096]), Ok(4096));
         }
         assert_eq!(kernel.control(handle, COMMIT, &[]), Err(Errno::FBIG));
-        // Under way at a cut: nothing of it.
+        // Open at a cut: none of its writes happens.
         assert!(kernel.control(handle, BEGIN, &[]).is_ok());
         assert_eq!(kernel.write(handle, 0, false, &[7; 4096]), Ok(4096));
         power(Power::Cut);

@@ -1,17 +1,17 @@
-//! The protocol between kernel and file system: `include/uapi/linux/fuse.h`, version 7.
+//! The protocol between kernel and file system: `include/uapi/linux/fuse.h`, major version 7.
 //!
-//! 1. Whatever bytes arrive, [`Request::parse`] says what they are or that they are nothing; it
-//!    reads no byte behind their end.
+//! 1. [`Request::parse`] takes any bytes. It returns the request in them or `None`, and reads no
+//!    byte after their end.
 //! 2. All numbers are in the byte order of the machine.
 
-/// Version of the protocol that is spoken; a newer kernel keeps to it.
+/// The version of the protocol that is used here. A newer kernel adapts to it.
 pub(super) const MAJOR: u32 = 7;
 /// See [`MAJOR`].
 pub(super) const MINOR: u32 = 40;
 
-/// Bytes before what an operation says.
+/// Bytes of a request's header.
 pub(super) const IN_HEADER_BYTES: usize = 40;
-/// Bytes before a reply's body.
+/// Bytes of a reply's header.
 pub(super) const OUT_HEADER_BYTES: usize = 16;
 /// Bytes of a write before its data.
 #[cfg(test)]
@@ -26,35 +26,35 @@ pub(super) const REGULAR: u32 = 0o100000;
 /// The bits of a mode that are permissions.
 pub(super) const PERMISSIONS: u32 = 0o7777;
 
-/// Flags of the first exchange.
+/// Flags of the first request and its answer.
 pub(super) mod init {
-    /// Reads of one file side by side.
+    /// Concurrent reads of one file.
     pub const ASYNC_READ: u64 = 1 << 0;
     /// Writes longer than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
     /// Asynchronous direct I/O.
     pub const ASYNC_DIO: u64 = 1 << 15;
-    /// Several operations in one directory.
+    /// Concurrent operations in one directory.
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
-    /// The kernel asks for the number of pages in a request.
+    /// The answer has the most pages of a request.
     pub const MAX_PAGES: u64 = 1 << 22;
     /// There are more than 32 flags.
     pub const EXT: u64 = 1 << 30;
-    /// Files with direct I/O may be mapped all the same.
+    /// Files with direct I/O can be mapped into memory.
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 }
 
 /// Flags of an open file.
 pub(super) mod open {
-    /// Past the page cache.
+    /// I/O bypasses the page cache.
     pub const DIRECT_IO: u32 = 1 << 0;
     /// No flush at each close.
     pub const NOFLUSH: u32 = 1 << 5;
-    /// Direct writes side by side.
+    /// Concurrent direct writes.
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// What changes with a [`Operation::SetAttributes`].
+/// The attributes that an [`Operation::SetAttributes`] changes.
 pub(super) mod set {
     /// The mode.
     pub const MODE: u32 = 1 << 0;
@@ -64,7 +64,7 @@ pub(super) mod set {
     pub const GID: u32 = 1 << 2;
     /// The length.
     pub const SIZE: u32 = 1 << 3;
-    /// It is about an open file.
+    /// The request has the handle of an open file.
     pub const HANDLE: u32 = 1 << 6;
 }
 
@@ -78,7 +78,7 @@ pub(super) mod fallocate {
     pub const ZERO_RANGE: u32 = 0x10;
 }
 
-/// `O_DSYNC`, which is part of `O_SYNC` too.
+/// `O_DSYNC`. `O_SYNC` includes this bit.
 const O_DSYNC: u32 = 0o10000;
 
 /// New attributes of a file.
@@ -97,7 +97,7 @@ pub(super) enum Operation<'a> {
     Lookup {
         name: &'a [u8],
     },
-    /// It has no answer; see [`forgotten`].
+    /// Has no answer; see [`forgotten`].
     Forget,
     GetAttributes,
     SetAttributes(NewAttributes),
@@ -131,12 +131,12 @@ pub(super) enum Operation<'a> {
         name: &'a [u8],
         new_name: &'a [u8],
     },
-    /// The mode is what the kernel left of the one that was asked for.
+    /// The kernel has applied the umask to the mode.
     Create {
         name: &'a [u8],
         mode: u32,
     },
-    /// An ioctl(2): what goes in, and room for what comes out.
+    /// An ioctl(2): its input, and the room for its output.
     Control {
         handle: u64,
         command: u32,
@@ -157,22 +157,22 @@ pub(super) enum Operation<'a> {
         length: u64,
         mode: u32,
     },
-    /// A directory, a link, a device: what there is none of here.
+    /// Makes a directory, a link or a device, which do not exist here.
     Special,
-    /// It is not known here.
+    /// An operation that is not known here.
     Other,
 }
 
 /// A request of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request<'a> {
-    /// Its number, for the reply.
+    /// The number of the request, for the reply.
     pub unique: u64,
-    /// The file or directory that it is about.
+    /// The file or directory of the request.
     pub node: u64,
-    /// Who asks.
+    /// The user who asks.
     pub uid: u32,
-    /// See [`Request::uid`].
+    /// The group of that user.
     pub gid: u32,
     pub operation: Operation<'a>,
 }
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    /// Up to the zero that ends it.
+    /// The name up to the next zero byte, which stays.
     fn name(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|b| *b == 0)?;
         Some(&self.0[..end])
@@ -203,7 +203,7 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The request in these bytes; `None` if they are none.
+    /// The request in these bytes; `None` if they are not a request.
     pub fn parse(bytes: &'a [u8]) -> Option<Request<'a>> {
         let mut r = Reader(bytes);
         let length = r.u32()?;
@@ -226,7 +226,7 @@ fn operation<'a>(opcode: u32, mut r: Reader<'a>) -> Option<Operation<'a>> {
         4 => {
             let (valid, _) = (r.u32()?, r.u32()?);
             let (_handle, size) = (r.u64()?, r.u64()?);
-            // The owner of a lock, three times, their nanoseconds.
+            // The lock owner, three times, and their nanoseconds.
             r.array::<44>()?;
             let (mode, _) = (r.u32()?, r.u32()?);
             let (uid, gid) = (r.u32()?, r.u32()?);
@@ -250,7 +250,8 @@ fn operation<'a>(opcode: u32, mut r: Reader<'a>) -> Option<Operation<'a>> {
             r.0 = r.0.get(name.len() + 1..)?;
             Operation::Rename { to, flags, name, new_name: r.name()? }
         }
-        // Of `fdatasync` is asked no less here: a file's length is of its data.
+        // An `fdatasync` does the same as an `fsync` here, since it must keep the file's length
+        // too.
         20 => Operation::Sync { handle: r.u64()? },
         25 => Operation::Flush,
         27 => Operation::OpenDirectory,
@@ -281,8 +282,8 @@ fn operation<'a>(opcode: u32, mut r: Reader<'a>) -> Option<Operation<'a>> {
     })
 }
 
-/// Which nodes the kernel forgets, and how many of its lookups of each, in a request that is
-/// [`Operation::Forget`].
+/// The nodes that an [`Operation::Forget`] is about, and how many lookups of each the kernel
+/// forgets.
 pub(super) fn forgotten(bytes: &[u8]) -> Vec<(u64, u64)> {
     let list = || {
         let mut r = Reader(bytes);
@@ -298,7 +299,7 @@ pub(super) fn forgotten(bytes: &[u8]) -> Vec<(u64, u64)> {
     list().unwrap_or_default()
 }
 
-/// What the kernel says first.
+/// The kernel's first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     pub unique: u64,
@@ -346,7 +347,7 @@ pub(super) fn begin(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; OUT_HEADER_BYTES]);
 }
 
-/// The header of the reply in `out`; with an error it has no body.
+/// Fills the header of the reply in `out`. A reply with an error has no body.
 pub(super) fn seal(out: &mut Vec<u8>, unique: u64, error: Option<i32>) {
     if error.is_some() {
         out.truncate(OUT_HEADER_BYTES);
@@ -357,8 +358,8 @@ pub(super) fn seal(out: &mut Vec<u8>, unique: u64, error: Option<i32>) {
     out[8..16].copy_from_slice(&unique.to_ne_bytes());
 }
 
-/// How many requests the kernel keeps under way for writeback and asynchronous I/O, and how
-/// long they are.
+/// The flags of the connection, how many requests the kernel keeps under way for writeback and
+/// asynchronous I/O, and how long a request may be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub flags: u64,
@@ -374,10 +375,10 @@ pub(super) fn hello(out: &mut Vec<u8>, hello: &Hello, terms: &Terms) {
     out.u32(hello.readahead);
     out.u32(flags as u32);
     out.extend_from_slice(&terms.background.to_ne_bytes());
-    // Above this the kernel lets writers wait.
+    // Above this number the kernel makes writers wait.
     out.extend_from_slice(&(terms.background / 4 * 3).to_ne_bytes());
     out.u32(terms.longest);
-    // Times are in nanoseconds.
+    // The granularity of times: 1 ns.
     out.u32(1);
     out.extend_from_slice(&((terms.longest / 4096) as u16).to_ne_bytes());
     out.extend_from_slice(&0u16.to_ne_bytes());
@@ -390,7 +391,7 @@ pub(super) fn hello(out: &mut Vec<u8>, hello: &Hello, terms: &Terms) {
 pub(super) struct Attributes {
     pub node: u64,
     pub size: u64,
-    /// Bytes that it takes.
+    /// Bytes that it occupies.
     pub allocated: u64,
     /// Kind and permissions.
     pub mode: u32,
@@ -399,7 +400,7 @@ pub(super) struct Attributes {
     pub gid: u32,
     /// Seconds since 1970.
     pub time: u64,
-    /// For how many seconds the kernel need not ask again.
+    /// For how many seconds the kernel may cache this.
     pub valid: u64,
 }
 
@@ -515,7 +516,7 @@ mod tests {
         let (uid, gid) = (0, 0);
         let whole = Request { unique: 77, node: 2, uid, gid, operation };
         assert_eq!(Request::parse(&bytes), Some(whole));
-        // Its data are not all there.
+        // One byte of its data is missing.
         let short = request(16, &body[..body.len() - 1]);
         assert_eq!(Request::parse(&short), None);
     }

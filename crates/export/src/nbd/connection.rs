@@ -1,16 +1,16 @@
 //! The transmission phase of one client.
 //!
-//! One task takes requests from the stream, some work on them, one sends replies.
+//! One task takes requests from the stream, several work on them, one sends replies.
 //!
-//! 1. Requests are begun in the order in which they arrived ([`Crew`]).
-//! 2. A request is in flight from its arrival until its reply is sent. While as many are in
-//!    flight as may be, nothing is received.
-//! 3. A request that was begun is carried out to its end, whatever becomes of the client.
-//! 4. A write that is longer than a buffer is carried out in pieces, as they arrive
-//!    ([`Plan::next_command`](super::memory::Plan::next_command)). It is answered when all are
-//!    done.
-//! 5. What is received waits for memory that the device gives back, never for replies to be taken:
-//!    memory for the data of a read is taken by the worker that reads them (`reads.rs`).
+//! 1. Requests begin in the order in which they arrived ([`Crew`]).
+//! 2. A request is in flight from its arrival until its reply is sent. At the limit of requests in
+//!    flight, nothing is received.
+//! 3. A request that has begun is carried out to its end, even if the client is gone.
+//! 4. A write that is longer than a buffer is carried out in pieces as they arrive
+//!    ([`Plan::next_command`](super::memory::Plan::next_command)). It is answered once, when all
+//!    pieces are done.
+//! 5. Memory for received bytes comes back when the device's commands end, whether or not the
+//!    client takes replies: the worker of a read takes the memory for its data (`reads.rs`).
 
 use super::handshake::ALLOCATION_CONTEXT;
 use super::intake::{Chunk, Intake};
@@ -32,21 +32,21 @@ use tantalum_device::{IoError, PowerCycle};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{First, Rt, first};
 
-/// Bytes for which a request without data counts: its reply.
+/// The cost in bytes of a request without data: its reply.
 const REPLY_BYTES: u64 = 64;
-/// Bytes for which a question about what is allocated counts: its extents.
+/// The cost in bytes of a question about allocation: its extents.
 const STATUS_BYTES: u64 = 1024;
-/// Bytes for which a refused request counts: its reply has a message.
+/// The cost in bytes of a refused request: its reply with a message.
 const REFUSAL_BYTES: u64 = 320;
 
-/// A request that waits for a worker, or a piece of one.
+/// A request, or a piece of one, that waits for a worker.
 struct Job {
     cookie: u64,
     command: Command,
     /// Where its payload lies.
     payload: Option<(Rc<Chunk>, usize)>,
     cost: Load,
-    /// Of which write it is a piece.
+    /// The write of which this is a piece.
     whole: Option<Rc<Pieces>>,
 }
 
@@ -54,19 +54,19 @@ struct Job {
 struct Pieces {
     cookie: u64,
     cost: Load,
-    /// Pieces that are not done; one more while there are more to come.
+    /// Pieces that are not done, plus one while more are to come.
     open: Cell<u32>,
-    /// What failed first.
+    /// The first failure.
     failed: RefCell<Option<(Errno, String)>>,
-    /// The client went before all had arrived: it gets no answer.
+    /// The client disconnected before all had arrived, so it gets no answer.
     unheard: Cell<bool>,
 }
 
-/// A write of which not all has arrived.
+/// A write that has not arrived completely.
 struct Incoming {
     /// The first byte of the first block.
     base: u64,
-    /// What comes next, and how much.
+    /// The address of the next bytes, and how many are to come.
     at: u64,
     left: u64,
     fua: bool,
@@ -85,11 +85,11 @@ pub(crate) struct Connection<S: Stream, P: PowerCycle> {
     crew: Crew<Job>,
     pub(super) outbox: RefCell<Outbox>,
     pub(super) outgoing: WaitQueue,
-    /// Of small reads.
+    /// Buffers of small reads.
     pub(super) scratch: Scratch,
-    /// Of a read that is answered in parts.
+    /// The state of reads that are answered in parts, and buffers of long reads.
     pub(super) parts: Parts,
-    /// Nothing is sent any more, and why.
+    /// Set when nothing is sent any more: why.
     gone: RefCell<Option<End>>,
 }
 
@@ -121,7 +121,8 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         }
     }
 
-    /// Serves until the client goes, or has to; then all that was begun is done.
+    /// Serves until the client disconnects or the session has to end. When it returns, all requests
+    /// that had begun are done.
     pub async fn run(self: Rc<Self>, intake: Intake) -> End {
         let sender = self.rt.spawn_background("replies to a client", self.clone().send_replies());
         let mut incoming = None;
@@ -133,14 +134,14 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         self.crew.end();
         self.outgoing.notify_all();
         self.crew.idle().await;
-        // What got no answer is done, too.
+        // Wakes the sender, also if the last requests got no answer.
         self.outgoing.notify_all();
         if self.gone.borrow().is_none() {
-            // All replies are sent, so that no other task sends.
+            // All replies are sent, so the sender is not using the stream.
             first(self.stream.farewell(), pause(&self.rt, FAREWELL)).await;
         }
         self.stream.shutdown();
-        // It ends, since nothing is left to send.
+        // The sender ends, since nothing is left to send.
         let _ = sender.await;
         self.parts.drop_spare();
         self.gone.take().unwrap_or(end)
@@ -151,7 +152,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         mut intake: Intake,
         incoming: &mut Option<Incoming>,
     ) -> End {
-        // Bytes of a payload that is passed over.
+        // Bytes of a refused payload that are still to be skipped.
         let mut skip = 0;
         loop {
             let (chunk, mut start, end) = intake.share();
@@ -226,7 +227,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         }
     }
 
-    /// How much of a write is its next command.
+    /// How many bytes of a write its next command has.
     fn next_command(&self, base: u64, at: u64, left: u64) -> u64 {
         let (unit, block) = (self.access.unit(), self.access.block());
         self.accounts.plan.next_command(unit, block, base, at, left)
@@ -238,7 +239,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         length > 0 && self.next_command(base, at, length.into()) < length.into()
     }
 
-    /// A write of which the pieces come now.
+    /// Begins a write whose pieces arrive from now on.
     async fn begin_pieces(&self, cookie: u64, at: u64, length: u32, fua: bool) -> Incoming {
         let cost = Load::one(u64::from(length) + REPLY_BYTES);
         self.crew.admit(cost).await;
@@ -247,7 +248,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         Incoming { base: at - at % self.access.block(), at, left: length.into(), fua, whole }
     }
 
-    /// The next piece of a write, whose payload is at `from`.
+    /// Hands in the next piece of a write. Its payload begins at `from` in `chunk`.
     fn accept_piece(
         self: &Rc<Self>,
         write: &mut Incoming,
@@ -269,7 +270,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         self.crew.hand_in(job, || self.clone().work());
     }
 
-    /// A piece of a write is done, or there are no more to come. The last one answers.
+    /// A piece of a write is done, or no more are to come. The last call answers the write.
     fn piece_done(&self, whole: &Pieces, failed: Option<(Errno, String)>) {
         if let Some(failed) = failed {
             whole.failed.borrow_mut().get_or_insert(failed);
@@ -285,13 +286,13 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         }
     }
 
-    /// Whether nothing more is to be taken from the client.
+    /// Whether, and why, nothing more is to be taken from the client.
     fn has_to_end(&self) -> Option<End> {
         let switched = || self.switch.is_turned().then_some(End::Stopped);
         self.gone.borrow().clone().or_else(switched)
     }
 
-    /// A request that can be carried out, with its payload in `chunk`.
+    /// Hands in a valid request, with its payload in `chunk`.
     async fn accept(self: &Rc<Self>, cookie: u64, command: Command, chunk: &Rc<Chunk>, at: usize) {
         let bytes = match command {
             Command::Read { length, .. } | Command::Write { length, .. } => length.into(),
@@ -334,7 +335,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
                 },
             }
         };
-        // The buffer is free before the client can know that it may send more.
+        // The buffer is free before the client gets the reply, which lets it send more.
         let Job { whole, payload, .. } = job;
         drop(payload);
         match (whole, done) {
@@ -344,7 +345,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         }
     }
 
-    /// Carries out what has no data to answer.
+    /// Carries out a command whose reply has no data.
     async fn change(&self, job: &Job) -> Result<(), Failure> {
         match job.command {
             Command::Write { at, length, fua } => match &job.payload {
@@ -365,7 +366,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         }
     }
 
-    /// Memory for blocks of which only a part is written. It is there before any range is locked.
+    /// Memory for blocks that are written in part. It is taken before any range is locked.
     async fn beside(&self, bytes: u64) -> Option<Grant> {
         match bytes {
             0 => None,
@@ -421,7 +422,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         self.crew.ease(cost);
     }
 
-    /// A short answer, or one with the data of a small read, for which there is `memory`.
+    /// Queues a short answer, or one with the data of a small read, for which `memory` was taken.
     pub(super) fn answer(
         &self,
         cost: Load,
@@ -444,7 +445,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         }
     }
 
-    /// Nothing is sent any more; the stream ends, and with it what waits in it.
+    /// Ends the stream for this reason. Nothing more is sent, and queued replies are dropped.
     pub(super) fn hang_up(&self, why: End) {
         self.gone.borrow_mut().get_or_insert(why);
         self.stream.shutdown();

@@ -1,17 +1,17 @@
-//! The errors that the protocol can tell.
+//! The errors of the protocol.
 
 use crate::volume::Failure;
 use tantalum_device::IoError;
 
-/// What a reply can say. The values are the protocol's, whatever those of the system are.
+/// An error in a reply. The values are the protocol's, whatever the system's are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {
-    /// The export can only be read.
+    /// The export is read-only.
     Permission = 1,
     /// The command failed.
     Io = 5,
-    /// The server has no memory for it.
+    /// The server has no memory for the request.
     NoMemory = 12,
     /// The request is invalid.
     Invalid = 22,
@@ -19,7 +19,7 @@ pub enum Errno {
     NoSpace = 28,
     /// The request is too large for one chunk.
     Overflow = 75,
-    /// What was asked for on condition that it is fast is not fast.
+    /// The client wanted it only if it is fast, and it is not.
     NotSupported = 95,
     /// The server is stopping.
     Shutdown = 108,

@@ -1,42 +1,42 @@
-//! What is exported, and how clients see it.
+//! Exports, and how clients see them.
 
 use super::Offer;
 use crate::volume::{Access, Volume, unit};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Payload, PowerCycle};
 
-/// Advertised as the least length: that of a sector as old software knows it. Any other is
-/// taken as well.
+/// The minimum block size that is advertised: a sector as old software knows it. Requests of any
+/// other length are taken too.
 const BLOCK_MIN: u32 = 512;
 
 /// Why exports cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    /// The device carries stamps.
+    /// The device carries stamps, not bytes.
     #[error("export \"{0}\": the device carries stamps, not bytes: build it with payload")]
     Stamps(String),
-    /// The name cannot travel.
+    /// The protocol cannot carry the name.
     #[error("export \"{0}\": a name has at most 4096 bytes, and no NUL among them")]
     Name(String),
-    /// Two have one name.
+    /// Two exports have one name.
     #[error("two exports are called \"{0}\": give each a name of its own")]
     Twice(String),
-    /// There is none.
+    /// There is no export.
     #[error("there is nothing to export")]
     Nothing,
     /// A limit is out of bounds.
     #[error("the limit of {what} is {value}; it must be from {min} to {max}")]
     Limit {
-        /// Of what.
+        /// What it limits.
         what: &'static str,
         /// The limit.
         value: u64,
-        /// The least that can be meant.
+        /// The least valid value.
         min: u64,
-        /// The most that can be meant.
+        /// The most valid value.
         max: u64,
     },
-    /// So many clients do not fit into the memory that the server may take.
+    /// The clients do not fit into the memory that the server may take.
     #[error(
         "{clients} clients need {} KiB of memory at least, and {} KiB are allowed: allow more \
          memory, or fewer clients",
@@ -61,19 +61,19 @@ pub struct Export<P: PowerCycle> {
 }
 
 impl<P: PowerCycle> Export<P> {
-    /// The volume under this name. The first export of a server is also the one without a name.
+    /// The volume under this name. Clients that give no name get the first export of a server.
     pub fn new(name: impl Into<String>, volume: &Rc<Volume<P>>) -> Export<P> {
         let (name, description) = (name.into(), String::new());
         Export { name, description, volume: volume.clone(), read_only: false }
     }
 
-    /// With a line for people.
+    /// The same with a description for people.
     pub fn described(mut self, description: impl Into<String>) -> Export<P> {
         self.description = description.into();
         self
     }
 
-    /// The same, which can only be read.
+    /// The same, but read-only.
     pub fn read_only(mut self) -> Export<P> {
         self.read_only = true;
         self
@@ -89,7 +89,7 @@ impl<P: PowerCycle> Export<P> {
         &self.volume
     }
 
-    /// As clients see it.
+    /// The export as clients see it.
     pub(crate) fn offer(&self, payload_max: u32) -> Result<Offer, ExportError> {
         let device = self.volume.plug().device();
         let caps = device.caps();
@@ -112,7 +112,7 @@ impl<P: PowerCycle> Export<P> {
         })
     }
 
-    /// Where writes may be cut, and the length of a block: bytes.
+    /// The bytes at whose multiples writes may be split, and the bytes of a block.
     pub(crate) fn unit(&self) -> (u64, u64) {
         let device = self.volume.plug().device();
         (unit(device.caps()), device.caps().block_size.into())

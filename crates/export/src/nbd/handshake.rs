@@ -1,12 +1,12 @@
 //! The negotiation, without any I/O.
 //!
-//! 1. Each option is answered, or ends the connection with a reason. Options that are not known
-//!    are answered so.
-//! 2. Nothing is kept of what the client sent but three agreements: no zeros, structured replies,
-//!    the export for which the metadata context was chosen.
-//! 3. No reply is longer than what the server's own exports need.
-//! 4. While TLS is due, no option has an effect but that which begins it, and that which ends all.
-//!    TLS begins once; what was agreed on before is forgotten then.
+//! 1. Each option is answered, or ends the connection with a reason. The answer to an unknown
+//!    option says that it is unknown.
+//! 2. Of the client's bytes, only four agreements are kept: fixed newstyle, no zeros, structured
+//!    replies, and the export for which the metadata context was chosen.
+//! 3. The length of a reply depends on the server's exports only, not on the client's bytes.
+//! 4. While TLS is due, only two options have an effect: the one that begins TLS, and the one that
+//!    ends the negotiation. TLS begins once, and forgets all agreements about replies and contexts.
 
 use super::request::Terms;
 use super::wire::{
@@ -17,7 +17,7 @@ use super::wire::{
 /// The metadata context's number in replies.
 pub const ALLOCATION_CONTEXT: u32 = 1;
 
-/// Zeros behind a chosen export, for old clients.
+/// Zeros after a chosen export, for old clients.
 const OLD_ZEROES: usize = 124;
 
 /// An export as a client sees it before it chooses.
@@ -29,15 +29,15 @@ pub struct Offer {
     pub description: String,
     /// Bytes.
     pub size: u64,
-    /// It can only be read.
+    /// It is read-only.
     pub read_only: bool,
     /// Zeros can be written faster than data.
     pub fast_zero: bool,
-    /// It can tell what is allocated.
+    /// It can report what is allocated.
     pub allocation: bool,
-    /// The length of which every offset and length is to be a multiple, in bytes.
+    /// The minimum block size: offsets and lengths are to be multiples of this many bytes.
     pub block_min: u32,
-    /// The same, to be fast.
+    /// The preferred block size, for speed.
     pub block_preferred: u32,
     /// The longest read or write, in bytes.
     pub payload_max: u32,
@@ -48,8 +48,8 @@ pub struct Offer {
 pub struct Entry {
     /// Its place among the offers.
     pub export: usize,
-    /// What is requested: the information of these kinds; `None` from clients that want none, and
-    /// take no error either.
+    /// The information that the client asked for. `None` for an option that takes neither
+    /// information nor an error.
     wants: Option<Wants>,
 }
 
@@ -63,55 +63,54 @@ struct Wants {
 /// How the negotiation goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// With another option.
+    /// Another option follows.
     Again,
-    /// It does not: the client has chosen. To be answered by [`Handshake::enter`] or
-    /// [`Handshake::refuse`].
+    /// The client has chosen. Answer with [`Handshake::enter`] or [`Handshake::refuse`].
     Enter(Entry),
-    /// The client goes; the answer is still to be sent.
+    /// The client ends the negotiation. The answer is still to be sent.
     Abort,
-    /// With TLS, once the answer is sent; then [`Handshake::secured`].
+    /// TLS begins after the answer is sent; then call [`Handshake::secured`].
     Secure,
 }
 
-/// Why a client is left without an answer.
+/// Why a client is disconnected without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Its flags are not known.
+    /// Its flags are unknown.
     #[error("the client set flags that are not known ({0:#x})")]
     Flags(u32),
-    /// An option does not begin as options do.
+    /// An option begins with the wrong magic number.
     #[error("an option began with {0:#018x}: the client does not speak the protocol")]
     Magic(u64),
-    /// It chose an export that does not exist, in a way that takes no error.
+    /// It chose an export that does not exist, by an option that takes no error.
     #[error("the client chose an export that does not exist, by an option that takes no error")]
     NoSuchExport,
-    /// It chose an export that has no power, in a way that takes no error.
+    /// It chose an export that has no power, by an option that takes no error.
     #[error("the client chose an export without power, by an option that takes no error")]
     Unavailable,
-    /// It did not agree to fixed newstyle, and then sent something else than a name.
+    /// It did not agree to fixed newstyle, and then sent an option other than a name.
     #[error("the client sent option {0}, but did not agree to fixed newstyle")]
     NotFixed(u32),
-    /// It chose an export in a way that takes no error, before TLS.
+    /// It chose an export before TLS, by an option that takes no error.
     #[error("the client chose an export without TLS, by an option that takes no error")]
     NoTls,
-    /// It did not wait for the answer to STARTTLS. So it is unknown whether its data came before or
-    /// after the encryption began.
-    #[error("the client sent something behind STARTTLS in plain text")]
+    /// It did not wait for the answer to STARTTLS. So it is unknown whether its bytes were sent
+    /// before or after the encryption began.
+    #[error("the client sent something in plain text after STARTTLS")]
     Behind,
-    /// It haggles for ever.
+    /// It sent too many options.
     #[error("the client sent more than {0} options")]
     TooMany(u32),
 }
 
-/// How far TLS is.
+/// The state of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TlsState {
-    /// There is none.
+    /// The server has no TLS.
     None,
-    /// It has to begin.
+    /// TLS has to begin.
     Due,
-    /// It has begun.
+    /// TLS has begun.
     Begun,
 }
 
@@ -130,8 +129,8 @@ pub struct Handshake<'a> {
 }
 
 impl<'a> Handshake<'a> {
-    /// A new one. The first offer is also that without a name, unless one is called "". The
-    /// client may send `options_max` options.
+    /// A new negotiation. The first offer is also the one without a name, unless an offer is called
+    /// "". The client may send `options_max` options.
     pub fn new(offers: &'a [Offer], options_max: u32) -> Handshake<'a> {
         let (fixed, no_zeroes, structured) = (false, false, false);
         Handshake {
@@ -152,13 +151,13 @@ impl<'a> Handshake<'a> {
         self
     }
 
-    /// TLS has begun. Everything before may have come from another sender, and is forgotten.
+    /// TLS has begun. Agreements from before may come from another sender, and are forgotten.
     pub fn secured(&mut self) {
         self.tls = TlsState::Begun;
         (self.structured, self.context) = (false, None);
     }
 
-    /// What the server says first.
+    /// The server's first bytes.
     pub fn greeting(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&INIT_MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
@@ -166,7 +165,7 @@ impl<'a> Handshake<'a> {
         out.extend_from_slice(&flags.to_be_bytes());
     }
 
-    /// The client's answer to that.
+    /// The client's answer to the greeting.
     ///
     /// # Errors
     /// [`Refusal::Flags`].
@@ -181,10 +180,10 @@ impl<'a> Handshake<'a> {
         Ok(())
     }
 
-    /// The first 16 bytes of an option: which, and the length of its data.
+    /// The first 16 bytes of an option. Returns the option and the length of its data.
     ///
     /// # Errors
-    /// Why the client is left.
+    /// Why the client is disconnected.
     pub fn option_head(&mut self, head: &[u8; 16]) -> Result<(u32, u32), Refusal> {
         let magic = u64::from_be_bytes(std::array::from_fn(|i| head[i]));
         if magic != OPTION_MAGIC {
@@ -199,10 +198,10 @@ impl<'a> Handshake<'a> {
         Ok((option, word(12)))
     }
 
-    /// An option whose data are too long to be looked at, and were passed over.
+    /// An option whose data are too long and were skipped.
     ///
     /// # Errors
-    /// Why the client is left.
+    /// Why the client is disconnected.
     pub fn too_long(&self, option: u32, out: &mut Vec<u8>) -> Result<(), Refusal> {
         if self.tls == TlsState::Due {
             return self.insist(option, out);
@@ -214,19 +213,19 @@ impl<'a> Handshake<'a> {
         Ok(())
     }
 
-    /// There has to be TLS first.
+    /// Answers that TLS has to begin first.
     fn insist(&self, option: u32, out: &mut Vec<u8>) -> Result<(), Refusal> {
         if option == opt::EXPORT_NAME {
             return Err(Refusal::NoTls);
         }
-        error(out, option, rep::ERR_TLS_REQD, "this server talks TLS only: begin it first");
+        error(out, option, rep::ERR_TLS_REQD, "this server requires TLS: begin it first");
         Ok(())
     }
 
-    /// An option with its data; what is to be answered is appended to `out`.
+    /// An option with its data. The answer is appended to `out`.
     ///
     /// # Errors
-    /// Why the client is left.
+    /// Why the client is disconnected.
     pub fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Result<Step, Refusal> {
         if self.tls == TlsState::Due && !matches!(option, opt::STARTTLS | opt::ABORT) {
             return self.insist(option, out).map(|()| Step::Again);
@@ -272,7 +271,7 @@ impl<'a> Handshake<'a> {
         Ok(Step::Again)
     }
 
-    /// The client gets what it has chosen; the terms from now on.
+    /// The client gets the export that it has chosen. Returns the terms from now on.
     pub fn enter(&self, entry: Entry, out: &mut Vec<u8>) -> Terms {
         let offer = &self.offers[entry.export];
         match entry.wants {
@@ -297,17 +296,17 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// The client does not get the export that it has chosen, because that has no power. It may
-    /// choose again.
+    /// The client does not get the export that it has chosen, because the export has no power. It
+    /// may choose again.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`] if it cannot be told.
+    /// [`Refusal::Unavailable`] if the client's option takes no error.
     pub fn refuse(&self, entry: Entry, out: &mut Vec<u8>) -> Result<(), Refusal> {
         if entry.wants.is_none() {
             return Err(Refusal::Unavailable);
         }
         let why = "the drive has no power: restore it and connect again";
-        // Not "unknown": clients would say that there is no such export.
+        // With ERR_UNKNOWN clients would report that there is no such export.
         error(out, opt::GO, rep::ERR_SHUTDOWN, why);
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! What was received, and the buffers that hold it.
+//! Received bytes, and the buffers that hold them.
 //!
-//! 1. A payload is used where it was received: requests share the buffer, and it comes back
-//!    when the last of them is done.
-//! 2. A buffer never grows. A payload that is longer than a buffer is worked on in pieces.
-//! 3. Each buffer is charged to the client with all of its bytes, also if they are kept for further
-//!    use, and as long as any request uses one of them. Within its share there is always one to
-//!    receive into as soon as the device is done with another.
+//! 1. A payload is used in place: requests share the buffer in which they arrived, and the buffer
+//!    comes back when the last of them is done.
+//! 2. A buffer never grows. A payload that is longer than a buffer is handled in pieces.
+//! 3. Each buffer is charged to the client with all of its bytes, as long as any request uses one
+//!    of them or it is kept for reuse. The share is enough for a buffer to receive into as soon as
+//!    the device is done with another one.
 
 use super::memory::Accounts;
 use super::stream::Stream;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use tantalum_rt::Rt;
 use tantalum_rt::sync::WaitQueue;
 
-/// Bytes, and what they are charged to.
+/// A buffer, and the grant for its memory.
 #[derive(Default)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -28,7 +28,7 @@ struct Pool {
     account: Rc<Account>,
     size: usize,
     spare: RefCell<Vec<Buffer>>,
-    /// Shared by requests.
+    /// Buffers that are shared with requests now.
     shared: Cell<u32>,
     returned: WaitQueue,
 }
@@ -43,9 +43,9 @@ impl Pool {
             let grant = self.account.take(self.size as u64).await;
             match zeroed(self.size) {
                 Ok(bytes) => return Ok(Buffer { bytes, _grant: Some(grant) }),
-                // At most whoever asks has one.
+                // The caller holds the only buffer, so none would come back.
                 Err(no) if self.shared.get() <= 1 => return Err(no),
-                // The system is short of memory: one that is there already comes back.
+                // The system is short of memory: wait for a buffer that is in use.
                 Err(_) => {
                     drop(grant);
                     self.returned.wait().await;
@@ -56,7 +56,7 @@ impl Pool {
 
     fn put(&self, buffer: Buffer) {
         self.shared.set(self.shared.get() - 1);
-        // What does not come from the share is given back at once.
+        // Memory beyond the share is given back at once.
         if self.account.is_at_ease() && !buffer.bytes.is_empty() {
             self.spare.borrow_mut().push(buffer);
         }
@@ -82,7 +82,7 @@ impl Drop for Chunk {
     }
 }
 
-/// What was received and not used yet: `buffer[start..end]`.
+/// Bytes that were received and not used yet: `buffer[start..end]`.
 pub(crate) struct Intake {
     buffer: Buffer,
     start: usize,
@@ -91,10 +91,10 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// For a client with these accounts.
+    /// The intake of a client with these accounts.
     ///
     /// # Errors
-    /// [`NoMemory`] if the system has none.
+    /// [`NoMemory`] if the system has no memory.
     pub async fn new(rt: &Rt, accounts: &Accounts) -> Result<Intake, NoMemory> {
         let pool = Rc::new(Pool {
             account: accounts.intake.clone(),
@@ -107,7 +107,7 @@ impl Intake {
         Ok(Intake { buffer, start: 0, end: 0, pool })
     }
 
-    /// Receives more; how much, 0 at the end of the stream.
+    /// Receives more bytes. Returns how many; 0 at the end of the stream.
     pub async fn fill(&mut self, stream: &impl Stream) -> io::Result<usize> {
         debug_assert!(self.end < self.buffer.bytes.len());
         let bytes = std::mem::take(&mut self.buffer.bytes);
@@ -118,18 +118,18 @@ impl Intake {
         Ok(count)
     }
 
-    /// What is there.
+    /// The bytes that are there.
     pub fn content(&self) -> &[u8] {
         &self.buffer.bytes[self.start..self.end]
     }
 
-    /// So many bytes were used.
+    /// Marks the first bytes as used.
     pub fn used(&mut self, bytes: usize) {
         self.start += bytes;
         debug_assert!(self.start <= self.end);
     }
 
-    /// Makes room for `need` bytes that begin here. A buffer has them.
+    /// Makes room for `need` bytes in all, which fit a buffer.
     pub fn make_room(&mut self, need: usize) {
         debug_assert!(need <= self.buffer.bytes.len());
         let there = self.end - self.start;
@@ -139,8 +139,8 @@ impl Intake {
         }
     }
 
-    /// What is there, to be shared, and the range in which it lies. Until
-    /// [`Intake::go_on`] there is nothing here.
+    /// Gives out the buffer to be shared, and the range of unused bytes in it. Until
+    /// [`Intake::go_on`] the intake is empty.
     pub fn share(&mut self) -> (Rc<Chunk>, usize, usize) {
         let buffer = std::mem::take(&mut self.buffer);
         let (start, end) = (self.start, self.end);
@@ -149,10 +149,10 @@ impl Intake {
         (Rc::new(Chunk { buffer, pool: self.pool.clone() }), start, end)
     }
 
-    /// Goes on with what was not used of a chunk, from `start` to `end`.
+    /// Takes back the unused bytes of a chunk, from `start` to `end`.
     ///
     /// # Errors
-    /// [`NoMemory`] if the system has none, and no request will give any back.
+    /// [`NoMemory`] if the system has no memory, and no request will give a buffer back.
     pub async fn go_on(
         &mut self,
         mut chunk: Rc<Chunk>,
@@ -175,7 +175,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Goes on in the same buffer, if no request uses it.
+    /// Takes back the buffer itself, if no request uses it.
     fn take_whole(&mut self, chunk: &mut Rc<Chunk>, start: usize, end: usize) -> bool {
         let Some(chunk) = Rc::get_mut(chunk) else { return false };
         self.buffer = std::mem::take(&mut chunk.buffer);

@@ -1,4 +1,4 @@
-//! The server on the sockets of the runtime.
+//! Serves clients on sockets of the runtime.
 
 use super::server::Server;
 use super::stream::Stream;
@@ -9,8 +9,7 @@ use tantalum_device::PowerCycle;
 use tantalum_rt::wall::{self, Listener};
 use tantalum_rt::{First, Nanos, first};
 
-/// The pause after a client could not be accepted, in real time: the system is short of
-/// something.
+/// The pause after a client could not be accepted, in real time.
 const PAUSE: Nanos = Nanos::from_millis(100);
 
 impl Stream for wall::Stream {
@@ -27,12 +26,12 @@ impl Stream for wall::Stream {
     }
 }
 
-/// Who is at the other end, for people.
+/// The client's address, for people.
 fn peer(stream: &wall::Stream) -> String {
     let named = rustix::net::getpeername(stream.as_fd()).ok().flatten();
     match named.and_then(|name| std::net::SocketAddr::try_from(name).ok()) {
         Some(address) => {
-            // A client whose machine is gone is noticed some day; without it, never.
+            // Without keepalive a client whose machine is gone would never be noticed.
             let _ = set_socket_keepalive(stream.as_fd(), true);
             address.to_string()
         }

@@ -1,14 +1,12 @@
-//! What a client costs in memory, and the accounts from which that is taken.
+//! The memory that a client needs, and the accounts from which it is taken.
 //!
-//! 1. **Three accounts.** What is received, what is answered, and the blocks of writes that are no
-//!    whole blocks are charged to accounts of their own. What is received waits for the device
-//!    alone, never for a client that does not take its answers.
+//! 1. **Three accounts.** Received data, answers, and blocks that are written in part are charged
+//!    to three separate accounts. So memory for received data waits for the device alone, never for
+//!    a client that does not take its answers.
 //! 2. **Enough.** Each share is enough for its purpose, whatever other clients hold: a buffer to
-//!    receive into while another one is worked on; a piece of a read; the blocks of one atomic
-//!    unit.
-//! 3. **Set aside.** The shares of as many clients as there may be are set aside when the server
-//!    starts, and beside these what each of them costs whatever it does. TLS, where it is used, is
-//!    among that.
+//!    receive into while another one is in use; a piece of a read; the blocks of one atomic unit.
+//! 3. **Set aside.** The shares of the most clients are set aside when the server starts. So is a
+//!    fixed cost of each client, which includes TLS if the server has it.
 
 use super::secure::SECURE_BYTES;
 use super::wire::REQUEST_BYTES;
@@ -17,38 +15,39 @@ use crate::budget::{Account, Budget};
 use std::rc::Rc;
 use tantalum_rt::Rt;
 
-/// Room for requests beside a payload in one buffer.
+/// Room in a buffer for requests beside a payload.
 const SLACK: u64 = 4096;
-/// The least and the most payload of one command, for which a buffer has room, unless an atomic
-/// unit is longer.
+/// The least and the most payload of one command for which a buffer has room, unless an atomic unit
+/// is longer.
 const PIECES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 10;
-/// Buffers of one connection that are used side by side without the pool.
+/// How many buffers of one connection fit its share.
 const BUFFERS: u64 = 4;
-/// A small reply, at most.
+/// The most bytes of a small reply.
 const REPLY_BYTES: u64 = 1024;
-/// Buffers for small reads and for replies that a connection keeps (see `outbox.rs`, `scratch.rs`).
+/// The most bytes of buffers for small reads and replies that a connection keeps (see `outbox.rs`,
+/// `scratch.rs`).
 const KEPT_BYTES: u64 = 384 << 10;
 
 /// How a server divides its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The most payload of a write that is one command, and of a read that is one reply if memory
+    /// The most payload of a write that is one command, and of a read that is one reply when memory
     /// is short. A multiple of every atomic unit.
     pub piece: u64,
     /// Bytes of a buffer into which requests are received.
     pub buffer: u64,
-    /// Blocks that are put together in memory, for one command.
+    /// Bytes of blocks that one command puts together in memory.
     pub bounce: u64,
-    /// Small replies, what is kept for further use, and TLS.
+    /// Small replies, buffers that are kept for reuse, and TLS.
     fixed: u64,
 }
 
 impl Plan {
-    /// For devices of whose atomic units and blocks `unit` is a multiple, and with blocks of at
-    /// most `block` bytes; with `tls` or without.
+    /// A plan for devices whose atomic units and block sizes divide `unit`, with blocks of at most
+    /// `block` bytes.
     ///
     /// # Errors
-    /// [`ExportError::Memory`] if so many clients do not fit.
+    /// [`ExportError::Memory`] if this many clients do not fit.
     pub fn new(limits: &Limits, unit: u64, block: u64, tls: bool) -> Result<Plan, ExportError> {
         let secure = if tls { SECURE_BYTES } else { 0 };
         let fixed = KEPT_BYTES + u64::from(limits.requests) * REPLY_BYTES + secure;
@@ -59,7 +58,7 @@ impl Plan {
         let clients = u64::from(limits.clients);
         let all = |plan: &Plan| plan.share().saturating_mul(clients);
         let mut piece = *PIECES.end();
-        // A quarter of it is left for all clients to share.
+        // A quarter of the memory is left for all clients to share.
         while piece > *PIECES.start() && all(&of(piece)) > limits.memory / 4 * 3 {
             piece /= 2;
         }
@@ -70,17 +69,17 @@ impl Plan {
         }
     }
 
-    /// Into which requests are received.
+    /// The share for received data.
     fn intake(&self) -> u64 {
         BUFFERS * self.buffer
     }
 
-    /// Of what is answered.
+    /// The share for answers.
     fn answers(&self) -> u64 {
         2 * (self.piece + SLACK) + self.bounce
     }
 
-    /// All that a client can be sure of.
+    /// All that is set aside for a client.
     pub fn share(&self) -> u64 {
         self.intake() + self.answers() + self.bounce + self.fixed
     }
@@ -101,12 +100,12 @@ impl Plan {
         })
     }
 
-    /// How much of a write from `at` on, of which `left` bytes are to come, is the next command.
-    /// `base` is the first byte of the first block that the write touches.
+    /// How much of a write is its next command. `left` bytes are to come from `at` on. `base` is
+    /// the first byte of the first block that the write touches.
     ///
-    /// All of it, if that is one atomic unit or fits a buffer in whole blocks. Else it is cut where
-    /// the device may tear it anyway, at multiples of its atomic unit from `base` on; and so that a
-    /// command that is not of whole blocks is within one unit.
+    /// The command takes all of it, if that is within one atomic unit, or fits a buffer in whole
+    /// blocks. Otherwise the write is split at multiples of the atomic unit from `base` on, where
+    /// the device may tear it anyway. A command that is not of whole blocks is within one unit.
     pub fn next_command(&self, unit: u64, block: u64, base: u64, at: u64, left: u64) -> u64 {
         let end = at + left;
         if end - base <= unit && at - base < block {
@@ -125,10 +124,10 @@ impl Plan {
     }
 }
 
-/// Whether a header and so much payload fit the smallest buffer that holds a piece.
+// A buffer has room for a header and a piece.
 const _: () = assert!(REQUEST_BYTES as u64 <= SLACK);
 
-/// What one client holds.
+/// The accounts of one client.
 #[derive(Clone)]
 pub(crate) struct Accounts {
     pub plan: Plan,
@@ -139,7 +138,7 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// The client is gone, and nothing is under way: another one may have its shares.
+    /// Gives the shares back for another client. Nothing may be under way.
     pub fn close(&self) {
         for account in [&self.intake, &self.answers, &self.bounce, &self.fixed] {
             account.close();
@@ -156,7 +155,7 @@ mod tests {
         Plan::new(&Limits { memory, clients, ..Limits::default() }, unit, 512, false)
     }
 
-    /// 3: what TLS costs is set aside with the rest.
+    /// 3: the cost of TLS is set aside with the rest.
     #[test]
     fn tls_is_set_aside() {
         let limits = |memory| Limits { memory, clients: 64, ..Limits::default() };
@@ -164,7 +163,7 @@ mod tests {
         assert!(Plan::new(&limits(small), 4096, 512, false).is_ok());
         assert!(Plan::new(&limits(small), 4096, 512, true).is_err());
         assert!(Plan::new(&limits(small + 64 * SECURE_BYTES), 4096, 512, true).is_ok());
-        // With the usual budget commands do not get shorter.
+        // With the default budget TLS does not make commands shorter.
         let usual = Plan::new(&Limits::default(), 128 << 10, 4096, true).expect("the default");
         assert_eq!(usual.piece, 256 << 10);
     }
@@ -183,8 +182,8 @@ mod tests {
     }
 
     proptest! {
-        /// Commands follow each other, fit a buffer, are cut where the device may tear them, and
-        /// those that are not of whole blocks are within a unit.
+        /// Commands follow each other, fit a buffer, and are split where the device may tear them.
+        /// Those that are not of whole blocks are within a unit.
         #[test]
         fn a_write_is_cut_where_it_may_be(
             at in 0..1_000_000u64, left in 1..3_000_000u64, units in 1..40u64, block in 1..3u64,

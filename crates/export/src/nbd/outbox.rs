@@ -1,10 +1,10 @@
 //! Replies that wait to be sent.
 //!
-//! 1. A reply's bytes stay together.
-//! 2. Small replies are gathered, so that one send carries many; a long one is sent from the
+//! 1. The bytes of a reply stay together, except for chunks of a structured reply.
+//! 2. Small replies are gathered, so that one send carries many. A long reply is sent from the
 //!    buffer into which it was read.
-//! 3. Each piece says for which requests it answers: these are no longer in flight when it has
-//!    been sent. So is its memory.
+//! 3. Each piece has the cost and the memory of the requests that it answers. They are given back
+//!    when the piece was sent.
 //! 4. While one reply is sent in parts ([`Outbox::hold`]), all others wait behind it.
 
 use crate::budget::{Grant, NoMemory, room};
@@ -14,13 +14,13 @@ use std::collections::VecDeque;
 /// Small replies are gathered up to this size.
 const BATCH_BYTES: usize = 128 << 10;
 
-/// What is sent in one go.
+/// The bytes of one send.
 #[derive(Default)]
 pub(crate) struct Piece {
     pub bytes: Vec<u8>,
     pub answers: Load,
     pub grant: Option<Grant>,
-    /// Whoever filled the buffer waits for it, to fill it again.
+    /// The task that filled the buffer waits for it, to fill it again.
     pub comes_back: bool,
     /// More may be appended.
     open: bool,
@@ -37,7 +37,7 @@ impl Piece {
         Piece { comes_back: true, ..Piece::long(bytes, Load::default(), None) }
     }
 
-    /// Whether it has small replies.
+    /// Whether it is made of small replies.
     pub fn is_open(&self) -> bool {
         self.open
     }
@@ -55,7 +55,7 @@ impl Piece {
 #[derive(Default)]
 pub(crate) struct Outbox {
     pieces: VecDeque<Piece>,
-    /// What has to wait for the parts of another reply.
+    /// Replies that wait for the last part of another one.
     held: Option<VecDeque<Piece>>,
     spare: Option<Vec<u8>>,
 }
@@ -83,38 +83,38 @@ impl Outbox {
         Ok(())
     }
 
-    /// A long reply.
+    /// Appends a long reply, or a chunk.
     pub fn push(&mut self, piece: Piece) {
         self.held.as_mut().unwrap_or(&mut self.pieces).push_back(piece);
     }
 
-    /// From now on other replies wait.
+    /// Makes other replies wait from now on.
     pub fn hold(&mut self) {
         self.held.get_or_insert_default();
     }
 
-    /// A part of the reply for which the others wait.
+    /// Appends a part of the reply for which the others wait.
     pub fn push_part(&mut self, piece: Piece) {
         self.pieces.push_back(piece);
     }
 
-    /// It was the last part.
+    /// The last part was appended: the others may go.
     pub fn release(&mut self) {
         self.pieces.extend(self.held.take().unwrap_or_default());
     }
 
-    /// What is to be sent next.
+    /// The next piece to send.
     pub fn pop(&mut self) -> Option<Piece> {
         self.pieces.pop_front()
     }
 
-    /// Drops all; for which requests it would have answered.
+    /// Drops all replies. Returns the cost of the requests that they would have answered.
     pub fn clear(&mut self) -> Load {
         self.release();
         self.pieces.drain(..).fold(Load::default(), |all, piece| all.plus(piece.answers))
     }
 
-    /// A buffer of small replies that was sent.
+    /// Takes back a buffer of small replies that was sent.
     pub fn give_back(&mut self, mut bytes: Vec<u8>) {
         if bytes.capacity() <= 2 * BATCH_BYTES && self.spare.is_none() {
             bytes.clear();

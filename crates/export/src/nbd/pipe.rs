@@ -1,4 +1,4 @@
-//! A stream in memory, for clients in the same runtime: tests, and programs that embed a server.
+//! A stream in memory for clients in the same runtime: tests, and programs that embed a server.
 
 use super::stream::Stream;
 use std::cell::{Cell, RefCell};
@@ -29,7 +29,7 @@ pub struct PipeEnd {
     outgoing: Rc<Way>,
 }
 
-/// A pipe in memory with two ends, of which each direction holds up to `capacity` bytes.
+/// A pipe in memory with two ends. Each direction holds up to `capacity` bytes.
 pub fn pipe(rt: &Rt, capacity: usize) -> (PipeEnd, PipeEnd) {
     let way = || {
         Rc::new(Way {

@@ -1,15 +1,15 @@
 //! Reads: memory for their data, and replies that carry them.
 //!
 //! 1. **Memory** for data is taken before they are read, and goes back when they are sent.
-//! 2. **Small** reads are gathered with other replies. A longer one is sent from the buffer into
-//!    which it was read; buffers of one length are used again without being cleared.
-//! 3. **In parts.** A read that is longer than what the client can be sure of is one reply if there
-//!    is memory for all of it at once, else it is read and sent in parts, through one buffer, one
-//!    such read at a time. So each read can be carried out whatever other clients hold.
-//! 4. **Chunks.** Where replies are structured each part is a chunk of its own, unless the client
-//!    does not want that; other replies may come in between. Else all parts are one piece, for
-//!    which other replies wait.
-//! 5. **A failure** in the midst of one piece can be told in no way but by the end of the
+//! 2. **Small** reads are gathered with other replies. A longer read is sent from the buffer into
+//!    which it was read. Buffers of similar length are reused without being cleared.
+//! 3. **In parts.** A read that is longer than the client's share is one reply if there is memory
+//!    for all of it at once. Otherwise it is read and sent in parts through one buffer, and only
+//!    one read at a time. So each read can be carried out whatever other clients hold.
+//! 4. **Chunks.** With structured replies each part is a chunk of its own, unless the client
+//!    forbids that. Other replies may come between chunks. Otherwise all parts form one reply, and
+//!    other replies wait for its end.
+//! 5. **A failure** in the middle of such a reply can only be reported by the end of the
 //!    connection.
 
 use super::connection::Connection;
@@ -25,15 +25,16 @@ use tantalum_device::PowerCycle;
 use tantalum_rt::Rt;
 use tantalum_rt::sync::{Mutex, WaitQueue};
 
-/// Data of at least so many bytes are sent from the buffer into which they were read.
+/// Data of at least this many bytes are sent from the buffer into which they were read.
 const LONG_BYTES: u32 = 32 << 10;
-/// Buffers of long reads that are kept for further use.
+/// The most buffers of long reads that are kept for reuse.
 const SPARE: usize = 4;
 
-/// Of the reads of one connection that are sent in parts: one at a time. And buffers of others.
+/// For one connection: the state of the read that is sent in parts, and buffers of other long
+/// reads.
 pub(crate) struct Parts {
     turn: Mutex,
-    /// The buffer, once a part is sent.
+    /// The buffer, after its part was sent.
     buffer: RefCell<Option<Vec<u8>>>,
     over: Cell<bool>,
     changed: WaitQueue,
@@ -51,13 +52,13 @@ impl Parts {
         }
     }
 
-    /// A part was sent from this buffer.
+    /// A part was sent. Returns its buffer.
     pub fn sent(&self, buffer: Vec<u8>) {
         *self.buffer.borrow_mut() = Some(buffer);
         self.changed.notify_all();
     }
 
-    /// No part will be.
+    /// No more parts are sent.
     pub fn nothing_is_sent(&self) {
         self.over.set(true);
         self.changed.notify_all();
@@ -82,7 +83,7 @@ pub(crate) struct Read {
     pub cost: Load,
     pub at: u64,
     pub length: u32,
-    /// The client does not want it in parts.
+    /// The client wants it in one chunk.
     pub whole: bool,
 }
 
@@ -96,7 +97,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         let answers = &self.accounts.answers;
         let touched = self.access.touched(read.at, read.length.into());
         let bytes = reply::data_head_bytes(structured) as u64 + touched;
-        // There it is twice: as it is read, and among the replies.
+        // A small read is in memory twice: in its own buffer, and among the replies.
         if read.length < LONG_BYTES && 2 * bytes <= answers.share() {
             return self.read_small(read, touched as usize, 2 * bytes).await;
         }
@@ -111,7 +112,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         self.read_whole(read, zeroed(bytes as usize), grant).await;
     }
 
-    /// Waits for memory for an answer.
+    /// Waits for memory for an answer. Spare buffers are dropped if it is not free at once.
     async fn memory(&self, bytes: u64) -> Grant {
         let answers = &self.accounts.answers;
         if let Some(grant) = answers.try_take(bytes) {
@@ -121,20 +122,20 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         answers.take(bytes).await
     }
 
-    /// A buffer that was used before, of this length or a little more.
+    /// A spare buffer of this length, or of up to twice this length.
     fn spare(&self, bytes: u64) -> Option<(Vec<u8>, Grant)> {
         let mut spare = self.parts.spare.borrow_mut();
         let fits = |grant: &Grant| (bytes..=2 * bytes).contains(&grant.bytes());
         let at = spare.iter().rposition(|(_, grant)| fits(grant))?;
         let (mut buf, grant) = spare.swap_remove(at);
         drop(spare);
-        // There is room: the grant says how much was allocated.
+        // It has the room: the grant is for all allocated bytes.
         lengthen(&mut buf, bytes as usize).ok()?;
         Some((buf, grant))
     }
 
-    /// A buffer that was sent. It is kept if it is within the client's share, and no task waits for
-    /// memory.
+    /// Takes back a buffer that was sent. It is kept for reuse if the client is within its share,
+    /// and no task waits for memory.
     pub(super) fn keep(&self, buf: Vec<u8>, grant: Option<Grant>) {
         let ease = self.accounts.answers.is_at_ease() && !self.is_over();
         let mut spare = self.parts.spare.borrow_mut();
@@ -178,7 +179,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         self.outgoing.notify_one();
     }
 
-    /// Makes a buffer `head`, and what is read.
+    /// Fills a buffer with `head` and the data.
     async fn fill(
         &self,
         buf: &mut Vec<u8>,
@@ -192,11 +193,11 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         Ok(())
     }
 
-    /// 3, 4 and 5.
+    /// See 3, 4 and 5 of the module.
     async fn read_in_parts(&self, read: Read) {
         let _turn = self.parts.turn.lock().await;
         let plan = &self.accounts.plan;
-        // Of the first and of the last block only a part may be asked for.
+        // The read may begin and end within a block, and blocks are read whole.
         let room = plan.piece + 2 * self.access.block() + 64;
         let grant = self.memory(room).await;
         let Ok(buf) = zeroed(room as usize) else {
@@ -222,8 +223,8 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
         }
     }
 
-    /// Reads and sends parts through one buffer. An error: nothing is sent any more, or what failed
-    /// and whether that can be told.
+    /// Reads and sends parts through one buffer. An error is `None` if nothing is sent any more.
+    /// Otherwise it is the failure, and whether it can be reported to the client.
     async fn send_parts(
         &self,
         read: Read,
@@ -263,7 +264,7 @@ impl<S: Stream, P: PowerCycle + 'static> Connection<S, P> {
                 return Ok(());
             }
             buf = self.parts.comes_back().await.ok_or(None)?;
-            // It was truncated; there is room.
+            // It was truncated, so it has the room.
             lengthen(&mut buf, room).map_err(|no| Some((no.into(), !alone)))?;
             next = stop;
         }

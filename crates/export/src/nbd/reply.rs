@@ -1,4 +1,4 @@
-//! Replies, as they travel. Each function appends to what is sent next.
+//! Encodes replies. Each function appends to a buffer.
 
 use super::Errno;
 use super::wire::{SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk};
@@ -7,7 +7,7 @@ use super::wire::{SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk};
 const SIMPLE_BYTES: usize = 16;
 /// Bytes of a chunk before its payload.
 const CHUNK_BYTES: usize = 20;
-/// Bytes of a message for people, at most.
+/// The most bytes of a message for people.
 const MESSAGE_BYTES: usize = 256;
 
 fn simple(out: &mut Vec<u8>, code: u32, cookie: u64) {
@@ -29,17 +29,17 @@ fn chunk_head(out: &mut Vec<u8>, last: bool, kind: u16, cookie: u64, payload: u3
     out.extend_from_slice(&payload.to_be_bytes());
 }
 
-/// The request was carried out; there is nothing to tell.
+/// Success without data.
 pub fn done(out: &mut Vec<u8>, cookie: u64) {
     simple(out, 0, cookie);
 }
 
-/// Bytes before the data of a read.
+/// Bytes that come before the data of a read.
 pub fn data_head_bytes(structured: bool) -> usize {
     if structured { CHUNK_BYTES + 8 } else { SIMPLE_BYTES }
 }
 
-/// What precedes the data of a read.
+/// The header before the data of a read.
 pub fn data_head(out: &mut Vec<u8>, structured: bool, cookie: u64, at: u64, length: u32) {
     if !structured {
         return simple(out, 0, cookie);
@@ -48,14 +48,14 @@ pub fn data_head(out: &mut Vec<u8>, structured: bool, cookie: u64, at: u64, leng
     out.extend_from_slice(&at.to_be_bytes());
 }
 
-/// What precedes a part of the data of a read, in a reply that is structured. More follow, unless
-/// it is the last.
+/// The header before a part of a read's data in a structured reply. More parts follow, unless it is
+/// the last.
 pub fn part_head(out: &mut Vec<u8>, last: bool, cookie: u64, at: u64, length: u32) {
     chunk_head(out, last, chunk::OFFSET_DATA, cookie, length + 8);
     out.extend_from_slice(&at.to_be_bytes());
 }
 
-/// A read of nothing.
+/// The reply to a read of no bytes.
 pub fn nothing(out: &mut Vec<u8>, structured: bool, cookie: u64) {
     match structured {
         true => head(out, chunk::NONE, cookie, 0),
@@ -63,7 +63,7 @@ pub fn nothing(out: &mut Vec<u8>, structured: bool, cookie: u64) {
     }
 }
 
-/// The request failed; `why` is for people.
+/// An error. `why` is for people.
 pub fn error(out: &mut Vec<u8>, structured: bool, cookie: u64, errno: Errno, why: &str) {
     if !structured {
         return simple(out, errno.code(), cookie);
@@ -78,7 +78,7 @@ pub fn error(out: &mut Vec<u8>, structured: bool, cookie: u64, errno: Errno, why
     out.extend_from_slice(&why.as_bytes()[..end]);
 }
 
-/// What is allocated: extents of so many bytes, with their flags. There is at least one.
+/// The allocation of a range: extents of this many bytes, with their flags. There is at least one.
 pub fn status(out: &mut Vec<u8>, cookie: u64, context: u32, extents: &[(u32, u32)]) {
     head(out, chunk::BLOCK_STATUS, cookie, 4 + 8 * extents.len() as u32);
     out.extend_from_slice(&context.to_be_bytes());

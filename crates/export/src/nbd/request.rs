@@ -1,16 +1,16 @@
-//! Requests: from bytes to something that can be meant.
+//! Requests: parsed from bytes, and checked against the terms.
 
 use super::Errno;
 use super::wire::{REQUEST_BYTES, REQUEST_MAGIC, cmd, cmd_flag};
 
-/// A request as it came.
+/// A request as it was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Flags ([`cmd_flag`]).
     pub flags: u16,
-    /// What is asked for ([`cmd`]).
+    /// The command ([`cmd`]).
     pub kind: u16,
-    /// The client's name for it.
+    /// The client's number for it, which the reply repeats.
     pub cookie: u64,
     /// Where, in bytes.
     pub offset: u64,
@@ -18,18 +18,18 @@ pub struct Request {
     pub length: u32,
 }
 
-/// What was agreed with the client, as far as it decides what a request may ask for.
+/// The outcome of the negotiation, as far as requests depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Bytes of the export.
     pub size: u64,
-    /// It can only be read.
+    /// It is read-only.
     pub read_only: bool,
     /// The longest read or write, in bytes.
     pub payload_max: u32,
     /// Replies are structured.
     pub structured: bool,
-    /// The client may ask what is allocated.
+    /// The client may ask about allocation.
     pub allocation: bool,
 }
 
@@ -54,7 +54,7 @@ pub enum Command {
         /// Durable before it is answered.
         fua: bool,
     },
-    /// Make durable what was answered.
+    /// Make all answered writes durable.
     Flush,
     /// Give a range back.
     Trim {
@@ -78,7 +78,7 @@ pub enum Command {
         /// Only if it is faster than writing.
         fast: bool,
     },
-    /// Tell what is allocated.
+    /// Report the allocation of a range.
     Status {
         /// Where, in bytes.
         at: u64,
@@ -87,13 +87,13 @@ pub enum Command {
         /// One extent is enough.
         one: bool,
     },
-    /// Go, once what is under way is answered.
+    /// Disconnect once all requests under way are answered.
     Disconnect,
 }
 
 impl Request {
-    /// Takes a request apart; `None` if it does not begin as requests do: where the next one
-    /// begins is not known then.
+    /// Parses a request; `None` if the magic number is wrong. Then it is not known where the next
+    /// request begins.
     pub fn parse(header: &[u8; REQUEST_BYTES]) -> Option<Request> {
         let half = |at| u16::from_be_bytes([header[at], header[at + 1]]);
         let word = |at| u32::from(half(at)) << 16 | u32::from(half(at + 2));
@@ -108,7 +108,7 @@ impl Request {
         (word(0) == REQUEST_MAGIC).then_some(request)
     }
 
-    /// As it travels.
+    /// The request as it is sent.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut header = [0; REQUEST_BYTES];
         header[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -120,15 +120,15 @@ impl Request {
         header
     }
 
-    /// Bytes that follow the header, whatever becomes of the request.
+    /// Bytes of payload after the header, even if the request is refused.
     pub fn payload(&self) -> u32 {
         if self.kind == cmd::WRITE { self.length } else { 0 }
     }
 
-    /// What to do, under these terms.
+    /// The command to carry out under these terms.
     ///
     /// # Errors
-    /// What to answer, and a line that says why.
+    /// The error to answer, and a line with the reason.
     pub fn check(&self, terms: &Terms) -> Result<Command, (Errno, &'static str)> {
         let (at, length) = (self.offset, self.length);
         let fua = self.flags & cmd_flag::FUA != 0;
@@ -161,7 +161,7 @@ impl Request {
         }
         let writes = !matches!(command, Command::Read { .. } | Command::Status { .. });
         if writes && terms.read_only {
-            return Err((Errno::Permission, "the export can only be read"));
+            return Err((Errno::Permission, "the export is read-only"));
         }
         let payload = matches!(command, Command::Read { .. } | Command::Write { .. });
         if payload && length > terms.payload_max {
@@ -180,8 +180,7 @@ impl Request {
         }
     }
 
-    /// Whether each flag means something for this command. Forced unit access is accepted with
-    /// all.
+    /// Whether the command takes each flag. All commands take forced unit access.
     fn check_flags(&self, terms: &Terms) -> Result<(), (Errno, &'static str)> {
         let known = cmd_flag::FUA
             | match self.kind {
@@ -192,7 +191,7 @@ impl Request {
             };
         match self.flags & !known {
             0 => Ok(()),
-            _ => Err((Errno::Invalid, "a flag means nothing for this command")),
+            _ => Err((Errno::Invalid, "a flag is not valid for this command")),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Buffers into which small reads are read, before they are gathered with other replies.
+//! Buffers for small reads, before they are gathered with other replies.
 
 use crate::budget::{NoMemory, lengthen};
 use std::cell::RefCell;
 
-/// Bytes that are kept for further use, at most.
+/// The most bytes that are kept for reuse.
 const KEPT_BYTES: usize = 128 << 10;
 
 /// See the module.
@@ -13,7 +13,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// A buffer of at least so many bytes, whatever is in it.
+    /// A buffer of at least this many bytes, with any content.
     pub fn get(&self, bytes: usize) -> Result<Vec<u8>, NoMemory> {
         let spare = {
             let (spare, kept) = &mut *self.spare.borrow_mut();
@@ -26,7 +26,7 @@ impl Scratch {
         Ok(buffer)
     }
 
-    /// One that is not used any more.
+    /// Takes back a buffer.
     pub fn put(&self, buffer: Vec<u8>) {
         let (spare, kept) = &mut *self.spare.borrow_mut();
         if *kept + buffer.capacity() <= KEPT_BYTES {

@@ -1,15 +1,15 @@
-//! A stream with TLS over another one.
+//! A stream with TLS over another stream.
 //!
-//! The protocol is that of `rustls`, which does no I/O: here its bytes travel.
+//! `rustls` implements the protocol without I/O. Here its bytes are sent and received.
 //!
-//! 1. Nothing that came in plain text is taken as if it had come in TLS: the stream begins with the
-//!    first byte behind the answer to STARTTLS.
-//! 2. Memory is bounded whatever the client sends: [`INBOX_BYTES`] as they arrived, a record or two
-//!    in plain text, [`OUTBOX_BYTES`] to be sent. Nothing is received while what has arrived is not
+//! 1. No byte that came in plain text is taken as if it had come in TLS: the stream begins with the
+//!    first byte after the answer to STARTTLS.
+//! 2. Memory is bounded whatever the client sends: [`INBOX_BYTES`] as received, a record or two in
+//!    plain text, [`OUTBOX_BYTES`] to be sent. Nothing is received until the received bytes are
 //!    used. The server sets [`SECURE_BYTES`] of its budget aside for each client.
-//! 3. What was authenticated is used; what follows a record that is not authentic never is.
-//! 4. One receives and one sends at a time, as in any [`Stream`]. The session is borrowed between
-//!    two waits only.
+//! 3. Authenticated records are used. What follows a record that is not authentic is never used.
+//! 4. One task receives and one sends at a time, as in any [`Stream`]. The session is never
+//!    borrowed across an await.
 
 use super::stream::Stream;
 use super::tls::Tls;
@@ -19,19 +19,20 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::rc::Rc;
 
-/// A receive asks for so many bytes.
+/// The most bytes of one receive.
 const INBOX_BYTES: usize = 64 << 10;
-/// So many bytes are encrypted before they are sent.
+/// The most bytes that are encrypted before they are sent.
 const OUTBOX_BYTES: usize = 128 << 10;
-/// Heads and tags of the records in which they are.
+/// Headers and tags of the records of that many bytes.
 const RECORDS_BYTES: usize = 4 << 10;
-/// Inside the session: messages of a handshake that are put together, and a record in plain text.
+/// Memory inside the session: the handshake messages that it assembles, and a record in plain text.
 const SESSION_BYTES: usize = 96 << 10;
-/// All that one client costs. What is to be sent is there twice: in the session, and as it travels.
+/// The memory for one client. Bytes to be sent are in memory twice: in the session, and in the
+/// outbox.
 pub(super) const SECURE_BYTES: u64 =
     (INBOX_BYTES + 2 * (OUTBOX_BYTES + RECORDS_BYTES) + SESSION_BYTES) as u64;
 
-/// What has arrived and was not decrypted yet: `buf[start..end]`.
+/// Bytes that have arrived and were not decrypted yet: `buf[start..end]`.
 struct Inbox {
     buf: Vec<u8>,
     start: usize,
@@ -44,7 +45,7 @@ pub(crate) struct Secure<S> {
     tls: RefCell<ServerConnection>,
     inbox: RefCell<Inbox>,
     outbox: Cell<Vec<u8>>,
-    /// Why nothing more is decrypted. It is reported once all earlier data are used.
+    /// Why nothing more is decrypted. It is reported after all earlier data.
     failed: RefCell<Option<io::Error>>,
 }
 
@@ -57,17 +58,17 @@ fn no_memory(_: NoMemory) -> io::Error {
 }
 
 impl<S: Stream> Secure<S> {
-    /// Lets the handshake take place. It waits as long as the client does.
+    /// Carries out the handshake. It waits as long as the client does.
     ///
     /// # Errors
-    /// The stream's; [`io::ErrorKind::InvalidData`] if it is no handshake, or the client may not be
-    /// taken: then the client is told, too.
+    /// The stream's error; [`io::ErrorKind::InvalidData`] if the handshake is invalid or the client
+    /// is refused. Then the client gets an alert too.
     pub async fn accept(stream: Rc<S>, tls: &Tls) -> io::Result<Secure<S>> {
         let mut session = ServerConnection::new(tls.config.clone()).map_err(invalid)?;
         session.set_buffer_limit(Some(OUTBOX_BYTES));
         let buf = zeroed(INBOX_BYTES).map_err(no_memory)?;
         let inbox = Inbox { buf, start: 0, end: 0 };
-        // Nothing that is sent makes it longer.
+        // Sending never makes it longer.
         let mut outbox = Vec::new();
         room(&mut outbox, OUTBOX_BYTES + RECORDS_BYTES).map_err(no_memory)?;
         let secure = Secure {
@@ -116,14 +117,14 @@ impl<S: Stream> Secure<S> {
         let mut tls = self.tls.borrow_mut();
         let taken = tls.read_tls(&mut rest)?;
         if taken == 0 {
-            // The client has said that it says no more, and says more.
+            // The client sends more after it has closed its side.
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         *start += taken;
         tls.process_new_packets().map(drop).map_err(invalid)
     }
 
-    /// Takes what was decrypted; how much, and whether the client has said that there is no more.
+    /// Takes decrypted bytes. Returns how many, and whether the client has closed its side.
     fn take(&self, into: &mut [u8]) -> io::Result<(usize, bool)> {
         let mut tls = self.tls.borrow_mut();
         let mut taken = 0;
@@ -138,7 +139,7 @@ impl<S: Stream> Secure<S> {
         Ok((taken, false))
     }
 
-    /// Sends whatever the session has to say.
+    /// Sends all that the session has to send.
     async fn flush(&self) -> io::Result<()> {
         loop {
             let mut out = self.outbox.take();
@@ -174,13 +175,14 @@ impl<S: Stream> Secure<S> {
                 if filled > 0 {
                     return Ok(filled);
                 }
-                // The end without a word is one, too: what a client sends says how long it is.
+                // The end without a close is taken as the end too: requests carry their own
+                // lengths.
                 if !self.arrive().await? {
                     return Ok(0);
                 }
             }
             if let Err(error) = self.decrypt() {
-                // What was decrypted before is as it should be.
+                // Records that were decrypted before it are authentic.
                 let (taken, _) = self.take(&mut buf[filled..])?;
                 filled += taken;
                 if filled == 0 {
@@ -219,7 +221,7 @@ impl<S: Stream> Stream for Secure<S> {
 
     async fn farewell(&self) {
         self.tls.borrow_mut().send_close_notify();
-        // Who does not listen any more misses nothing.
+        // A client that does not listen any more misses nothing.
         let _ = self.flush().await;
     }
 

@@ -1,8 +1,8 @@
 //! A server: exports, and the clients that use them.
 //!
-//! 1. There are never more clients than [`Limits::clients`]: one more is sent away at once.
-//! 2. To stop is to take nothing more from any client, to answer what is under way, and then to go;
-//!    a client that does not take its answers in time is disconnected.
+//! 1. There are never more clients than [`Limits::clients`]: one more is disconnected at once.
+//! 2. A server that stops takes nothing more from any client, answers the requests under way, and
+//!    then ends. A client that does not take its answers in time is disconnected.
 
 use super::memory::Plan;
 use super::session::{self, Common};
@@ -20,29 +20,29 @@ use tantalum_device::PowerCycle;
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{First, Nanos, Rt, first};
 
-/// What clients may ask for at a time.
+/// The limits for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Clients at a time.
+    /// The most clients at a time.
     pub clients: u32,
-    /// Requests in flight of each client.
+    /// The most requests in flight of each client.
     pub requests: u32,
-    /// Bytes in flight of each client; a single request is always taken.
+    /// The most bytes in flight of each client. A single request is always taken.
     pub bytes: u64,
     /// The longest read or write, in bytes.
     pub payload: u32,
-    /// Options that a client may send before it chooses an export.
+    /// The most options that a client may send before it chooses an export.
     pub options: u32,
-    /// Real time until it must have chosen.
+    /// The real time within which it must have chosen.
     pub handshake: Nanos,
-    /// Bytes of memory that the server holds for all of its clients, at most: what it receives,
+    /// The most bytes of memory that the server holds for all of its clients: for what it receives,
     /// puts together and answers.
     pub memory: u64,
 }
 
 impl Default for Limits {
-    /// 64 clients, with 256 requests and 64 MiB each; requests of up to 32 MiB (what clients take
-    /// for granted that are not told); 64 options in 10 s; 256 MiB of memory.
+    /// 64 clients, with 256 requests and 64 MiB each; requests of up to 32 MiB (which clients
+    /// assume if they are told no limit); 64 options in 10 s; 256 MiB of memory.
     fn default() -> Limits {
         Limits {
             clients: 64,
@@ -57,7 +57,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether they can be meant; [`Server::new`] asks, too.
+    /// Checks that the limits are valid. [`Server::new`] does that too.
     ///
     /// # Errors
     /// [`ExportError::Limit`] says which is out of bounds.
@@ -66,7 +66,7 @@ impl Limits {
             ("clients", self.clients.into(), 1, 1 << 16),
             ("requests", self.requests.into(), 1, 1 << 16),
             ("bytes in flight", self.bytes, 4096, 1 << 40),
-            // What any client may take for granted, and what lengths in replies can tell.
+            // The least is what any client may assume. The most is what lengths in replies can say.
             ("bytes of a request", self.payload.into(), 64 << 10, 1 << 30),
             ("options", self.options.into(), 1, 1 << 16),
             ("bytes of memory", self.memory, 1 << 20, 1 << 40),
@@ -81,7 +81,7 @@ impl Limits {
 /// How clients notice that the drive's power was cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnCut {
-    /// Their commands fail (EIO), until they connect again after the power is back.
+    /// Their commands fail (EIO) until they connect again after the power is back.
     #[default]
     Errors,
     /// Their connections drop.
@@ -93,20 +93,20 @@ pub enum OnCut {
 pub struct Options {
     /// What clients may ask for.
     pub limits: Limits,
-    /// How they notice a cut.
+    /// How clients notice a cut.
     pub on_cut: OnCut,
 }
 
 /// An event for an observer of the server. Clients are numbered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A client came, from there.
+    /// A client connected, from this address.
     Came(u64, String),
-    /// It was sent away: there are too many.
+    /// It was disconnected at once: there are too many.
     SentAway(u64),
     /// It has chosen the export of this name.
     Chose(u64, String),
-    /// It is gone.
+    /// Its connection ended.
     Ended(u64, End),
     /// A client could not be accepted, for this reason.
     Trouble(String),
@@ -115,8 +115,8 @@ pub enum Event {
 impl std::fmt::Display for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Event::Came(id, peer) => write!(f, "client {id} came from {peer}"),
-            Event::SentAway(id) => write!(f, "client {id} was sent away: there are too many"),
+            Event::Came(id, peer) => write!(f, "client {id} connected from {peer}"),
+            Event::SentAway(id) => write!(f, "client {id} was turned away: there are too many"),
             Event::Chose(id, name) => write!(f, "client {id} uses export \"{name}\""),
             Event::Ended(id, end) => write!(f, "client {id}: {end}"),
             Event::Trouble(why) => write!(f, "a client could not be accepted: {why}"),
@@ -124,7 +124,7 @@ impl std::fmt::Display for Event {
     }
 }
 
-/// Tells a session that it has to end.
+/// Signals a session that it has to end.
 pub(crate) struct Switch {
     turned: Cell<bool>,
     changed: WaitQueue,
@@ -144,19 +144,19 @@ impl Switch {
         self.turned.get()
     }
 
-    /// Waits until it is.
+    /// Waits until it is turned.
     pub async fn turned(&self) {
         self.changed.until(|| self.turned.get()).await;
     }
 }
 
-/// A client, as the server knows it.
+/// What the server keeps of a client.
 struct Client {
     switch: Rc<Switch>,
     hang_up: Box<dyn Fn()>,
 }
 
-/// See the module. Cheap to clone: a handle to one server.
+/// See the module. A handle to the server, and cheap to clone.
 pub struct Server<P: PowerCycle> {
     inner: Rc<Inner<P>>,
 }
@@ -174,16 +174,16 @@ struct Inner<P: PowerCycle> {
     clients: RefCell<BTreeMap<u64, Client>>,
     next: Cell<u64>,
     stopping: Cell<bool>,
-    /// Clients left, or the server is to stop.
+    /// Notified when a client has left, and when the server is to stop.
     left: WaitQueue,
     tell: Box<dyn Fn(&Event)>,
 }
 
 impl<P: PowerCycle + 'static> Server<P> {
-    /// A server of these exports. `tell` gets all events.
+    /// A server of these exports. `tell` is called with all events.
     ///
     /// # Errors
-    /// [`ExportError`] if they cannot be served so.
+    /// [`ExportError`] if they cannot be served with these options.
     pub fn new(
         rt: &Rt,
         exports: Vec<Export<P>>,
@@ -193,10 +193,10 @@ impl<P: PowerCycle + 'static> Server<P> {
         Server::with_tls(rt, exports, options, None, tell)
     }
 
-    /// The same, which takes no client without TLS, if that is given.
+    /// The same. With `tls` it takes no client without TLS.
     ///
     /// # Errors
-    /// [`ExportError`] if they cannot be served so.
+    /// [`ExportError`] if they cannot be served with these options.
     pub fn with_tls(
         rt: &Rt,
         exports: Vec<Export<P>>,
@@ -235,7 +235,8 @@ impl<P: PowerCycle + 'static> Server<P> {
         Ok(Server { inner: Rc::new(inner) })
     }
 
-    /// Serves a client that has connected, in a task of its own. `peer` says where it came from.
+    /// Serves a client that has connected, in a task of its own. `peer` says where it connected
+    /// from.
     pub fn accept<S: Stream>(&self, stream: S, peer: impl Into<Cow<'static, str>>) {
         let inner = self.inner.clone();
         let rt = inner.common.rt.clone();
@@ -275,7 +276,7 @@ impl<P: PowerCycle + 'static> Server<P> {
         self.inner.clients.borrow().len()
     }
 
-    /// The memory that it holds for its clients.
+    /// The memory that the server holds for its clients.
     pub fn memory(&self) -> MemoryUse {
         self.inner.budget.memory()
     }
@@ -285,7 +286,7 @@ impl<P: PowerCycle + 'static> Server<P> {
         &self.inner.common.exports
     }
 
-    /// Drops all connections, at once; what is under way is carried out.
+    /// Drops all connections at once. Requests under way are carried out.
     pub fn drop_clients(&self) {
         for client in self.inner.clients.borrow().values() {
             client.switch.turn();
@@ -293,9 +294,9 @@ impl<P: PowerCycle + 'static> Server<P> {
         }
     }
 
-    /// Stops: takes no more clients and nothing more from those that are there, and waits until
-    /// what is under way is answered. Who does not take its answers within `patience` is left.
-    /// Whether all took them.
+    /// Stops the server: takes no more clients, and nothing more from present ones, and waits until
+    /// all requests under way are answered. A client that does not take its answers within
+    /// `patience` is disconnected. Returns whether all took them.
     pub async fn stop(&self, patience: Nanos) -> bool {
         let inner = &*self.inner;
         inner.stopping.set(true);
@@ -318,7 +319,7 @@ impl<P: PowerCycle + 'static> Server<P> {
         self.inner.left.until(|| self.inner.stopping.get()).await;
     }
 
-    /// Lets this much real time pass.
+    /// Waits for this much real time.
     pub(crate) async fn pause(&self, span: Nanos) {
         pause(&self.inner.common.rt, span).await;
     }
@@ -328,8 +329,8 @@ impl<P: PowerCycle + 'static> Server<P> {
     }
 }
 
-/// Lets this much real time pass, where there is such; else the clock's. Patience with clients
-/// does not scale with modelled times.
+/// Waits for this much real time, or for time of the runtime's clock if it has no real time.
+/// Patience with clients does not scale with modelled times.
 pub(crate) async fn pause(rt: &Rt, span: Nanos) {
     match rt.io() {
         Some(io) => io.sleep(span).await,

@@ -1,4 +1,4 @@
-//! One client, from its first byte to its last.
+//! The session of one client, from its first byte to its last.
 
 use super::connection::Connection;
 use super::handshake::{Handshake, Refusal, Step};
@@ -16,26 +16,26 @@ use std::rc::Rc;
 use tantalum_device::{IoError, PowerCycle};
 use tantalum_rt::{First, Nanos, Rt, first};
 
-/// Longer data of an option are passed over: a name, and as many queries as a client can mean.
+/// Longer data of an option are skipped. This is enough for a name and many queries.
 const OPTION_MAX: usize = 64 << 10;
 
-/// Real time that a client has to hear that the end has come.
+/// The real time that a client has to receive the end of TLS.
 pub(super) const FAREWELL: Nanos = Nanos::from_secs(1);
 
 /// How a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum End {
-    /// The client went.
-    #[error("the client went")]
+    /// The client disconnected.
+    #[error("the client disconnected")]
     Gone,
-    /// The client went in the middle of something.
-    #[error("the client went in the middle of an option or a request")]
+    /// The client disconnected in the middle of an option or a request.
+    #[error("the client disconnected in the middle of an option or a request")]
     CutShort,
     /// The client broke the rules of the negotiation.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// What should have been a request is none.
-    #[error("the client sent something that is no request")]
+    /// The client sent something that is not a request.
+    #[error("the client sent something that is not a request")]
     NotARequest,
     /// The negotiation took too long.
     #[error("the client did not choose an export in time")]
@@ -46,7 +46,7 @@ pub enum End {
     /// The stream failed.
     #[error("the connection failed: {0}")]
     Io(io::ErrorKind),
-    /// The drive's power was cut, and clients are to notice by that.
+    /// The drive's power was cut, and [`OnCut::Drop`] ends the connection then.
     #[error("the drive lost its power")]
     PowerLost,
     /// The server stops.
@@ -55,32 +55,32 @@ pub enum End {
     /// The system has no memory for the client.
     #[error("the system has no memory for it")]
     NoMemory,
-    /// A read failed when some of its data were sent already: only the end of the connection can
-    /// tell.
-    #[error("a read failed when a part of its data was sent already")]
+    /// A read failed after some of its data were sent. Only the end of the connection can report
+    /// that.
+    #[error("a read failed after a part of its data was sent")]
     HalfAnswered,
 }
 
-/// What all sessions of a server have in common.
+/// What all sessions of a server share.
 pub(crate) struct Common<P: PowerCycle> {
     pub rt: Rt,
     pub exports: Vec<Export<P>>,
     pub offers: Vec<Offer>,
     pub options: Options,
-    /// Nobody is taken without, if it is there.
+    /// If it is there, no client is taken without TLS.
     pub tls: Option<Tls>,
 }
 
-/// What was agreed on: the export, and the terms.
+/// The outcome of the negotiation: the export, and the terms.
 type Chosen = (usize, Terms);
 
-/// Where the negotiation has led.
+/// How the negotiation ended.
 enum Agreed<S> {
     Plain(Chosen),
     Secure(Rc<Secure<S>>, Chosen),
 }
 
-/// Lets the session run.
+/// Runs the session.
 pub(crate) async fn run<S: Stream, P: PowerCycle + 'static>(
     common: &Common<P>,
     stream: Rc<S>,
@@ -147,7 +147,7 @@ async fn transmit<S: Stream, P: PowerCycle + 'static>(
     Rc::new(connection).run(intake).await
 }
 
-/// The whole negotiation: with TLS, if the server has that.
+/// The whole negotiation, with TLS if the server has it.
 async fn negotiate<S: Stream, P: PowerCycle>(
     common: &Common<P>,
     stream: &Rc<S>,
@@ -176,7 +176,7 @@ async fn negotiate<S: Stream, P: PowerCycle>(
                 Ok(Some(chosen)) => Ok(Agreed::Secure(secure, chosen)),
                 other => {
                     first(secure.farewell(), pause(&common.rt, FAREWELL)).await;
-                    // It begins once.
+                    // TLS begins only once.
                     Err(other.err().unwrap_or(End::Refused(Refusal::Behind)))
                 }
             }
@@ -185,7 +185,7 @@ async fn negotiate<S: Stream, P: PowerCycle>(
     }
 }
 
-/// Options, until the client has chosen; `None`: until TLS begins.
+/// Takes options until the client has chosen; `None` if TLS is to begin.
 async fn options<P: PowerCycle>(
     common: &Common<P>,
     stream: &impl Stream,
@@ -213,8 +213,8 @@ async fn options<P: PowerCycle>(
                 return Err(End::Gone);
             }
             Step::Secure => {
-                // Somebody on the way may have put that there, to be taken as the client's own
-                // words once TLS has begun.
+                // An attacker on the way may have added these bytes, so that they would be taken as
+                // the client's own once TLS has begun.
                 if !intake.content().is_empty() {
                     return Err(End::Refused(Refusal::Behind));
                 }
@@ -246,7 +246,7 @@ async fn say(stream: &impl Stream, out: &mut Vec<u8>) -> Result<(), End> {
     sent.map_err(|e| End::Io(e.kind()))
 }
 
-/// Waits for so many bytes; they stay there.
+/// Waits until this many bytes have arrived. They stay in the intake.
 async fn at_least(stream: &impl Stream, intake: &mut Intake, count: usize) -> Result<(), End> {
     while intake.content().len() < count {
         intake.make_room(count);

@@ -1,11 +1,12 @@
-//! What TLS needs: the certificate of this server, and the authority for those of its clients.
+//! The files that TLS needs: the certificate of this server, and the authority for those of its
+//! clients.
 //!
-//! 1. Files have the names that qemu's and nbdkit's directories have: `ca-cert.pem`,
-//!    `server-cert.pem`, `server-key.pem`, and, if there is one, `ca-crl.pem`.
-//! 2. A client must show a certificate of that authority, one that is not revoked, unless the user
-//!    has said that any client is taken. A list of revoked certificates that cannot be read, or is
-//!    out of date, admits nobody: it is never ignored.
-//! 3. No session is resumed: each handshake looks at the client's certificate anew.
+//! 1. Files have the names that qemu and nbdkit use: `ca-cert.pem`, `server-cert.pem`,
+//!    `server-key.pem`, and optionally `ca-crl.pem`.
+//! 2. A client must show a certificate of that authority that is not revoked, unless the user has
+//!    allowed any client. With a list of revoked certificates that is out of date no client is
+//!    taken, and with an unreadable one the server does not start: the list is never ignored.
+//! 3. No session is resumed: each handshake checks the client's certificate again.
 
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
@@ -16,11 +17,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The authority whose certificates are good.
+/// The certificate of the authority for clients.
 const AUTHORITY: &str = "ca-cert.pem";
-/// Its list of certificates that no longer are.
+/// The authority's list of revoked certificates.
 const REVOKED: &str = "ca-crl.pem";
-/// The server's certificate, and those between it and the authority.
+/// The server's certificate, and the certificates between it and its authority.
 const CERTIFICATE: &str = "server-cert.pem";
 /// The key of the server's certificate.
 const KEY: &str = "server-key.pem";
@@ -31,32 +32,32 @@ pub enum TlsError {
     /// A file cannot be read.
     #[error("{}: {error}", .path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's reason.
         error: io::Error,
     },
-    /// What is in a file is not what should be there.
+    /// The content of a file is not valid.
     #[error("{}: {why}", .path.display())]
     Content {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// The library refuses what it was given.
+    /// The TLS library refuses the configuration.
     #[error("{0}")]
     Refused(String),
 }
 
-/// How a server talks TLS. Cheap to clone.
+/// A server's TLS configuration. Cheap to clone.
 #[derive(Clone)]
 pub struct Tls {
     pub(super) config: Arc<ServerConfig>,
 }
 
 impl Tls {
-    /// With the certificates in a directory: see the module. `known`: clients must have one, too.
+    /// Loads the files of a directory: see the module. With `known` clients need a certificate too.
     ///
     /// # Errors
     /// [`TlsError`] says which file is at fault.

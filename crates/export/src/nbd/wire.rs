@@ -1,5 +1,5 @@
-//! The numbers of the protocol, as `doc/proto.md` of the NBD project names them. All of them
-//! travel in network byte order.
+//! The numbers of the protocol, as `doc/proto.md` of the NBD project names them. All of them are
+//! sent in network byte order.
 
 /// The port that is reserved for the protocol.
 pub const PORT: u16 = 10809;
@@ -21,14 +21,14 @@ pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 pub const OPTION_BYTES: usize = 16;
 /// Bytes of a request before its payload.
 pub const REQUEST_BYTES: usize = 28;
-/// A name has at most so many bytes.
+/// The most bytes of a name.
 pub const NAME_BYTES: usize = 4096;
 
 /// Handshake flags, of the server and (with the same bits) of the client.
 pub mod handshake_flag {
     /// Both speak fixed newstyle.
     pub const FIXED_NEWSTYLE: u16 = 1;
-    /// The 124 bytes of zeros behind a chosen export are left out.
+    /// The 124 zero bytes after a chosen export are left out.
     pub const NO_ZEROES: u16 = 1 << 1;
 }
 
@@ -48,7 +48,7 @@ pub mod opt {
     pub const GO: u32 = 7;
     /// Replies are to be structured.
     pub const STRUCTURED_REPLY: u32 = 8;
-    /// Which metadata contexts are there.
+    /// List the metadata contexts.
     pub const LIST_META_CONTEXT: u32 = 9;
     /// Choose metadata contexts.
     pub const SET_META_CONTEXT: u32 = 10;
@@ -62,7 +62,7 @@ pub mod rep {
     pub const ACK: u32 = 1;
     /// An export.
     pub const SERVER: u32 = 2;
-    /// Something about an export.
+    /// Information about an export.
     pub const INFO: u32 = 3;
     /// A metadata context.
     pub const META_CONTEXT: u32 = 4;
@@ -82,7 +82,7 @@ pub mod rep {
     pub const ERR_TOO_BIG: u32 = 1 << 31 | 9;
 }
 
-/// What is told about an export.
+/// Information about an export.
 pub mod info {
     /// Its size and flags.
     pub const EXPORT: u16 = 0;
@@ -98,7 +98,7 @@ pub mod info {
 pub mod transmission_flag {
     /// The other flags mean something.
     pub const HAS_FLAGS: u16 = 1;
-    /// It can only be read.
+    /// It is read-only.
     pub const READ_ONLY: u16 = 1 << 1;
     /// It takes flushes.
     pub const SEND_FLUSH: u16 = 1 << 2;
@@ -106,13 +106,13 @@ pub mod transmission_flag {
     pub const SEND_FUA: u16 = 1 << 3;
     /// It takes trims.
     pub const SEND_TRIM: u16 = 1 << 5;
-    /// It writes zeros.
+    /// It takes requests to write zeros.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// Reads may ask not to be fragmented.
+    /// Reads can ask for one chunk.
     pub const SEND_DF: u16 = 1 << 7;
     /// A flush on one connection covers all.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
-    /// Zeros can be asked for on condition that it is fast.
+    /// A request to write zeros can demand that it is fast.
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
@@ -122,15 +122,15 @@ pub mod cmd {
     pub const READ: u16 = 0;
     /// Write; the payload follows.
     pub const WRITE: u16 = 1;
-    /// The client goes.
+    /// The client disconnects.
     pub const DISC: u16 = 2;
-    /// Make durable what was answered.
+    /// Make all answered writes durable.
     pub const FLUSH: u16 = 3;
     /// A range is not needed any more.
     pub const TRIM: u16 = 4;
     /// Write zeros.
     pub const WRITE_ZEROES: u16 = 6;
-    /// Tell what is allocated.
+    /// Report the allocation of a range.
     pub const BLOCK_STATUS: u16 = 7;
 }
 

@@ -1,4 +1,4 @@
-//! A client of the protocol, as simple as can be, for one runtime with the server.
+//! A simple client of the protocol, in the same runtime as the server.
 
 #![allow(dead_code)] // Each test binary uses a part of it.
 
@@ -10,7 +10,7 @@ use tantalum_export::nbd::{
 };
 use tantalum_rt::{Nanos, Rt};
 
-/// A RAM device of so many blocks of 4 KiB, whose commands end in any order.
+/// A RAM device of this many blocks of 4 KiB, whose commands end in any order.
 pub fn ram(rt: &Rt, blocks: u64) -> RamDevice {
     let mut options = RamOptions::new(Caps::power_safe(blocks, Payload::Bytes));
     options.command = Nanos(1_000);
@@ -19,13 +19,13 @@ pub fn ram(rt: &Rt, blocks: u64) -> RamDevice {
     RamDevice::new(rt, options)
 }
 
-/// A server of two exports, "one" and "two", each on a RAM device of its own, and "look", the
-/// first to be read only.
+/// A server of two exports, "one" and "two", each on a RAM device of its own, and "look", which is
+/// the first device read-only.
 pub fn serve(rt: &Rt, blocks: u64, options: Options) -> (Server<RamDevice>, [RamDevice; 2]) {
     serve_with(rt, blocks, options, |_| {})
 }
 
-/// The same; what happens is told.
+/// The same; `tell` gets the events.
 pub fn serve_with(
     rt: &Rt,
     blocks: u64,
@@ -53,7 +53,7 @@ pub fn serve_tls(
     (Server::with_tls(rt, exports, options, tls, tell).expect("a server"), devices)
 }
 
-/// What a client learnt of an export.
+/// What a client has learnt about an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Learnt {
     pub size: u64,
@@ -85,20 +85,20 @@ pub struct Client {
     got: Vec<u8>,
     structured: bool,
     reads: BTreeMap<u64, u32>,
-    /// Where reads begin that are answered in parts.
+    /// Where reads with structured replies begin.
     first: BTreeMap<u64, u64>,
     next: u64,
 }
 
 impl Client {
-    /// Connects; nothing is said yet.
+    /// Connects, without sending anything.
     pub fn connect(rt: &Rt, server: &Server<RamDevice>) -> Client {
         let (ours, theirs) = pipe(rt, 1 << 16);
         server.accept(theirs, "a pipe");
         Client::over(ours)
     }
 
-    /// One that talks over this.
+    /// A client on this stream.
     pub fn over(stream: PipeEnd) -> Client {
         let (got, reads) = (Vec::new(), BTreeMap::new());
         let first = BTreeMap::new();
@@ -122,7 +122,7 @@ impl Client {
         self.structured = true;
     }
 
-    /// So many bytes; `None` if the server went before.
+    /// The next bytes; `None` if the server disconnected before.
     pub async fn exact(&mut self, count: usize) -> Option<Vec<u8>> {
         while self.got.len() < count {
             let (received, buf) = self.stream.recv(vec![0; 1 << 16], 0).await;
@@ -134,17 +134,17 @@ impl Client {
         Some(self.got.drain(..count).collect())
     }
 
-    /// Whether the server is gone, and said nothing before it went.
+    /// Whether the server disconnected without sending anything more.
     pub async fn is_left(&mut self) -> bool {
         self.exact(1).await.is_none()
     }
 
     pub async fn say(&self, bytes: &[u8]) {
-        // The server may be gone: then that shows when it is asked for a reply.
+        // The server may be gone. The next wait for a reply shows that.
         let _ = self.stream.send(bytes.to_vec()).await;
     }
 
-    /// Goes, without a word.
+    /// Disconnects without notice.
     pub fn hang_up(&self) {
         self.stream.shutdown();
     }
@@ -166,7 +166,7 @@ impl Client {
         self.say(&bytes).await;
     }
 
-    /// Sends an option; all replies to it. `None` if the server went.
+    /// Sends an option. Returns all replies; `None` if the server disconnected.
     pub async fn option(&mut self, option: u32, data: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
         self.say_option(option, data).await;
         let mut replies = Vec::new();
@@ -229,7 +229,7 @@ impl Client {
         self.learn(wire::opt::GO, name).await
     }
 
-    /// Sends a request; its cookie.
+    /// Sends a request. Returns its cookie.
     pub async fn ask(&mut self, kind: u16, flags: u16, at: u64, length: u32, data: &[u8]) -> u64 {
         let cookie = self.next;
         self.next += 1;
@@ -243,7 +243,7 @@ impl Client {
         cookie
     }
 
-    /// The next reply; `None` if the server went.
+    /// The next reply; `None` if the server disconnected.
     pub async fn reply(&mut self) -> Option<Reply> {
         let magic = self.exact(4).await?;
         if magic == wire::SIMPLE_REPLY_MAGIC.to_be_bytes() {
@@ -263,7 +263,7 @@ impl Client {
         assert!(self.structured, "structured replies were not asked for");
         let mut chunk = self.chunk().await?;
         let read = self.reads.remove(&chunk.cookie);
-        // A read may be answered in parts.
+        // A read may be answered in several chunks.
         let mut data = Vec::new();
         loop {
             match chunk.kind {
