@@ -1,4 +1,4 @@
-//! `tantalum drive`: drives in image files, and drives on the wall clock, for other programs.
+//! `tantalum drive`: drives in image files, and running drives for other programs.
 
 mod check;
 mod create;
@@ -57,7 +57,7 @@ pub fn drive(command: &DriveCommand) -> u8 {
     }
 }
 
-/// A serial number as it is written.
+/// A serial number in hexadecimal.
 fn serial(bytes: &[u8; 16]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -18,16 +18,16 @@ Examples:
   tantalum drive check disk.img --json
 
 Compares every page with its checksum, starts the drive on a private view of
-the image, holds its map and its erase units to their invariants, and reads
+the image, checks the invariants of its map and its erase units, and reads
 every block that holds data. The file does not change. A page that a power loss
-tore is as it should be.
+tore is no fault.
 Exit codes: 0, all is well; 1, something is damaged; 2, there is no image, or
 it is in use, or of a newer format.")]
 pub struct CheckArguments {
     /// The image
     image: PathBuf,
-    /// Also if the host crashed while the image was in use: all of it is verified, and pages that
-    /// are not what was programmed cannot be read
+    /// Open an image even if the host crashed while it was in use: all of it is verified, and pages
+    /// that are not what was programmed cannot be read
     #[arg(long)]
     host_crashed: bool,
     /// Print JSON
@@ -44,13 +44,13 @@ const CHUNK: u64 = 256;
 #[derive(Default, Serialize)]
 struct Report {
     image: String,
-    /// The last process was killed: the check includes what its dump saves.
+    /// The last process was killed: the check includes the data that its dump saves.
     dump_owed: bool,
     pages_programmed: u64,
     pages_torn: u64,
     blocks_read: u64,
     faults: u64,
-    /// The first of them.
+    /// The first faults.
     first: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ fn examine(path: &Path, view: &mut View) -> Result<Report, ViewError> {
     Ok(report)
 }
 
-/// Checks that every readable page is what was programmed.
+/// Compares every readable page with its checksum.
 fn pages(drive: &Drive, payload: u64, report: &mut Report) {
     let (array, g) = (drive.array(), drive.design().geometry.clone());
     let mut words = vec![0; array.oob_words()];
@@ -131,7 +131,7 @@ fn pages(drive: &Drive, payload: u64, report: &mut Report) {
     }
 }
 
-/// Reads every block; how many were read, and what cannot be.
+/// Reads every block; returns how many were read, and the faults.
 async fn blocks(drive: &Drive) -> (u64, Vec<String>) {
     let device = drive.device();
     let caps = *device.caps();

@@ -20,25 +20,25 @@ Examples:
   tantalum drive create disk.img --design volatile --capacity 500M --set cache.buffer_kib=1024
   tantalum drive create disk.img --design spartan-es --capacity 16GiB --force
 
-The file is sparse: it takes as much space as the flash of the drive holds.
-With --capacity the drive has fewer or more blocks than its design, or smaller
-ones, and as many dies.
-Exit codes: 0, it is made; 1, the file cannot be written; 2, no such drive can
-be built, or there is a file already.")]
+The file is sparse: it takes only the space of the data on the drive's flash.
+--capacity changes the number of flash blocks or their size; the number of dies
+is that of the design.
+Exit codes: 0, the image is made; 1, the file cannot be written; 2, no such drive
+can be built, or the file exists already.")]
 pub struct CreateArguments {
-    /// The file to be made
+    /// The file to create
     image: PathBuf,
     /// A preset, or a file with a design (TOML, see `tantalum designs NAME --all`)
     #[arg(long, value_name = "D", default_value = "durassd")]
     design: String,
-    /// The least capacity that the drive promises to the host; else that of its design. Bytes, or
-    /// with K, M, G, T, KiB, MiB, GiB, TiB (powers of 1024)
+    /// The least capacity of the drive [default: that of its design]. Bytes, or with K, M, G, T,
+    /// KiB, MiB, GiB, TiB (powers of 1024)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     capacity: Option<u64>,
     /// Another value for a key of the design, with dots into tables; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<Setting>,
-    /// Overwrite a file that is there, whatever it is; not one that is in use as an image
+    /// Overwrite an existing file of any kind, unless it is an image in use
     #[arg(long)]
     force: bool,
 }
@@ -98,7 +98,7 @@ pub fn create(arguments: &CreateArguments) -> u8 {
     }
 }
 
-/// Bytes that are free where this file is; `None` if that cannot be found out.
+/// Free bytes of the file system with this file; `None` if unknown.
 fn room_at(path: &Path) -> Option<u64> {
     let told = rustix::fs::statvfs(path).ok()?;
     told.f_bavail.checked_mul(told.f_frsize)

@@ -1,20 +1,20 @@
-//! The message when the system ends the process because of an image. The file is mapped memory; if
-//! the disk is full, a store raises SIGBUS.
+//! The message when the system ends the process because of an image. The image is mapped memory: a
+//! store raises SIGBUS if the disk is full.
 
 use signal_hook::consts::SIGBUS;
 use std::io;
 use std::path::Path;
 use tantalum_nand::ImageFile;
 
-/// What a fault means to a drive that runs.
+/// What to do after a fault in the image of a running drive.
 #[cfg(feature = "live")]
 pub const POWER_CUT: &str = "start again: to the drive this was a power cut";
-/// What it means to a view of one.
+/// What to do after a fault in a private view of an image.
 pub const NOTHING: &str = "try again: the image is as it was";
 
-/// From now on a fault in this image ends the process with a line that says so, `then` being what
-/// to do once there is room; without it the signal would end it, too, as it does for what is not of
-/// the image. For one image of a process.
+/// From now on a fault in this image prints a message before it ends the process. `then` is what to
+/// do once there is room. A fault elsewhere ends the process without the message. For one image of
+/// a process.
 ///
 /// # Errors
 /// The system's.
@@ -26,12 +26,12 @@ pub fn tell(path: &Path, image: &ImageFile, then: &str) -> io::Result<()> {
         path.display()
     );
     let (here, line, stderr) = (image.addresses(), line.into_bytes(), io::stderr());
-    // SAFETY: the action compares numbers, writes what was made before by one system call, without a lock
-    // or an allocation, and ends the process by a function that is made for signal handlers.
+    // SAFETY: the action compares numbers, writes a prepared line by one system call, without a
+    // lock or an allocation, and ends the process by a function that is made for signal handlers.
     let known = unsafe {
         signal_hook_registry::register_sigaction(SIGBUS, move |info| {
-            // SAFETY: of SIGBUS the system tells the address; of one that somebody sent, other numbers,
-            // which are then nowhere.
+            // SAFETY: for a fault, `si_addr` is its address. For a signal that a process sent it is
+            // another number, which is only compared.
             if here.contains(&info.si_addr().addr()) {
                 // If standard error is closed, there is nothing else to do.
                 let _ = rustix::io::write(&stderr, &line);

@@ -16,24 +16,24 @@ use tantalum_nand::{Geometry, ImageError};
 #[command(after_help = "\
 Examples:
   tantalum drive inspect disk.img
-  tantalum drive inspect disk.img --json | jq .units
+  tantalum drive inspect disk.img --json | jq .state.units
   tantalum drive inspect disk.img --design > my-drive.toml
 
-What a start would find is found out on a private view of the image, dump and
-all: the file does not change. An image that is in use is refused.
+The drive is started on a private view of the image, with its dump: the file
+does not change. An image that is in use is refused.
 Exit codes: 0, the drive starts; 1, it does not, or the image is damaged; 2,
 there is no image, or it is in use, or of a newer format.")]
 pub struct InspectArguments {
     /// The image
     image: PathBuf,
-    /// Also if the host crashed while the image was in use: all of it is verified, and pages that
-    /// are not what was programmed cannot be read
+    /// Open an image even if the host crashed while it was in use: all of it is verified, and pages
+    /// that are not what was programmed cannot be read
     #[arg(long)]
     host_crashed: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print the design that the image has, as TOML, and nothing else
+    /// Print only the design of the image, as TOML
     #[arg(long, conflicts_with = "json")]
     design: bool,
 }
@@ -43,14 +43,14 @@ struct Report {
     image: String,
     format: u32,
     serial: String,
-    /// Length of the file, and what it takes.
+    /// Length of the file, and the space that it takes.
     file_bytes: u64,
     allocated_bytes: u64,
     payload: &'static str,
     openings: u64,
     operations_under_way: u64,
-    /// The process that had it last was killed while it had power: that was a power cut, and the
-    /// dump is written by the next start.
+    /// The last process was killed while the drive had power. That was a power cut; the next start
+    /// writes the dump.
     dump_owed: bool,
     design: DesignReport,
     /// Why the drive does not start.
@@ -68,12 +68,12 @@ struct DesignReport {
     erase_units: u32,
 }
 
-/// What a start finds.
+/// The state that a start finds.
 #[derive(Serialize)]
 struct State {
     units: Census,
     wear: Option<Wear>,
-    /// What was in the dump.
+    /// Contents of the dump.
     dump: Option<Dump>,
     recovery_ns: u64,
     whole_ns: u64,
@@ -84,7 +84,7 @@ struct Dump {
     buffered_pages: u64,
     map_entries: u64,
     journal_entries: u64,
-    /// The energy of a dump that was owed.
+    /// The energy of the dump, if this start wrote it.
     joules: Option<f64>,
 }
 
@@ -180,7 +180,7 @@ fn state(drive: &Drive) -> State {
     }
 }
 
-/// What the file takes of its file system.
+/// The space that the file takes in its file system.
 #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
 fn allocated(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;

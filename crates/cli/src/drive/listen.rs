@@ -5,10 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tantalum_rt::Nanos;
 use tantalum_rt::wall::{Io, Listener};
 
-/// How long a socket may still belong to a killed process.
+/// How long a socket may still belong to a process that was just killed.
 const DYING: Nanos = Nanos::from_secs(1);
 
-/// Listens at a UNIX socket. One whose process was just killed is closed a little later.
+/// Listens at a UNIX socket. The socket of a process that was just killed closes a little later, so
+/// it tries again for that long.
 pub async fn unix(listen: impl Fn() -> io::Result<Listener>, io: &Io) -> io::Result<Listener> {
     let mut left = DYING;
     loop {
@@ -23,7 +24,7 @@ pub async fn unix(listen: impl Fn() -> io::Result<Listener>, io: &Io) -> io::Res
     }
 }
 
-/// An address on the command line; a port alone is one of this machine's own.
+/// An address on the command line; a port alone is on 127.0.0.1.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse::<u16>().map(|port| (IpAddr::V4(Ipv4Addr::LOCALHOST), port).into());
     port.or_else(|_| text.parse::<SocketAddr>())

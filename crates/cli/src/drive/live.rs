@@ -1,12 +1,13 @@
 //! The common part of all commands that run a box for other programs (a drive, or any other
 //! [`LiveBox`]): the box on the wall clock, its power, and its orderly end.
 //!
-//! 1. What is in front of the drive ([`Front`]) is told of every cut and every return of the power,
-//!    in their order; its hooks never run side by side.
+//! 1. The server or mount in front of the drive ([`Front`]) is notified of every cut and every
+//!    return of the power, in order; its hooks never run concurrently.
 //! 2. A cut takes place at once, whatever is under way, even a restart.
-//! 3. SIGINT and SIGTERM end the process in good order: the front stops, what it took is flushed,
-//!    and the drive loses its power as by a cut. A second one ends it at once, whoever uses it; a
-//!    third, wherever it is. A signal before the drive can be used is reported as an interruption.
+//! 3. SIGINT and SIGTERM end the process in good order: the front stops, acknowledged data is
+//!    flushed, and the drive's power is cut. A second signal ends the process at once, even if the
+//!    drive is in use; a third kills it. A signal before the drive is ready is reported as an
+//!    interruption.
 
 mod arguments;
 mod control;
@@ -37,7 +38,7 @@ use tantalum_nand::{ImageFile, Opening};
 use tantalum_rt::wall::{Io, Signal, Signals};
 use tantalum_rt::{First, Rt, Runtime, first};
 
-/// The box as those in front of it use it: its commands are counted, and timed.
+/// The box as its front uses it: commands are counted and timed.
 pub type Live<B> = Stats<B>;
 
 /// Where a front is built.
@@ -46,7 +47,7 @@ pub struct Site<B> {
     pub rt: Rt,
     /// Sockets, signals and real time.
     pub io: Io,
-    /// The box. It may have no power yet when the front is built.
+    /// The box. It may still be without power when the front is built.
     pub drive: Live<B>,
 }
 
@@ -56,29 +57,29 @@ pub struct About {
     pub image: Option<PathBuf>,
     /// Real seconds for each second of its clock.
     pub time_scale: f64,
-    /// The last process that had the image was killed: the dump that was due then is made now.
+    /// The last process that had the image was killed: the first start writes its dump.
     pub killed: bool,
 }
 
-/// Builds what is in front of a box, whichever box that is.
+/// Builds the front of a box of any kind.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait Build: 'static {
-    /// What is built for this kind of box.
+    /// The front for this kind of box.
     type Front<B: LiveBox>: Front;
 
-    /// Before the box starts.
+    /// Builds the front before the box starts.
     async fn build<B: LiveBox>(self, site: Site<B>) -> Result<Self::Front<B>, String>;
 }
 
-/// What is in front of a drive that runs: a server, a mounted file.
+/// The front of a running drive: a server or a mounted file.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait Front: 'static {
-    /// The drive takes commands for the first time: begins to serve. What is to be printed on
-    /// standard output, now that it can be used.
+    /// Begins to serve: the drive takes commands for the first time. Returns the text that is
+    /// printed on standard output when the drive is ready.
     async fn start(&self) -> Result<String, String>;
 
-    /// The drive is off, after its work on capacitors: commands on old links fail. Clients get
-    /// errors, or are disconnected.
+    /// The drive is off, after its work on capacitors, and commands on old links fail. Fails the
+    /// commands of clients, or disconnects them.
     async fn cut(&self);
 
     /// The power is about to return. An error leaves the drive without power.
@@ -87,15 +88,14 @@ pub trait Front: 'static {
     /// The drive takes commands again. Returns lines for the client that asked for it.
     async fn after_restore(&self) -> Result<Vec<String>, String>;
 
-    /// The end is near: takes nothing more, and waits for what is under way. The drive may have no
-    /// power.
+    /// Takes no further requests, and waits for those under way. The drive may have no power.
     async fn stop(&self) -> Result<(), String>;
 
-    /// Ends at once, after a second request: interrupts [`Front::start`] or [`Front::stop`], and
+    /// Ends at once, after a second signal: interrupts [`Front::start`] or [`Front::stop`], and
     /// leaves nothing behind.
     async fn give_up(&self) {}
 
-    /// Descriptors that its clients take: the first one, and all together at most.
+    /// Descriptors that its clients need: for the first client, and at most for all.
     fn descriptors(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -248,7 +248,7 @@ async fn live<B: LiveBox>(
         match first(plug.begin(), twice).await {
             First::A(Ok(begun)) => begun,
             First::A(Err(why)) => {
-                // It serves no client now. Its content is for the next process.
+                // No client is served, but the next process needs the drive's content.
                 if site.drive.inner().power_state() == PowerState::On {
                     switch_off(&site).await.map_err(|other| format!("{why}; {other}"))?;
                 }
@@ -309,7 +309,7 @@ async fn switch_off<B: LiveBox>(site: &Site<B>) -> Result<(), String> {
     let _announced = site.rt.outstanding("the end of the drive");
     drive.cut();
     drive.off().await;
-    // The end of the process does not need this, but the machine may be switched off next.
+    // The machine may be switched off next: the image must be on the host's disk.
     drive.shut()?;
     flushed.map_err(|e| match why {
         Some(why) => format!("the last flush failed: {e} ({why})"),

@@ -1,11 +1,11 @@
 //! `tantalum drive mount`: a drive as a file, or as a disk with a file system of the kernel's.
 //!
-//! 1. Whatever was set up is taken down on every way out that can be caught: the file system, the
+//! 1. Every exit that can be caught takes down everything that was set up: the file system, the
 //!    loop device, the file, directories that were made.
-//! 2. What a killed process has left of the same image is taken down before anything is set up.
-//! 3. After a cut the file system above is dead, whether it has noticed or not: nothing of what it
-//!    still has reaches the drive (the file that was open fails for ever). It is replaced by one
-//!    that is mounted anew.
+//! 2. What a killed process of the same image has left is taken down before anything is set up.
+//! 3. After a cut the file system above is dead, even if it has not noticed: nothing that it still
+//!    has in memory reaches the drive, because the open file fails permanently. After a restore a
+//!    new mount replaces it.
 
 mod filesystem;
 mod layers;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use tantalum_device::{BlockDevice, LiveBox, PowerCycle};
 use tantalum_rt::Nanos;
 
-/// Between two attempts to unmount what is in use.
+/// Time between two attempts to unmount a file system in use.
 const AGAIN: Nanos = Nanos::from_millis(500);
 
 /// Arguments of `tantalum drive mount`.
@@ -38,39 +38,38 @@ Examples:
   tantalum drive mount --design volatile --capacity 8GiB /mnt/flash --fs ext4 --time-scale 0
   tantalum drive mount disk.img /mnt/flash --files             files on the drive itself
 
-Once it can be used, a line \"ready: DIR\" says so. With --fs the drive gets a file
-system, if it has none yet, by way of a loop device with direct I/O; it takes root.
-Databases whose pages are to reach the drive in one piece want XFS with blocks as
-long as their pages.
+When the drive is ready, the line \"ready: DIR\" is printed. --fs mounts a file system
+through a loop device with direct I/O, and makes one on a blank drive; it needs root.
+For database pages that reach the drive in one piece, use XFS with blocks of the
+database's page size.
 
-SIGINT and SIGTERM unmount it, and end the drive in good order. If it is in use they
-say by whom, and wait; a second one leaves it to its users. To kill the process is a
-power cut; the next one that mounts the image cleans up. After `tantalum drive
-restore` the file system is checked and mounted again.
-Exit codes: 0, it ended in good order; 1, it did not, or cannot be mounted; 2, no
-such drive can be meant; 130, it was interrupted before it could be used."
+SIGINT and SIGTERM unmount the drive and end it in good order. If it is in use, the
+process names its users and waits; a second signal leaves the mount to its users.
+Killing the process is a power cut; the next process that mounts the image cleans up.
+After `tantalum drive restore` the file system is checked and mounted again.
+Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2, the
+command line is invalid; 130, it was interrupted before it was ready."
 )]
 pub struct MountArguments {
-    /// The image of the drive (see `tantalum drive create`) and the directory where it is to be
-    /// mounted; the latter alone with --design, --disk, --ram or --file
+    /// The image of the drive (see `tantalum drive create`) and the mount point; with --design,
+    /// --disk, --ram or --file only the mount point
     #[arg(value_names = ["IMAGE", "DIR"], num_args = 1..=2, required = true)]
     places: Vec<PathBuf>,
-    /// Mount a file system of the kernel's that is on the drive; made if the drive is blank
+    /// Mount the kernel's file system on the drive; it is made if the drive is blank
     #[arg(long, value_enum)]
     fs: Option<Kind>,
-    /// The length of the blocks of a file system that is made. More than 4KiB takes XFS and
-    /// Linux 6.12
+    /// Block size of a new file system. More than 4KiB needs XFS and Linux 6.12
     #[arg(long, value_name = "SIZE", value_parser = super::create::bytes, requires = "fs")]
     fs_block: Option<u64>,
-    /// More options for mount(8), with commas in between. It is mounted nosuid,nodev,noatime
+    /// More options for mount(8), separated by commas. nosuid,nodev,noatime are always set
     #[arg(long, value_name = "OPTIONS", requires = "fs")]
     fs_options: Option<String>,
-    /// Mount the files that are on the drive, in one directory: with direct I/O, and with atomic
-    /// pages and transactions (ioctls of Fusion-io and F2FS) where the drive keeps what these
-    /// promise. A blank drive is made one with no files. It belongs to whom DIR belongs
+    /// Mount the drive as one flat directory of files, with direct I/O, and with atomic pages and
+    /// transactions (ioctls of Fusion-io and F2FS) where the drive can guarantee them. A blank
+    /// drive becomes an empty directory. The directory belongs to the owner of DIR
     #[arg(long, conflicts_with = "fs")]
     files: bool,
-    /// Make the file system, or the directory, whatever is on the drive
+    /// Make a new file system or directory, overwriting whatever is on the drive
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -122,7 +121,7 @@ impl Build for Mount {
     }
 }
 
-/// Without links, so that it is the same however it is named.
+/// The path with all links resolved, so that every name of the image gives the same path.
 #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
 fn path_in_full(path: &Path) -> PathBuf {
     let absolute = |_| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
@@ -156,7 +155,7 @@ impl<B: LiveBox> MountFront<B> {
         Ok(MountFront { site, arguments, layers })
     }
 
-    /// The length of the blocks with which a file system is to be made; `None`: there is one.
+    /// The block size of the file system to make; `None`: there is a file system already.
     async fn to_be_made(&self, kind: Kind) -> Result<Option<u32>, String> {
         let wanted = self.arguments.fs_block.map(|block| block as u32);
         if self.arguments.force {

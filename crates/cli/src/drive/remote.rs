@@ -1,4 +1,4 @@
-//! `tantalum drive cut|restore|status|stats`: commands to the process that lets a drive run.
+//! `tantalum drive cut|restore|status|stats`: requests to the process that runs a drive.
 
 use super::{size, words};
 use crate::out;
@@ -12,10 +12,10 @@ use tantalum_export::control::{
     socket_beside,
 };
 
-/// Which drive, and how it is told.
+/// Which drive, and the format of the answer.
 #[derive(Args)]
 pub struct Remote {
-    /// The image of a drive that runs, or its control socket
+    /// The image of a running drive, or its control socket
     #[arg(value_name = "IMAGE|SOCKET")]
     drive: PathBuf,
     /// Print JSON
@@ -31,8 +31,8 @@ Examples:
   tantalum drive cut drive.control         that of --control drive.control
   tantalum drive cut disk.img --json | jq .discharge.complete
 
-Exit codes: 0, the power is off (what a volatile cache loses is no failure); 1,
-the emergency dump is not complete; 2, no such drive runs.")]
+Exit codes: 0, the power is off (data lost from a volatile cache is no failure);
+1, the emergency dump is not complete; 2, no such drive runs.")]
 pub struct CutArguments {
     #[command(flatten)]
     remote: Remote,
@@ -43,15 +43,15 @@ pub struct CutArguments {
 #[command(after_help = "\
 Examples:
   tantalum drive restore disk.img
-  tantalum drive restore disk.img --salvage    without the dump that should be there, or damaged pages
+  tantalum drive restore disk.img --salvage    even without its dump, or with damaged pages
 
 Exit codes: 0, the drive has recovered; 1, it does not start; 2, no such drive
 runs.")]
 pub struct RestoreArguments {
     #[command(flatten)]
     remote: Remote,
-    /// Start the drive even if the emergency dump that is due is not complete, or pages that the
-    /// start reads are damaged: what only these had is lost
+    /// Start the drive even if its emergency dump is not complete, or pages that the start reads
+    /// are damaged: data that only these had is lost
     #[arg(long)]
     salvage: bool,
 }
@@ -168,7 +168,7 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
     })
 }
 
-/// Lines of a name and what there is to say.
+/// Lines of a name and a text.
 struct Lines(String);
 
 impl Lines {
@@ -177,7 +177,7 @@ impl Lines {
         let _ = writeln!(self.0, "{name:<11} {text}");
     }
 
-    /// What a box has to say itself.
+    /// The lines of the box itself.
     fn all(&mut self, lines: &[Line]) {
         lines.iter().for_each(|line| self.add(&line.label, &line.text));
     }
@@ -221,7 +221,7 @@ fn restore_text(r: &RestoreReport) -> String {
     lines.0
 }
 
-/// In a word.
+/// The state in one word.
 pub fn power(power: Power) -> &'static str {
     match power {
         Power::Off => "off",
@@ -231,7 +231,7 @@ pub fn power(power: Power) -> &'static str {
     }
 }
 
-/// How a drive is, in lines.
+/// The state of a drive, in lines.
 pub fn status_text(r: &StatusReport) -> String {
     let mut lines = Lines(String::new());
     let place = r.image.clone().unwrap_or_else(|| "memory".to_string());
@@ -264,7 +264,7 @@ pub fn status_text(r: &StatusReport) -> String {
     lines.0
 }
 
-/// What it has done, in lines.
+/// The counters of a drive, in lines.
 pub fn stats_text(r: &StatsReport) -> String {
     let mut lines = Lines(String::new());
     lines.add("power", power(r.power));

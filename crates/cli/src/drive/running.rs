@@ -3,7 +3,7 @@
 use super::{mount, remote, serve, top};
 use clap::Subcommand;
 
-/// Commands that run a box, or that ask one that runs.
+/// Commands that run a box, or send requests to a running one.
 #[derive(Subcommand)]
 pub enum RunningCommand {
     /// Serve a drive, or another box (memory, a disk, a file), as a network block device (NBD)
@@ -18,7 +18,7 @@ pub enum RunningCommand {
     Status(remote::StatusArguments),
     /// Show what a running drive has done: commands, latencies, flash, wear, energy
     Stats(remote::StatsArguments),
-    /// Watch a running drive: throughput, latencies, buffer, map, collection, wear, energy
+    /// Watch a running drive: throughput, latencies, buffer, map, garbage collection, wear, energy
     Top(top::TopArguments),
 }
 

@@ -15,7 +15,7 @@ use tantalum_export::nbd::{Event, Export, Limits, Options, Server, Tls, Volume};
 use tantalum_rt::wall::{Io, Listener};
 use tantalum_rt::{Nanos, Rt};
 
-/// What clients that do not take their answers are waited for at the end.
+/// How long the end waits for clients that do not take their answers.
 const PATIENCE: Nanos = Nanos::from_secs(5);
 
 /// Arguments of `tantalum drive serve`.
@@ -32,8 +32,8 @@ Examples:
   tantalum drive serve --file /dev/sdb --unix sdb.sock
   tantalum drive serve disk.img --tcp 192.0.2.1:10809 --tls /etc/pki/tantalum
 
-Once it can be used, a line for each address says how, for instance
-\"nbd+unix:///drive?socket=/srv/drive.sock\". What clients do with that (U):
+When the drive is ready, a line for each address prints its URI, for instance
+\"nbd+unix:///drive?socket=/srv/drive.sock\". Clients use this URI (U):
   nbdinfo U                                            what there is
   nbdcopy disk.img U                                   copy a file to it
   nbdcopy U disk.img                                   and back
@@ -41,68 +41,66 @@ Once it can be used, a line for each address says how, for instance
   fio --name=x --ioengine=nbd --uri=U --rw=randwrite --bs=4k --iodepth=32 --size=1g
   nbd-client -unix drive.sock -N drive /dev/nbd0  as a disk of the kernel
 
-A socket that systemd has opened (LISTEN_FDS) is served, too, without --unix or
---tcp; its unit needs Accept=no. docs/control.md has a pair of units.
+A socket opened by systemd (LISTEN_FDS) is served, too, without --unix or --tcp;
+its unit needs Accept=no. docs/control.md has a pair of units.
 
-The plug, from another terminal:
-  tantalum drive cut disk.img                          the power goes, with I/O in flight
-  tantalum drive restore disk.img                      and comes back: clients connect again
+Power cuts, from another terminal:
+  tantalum drive cut disk.img                          cuts the power, with I/O in flight
+  tantalum drive restore disk.img                      restores it: clients connect again
   tantalum drive serve disk.img --unix S --cut-every 5s..20s --restore-after 1s
-                                                       the same by itself, at random
+                                                       does both automatically, at random
 
-SIGINT and SIGTERM stop it: what is under way is answered before, and the drive
-loses its power in good order. To kill it is a power cut: what the drive
-protects is dumped to its flash by the next one that uses the image.
-Exit codes: 0, it ended in good order; 1, it did not, or cannot be served; 2, no
-such drive can be meant; 130, it was interrupted before it could be used."
+SIGINT and SIGTERM stop the server: requests under way are answered first, and
+the drive is switched off in good order. Killing the process is a power cut: the
+next process that uses the image dumps the protected memory to flash.
+Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2, the
+command line is invalid; 130, it was interrupted before it was ready."
 )]
 pub struct ServeArguments {
-    /// The image of the drive (see `tantalum drive create`); none with --design, --disk, --ram or
+    /// The image of the drive (see `tantalum drive create`); not with --design, --disk, --ram or
     /// --file
     #[arg(value_name = "IMAGE", conflicts_with = "blank")]
     image: Option<PathBuf>,
     /// Listen at a UNIX socket
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
-    /// Who may connect to the UNIX socket, as the octal mode of its file: 660 for its group, too
+    /// Who may connect to the UNIX socket, as the octal mode of its file: 660 also admits its group
     #[arg(long, value_name = "MODE", value_parser = listen::mode, default_value = "600",
           requires = "unix")]
     mode: u32,
-    /// Listen at a TCP address; a port alone is one of this machine's own (127.0.0.1), without
-    /// anything it is 10809
+    /// Listen at a TCP address; a port alone is on 127.0.0.1, the default port is 10809
     #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, num_args = 0..=1,
           default_missing_value = "10809")]
     tcp: Option<SocketAddr>,
-    /// Take no client without TLS, on any socket. The directory has ca-cert.pem, server-cert.pem
-    /// and server-key.pem, and may have ca-crl.pem; clients must have a certificate of that
-    /// authority (docs/tls.md)
+    /// Require TLS on all sockets. The directory has ca-cert.pem, server-cert.pem, server-key.pem
+    /// and optionally ca-crl.pem; clients must have a certificate of that authority (docs/tls.md)
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
-    /// Take clients without a certificate, too: TLS then only hides what is said
+    /// Also admit clients without a certificate: TLS then only encrypts the traffic
     #[arg(long, requires = "tls")]
     tls_any_client: bool,
-    /// The name of the export; clients that name none get it too
+    /// The name of the export; clients that name none also get it
     #[arg(long, value_name = "NAME", default_value = "drive")]
     export: String,
-    /// The drive can only be read
+    /// Serve the drive read-only
     #[arg(long)]
     read_only: bool,
-    /// Export it under this name too, to be read only
+    /// Also export the drive under this name, read-only
     #[arg(long, value_name = "NAME")]
     reader: Vec<String>,
-    /// Clients at a time, at most
+    /// Most clients at the same time
     #[arg(long, value_name = "N", default_value_t = Limits::default().clients)]
     clients: u32,
-    /// Requests in flight of each client, at most
+    /// Most requests in flight of each client
     #[arg(long, value_name = "N", default_value_t = Limits::default().requests)]
     requests: u32,
     /// The longest request, in KiB
     #[arg(long, value_name = "KIB", default_value_t = Limits::default().payload >> 10)]
     longest: u32,
-    /// Memory for what clients send and are answered, at most, all of them together
+    /// Most memory for requests and answers of all clients together
     #[arg(long, value_name = "SIZE", value_parser = create::bytes, default_value = "256MiB")]
     memory: u64,
-    /// Say which clients come and go
+    /// Print when clients connect and disconnect
     #[arg(long, short)]
     verbose: bool,
     #[command(flatten)]
@@ -128,7 +126,7 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
     live::run(&arguments.live, arguments.image.as_deref(), build)
 }
 
-/// Whether clients that reach this address must have a certificate, or the user does not want that.
+/// Checks that clients of this address must have a certificate, or that the user waives this.
 fn may_listen(at: SocketAddr, arguments: &ServeArguments) -> Result<(), String> {
     let known = arguments.tls.is_some() && !arguments.tls_any_client;
     if known || arguments.live.insecure || !listen::is_for_others(at) {
@@ -162,7 +160,7 @@ impl Build for Serve {
 struct NbdFront<B: LiveBox> {
     rt: Rt,
     server: Server<Live<B>>,
-    /// Not served yet, and how to get there.
+    /// Listeners that are not served yet, each with its URI.
     listeners: RefCell<Vec<(Listener, String)>>,
     on_cut: OnCut,
     limits: Limits,
@@ -266,14 +264,14 @@ fn server<B: LiveBox>(
     Server::with_tls(rt, exports, options, tls, tell).map_err(|e| e.to_string())
 }
 
-/// What is wrong if a client is handed over.
+/// The error if systemd passes a connection instead of a socket to listen at.
 const CONNECTION: &str = "a connection was handed over, not a socket to listen at: one process serves all \
                           clients of a drive, so its socket unit needs Accept=no";
 
 const NOWHERE: &str = "no place to listen: give --unix PATH or --tcp PORT, or have systemd hand a socket over \
                        (LISTEN_FDS)";
 
-/// Where to listen, and how to get there.
+/// All listeners, each with its URI.
 async fn listeners(io: &Io, arguments: &ServeArguments) -> Result<Vec<(Listener, String)>, String> {
     let name = &escape(&arguments.export);
     let scheme = if arguments.tls.is_some() { "nbds" } else { "nbd" };
@@ -306,14 +304,14 @@ async fn listeners(io: &Io, arguments: &ServeArguments) -> Result<Vec<(Listener,
         all.push((listener, format!("{scheme}://{at}/{name}")));
     }
     match all.is_empty() {
-        // So does inetd, and systemd with StandardInput=socket.
+        // inetd, and systemd with StandardInput=socket, pass a connection as standard input.
         true if activation::is_connection(io::stdin()) => Err(CONNECTION.to_string()),
         true => Err(NOWHERE.to_string()),
         false => Ok(all),
     }
 }
 
-/// Says what an address that was allowed means.
+/// Warns if everybody can use this address.
 fn warn(at: SocketAddr, arguments: &ServeArguments) {
     let known = arguments.tls.is_some() && !arguments.tls_any_client;
     if !known && listen::is_for_others(at) {
@@ -325,7 +323,7 @@ fn cannot(what: impl std::fmt::Display, error: &io::Error) -> String {
     format!("cannot listen at {what}: {error}")
 }
 
-/// As a part of an address.
+/// The name as part of a URI.
 fn escape(name: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
     let each = |b: u8| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") };

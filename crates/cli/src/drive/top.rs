@@ -1,4 +1,4 @@
-//! `tantalum drive top`: a drive that runs, on a screen.
+//! `tantalum drive top`: a running drive, on a screen.
 
 mod history;
 mod screen;
@@ -25,18 +25,18 @@ Examples:
   tantalum drive top disk.img --once           one picture, as text
   tantalum drive top disk.img --interval 0.2
 
-Keys: c cuts the power, r restores it, q ends. Throughput is that of real time;
-latencies, and what follows from them, are by the clock of the drive. The
-histogram and the rates are those of the last 10 pictures.
+Keys: c cuts the power, r restores it, q ends. Throughput is in real time;
+latencies are by the drive's clock. The histogram and the rates cover the last 10
+intervals.
 Exit codes: 0; 1, the terminal cannot be used; 2, no such drive runs.")]
 pub struct TopArguments {
-    /// The image of a drive that runs, or its control socket
+    /// The image of a running drive, or its control socket
     #[arg(value_name = "IMAGE|SOCKET")]
     drive: PathBuf,
-    /// Seconds from one picture to the next
+    /// Seconds between two updates
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
-    /// Print one picture of 80 columns and 24 lines as text, after an interval
+    /// Print one screen of 80 columns and 24 lines as text, after an interval
     #[arg(long)]
     once: bool,
 }
@@ -81,7 +81,7 @@ struct Watch {
     drive: PathBuf,
     client: Option<Client>,
     history: History,
-    /// What there is to say in the last line.
+    /// The message in the last line.
     message: String,
     said: (Sender<String>, Receiver<String>),
 }
@@ -97,7 +97,7 @@ impl Watch {
         }
     }
 
-    /// Takes a sample; from a new process, if the old one is gone.
+    /// Takes a sample; connects to a new process if the old one is gone.
     fn sample(&mut self) -> Result<(), String> {
         let mut client = match self.client.take() {
             Some(client) => client,
@@ -113,14 +113,14 @@ impl Watch {
         Ok(())
     }
 
-    /// Carries out a command beside the picture; what came of it is said later.
+    /// Carries out a command in the background; its result is shown later.
     #[allow(clippy::disallowed_methods, reason = "the edge: a restart is waited for by a thread")]
     fn command(&mut self, what: &str, ask: fn(&mut Client) -> Result<String, String>) {
         self.message = format!("{what} …");
         let (drive, say) = (self.drive.clone(), self.said.0.clone());
         let asked = move || {
             let said = remote::connect(&drive).and_then(|mut client| ask(&mut client));
-            // If the picture is gone nobody wants to know.
+            // If the screen is gone, nothing shows the result.
             let _ = say.send(said.unwrap_or_else(|e| e));
         };
         if std::thread::Builder::new().spawn(asked).is_err() {
@@ -185,11 +185,11 @@ fn run(
         }
         while let Ok(said) = watch.said.1.try_recv() {
             watch.message = said;
-            // What came of it is to be seen at once.
+            // Show the result at once.
             due = now;
         }
         terminal.draw(|frame| frame.render_widget(&watch.screen(), frame.area()))?;
-        // Also in between: messages come from other threads.
+        // Messages of other threads come between two samples, too.
         let patience = due.saturating_duration_since(now).min(Duration::from_millis(100));
         if !event::poll(patience)? {
             continue;

@@ -1,5 +1,5 @@
 //! A drive in an image as a restart would find it, without changing the image: on a private view
-//! of it, in virtual time.
+//! of the image, in virtual time.
 
 use super::fault;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub struct View {
     pub image: ImageFile,
 }
 
-/// Why there is none.
+/// Why there is no view.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     #[error(transparent)]
@@ -24,16 +24,16 @@ pub enum ViewError {
 }
 
 impl View {
-    /// `host_crashed`: also if the host crashed while somebody had the image.
+    /// `host_crashed`: also if the host crashed while the image was in use.
     pub fn open(path: &Path, host_crashed: bool) -> Result<View, ViewError> {
         let opening = Opening { view: true, host_crashed, ..Opening::default() };
         let image = ImageFile::open_with(path, opening).map_err(DriveImageError::from)?;
-        // Without it the process ends all the same, and says nothing.
+        // If this fails, a fault still ends the process, but without a message.
         let _ = fault::tell(path, &image, fault::NOTHING);
         Ok(View { runtime: Runtime::virtual_time(1), image })
     }
 
-    /// The drive without power: with the dump written that it owed.
+    /// The drive without power; if a dump was due, it has been written.
     pub fn off(&mut self) -> Result<Drive, ViewError> {
         let drive = Drive::on_file(&self.runtime.handle(), self.image.clone())?;
         let waiting = drive.clone();
@@ -41,7 +41,7 @@ impl View {
         Ok(drive)
     }
 
-    /// Starts it to the end; why not, in a line.
+    /// Starts the drive completely; the inner error says in a line why it does not start.
     pub fn start(&mut self, drive: &Drive) -> Result<Result<(), String>, ViewError> {
         let starting = drive.clone();
         let started = self.runtime.block_on(async move {
@@ -57,7 +57,7 @@ impl View {
     }
 }
 
-/// What a crash of the host left of an image.
+/// The state of an image after a crash of the host.
 pub fn host_crashed(image: &ImageFile) -> String {
     let what = match image.was_synced() {
         true => "the image is that of the newest moment that was synced".to_string(),

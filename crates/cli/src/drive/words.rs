@@ -13,7 +13,7 @@ pub fn cut_in_a_line(r: &CutReport) -> String {
     }
 }
 
-/// What became of a drive whose process was killed, in a line.
+/// What a start found of a killed process, in a line.
 pub fn killed_in_a_line(what: &str) -> String {
     format!("the last process that had the drive was killed: {what}")
 }

@@ -1,4 +1,4 @@
-//! Arguments of every command that lets a drive run.
+//! Arguments of all commands that run a drive.
 
 use crate::drive::{create, listen};
 use crate::time::time;
@@ -9,116 +9,115 @@ use tantalum_export::nbd;
 use tantalum_rt::Nanos;
 use tantalum_rt::wall::{Backend, WallOptions};
 
-/// What they have in common.
+/// The common arguments.
 #[derive(Args, Clone)]
 #[command(group(ArgGroup::new("blank").args(["design", "disk", "ram", "file"])))]
 #[command(group(ArgGroup::new("sized").args(["design", "disk"]).multiple(true)))]
 pub struct LiveArguments {
-    /// A blank drive in memory instead of an image, of this design (see `tantalum designs`), or of
-    /// the one in a TOML file
+    /// A blank drive in memory instead of an image, of this design: a preset (see `tantalum
+    /// designs`) or a TOML file
     #[arg(long, value_name = "DESIGN")]
     pub design: Option<String>,
     /// A blank magnetic disk in memory instead of an image, of this model (a preset: disk-15k)
     #[arg(long, value_name = "MODEL")]
     pub disk: Option<String>,
-    /// Memory of this size as a block device, which takes no time, instead of an image. Its blocks
-    /// have 4 KiB
+    /// A RAM device of this size instead of an image; commands take no time, blocks have 4 KiB
     #[arg(long, value_name = "SIZE", value_parser = create::bytes)]
     pub ram: Option<u64>,
     /// A regular file or a block device of the host as it is, instead of an image: its blocks are
-    /// those of the drive. A cut is one of the link alone, since the host keeps its power
+    /// those of the drive. A cut cuts only the connection to it: the host keeps its power
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
     /// Read and write the file of --file through the host's page cache instead of direct I/O
     #[arg(long)]
     pub buffered: bool,
-    /// What a power cut leaves of the acknowledged writes to --ram [default: volatile]
+    /// Which acknowledged writes to --ram survive a power cut [default: volatile]
     #[arg(long, value_enum)]
     pub ram_ack: Option<RamAck>,
-    /// The capacity of --design or --disk, at least, for instance 8GiB; else its own. Memory is
-    /// taken for what is written
+    /// The least capacity of --design or --disk, for instance 8GiB [default: its own]. Only written
+    /// data takes memory
     #[arg(long, value_name = "SIZE", value_parser = create::bytes, requires = "sized")]
     pub capacity: Option<u64>,
-    /// Start it even if the emergency dump that is due is not complete, or pages that the start
-    /// reads are damaged: data that only these had are lost
+    /// Start the drive even if its emergency dump is not complete, or pages that the start reads
+    /// are damaged: data that only these had is lost
     #[arg(long)]
     pub salvage: bool,
     /// Open an image even if the host crashed while it was in use: all of it is verified, and pages
     /// that are not what was programmed cannot be read. The newest writes may be missing
     #[arg(long, conflicts_with = "blank")]
     pub host_crashed: bool,
-    /// Answer a flush, and a write with forced unit access, when the data are on the host's own
-    /// disk, too: they survive a crash of the host
+    /// Answer a flush, or a write with forced unit access, only when its data is on the host's own
+    /// disk, too: it survives a crash of the host
     #[arg(long, conflicts_with = "blank")]
     pub host_sync: bool,
-    /// Real seconds for each second of the drive's: 1 for its modelled latencies, 0 for as fast
-    /// as the code goes
+    /// Real seconds for each second of the drive's clock: 1 for its modelled latencies, 0 for as
+    /// fast as the code goes
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = time_scale)]
     pub time_scale: f64,
-    /// Where `tantalum drive cut`, `restore`, `status`, `stats` and `top` reach this process; else
-    /// IMAGE.control beside the image
+    /// The control socket for `tantalum drive cut`, `restore`, `status`, `stats` and `top`
+    /// [default: IMAGE.control beside the image]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Show status, statistics and metrics for Prometheus at this address; a port alone is one of
-    /// this machine's own (127.0.0.1)
+    /// Serve status, statistics and metrics for Prometheus over HTTP at this address; a port alone
+    /// is on 127.0.0.1
     #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address)]
     pub http: Option<SocketAddr>,
-    /// Listen at addresses that other machines can reach, although these need no certificate: of
-    /// --tcp without --tls, and of --http
+    /// Allow addresses that other machines can reach without a certificate: for --tcp without
+    /// --tls, and for --http
     #[arg(long)]
     pub insecure: bool,
     /// How clients notice that the power was cut
     #[arg(long, value_enum, default_value_t = OnCut::Errors)]
     pub on_cut: OnCut,
-    /// What carries out I/O
+    /// The interface for I/O
     #[arg(long, value_enum, default_value_t = IoBackend::Auto)]
     io: IoBackend,
-    /// Microseconds to spin instead of sleeping, at most, before a timer is due or a request is
-    /// expected: punctuality for processor time
+    /// Most microseconds to spin instead of sleeping, before a timer is due or a request is
+    /// expected: takes processor time, improves punctuality
     #[arg(long, value_name = "US", default_value_t = 60)]
     spin: u64,
-    /// The seed of whatever is random in the drive and its power cuts
+    /// The seed of all randomness in the drive and its power cuts
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     #[command(flatten)]
     pub schedule: Schedule,
 }
 
-/// When the power is cut by itself, and returns.
+/// When the power is cut automatically, and returns.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Power cuts")]
 #[command(group(ArgGroup::new("cuts").args(["cut_after_ops", "cut_every"]).multiple(true)))]
 pub struct Schedule {
-    /// Cut the power when the drive has carried out N commands, others being under way; and again
-    /// so many after each return
+    /// Cut the power when the drive has carried out N commands, with others under way, and again N
+    /// commands after each return
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub cut_after_ops: Option<u64>,
-    /// Cut the power when this much real time has passed since it came: 10s, 500ms, 2m; or a time
-    /// in between, by the seed: 5s..20s
+    /// Cut the power this much real time after it came: 10s, 500ms, 2m; 5s..20s is a random time in
+    /// between, by the seed
     #[arg(long, value_name = "TIME[..TIME]", value_parser = times)]
     pub cut_every: Option<(Nanos, Nanos)>,
-    /// Restore the power this much real time after such a cut (1s, or 0s..5s); else it stays away
-    /// until `tantalum drive restore`
+    /// Restore the power this much real time after such a cut (1s, or 0s..5s); otherwise it stays
+    /// off until `tantalum drive restore`
     #[arg(long, value_name = "TIME[..TIME]", value_parser = times, requires = "cuts")]
     pub restore_after: Option<(Nanos, Nanos)>,
 }
 
-/// What a RAM device loses at a cut.
+/// What of a RAM device survives a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RamAck {
     /// What was flushed, and any part of the rest
     Volatile,
-    /// All of it
+    /// Everything
     Safe,
 }
 
 impl LiveArguments {
-    /// Whether they name a box that is not in an image.
+    /// Whether the arguments name a box that is not in an image.
     pub fn names_a_box(&self) -> bool {
         self.design.is_some() || self.disk.is_some() || self.ram.is_some() || self.file.is_some()
     }
 
-    /// The name of that box, in a word, if it is in memory.
+    /// The name of the box in one word, if it is in memory.
     pub fn name(&self) -> String {
         let ram = self.ram.map(|_| "ram".to_string());
         self.design.clone().or_else(|| self.disk.clone()).or(ram).unwrap_or_default()
@@ -143,7 +142,7 @@ impl From<OnCut> for nbd::OnCut {
     }
 }
 
-/// What carries out I/O.
+/// The interface for I/O.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum IoBackend {
     /// io_uring, or poll where that is denied
@@ -155,8 +154,8 @@ enum IoBackend {
 }
 
 impl LiveArguments {
-    /// Checks that the addresses are allowed, and that no argument lacks another that it needs.
-    /// (The parser asks for nothing that another argument excludes.)
+    /// Checks that the addresses are allowed, and that each argument has the others that it needs.
+    /// (The parser does not require an argument that another one excludes.)
     ///
     /// # Errors
     /// Why not, and what to do.
@@ -177,7 +176,7 @@ impl LiveArguments {
         }
     }
 
-    /// The clock that they ask for.
+    /// The wall clock's options.
     pub fn clock(&self) -> WallOptions {
         let io = match self.io {
             IoBackend::Auto => Backend::Auto,
@@ -197,7 +196,7 @@ pub fn time_scale(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time, or two with all in between.
+/// A time, or a range of times.
 fn times(text: &str) -> Result<(Nanos, Nanos), String> {
     let (low, high) = match text.split_once("..") {
         Some((low, high)) => (time(low)?, time(high)?),

@@ -1,4 +1,4 @@
-//! The control socket of a drive that runs.
+//! The control socket of a running drive.
 
 use super::power::RestoreError;
 use super::{Front, Plug, Trouble, report};
@@ -10,14 +10,14 @@ use tantalum_device::LiveBox;
 use tantalum_export::control::{ControlServer, Handler, Kind, Refusal, Request, socket_beside};
 use tantalum_rt::wall::{Io, Listener};
 
-/// Where it is: at a path that was given, or beside the image.
+/// The path of the control socket: the given one, or beside the image.
 pub struct Place {
     path: PathBuf,
     given: bool,
 }
 
 impl Place {
-    /// `None`: there is none.
+    /// `None`: there is no control socket.
     pub fn of(given: Option<&Path>, image: Option<&Path>) -> Option<Place> {
         match (given, image) {
             (Some(path), _) => Some(Place { path: path.to_owned(), given: true }),
@@ -26,10 +26,10 @@ impl Place {
         }
     }
 
-    /// Listens there. If the default place is unfit, there is no control socket.
+    /// Listens there. If listening at the default path fails, there is no control socket.
     ///
     /// # Errors
-    /// Why it cannot, in a line.
+    /// Why it cannot listen at the given path, in a line.
     pub async fn listen(&self, io: &Io) -> Result<Option<Listener>, String> {
         match listen::unix(|| io.listen_unix(&self.path), io).await {
             Ok(listener) => Ok(Some(listener)),

@@ -1,33 +1,33 @@
 //! Descriptors: without free ones a server can accept no connection.
 //!
-//! 1. What may be open is raised as far as the system allows, if more is needed.
+//! 1. If more descriptors are needed, the limit is raised as far as the system allows.
 //! 2. If not even the first client could be served, the start is refused.
-//! 3. If fewer clients could be served than are allowed, that is said.
+//! 3. If fewer clients could be served than are allowed, a note says so.
 
 use crate::out;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Beside clients: what the drive opens when it starts again, or a client asks for its state.
+/// Descriptors beside those of clients: for a restart of the drive, or a request for its state.
 const SPARE: u64 = 2;
 
-/// What a process needs beside what is open already.
+/// How many further descriptors a process needs.
 pub struct Needs {
-    /// For the first who uses each of its addresses.
+    /// For one client of each address.
     pub least: u64,
-    /// For as many as may use them at a time.
+    /// For all clients that are allowed at the same time.
     pub most: u64,
 }
 
-/// Raises the limit so that they can be opened.
+/// Raises the limit so that these descriptors can be opened.
 ///
 /// # Errors
-/// Why they cannot be, in a line.
+/// Why not even the least number can be opened, in a line.
 #[allow(clippy::disallowed_methods, reason = "the edge: the process's own descriptors")]
 pub fn provide(needs: &Needs) -> Result<(), String> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // Without a limit there are enough.
     let Some(limit) = current else { return Ok(()) };
-    // The directory itself is among them. If it cannot be opened, none is left.
+    // The count includes the directory itself. If it cannot be opened, no descriptor is left.
     let open = std::fs::read_dir("/proc/self/fd").map_or(limit, |all| all.count() as u64 - 1);
     let (least, most) = (open + needs.least + SPARE, open + needs.most + SPARE);
     let limit = match maximum {

@@ -1,13 +1,11 @@
-//! The state of a drive over HTTP: JSON, a page, and metrics for Prometheus. Nothing can be changed
-//! there.
+//! The state of a drive over HTTP, read-only: JSON, a page, and metrics for Prometheus.
 //!
-//! 1. The server has a thread of its own; it asks the drive by letters, and waits. The drive
-//!    answers one after another, from its own thread.
-//! 2. There are never more than [`CONNECTIONS`] connections. One that comes when there are as many
-//!    replaces the one that has been longest without a whole request; only if all are being
-//!    answered it waits.
-//! 3. An idle connection does not keep its place: it ends if no request begins within [`IDLE`], or
-//!    if a request takes longer than that until a part of its answer is read.
+//! 1. The server has a thread of its own. It sends letters to the drive's thread and waits for the
+//!    answers; the drive answers them one after another.
+//! 2. There are never more than [`CONNECTIONS`] connections. A further one replaces the connection
+//!    that has been longest without a complete request. It waits only if all are being answered.
+//! 3. A connection ends if no request begins within [`IDLE`], or if a request takes longer than
+//!    that until a part of its answer is read.
 
 use super::{Front, Plug, metrics, report};
 use axum::Router;
@@ -40,19 +38,19 @@ use tokio::time::{Instant, Sleep};
 pub const CONNECTIONS: usize = 32;
 /// Letters that may wait for the drive.
 const LETTERS: usize = 64;
-/// The drive has to answer in this time.
+/// How long the server waits for the drive's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A connection may be silent, or at one request, for so long.
+/// How long a connection may be without a request, or take for one.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Answer = (StatusReport, StatsReport, Vec<Field>);
 type Letter = oneshot::Sender<Answer>;
 
-/// Serves from now on; where.
+/// Begins to serve; returns the address.
 ///
 /// # Errors
-/// Why it cannot, in a line.
+/// Why it cannot serve, in a line.
 #[allow(clippy::disallowed_methods, reason = "the edge: a server in a thread of its own")]
 pub fn begin<B: LiveBox, F: Front>(
     plug: &Rc<Plug<B, F>>,
@@ -66,7 +64,7 @@ pub fn begin<B: LiveBox, F: Front>(
     let asked = plug.clone();
     plug.rt().spawn_background("letters from the HTTP server", async move {
         while let Some(letter) = inbox.next().await {
-            // A client that does not wait any more does not need the answer.
+            // A client that no longer waits does not need the answer.
             let _ = letter.send((
                 report::status(&asked),
                 report::stats(&asked),
@@ -101,7 +99,7 @@ async fn serve(listener: TcpListener, post: Post<Letter>) {
     let _ = axum::serve(Limited::new(listener, IDLE), seated(router)).await;
 }
 
-/// Requests of this router keep the places of their connections.
+/// The router; while a request is answered, its connection keeps its place.
 fn seated(router: Router) -> IntoMakeServiceWithConnectInfo<Router, Seat> {
     router.layer(middleware::from_fn(keep_seat)).into_make_service_with_connect_info::<Seat>()
 }
@@ -150,35 +148,35 @@ async fn prometheus(State(post): State<Post<Letter>>) -> Result<Response, Status
     Ok(typed(metrics::CONTENT_TYPE, text))
 }
 
-/// The connections that there are.
+/// The places for connections.
 #[derive(Default)]
 struct Places {
     taken: Mutex<Taken>,
-    /// One is free, or may be taken away.
+    /// A place is free, or may be taken away.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct Taken {
     next: u64,
-    /// By what came last of all: the connection itself, or its last answer. The first has been
-    /// longest without a whole request, or is being answered.
+    /// By the time of the connection's beginning or of its last answer. The first has been longest
+    /// without a complete request, or is being answered.
     by_age: BTreeMap<u64, Place>,
 }
 
 struct Place {
     answered: bool,
-    /// Tells the connection that its place was taken away.
+    /// Dropping it tells the connection that its place was taken away.
     _taken_away: oneshot::Sender<()>,
 }
 
 impl Places {
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        // A thread that panicked there had only counted.
+        // A thread that panicked with the lock has only counted: the state is consistent.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place, if need be another connection's.
+    /// Takes a free place, or that of another connection.
     fn take(self: &Arc<Self>) -> Option<(Seat, oneshot::Receiver<()>)> {
         let mut taken = self.taken();
         if taken.by_age.len() >= CONNECTIONS {
@@ -202,7 +200,8 @@ struct Seat {
 }
 
 impl Seat {
-    /// From now on it is the youngest, and `answered` or not. Nothing, if it was taken away.
+    /// Makes it the youngest place, and marks it as `answered` or not. Does nothing if the place
+    /// was taken away.
     fn renew(&self, answered: bool) {
         let mut taken = self.places.taken();
         let mut age = self.age.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,7 +229,7 @@ impl Connected<IncomingStream<'_, Limited>> for Seat {
     }
 }
 
-/// A place that is not taken away, since a whole request is being answered.
+/// A place that is not taken away, because a complete request is being answered.
 struct Kept(Seat);
 
 impl Kept {
@@ -246,7 +245,7 @@ impl Drop for Kept {
     }
 }
 
-/// A listener with so many places, and so much patience with each connection.
+/// A listener with limits for the number of connections and for their idle time.
 struct Limited {
     listener: TcpListener,
     places: Arc<Places>,
@@ -271,7 +270,7 @@ impl axum::serve::Listener for Limited {
                 None => self.places.changed.notified().await,
             }
         };
-        // A connection whose place this is goes before another one comes.
+        // The connection that had this place ends before the next one is accepted.
         tokio::task::yield_now().await;
         let timer = Box::pin(tokio::time::sleep(self.idle));
         let taken_away = Some(taken_away);
@@ -288,7 +287,7 @@ struct Placed {
     stream: TcpStream,
     idle: Duration,
     timer: Pin<Box<Sleep>>,
-    /// For a request that has not begun.
+    /// No request has begun.
     waits: bool,
     seat: Seat,
     /// Ready when another connection has the place; `None` from then on.
@@ -302,21 +301,21 @@ impl Drop for Placed {
 }
 
 impl Placed {
-    /// From now on it has its whole time again.
+    /// Restarts the connection's time limit.
     fn rewind(&mut self, waits: bool) {
         self.waits = waits;
         self.timer.as_mut().reset(Instant::now() + self.idle);
     }
 
     fn is_taken_away(&mut self, cx: &mut Context<'_>) -> bool {
-        // It must not be polled again once it was ready.
+        // It must not be polled again after it was ready.
         if self.taken_away.as_mut().is_some_and(|told| Pin::new(told).poll(cx).is_ready()) {
             self.taken_away = None;
         }
         self.taken_away.is_none()
     }
 
-    /// Fails what is not ready in time.
+    /// Fails if `ready` is not ready in time.
     fn in_time<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -339,7 +338,8 @@ impl AsyncRead for Placed {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let ready = Pin::new(&mut self.stream).poll_read(cx, buf);
-        // Not at every part of it: one that comes in drops has the time of one.
+        // The limit is not restarted at every part: a request that comes in pieces has the time of
+        // one.
         if ready.is_ready() && self.waits {
             self.rewind(false);
         }
@@ -388,10 +388,10 @@ mod tests {
         }
     }
 
-    /// So long only a test takes that fails.
+    /// A time that only a failing test takes.
     const NEVER: Duration = Duration::from_secs(60);
 
-    /// So long that no connection ends by itself.
+    /// A limit so long that no connection reaches it.
     const PATIENT: Duration = Duration::from_secs(3600);
 
     fn test<F: Future<Output = ()>>(idle: Duration, test: impl FnOnce(SocketAddr) -> F) {
@@ -418,7 +418,8 @@ mod tests {
         assert!(heard.ends_with(b"here"), "{}", String::from_utf8_lossy(&heard));
     }
 
-    /// It would wait for ever if silent connections, or half requests, kept their places.
+    /// 3: the test would wait for ever if silent connections, or incomplete requests, kept their
+    /// places.
     #[test]
     fn who_asks_for_nothing_is_left() {
         test(Duration::from_millis(300), async |at| {
@@ -433,14 +434,14 @@ mod tests {
             }
             is_answered(at).await;
             for stream in &idle {
-                // They are left, be it with an answer that says why.
+                // The server ends them, perhaps with an answer that says why.
                 let _ = talk(stream, b"").await;
             }
         });
     }
 
-    /// 2: a good one is answered beside five times as many that send a byte now and then as there
-    /// are places.
+    /// 2: a good connection is answered beside many that send a byte now and then: five times as
+    /// many as there are places.
     #[test]
     fn who_dribbles_does_not_keep_others_waiting() {
         test(PATIENT, async |at| {
@@ -453,7 +454,7 @@ mod tests {
             }
             for _ in 0..10 {
                 for stream in &dribbling {
-                    // Most are left already.
+                    // Most have ended already.
                     let _ = stream.try_write(b"x");
                 }
                 is_answered(at).await;
@@ -461,7 +462,7 @@ mod tests {
         });
     }
 
-    /// 2: only one that is being answered keeps its place, and it is the oldest that goes.
+    /// 2: only a connection that is being answered keeps its place, and the oldest one loses it.
     #[test]
     fn places_are_taken_from_who_is_not_answered() {
         let places = Arc::new(Places::default());
@@ -470,7 +471,7 @@ mod tests {
         let young = places.take().expect("that of the second");
         assert!(seats[1].1.try_recv() == Err(oneshot::error::TryRecvError::Closed));
         assert!(seats[0].1.try_recv() == Err(oneshot::error::TryRecvError::Empty));
-        // One that has lost its place gives none back.
+        // A connection that has lost its place gives none back.
         seats.remove(1).0.leave();
         assert_eq!(places.taken().by_age.len(), CONNECTIONS);
         drop(kept);

@@ -1,4 +1,4 @@
-//! What a drive that runs has done, as metrics for Prometheus (OpenMetrics text).
+//! The counters of a running drive, as metrics for Prometheus (OpenMetrics text).
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -11,13 +11,13 @@ use std::fmt::{self, Error, Write};
 use tantalum_device::{Field, Metric, Unit, Value};
 use tantalum_export::control::{LatencyCounts, Power, StatsReport, StatusReport};
 
-/// What it is, as a server of HTTP says it.
+/// The HTTP content type.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All of it.
+/// All metrics as text.
 ///
 /// # Errors
-/// If a metric cannot be written, which is not so.
+/// If a metric cannot be written; writing to a string does not fail.
 pub fn metrics(
     status: StatusReport,
     stats: StatsReport,
@@ -33,7 +33,7 @@ pub fn metrics(
 struct Sample {
     status: StatusReport,
     stats: StatsReport,
-    /// What the box shows beside that.
+    /// The fields of the box.
     fields: Vec<Field>,
 }
 
@@ -107,7 +107,7 @@ impl Sample {
         )
     }
 
-    /// What the box describes: fields of one family together.
+    /// The metrics of the box: fields of one family together.
     fn described(&self, out: &mut Out<'_>) -> Result<(), Error> {
         let mut families: Vec<(&Metric, Vec<&Field>)> = Vec::new();
         for field in &self.fields {
@@ -151,7 +151,7 @@ enum Sampled {
 }
 
 impl Sampled {
-    /// Times are seconds among metrics.
+    /// The sample of a field; times are in seconds.
     fn of(field: &Field) -> Option<Sampled> {
         match (field.unit, &field.value) {
             (Unit::Nanos, Value::Count(ns)) => Some(Sampled::Number(seconds(*ns))),

@@ -1,8 +1,8 @@
 //! The plug of a running drive: cuts, restarts, and notice of both to the front.
 //!
-//! 1. A cut takes place at the call, before anything is waited for.
-//! 2. Hooks of the front run one at a time, and in the order of what happened: the power is not
-//!    restored before the front knows that it was cut.
+//! 1. A cut takes place during the call, before anything waits.
+//! 2. Hooks of the front run one at a time, in the order of the events: the power is not restored
+//!    before the front knows that it was cut.
 
 use super::report;
 use super::{About, Front, Live, Site};
@@ -28,16 +28,16 @@ pub enum RestoreError {
         "the drive does not start: {0}; `tantalum drive check` tells more. What is left can be had with `tantalum drive restore --salvage`"
     )]
     Damaged(String),
-    /// It does not start for another reason.
+    /// The drive does not start for another reason.
     #[error("the drive does not start: {0}")]
     Failed(String),
-    /// The power went again.
+    /// The power was cut again.
     #[error("the power was cut again before the drive had started")]
     CutAgain,
-    /// What is in front of the drive is not ready for it.
+    /// The front failed before the drive started.
     #[error("the power was not restored: {0}")]
     FrontBefore(String),
-    /// What is in front of the drive does not come along.
+    /// The front failed after the drive started.
     #[error("the drive has power, but {0}; cut and restore it to try again")]
     FrontAfter(String),
     /// The process is about to end.
@@ -56,13 +56,13 @@ impl From<StartError> for RestoreError {
     }
 }
 
-/// A plug that was pulled.
+/// A cut that has been made.
 pub struct Pulled {
     before: report::Before,
     at: Nanos,
 }
 
-/// A box that runs, and what is in front of it.
+/// A running box with its front.
 pub struct Plug<B: LiveBox, F> {
     rt: Rt,
     io: Io,
@@ -70,13 +70,13 @@ pub struct Plug<B: LiveBox, F> {
     front: F,
     /// From power to the first command, of the last start.
     readied: Cell<Nanos>,
-    /// From power until the last start was finished to the end.
+    /// From power until the last start was complete.
     finished: Cell<Nanos>,
     /// When the last start began, by the clock of the box.
     started: Cell<Nanos>,
     about: About,
     salvage: bool,
-    /// Who has the one permit may call hooks.
+    /// Only the holder of the one permit may call hooks.
     hooks: Semaphore,
     /// The front does not know yet that the power was cut.
     untold: Cell<bool>,
@@ -84,7 +84,7 @@ pub struct Plug<B: LiveBox, F> {
     last_cut: RefCell<Option<CutReport>>,
     last_restore: RefCell<Option<RestoreReport>>,
     stopping: Cell<bool>,
-    /// The front begins to serve, or has begun.
+    /// The front begins to serve, or already serves.
     fronted: Cell<bool>,
     /// The power came or went.
     changed: WaitQueue,
@@ -138,7 +138,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         self.last_cut.borrow().clone()
     }
 
-    /// What the last restart took.
+    /// The result of the last restart.
     pub fn last_restore(&self) -> Option<RestoreReport> {
         self.last_restore.borrow().clone()
     }
@@ -147,11 +147,12 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         self.drive.inner()
     }
 
-    /// The first start; what the front prints. `None`: the end came before ([`Plug::interrupt`]).
+    /// The first start; returns what the front prints. `None`: it was interrupted before
+    /// ([`Plug::interrupt`]).
     pub async fn begin(&self) -> Result<Option<String>, String> {
         let _turn = self.hooks.acquire(1).await;
         let began = self.io.real_now();
-        // It waits until the start is finished, so that no client is served by a drive whose start
+        // It waits until the start is complete, so that no client is served by a drive whose start
         // fails later.
         let started = match self.start(self.salvage).await {
             Ok(()) => self.settled().await,
@@ -183,8 +184,8 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         Ok(Some(said))
     }
 
-    /// Of the first start, if that was no ordinary one: the dump of a process that was killed, and
-    /// what there was of it, or without it. An ordinary one says nothing.
+    /// Prints what the first start found, unless it was an ordinary one: the dump of a killed
+    /// process, or a start without the dump.
     fn say_what_was_found(&self, real: Nanos) {
         let left = self.bare().left_behind().filter(|_| self.about.killed);
         if let Some(what) = left {
@@ -201,9 +202,9 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         }
     }
 
-    /// The end is asked for while [`Plug::begin`] is under way. A start of the drive is cut short;
-    /// one of the front goes on, and what it has set up is taken down after that. Whether that is
-    /// waited for.
+    /// Interrupts [`Plug::begin`] because the process is to end. A start of the drive is aborted. A
+    /// start of the front continues, and is taken down afterwards. Returns whether the caller must
+    /// wait for that.
     pub fn interrupt(&self) -> bool {
         self.stopping.set(true);
         if !self.fronted.get() {
@@ -212,21 +213,21 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         self.fronted.get()
     }
 
-    /// The end: hooks are called no more.
+    /// Ends; no further hooks are called.
     pub async fn stop(&self) -> Result<(), String> {
         self.stopping.set(true);
         let _turn = self.hooks.acquire(1).await;
         self.front.stop().await
     }
 
-    /// The end, without waiting for anybody.
+    /// Ends without waiting.
     pub async fn give_up(&self) {
         self.stopping.set(true);
         let _turn = self.hooks.acquire(1).await;
         self.front.give_up().await;
     }
 
-    /// Cuts the power, at this instant. [`Plug::told`] gives the outcome.
+    /// Cuts the power at this instant. [`Plug::told`] returns the outcome.
     pub fn pull(&self) -> Pulled {
         let before = report::Before::of(self.bare());
         let at = self.io.real_now();
@@ -238,7 +239,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         Pulled { before, at }
     }
 
-    /// Waits until a drive whose plug was pulled is off, and the front knows.
+    /// Waits until the drive is off after a cut, and the front knows.
     pub async fn told(&self, pulled: Pulled) -> CutReport {
         let report = self.died(pulled).await;
         let _turn = self.hooks.acquire(1).await;
@@ -246,10 +247,10 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         report
     }
 
-    /// Waits until a drive whose plug was pulled is off.
+    /// Waits until the drive is off after a cut.
     async fn died(&self, pulled: Pulled) -> CutReport {
         {
-            // Somebody waits for it: at time scale 0 the dump is not waited for.
+            // A task waits for the end: at time scale 0 the dump takes no real time.
             let _announced = self.rt.outstanding("the end of a power cut");
             self.bare().off().await;
         }
@@ -261,7 +262,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         report
     }
 
-    /// Tells the front of a cut, if it does not know.
+    /// Notifies the front of a cut, if it does not know.
     async fn tell(&self) {
         if self.untold.replace(false) && !self.stopping.get() {
             self.front.cut().await;
@@ -269,7 +270,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         }
     }
 
-    /// Restores the power, and answers when the drive has recovered to the end.
+    /// Restores the power, and returns when the drive has recovered completely.
     ///
     /// # Errors
     /// [`RestoreError`]
@@ -307,7 +308,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
     }
 
     async fn start(&self, salvage: bool) -> Result<(), RestoreError> {
-        // Somebody waits for it: at time scale 0 its flash is not waited for.
+        // A task waits for the start: at time scale 0 its flash operations take no real time.
         let _announced = self.rt.outstanding("the start of the drive");
         self.started.set(self.rt.now());
         let notes = self.bare().bring_up(salvage).await?;
@@ -316,7 +317,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         Ok(())
     }
 
-    /// Waits until the start is finished to the end.
+    /// Waits until the start is complete.
     async fn settled(&self) -> Result<(), RestoreError> {
         let _announced = self.rt.outstanding("the rest of the start");
         self.bare().recovered().await?;
@@ -324,12 +325,12 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         Ok(())
     }
 
-    /// From power to the first command, and to the end of the last start, as it was seen here.
+    /// Times of the last start: from power to the first command, and until it was complete.
     pub fn start_took(&self) -> (Nanos, Nanos) {
         (self.readied.get(), self.finished.get())
     }
 
-    /// It has power, and does not take all commands.
+    /// The drive has power, but does not take all commands.
     fn is_stuck(&self) -> bool {
         self.bare().failure().is_some() || self.bare().stopped_by().is_some()
     }
@@ -350,7 +351,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         self.changed.until(is_on).await;
     }
 
-    /// Waits until the power was cut more than so often, and the front knows.
+    /// Waits until there were more than `pulls` cuts, and the front knows.
     pub async fn until_cut(&self, pulls: u64) {
         self.changed.until(|| self.pulls.get() > pulls && !self.untold.get()).await;
     }

@@ -1,4 +1,4 @@
-//! What a box that runs is asked, in the form in which it travels.
+//! Answers of a running box, in the form in which they are sent.
 
 use super::{Front, Plug};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl Before {
     }
 }
 
-/// What the restart took that the box has just made; times of the real clock are the caller's.
+/// The report of the restart that the box has just made; the caller fills in real times.
 pub fn restored<B: LiveBox, F: Front>(plug: &Plug<B, F>, was: PowerState) -> RestoreReport {
     let StartOutcome { ready, whole, phases, salvaged, found, fields } = plug.bare().last_start();
     let phase = |(name, took): (&str, Nanos)| Phase { name: name.to_string(), ns: took.0 };
@@ -62,7 +62,7 @@ pub fn restored<B: LiveBox, F: Front>(plug: &Plug<B, F>, was: PowerState) -> Res
     }
 }
 
-/// How the box is.
+/// The state of the box.
 pub fn status<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> StatusReport {
     let (bare, about) = (plug.bare(), plug.about());
     let caps = bare.promises();
@@ -90,7 +90,7 @@ pub fn status<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> StatusReport {
     }
 }
 
-/// What a box has done, as fields: those of its own, and how often the power was cut.
+/// The fields of `stats`: those of the box, and the number of power cuts.
 fn stats_fields<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> Vec<Field> {
     let mut fields = plug.bare().stats_fields();
     let help = "How often this process cut the power";
@@ -106,7 +106,7 @@ pub fn metrics<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> Vec<Field> {
     fields
 }
 
-/// What it has done, and what is in it.
+/// The counters and contents of the box.
 pub fn stats<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> StatsReport {
     let (bare, counts) = (plug.bare(), plug.drive().snapshot());
     let kind = |kind: &CommandKind| (kind.name().to_string(), command(counts.of(*kind)));

@@ -1,4 +1,4 @@
-//! Power cuts that come by themselves.
+//! Automatic power cuts.
 
 use super::arguments::Schedule;
 use super::power::Pulled;
@@ -11,7 +11,7 @@ use tantalum_device::LiveBox;
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{First, Nanos, Stream, first};
 
-/// Begins with them, if there are any.
+/// Starts the schedule, if there is one.
 pub fn begin<B: LiveBox, F: Front>(plug: &Rc<Plug<B, F>>, schedule: &Schedule) {
     if schedule.cut_after_ops.is_some() || schedule.cut_every.is_some() {
         let (plug, schedule) = (plug.clone(), schedule.clone());
@@ -30,7 +30,7 @@ async fn follow<B: LiveBox, F: Front>(plug: &Rc<Plug<B, F>>, schedule: &Schedule
         let (pulled, reason) = match first(time, plug.until_cut(pulls)).await {
             First::A(First::A((pulled, count))) => (pulled, format!("after {count} commands")),
             First::A(First::B(span)) => (plug.pull(), format!("after {:.3} s", span.as_secs_f64())),
-            // Somebody else has pulled the plug, and will put it back.
+            // Another client has cut the power, and will restore it.
             First::B(()) => continue,
         };
         plug.drive().after_all();
@@ -50,7 +50,7 @@ fn between(dice: &mut Stream, (low, high): (Nanos, Nanos)) -> Nanos {
     Nanos(dice.range(low.0, high.0 + 1))
 }
 
-/// Waits so long, in real time.
+/// Waits this long in real time; for ever if there is no time.
 async fn passed<B: LiveBox, F: Front>(plug: &Plug<B, F>, span: Option<Nanos>) -> Nanos {
     match span {
         None => std::future::pending().await,
@@ -61,7 +61,7 @@ async fn passed<B: LiveBox, F: Front>(plug: &Plug<B, F>, span: Option<Nanos>) ->
     }
 }
 
-/// Waits until so many commands were carried out; the plug is pulled at that instant.
+/// Waits until this many commands were carried out, and cuts the power at that instant.
 async fn carried_out<B: LiveBox, F: Front>(
     plug: &Rc<Plug<B, F>>,
     count: Option<u64>,

@@ -1,4 +1,4 @@
-//! Which box the arguments name.
+//! The box that the arguments name.
 
 use super::LiveArguments;
 use super::arguments::RamAck;
@@ -11,7 +11,7 @@ use tantalum_lab::subject::disk_preset;
 /// Bytes of a block of a RAM device.
 const BLOCK: u64 = 4096;
 
-/// A box that is to run.
+/// A box to run.
 pub enum Source {
     /// The drive in this image.
     Image(PathBuf),
@@ -26,10 +26,10 @@ pub enum Source {
 }
 
 impl Source {
-    /// The one that the arguments name, which exclude each other.
+    /// The box of the arguments, which exclude each other.
     ///
     /// # Errors
-    /// What is missing, or wrong with it, in a line.
+    /// What is missing or wrong, in a line.
     pub fn of(arguments: &LiveArguments, image: Option<&Path>) -> Result<Source, String> {
         if let Some(path) = image {
             return Ok(Source::Image(path.to_owned()));

@@ -9,19 +9,19 @@ use tantalum_rt::wall::Io;
 /// Real time between two messages.
 const PAUSE: Nanos = Nanos::from_secs(10);
 
-/// Of one kind.
+/// Errors of one kind.
 pub struct Trouble {
     io: Io,
     told: Cell<Option<Nanos>>,
 }
 
 impl Trouble {
-    /// Nothing was printed yet.
+    /// No error was printed yet.
     pub fn new(io: &Io) -> Trouble {
         Trouble { io: io.clone(), told: Cell::new(None) }
     }
 
-    /// Prints it, unless something was printed a short time ago.
+    /// Prints the error, unless one was printed a short time ago.
     pub fn tell(&self, what: impl Display) {
         let now = self.io.real_now();
         if is_due(self.told.get(), now) {

@@ -1,4 +1,4 @@
-//! File systems of the kernel on a drive: which there is, making one, having it checked.
+//! File systems of the kernel on a drive: recognising, making and checking them.
 
 use super::programs;
 use clap::ValueEnum;
@@ -29,13 +29,13 @@ impl Kind {
 pub enum Content {
     /// Nothing was ever written, or all was discarded.
     Nothing,
-    /// A file system, with blocks of so many bytes.
+    /// A file system, with its block size in bytes.
     Known(Kind, u32),
     /// Something else.
     Unknown,
 }
 
-/// Bytes that are enough to know a file system by.
+/// Bytes that suffice to recognise a file system.
 const HEAD_BYTES: u64 = 8192;
 
 /// Finds out what is on a device.
@@ -60,10 +60,10 @@ pub async fn content<D: BlockDevice>(device: &D) -> Result<Content, IoError> {
     Ok(Content::Nothing)
 }
 
-/// The file system that begins so, and the length of its blocks.
+/// The file system that begins with these bytes, and its block size.
 fn known(head: &[u8]) -> Option<(Kind, u32)> {
-    // XFS: magic, then the length of a block, big-endian. ext: 1024 bytes on, at 56 the magic, at
-    // 24 the logarithm of the length over 1024, at 96 flags of features, of which extents tell
+    // XFS: magic, then the block size, big-endian. ext: the superblock is at 1024, with the magic
+    // at 56, the logarithm of the block size over 1024 at 24, and feature flags at 96; extents mean
     // ext4.
     if head.starts_with(b"XFSB") {
         let block = u32::from_be_bytes(*head.get(4..)?.first_chunk()?);
@@ -80,7 +80,7 @@ pub async fn make(rt: &Rt, kind: Kind, block: u32, device: &str) -> Result<(), S
     let size = block.to_string();
     let ended = match kind {
         Kind::Ext4 => {
-            // What a discarded block reads as is known: tables of inodes need not be zeroed.
+            // Discarded blocks read as zeros, so tables of inodes need not be zeroed.
             let how = "discard,lazy_itable_init=1,lazy_journal_init=1";
             programs::run(rt, "mkfs.ext4", &["-q", "-F", "-b", &size, "-E", how, device]).await?
         }
@@ -92,9 +92,8 @@ pub async fn make(rt: &Rt, kind: Kind, block: u32, device: &str) -> Result<(), S
     ended.ok(&format!("making {}", kind.name())).map(drop)
 }
 
-/// Checks a file system that may not have been unmounted, as far as that has to be done before it
-/// is mounted: ext4's journal is replayed and its state is looked at; XFS does that when it is
-/// mounted.
+/// Checks a file system that may not have been unmounted, as far as its mount requires: ext4's
+/// journal is replayed and its state is examined; XFS does so when it is mounted.
 pub async fn check(rt: &Rt, kind: Kind, device: &str) -> Result<(), String> {
     if kind == Kind::Xfs {
         return Ok(());

@@ -1,5 +1,5 @@
-//! What is set up above a drive: the file, a loop device on it, a file system on that. Each may be
-//! there or not, and what is not there is not taken down.
+//! The layers above a drive: the file, a loop device on it, a file system on that. Each layer is
+//! optional.
 
 use super::filesystem::{self, Kind};
 use super::programs;
@@ -17,23 +17,24 @@ use tantalum_export::fuse::{self, Directory, FILE_NAME, OneFile, Rights, Served}
 use tantalum_export::nbd::OnCut;
 use tantalum_files::{Files, FilesError, FormatOptions, MountOptions};
 
-/// Directories for files below which there is a loop device.
+/// Where the mount points of files with a loop device on them are.
 const PRIVATE: &str = "/run/tantalum";
 
 /// The host's end of the drive's link.
 type Device<B> = <Live<B> as PowerCycle>::Device;
 
-/// What is to be set up.
+/// Which layers to set up.
 pub struct Recipe {
-    /// Where users find it.
+    /// The user's mount point.
     pub dir: PathBuf,
     /// The name in the table of mounts.
     pub source: String,
-    /// That names an image, which nobody else has: what is there of that name is a leftover.
+    /// `source` names an image, which no other process has: existing mounts of that name are
+    /// leftovers.
     pub in_image: bool,
-    /// The file system on the drive, if there is to be one.
+    /// The kernel's file system on the drive, if one is wanted.
     pub fs: Option<Kind>,
-    /// The drive is to be a directory of files.
+    /// The drive is mounted as a directory of files.
     pub files: bool,
     /// Options of the file system.
     pub options: Option<String>,
@@ -41,12 +42,12 @@ pub struct Recipe {
     pub on_cut: OnCut,
 }
 
-/// It is in use.
+/// A mount point in use.
 #[derive(PartialEq, Eq)]
 pub struct Busy {
-    /// What.
+    /// The mount point.
     pub at: PathBuf,
-    /// By whom.
+    /// Its users.
     pub users: Vec<User>,
 }
 
@@ -57,29 +58,30 @@ pub struct Layers<B: LiveBox> {
     volume: Rc<Volume<Live<B>>>,
     /// Where the file is.
     file_dir: PathBuf,
-    /// Whose the directory is below which nothing is mounted yet.
+    /// Owner and mode of the mount point before anything is mounted there.
     rights: Rights,
-    /// Directories that were made, and go again.
+    /// Directories that were made, and are removed at the end.
     made: RefCell<Vec<PathBuf>>,
     served: RefCell<Option<Served>>,
-    /// The files of the drive, if they are what is served.
+    /// The files of the drive, if it is mounted as a directory of files.
     directory: RefCell<Option<Rc<Directory<Device<B>>>>>,
     /// The loop device.
     disk: RefCell<Option<String>>,
     /// The file system is mounted.
     mounted: Cell<bool>,
-    /// What was unmounted last, while another process may still have a copy of the mount.
+    /// The mount that was unmounted last, while another process may still have a copy of it.
     leaving: RefCell<Option<Mounted>>,
 }
 
 impl<B: LiveBox> Layers<B> {
-    /// Nothing is set up yet; what a killed process left is taken down.
+    /// Takes down what a killed process left; sets up nothing yet.
     pub async fn new(site: &Site<B>, mut recipe: Recipe) -> Result<Layers<B>, String> {
         if recipe.fs.is_some() && !rustix::process::geteuid().is_root() {
             return Err("--fs takes root: it attaches a loop device and mounts it".to_string());
         }
         clean_up(site, &recipe).await?;
-        // From here on the name is not looked up any more: it may lead to what we serve ourselves.
+        // From here on the path is not resolved again: it may lead into the mount that this process
+        // serves.
         let made = make_dir(&recipe.dir, 0o755)?;
         recipe.dir = super::path_in_full(&recipe.dir);
         let rights = rights(&recipe.dir)?;
@@ -104,7 +106,7 @@ impl<B: LiveBox> Layers<B> {
         })
     }
 
-    /// Where users find it.
+    /// The user's mount point.
     pub fn place(&self) -> PathBuf {
         match self.recipe.fs {
             None if !self.recipe.files => self.recipe.dir.join(FILE_NAME),
@@ -116,7 +118,7 @@ impl<B: LiveBox> Layers<B> {
         programs::run(&self.site.rt, program, arguments).await
     }
 
-    /// Sets up whatever is not there. A file system is made, if the length of its blocks is given.
+    /// Sets up the layers that are missing. `made`: makes a file system with this block size.
     pub async fn up(&self, made: Option<u32>) -> Result<(), String> {
         if self.recipe.files {
             self.find_files().await?;
@@ -137,11 +139,12 @@ impl<B: LiveBox> Layers<B> {
             Some(block) => filesystem::make(&self.site.rt, kind, block, &disk).await?,
             None => filesystem::check(&self.site.rt, kind, &disk).await?,
         }
-        // An image may come from somebody else: no program of its gets other rights by being
-        // started, and no file of its is a device.
+        // An image may come from another user: its programs must not gain rights when they are
+        // started, and its files must not be devices.
         let mut options = match kind {
             Kind::Ext4 => "nosuid,nodev,noatime,noinit_itable".to_string(),
-            // The one that died with the power may have users yet, and has the same identity.
+            // The dead file system of the last power cycle may still have users, and has the same
+            // UUID.
             Kind::Xfs => "nosuid,nodev,noatime,nouuid".to_string(),
         };
         if let Some(more) = &self.recipe.options {
@@ -154,7 +157,7 @@ impl<B: LiveBox> Layers<B> {
         Ok(())
     }
 
-    /// Makes the file layer on the drive, whatever was there.
+    /// Makes the file layer on the drive, overwriting its content.
     pub async fn format(&self) -> Result<(), String> {
         let _announced = self.site.rt.outstanding("the making of the file layer");
         Files::format(&self.site.rt, &self.site.drive.device(), &FormatOptions::default())
@@ -173,7 +176,7 @@ impl<B: LiveBox> Layers<B> {
         }
     }
 
-    /// The files as they are since the power came.
+    /// Mounts the file layer after the power has returned.
     async fn find_files(&self) -> Result<(), String> {
         let files = self.files().await?.ok_or("the file layer is gone")?;
         let directory = self.directory.borrow().clone();
@@ -208,7 +211,7 @@ impl<B: LiveBox> Layers<B> {
         Ok(())
     }
 
-    /// Makes a directory that is nowhere below what we serve.
+    /// Makes a directory that is not below the mount of this process.
     fn make_dir(&self, dir: &Path, mode: u32) -> Result<(), String> {
         if make_dir(dir, mode)? {
             self.made.borrow_mut().push(dir.to_path_buf());
@@ -221,7 +224,7 @@ impl<B: LiveBox> Layers<B> {
         let file = file.to_string_lossy();
         let how = ["--find", "--show", "--direct-io=on", "--sector-size", "4096", &file];
         let mut last = Ok(String::new());
-        // Two that look for a free one may find the same.
+        // Two processes that look for a free loop device may find the same one.
         for _ in 0..5 {
             let ended = self.program("losetup", &how).await?;
             last = ended.ok("attaching a loop device").map(|out| out.trim().to_string());
@@ -233,8 +236,8 @@ impl<B: LiveBox> Layers<B> {
         self.have_flushes_sent(&last?).await
     }
 
-    /// Makes the kernel send the disk flushes. It remembers of a loop device that somebody wanted
-    /// none, also when that is attached to another file.
+    /// Makes the kernel send flushes to the disk. The kernel keeps the setting "no flushes" of a
+    /// loop device when the device is attached to another file.
     async fn have_flushes_sent(&self, disk: &str) -> Result<String, String> {
         let knob = disk.replacen("/dev/", "/sys/block/", 1) + "/queue/write_cache";
         let script = r#"[ "$(cat "$0")" = "$1" ] || echo "$1" >"$0"; [ "$(cat "$0")" = "$1" ]"#;
@@ -243,7 +246,7 @@ impl<B: LiveBox> Layers<B> {
         ended.ok(&what).map(|_| disk.to_string())
     }
 
-    /// Takes down what can be: from the top, in good order.
+    /// Takes down the layers in good order, from the top, as far as they are not in use.
     pub async fn down(&self) -> Result<(), Busy> {
         if self.mounted.get() {
             self.unmount(&self.recipe.dir).await?;
@@ -262,7 +265,7 @@ impl<B: LiveBox> Layers<B> {
         Ok(())
     }
 
-    /// Unmounts it for everybody: as long as there is a copy of the mount elsewhere, it is in use.
+    /// Unmounts for all processes: while another process has a copy of the mount, it is in use.
     async fn unmount(&self, at: &Path) -> Result<(), Busy> {
         if let Some(mount) = table::mounts().into_iter().rev().find(|mount| mount.at == at) {
             *self.leaving.borrow_mut() = Some(mount);
@@ -272,15 +275,15 @@ impl<B: LiveBox> Layers<B> {
         let ended = ended.and_then(|ended| ended.ok("unmounting").map(drop));
         match ended {
             Err(_) if is_mounted(at) => Err(Busy { at: at.to_path_buf(), users: table::users(at) }),
-            // It is unmounted here, by whichever process.
+            // It is unmounted here, by this process or another.
             _ => self.copies_are_gone(at),
         }
     }
 
-    /// Whether what was unmounted here is gone everywhere.
+    /// Whether no process has a copy of the mount that was unmounted here.
     fn copies_are_gone(&self, at: &Path) -> Result<(), Busy> {
         let Some(left) = self.leaving.take() else { return Ok(()) };
-        // With the end of the last copy the file's connection ends, too.
+        // The file's connection ends with the last copy of the mount.
         if self.served.borrow().as_ref().is_none_or(Served::is_over) {
             return Ok(());
         }
@@ -295,14 +298,14 @@ impl<B: LiveBox> Layers<B> {
     async fn detach_disk(&self) {
         let disk = self.disk.borrow_mut().take();
         if let Some(disk) = disk {
-            // If it is in use, it goes with its last user.
+            // If it is in use, it is detached when its last user ends.
             if let Err(why) = self.program("losetup", &["-d", &disk]).await {
                 out::note(format_args!("{disk} is not detached: {why}"));
             }
         }
     }
 
-    /// The file's connection ends, and whoever uses it gets errors.
+    /// Ends the file's connection: its users get errors.
     pub async fn hang_up(&self) {
         let served = self.served.borrow_mut().take();
         if let Some(served) = served {
@@ -311,7 +314,7 @@ impl<B: LiveBox> Layers<B> {
         }
     }
 
-    /// After a cut: a file system that is mounted is left to its users, who get errors.
+    /// After a cut: leaves a mounted file system to its users, who get errors.
     pub async fn leave_the_dead(&self) {
         if self.mounted.replace(false) {
             detach(&self.site, &self.recipe.dir).await;
@@ -319,10 +322,10 @@ impl<B: LiveBox> Layers<B> {
         self.detach_disk().await;
     }
 
-    /// Takes everything down, whoever uses it.
+    /// Takes down all layers, even if they are in use.
     pub async fn down_at_once(&self) {
         if self.mounted.get() && self.site.drive.inner().power_state() == PowerState::On {
-            // Who uses it may lose what is not written yet, and we are about to go.
+            // Users may lose data that is not written yet, because this process is about to end.
             let _ = self.program("sync", &["-f", &self.recipe.dir.to_string_lossy()]).await;
         }
         self.leave_the_dead().await;
@@ -332,19 +335,19 @@ impl<B: LiveBox> Layers<B> {
 
     fn remove_dirs(&self) {
         for dir in self.made.borrow_mut().drain(..).rev() {
-            // One that others use by now stays.
+            // A directory that others use by now stays.
             let _ = rustix::fs::rmdir(dir);
         }
     }
 }
 
-/// A drive that is mounted, by whatever process.
+/// The mount of a drive, of any process.
 struct Mount {
     /// The file, or directory, through FUSE.
     fuse: Mounted,
     /// Loop devices on it.
     disks: Vec<String>,
-    /// Where these are mounted.
+    /// Mount points of these loop devices.
     above: Vec<PathBuf>,
 }
 
@@ -365,11 +368,11 @@ impl Mount {
     }
 }
 
-/// Takes down what a process that was killed has left: of this image, or dead and where we are to
-/// mount.
+/// Takes down what a killed process has left: mounts of this image, and dead mounts at the mount
+/// point.
 ///
 /// # Errors
-/// If a drive that lives is mounted there.
+/// If a live drive is mounted there.
 async fn clean_up<B: LiveBox>(site: &Site<B>, recipe: &Recipe) -> Result<(), String> {
     let dir = super::path_in_full(&recipe.dir);
     for mount in Mount::all() {
@@ -401,7 +404,7 @@ async fn clean_up<B: LiveBox>(site: &Site<B>, recipe: &Recipe) -> Result<(), Str
     Ok(())
 }
 
-/// Unmounts at once, for all but those who use it.
+/// Unmounts lazily: only processes that use it keep it.
 async fn detach<B: LiveBox>(site: &Site<B>, at: &Path) {
     let ended = programs::run(&site.rt, "umount", &["-i", "-l", &at.to_string_lossy()]).await;
     match ended.and_then(|ended| ended.ok("unmounting").map(drop)) {
@@ -412,17 +415,17 @@ async fn detach<B: LiveBox>(site: &Site<B>, at: &Path) {
 
 impl<B: LiveBox> Drop for Layers<B> {
     fn drop(&mut self) {
-        // If the drive did not even start.
+        // In case the drive did not start.
         self.remove_dirs();
     }
 }
 
-/// Whose the drive as a file is.
+/// The owner of the drive as a file.
 fn owner() -> (u32, u32) {
     (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
 
-/// Whose a directory is, and who may do what there.
+/// Owner and mode of a directory.
 fn rights(dir: &Path) -> Result<Rights, String> {
     let told = rustix::fs::stat(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let mode = Mode::from_raw_mode(told.st_mode).as_raw_mode();
@@ -434,7 +437,7 @@ fn now() -> u64 {
     rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec.max(0) as u64
 }
 
-/// Makes a directory; whether it was not there.
+/// Makes a directory; returns whether it did not exist.
 fn make_dir(dir: &Path, mode: u32) -> Result<bool, String> {
     match rustix::fs::mkdir(dir, Mode::from_raw_mode(mode)) {
         Ok(()) => Ok(true),
@@ -448,12 +451,12 @@ fn is_mounted(at: &Path) -> bool {
     table::mounts().iter().any(|mount| mount.at == at)
 }
 
-/// Whether nobody serves the file system there any more.
+/// Whether the process that served the file system there has ended.
 fn is_dead(at: &Path) -> bool {
     matches!(rustix::fs::stat(at), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
-/// Who keeps it from being unmounted, and what to do.
+/// The message that names the users of a busy mount, and says what to do.
 pub fn busy(Busy { at, users }: &Busy) -> String {
     let by = match &users[..] {
         [] => "something that cannot be seen from here".to_string(),

@@ -1,9 +1,9 @@
-//! Programs of the system that do something with what is mounted.
+//! Programs of the system that work on the mount.
 //!
-//! 1. Whatever may wait for the drive is done by a process of its own, never by this one: this one
-//!    has to answer it. And a thread of ours that waits in the kernel for the drive would keep
-//!    a killed process from ending, and its descriptors open, for ever.
-//! 2. They are no part of the terminal's group of processes: Ctrl-C is for us alone.
+//! 1. Everything that may wait for the drive runs in a process of its own, because this process
+//!    must answer for the drive. A thread of this process that waited for the drive in the kernel
+//!    would keep a killed process, and its descriptors, for ever.
+//! 2. They are not in the terminal's process group: Ctrl-C reaches only this process.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -22,11 +22,11 @@ const PACKAGES: [(&str, &str); 6] = [
 
 /// How a program ended.
 pub struct Ended {
-    /// Its exit code; of one that was killed 128 and the signal.
+    /// Its exit code; if it was killed, 128 plus the signal.
     pub code: i32,
     /// What it printed on standard output.
     pub out: String,
-    /// What it said on standard error.
+    /// What it printed on standard error.
     pub err: String,
 }
 
@@ -48,7 +48,7 @@ pub async fn run(rt: &Rt, program: &str, arguments: &[&str]) -> Result<Ended, St
     let mut command = command(program, arguments);
     let (post, mut inbox) = rt.inbox_of(1);
     let started = thread(move || {
-        // It is gone only if nobody waits any more.
+        // The inbox is gone only if nothing waits for the result.
         let _ = post.post(command.output());
     });
     started.map_err(|e| format!("cannot start {program}: {e}"))?;
@@ -66,7 +66,7 @@ pub async fn run(rt: &Rt, program: &str, arguments: &[&str]) -> Result<Ended, St
 fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).process_group(0).env("LC_ALL", "C");
-    // Not every PATH has what only root uses.
+    // Not every PATH has the directories for root's programs.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
     command

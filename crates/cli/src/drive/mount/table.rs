@@ -1,16 +1,16 @@
-//! What the kernel tells of mounts, of loop devices, and of who uses them.
+//! Mounts, loop devices and their users, as the kernel reports them.
 
 use std::path::{Path, PathBuf};
 
 /// A line of the table of mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// The number of its device, major and minor: the same for all copies of a mount, and free for
-    /// another file system when the last of them is gone.
+    /// The number of its device, major and minor. All copies of a mount have the same number; when
+    /// the last copy is gone, another file system may get it.
     pub device: String,
-    /// Where.
+    /// The mount point.
     pub at: PathBuf,
-    /// Which kind of file system.
+    /// The kind of file system.
     pub kind: String,
     /// What is mounted.
     pub source: String,
@@ -28,7 +28,7 @@ pub fn mounts() -> Vec<Mounted> {
     parse(&read("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// Lines as proc(5) has them: number, parent, device, root, where, options, fields until "-", kind,
+/// Lines as in proc(5): number, parent, device, root, mount point, options, fields until "-", kind,
 /// source, options.
 fn parse(text: &str) -> Vec<Mounted> {
     let line = |line: &str| {
@@ -91,9 +91,9 @@ pub struct User {
 /// How a process keeps a file system in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It has this open, or is in there.
+    /// It has this file open, or this is its working directory, root or program.
     Open(PathBuf),
-    /// It sees a copy of the mount here: in a mount namespace of its own, or by a bind mount.
+    /// It has a copy of the mount here: in its own mount namespace, or by a bind mount.
     Copy(PathBuf),
 }
 
@@ -109,10 +109,10 @@ impl std::fmt::Display for User {
     }
 }
 
-/// Who sees a mount like this: of each mount namespace one process.
+/// The processes that see such a mount: one for each mount namespace.
 ///
-/// A namespace that begins while something is mounted gets a copy of the mount; to unmount it
-/// elsewhere leaves the copy, and the file system stays in use by it.
+/// A new namespace gets a copy of every mount. Unmounting elsewhere leaves this copy, which keeps
+/// the file system in use.
 pub fn copies(is_one: impl Fn(&Mounted) -> bool) -> Vec<User> {
     let link = |path: String| rustix::fs::readlink(path, Vec::new()).ok();
     let mut seen = Vec::new();
@@ -122,7 +122,7 @@ pub fn copies(is_one: impl Fn(&Mounted) -> bool) -> Vec<User> {
         if seen.contains(&namespace) {
             continue;
         }
-        // A process that ends meanwhile does not tell; another one of its namespace may.
+        // If a process has ended meanwhile, another process of its namespace may answer.
         let Some(table) = read(format!("/proc/{pid}/mountinfo")) else { continue };
         seen.push(namespace);
         let mounts = parse(&table);
@@ -133,7 +133,7 @@ pub fn copies(is_one: impl Fn(&Mounted) -> bool) -> Vec<User> {
     all
 }
 
-/// The numbers of the processes that can be seen.
+/// The numbers of all visible processes.
 fn processes() -> impl Iterator<Item = u32> {
     names("/proc").into_iter().filter_map(|name| name.parse().ok())
 }
@@ -142,8 +142,9 @@ fn name(pid: u32) -> String {
     read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string()
 }
 
-/// Who keeps the mount at `dir` busy: who has something open there, and who has a copy of a mount
-/// of a loop device on a file there. Nothing there is touched: only links of `/proc` are read.
+/// The processes that keep the mount at `dir` busy: those with an open file there, and those with a
+/// copy of a mount of a loop device on a file there. Only links of `/proc` are read, nothing in
+/// `dir`.
 pub fn users(dir: &Path) -> Vec<User> {
     let disks = loops().into_iter().filter(|(_, file)| file.starts_with(dir));
     let disks: Vec<String> = disks.map(|(disk, _)| disk).collect();

@@ -1,4 +1,4 @@
-//! What was seen of a drive, and what follows from the difference of two looks.
+//! Samples of a drive, and the rates that follow from their differences.
 
 use std::collections::VecDeque;
 use tantalum_device::bytes_in_words;
@@ -6,36 +6,36 @@ use tantalum_export::control::{CommandCounts, StatsReport, StatusReport};
 
 /// Samples that are kept: one for each column of a wide screen.
 const SAMPLES: usize = 256;
-/// Rates and histograms are those of so many of the last samples.
+/// Rates and histograms cover this many of the last samples.
 const WINDOW: usize = 10;
 
-/// A look at a drive.
+/// One sample of a drive.
 pub struct Sample {
     pub status: StatusReport,
     pub stats: StatsReport,
 }
 
-/// The last looks, the newest last.
+/// The last samples, the newest last.
 #[derive(Default)]
 pub struct History {
     samples: VecDeque<Sample>,
 }
 
-/// Reads, or writes of any kind, in a second of real time.
+/// Commands and bytes per second of real time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     pub commands: f64,
     pub bytes: f64,
 }
 
-/// Latencies of a window: counts by bucket, the last one being that of longer ones.
+/// Latencies in a window: counts by bucket; the last bucket is for latencies above all bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     pub counts: Vec<u64>,
 }
 
 impl Latency {
-    /// The upper bound, in ns, of the bucket in which the share `q` of all ends; `None` of none.
+    /// The upper bound, in ns, of the bucket with the quantile `q`; `None` without latencies.
     pub fn quantile(&self, bounds: &[u64], q: f64) -> Option<u64> {
         let all: u64 = self.counts.iter().sum();
         let rank = ((all as f64 * q).ceil() as u64).max(1);
@@ -52,7 +52,7 @@ impl Latency {
 pub const WRITES: [&str; 3] = ["write", "fua", "group"];
 
 impl History {
-    /// One more. Those of another process are forgotten.
+    /// Adds a sample. Samples of another process are removed.
     pub fn add(&mut self, sample: Sample) {
         if self.last().is_some_and(|last| last.status.pid != sample.status.pid) {
             self.samples.clear();
@@ -63,17 +63,17 @@ impl History {
         self.samples.push_back(sample);
     }
 
-    /// The newest.
+    /// The newest sample.
     pub fn last(&self) -> Option<&Sample> {
         self.samples.back()
     }
 
-    /// The one at which the window begins.
+    /// The first sample of the window.
     fn window(&self) -> Option<&Sample> {
         self.samples.get(self.samples.len().saturating_sub(WINDOW + 1))
     }
 
-    /// What kinds of commands did from one sample to another, in real time.
+    /// The rate of these kinds of commands between two samples, in real time.
     fn rate_between(from: &Sample, to: &Sample, kinds: &[&str]) -> Rate {
         let seconds = to.stats.real_now_ns.saturating_sub(from.stats.real_now_ns) as f64 / 1e9;
         if seconds <= 0.0 {
@@ -88,7 +88,7 @@ impl History {
         Rate { commands: sum(|c| c.done), bytes: sum(|c| c.bytes) }
     }
 
-    /// What kinds of commands do now.
+    /// The rate of these kinds of commands in the window.
     pub fn rate(&self, kinds: &[&str]) -> Rate {
         let last = self.samples.len().saturating_sub(1);
         match (self.samples.get(last.saturating_sub(1)), self.last()) {
@@ -97,7 +97,7 @@ impl History {
         }
     }
 
-    /// The same for each sample but the first, in commands; the newest last, and so many at most.
+    /// Commands per second for each sample but the first, the newest last, at most `columns`.
     pub fn rates(&self, kinds: &[&str], columns: usize) -> Vec<u64> {
         let first = self.samples.len().saturating_sub(columns + 1);
         let pairs = self.samples.iter().zip(self.samples.iter().skip(1)).skip(first);
@@ -125,7 +125,7 @@ impl History {
         Latency { counts: counts.collect() }
     }
 
-    /// How much the field of this name grew in the window, for each second of real time.
+    /// The growth of this field in the window, per second of real time.
     pub fn pace(&self, name: &str) -> f64 {
         let (Some(from), Some(to)) = (self.window(), self.last()) else { return 0.0 };
         let seconds = to.stats.real_now_ns.saturating_sub(from.stats.real_now_ns) as f64 / 1e9;
@@ -136,7 +136,7 @@ impl History {
         }
     }
 
-    /// The text of a line of a box, with what it asks for put in.
+    /// The text of a box's line, with its placeholders filled in.
     pub fn resolve(&self, text: &str) -> String {
         let mut told = String::new();
         let mut rest = text;
@@ -149,7 +149,7 @@ impl History {
         told + rest
     }
 
-    /// `NAME/s`, or `A/B`.
+    /// The value of a placeholder: `NAME/s`, or `A/B`.
     fn growth(&self, asked: &str) -> String {
         let Some((name, by)) = asked.split_once('/') else { return "?".to_string() };
         let pace = self.pace(name);

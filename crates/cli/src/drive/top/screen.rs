@@ -1,4 +1,4 @@
-//! The picture.
+//! The screen of `drive top`.
 
 use super::history::{History, Latency, WRITES, short};
 use crate::drive::{remote, size, words};
@@ -12,7 +12,7 @@ use tantalum_export::control::{self as told, Panel, Power, StatsReport, StatusRe
 /// Heights of columns in text.
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What there is to see.
+/// The contents of the screen.
 pub struct Screen<'a> {
     pub history: &'a History,
     pub message: &'a str,
@@ -84,7 +84,7 @@ impl Screen<'_> {
                 format!("{name:<6}{:>8}/s  {}/s", short(rate.commands), size(rate.bytes as u64));
             Line::from(text).render(line, buf);
             let data = self.history.rates(kinds, spark.width.into());
-            // The newest at the right.
+            // The newest sample is at the right.
             let width = spark.width.min(data.len() as u16);
             let spark = Rect { x: spark.right() - width, width, ..spark };
             Sparkline::default().data(data).style(Style::new().fg(color)).render(spark, buf);
@@ -116,7 +116,7 @@ impl Screen<'_> {
         Paragraph::new(lines).render(inner, buf);
     }
 
-    /// What the box shows of itself. The first part gets the room that is left.
+    /// The panels of the box. The first one gets the remaining room.
     fn panels(&self, panels: &[Panel], area: Rect, buf: &mut Buffer) {
         let height = |panel: &Panel| u16::try_from(panel.lines.len() + 2).unwrap_or(u16::MAX);
         let constraint = |(i, panel): (usize, &Panel)| match i {
@@ -180,7 +180,7 @@ fn round(ns: u64) -> String {
     }
 }
 
-/// A picture as text, without what is blank at the ends of lines.
+/// The screen as text, without blanks at line ends.
 pub fn text(buf: &Buffer) -> String {
     let width = usize::from(buf.area.width).max(1);
     let mut text = String::new();

@@ -8,7 +8,7 @@ use tantalum_export::control::{
     Values,
 };
 
-/// What a box shows of itself.
+/// The panels of a box.
 fn panels() -> Vec<Panel> {
     let inside = vec![
         Line::level("buffer", 500, 1000, "of 1000 pages"),
@@ -22,7 +22,7 @@ fn panels() -> Vec<Panel> {
     vec![Panel::new("inside", inside), Panel::new("flash", below)]
 }
 
-/// A look after so many seconds, when so many writes of 4 KiB were done in 15 µs each.
+/// A sample at this second, after this many writes of 4 KiB in 15 µs each.
 fn sample(pid: u32, second: u64, writes: u64) -> Sample {
     let real_now_ns = second * 1_000_000_000;
     let status = StatusReport {
@@ -88,14 +88,14 @@ fn rates_are_differences_over_real_time() {
     assert_eq!((rate.commands, rate.bytes), (1850.0, 1850.0 * 4096.0));
     assert_eq!(history.rates(&["write"], 3), [1650, 1750, 1850]);
     assert_eq!(history.rate(&["read"]).commands, 0.0);
-    // Of the window of ten.
+    // In the window of ten.
     let written = (19 * 19 - 9 * 9) * 100;
     let latency = history.latency(&["write"]);
     assert_eq!(latency.counts.iter().sum::<u64>(), written);
     assert_eq!(latency.quantile(&LATENCY_BOUNDS, 0.5), Some(20_000));
     assert_eq!(history.latency(&["flush"]).quantile(&LATENCY_BOUNDS, 0.5), None);
     assert_eq!(history.pace("written"), (written * 4096) as f64 / 20.0);
-    // Another process has counted nothing of this.
+    // The counters of another process begin anew.
     history.add(sample(2, 1, 5));
     assert_eq!(history.rate(&["write"]).commands, 0.0);
     assert!(history.rates(&["write"], 9).is_empty());

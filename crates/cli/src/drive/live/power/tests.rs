@@ -1,4 +1,5 @@
-//! Restarts that fail half-way: the drive takes commands, and then finds what it cannot go on with.
+//! Restarts that fail half-way: the drive takes commands, and then finds an error that stops the
+//! start.
 
 #![allow(clippy::disallowed_methods, reason = "a test's own file")]
 
@@ -15,7 +16,7 @@ use tantalum_nand::{PageAddr, PageState, Unit};
 use tantalum_rt::Runtime;
 use tantalum_rt::wall::WallOptions;
 
-/// Says what it was told.
+/// A front that records its hooks.
 #[derive(Default)]
 struct Ear(RefCell<Vec<&'static str>>);
 
@@ -50,8 +51,7 @@ impl Front for Ear {
     }
 }
 
-/// A drive that takes commands before all of its map is read, and has more than one page of that
-/// log.
+/// A drive that takes commands before its whole map is read, with a map log of more than one page.
 fn small() -> Design {
     let text = "geometry = { channels = 2, packages = 1, chips = 1, planes = 2, blocks = 240, pages = 4, \
                 page_bytes = 4096 }\n\
@@ -62,7 +62,7 @@ fn small() -> Design {
     Design::preset("durassd").expect("a preset").with_overrides(&small).expect("it can be built")
 }
 
-/// The oldest page of the map log that can be read: nobody asks for it before the rest of a start.
+/// The oldest readable page of the map log: it is read only in the rest of a start.
 fn oldest_of_log(drive: &Drive) -> Option<PageAddr> {
     let (array, g) = (drive.array(), &drive.design().geometry);
     let mut words = vec![0; array.oob_words()];
@@ -70,14 +70,14 @@ fn oldest_of_log(drive: &Drive) -> Option<PageAddr> {
         (0..array.next_page(Unit(unit))).map(move |page| PageAddr { unit: Unit(unit), page })
     });
     let of_log = pages.filter_map(|at| {
-        // Above its sequence number: what kind of page it is.
+        // The bits above the sequence number are the kind of the page.
         let is = array.inspect(at, &mut words) == PageState::Programmed && words[0] >> 56 == 3;
         is.then_some((words[0], at))
     });
     of_log.min_by_key(|(sequence, _)| *sequence).map(|(_, at)| at)
 }
 
-/// What to write where, so that a page that goes bad now is as it was.
+/// Damages a page, and returns the bytes and offsets that repair it.
 fn spoil(path: &Path, drive: &Drive, at: PageAddr) -> Vec<(u64, u8)> {
     let before = fs::read(path).expect("the image");
     assert!(drive.array().corrupt(at));
@@ -90,7 +90,7 @@ fn content(turn: u64, block: u64) -> u8 {
     (turn * 31 + block) as u8
 }
 
-/// Only a restart helps; it does when what could not be read is there again.
+/// Only a restart helps, and only once the damaged page can be read again.
 #[test]
 fn a_start_that_failed_half_way_is_begun_anew() {
     let path = std::env::temp_dir().join(format!("tantalum-{}-half.img", std::process::id()));
@@ -121,7 +121,7 @@ fn a_start_that_failed_half_way_is_begun_anew() {
         let failed = plug.restore(false).await;
         assert!(matches!(failed, Err(RestoreError::Failed(_))), "{failed:?}");
         assert_eq!(bare.power(), PowerState::On);
-        // As long as it is so, another attempt comes to the same.
+        // While the page is damaged, another attempt fails in the same way.
         let failed = plug.restore(false).await;
         assert!(matches!(failed, Err(RestoreError::Failed(_))), "{failed:?}");
         let file = File::options().write(true).open(&image).expect("the image");
@@ -131,7 +131,7 @@ fn a_start_that_failed_half_way_is_begun_anew() {
         assert_eq!((bare.power(), bare.last_failure()), (PowerState::On, None));
         let restart = ["cut", "before", "after"];
         assert_eq!(*plug.front.0.borrow(), [&["start"][..], &restart, &restart, &restart].concat());
-        // Each of these was a cut of a drive with power, and is told of.
+        // Each of these was a cut of a drive with power, and the front was notified of it.
         assert_eq!(plug.pulls(), 3);
         assert_ne!(plug.last_cut(), Some(first));
         for block in 0..blocks {
@@ -145,7 +145,7 @@ fn a_start_that_failed_half_way_is_begun_anew() {
     fs::remove_file(&path).expect("removed");
 }
 
-/// Memory that stops itself when it is told to, until it is started again.
+/// A RAM device that stops itself on request, until it is started again.
 #[derive(Clone)]
 struct Stopping {
     ram: RamDevice,
@@ -201,8 +201,8 @@ impl LiveBox for Stopping {
     }
 }
 
-/// A box that has stopped itself has power, and a restore starts it anew all the same. Whoever asks
-/// is told why it has stopped.
+/// A box that has stopped itself still has power, and a restore starts it again. Its status says
+/// why it has stopped.
 #[test]
 fn a_box_that_has_stopped_itself_is_started_anew() {
     let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
@@ -218,7 +218,7 @@ fn a_box_that_has_stopped_itself_is_started_anew() {
         plug.begin().await.expect("it starts");
         let status = report::status(&plug);
         assert_eq!((status.power, status.defect.as_deref()), (Power::On, None));
-        // A box that has power is left alone.
+        // A box with power is left alone.
         assert_eq!(plug.restore(false).await.expect("an answer").was, Power::On);
         assert_eq!(plug.pulls(), 0);
 
