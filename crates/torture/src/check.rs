@@ -1,10 +1,12 @@
-//! What a database holds after its recovery, compared with the notes.
+//! Compares the content of a database after its recovery with the ledger.
 //!
-//! 1. Every acknowledged transaction is there, with its row of the ledger and all its entries.
-//! 2. Of each client a prefix is there, at most one longer than what was acknowledged.
-//! 3. Balances and counts of all accounts and branches are those of the transactions that are
-//!    there, exactly; an account's note is that of one of them which changed it.
-//! 4. [`Check`] has no findings only if 1 to 3 hold for every row, and no row is too much.
+//! 1. Every acknowledged transaction is there, with its row in `ledger` and all its rows in
+//!    `entry`.
+//! 2. A prefix of each client's transactions is there, at most one longer than what was
+//!    acknowledged.
+//! 3. Balances and counts of all accounts and branches are exactly those of the transactions that
+//!    are there. An account's note is that of one of these transactions, which changed the account.
+//! 4. [`Check`] has no findings only if 1 to 3 hold for every row, and there are no other rows.
 
 use crate::ledger::{Ledger, Row, apply};
 use crate::plan::{BLANK, Leg};
@@ -20,20 +22,20 @@ pub struct Account {
     pub branch: u32,
     /// Its balance and count.
     pub row: Row,
-    /// By whom it was changed last.
+    /// The note of the transaction that changed it last.
     pub note: String,
 }
 
 /// A row of `entry`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whose.
+    /// The client.
     pub client: u32,
-    /// Of which transaction.
+    /// The number of the transaction.
     pub seq: u64,
-    /// Which of its legs, from 0.
+    /// The number of the leg, from 0.
     pub leg: u32,
-    /// What it does.
+    /// The leg.
     pub what: Leg,
     /// The transaction's note.
     pub note: String,
@@ -42,9 +44,9 @@ pub struct Entry {
 /// A row of `ledger`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Whose.
+    /// The client.
     pub client: u32,
-    /// Of which transaction.
+    /// The number of the transaction.
     pub seq: u64,
     /// How many legs it has.
     pub legs: u32,
@@ -52,7 +54,7 @@ pub struct Line {
     pub checksum: u32,
 }
 
-/// All that is in the database.
+/// The whole content of the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Table `account`.
@@ -65,47 +67,47 @@ pub struct Contents {
     pub entries: Vec<Entry>,
 }
 
-/// What kind of harm it is.
+/// A kind of finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Harm {
-    /// An acknowledged commit is not there.
+    /// An acknowledged commit is missing.
     Lost,
-    /// A part of a transaction is there, without the rest.
+    /// Only a part of a transaction is there.
     HalfDone,
-    /// What is there was never written so.
+    /// A value is there that was never written.
     Wrong,
-    /// The database says itself that it is damaged, or cannot be read.
+    /// The database itself reports damage, or cannot be read.
     Damaged,
     /// The database does not start.
     DoesNotStart,
 }
 
-/// What was found.
+/// The findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// How many of each kind.
+    /// The number of findings of each kind.
     pub count: BTreeMap<Harm, u64>,
-    /// The first of them, in words.
+    /// The first findings, in words.
     pub first: Vec<String>,
-    /// The last transaction there, of each client.
+    /// The last transaction of each client that is there.
     #[serde(skip)]
     pub last: Vec<u64>,
-    /// All that the database's own check said is damaged.
+    /// All damage that the database's own check reports.
     #[serde(skip)]
     pub damage: Vec<String>,
-    /// Of those that were under way at the cut: how many are there.
+    /// How many of the transactions under way at the cut are there.
     pub maybe_there: u64,
-    /// What the database did wrong by itself, if that explains all that was found: it says nothing
-    /// about the drive ([`Check::excuse`]).
+    /// A defect of the database, if it explains all findings. Then they say nothing about the drive
+    /// ([`Check::excuse`]).
     pub own_fault: Option<String>,
 }
 
-/// Findings in words; more are counted.
+/// How many findings are kept in words. Further ones are only counted.
 const NAMED: usize = 12;
 
 impl Check {
-    /// Notes one.
+    /// Adds a finding.
     pub fn found(&mut self, harm: Harm, what: String) {
         *self.count.entry(harm).or_default() += 1;
         if self.first.len() < NAMED {
@@ -113,9 +115,9 @@ impl Check {
         }
     }
 
-    /// The database did this wrong by itself: that explains what was found, if that is damage by
-    /// its own words and nothing else. Rows that are lost, half-done, or never written so, and a
-    /// server that does not start, it does not explain.
+    /// Notes a defect of the database itself as the explanation, if all findings are damage that
+    /// the database reports. It does not explain rows that are lost, half-done or never written, or
+    /// a server that does not start.
     pub fn excuse(&mut self, fault: &str) {
         let damage_only = !self.is_clean() && self.count.keys().all(|harm| *harm == Harm::Damaged);
         self.own_fault = damage_only.then(|| fault.to_string());
@@ -126,13 +128,13 @@ impl Check {
         self.count.is_empty()
     }
 
-    /// How many of a kind.
+    /// The number of findings of a kind.
     pub fn of(&self, harm: Harm) -> u64 {
         self.count.get(&harm).copied().unwrap_or(0)
     }
 }
 
-/// Compares what is there with the notes.
+/// Compares the content with the ledger.
 pub fn check(ledger: &Ledger, contents: &Contents) -> Check {
     let mut check = Check::default();
     lines(ledger, contents, &mut check);
@@ -141,7 +143,7 @@ pub fn check(ledger: &Ledger, contents: &Contents) -> Check {
     check
 }
 
-/// Which transactions are there.
+/// Checks which transactions are there.
 fn lines(ledger: &Ledger, contents: &Contents, check: &mut Check) {
     let plan = ledger.plan();
     let mut there: Vec<Vec<u64>> = vec![Vec::new(); plan.clients as usize];
@@ -189,7 +191,7 @@ fn lines(ledger: &Ledger, contents: &Contents, check: &mut Check) {
     }
 }
 
-/// Each transaction's rows, all of them or none.
+/// Checks that all rows of a transaction are there, or none.
 fn entries(ledger: &Ledger, contents: &Contents, check: &mut Check) {
     let mut left: BTreeMap<(u32, u64), Vec<&Entry>> = BTreeMap::new();
     for entry in &contents.entries {
@@ -228,7 +230,7 @@ fn entries(ledger: &Ledger, contents: &Contents, check: &mut Check) {
     }
 }
 
-/// Balances and counts.
+/// Checks balances, counts and notes.
 fn sums(ledger: &Ledger, contents: &Contents, check: &mut Check) {
     let plan = ledger.plan();
     let (mut accounts, mut branches) = (ledger.accounts().to_vec(), ledger.branches().to_vec());
@@ -265,7 +267,7 @@ fn sums(ledger: &Ledger, contents: &Contents, check: &mut Check) {
             }
         };
         if !known {
-            let what = format!("account {id} has a note of nobody who is there: {}", account.note);
+            let what = format!("account {id} has a note of no known transaction: {}", account.note);
             check.found(Harm::HalfDone, what);
         }
     }
@@ -278,7 +280,7 @@ fn sums(ledger: &Ledger, contents: &Contents, check: &mut Check) {
             Some(must) if !std::mem::replace(&mut seen[*id as usize], true) => {
                 compare("branch", *id, *row, *must, check);
             }
-            _ => check.found(Harm::Wrong, format!("branch {id} is one too many")),
+            _ => check.found(Harm::Wrong, format!("branch {id} is unknown, or there twice")),
         }
     }
     if seen.contains(&false) {
@@ -291,14 +293,14 @@ fn compare(what: &str, id: u32, is: Row, must: Row, check: &mut Check) {
         check.found(
             Harm::HalfDone,
             format!(
-                "{what} {id} has balance {} after {} movements, by what is there {} after {}",
+                "{what} {id} has balance {} after {} movements; the transactions give {} after {}",
                 is.balance, is.moved, must.balance, must.moved
             ),
         );
     }
 }
 
-/// Who wrote a note.
+/// The client and number of the transaction that wrote a note.
 fn author(note: &str) -> Option<(u32, u64)> {
     let mut words = note.split(':');
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))

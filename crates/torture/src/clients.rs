@@ -1,11 +1,12 @@
-//! The clients: a process of its own, which reports on standard output what it begins and what the
+//! The clients: a process of their own. It reports on standard output what it begins, and what the
 //! database acknowledged.
 //!
-//! 1. A transaction is told as begun before its first statement is sent, and as committed after the
-//!    database acknowledged it; each by one write of one line, so that lines are never mixed.
-//! 2. A client that does not know how its transaction ended tells why, and commits no more.
+//! 1. A transaction is reported as begun before its first statement is sent, and as committed after
+//!    the database acknowledged it. Each report is one write of one line, so that lines are never
+//!    mixed.
+//! 2. A client that does not know how its transaction ended reports why, and commits no more.
 //!
-//! What is told, one line each: `begin CLIENT SEQ`, `commit CLIENT SEQ`, `failed CLIENT WHY`.
+//! The lines are: `begin CLIENT SEQ`, `commit CLIENT SEQ`, `failed CLIENT WHY`.
 
 use crate::plan::Plan;
 use crate::store::{Store, StoreError, Target};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// What they are to do.
+/// The orders for the clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {
     /// The database.
@@ -22,38 +23,39 @@ pub struct Orders {
     pub plan: Plan,
     /// The first transaction of each client.
     pub first: Vec<u64>,
-    /// How often the database is told to write all changed pages, in milliseconds; 0: never.
+    /// The interval of checkpoints in milliseconds; 0: never. A checkpoint makes the database write
+    /// all changed pages.
     pub checkpoint_ms: u64,
 }
 
 /// A line of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A transaction is begun, perhaps again.
+    /// A transaction begins, perhaps again.
     Begin {
-        /// Whose.
+        /// Its client.
         client: u32,
         /// Its number.
         seq: u64,
     },
-    /// It was acknowledged.
+    /// The transaction was acknowledged.
     Commit {
-        /// Whose.
+        /// Its client.
         client: u32,
         /// Its number.
         seq: u64,
     },
-    /// The client does no more.
+    /// The client has stopped.
     Failed {
-        /// Which.
+        /// The client.
         client: u32,
-        /// Why not.
+        /// Why it has stopped.
         why: String,
     },
 }
 
 impl Told {
-    /// As a line.
+    /// The report as a line.
     pub fn line(&self) -> String {
         match self {
             Told::Begin { client, seq } => format!("begin {client} {seq}\n"),
@@ -64,7 +66,7 @@ impl Told {
         }
     }
 
-    /// From a line without its end.
+    /// Parses a line without its end.
     pub fn parse(line: &str) -> Option<Told> {
         let mut words = line.splitn(3, ' ');
         let (kind, client) = (words.next()?, words.next()?.parse().ok()?);
@@ -86,15 +88,15 @@ fn tell(told: &Told) -> io::Result<()> {
     out.flush()
 }
 
-/// The process that the orders (JSON) are for: ends when all clients have failed, or when the
-/// reader is gone. Gives the exit code.
+/// Runs the clients by these orders (JSON). It ends when all clients have failed, or when the
+/// reader is gone. Returns the exit code.
 #[allow(clippy::disallowed_methods, reason = "the edge: clients of a real database are threads")]
 pub fn run(orders: &str) -> u8 {
     let orders: Orders = match serde_json::from_str(orders) {
         Ok(orders) => orders,
         Err(e) => {
-            // If standard error is closed, there is nothing else to do.
-            let _ = writeln!(io::stderr(), "error: these are no orders: {e}");
+            // If standard error is closed, nothing else can be done.
+            let _ = writeln!(io::stderr(), "error: the orders are not valid: {e}");
             return 2;
         }
     };
@@ -106,7 +108,7 @@ pub fn run(orders: &str) -> u8 {
                     Ok(never) => match never {},
                     Err(e) => e.to_string(),
                 };
-                // Without a listener the process is about to end anyway.
+                // Without a reader the process is to end.
                 if tell(&Told::Failed { client, why }).is_err() {
                     std::process::exit(0);
                 }
@@ -115,7 +117,7 @@ pub fn run(orders: &str) -> u8 {
         if orders.checkpoint_ms > 0 {
             let orders = &orders;
             scope.spawn(move || {
-                // It ends with the database, of which the clients tell.
+                // It ends with the database. The clients report that.
                 let _ = checkpoints(orders);
             });
         }
@@ -127,7 +129,7 @@ enum Never {}
 
 fn work(orders: &Orders, client: u32, first: u64) -> Result<Never, StoreError> {
     let mut store = orders.target.connect()?;
-    let gone = |e: io::Error| StoreError::Failed(format!("nobody listens: {e}"));
+    let gone = |e: io::Error| StoreError::Failed(format!("the reader is gone: {e}"));
     let mut seq = first;
     loop {
         let transfer = orders.plan.transfer(client, seq);

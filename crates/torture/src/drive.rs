@@ -1,7 +1,7 @@
-//! A drive in an image, mounted by another process of the program, with a plug to pull.
+//! A drive in an image, mounted by another process of this program. Its power can be cut.
 //!
-//! 1. The process that is the drive is one that we started, and no other is ever killed.
-//! 2. When a [`MountedDrive`] is dropped nothing of it is mounted or attached any more.
+//! 1. The process that runs the drive was started here, and no other process is ever killed.
+//! 2. After a [`MountedDrive`] is dropped, nothing of it is mounted or attached.
 
 use crate::ground::{Blow, GroundError};
 use crate::leftovers::{self, Cache};
@@ -14,19 +14,19 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use tantalum_export::control::{Client, ClientError, CutReport, RestoreReport, socket_beside};
 
-/// A file system of the kernel's.
+/// A file system of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
-    /// XFS, with blocks of so many bytes. A page of that length, aligned to it, is one request to
-    /// the drive.
+    /// XFS, with blocks of this many bytes. An aligned page of that length is one request to the
+    /// drive.
     Xfs(u32),
-    /// ext4, with blocks of 4 KiB: it may split longer pages.
+    /// ext4, with blocks of 4 KiB. It may split longer pages.
     Ext4,
 }
 
 impl FileSystem {
-    /// In words.
+    /// The file system in words.
     pub fn words(self) -> String {
         match self {
             FileSystem::Xfs(block) => format!("XFS with blocks of {} KiB", block >> 10),
@@ -43,7 +43,7 @@ impl FileSystem {
     }
 }
 
-/// What drive, and how it is mounted.
+/// The drive, and how it is mounted.
 #[derive(Clone, Debug)]
 pub struct DriveOptions {
     /// The program `tantalum`.
@@ -58,25 +58,26 @@ pub struct DriveOptions {
     pub capacity: String,
     /// The file system on it.
     pub fs: FileSystem,
-    /// Whether to take ext4 if the kernel does not mount that.
+    /// Whether to fall back to ext4 if the kernel does not mount `fs`.
     pub or_ext4: bool,
-    /// Whether flushes reach the drive. If not, the kernel takes its cache for one that needs none.
+    /// Whether flushes reach the drive. If not, the kernel is told that the drive's cache needs
+    /// none.
     pub barriers: bool,
-    /// Real seconds for each of the drive's.
+    /// Real seconds for each second of the drive's clock.
     pub time_scale: f64,
-    /// Of the drive.
+    /// The drive's seed.
     pub seed: u64,
 }
 
 /// The outcome of a power loss for the drive.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outage {
-    /// What its control socket answered. Of a killed process nothing is known.
+    /// The answer of its control socket. `None` after a kill.
     pub cut: Option<CutReport>,
 }
 
 impl Outage {
-    /// In words, with a comma behind.
+    /// The outcome in words, with a comma at the end.
     pub fn words(&self) -> String {
         let Some(cut) = &self.cut else { return String::new() };
         let values = &cut.values;
@@ -96,16 +97,16 @@ impl Outage {
     }
 }
 
-/// Bounds of real time. Everything should be far quicker.
+/// Bounds in real time. Everything should be much quicker.
 const MADE: Duration = Duration::from_secs(60);
 const READY: Duration = Duration::from_secs(180);
 const ANSWER: Duration = Duration::from_secs(180);
 const ENDED: Duration = Duration::from_secs(30);
-/// What its process says if somebody keeps it mounted.
+/// The drive's process prints this if somebody keeps it mounted.
 const IN_USE: &str = " is in use: ";
-/// Pages in the buffer that are much: those of a checkpoint, not of a commit.
+/// From this many pages in the buffer on, they are those of a checkpoint and not of a commit.
 const FULL_PAGES: u64 = 32;
-/// So long that is waited for.
+/// How long a cut waits for a full buffer.
 const SOON: Duration = Duration::from_millis(500);
 
 /// A drive in an image.
@@ -113,12 +114,12 @@ pub struct MountedDrive {
     options: DriveOptions,
     image: PathBuf,
     process: Option<Running>,
-    /// Put back before the disk is given back.
+    /// The cache setting of its disk. It must be restored before the disk is detached.
     cache: Option<Cache>,
 }
 
 impl MountedDrive {
-    /// Not made yet.
+    /// A drive that is not created yet.
     pub fn new(options: DriveOptions) -> MountedDrive {
         let image = options.directory.join("drive.img");
         MountedDrive { options, image, process: None, cache: None }
@@ -134,7 +135,7 @@ impl MountedDrive {
         self.options.fs
     }
 
-    /// Makes image and file system, and mounts it.
+    /// Creates image and file system, and mounts it.
     pub fn begin(&mut self, interrupt: &Interrupt) -> Result<(), GroundError> {
         self.create(interrupt)?;
         match self.mount(interrupt) {
@@ -172,7 +173,7 @@ impl MountedDrive {
             #[allow(clippy::disallowed_methods, reason = "the edge: a pipe is read while we wait")]
             std::thread::spawn(move || {
                 for said in BufReader::new(out).lines().map_while(Result::ok) {
-                    // Read on, so that the process can write on.
+                    // Keeps reading, so that the process can keep writing.
                     let _ = line.send(said);
                 }
             });
@@ -205,8 +206,9 @@ impl MountedDrive {
         self.set_barriers()
     }
 
-    /// Tells the kernel whether the disk below the file system has a cache that needs flushes;
-    /// either way, for it remembers what it was told of the same disk before.
+    /// Tells the kernel whether the disk below the file system has a cache that needs flushes. This
+    /// is set either way, since the kernel remembers the setting of an earlier user of the same
+    /// disk.
     fn set_barriers(&mut self) -> Result<(), GroundError> {
         let cache = Cache::of(&self.options.mountpoint).map_err(GroundError::Gone)?;
         cache.needs_flushes(self.options.barriers).map_err(GroundError::Gone)?;
@@ -214,8 +216,8 @@ impl MountedDrive {
         Ok(())
     }
 
-    /// The power goes: now, or, `when_full`, as soon as there is much in the drive's buffer, which
-    /// is waited for a moment.
+    /// Cuts the power. With `when_full` it first waits a moment until the drive's buffer has many
+    /// pages.
     pub fn strike(
         &mut self,
         blow: Blow,
@@ -247,7 +249,8 @@ impl MountedDrive {
         }
     }
 
-    /// The power returns; the drive's own clock from then until it took commands, if it told.
+    /// Restores the power. Returns the time until the drive took commands, by its own clock, if it
+    /// reported that.
     pub fn restore(&mut self, interrupt: &Interrupt) -> Result<Option<Duration>, GroundError> {
         self.cache = None;
         let ready = if self.process.is_some() {
@@ -261,7 +264,7 @@ impl MountedDrive {
         Ok(ready.map(Duration::from_nanos))
     }
 
-    /// Asks at the control socket, with a bound.
+    /// Asks the control socket, with a bound.
     fn ask<T: Send + 'static>(
         &mut self,
         interrupt: &Interrupt,
@@ -272,7 +275,7 @@ impl MountedDrive {
         #[allow(clippy::disallowed_methods, reason = "the edge: a blocking question with a bound")]
         std::thread::spawn(move || {
             let asked = Client::connect(&socket).and_then(|mut client| question(&mut client));
-            // Nobody waits any more only after the bound.
+            // After the bound nobody waits for the answer.
             let _ = answer.send(asked);
         });
         let began = Stopwatch::begin();
@@ -291,7 +294,7 @@ impl MountedDrive {
         }
     }
 
-    /// With what its process said, if that has ended.
+    /// Adds the output of the drive's process, if that has ended.
     fn and_said(&mut self, why: &str) -> String {
         let Some(process) = &mut self.process else { return why.to_string() };
         match process.runs() {
@@ -300,8 +303,9 @@ impl MountedDrive {
         }
     }
 
-    /// Ends in good order, or, if somebody else keeps it in use, without waiting for them: then it
-    /// is told who, as its process said it. Whoever that is has a mount that is dead.
+    /// Ends in good order. If another process keeps the mount in use, it does not wait: that
+    /// process keeps a dead mount, and the return value says who it is, in the words of the drive's
+    /// process.
     pub fn end(&mut self) -> Result<Option<String>, GroundError> {
         self.cache = None;
         let Some(mut process) = self.process.take() else { return Ok(None) };
@@ -314,7 +318,7 @@ impl MountedDrive {
             if said.contains(IN_USE) {
                 return Ok(Some(said));
             }
-            // Nobody has it: that it did not end is its own fault.
+            // The mount is not in use, so this is a failure of the process itself.
             let program = "tantalum drive mount".to_string();
             return Err(ProgramError::Failed { program, status, said }.into());
         }
@@ -331,7 +335,7 @@ impl MountedDrive {
 
 impl Drop for MountedDrive {
     fn drop(&mut self) {
-        // There is nobody left to tell.
+        // A drop cannot report an error.
         let _ = self.end();
         self.process = None;
         leftovers::remove(&self.image);

@@ -1,4 +1,4 @@
-//! What the database lies on: a drive that is mounted, or a plain directory.
+//! The storage below the database: a mounted drive, or a plain directory.
 
 use crate::drive::{FileSystem, MountedDrive, Outage};
 use crate::program::{Interrupt, ProgramError, Stopwatch};
@@ -6,47 +6,47 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How the power goes.
+/// How the power fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Blow {
     /// The plug of the drive is pulled.
     Cut,
-    /// The process that is the drive is killed (SIGKILL).
+    /// The process that runs the drive is killed (SIGKILL).
     Kill,
 }
 
-/// What the database lies on.
+/// The storage below the database.
 pub enum Ground {
-    /// A drive in an image, mounted.
+    /// A mounted drive in an image.
     Drive(Box<MountedDrive>),
-    /// A directory of this machine. There a blow hits the database's processes alone: that
-    /// exercises the ledger and its check, and no drive.
+    /// A directory of this machine. Here a blow kills the database's processes only: that tests the
+    /// ledger and its check, but no drive.
     Plain(PathBuf),
 }
 
-/// Why there is none.
+/// Why the storage is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum GroundError {
-    /// The drive, or what is on it, does not come back: what was on it is lost.
+    /// The drive or its file system does not come back, so its content is lost.
     #[error("{0}")]
     Gone(String),
-    /// A program that should help did not.
+    /// A helper program failed.
     #[error(transparent)]
     Program(#[from] ProgramError),
 }
 
-/// What a return took.
+/// How long a restart took.
 #[derive(Clone, Copy, Debug)]
 pub struct Return {
-    /// Of the drive: until it took commands, by its own clock; if it said so.
+    /// Until the drive took commands, by its own clock, if it reported that.
     pub drive: Option<Duration>,
     /// Until the directory could be used again, in real time.
     pub whole: Duration,
 }
 
 impl Ground {
-    /// Where the database may put its files.
+    /// The directory for the database's files.
     pub fn directory(&self) -> &Path {
         match self {
             Ground::Drive(drive) => drive.mountpoint(),
@@ -54,7 +54,7 @@ impl Ground {
         }
     }
 
-    /// What is on the drive, once it has begun.
+    /// The file system on the drive, after [`Ground::begin`].
     pub fn file_system(&self) -> Option<FileSystem> {
         match self {
             Ground::Drive(drive) => Some(drive.file_system()),
@@ -70,7 +70,8 @@ impl Ground {
         }
     }
 
-    /// The power goes: now, or, `when_full`, with much in the drive's buffer if that comes soon.
+    /// Cuts the power. With `when_full` it first waits a moment until the drive's buffer has many
+    /// pages.
     pub fn strike(
         &mut self,
         blow: Blow,
@@ -83,7 +84,7 @@ impl Ground {
         }
     }
 
-    /// The power returns. To be called when no process has files of it open.
+    /// Restores the power. Call it when no process has files of it open.
     pub fn restore(&mut self, interrupt: &Interrupt) -> Result<Return, GroundError> {
         let watch = Stopwatch::begin();
         let drive = match self {
@@ -93,7 +94,7 @@ impl Ground {
         Ok(Return { drive, whole: watch.read() })
     }
 
-    /// Ends in good order; who kept a drive mounted, if it was left to them.
+    /// Ends in good order. Returns who kept the drive mounted, if it was left to them.
     pub fn end(&mut self) -> Result<Option<String>, GroundError> {
         match self {
             Ground::Drive(drive) => drive.end(),

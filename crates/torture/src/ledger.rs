@@ -1,23 +1,24 @@
-//! What was begun and what was acknowledged, and so what the database may hold: the notes outside.
+//! The ledger outside the database: which transactions were begun and acknowledged, and so what the
+//! database may contain.
 //!
 //! 1. A client has at most one transaction under way: `acknowledged <= begun <= acknowledged + 1`.
-//! 2. `base` is the state of all rows after the transactions up to `settled` of each client, and no
-//!    others; everything later is in the tables `ledger` and `entry`.
+//! 2. The base is the state of all rows after the transactions up to `settled` of each client, and
+//!    no others. Later transactions are in the tables `ledger` and `entry`.
 
 use crate::plan::{OPENING, Plan, Transfer};
 
 /// One client's transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Up to here they are in the base, and no longer in the tables.
+    /// Transactions up to this one are in the base, and no longer in the tables.
     pub settled: u64,
-    /// The last that the database acknowledged, or that a check found to be there.
+    /// The last one that the database acknowledged, or that a check found.
     pub acknowledged: u64,
-    /// The last that was begun.
+    /// The last one that was begun.
     pub begun: u64,
 }
 
-/// A row of accounts or branches, as far as it must be the same.
+/// The values of a row of accounts or branches that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its balance.
@@ -26,7 +27,7 @@ pub struct Row {
     pub moved: i64,
 }
 
-/// The notes.
+/// The ledger.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     plan: Plan,
@@ -35,9 +36,9 @@ pub struct Ledger {
     branches: Vec<Row>,
 }
 
-/// Why a note cannot be true.
+/// A note that contradicts the ledger.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("client {client} says {what} of transaction {seq}, which cannot be: {mark:?}")]
+#[error("client {client} reports transaction {seq} as {what}, which contradicts {mark:?}")]
 pub struct BadNote {
     client: u32,
     seq: u64,
@@ -46,7 +47,7 @@ pub struct BadNote {
 }
 
 impl Ledger {
-    /// Of a database that was just filled.
+    /// The ledger of a database that was just filled.
     pub fn new(plan: Plan) -> Ledger {
         let opened = |accounts: u32| Row { balance: OPENING * i64::from(accounts), moved: 0 };
         Ledger {
@@ -62,37 +63,37 @@ impl Ledger {
         &self.plan
     }
 
-    /// Of each client.
+    /// The mark of each client.
     pub fn marks(&self) -> &[Mark] {
         &self.marks
     }
 
-    /// The base: accounts.
+    /// The accounts of the base.
     pub fn accounts(&self) -> &[Row] {
         &self.accounts
     }
 
-    /// The base: branches.
+    /// The branches of the base.
     pub fn branches(&self) -> &[Row] {
         &self.branches
     }
 
-    /// All that were acknowledged, since the beginning.
+    /// The number of acknowledged transactions since the beginning.
     pub fn acknowledged(&self) -> u64 {
         self.marks.iter().map(|m| m.acknowledged).sum()
     }
 
-    /// How many are begun and not acknowledged.
+    /// How many transactions are begun and not acknowledged.
     pub fn under_way(&self) -> u64 {
         self.marks.iter().map(|m| m.begun - m.acknowledged).sum()
     }
 
-    /// How many are acknowledged and still in the tables.
+    /// How many transactions are acknowledged and still in the tables.
     pub fn unsettled(&self) -> u64 {
         self.marks.iter().map(|m| m.acknowledged - m.settled).sum()
     }
 
-    /// A client begins one; beginning the same again, after it was undone, is no news.
+    /// A client begins a transaction. It may begin the same one again after the database undid it.
     pub fn begin(&mut self, client: u32, seq: u64) -> Result<(), BadNote> {
         let mark = self.marks.get_mut(client as usize);
         match mark {
@@ -104,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// The database acknowledged it.
+    /// The database acknowledged the transaction.
     pub fn acknowledge(&mut self, client: u32, seq: u64) -> Result<(), BadNote> {
         let mark = self.marks.get_mut(client as usize);
         match mark {
@@ -116,8 +117,8 @@ impl Ledger {
         }
     }
 
-    /// A check found that `last[client]` is the last one there of each client, and all well: what
-    /// was under way is decided.
+    /// A clean check found transactions up to `last[client]` of each client. That decides those
+    /// that were under way.
     pub fn decide(&mut self, last: &[u64]) {
         for (mark, last) in self.marks.iter_mut().zip(last) {
             mark.acknowledged = *last;
@@ -125,8 +126,8 @@ impl Ledger {
         }
     }
 
-    /// What was acknowledged has gone into the base. To be called when the tables `ledger` and
-    /// `entry` were emptied, with nothing under way.
+    /// Moves acknowledged transactions into the base. Call it after the tables `ledger` and `entry`
+    /// were emptied, with nothing under way.
     pub fn settle(&mut self) {
         for client in 0..self.plan.clients {
             let mark = self.marks[client as usize];
@@ -139,7 +140,7 @@ impl Ledger {
     }
 }
 
-/// What a transaction does to the rows.
+/// Applies a transaction to the rows.
 pub fn apply(plan: &Plan, transfer: &Transfer, accounts: &mut [Row], branches: &mut [Row]) {
     for (changes, rows) in [(transfer.accounts(), accounts), (transfer.branches(plan), branches)] {
         for change in changes {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_that_can_not_be_true_are_refused() {
+    fn notes_that_contradict_the_ledger_are_refused() {
         let mut it = ledger();
         assert!(it.acknowledge(0, 1).is_err(), "not begun");
         assert!(it.begin(0, 2).is_err(), "a gap");

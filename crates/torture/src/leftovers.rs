@@ -1,16 +1,16 @@
-//! What the kernel has of a drive: its mounts and its loop device.
+//! What the kernel keeps of a drive: its mounts and its loop device.
 
-#![allow(clippy::disallowed_methods, reason = "the edge: what the kernel tells, and is told")]
+#![allow(clippy::disallowed_methods, reason = "the edge: reads and changes the kernel's state")]
 
 use crate::program::{Interrupt, command, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a program may take that only tells the kernel something.
+/// How long a program that only calls the kernel may take.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Where it is mounted, and what.
+/// A mount: its place and its source.
 struct Mount {
     at: PathBuf,
     source: String,
@@ -21,7 +21,7 @@ fn mounts() -> Vec<Mount> {
     text.lines().filter_map(mount).collect()
 }
 
-/// From a line of /proc/self/mountinfo: number, parent, device, root, where, ... - kind, source.
+/// Parses a line of /proc/self/mountinfo: number, parent, device, root, place, ... - kind, source.
 fn mount(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let plain = |word: &str| word.replace("\\040", " ").replace("\\134", "\\");
@@ -29,14 +29,14 @@ fn mount(line: &str) -> Option<Mount> {
     Some(Mount { at, source: plain(after.split(' ').nth(1)?) })
 }
 
-/// What the kernel takes the cache of a disk for. It remembers that even when the disk is given to
-/// another file, so that it has to be put back.
+/// The kernel's setting for the cache of a disk. The kernel keeps it when the disk gets another
+/// file, so it must be restored.
 pub struct Cache {
     knob: PathBuf,
 }
 
 impl Cache {
-    /// Of the disk that is mounted there.
+    /// The setting of the disk that is mounted there.
     pub fn of(mountpoint: &Path) -> Result<Cache, String> {
         let mounts = mounts();
         let source = mounts.iter().rev().find(|m| m.at == mountpoint).map(|m| m.source.as_str());
@@ -45,7 +45,7 @@ impl Cache {
         Ok(Cache { knob: format!("/sys/block/{name}/queue/write_cache").into() })
     }
 
-    /// Whether it needs flushes, which the kernel then sends.
+    /// Sets whether the cache needs flushes. If it does, the kernel sends them.
     pub fn needs_flushes(&self, needs: bool) -> Result<(), String> {
         let word = if needs { "write back" } else { "write through" };
         let knob = self.knob.display();
@@ -60,12 +60,12 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        // A disk that is gone has nothing to be put back.
+        // It fails if the disk is gone, which needs no restore.
         let _ = self.needs_flushes(true);
     }
 }
 
-/// Takes down what a process that was killed has left of an image. Does nothing if all is well.
+/// Removes the mounts and loop devices of an image that a killed process has left.
 pub fn remove(image: &Path) {
     let image = fs::canonicalize(image).unwrap_or_else(|_| image.to_path_buf());
     let source = format!("tantalum:{}", image.display());
@@ -93,7 +93,7 @@ fn loops(directory: &Path) -> Vec<String> {
 }
 
 fn tell(program: &str, words: &[&str], what: &Path) {
-    // It may be gone already, or go by itself when its last user does.
+    // It may be gone already, or will go with its last user.
     let _ = run(program, command(program, words).arg(what), BOUND, &Interrupt::default());
 }
 

@@ -1,9 +1,9 @@
-//! The loop: load, a blow in the midst of it, recovery, a check.
+//! The loop of a run: load, a blow during the load, recovery, a check.
 //!
-//! 1. A blow comes only after commits were acknowledged since the one before, and while
-//!    transactions are under way: clients do not stop for it.
-//! 2. What was acknowledged is read to the last line from the clients before anything is compared.
-//! 3. The first round with a finding is the last: what comes after it would follow from it.
+//! 1. A blow comes only after at least one commit was acknowledged since the blow before, and while
+//!    clients are at work: they do not stop for it.
+//! 2. All reports of the clients are read to the last line before anything is compared.
+//! 3. The first round with a finding is the last one, since later findings could follow from it.
 
 use crate::check::{Check, Contents, Harm, check};
 use crate::clients::{Orders, Told};
@@ -25,73 +25,73 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tantalum_rt::Stream;
 
-/// What to do.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The database.
     pub kind: Kind,
-    /// Its own guard against torn pages; `None`: on if its pages may be torn on the way to the
-    /// drive.
+    /// The database's own protection against torn pages. `None`: on if its pages may be torn on the
+    /// way to the drive.
     pub protection: Option<bool>,
-    /// How often the plug is pulled.
+    /// How often the power is cut.
     pub cuts: u32,
     /// How often the drive's process is killed.
     pub kills: u32,
-    /// Transactions, and sizes.
+    /// The transactions, and the sizes of the tables.
     pub plan: Plan,
-    /// The load before a blow, after its first commits: from, up to.
+    /// The time from the first commits to the blow: the least and the most.
     pub load: (Duration, Duration),
-    /// The program that is the clients, and its first words; their orders come last.
+    /// The program of the clients, and its first arguments. The orders are the last argument.
     pub clients: Vec<OsString>,
-    /// Rows of the ledger after which the tables are emptied.
+    /// The tables are emptied when the ledger has this many rows.
     pub trim_at: u64,
 }
 
-/// Why a run cannot tell what it should.
+/// Why a run has no verdict.
 #[derive(Debug, thiserror::Error)]
 pub enum TortureError {
-    /// What the database lies on failed before any blow.
+    /// The storage below the database failed without a blow.
     #[error("the drive: {0}")]
     Ground(#[from] GroundError),
     /// A program failed.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The database failed where no blow was.
+    /// The database failed without a blow.
     #[error("the database, {when}: {error}")]
     Store {
-        /// When.
+        /// During which step.
         when: &'static str,
-        /// How.
+        /// The error.
         error: StoreError,
     },
     /// The clients failed before the blow.
     #[error("a client failed before the power was cut: {0}")]
     Client(String),
-    /// No commit came.
+    /// No commit was acknowledged in time.
     #[error("no commit was acknowledged within {0} s")]
     NoCommits(u64),
-    /// Clients told nonsense.
+    /// A report contradicts the ledger.
     #[error("clients reported what is impossible: {0}")]
     Note(#[from] BadNote),
-    /// The same.
+    /// A report is not valid.
     #[error("clients reported what cannot be understood: {0}")]
     Line(String),
-    /// The user wants an end.
+    /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Who wants to know how far it is.
+/// An observer of the progress.
 pub trait Watch {
-    /// Something is about to be done.
+    /// A step begins.
     fn stage(&self, what: &str);
 
-    /// A round is done.
+    /// A round has ended.
     fn round(&self, round: &Round);
 }
 
-/// Words of MariaDB about a page that is torn, or newer than its log: no record that it carried out
-/// twice makes such.
+/// Messages of MariaDB about a page that is torn, or newer than its log. Replaying a record twice
+/// never causes one of these.
 const OF_THE_DRIVE: [&str; 5] = [
     "corruption on disk",
     "Page read from tablespace is corrupted",
@@ -100,10 +100,10 @@ const OF_THE_DRIVE: [&str; 5] = [
     "Unable to apply log",
 ];
 
-/// How long the first commits may take.
+/// How long the first commit may take.
 const FIRST_COMMITS: Duration = Duration::from_secs(60);
 
-/// Runs it. `run` is a directory for sockets and logs, outside the drive.
+/// Runs the loop. `run` is a directory for sockets and logs, outside the drive.
 pub fn torture(
     options: &Options,
     mut setting: Setting,
@@ -127,10 +127,10 @@ pub fn torture(
 struct Run<'a, W> {
     options: &'a Options,
     ledger: Ledger,
-    // Before the ground: a server is killed before what it lies on is taken away.
+    // The server is dropped before the ground: it is killed before the storage below it is removed.
     server: Server,
     ground: &'a mut Ground,
-    /// The server's log ended in stale bytes, after this blow or one before.
+    /// Set if the server's log ended in stale bytes, after this blow or an earlier one.
     stale: Option<String>,
     random: Stream,
     interrupt: &'a Interrupt,
@@ -170,7 +170,7 @@ impl<'a, W: Watch> Run<'a, W> {
     fn rounds(mut self, rounds: &mut Vec<Round>) -> Result<(), TortureError> {
         let (mut cuts, mut kills) = (self.options.cuts, self.options.kills);
         for number in 1..=cuts + kills {
-            // In a random order, all of them in the end.
+            // Cuts and kills in random order.
             let blow = match self.random.below(u64::from(cuts + kills)) < u64::from(cuts) {
                 true => Blow::Cut,
                 false => Blow::Kill,
@@ -215,7 +215,7 @@ impl<'a, W: Watch> Run<'a, W> {
         })
     }
 
-    /// Load, and a blow in its midst; ends with all notes taken, and no process left that has files
+    /// Load, and a blow during it. When it returns, all reports are read, and no process has files
     /// open.
     fn load(&mut self, blow: Blow) -> Result<Outage, TortureError> {
         self.watch.stage("load");
@@ -235,15 +235,15 @@ impl<'a, W: Watch> Run<'a, W> {
         while let Some(left) = time.checked_sub(began.read()) {
             self.listen(&told, left)?;
         }
-        // Every second cut at a moment at which much is at stake.
+        // On average every second cut waits until much is in the drive's buffer.
         let when_full = self.random.below(2) == 0;
         let outage = self.ground.strike(blow, when_full, self.interrupt)?;
-        // The database sees its drive fail, for a random time, and does about it what it does.
+        // For a random time the database sees its drive fail, and reacts.
         let agony = Duration::from_millis(self.random.below(300));
         self.interrupt.sleep(agony);
         self.server.kill()?;
         clients.kill();
-        // To the last line.
+        // Read the reports to the last line.
         while let Ok(told) = told.recv() {
             if !matches!(told, Ok(Told::Failed { .. })) {
                 self.note(told)?;
@@ -281,7 +281,7 @@ impl<'a, W: Watch> Run<'a, W> {
         Ok((clients, listen))
     }
 
-    /// Takes notes for so long.
+    /// Reads reports for this long.
     fn listen(
         &mut self,
         told: &Receiver<Result<Told, String>>,
@@ -297,7 +297,7 @@ impl<'a, W: Watch> Run<'a, W> {
                 Ok(told) => self.note(told)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(TortureError::Client("their process ended".to_string()));
+                    return Err(TortureError::Client("the clients' process ended".to_string()));
                 }
             }
         }
@@ -315,13 +315,13 @@ impl<'a, W: Watch> Run<'a, W> {
         Ok(())
     }
 
-    /// The power returns, the database recovers, and is compared with the notes. What does not
-    /// come back is a finding.
+    /// Restores the power, starts the database, and compares it with the ledger. A drive or
+    /// database that does not come back is a finding.
     fn recover(&mut self) -> Result<(Return, Duration, Check), TortureError> {
         let mut redo = None;
         let before = self.server.said().len();
         let (returned, took, mut check) = self.recover_from(&mut redo)?;
-        // What a server did to itself would be found on any drive.
+        // A server that reads stale bytes as log damages itself on any drive.
         if let Some(stale) = redo.and_then(|redo| stale_end(&redo)) {
             let words = stale.to_string();
             if !check.is_clean() {
@@ -339,7 +339,7 @@ impl<'a, W: Watch> Run<'a, W> {
         Ok((returned, took, check))
     }
 
-    /// Whether what recovery took for log explains all of the damage; if not, why.
+    /// Whether the stale bytes that recovery took for log explain all of the damage. If not, why.
     fn explains(&self, stale: &Stale, check: &Check, before: usize) -> Result<(), String> {
         let said = self.server.said();
         let said = String::from_utf8_lossy(said.get(before..).unwrap_or_default());
@@ -400,7 +400,7 @@ impl<'a, W: Watch> Run<'a, W> {
                 let damage = std::mem::take(&mut found.damage);
                 damage.into_iter().for_each(|what| found.found(Harm::Damaged, what));
                 found.found(Harm::Damaged, format!("the tables cannot be read: {e}"));
-                // Whether commits are lost is not known: that is not explained by anything.
+                // It is not known whether commits are lost, so stale bytes do not explain this.
                 *redo = None;
                 found
             }
@@ -411,7 +411,8 @@ impl<'a, W: Watch> Run<'a, W> {
         Ok((returned, took, check))
     }
 
-    /// Reads all, with the database's own check; `ready` is called at the first answer.
+    /// Reads all tables, and runs the database's own check. `ready` is called once the database
+    /// accepts the connection.
     fn read(&self, found: &mut Check, ready: impl FnOnce()) -> Result<Contents, StoreError> {
         let mut store = self.server.target().connect()?;
         ready();
@@ -419,7 +420,7 @@ impl<'a, W: Watch> Run<'a, W> {
         store.contents()
     }
 
-    /// Empties the tables when they have become large.
+    /// Empties the tables when they have become long.
     fn trim(&mut self) -> Result<(), TortureError> {
         if self.ledger.unsettled() < self.options.trim_at {
             return Ok(());

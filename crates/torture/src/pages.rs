@@ -1,19 +1,19 @@
-//! Which index of MariaDB a page belongs to, and whether damage that the server tells of is of such
-//! an index.
+//! Finds the index of MariaDB that a page belongs to, and whether damage that the server reports is
+//! in such an index.
 //!
-//! 1. A page is looked up in the tablespace that its number names, and taken for nothing that its
-//!    own header does not say: its number, its tablespace, and that it is a page of an index.
-//! 2. Damage is explained by pages only if each complaint is of an index that one of them belongs
-//!    to. A complaint about a whole table counts as one of these if others name the index.
+//! 1. A page is looked up in the tablespace that its number names. Its own header must confirm its
+//!    number, its tablespace, and that it is a page of an index.
+//! 2. Pages explain damage only if each complaint is about an index that one of them belongs to. A
+//!    complaint about a whole table is explained if other complaints name the index.
 
 use crate::redo::PageId;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a page, as `scripts/database` has the server use.
+/// Bytes of a page, as `scripts/database` sets it.
 const PAGE: usize = 16384;
-/// Where things are in the head of a page: its number, its type, its tablespace, its index.
+/// Offsets in the header of a page: its number, its type, its tablespace, its index.
 const NUMBER: usize = 4;
 const TYPE: usize = 24;
 const SPACE: usize = 34;
@@ -36,8 +36,8 @@ impl std::fmt::Display for Index {
     }
 }
 
-/// The number of the index that a page is of, by what is on disk below this data directory; `None`
-/// if it is of none, or cannot be told.
+/// The number of the index that a page belongs to, read from the disk below this data directory.
+/// `None` if it belongs to none, or that is not known.
 pub fn index_of(data: &Path, page: PageId) -> Option<u64> {
     let mut files = Vec::new();
     tablespaces(data, 0, &mut files);
@@ -48,7 +48,7 @@ pub fn index_of(data: &Path, page: PageId) -> Option<u64> {
     })
 }
 
-/// The number of the index, by the head of a page.
+/// The number of the index in the header of a page.
 fn index_in(bytes: &[u8], page: PageId) -> Option<u64> {
     let kind = u16::from_be_bytes(*bytes.get(TYPE..)?.first_chunk()?);
     let index = u64::from_be_bytes(*bytes.get(INDEX..)?.first_chunk()?);
@@ -68,7 +68,7 @@ fn read(file: &Path, number: u32) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Files of tablespaces: of the system, and those of tables in the directories of databases.
+/// The files of tablespaces: the system's, and those of tables in the directories of databases.
 #[allow(clippy::disallowed_methods, reason = "the edge: what a server has on disk")]
 fn tablespaces(under: &Path, depth: u32, found: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(under) else { return };
@@ -84,7 +84,7 @@ fn tablespaces(under: &Path, depth: u32, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether all of this damage, in the words of `CHECK TABLE`, is of these indexes.
+/// Whether all of this damage, as `CHECK TABLE` reports it, is in these indexes.
 pub fn explained(damage: &[String], by: &[Index]) -> bool {
     let mut named = false;
     let all = damage.iter().all(|what| {
@@ -100,7 +100,7 @@ pub fn explained(damage: &[String], by: &[Index]) -> bool {
     all && named
 }
 
-/// The index that a complaint names: the word behind the last "index".
+/// The index that a complaint names: the word after the last "index".
 fn index_named(text: &str) -> Option<&str> {
     let at = text.rfind("ndex ")?;
     let word = text[at + 5..].split_whitespace().next()?;

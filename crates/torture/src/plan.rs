@@ -1,7 +1,7 @@
-//! What the clients do, as a function of a seed: transfers between accounts.
+//! The clients' transactions, as a function of a seed: transfers between accounts.
 //!
-//! 1. Transaction `seq` of client `client` is the same whenever it is asked for, so that what must
-//!    be in the database follows from which transactions are there.
+//! 1. Transaction `seq` of client `client` is the same whenever it is generated. So the expected
+//!    content of the database follows from which transactions are there.
 //! 2. No transfer changes the sum of all balances.
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use tantalum_rt::{Stream, mix64};
 /// The size of the tables, and the seed of all transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Of all transactions.
+    /// The seed of all transactions.
     pub seed: u64,
     /// Clients, each with a sequence of its own.
     pub clients: u32,
@@ -20,7 +20,7 @@ pub struct Plan {
     pub branches: u32,
 }
 
-/// What every account holds at first.
+/// The first balance of every account.
 pub const OPENING: i64 = 1_000_000;
 
 /// The most legs of one transaction.
@@ -31,7 +31,7 @@ pub const LEGS: u64 = 4;
 pub struct Leg {
     /// The account that pays.
     pub source: u32,
-    /// The account that is paid; another one.
+    /// The account that is paid; never the source.
     pub target: u32,
     /// More than 0.
     pub amount: i64,
@@ -40,7 +40,7 @@ pub struct Leg {
 /// A transaction: 1 to [`LEGS`] transfers, their rows, and a row of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Whose.
+    /// Its client.
     pub client: u32,
     /// Its number, from 1, without gaps.
     pub seq: u64,
@@ -76,7 +76,7 @@ impl Plan {
     }
 }
 
-/// What a transaction does to one row: an account's, or a branch's.
+/// The change of one row by a transaction: of an account or a branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The row.
@@ -88,13 +88,12 @@ pub struct Change {
 }
 
 impl Transfer {
-    /// The accounts it changes, in the order of their numbers. Locks taken in that order cannot
-    /// deadlock.
+    /// The accounts that it changes, by number. Locks taken in that order cannot deadlock.
     pub fn accounts(&self) -> Vec<Change> {
         self.changes(|account| account)
     }
 
-    /// The branches it changes, in the order of their numbers.
+    /// The branches that it changes, by number.
     pub fn branches(&self, plan: &Plan) -> Vec<Change> {
         self.changes(|account| plan.branch(account))
     }
@@ -116,7 +115,7 @@ impl Transfer {
         rows
     }
 
-    /// Of its whole content; kept in the ledger's row.
+    /// The checksum of its content, which its row of the ledger has.
     pub fn checksum(&self) -> u32 {
         let mut sum = crc32c::crc32c(&self.client.to_le_bytes());
         sum = crc32c::crc32c_append(sum, &self.seq.to_le_bytes());
@@ -128,8 +127,8 @@ impl Transfer {
         sum
     }
 
-    /// What it writes into the rows that it changes: its own name, and text of different lengths,
-    /// so that pages fill and split.
+    /// The text that it writes into the rows that it changes: its client and number, and filling of
+    /// different lengths, so that pages fill and split.
     pub fn note(&self) -> String {
         let room = 20 + (mix64(self.seq ^ (u64::from(self.client) << 40)) % 120) as usize;
         let fill = char::from(b'a' + (self.seq % 26) as u8);
@@ -137,7 +136,7 @@ impl Transfer {
     }
 }
 
-/// What an account's note is before any transaction changed it.
+/// An account's note before its first change.
 pub const BLANK: &str = "-";
 
 #[cfg(test)]

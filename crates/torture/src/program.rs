@@ -1,4 +1,5 @@
-//! Other programs: started, waited for with a bound, and ended on every way out.
+//! Other programs: they are started, waited for with a bound, and killed in the end, whatever
+//! happens.
 
 #![allow(
     clippy::disallowed_methods,
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Real time since it was begun.
+/// Measures real time.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
@@ -25,18 +26,18 @@ impl Stopwatch {
         Stopwatch(Instant::now())
     }
 
-    /// How long ago that is.
+    /// The time since [`Stopwatch::begin`].
     pub fn read(self) -> Duration {
         self.0.elapsed()
     }
 }
 
-/// Set when the user wants an end. Everything here that waits looks at it.
+/// Set when the user interrupts the run. Every wait here looks at it.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// One that is set by setting this.
+    /// An interrupt that is set through this flag.
     pub fn new(flag: Arc<AtomicBool>) -> Interrupt {
         Interrupt(flag)
     }
@@ -46,7 +47,7 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sleeps in real time; ends early if it is set.
+    /// Sleeps in real time. Returns early if it is set.
     pub fn sleep(&self, time: Duration) {
         let began = Stopwatch::begin();
         while let Some(left) = time.checked_sub(began.read()).filter(|_| !self.is_set()) {
@@ -55,13 +56,13 @@ impl Interrupt {
     }
 }
 
-/// Why a program did not do what it should.
+/// Why a program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It cannot be started.
     #[error("cannot start {program}: {error}")]
     Start {
-        /// Which.
+        /// The program.
         program: String,
         /// Why.
         error: io::Error,
@@ -69,35 +70,35 @@ pub enum ProgramError {
     /// It failed.
     #[error("{program} failed ({status}): {said}")]
     Failed {
-        /// Which.
+        /// The program.
         program: String,
-        /// How.
+        /// Its exit status.
         status: ExitStatus,
-        /// The end of what it said.
+        /// The last of its output.
         said: String,
     },
     /// It took too long, and was killed.
     #[error("{program} did not end within {seconds} s: {said}")]
     TooLong {
-        /// Which.
+        /// The program.
         program: String,
-        /// How long was waited.
+        /// The bound in seconds.
         seconds: u64,
-        /// The end of what it said.
+        /// The last of its output.
         said: String,
     },
-    /// The user wants an end.
+    /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// How often what is waited for is looked at.
+/// The interval at which a wait looks again.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How much of what a program says on standard error is kept: the last of it.
+/// How many bytes of a program's output are kept: the last ones.
 const KEPT: usize = 4000;
 
-/// A program that runs; killed when dropped.
+/// A running program. It is killed on drop.
 pub struct Running {
     name: String,
     child: Child,
@@ -105,8 +106,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a program in a process group of its own, so that a Ctrl-C is ours alone to act on.
-    /// Its standard output is `stdout`; what it says on standard error is kept.
+    /// Starts a program in a process group of its own, so that only this process handles a Ctrl-C.
+    /// Its standard output is `stdout`. The end of its standard error is kept.
     pub fn start(
         name: &str,
         command: &mut Command,
@@ -130,7 +131,7 @@ impl Running {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end, with a bound; then it is killed.
+    /// Waits for its end. It is killed after `bound`.
     pub fn wait(
         &mut self,
         bound: Duration,
@@ -144,10 +145,10 @@ impl Running {
         Err(ProgramError::TooLong { program, seconds: bound.as_secs(), said })
     }
 
-    /// Waits for its end, but no longer than this; `None`: it still runs.
+    /// Waits for its end, but at most for `bound`; `None` if it still runs.
     ///
     /// # Errors
-    /// [`ProgramError::Interrupted`]; then it is killed.
+    /// [`ProgramError::Interrupted`]. Then it was killed.
     pub fn ended_within(
         &mut self,
         bound: Duration,
@@ -173,19 +174,19 @@ impl Running {
     pub fn terminate(&self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
-            // It has not been waited for, so that its number is still its own.
+            // The child was not waited for, so its number is not reused.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
     }
 
     /// Kills it, and waits until it is gone.
     pub fn kill(&mut self) {
-        // It may have ended by itself.
+        // An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// The last of what it said on standard error. To be asked after its end.
+    /// The end of its standard error. Call it after the program's end.
     pub fn said(&mut self) -> String {
         let all = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         all.trim().to_string()
@@ -198,7 +199,7 @@ impl Drop for Running {
     }
 }
 
-/// The last of what comes.
+/// Reads to the end, and keeps the last bytes.
 fn tail(mut from: impl Read) -> String {
     let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);
     while let Ok(n @ 1..) = from.read(&mut buffer) {
@@ -209,9 +210,8 @@ fn tail(mut from: impl Read) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// Runs a program to its end; gives the last of what it printed. What it prints goes on standard
-/// output, and into no file that it may leave open in another process: a server that it starts
-/// must not hold ours.
+/// Runs a program to its end. Returns the end of its output. The output is read through a pipe: a
+/// server that it starts must not hold this process's own output open.
 pub fn run(
     name: &str,
     command: &mut Command,

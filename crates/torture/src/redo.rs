@@ -1,39 +1,39 @@
-//! Where InnoDB's log ends, as the recovery of MariaDB finds it: whether it takes bytes for log
-//! that never were its next.
+//! Finds where recovery of MariaDB sees the end of InnoDB's log, and whether recovery takes stale
+//! bytes for log.
 //!
-//! MariaDB writes the last block of its log whole, with whatever its buffer holds behind the end. A
-//! byte there is to say that it is the end. Sometimes (seen with 10.11.19, on plain files too) it
-//! is not there, and if what an older block left in the buffer begins, at that very place, with a
-//! whole record group, its checksum is right: it has no address in it. Recovery then carries out
-//! once more what was done long ago.
+//! MariaDB writes the last block of its log whole, with whatever its buffer has after the end. A
+//! byte there should mark the end. Sometimes (seen with 10.11.19, on plain files too) the byte is
+//! missing. The buffer may then have bytes of an older block that begin, at this very place, with a
+//! whole record group. Its checksum is valid, since the checksum does not cover the address.
+//! Recovery then replays old records.
 //!
-//! 1. Such bytes are told by what they are: whole record groups at the end of the log, all in its
-//!    last block, that are those of the same place in one block before.
-//! 2. What begins where a sector does is not told so: it could be a drive's doing.
-//! 3. Whatever bytes a log has, reading it ends; what is not a log has no such end.
-//! 4. Of such bytes all pages are told that their records change; if one of them cannot be told,
-//!    none of the bytes are called stale.
+//! 1. Stale bytes are recognized by their content: whole record groups at the end of the log, all
+//!    in its last block, that equal those at the same place in one earlier block.
+//! 2. Bytes that begin at a sector boundary are never called stale, since a drive could be the
+//!    cause.
+//! 3. Reading ends for any bytes. A file that is not a log has no end.
+//! 4. All pages that the records of stale bytes change are reported. If one of the pages cannot be
+//!    determined, none of the bytes are called stale.
 //!
 //! The format is that of MariaDB 10.8 and later: a header, two checkpoints, and a ring of record
 //! groups, each ended by a byte that changes with every lap and by a CRC-32C (MDEV-14425).
 
 use std::collections::BTreeSet;
 
-/// Bytes of a block, and of what lies before the ring.
+/// Bytes of a block, and of what comes before the ring.
 const BLOCK: u64 = 4096;
 const RING: usize = 3 * BLOCK as usize;
-/// Fewer bytes may well be the same twice by chance.
+/// Fewer equal bytes may be a coincidence.
 const TELLING: u64 = 16;
-/// So many bytes behind an end, or all in its block, are compared with those of older blocks: the
-/// server may have changed what comes later once more.
+/// This many bytes after an end, or the rest of its block, are compared with those of older blocks.
+/// The server may have changed later bytes since.
 const SAME: u64 = 64;
-/// Where a drive, or a file system, put something together wrongly, the seam is at a multiple of
-/// this.
+/// If a drive or a file system puts wrong data together, the seam is at a multiple of this.
 const SECTOR: u64 = 512;
-/// No record group is longer.
+/// The longest record group.
 const LONGEST: u64 = 2 << 20;
 
-/// A page of the database: of which tablespace, and which one of it.
+/// A page of the database: its tablespace, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PageId {
     /// The tablespace's number.
@@ -42,16 +42,16 @@ pub struct PageId {
     pub number: u32,
 }
 
-/// Bytes at the end of a log that are those of an older block.
+/// Bytes at the end of a log that come from an older block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
     /// The log sequence number at which the log really ended.
     pub end: u64,
-    /// How many bytes recovery takes for log behind it.
+    /// How many bytes after that recovery takes for log.
     pub bytes: u64,
-    /// How many blocks before they have been written.
+    /// How many blocks earlier they were written.
     pub blocks: u64,
-    /// The pages that recovery changes by them.
+    /// The pages that recovery changes by replaying them.
     pub pages: BTreeSet<PageId>,
 }
 
@@ -59,27 +59,27 @@ impl std::fmt::Display for Stale {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "the server's log ended at LSN {}; its recovery took {} bytes behind that for log, which its \
-             buffer had left from {} blocks before, and changed by them ",
+            "the server's log ended at LSN {}; its recovery took {} bytes after that for log, which its \
+             buffer still had from {} blocks before, and replayed them on ",
             self.end, self.bytes, self.blocks
         )?;
         for (i, page) in self.pages.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
             write!(f, "{comma}page {} of tablespace {}", page.number, page.space)?;
         }
-        write!(f, ". That is a defect of the server, on whatever it lies")
+        write!(f, ". That is a defect of the server on any storage")
     }
 }
 
-/// What is wrong at the end of this log (`ib_logfile0`, as it was before its recovery); `None` if
-/// that is sound, or cannot be told.
+/// The stale bytes at the end of this log (`ib_logfile0`, as it was before its recovery). `None` if
+/// there are none, or that cannot be decided.
 pub fn stale_end(file: &[u8]) -> Option<Stale> {
     let log = Log::new(file)?;
     let (groups, next) = log.groups();
     let place = |lsn: u64| lsn - log.first;
     let last_block = place(next).checked_sub(1)? / BLOCK;
     let there = || groups.iter().rev().take_while(|g| place(g.0) / BLOCK == last_block);
-    // As far back as they are those of one block before.
+    // As many groups from the end as equal those of one earlier block.
     let stale = |blocks: u64| {
         let same = there().take_while(|g| log.same(g.0, g.1, blocks * BLOCK));
         let (mut end, mut pages) = (None, BTreeSet::new());
@@ -96,25 +96,25 @@ pub fn stale_end(file: &[u8]) -> Option<Stale> {
     (longest.bytes >= TELLING && !seam).then_some(longest)
 }
 
-/// The log sequence number at which recovery finds the end of this log; `None` if it is none.
+/// The log sequence number at which recovery sees the end of this log; `None` if it is not a log.
 pub fn end(file: &[u8]) -> Option<u64> {
     Some(Log::new(file)?.groups().1)
 }
 
-/// What a log has at its end, behind the last whole record group.
+/// The bytes after the last whole record group of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// The byte that says that this is the end.
+    /// The byte that marks the end.
     Marked,
-    /// The end is where a block ends, which needs no such byte.
+    /// None: the end is at the end of a block, which needs no mark.
     WholeBlock,
-    /// No such byte: bytes of the block so many blocks before.
+    /// No mark, but bytes of the block this many blocks earlier.
     Older(u64),
-    /// No such byte, and something else.
+    /// No mark, and other bytes.
     Other,
 }
 
-/// What this log has at its end; `None` if it is no log.
+/// The bytes after the end of this log; `None` if it is not a log.
 pub fn tail(file: &[u8]) -> Option<Tail> {
     let log = Log::new(file)?;
     let (_, next) = log.groups();
@@ -125,14 +125,14 @@ pub fn tail(file: &[u8]) -> Option<Tail> {
     if log.at(next) <= 1 {
         return Some(Tail::Marked);
     }
-    // (A whole lap before is the very same place.)
+    // (A whole lap before is the same place of the ring.)
     let reach = (next - log.first).min(log.ring.len() as u64 - BLOCK) / BLOCK;
     let older = (1..=reach).find(|blocks| log.same(next, rest.min(SAME), blocks * BLOCK));
     Some(older.map_or(Tail::Other, Tail::Older))
 }
 
-/// Whether a later state of the log has something else where these bytes were; `None` if it does
-/// not reach as far yet, or has overwritten them with what came a lap later.
+/// Whether a later state of the log has other bytes in place of these. `None` if that state does
+/// not reach there yet, or has overwritten the place in a later lap.
 pub fn differs(old: &[u8], new: &[u8], stale: &Stale) -> Option<bool> {
     let (old, new) = (Log::new(old)?, Log::new(new)?);
     let end = stale.end + stale.bytes;
@@ -160,7 +160,7 @@ impl Log<'_> {
         is_log.then_some(Log { first, checkpoint, ring })
     }
 
-    /// All record groups from the checkpoint on, each with its bytes, and where they end.
+    /// All record groups from the checkpoint on with their lengths, and the end of the last one.
     fn groups(&self) -> (Vec<(u64, u64)>, u64) {
         let (mut groups, mut next) = (Vec::new(), self.checkpoint);
         while next - self.checkpoint <= self.ring.len() as u64
@@ -176,13 +176,13 @@ impl Log<'_> {
         self.ring[((lsn - self.first) % self.ring.len() as u64) as usize]
     }
 
-    /// Whether these bytes are those so many bytes before.
+    /// Whether these bytes equal those at this distance before them.
     fn same(&self, lsn: u64, bytes: u64, before: u64) -> bool {
         lsn >= self.first + before
             && (lsn..lsn + bytes).all(|lsn| self.at(lsn) == self.at(lsn - before))
     }
 
-    /// How many bytes the record group has that begins there, with its end and checksum.
+    /// The length of the record group that begins there, with its end mark and checksum.
     fn group(&self, begin: u64) -> Option<u64> {
         let mut lsn = begin;
         while self.at(lsn) > 1 {
@@ -211,7 +211,7 @@ impl Log<'_> {
         (crc32c::crc32c(&records) == u32::from_be_bytes(sum)).then_some(lsn + 5 - begin)
     }
 
-    /// The pages that the records of a whole group change; `None` if that cannot be told.
+    /// The pages that the records of a whole group change; `None` if one cannot be determined.
     fn pages(&self, begin: u64, bytes: u64) -> Option<BTreeSet<PageId>> {
         let (mut lsn, end) = (begin, begin + bytes - 5);
         let (mut pages, mut of_a_page) = (BTreeSet::new(), false);
@@ -227,14 +227,14 @@ impl Log<'_> {
                 short => short,
             };
             let next = lsn + length;
-            // A record of the same page as the one before names none.
+            // A record with this bit is about the page of the record before, and names none.
             if first & 0x80 == 0 || !of_a_page {
                 let (space, of) = self.varint(lsn)?;
                 let (number, also) = self.varint(lsn + of)?;
                 if of + also > length {
                     return None;
                 }
-                // Else it is about a file, and not about a page.
+                // With the bit and without a page before, it is about a file.
                 of_a_page = first & 0x80 == 0;
                 if of_a_page {
                     let (space, number) = (space.try_into().ok()?, number.try_into().ok()?);
@@ -246,7 +246,7 @@ impl Log<'_> {
         (lsn == end).then_some(pages)
     }
 
-    /// A number of one to five bytes, and how many.
+    /// A number of one to five bytes, and its length.
     fn varint(&self, lsn: u64) -> Option<(u64, u64)> {
         let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|i| u64::from(self.at(lsn + i)));
         match a {

@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The report of a run.
 
 use crate::check::{Check, Harm};
 use crate::drive::Outage;
@@ -9,35 +9,35 @@ use std::collections::BTreeMap;
 /// The version of the JSON.
 pub const VERSION: u32 = 1;
 
-/// What was run.
+/// The setting of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
     /// The database.
     pub database: String,
-    /// The design of the drive; none: a plain directory.
+    /// The design of the drive; none for a plain directory.
     pub design: Option<String>,
     /// The file system on the drive, with its block size.
     pub file_system: Option<String>,
-    /// Whether the database's own guard against torn pages is on.
+    /// Whether the database's own protection against torn pages is on.
     pub protection: bool,
     /// Whether flushes reach the drive.
     pub barriers: bool,
     /// The drive's time scale.
     pub time_scale: f64,
-    /// Of cuts and transactions.
+    /// The seed of cuts and transactions.
     pub seed: u64,
     /// Clients at the same time.
     pub clients: u32,
-    /// Rows of accounts.
+    /// The number of accounts.
     pub accounts: u32,
 }
 
-/// One blow, and what came after it.
+/// One blow, and the recovery and check after it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Round {
     /// Its number, from 1.
     pub number: u32,
-    /// What it was.
+    /// Its kind.
     pub blow: Blow,
     /// Commits that were acknowledged since the blow before.
     pub commits: u64,
@@ -45,8 +45,8 @@ pub struct Round {
     pub under_way: u64,
     /// The outcome for the drive.
     pub outage: Outage,
-    /// Recovery of the drive, by its own clock, in seconds; after a kill it is part of the start of
-    /// a process, and not known.
+    /// Recovery of the drive by its own clock, in seconds. After a kill it is that of a new
+    /// process, if the process reported it.
     pub drive_seconds: Option<f64>,
     /// From the power's return until the directory could be used, in seconds of real time.
     pub mount_seconds: f64,
@@ -61,14 +61,14 @@ pub struct Round {
 pub struct Report {
     /// [`VERSION`]
     pub version: u32,
-    /// What was run.
+    /// The setting of the run.
     pub setting: Setting,
-    /// Each blow. The first with a finding is the last.
+    /// The rounds. A round with a finding is the last one.
     pub rounds: Vec<Round>,
-    /// Who still had the drive mounted in the end, so that it was left to them: says nothing of
-    /// what was found.
+    /// Who still had the drive mounted at the end, so that it was left to them. This is not a
+    /// finding.
     pub left: Option<String>,
-    /// Why the run ended before its time.
+    /// Why the run ended early.
     pub failure: Option<String>,
     /// Whether the user ended it.
     pub interrupted: bool,
@@ -84,7 +84,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these; zeros if there are none.
+    /// The spread of these values; zeros if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
         let mut all: Vec<f64> = values.into_iter().collect();
         all.sort_by(f64::total_cmp);
@@ -96,7 +96,7 @@ impl Spread {
 }
 
 impl Report {
-    /// Findings of each kind.
+    /// The number of findings of each kind.
     pub fn harm(&self) -> BTreeMap<Harm, u64> {
         let mut all = BTreeMap::new();
         for (harm, count) in self.rounds.iter().flat_map(|r| &r.check.count) {
@@ -105,22 +105,23 @@ impl Report {
         all
     }
 
-    /// What the database did wrong by itself, so that what was found says nothing about the drive.
+    /// A defect of the database itself that explains the findings of a round, so that they say
+    /// nothing about the drive.
     pub fn own_fault(&self) -> Option<&str> {
         self.rounds.iter().find_map(|r| r.check.own_fault.as_deref())
     }
 
-    /// Whether the run went to its end, and nothing was found.
+    /// Whether the run was completed without a finding.
     pub fn is_clean(&self) -> bool {
         self.failure.is_none() && !self.interrupted && self.harm().is_empty()
     }
 
-    /// Commits that were acknowledged.
+    /// The number of acknowledged commits.
     pub fn commits(&self) -> u64 {
         self.rounds.iter().map(|r| r.commits).sum()
     }
 
-    /// As JSON: all of it, and the summary.
+    /// The report as JSON, with a summary.
     pub fn to_json(&self) -> String {
         let summary = serde_json::json!({
             "commits": self.commits(),
@@ -134,11 +135,11 @@ impl Report {
         });
         let mut all = serde_json::to_value(self).unwrap_or_default();
         all["summary"] = summary;
-        // A value made of our own types has no keys that JSON cannot have.
+        // Cannot fail: all keys are strings.
         serde_json::to_string_pretty(&all).unwrap_or_default() + "\n"
     }
 
-    /// In words.
+    /// The summary in words.
     pub fn summary(&self) -> String {
         let blows = |blow| self.rounds.iter().filter(|r| r.blow == blow).count();
         let seconds = |what: fn(&Round) -> f64| Spread::of(self.rounds.iter().map(what));
@@ -186,7 +187,7 @@ impl Report {
 }
 
 impl Setting {
-    /// What the database was on, in words.
+    /// The storage below the database, in words.
     pub fn ground(&self) -> String {
         let Some(design) = &self.design else { return "a plain directory".to_string() };
         let on = |yes| if yes { "on" } else { "off" };
@@ -201,7 +202,7 @@ impl Setting {
 }
 
 impl Harm {
-    /// In words.
+    /// The kind in words.
     pub fn words(self) -> &'static str {
         match self {
             Harm::Lost => "lost",
@@ -214,7 +215,7 @@ impl Harm {
 }
 
 impl Round {
-    /// In one line.
+    /// The round in one line.
     pub fn line(&self) -> String {
         let blow = match self.blow {
             Blow::Cut => "cut",

@@ -1,4 +1,4 @@
-//! The database: its server and how to reach it, by `scripts/database`.
+//! The database: its server, which `scripts/database` starts and stops, and how to connect to it.
 
 use crate::program::{Interrupt, ProgramError, command, run};
 use crate::store::{Journal, Target};
@@ -7,17 +7,17 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The script that starts and stops servers; it is part of the program, so that it is the same one
-/// wherever that runs.
+/// The script that starts and stops servers. It is embedded in the program, so that the two fit
+/// wherever the program runs.
 const SCRIPT: &str = include_str!("../../../scripts/database");
 
-/// Which database.
+/// A kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// PostgreSQL, the distribution's.
+    /// The distribution's PostgreSQL.
     Postgres,
-    /// MariaDB, the distribution's.
+    /// The distribution's MariaDB.
     Mariadb,
     /// SQLite with a rollback journal.
     Sqlite,
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name, as the script and the command line have it.
+    /// Its name in the script and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Postgres => "postgres",
@@ -35,12 +35,12 @@ impl Kind {
         }
     }
 
-    /// Whether it has no server, and its journal is always on.
+    /// Whether it has no server. Then its journal is always on.
     pub fn is_library(self) -> bool {
         matches!(self, Kind::Sqlite | Kind::SqliteWal)
     }
 
-    /// Bytes of a page, as it is written.
+    /// Bytes of a page.
     pub fn page_bytes(self) -> u32 {
         match self {
             Kind::Postgres => 8192,
@@ -49,8 +49,8 @@ impl Kind {
         }
     }
 
-    /// Settings that have pages written all the time, and little of the log kept: a cut should find
-    /// as much under way as can be.
+    /// Settings that make the server write pages all the time and keep little of its log, so that a
+    /// cut finds as much as possible under way.
     fn busy(self) -> &'static [&'static str] {
         match self {
             Kind::Postgres => &[
@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// For its buffers of pages: less than the tables take.
+    /// The size of its page cache: less than the tables take.
     fn memory(self) -> &'static str {
         match self {
             Kind::Postgres => "4MB",
@@ -83,7 +83,7 @@ impl Kind {
     }
 }
 
-/// A database on a directory. Its processes are killed when it is dropped.
+/// A database in a directory. Its processes are killed on drop.
 pub struct Server {
     kind: Kind,
     directory: PathBuf,
@@ -97,7 +97,7 @@ pub struct Server {
 const START: u64 = 180;
 
 impl Server {
-    /// Of data in `directory`; sockets and logs are in `run`.
+    /// A database with its data in `directory`, and its sockets and logs in `run`.
     pub fn new(
         kind: Kind,
         directory: &Path,
@@ -115,14 +115,15 @@ impl Server {
         }
     }
 
-    /// Its directory is to be on a plain disk: else it starts only where a drive is mounted.
+    /// Allows a directory on a plain disk. Otherwise the server starts only where a drive is
+    /// mounted.
     #[must_use]
     pub fn on_plain_disk(mut self, plain: bool) -> Server {
         self.plain = plain;
         self
     }
 
-    /// How to reach it.
+    /// How to connect to it.
     pub fn target(&self) -> Target {
         let own = self.run.join(self.kind.name());
         let sqlite =
@@ -140,10 +141,10 @@ impl Server {
         self.directory.join(self.kind.name())
     }
 
-    /// InnoDB's log, which its recovery is going to read, as it is now; a copy is put beside the
-    /// server's words. `None` if there is none, or it cannot be read. The page cache is passed by:
-    /// what the server reads comes from below.
-    #[allow(clippy::disallowed_methods, reason = "the edge: what a blow has left is looked at")]
+    /// InnoDB's log as it is now, before recovery reads it. A copy is put beside the server's own
+    /// log. `None` if there is no log, or it cannot be read. It is read with direct I/O, past the
+    /// page cache.
+    #[allow(clippy::disallowed_methods, reason = "the edge: reads what a blow has left")]
     pub fn redo(&self) -> Option<Vec<u8>> {
         if self.kind != Kind::Mariadb {
             return None;
@@ -161,13 +162,13 @@ impl Server {
         std::fs::read(to).ok()
     }
 
-    /// All that it has said so far.
-    #[allow(clippy::disallowed_methods, reason = "the edge: a server's own words")]
+    /// Everything in the server's own log so far.
+    #[allow(clippy::disallowed_methods, reason = "the edge: reads a server's log")]
     pub fn said(&self) -> Vec<u8> {
         std::fs::read(self.log()).unwrap_or_default()
     }
 
-    /// Its log.
+    /// The server's own log.
     pub fn log(&self) -> PathBuf {
         self.run.join(self.kind.name()).join("log")
     }
@@ -202,7 +203,7 @@ impl Server {
     pub fn kill(&self) -> Result<(), ProgramError> {
         match self.kind.is_library() {
             true => Ok(()),
-            // Also when the user wants an end: nothing is to be left behind.
+            // Also after an interrupt, since nothing is to be left behind.
             false => self.script("stop", &["--now"], &Interrupt::default()),
         }
     }
@@ -222,7 +223,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // There is nobody left to tell.
+        // A drop cannot report an error.
         let _ = self.kill();
     }
 }

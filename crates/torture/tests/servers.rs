@@ -1,6 +1,6 @@
-//! The ledger on servers: PostgreSQL and MariaDB of the distribution, killed under load; and torn
-//! pages, which the check finds. `scripts/install-databases` installs them; where they are not there the tests
-//! are left out.
+//! The ledger on servers: PostgreSQL and MariaDB of the distribution, killed under load, and with
+//! torn pages, which the check finds. `scripts/install-databases` installs them. Without them the
+//! tests are left out.
 
 #![allow(clippy::disallowed_methods, reason = "tests of real databases, in their own directories")]
 
@@ -19,7 +19,7 @@ use tantalum_torture::program::Interrupt;
 use tantalum_torture::redo::end;
 use tantalum_torture::server::{Kind, Server};
 
-/// Whether the server is missing: the test has been left out.
+/// Whether the server is missing. Then the test is left out.
 fn without(kind: Kind) -> bool {
     left_out(match kind {
         Kind::Postgres => &[
@@ -34,9 +34,9 @@ fn killed(kind: Kind) {
     if without(kind) {
         return;
     }
-    // No drive is below these servers: a killed process loses nothing of what the kernel has. What MariaDB then
-    // finds damaged after its recovery took what was none for its log says nothing of the ledger: again. Any
-    // other damage fails at once, and so do commits that are lost or half there.
+    // These servers are on a plain disk: a killed process loses nothing that the kernel has. Damage
+    // that MariaDB reports after recovery took stale bytes for log says nothing about the ledger,
+    // so the run is repeated. Any other damage fails at once, and so do lost or half-done commits.
     let mut turns = 0;
     let report = loop {
         turns += 1;
@@ -55,7 +55,7 @@ fn killed(kind: Kind) {
     assert!(all && report.rounds.iter().all(|r| r.commits > 0));
 }
 
-/// Whether this is what the database says of itself, and no comparison of rows.
+/// Whether the database reports this itself, rather than the comparison of rows.
 fn is_told_by_itself(harm: &Harm) -> bool {
     matches!(harm, Harm::Damaged | Harm::DoesNotStart)
 }
@@ -74,7 +74,7 @@ fn a_killed_mariadb_loses_nothing() {
 struct Slow(PathBuf);
 
 impl Slow {
-    /// So many bytes each second, to the disk that this is on.
+    /// Limits writes to the disk of `on` to this many bytes per second.
     fn new(on: &Path, bytes: u32) -> Result<Slow, String> {
         let number = fs::metadata(on).unwrap().dev();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
@@ -105,15 +105,15 @@ impl Drop for Slow {
     }
 }
 
-/// What a file has on the disk.
+/// The content of a file on the disk, past the page cache.
 fn on_disk(file: &Path) -> Vec<u8> {
     let mut dd = Command::new("dd");
     dd.arg(format!("if={}", file.display())).args(["bs=1M", "iflag=direct", "status=none"]);
     dd.output().unwrap().stdout
 }
 
-/// Writes that a killed server has given to the kernel by io_uring may take longer than its process. Whether
-/// it has any is a matter of luck, so another process has some in its stead.
+/// Writes that a killed server has given to the kernel by io_uring may outlast its process. Whether
+/// it has any is chance, so another process issues some instead.
 #[test]
 fn a_killed_server_has_nothing_under_way() {
     if without(Kind::Mariadb) || left_out(&[Need::Root, Need::Program("fio")]) {
@@ -155,7 +155,7 @@ fn a_killed_server_has_nothing_under_way() {
     assert!(then == on_disk(&file), "it changes after the server's end");
 }
 
-/// Where recovery says that a log ends is where it is found to end.
+/// The end that is found is the end that recovery reports.
 #[test]
 fn the_end_of_a_real_log_is_found() {
     if without(Kind::Mariadb) {
@@ -186,7 +186,7 @@ fn the_end_of_a_real_log_is_found() {
     server.kill().unwrap();
 }
 
-/// Files of tables, wherever the server keeps them.
+/// The files of tables of either server.
 fn files(under: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(under).unwrap().map(Result::unwrap) {
         let path = entry.path();
@@ -200,7 +200,7 @@ fn files(under: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A drive that is not mounted is no reason to put the data on the plain disk.
+/// If the drive is not mounted, a server is not started on the plain disk instead.
 #[test]
 fn a_server_is_not_started_where_no_drive_is() {
     let place = Directory::new("nowhere");
@@ -209,7 +209,7 @@ fn a_server_is_not_started_where_no_drive_is() {
         let server = Server::new(Kind::Postgres, data, &run, false, &Interrupt::default());
         server.start().expect_err("nothing is mounted there").to_string()
     };
-    // (That is said before the server is looked for: it need not be there.)
+    // (This is checked before the server is looked for, so the server may be missing.)
     let why = start(&place.data());
     assert!(why.contains("nothing is mounted at") && why.contains("--here"), "{why}");
     assert_eq!(fs::read_dir(place.data()).unwrap().count(), 0);
@@ -219,8 +219,8 @@ fn a_server_is_not_started_where_no_drive_is() {
     assert!(!nowhere.exists() && !place.run().exists());
 }
 
-/// A MariaDB that starts removes the temporary tables that it finds, of whatever server: each needs a directory of
-/// its own for them.
+/// At its start a MariaDB removes all temporary tables that it finds, of any server. So each needs
+/// a directory of its own for them.
 #[test]
 fn a_server_has_its_temporary_files_to_itself() {
     if without(Kind::Mariadb) {
@@ -238,7 +238,8 @@ fn a_server_has_its_temporary_files_to_itself() {
     assert_eq!(String::from_utf8_lossy(&said.stdout).trim_end(), own.to_str().unwrap());
 }
 
-/// Others do not reach the socket; and if they did, the server would ask the kernel who they are.
+/// Other users cannot reach the socket. If they could, the server would still ask the kernel who
+/// they are.
 #[test]
 fn only_who_started_a_server_gets_in() {
     for kind in [Kind::Postgres, Kind::Mariadb] {
@@ -280,7 +281,7 @@ fn only_who_started_a_server_gets_in() {
     }
 }
 
-/// The name of the directory of a run is easy to guess: somebody else may have made it.
+/// The name of a run's directory is easy to guess, so another user may have made it.
 #[test]
 fn a_directory_of_somebody_else_is_not_used() {
     if left_out(&[Need::Root]) {
@@ -300,7 +301,7 @@ fn a_directory_of_somebody_else_is_not_used() {
     }
 }
 
-/// Pages of which only a half was written are found when the server reads them again.
+/// Half-written pages are found when the server reads them again.
 fn torn(kind: Kind) {
     if without(kind) {
         return;
@@ -330,7 +331,7 @@ fn torn(kind: Kind) {
     assert!(torn > 0);
     let before = server.said().len();
     let mut found = Vec::new();
-    // A server that does not even start has found it, too: what matters is that it says why.
+    // A server that does not start has found it too, if it says why.
     match server.start() {
         Err(e) => found.push(e.to_string()),
         Ok(()) => match server.target().connect() {
@@ -348,7 +349,7 @@ fn torn(kind: Kind) {
         },
     }
     assert!(!found.is_empty(), "{torn} torn pages were not found");
-    // That something failed is not enough: the server names the damage.
+    // A failure is not enough: the server must name the damage.
     let said = server.said();
     let said = String::from_utf8_lossy(&said[before..]).into_owned() + &found.join("\n");
     let words = match kind {

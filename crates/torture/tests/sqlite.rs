@@ -1,4 +1,4 @@
-//! The ledger on SQLite: what is well is clean, and planted defects are found.
+//! The ledger on SQLite: a sound database has no findings, and planted damage is found.
 
 #![allow(clippy::disallowed_methods, reason = "tests of real databases, in their own directories")]
 
@@ -60,7 +60,7 @@ fn a_torn_page_is_found() {
     drop(store);
     assert!(common::tear(&file, &old, 4096) > 0);
     let mut store = target.connect().unwrap();
-    // Its own check names the damage; that something failed would not be enough.
+    // Its own check must name the damage: a mere failure is not enough.
     let said = match store.own_check() {
         Ok(said) => said.join("\n"),
         Err(e) => e.to_string(),

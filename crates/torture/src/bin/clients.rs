@@ -1,4 +1,4 @@
-//! The clients of a torture run as a program: its argument is their orders.
+//! The clients of a torture run as a program. Its argument is their orders.
 
 use std::process::ExitCode;
 

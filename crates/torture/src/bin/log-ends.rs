@@ -1,12 +1,11 @@
-//! How MariaDB's log ends at any moment: snapshots of a server under load on a plain disk, counted.
-//! `scripts/mariadb-log-ends` starts it.
+//! Counts how MariaDB's log ends: takes snapshots of the log of a server under load on a plain
+//! disk. `scripts/mariadb-log-ends` starts it.
 //!
-//! 1. A snapshot is taken while all processes of the server stand still: it is what a kill at that
+//! 1. A snapshot is taken while all processes of the server are stopped: it is what a kill at that
 //!    moment would leave.
-//! 2. Each snapshot that is counted has another end than the one before: the server wrote in
+//! 2. Each counted snapshot has another end than the one before, so the server has written in
 //!    between.
-//! 3. What is called stale is shown to be: the same server, a moment later, has something else
-//!    there.
+//! 3. Stale bytes are confirmed: the same server has other bytes there a moment later.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -44,7 +43,7 @@ fn words() -> Result<Words, String> {
     Ok(words)
 }
 
-/// A directory of a run: removed at its end.
+/// The directory of a run, removed at its end.
 struct Place(PathBuf);
 
 impl Drop for Place {
@@ -56,7 +55,7 @@ impl Drop for Place {
     }
 }
 
-/// What was counted.
+/// The counts of a run.
 #[derive(Default)]
 struct Count {
     tails: BTreeMap<&'static str, u32>,
@@ -65,13 +64,13 @@ struct Count {
     not_seen: u32,
 }
 
-#[allow(clippy::disallowed_methods, reason = "the edge: a server is started and looked at")]
+#[allow(clippy::disallowed_methods, reason = "the edge: starts and observes a server")]
 fn run(words: &Words) -> Result<Count, Box<dyn std::error::Error>> {
     use std::os::unix::fs::PermissionsExt;
     let place = words.dir.join(format!("log-ends-{}", std::process::id()));
     std::fs::create_dir(&place).map_err(|e| format!("{}: {e}", place.display()))?;
     let place = Place(place);
-    // The server's account must be able to pass.
+    // The server's account must be able to enter it.
     std::fs::set_permissions(&place.0, std::fs::Permissions::from_mode(0o755))?;
     let (data, run) = (place.0.join("data"), place.0.join("run"));
     std::fs::create_dir(&data)?;
@@ -130,7 +129,7 @@ fn run(words: &Words) -> Result<Count, Box<dyn std::error::Error>> {
             suspects.push((stale, snapshot));
         }
     }
-    // Until what was suspected has been written over.
+    // Wait until the stale bytes have been overwritten.
     for _ in 0..50 {
         if suspects.is_empty() {
             break;
@@ -140,21 +139,21 @@ fn run(words: &Words) -> Result<Count, Box<dyn std::error::Error>> {
     }
     count.not_seen += suspects.len() as u32;
     clients.kill();
-    let told = told.join().map_err(|_| "the clients were not listened to")?;
+    let told = told.join().map_err(|_| "the reports of the clients were not read")?;
     if told == 0 {
         return Err("the clients did nothing".into());
     }
     Ok(count)
 }
 
-/// The log, while the server stands still.
-#[allow(clippy::disallowed_methods, reason = "the edge: a server is looked at")]
+/// The log while the server is stopped.
+#[allow(clippy::disallowed_methods, reason = "the edge: observes a server")]
 fn snapshot(pid: &str, log: &Path) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     let signal = |name: &str| Command::new("kill").args([name, pid]).status();
     if !signal("-STOP")?.success() {
         return Err("the server is gone".into());
     }
-    // It stands still when all of its threads do.
+    // The server is stopped when all of its threads are.
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
         let stat = task.path().join("stat");
         let stopped = || {
@@ -173,7 +172,7 @@ fn snapshot(pid: &str, log: &Path) -> Result<Vec<u8>, Box<dyn std::error::Error>
     Ok(bytes?)
 }
 
-/// Looks whether the server has something else now where stale bytes were.
+/// Counts the stale bytes for which the server now has written the place again.
 fn settle(suspects: &mut Vec<(Stale, Vec<u8>)>, now: &[u8], count: &mut Count) {
     suspects.retain(|(stale, then)| match differs(then, now, stale) {
         Some(true) => {
@@ -184,7 +183,7 @@ fn settle(suspects: &mut Vec<(Stale, Vec<u8>)>, now: &[u8], count: &mut Count) {
             count.not_shown += 1;
             false
         }
-        // Not written yet; or a lap ago.
+        // Not written yet, or overwritten in a later lap.
         None => {
             let soon = end(now).is_some_and(|now| now < stale.end + stale.bytes);
             count.not_seen += u32::from(!soon);

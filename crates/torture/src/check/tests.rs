@@ -1,4 +1,4 @@
-//! A database in memory that does what it should, and everything that can be wrong with it.
+//! A correct database in memory, and every kind of error in it.
 
 use super::*;
 use crate::plan::{OPENING, Plan, Transfer};
@@ -37,8 +37,8 @@ fn commit(contents: &mut Contents, it: &Transfer) {
     contents.lines.push(Line { client: it.client, seq: it.seq, legs, checksum });
 }
 
-/// A run: turns say whose transaction is next; at a trim the tables are emptied. At the end one
-/// transaction of each client is under way; those in `maybe` got there.
+/// A run: `turns` are the clients of the transactions, in order. After `trim` of them the tables
+/// are emptied. At the end one transaction of each client is under way; those in `maybe` are there.
 fn run(turns: &[u32], trim: Option<usize>, maybe: [bool; 3]) -> (Ledger, Contents) {
     let (mut ledger, mut contents) = (Ledger::new(PLAN), blank());
     let mut next = [1; 3];
@@ -74,14 +74,14 @@ proptest! {
         let found = check(&ledger, &contents);
         prop_assert!(found.is_clean(), "{:?}", found.first);
         prop_assert_eq!(found.maybe_there, maybe.iter().filter(|m| **m).count() as u64);
-        // What was found there must be there from now on.
+        // Transactions that were found must stay there.
         ledger.decide(&found.last);
         prop_assert!(check(&ledger, &contents).is_clean());
     }
 
     #[test]
     fn a_lost_transaction_is_found(turns in turns(), which in any::<prop::sample::Index>()) {
-        // As if it had never been: what stays is whole, so only its loss can tell.
+        // As if it had never been: all other rows are consistent.
         let lost = which.index(turns.len());
         let (ledger, _) = run(&turns, None, [false; 3]);
         let mut contents = blank();

@@ -1,10 +1,10 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Bytes of a group, its end and checksum: blocks are full of them to the last byte.
+/// Bytes of a group with its end mark and checksum. Groups fill a block to its last byte.
 const GROUP: u64 = 64;
 
-/// A log of groups of 64 bytes, each with contents of its own, from its first byte on.
+/// A log of groups of 64 bytes from its first byte on. Each group has content of its own.
 struct Made {
     file: Vec<u8>,
     first: u64,
@@ -37,8 +37,8 @@ impl Made {
     fn append(&mut self, groups: u64) {
         for _ in 0..groups {
             self.counter += 1;
-            // One record of 59 bytes: a byte with its kind, one more with its length, 57 others, of
-            // which the first four are the page: of tablespace 5, and of its own number.
+            // One record of 59 bytes: one with its kind, one with its length, and 57 others. The
+            // first four of these are the page, of tablespace 5 and with a number of its own.
             let mut group = vec![0x30, 57 - 15 + 1, 5, 0xc0 | (self.counter >> 16) as u8];
             group.extend(&self.counter.to_be_bytes()[2..]);
             group.extend((4..57).map(|i| 2 + (i as u8 ^ self.counter.to_le_bytes()[i % 4]) % 250));
@@ -53,7 +53,8 @@ impl Made {
         }
     }
 
-    /// What is to be found when groups up to `end` are followed by so many bytes of an older block.
+    /// The expected finding if groups up to `end` are followed by this many bytes of an older
+    /// block.
     fn stale(&self, end: u64, bytes: u64, blocks: u64) -> Stale {
         let number = |lsn: u64| (lsn - blocks * BLOCK - self.first) / GROUP + 1;
         let pages = (end..end + bytes)
@@ -62,7 +63,7 @@ impl Made {
         Stale { end, bytes, blocks, pages: pages.collect() }
     }
 
-    /// The rest of the last block is what its buffer had `blocks` before.
+    /// Fills the rest of the last block with what its buffer had `blocks` before.
     fn leave(&mut self, blocks: u64) {
         let rest = (BLOCK - self.place(self.next) as u64 % BLOCK) % BLOCK;
         for lsn in self.next..self.next + rest {
@@ -78,7 +79,7 @@ fn the_end_of_a_sound_log_is_sound() {
     assert_eq!(stale_end(&log.file), None, "nothing is in it");
     log.append(1000);
     assert_eq!((end(&log.file), stale_end(&log.file)), (Some(44404 + 64_000), None));
-    // Over the end of the ring, and a lap further.
+    // Across the end of the ring, and a lap further.
     for _ in 0..6 {
         let checkpoint = log.next;
         log.checkpoint(checkpoint);
@@ -97,7 +98,7 @@ fn what_a_buffer_left_is_found_unless_a_byte_says_that_it_is_the_end() {
     assert!(!(17 * GROUP).is_multiple_of(SECTOR));
     assert_eq!(stale_end(&log.file), Some(log.stale(end, bytes, 9)));
     assert_eq!(tail(&log.file), Some(Tail::WholeBlock), "as recovery finds it");
-    // A moment later the server has written its next groups there.
+    // Later the server has written its next groups there.
     let mut later = Made { file: log.file.clone(), ..log };
     later.append(80);
     let (old, stale) = (log.file.clone(), later.stale(end, bytes, 9));
@@ -107,11 +108,11 @@ fn what_a_buffer_left_is_found_unless_a_byte_says_that_it_is_the_end() {
     log.file[at] = 0;
     assert_eq!(stale_end(&log.file), None);
     assert_eq!(tail(&log.file), Some(Tail::Marked));
-    // (Not there any more.)
+    // (The place was overwritten in a later lap.)
     assert_eq!(differs(&old, &log.file, &stale), None);
 }
 
-/// Blocks that a drive gave wrongly: the one before, or an old one, in place of the last, or behind
+/// A wrong block from the drive: the one before or an old one, in place of the last block or after
 /// it.
 #[test]
 fn a_block_in_the_wrong_place_is_not_the_servers_doing() {
@@ -124,7 +125,7 @@ fn a_block_in_the_wrong_place_is_not_the_servers_doing() {
             let (from, to) = (log.place(to - blocks * BLOCK), log.place(to));
             wrong.copy_within(from..from + BLOCK as usize, to);
             assert_eq!(stale_end(&wrong), None);
-            // Or a sector of it.
+            // The same for one sector.
             let mut wrong = log.file.clone();
             wrong.copy_within(from..from + 512, to);
             assert_eq!(stale_end(&wrong), None);
@@ -132,7 +133,7 @@ fn a_block_in_the_wrong_place_is_not_the_servers_doing() {
     }
 }
 
-/// A group of any records, with its end and checksum.
+/// A group of these records, with its end mark and checksum.
 fn group_of(records: &[u8]) -> Vec<u8> {
     let mut group = records.to_vec();
     group.push(1);
@@ -141,7 +142,7 @@ fn group_of(records: &[u8]) -> Vec<u8> {
 }
 
 /// The pages of the first group of a log that begins with these records; `None` if they cannot be
-/// told.
+/// determined.
 fn pages_of(records: &[u8]) -> Option<Vec<(u32, u32)>> {
     let mut made = Made::new(8192, 4);
     let group = group_of(records);
@@ -160,14 +161,15 @@ fn the_pages_of_a_group_are_told() {
     assert_eq!(pages_of(&[0x34, 0x80, 1, 0x81, 2]), Some(vec![(0x81, 0x182)]));
     assert_eq!(pages_of(&[0x37, 0xc1, 2, 3, 0xe1, 2, 3, 4]), Some(vec![(0x14283, 0x122_4384)]));
     assert_eq!(pages_of(&[0x36, 9, 0xf0, 2, 2, 2, 2]), Some(vec![(9, 0x1222_4282)]));
-    // The second record is of the same page as the first, and names none; the third is of another.
+    // The second record is about the same page as the first, and names none. The third is about
+    // another page.
     let three = [0x33, 9, 4, 7, 0xb2, 5, 6, 0x33, 9, 3, 7];
     assert_eq!(pages_of(&three), Some(vec![(9, 3), (9, 4)]));
-    // A record about a file, which begins with two numbers, too; it is of no page. One that follows
+    // A record about a file begins with two numbers too, but is about no page. The record after it
     // is.
     assert_eq!(pages_of(&[0xb4, 9, 0, b'.', b'/']), Some(vec![]));
     assert_eq!(pages_of(&[0xb4, 9, 0, b'.', b'/', 0x33, 9, 4, 7]), Some(vec![(9, 4)]));
-    // A page's numbers are longer than their record, or no numbers.
+    // The numbers of the page are longer than their record, or not valid.
     assert_eq!(pages_of(&[0x31, 9, 0x32, 9, 9]), None);
     assert_eq!(pages_of(&[0x33, 0xf9, 4, 7]), None);
     assert_eq!(pages_of(&[0x36, 9, 0xf0, 0xff, 2, 2, 2]), None, "more than 32 bits");
@@ -179,7 +181,7 @@ fn what_is_at_the_end_is_told() {
     assert_eq!(tail(&log.file), Some(Tail::WholeBlock));
     log.append(9 * 64 + 64 + 17);
     assert_eq!(tail(&log.file), Some(Tail::Marked));
-    // An older block, of which no group begins at that place.
+    // An older block in which no group begins at that place.
     let rest = (BLOCK - 17 * GROUP) as usize;
     let at = log.place(log.next);
     for i in 0..rest {
@@ -193,7 +195,7 @@ fn what_is_at_the_end_is_told() {
     log.leave(9);
     assert_eq!((end(&log.file), tail(&log.file)), (Some(log.next), Some(Tail::Older(9))));
     assert_eq!(tail(&[0; 20_000]), None);
-    // A lap later, where one whole lap before is the same place.
+    // A lap later: one whole lap before is the same place of the ring.
     let mut log = Made::new(8192, 16);
     log.append(5 * 64);
     for _ in 0..2 {
@@ -206,8 +208,8 @@ fn what_is_at_the_end_is_told() {
     assert_eq!(tail(&log.file), Some(Tail::Other));
 }
 
-/// Three blocks of a log of MariaDB 10.11.19 under load, with 122 record groups; its end is not
-/// marked. The pages are those that another reader of the format finds there.
+/// Three blocks of a log of MariaDB 10.11.19 under load, with 122 record groups and an unmarked
+/// end. The expected pages come from another reader of the format.
 #[test]
 fn the_end_and_the_pages_of_a_real_log_are_found() {
     let (first, checkpoint, last) = (19_947_224u64, 19_947_341u64, 19_954_277);
@@ -257,7 +259,7 @@ proptest! {
         log.append(groups);
         let checkpoint = log.next;
         log.checkpoint(checkpoint);
-        // In the middle of a block, and as many whole ones before it as are asked for.
+        // In the middle of a block, after this many whole blocks.
         let there = log.place(log.next) as u64 % BLOCK / GROUP;
         log.append((64 - there) + blocks * 64 + into);
         let lap = |lsn: u64| (lsn - first) / log.ring();

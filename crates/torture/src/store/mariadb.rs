@@ -1,4 +1,4 @@
-//! MariaDB, by the `mysql` crate over a UNIX socket.
+//! MariaDB, with the `mysql` crate over a UNIX socket.
 
 use super::{INDEX, Store, StoreError, TABLES, account, entry, filling, line};
 use crate::check::Contents;
@@ -13,10 +13,11 @@ use std::time::Duration;
 /// A connection.
 pub struct Mariadb(Conn);
 
-/// The database that the tables are in.
+/// The database of the tables.
 const DATABASE: &str = "torture";
 
-/// Deadlock; lock wait timeout (which undoes the statement only: the whole is then undone on drop).
+/// Error codes: deadlock, and lock wait timeout (the server undoes only the statement; the
+/// transaction is undone on drop).
 const UNDONE: [u16; 2] = [1213, 1205];
 
 impl From<mysql::Error> for StoreError {
@@ -34,32 +35,31 @@ fn undone(e: mysql::Error) -> StoreError {
     }
 }
 
-/// How often its check is asked when it finds something, and what it is given between.
+/// How often the check is repeated while it complains, and the pause between.
 const LOOKS: usize = 6;
 const PURGE: Duration = Duration::from_millis(500);
 
-/// What its check says of rows that are deleted and not yet purged. Just after a start,
-/// transactions that were under way are still being undone, and this is said until what they leave
-/// is purged.
+/// Complaints about rows that are deleted and not yet purged. After a start, transactions that were
+/// under way are still being undone. The complaints last until their rows are purged.
 const PASSING: [&str; 2] = ["Unpurged clustered index record", "nsufficient history for index"];
 
-/// Whether a complaint is of purge alone. An entry of a secondary index that is marked as deleted
-/// (bit 5 of `info_bits`) may outlive the row that it names until it is purged, too.
+/// Whether a complaint is only about purge. A secondary index entry that is marked as deleted (bit
+/// 5 of `info_bits`) may also outlive its row until it is purged.
 fn is_of_purge(what: &str) -> bool {
     let is_entry_left = what.contains("Clustered index record not found for index")
         && what.contains("RECORD(info_bits=32,");
     is_entry_left || PASSING.iter().any(|words| what.contains(words))
 }
 
-/// What is damage, of what its check said each time that it was asked: all that it said the last
-/// time, and whatever it ever said that is no matter of purge. Damage does not mend itself: a
-/// complaint that vanishes later was damage all the same. (A check that finds an index damaged
-/// marks it, and the checks after it tell of the mark alone.)
+/// Selects the damage from the complaints of all looks: those of the last look, and any earlier
+/// ones that are not about purge. Damage does not repair itself, so a complaint that vanishes was
+/// damage too. (A check that finds an index damaged marks it, and later checks report only the
+/// mark.)
 fn judge(looks: &[Vec<String>]) -> Vec<String> {
     let Some((last, before)) = looks.split_last() else { return Vec::new() };
     let mut all = last.clone();
     for what in before.iter().flatten() {
-        let vanished = format!("{what} (said at first, and not any more)");
+        let vanished = format!("{what} (reported at first, but not later)");
         if !is_of_purge(what) && !all.contains(what) && !all.contains(&vanished) {
             all.push(vanished);
         }
@@ -68,7 +68,7 @@ fn judge(looks: &[Vec<String>]) -> Vec<String> {
 }
 
 impl Mariadb {
-    /// What its check says of all tables now.
+    /// The complaints of one check of all tables.
     fn look(&mut self) -> Result<Vec<String>, StoreError> {
         let tables: Vec<(String, String)> = self.0.query(
             "SELECT table_schema, table_name FROM information_schema.tables \
@@ -86,8 +86,8 @@ impl Mariadb {
         Ok(said)
     }
 
-    /// As who this process is: the server asks the kernel, and `scripts/database` has made an
-    /// account of that name.
+    /// Connects as this process's user: the server asks the kernel for the user, and
+    /// `scripts/database` has made an account of that name.
     pub fn connect(socket: &Path) -> Result<Mariadb, StoreError> {
         let options = OptsBuilder::new()
             .socket(Some(socket.to_string_lossy()))
@@ -184,9 +184,9 @@ impl Store for Mariadb {
         })
     }
 
-    /// `CHECK TABLE ... EXTENDED` of all tables of ours and of the server's. Reading a page
-    /// compares its checksum. The check is asked again until it says nothing, or often enough;
-    /// [`judge`] says what of it is damage.
+    /// `CHECK TABLE ... EXTENDED` of all tables of this test and of the server. Reading a page
+    /// verifies its checksum. The check is repeated up to `LOOKS` times until it has no complaint;
+    /// [`judge`] selects the damage.
     fn own_check(&mut self) -> Result<Vec<String>, StoreError> {
         let mut looks = vec![self.look()?];
         while looks.len() < LOOKS && looks.last().is_some_and(|last| !last.is_empty()) {
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(judge(&looks(&[&[UNPURGED], &[UNPURGED]])), [UNPURGED], "it never ended");
         assert_eq!(judge(&looks(&[&[DELETED], &[]])), [""; 0]);
         assert_eq!(judge(&looks(&[&[DELETED], &[DELETED]])), [DELETED], "it never ended");
-        let vanished = |what: &str| format!("{what} (said at first, and not any more)");
+        let vanished = |what: &str| format!("{what} (reported at first, but not later)");
         assert_eq!(judge(&looks(&[&[COUNT], &[]])), [vanished(COUNT)]);
         assert_eq!(judge(&looks(&[&[MISSING], &[]])), [vanished(MISSING)], "not marked as deleted");
         assert_eq!(

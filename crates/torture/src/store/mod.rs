@@ -1,7 +1,7 @@
-//! A connection to a database, as far as the ledger needs one.
+//! A connection to a database, with what the clients and the check need.
 //!
-//! Clients: `postgres`, `mysql` and `rusqlite`, the maintained blocking ones, without TLS (all is
-//! over UNIX sockets).
+//! The client libraries are `postgres`, `mysql` and `rusqlite`: maintained, blocking, and used
+//! without TLS, since all connections are UNIX sockets.
 
 mod mariadb;
 mod postgres;
@@ -14,19 +14,19 @@ use crate::plan::{BLANK, Leg, OPENING, Plan, Transfer};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// How to reach a database.
+/// How to connect to a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
-    /// The directory of PostgreSQL's socket.
+    /// PostgreSQL, by the directory of its socket.
     Postgres(PathBuf),
-    /// MariaDB's socket.
+    /// MariaDB, by its socket.
     Mariadb(PathBuf),
-    /// SQLite's file, with its own file system layer.
+    /// SQLite, by its file, with its own file system layer.
     Sqlite {
         /// The file.
         file: PathBuf,
-        /// How it makes commits atomic.
+        /// Its journal mode.
         journal: Journal,
     },
 }
@@ -44,8 +44,8 @@ pub enum Journal {
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database undid the transaction because of others (a deadlock, a lock not got): it did
-    /// not happen, and may be tried again.
+    /// The database undid the transaction because of others (a deadlock, a lock that it did not
+    /// get). It did not happen, and may be tried again.
     #[error("undone by the database: {0}")]
     Undone(String),
     /// Anything else. Whether a commit happened is not known.
@@ -55,22 +55,22 @@ pub enum StoreError {
 
 /// A connection.
 pub trait Store {
-    /// Makes the tables, and fills them.
+    /// Creates and fills the tables.
     fn create(&mut self, plan: &Plan) -> Result<(), StoreError>;
 
-    /// Carries a transaction out; `Ok` only if the database acknowledged its commit.
+    /// Carries out a transaction. `Ok` only if the database acknowledged its commit.
     fn transfer(&mut self, plan: &Plan, transfer: &Transfer) -> Result<(), StoreError>;
 
-    /// Has all changed pages written, by the database's own means.
+    /// Makes the database write all changed pages.
     fn checkpoint(&mut self) -> Result<(), StoreError>;
 
-    /// All that is there.
+    /// The whole content.
     fn contents(&mut self) -> Result<Contents, StoreError>;
 
-    /// The database's own check of tables and indexes; what it says is wrong.
+    /// Runs the database's own check of tables and indexes. Returns its complaints.
     fn own_check(&mut self) -> Result<Vec<String>, StoreError>;
 
-    /// The names of an index, by the server's number of it; `None` if there is no such index.
+    /// The names of the index with this number of the server's; `None` if there is no such index.
     fn index(&mut self, _number: u64) -> Result<Option<Index>, StoreError> {
         Ok(None)
     }
@@ -90,7 +90,7 @@ impl Target {
     }
 }
 
-/// The tables, in SQL that all three take.
+/// The tables, in SQL that all three databases accept.
 const TABLES: [&str; 4] = [
     "CREATE TABLE account (id INT NOT NULL PRIMARY KEY, branch INT NOT NULL, \
      balance BIGINT NOT NULL, moved BIGINT NOT NULL, note VARCHAR(200) NOT NULL)",
@@ -106,13 +106,13 @@ const TABLES: [&str; 4] = [
 /// An index that every transfer changes at random places.
 const INDEX: &str = "CREATE INDEX account_note ON account (note)";
 
-/// What [`Store::contents`] asks for, in this order.
+/// The queries of [`Store::contents`], in this order.
 const SELECT_ACCOUNTS: &str = "SELECT id, branch, balance, moved, note FROM account";
 const SELECT_BRANCHES: &str = "SELECT id, balance, moved FROM branch";
 const SELECT_LINES: &str = "SELECT client, seq, legs, checksum FROM ledger";
 const SELECT_ENTRIES: &str = "SELECT client, seq, leg, source, target, amount, note FROM entry";
 
-/// What fills the tables: statements with some hundred rows each.
+/// The statements that fill the tables, with up to 500 rows each.
 fn filling(plan: &Plan) -> Vec<String> {
     const ROWS: usize = 500;
     let statement =
@@ -127,8 +127,8 @@ fn filling(plan: &Plan) -> Vec<String> {
     all.chain(branches.chunks(ROWS).map(|rows| statement("branch", rows))).collect()
 }
 
-/// A number that the database holds, as what it should be: one that is out of range is some
-/// other number than it should be, which the check finds.
+/// A number from the database. One that is out of range becomes a wrong number, which the check
+/// finds.
 fn narrow(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

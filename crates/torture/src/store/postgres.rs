@@ -1,4 +1,4 @@
-//! PostgreSQL, by the `postgres` crate over a UNIX socket.
+//! PostgreSQL, with the `postgres` crate over a UNIX socket.
 
 use super::{INDEX, Store, StoreError, TABLES, account, entry, filling, line};
 use crate::check::Contents;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A connection.
 pub struct Postgres {
     client: Client,
-    /// Of a transfer; prepared when the first one comes.
+    /// The statements of a transfer. They are prepared at the first one.
     statements: Option<Statements>,
 }
 
@@ -24,7 +24,7 @@ struct Statements {
     line: Statement,
 }
 
-/// A whole error in one line: its own `Display` leaves out what the server said.
+/// The whole error in one line. Its own `Display` leaves out the server's message.
 fn failed(e: &postgres::Error) -> StoreError {
     match e.as_db_error() {
         Some(db) => StoreError::Failed(format!("{}: {}", db.severity(), db.message())),
@@ -42,7 +42,8 @@ impl From<postgres::Error> for StoreError {
     }
 }
 
-/// Whether the server undid the transaction because of another one.
+/// The error of a statement: [`StoreError::Undone`] if the server undid the transaction because of
+/// another one.
 fn undone(e: postgres::Error) -> StoreError {
     match e.code() {
         Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE) => {
@@ -146,8 +147,9 @@ impl Store for Postgres {
         Ok(it)
     }
 
-    /// `amcheck`, on every table and B-tree of the database, the catalogue too, and of each index
-    /// of ours that all of the table is in it. Reading a page compares its checksum.
+    /// `amcheck` on every table and B-tree of the database, including the catalogue. For this
+    /// test's own indexes it also checks that every row of the table is in them. Reading a page
+    /// verifies its checksum.
     fn own_check(&mut self) -> Result<Vec<String>, StoreError> {
         const TABLES: &str = "SELECT c.oid::bigint, c.relname::text FROM pg_class c \
             JOIN pg_am a ON a.oid = c.relam \

@@ -14,7 +14,8 @@ pub struct Sqlite(Connection);
 impl From<rusqlite::Error> for StoreError {
     fn from(e: rusqlite::Error) -> StoreError {
         match e.sqlite_error_code() {
-            // A commit that finds the file locked has not happened, and is undone on drop.
+            // A commit that finds the file locked has not happened. The transaction is undone on
+            // drop.
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 StoreError::Undone(e.to_string())
             }
@@ -36,8 +37,8 @@ impl Sqlite {
         if !is.eq_ignore_ascii_case(mode) {
             return Err(StoreError::Failed(format!("the journal mode is {is} and not {mode}")));
         }
-        // EXTRA also syncs the directory after a rollback journal is gone from it: without it a
-        // commit that was acknowledged may be rolled back after a cut.
+        // EXTRA also syncs the directory after a rollback journal was deleted from it. Without it
+        // an acknowledged commit may be rolled back after a cut.
         it.pragma_update(None, "synchronous", "EXTRA")?;
         it.pragma_update(None, "cache_size", 500)?;
         Ok(Sqlite(it))

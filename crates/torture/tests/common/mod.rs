@@ -1,4 +1,4 @@
-//! Directories of tests, and what is run in them.
+//! Directories for tests, and runs in them.
 
 #![allow(clippy::disallowed_methods, reason = "tests of real databases, in their own directories")]
 #![allow(dead_code, reason = "not every test uses all of it")]
@@ -18,13 +18,13 @@ use tantalum_torture::store::Store;
 
 pub const PLAN: Plan = Plan { seed: 5, clients: 4, accounts: 2000, branches: 40 };
 
-/// A directory that others may pass; removed when dropped.
+/// A directory that other users can enter; removed on drop.
 pub struct Directory(pub PathBuf);
 
 impl Directory {
     pub fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("torture-{name}-{}", std::process::id()));
-        // Of a test that was killed.
+        // Left by a test that was killed.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(path.join("data")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -69,7 +69,7 @@ pub fn options(kind: Kind, rounds: u32) -> Options {
     }
 }
 
-/// A run on a plain directory, where only the database's processes are killed.
+/// A run on a plain directory, where a blow kills the database's processes only.
 pub fn plain(kind: Kind, rounds: u32) -> Report {
     let place = Directory::new(&format!("{kind:?}"));
     let setting = Setting {
@@ -88,7 +88,7 @@ pub fn plain(kind: Kind, rounds: u32) -> Report {
     torture(&options(kind, rounds), setting, &mut ground, &place.run(), &interrupt, &Quiet)
 }
 
-/// Commits so many transactions of one client, by one connection, with notes.
+/// Commits this many transactions of one client by one connection, and notes them.
 pub fn commit(store: &mut dyn Store, ledger: &mut Ledger, client: u32, count: u64) {
     let first = ledger.marks()[client as usize].acknowledged + 1;
     for seq in first..first + count {
@@ -98,8 +98,8 @@ pub fn commit(store: &mut dyn Store, ledger: &mut Ledger, client: u32, count: u6
     }
 }
 
-/// Tears the pages of a file: of each that changed since `old`, only the first half was written.
-/// How many.
+/// Tears the pages of a file: of each page that changed since `old`, only the first half was
+/// written. Returns how many.
 pub fn tear(file: &Path, old: &[u8], page: usize) -> usize {
     let mut new = fs::read(file).unwrap();
     let mut torn = 0;
