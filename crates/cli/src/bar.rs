@@ -1,4 +1,4 @@
-//! A progress bar for long work, and the end of the work at an interrupt.
+//! A progress bar for long work that an interrupt can end early.
 
 use crate::out;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -25,7 +25,7 @@ impl Began {
     }
 }
 
-/// Lines that say how far work is, for a reader of a log: where there is no terminal.
+/// Lines of progress for a log: printed where there is no terminal.
 pub struct Lines {
     every: u64,
     /// Seconds after which the next line is due; `None`: there is a terminal.
@@ -33,7 +33,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// A line every so many seconds, unless there is a terminal.
+    /// A line every `every` seconds, unless there is a terminal.
     pub fn new(every: u64, terminal: bool) -> Lines {
         Lines { every, next: (!terminal).then(|| AtomicU64::new(every)) }
     }
@@ -43,7 +43,7 @@ impl Lines {
         self.next.is_some()
     }
 
-    /// Whether a line is due after so many seconds of work; each is due once.
+    /// Whether a line is due after `seconds` of work; each line is due once.
     pub fn is_due(&self, seconds: f64) -> bool {
         let now = seconds as u64;
         self.next.as_ref().is_some_and(|next| {
@@ -64,7 +64,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// So long, in this style.
+    /// A bar of this length and style.
     pub fn new(length: u64, style: &str) -> Bar {
         let bar = ProgressBar::new(length);
         let bar = match ProgressStyle::with_template(style) {
@@ -74,10 +74,10 @@ impl Bar {
         Bar { bar, over: Arc::default() }
     }
 
-    /// Ctrl-C ends the work, and what it came to is shown; a second one ends the program.
+    /// Makes Ctrl-C end the work, whose result is then shown; a second one ends the program.
     pub fn end_at_interrupt(&self) {
         let Bar { bar, over } = self.clone();
-        // Without the handler the system ends it.
+        // Without the handler the system ends the program.
         let _ = ctrlc::set_handler(move || {
             if over.swap(true, Ordering::Relaxed) {
                 bar.finish_and_clear();
@@ -86,12 +86,12 @@ impl Bar {
         });
     }
 
-    /// Whether it was interrupted.
+    /// Whether the user interrupted the work.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Removes it from the terminal.
+    /// Removes the bar from the terminal.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

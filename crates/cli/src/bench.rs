@@ -11,8 +11,8 @@ use tantalum_lab::subject::ssd_preset;
 /// What to measure.
 #[derive(Subcommand)]
 pub enum BenchCommand {
-    /// The simulated drive: 4 KiB random writes at queue depth 32, on the geometry on
-    /// which other simulators were measured
+    /// The simulated drive: 4 KiB random writes at queue depth 32, on a geometry on which other
+    /// simulators were measured
     Drive(DriveArguments),
 }
 
@@ -25,30 +25,30 @@ Examples:
   tantalum bench drive --json
   tantalum bench drive --design durassd --fill 1 --overwrite 0.5
 
-Rates are per second of processor time, so that a busy machine disturbs less. Compare
+Rates are per second of processor time, so a busy machine disturbs them less. Compare
 them as ratios, on one machine.")]
 pub struct DriveArguments {
     /// Print JSON: {"runs": [{"name", "requests_per_cpu_second", "start_up_s",
     /// "write_amplification", "peak_rss_mib"}], "timer_events_per_second"}
     #[arg(long)]
     json: bool,
-    /// Only so many thousandths of the requests
+    /// Thousandths of the requests to run
     #[arg(long, value_name = "N", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     thousandths: u64,
-    /// A drive of this design at its full size instead: fill it, then overwrite it (480 GB: ten
-    /// minutes, up to 4 GB of memory)
+    /// Instead fill and overwrite a drive of this design at its full size (480 GB: ten minutes, up
+    /// to 4 GB of memory)
     #[arg(long, value_name = "DESIGN")]
     design: Option<String>,
-    /// The share of the capacity that is filled
+    /// The share of the capacity to fill
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, requires = "design")]
     fill: f64,
-    /// Random overwrites of 4 KiB after it, as a multiple of the capacity
+    /// Random overwrites of 4 KiB after that, as a multiple of the capacity
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, requires = "design")]
     overwrite: f64,
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn bench(command: &BenchCommand) -> u8 {
     let BenchCommand::Drive(arguments) = command;
     let report = match &arguments.design {

@@ -22,15 +22,15 @@ Rows are matched by name. B/A is the second value divided by the first.
 Exit codes: 0; 1, something is worse by more than --fail-over allows; 2, the files cannot
 be compared.")]
 pub struct CompareArguments {
-    /// The first report, to which ratios refer
+    /// The first report, the divisor of ratios
     a: PathBuf,
     /// The second report
     b: PathBuf,
     /// Write the comparison as a page to this file; it needs no other file and no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// End in 1 if a measure of a row is worse in the second report by more than this, or if a
-    /// row is no longer as expected; counts only if both made equally many cuts
+    /// End with 1 if a measure of a row is worse in the second report by more than this, or if a
+    /// row is no longer as expected; applies only if both made the same number of cuts
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_over: Option<f64>,
 }
@@ -42,7 +42,7 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn compare(arguments: &CompareArguments) -> u8 {
     let files = [&arguments.a, &arguments.b].map(|p| p.display().to_string());
     let inputs = [("A", arguments.a.as_path()), ("B", arguments.b.as_path())];

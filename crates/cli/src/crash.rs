@@ -1,4 +1,4 @@
-//! `tantalum crash`: cuts the power of drives at every moment, and shows what was found.
+//! `tantalum crash`: cuts the power of drives at every moment, and prints the findings.
 
 mod findings;
 mod progress;
@@ -17,7 +17,7 @@ use tantalum_lab::file::crash::CrashFile;
 use tantalum_lab::report::crash::survey_json;
 use tantalum_rt::Nanos;
 
-/// Findings of a row that are listed. Of further ones only the number is.
+/// Findings of a row that are printed. Further ones are only counted.
 const NAMED: usize = 4;
 
 /// Arguments of `tantalum crash`.
@@ -27,16 +27,16 @@ Examples:
   tantalum crash experiments/crash.toml                          some points of each row
   tantalum crash experiments/crash.toml --exhaustive --nested 2  all of them, and recoveries
   tantalum crash experiments/crash.toml --row durassd --samples 100000
-  tantalum crash experiments/crash.toml --for 2m --seed random   a new seed, for so long
+  tantalum crash experiments/crash.toml --for 2m --seed random   a new seed, for two minutes
   tantalum crash experiments/crash.toml --for 8h --seed random --findings found.jsonl
   tantalum crash experiments/crash.toml --swarm 1000 --seed 7    random drives
   tantalum crash experiments/crash.toml --row durassd/default --case 3.412.17
 
-A cut is explored in a copy of the drive: emergency dump, recovery, a check of all it holds,
-more work, another cut, another check. All rows get as many cuts. A finding does not end it: what is
-found first in a row is made shorter and printed as a test, and each finding is named by its case,
-which repeats it. docs/crash.md says what no number of cuts can find.
-Exit codes: 0, nothing was found; 1, something was; 2, the file is invalid; 3, nothing was
+A cut is explored in a copy of the drive: emergency dump, recovery, a check of its whole content,
+more work, another cut, another check. All rows get equal shares. The exploration continues after a
+finding. Each finding has a case that repeats it; the first one of a row is reduced and printed as a
+test. docs/crash.md says what no number of cuts can find.
+Exit codes: 0, nothing was found; 1, something was found; 2, the file is invalid; 3, nothing was
 found, but --for was too short for some rows; 130, interrupted.")]
 pub struct CrashArguments {
     /// The file of the exploration (TOML)
@@ -44,41 +44,40 @@ pub struct CrashArguments {
     /// Cut at every medium operation and host command, before, inside and after it
     #[arg(long, conflicts_with_all = ["samples", "swarm"])]
     exhaustive: bool,
-    /// So many cuts of each row, at random
+    /// Random cuts of each row [default: the file's number]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     samples: Option<u64>,
-    /// So many random drives instead of the file's, with its mixes
+    /// Explore this many random drives instead of the file's, with the file's mixes
     #[arg(long, value_name = "N", conflicts_with = "samples",
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     swarm: Option<u64>,
-    /// End after so much time, as in 120s or 8h; without another number of cuts, random points
-    /// until then. (What was found is made shorter after that.)
+    /// End after this time, as in 120s or 8h; without another number of cuts, random points until
+    /// then. (Findings are reduced after that.)
     #[arg(long = "for", value_name = "TIME", value_parser = budget)]
     budget: Option<Nanos>,
     /// Also cut recoveries, and the recoveries from these cuts, to this depth
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(..=16))]
     nested: Option<u32>,
-    /// Another seed than the file's; `random`: a new one, which is printed
+    /// The seed [default: the file's]; `random`: a new one, which is printed
     #[arg(long, value_name = "N")]
     seed: Option<Seed>,
     /// Only rows whose name contains this; may be given several times
     #[arg(long = "row", value_name = "TEXT")]
     rows: Vec<String>,
-    /// Repeat one case of one row, by the name that was printed when it was found
+    /// Repeat one case of one row; its name was printed when it was found
     #[arg(long, value_name = "CASE",
           conflicts_with_all = ["exhaustive", "samples", "budget", "findings", "stop_at_first"])]
     case: Option<String>,
     /// End at the first finding
     #[arg(long)]
     stop_at_first: bool,
-    /// Append each finding to this file as it is found: a line of JSON, with the command that
-    /// repeats it
+    /// Append each finding to this file at once: a line of JSON, with the command that repeats it
     #[arg(long, value_name = "FILE")]
     findings: Option<PathBuf>,
-    /// Write what was found as JSON to this file; `-`: to standard output, without the table
+    /// Write the findings as JSON to this file; `-`: to standard output, without the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Pieces of work at the same time [default: one for each processor]
+    /// Threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
 }
@@ -102,7 +101,7 @@ impl FromStr for Seed {
 }
 
 impl Seed {
-    /// Of ten digits at most: it is to be copied by hand.
+    /// The seed. A random one has at most ten digits, so that it can be copied by hand.
     fn number(self) -> Result<u64, String> {
         if let Seed::Is(number) = self {
             return Ok(number);
@@ -119,7 +118,7 @@ fn budget(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn crash(arguments: &CrashArguments) -> u8 {
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
     let input = ("EXPERIMENT", arguments.experiment.as_path());
@@ -193,7 +192,7 @@ fn plan(arguments: &CrashArguments, file: &CrashFile) -> Plan {
     Plan { reach, threads, stop_at_first: arguments.stop_at_first }
 }
 
-/// What is printed before it begins: a user who interrupts it needs the seed.
+/// The line that is printed first: a user who interrupts the exploration needs the seed.
 fn beginning(file: &CrashFile, rows: &[CrashRow], reach: Reach, budget: Option<&str>) -> String {
     let count = match rows.len() {
         1 => "1 row".to_string(),
@@ -257,7 +256,7 @@ fn one_case(file: &CrashFile, rows: &[CrashRow], id: &str) -> u8 {
     }
 }
 
-/// Says all that was found; gives the exit code.
+/// Prints all findings; returns the exit code.
 fn tell_all(found: &Survey, arguments: &CrashArguments) -> u8 {
     let mut code = out::OK;
     for row in &found.rows {
@@ -277,7 +276,7 @@ fn tell_all(found: &Survey, arguments: &CrashArguments) -> u8 {
     code
 }
 
-/// Says what was found; gives the exit code.
+/// Prints a finding; returns the exit code.
 fn tell(row: &str, case: &Case) -> u8 {
     let found = &case.found;
     out::error(
@@ -309,7 +308,7 @@ fn again(arguments: &CrashArguments, seed: u64, row: &str, case: &str) -> String
     repeat::of_words(&words)
 }
 
-/// A panic of a copy of a drive is printed as a finding, not when it happens.
+/// Makes a panic in a copy of a drive silent: it is printed as a finding.
 fn quiet_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -331,7 +330,7 @@ mod tests {
         assert_eq!(Seed::Is(u64::MAX).number(), Ok(u64::MAX));
         assert!("rnd".parse::<Seed>().is_err() && "-1".parse::<Seed>().is_err());
         let new = || "random".parse::<Seed>().and_then(Seed::number).expect("a number");
-        // One of four billion times two of them are the same; never all of eight.
+        // Two random seeds are equal once in four billion times; eight equal ones do not occur.
         let first = new();
         assert!((0..8).any(|_| new() != first));
     }

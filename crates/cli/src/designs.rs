@@ -1,4 +1,4 @@
-//! `tantalum designs`: the drives that come with the program.
+//! `tantalum designs`: the preset designs.
 
 use crate::out;
 use clap::Args;
@@ -10,17 +10,17 @@ use tantalum_lab::subject;
 Examples:
   tantalum designs                          the presets, a line each
   tantalum designs durassd                  what this one consists of
-  tantalum designs durassd --all            the same with every key, defaults too
-  tantalum designs durassd > my-drive.toml  a start for one of your own")]
+  tantalum designs durassd --all            the same with every key, including defaults
+  tantalum designs durassd > my-drive.toml  a start for your own design")]
 pub struct DesignsArguments {
     /// Print this preset as TOML, comments included
     name: Option<String>,
-    /// Every key with its value, also those that the preset leaves to their defaults
+    /// Print every key with its value, including defaults
     #[arg(long, requires = "name")]
     all: bool,
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn designs(arguments: &DesignsArguments) -> u8 {
     let text = match &arguments.name {
         Some(name) if arguments.all => subject::preset_toml(name),
@@ -47,7 +47,7 @@ fn spare(name: &str) -> String {
     )
 }
 
-/// Each preset's name with what its text says first.
+/// Each preset's name with the first sentence of its text.
 fn list() -> Result<String, String> {
     let names: Vec<_> = subject::presets().collect();
     let width = names.iter().map(|n| n.len()).max().unwrap_or(0);

@@ -47,7 +47,7 @@ pub enum DriveCommand {
     Running(Box<running::RunningCommand>),
 }
 
-/// Carries one out; gives the exit code.
+/// Runs a command; returns the exit code.
 pub fn drive(command: &DriveCommand) -> u8 {
     match command {
         DriveCommand::Create(arguments) => create::create(arguments),

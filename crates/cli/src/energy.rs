@@ -1,4 +1,4 @@
-//! `tantalum energy`: what it takes to survive a power loss, and the capacitors for it.
+//! `tantalum energy`: the energy to survive a power loss, and the capacitors for it.
 
 use crate::out;
 use clap::Args;
@@ -19,31 +19,30 @@ Examples:
   tantalum energy --design mine.toml  a design of your own
   tantalum energy --json --volts 12 --least-volts 6
 
-Two counts stand side by side: \"paper\" has the mapping table and the metadata of
-collection only, as the published figures have; \"full\" has everything that is protected.
-In the first table each component has its joules in the count that takes it; they add up to
-the durability of that count in the second. Consistency finishes what is in flight.
-What is told of capacitors is for the full count. The last table, of the published drive only, has
-what is saved, by each count.")]
+There are two counts. \"paper\" includes only the mapping table and the metadata of garbage
+collection, like the published figures; \"full\" includes all protected memory. The first table
+has the joules of each component in each count; they add up to the durability of that count in
+the second table. Consistency is the energy to finish operations in flight. Capacitors are for
+the full count. The last table, only of the published drive, has the savings by each count.")]
 pub struct EnergyArguments {
-    /// A preset, or a file with a design (TOML); else the 512 GB drive of the publication
+    /// A preset, or a file with a design (TOML) [default: the 512 GB drive of the publication]
     #[arg(long, value_name = "DESIGN")]
     design: Option<String>,
-    /// Print JSON: {"paper": {"durability_j", "consistency_j"}, "full": {...},
-    /// "capacitors": [...]}; without --design these are those of full protection, and
-    /// "drives" has all three, "savings" what they save
+    /// Print JSON: {"paper": {"durability_j", "consistency_j"}, "full": {...}, "capacitors":
+    /// [...]}; without --design these are for full protection, "drives" has all three protections,
+    /// and "savings" what they save
     #[arg(long)]
     json: bool,
-    /// Volts to which the capacitors are charged
+    /// Voltage of the charged capacitors
     #[arg(long, value_name = "V", default_value_t = 5.0)]
     volts: f64,
-    /// The least volts at which the drive still works
+    /// Lowest voltage at which the drive still works
     #[arg(long, value_name = "V", default_value_t = 2.7)]
     least_volts: f64,
-    /// Years for which the capacitors must suffice
+    /// Service life of the capacitors in years
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=50))]
     years: u32,
-    /// Degrees Celsius at which they must
+    /// Temperature over that life in degrees Celsius
     #[arg(long, value_name = "C", default_value_t = 70, value_parser = clap::value_parser!(u32).range(0..=150))]
     celsius: u32,
 }
@@ -72,7 +71,7 @@ struct Need {
     paper_j: f64,
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn energy(arguments: &EnergyArguments) -> u8 {
     let volts = match Voltages::new(arguments.volts, arguments.least_volts) {
         Ok(volts) => volts,
@@ -206,7 +205,7 @@ fn text(reports: &[Report]) -> String {
     text
 }
 
-/// What the published drive needs less than with full protection.
+/// The savings of the published drive's other protections.
 fn saved(savings: &[Saving]) -> String {
     if savings.is_empty() {
         return String::new();

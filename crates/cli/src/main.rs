@@ -1,7 +1,7 @@
 //! The `tantalum` command.
 //!
-//! Exit codes: 0, all is as it should be; 1, an expectation failed or the run did;
-//! 2, the command line, an experiment file, a design or a trace is invalid.
+//! Exit codes: 0, success; 1, an expectation or the run failed; 2, the command line, an experiment
+//! file, a design or a trace is invalid. Commands with further exit codes list them in their help.
 
 mod bar;
 mod bench;
@@ -30,8 +30,8 @@ mod without;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Simulated drives are made and dropped by the thousand, in many small pieces: a quarter of the
-/// crash explorer's time is spent on getting and giving back memory.
+/// Thousands of simulated drives are made and dropped, in many small pieces: the crash explorer
+/// spends a quarter of its time on allocating and freeing memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -42,14 +42,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 Examples:
   tantalum run experiments/first.toml          SQLite on three drives, with power cuts
   tantalum run experiments/first.toml --quick  the same, small
-  tantalum crash experiments/crash.toml        the power cut at every moment of a run
+  tantalum crash experiments/crash.toml        power cuts at every moment of a run
   tantalum search --workload random --recovery-max 1s --slowdown-max 5%
-                                               the least capacitors that do
+                                               the smallest capacitors that suffice
   tantalum drive create disk.img --design durassd --capacity 8GiB
                                                a drive in a file
   tantalum drive serve disk.img --unix drive.sock
-                                               for other programs, as a network block device
-  tantalum drive cut disk.img                  its power goes; restore brings it back, top shows it
+                                               the drive as a network block device
+  tantalum drive cut disk.img                  cut its power; see also restore and top
   tantalum bench drive --json                  how fast the simulation is
   tantalum designs durassd                     what a preset consists of")]
 struct Arguments {
@@ -61,22 +61,22 @@ struct Arguments {
 enum Command {
     /// Run an experiment: workloads on designs, with power cuts
     Run(run::RunArguments),
-    /// Cut the power of drives at every moment, and check what comes back
+    /// Cut the power of drives at every moment, and check the recovered data
     Crash(crash::CrashArguments),
     /// Compare two reports: both values of each measure, and their ratio
     Compare(compare::CompareArguments),
-    /// List the designs of drives that come with the program, or print one
+    /// List the preset designs of drives, or print one
     Designs(designs::DesignsArguments),
-    /// Drives in image files: make one, look at it, check it, serve it to other programs
+    /// Drives in image files: create, inspect, check, serve, mount, cut
     #[command(subcommand)]
     Drive(drive::DriveCommand),
-    /// What it takes to survive a power loss: joules, farads, capacitors
+    /// Energy to survive a power loss: joules, farads, capacitors
     Energy(energy::EnergyArguments),
-    /// Look for the least energy with which a drive is fast enough and starts soon enough
+    /// Search for the least energy with which a drive is fast enough and starts soon enough
     Search(search::SearchArguments),
-    /// Run a real database on a drive, pull the plug under load, and look for what was lost
+    /// Run a real database on a drive, cut the power under load, and look for lost data
     Torture(torture::TortureArguments),
-    /// Look at recorded block traces
+    /// Describe recorded block traces
     #[command(subcommand)]
     Trace(trace::TraceCommand),
     /// Measure how fast the simulation itself is
@@ -88,7 +88,7 @@ Examples:
   tantalum completions bash > ~/.local/share/bash-completion/completions/tantalum
   tantalum completions fish > ~/.config/fish/completions/tantalum.fish")]
     Completions {
-        /// For which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
 }

@@ -1,22 +1,22 @@
-//! Output that goes on when its reader has gone.
+//! Output of the command: standard output, messages, and files of results.
 
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 
-/// Exit code: all is as it should be.
+/// Exit code: success.
 pub const OK: u8 = 0;
-/// Exit code: an expectation failed, or the run did.
+/// Exit code: an expectation or the run failed.
 pub const FAILED: u8 = 1;
 /// Exit code: the request is invalid.
 pub const USAGE: u8 = 2;
-/// Exit code: it could not be found out, for a reason outside of this program: try again.
+/// Exit code: no verdict, for a reason outside of this program; the user should try again.
 pub const UNKNOWN: u8 = 3;
-/// Exit code: the user interrupted it.
+/// Exit code: the user interrupted the command.
 pub const INTERRUPTED: i32 = 130;
 
-/// Writes to standard output. A reader that has gone (`| head`) is no error.
+/// Writes to standard output. It is no error if the reader has gone (`| head`).
 pub fn bytes(bytes: &[u8]) -> u8 {
     let mut out = stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -26,29 +26,34 @@ pub fn bytes(bytes: &[u8]) -> u8 {
     }
 }
 
-/// A message on standard error, and the exit code to end with.
+/// Prints an error on standard error; returns the exit code.
 pub fn error(message: impl Display, code: u8) -> u8 {
     note(format_args!("error: {message}"));
     code
 }
 
-/// A line on standard error.
+/// Prints a line on standard error.
 pub fn note(line: impl Display) {
-    // If standard error is closed, too, there is nothing else to do.
+    // If standard error is closed, nothing else can be done.
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// A file that a command writes its results to. It is known before the work that it can be
-/// written, and takes its contents after it, in one go: who is killed meanwhile leaves what was
-/// there, and nothing where nothing was.
+/// A file for the results of a command.
+///
+/// 1. Before the work it is checked that the file can be written.
+/// 2. The contents are written atomically after the work: a command that is killed before leaves
+///    the old file, or no file.
 pub struct Sink {
     path: PathBuf,
-    /// Where it is written first; `None` if that is no plain file: a pipe, a link.
+    /// The temporary file that is renamed; `None` if the target is no plain file: a pipe, a link.
     part: Option<PathBuf>,
 }
 
 impl Sink {
-    /// Finds out whether the file can be written; gives the line that says why not.
+    /// Checks that the file can be written.
+    ///
+    /// # Errors
+    /// Why it cannot be, in a line.
     pub fn open(path: &Path) -> Result<Sink, String> {
         Sink::try_open(path).map_err(|e| format!("cannot write {}: {e}", path.display()))
     }
@@ -68,7 +73,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// Puts this into the file, and nothing else; gives the exit code.
+    /// Replaces the content of the file; returns the exit code.
     pub fn put(self, contents: &str) -> u8 {
         match self.replace(contents) {
             Ok(()) => OK,
@@ -88,15 +93,15 @@ impl Sink {
             std::fs::rename(part, &self.path)
         });
         replaced.inspect_err(|_| {
-            // What cannot take its place is of no use, and holds room on a full disk.
+            // A temporary file that cannot be renamed only takes space on a full disk.
             let _ = std::fs::remove_file(part);
         })
     }
 }
 
-/// Whether each output is a file of its own, and none of those that are read: the name of
-/// each is that of its argument. What is there and no plain file (a terminal, `/dev/null`) may be
-/// given several times.
+/// Checks that each output is a different file, and none is an input. Each path comes with the name
+/// of its argument. Existing paths that are no plain files (a terminal, `/dev/null`) may be given
+/// several times.
 ///
 /// # Errors
 /// Which two are one file, in a line.
@@ -122,7 +127,7 @@ pub fn distinct<'a>(
     Ok(())
 }
 
-/// The one path of a file that may not be there yet.
+/// The canonical path of a file that may not exist yet.
 #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
 fn place(path: &Path) -> PathBuf {
     let folder = || {
@@ -133,7 +138,7 @@ fn place(path: &Path) -> PathBuf {
     path.canonicalize().ok().or_else(folder).unwrap_or_else(|| path.to_path_buf())
 }
 
-/// Beside the file, of this process alone.
+/// A temporary file beside the target, for this process alone.
 fn part_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.part", std::process::id()));

@@ -1,4 +1,4 @@
-//! What was published beside what was found, for a terminal.
+//! Published numbers beside ours, for a terminal.
 
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
@@ -34,8 +34,7 @@ pub fn tables(report: &Report, width: usize) -> String {
     text
 }
 
-/// A line for each device and a column for each set of parameters, as many side by side
-/// as fit.
+/// A line for each device and a column for each set of parameters, with as many columns as fit.
 fn numbers(report: &Report, width: usize) -> String {
     let Panels { key, panels } = Panels::of(report);
     let columns = Panels::places(&panels);

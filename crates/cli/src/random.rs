@@ -1,8 +1,8 @@
-//! Numbers that no run follows from.
+//! Random numbers from the system.
 
 use std::io::Read;
 
-/// Bytes that nobody else has.
+/// Random bytes.
 #[allow(clippy::disallowed_methods, reason = "the edge: numbers that no run follows from")]
 pub fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0; N];

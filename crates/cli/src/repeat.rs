@@ -1,23 +1,23 @@
-//! The command that repeats one row of a run, to be pasted into a shell.
+//! The command line that repeats one row of a run, for pasting into a shell.
 
 use crate::run::RunArguments;
 use tantalum_lab::report::{Report, RowReport};
 use tantalum_lab_page::Command;
 
-/// The command. It names what was changed on the command line, and the seed and the
-/// number of cuts whether they were or not: the file may change.
+/// The command line. It has all changes of the command line, and always the seed and the number of
+/// cuts, because the file may change.
 pub fn command(row: &RowReport, report: &Report, arguments: &RunArguments) -> String {
     let mut words = all(report, arguments);
     words.extend(["--row".into(), row.name.clone()]);
     format!("{} {}", program(), line(&words))
 }
 
-/// The command of these words.
+/// The command line of these words.
 pub fn of_words(words: &[String]) -> String {
     format!("{} {}", program(), line(words))
 }
 
-/// The same for a page, which says nothing of where the program lies.
+/// The same for a page, without the program's path.
 pub fn of_page(report: &Report, arguments: &RunArguments) -> Command {
     let rows = arguments.rows.iter().map(|row| format!(" --row {}", quoted(row))).collect();
     Command { base: format!("tantalum {}", line(&all(report, arguments))), rows }
@@ -50,7 +50,7 @@ fn program() -> String {
     }
 }
 
-/// A word as a shell takes it for one word.
+/// A word, quoted for a shell where necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -32,34 +32,33 @@ Examples:
 
 The same seed gives the same table, and the same JSON and page to the last byte.
 Exit codes: 0, every row is as expected; 1, one is not; 2, the file is invalid; 3, a row that
-is to lose something ended after too few cuts to judge.")]
+is expected to lose data ended after too few cuts to judge.")]
 pub struct RunArguments {
     /// The experiment file (TOML)
     pub experiment: PathBuf,
-    /// Another value for a key of the experiment's TOML, with dots into tables; may be
-    /// given several times. What is no TOML value is taken as a string
+    /// Another value for a key of the experiment's TOML, with dots for tables; may be given several
+    /// times. A value that is not TOML is taken as a string
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     pub sets: Vec<Setting>,
-    /// Write what was found as JSON to this file; `-`: to standard output, without the table
+    /// Write the report as JSON to this file; `-`: to standard output, without the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write what was found as a page with plots to this file; it needs no other file and no
-    /// network
+    /// Write the report as a page with plots to this file; it needs no other file and no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Draw one kind of plot to this file, as an SVG that stands alone; WHAT is throughput,
-    /// losses, flash, amplification, recovery or published; may be given several times
+    /// Draw one kind of plot to this file, as a self-contained SVG; WHAT is throughput, losses,
+    /// flash, amplification, recovery or published; may be given several times
     #[arg(long, value_name = "WHAT=FILE", value_parser = drawing)]
     svg: Vec<Drawing>,
-    /// Record what a row does to its drive in this file, in the format of dm-log-writes, with a
-    /// mark at each power cut and behind each atomic group (the format has no groups: replay
-    /// up to marks or flushes to have whole ones); for one row, see --row
+    /// Record the writes of a row to its drive in this file, in the format of dm-log-writes, with a
+    /// mark at each power cut and after each atomic group (the format has no groups: replay up to
+    /// marks or flushes to get whole groups); for one row, see --row
     #[arg(long, value_name = "FILE")]
     log_writes: Option<PathBuf>,
-    /// Another seed than the file's
+    /// The seed [default: the file's]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// So many power cuts for each row
+    /// Power cuts for each row [default: the file's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cuts: Option<u32>,
     /// Small databases and few cuts: seconds, for a first look
@@ -82,7 +81,7 @@ pub struct RunArguments {
 pub struct Setting {
     /// The key, with dots.
     pub key: String,
-    /// The value's text, as it was given.
+    /// The value's text, as given.
     pub text: String,
     value: toml::Value,
 }
@@ -90,7 +89,7 @@ pub struct Setting {
 /// Reads `KEY=VALUE`.
 ///
 /// # Errors
-/// What is wanted, in a line.
+/// The expected form, in a line.
 pub fn setting(argument: &str) -> Result<Setting, String> {
     let Some((key, text)) = argument.split_once('=') else {
         return Err("a key and its value are wanted, as in --set cuts=100".into());
@@ -130,7 +129,7 @@ fn drawing(argument: &str) -> Result<Drawing, String> {
     }
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(arguments: &RunArguments) -> u8 {
     if let Err(message) = distinct(arguments) {
         return out::error(message, out::USAGE);
@@ -207,7 +206,7 @@ pub fn run(arguments: &RunArguments) -> u8 {
     code
 }
 
-/// Whether each of its files is another.
+/// Checks that its files are all different.
 fn distinct(arguments: &RunArguments) -> Result<(), String> {
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
     let named = [
@@ -242,17 +241,17 @@ fn end_log(log: Log, path: &Path) -> u8 {
     }
 }
 
-/// Ctrl-C ends the program at once, and leaves no progress bar behind.
+/// Makes Ctrl-C end the program at once, without leaving a progress bar behind.
 fn end_at_interrupt(bars: &Bars) {
     let bars = bars.clone();
-    // Without the handler the system ends it, and the bar stays where it is.
+    // Without the handler the system ends the program, and the bar stays on the screen.
     let _ = ctrlc::set_handler(move || {
         bars.clear();
         std::process::exit(out::INTERRUPTED);
     });
 }
 
-/// Whether two runs were the same, to the last event.
+/// Whether two runs were equal, to the last event.
 fn compare(one: &Report, two: &Report, arguments: &RunArguments) -> u8 {
     let mut code = out::OK;
     for (one_row, two_row) in one.rows.iter().zip(&two.rows) {

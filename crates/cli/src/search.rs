@@ -1,5 +1,4 @@
-//! `tantalum search`: the least energy with which a drive is as fast, and starts as quickly, as is
-//! wanted.
+//! `tantalum search`: the least energy with which a drive meets limits of speed and restart time.
 
 use crate::bar::Bar;
 use crate::out;
@@ -13,10 +12,10 @@ use tantalum_lab::search::{Effort, Findings, Limits, Search, Tried, Watch};
 use tantalum_lab_page as page;
 use tantalum_rt::Nanos;
 
-/// The experiment that is searched if none is named.
+/// The default experiment.
 const BUILT_IN: &str = include_str!("../../../experiments/spartan.toml");
 
-/// Candidates shown of those that are the best of their kind.
+/// The most Pareto-optimal candidates that are shown.
 const MOST_SHOWN: usize = 40;
 
 /// Arguments of `tantalum search`.
@@ -29,16 +28,19 @@ Examples:
   tantalum search mine.toml --workload w --base durassd --recovery-max 1s --slowdown-max 5% --html s.html
   tantalum search --workload random --recovery-max 1s --slowdown-max 5% --set drive.geometry.blocks=256
 
-Candidates differ in what capacitors keep of the map (changed map pages, changed entries, or a journal of
-erase units, with summaries or without, spilled to flash when it is full (elastic) or not), in how
-much of it and when the map is stored, in whether they keep the map's directory, in the
-write buffer, and in whether erases are stopped; all else is that of the base. Each is put under the
-job, its power is cut when there is the most to be found again, and it has to start. Joules
-are those of the full count of `tantalum energy`. The same seed gives the same result.
+Candidates differ in these properties; all others are those of the base:
+- what capacitors protect of the map: changed map pages, changed entries, or a journal of erase units,
+  with or without summaries, spilled to flash when it is full (elastic) or not;
+- how much of it, and when the map is stored;
+- whether capacitors protect the map's directory;
+- the size of the write buffer;
+- whether erases are stopped at a cut.
+Each candidate runs the job, its power is cut when the restart has the most to recover, and it must
+start. Joules are by the full count of `tantalum energy`. The same seed gives the same result.
 Exit codes: 0, one was found; 1, nothing meets the limits; 2, the command or a limit is invalid.")]
 pub struct SearchArguments {
-    /// The experiment file (TOML) that has the job, the drive's geometry and how it is
-    /// preconditioned [default: experiments/spartan.toml, built in]
+    /// The experiment file (TOML) with the job, the drive's geometry and its preconditioning
+    /// [default: experiments/spartan.toml, built in]
     experiment: Option<PathBuf>,
     /// The block job: the NAME of a [job.NAME] of the file
     #[arg(long, value_name = "NAME")]
@@ -46,45 +48,45 @@ pub struct SearchArguments {
     /// The longest restart, from the return of the power to a drive that takes commands: 50ms, 2s
     #[arg(long, value_name = "TIME", value_parser = crate::time::time)]
     recovery_max: Nanos,
-    /// How much slower than full protection it may be, in per cent: 5%
+    /// How much slower than with full protection the drive may be, in per cent: 5%
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     slowdown_max: f64,
-    /// The design around which is searched: a preset or one of the file's own
+    /// The design that candidates vary: a preset or one of the file
     #[arg(long, value_name = "DESIGN", default_value = "spartan-es")]
     base: String,
     /// Another value for a key of the experiment's TOML, as for `tantalum run`; may be given
     /// several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = crate::run::setting)]
     sets: Vec<crate::run::Setting>,
-    /// Another seed than the file's
+    /// The seed [default: the file's]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Power cuts of each candidate
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     cuts: u32,
-    /// So much load before each cut at least: as much is programmed as all dies can in this
-    /// time, and whole rounds of the journal
+    /// The least load before each cut: as much is programmed as all dies can in this time, and
+    /// whole rounds of the journal
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = crate::time::time)]
     load: Nanos,
-    /// Try all candidates, also those that need more energy or cannot meet the limits
+    /// Try all candidates, including those that need more energy or cannot meet the limits
     #[arg(long)]
     all: bool,
-    /// Volts to which the capacitors are charged
+    /// Voltage of the charged capacitors
     #[arg(long, value_name = "V", default_value_t = 5.0)]
     volts: f64,
-    /// The least volts at which the drive still works
+    /// Lowest voltage at which the drive still works
     #[arg(long, value_name = "V", default_value_t = 2.7)]
     least_volts: f64,
-    /// Write what was found as JSON to this file; `-`: to standard output, without the table
+    /// Write the result as JSON to this file; `-`: to standard output, without the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write what was found as a page with plots to this file
+    /// Write the result as a page with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Draw the plots to this file, as an SVG that stands alone
+    /// Draw the plots to this file, as a self-contained SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Candidates that are tried at the same time [default: one for each processor]
+    /// Candidates tried at the same time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
 }
@@ -97,7 +99,7 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn search(arguments: &SearchArguments) -> u8 {
     let volts = match Voltages::new(arguments.volts, arguments.least_volts) {
         Ok(volts) => volts,
@@ -282,7 +284,8 @@ fn summary(found: &Findings, volts: Voltages) -> String {
     text
 }
 
-/// The best of their kind, thinned out if they are many; the winner or the nearest is there.
+/// The Pareto-optimal candidates, thinned out if they are many; the winner or the nearest is among
+/// them.
 fn shown(found: &Findings) -> Vec<usize> {
     let step = found.pareto.len().div_ceil(MOST_SHOWN).max(1);
     let mut all: Vec<usize> = found.pareto.iter().copied().step_by(step).collect();
@@ -310,7 +313,7 @@ fn line(t: &Tried, volts: Voltages, result: &str) -> Vec<String> {
     ]
 }
 
-/// That nothing was found, and by how much the nearest misses.
+/// Says that nothing was found, and by how much the nearest candidate misses the limits.
 fn missed(found: &Findings) -> String {
     let Some(t) = found.nearest.map(|i| &found.tried[i]) else {
         return "no candidate could be tried".into();

@@ -9,11 +9,11 @@ use tantalum_lab::report::terms::Terms;
 use tantalum_lab::report::{Report, RowReport, Times};
 use tantalum_rt::Nanos;
 
-/// How wide tables are where nobody says how wide they may be.
+/// The width of tables where neither a terminal nor COLUMNS gives one.
 const USUAL_WIDTH: usize = 104;
 
-/// The columns: title, how dispensable it is (0: not; those with the highest number
-/// are left out first if the table is too wide), the cell's text.
+/// The columns: title, rank (if the table is too wide, the columns of the highest rank are left out
+/// first; rank 0 never), the cell's text.
 type Column = (&'static str, u8, fn(&RowReport) -> String);
 
 const COLUMNS: &[Column] = &[
@@ -44,7 +44,7 @@ const COLUMNS: &[Column] = &[
     ("result", 0, |r| r.result().into()),
 ];
 
-/// What a row counted of its own, in units of so much.
+/// A measure of a row, in multiples of `unit`.
 fn measured(r: &RowReport, name: &str, unit: f64) -> String {
     r.findings.measures.get(name).map_or(String::new(), |value| format!("{:.2}", value / unit))
 }
@@ -54,7 +54,7 @@ pub fn tables(report: &Report) -> String {
     tables_within(report, width())
 }
 
-/// What a line may have: the terminal's width, or COLUMNS where there is no terminal.
+/// The width of a line: the terminal's, or COLUMNS where there is no terminal.
 #[allow(clippy::disallowed_methods, reason = "the edge: the user's terminal")]
 fn width() -> usize {
     let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
@@ -95,8 +95,8 @@ fn tables_within(report: &Report, width: usize) -> String {
     text + &drives(report, width) + &published::tables(report, width)
 }
 
-/// A line for each design with flash: what its spare space did, from the least to the most
-/// of its rows. Empty if there is none.
+/// A line for each design with flash: its figures, from the least to the most of its rows. Empty if
+/// there is none.
 fn drives(report: &Report, width: usize) -> String {
     let mut designs: Vec<(&str, Vec<(&RowReport, &DriveFigures)>)> = Vec::new();
     for row in &report.rows {
@@ -111,7 +111,7 @@ fn drives(report: &Report, width: usize) -> String {
     }
     let mut table = drives_with(&designs, |_| true);
     if is_wider(&table, width) {
-        // Numbers are not to be broken: waits say the least of them.
+        // Numbers must not be wrapped; waits are the most dispensable columns.
         table = drives_with(&designs, |title| !title.contains("wait"));
     }
     if is_wider(&table, width) {
@@ -158,7 +158,7 @@ fn drives_with(
     table
 }
 
-/// What restarts took of those drives that take commands before they know all: a line for each
+/// Times of restarts, for drives that take commands before they know the whole map: a line for each
 /// design.
 fn restarts(report: &Report) -> String {
     let mut designs: Vec<(&str, Vec<&RestartFigures>)> = Vec::new();
@@ -213,13 +213,13 @@ fn short_of_power(report: &Report) -> String {
     text
 }
 
-/// A figure of a row's drives.
+/// A figure of the drives of a row.
 type Spread = fn(&RowReport, &DriveFigures) -> Option<f64>;
 
-/// The title of what may be none at all.
+/// The title of a column that may say "none".
 const SPARE_LEFT: &str = "spare\nleft %";
 
-/// Title, digits after the point, the figure.
+/// Title, decimal places, figure.
 const SPREADS: &[(&str, usize, Spread)] = &[
     ("over-\nprov. %", 1, |_, d| Some(d.over_provisioning_percent())),
     (SPARE_LEFT, 1, |_, d| Some(d.spare_left_percent)),
@@ -235,7 +235,7 @@ const SPREADS: &[(&str, usize, Spread)] = &[
     ("wear\nspread", 0, |_, d| Some(d.wear.spread().into())),
 ];
 
-/// From the least to the most of these.
+/// The range of these figures.
 fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
     let (low, high) =
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
@@ -247,7 +247,8 @@ fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
     }
 }
 
-/// The table with as many columns as fit; with the least, long cells are wrapped.
+/// The table with as many columns as fit. If even the fewest columns do not fit, long cells are
+/// wrapped.
 fn table(rows: &[RowReport], width: usize) -> Table {
     for most in (0..=COLUMNS.iter().map(|c| c.1).max().unwrap_or(0)).rev() {
         let table = table_without(rows, most);
@@ -261,9 +262,9 @@ fn table(rows: &[RowReport], width: usize) -> Table {
     table
 }
 
-/// The table without columns that are more dispensable than `most`.
+/// The table without columns of a higher rank than `most`.
 fn table_without(rows: &[RowReport], most: u8) -> Table {
-    // A column in which no row has anything is left out; a block job has its own words.
+    // Empty columns are left out. Block jobs have titles of their own.
     let said = |c: &&Column| rows.iter().any(|r| !matches!((c.2)(r).as_str(), "" | "-"));
     let columns: Vec<_> = COLUMNS.iter().filter(|c| c.1 <= most).filter(said).collect();
     let terms = Terms::of(rows);
@@ -284,12 +285,12 @@ fn table_without(rows: &[RowReport], most: u8) -> Table {
     table
 }
 
-/// From the slowest repetition to the fastest.
+/// The range from the slowest repetition to the fastest.
 fn spread_of(row: &RowReport) -> String {
     row.spread.map_or("-".into(), |s| format!("{:.0}-{:.0}", s.least, s.most))
 }
 
-/// A latency of a row's reads (0) or writes (1), where it does both.
+/// A latency of a row's reads (0) or writes (1), if it has both.
 fn command(row: &RowReport, which: usize, of: fn(&Times) -> u64) -> String {
     row.reads_and_writes().map_or("-".into(), |both| time(of(both[which])))
 }
@@ -370,7 +371,7 @@ mod tests {
             }
             let (first, drives) = text.split_once("\nDrives").unwrap();
             let line = first.lines().last().unwrap_or_default();
-            // What over-provisioning there is, and what it does, is there at any width.
+            // Over-provisioning and its effects are shown at any width.
             let line_of_drives = drives.replace([' ', '\n'], "");
             let waits = if line_of_drives.contains("wait") { "0.00|0.00|" } else { "" };
             assert!(width < 200 || !waits.is_empty(), "{text}");
@@ -379,7 +380,7 @@ mod tests {
             columns.insert(width, line.matches('|').count());
         }
         assert!(columns.values().is_sorted() && columns[&60] < columns[&80], "{columns:?}");
-        // All but params, spread, reads and writes of jobs, and what commits cost.
+        // All columns but params, spread, reads and writes of jobs, and costs of commits.
         assert_eq!(columns[&200], COLUMNS.len() - 9 + 1, "{columns:?}");
     }
 

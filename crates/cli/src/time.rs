@@ -1,14 +1,14 @@
-//! Times as people write them.
+//! Times on the command line and in messages.
 
 use tantalum_rt::Nanos;
 
-/// The longest time that may be asked for: a year.
+/// The longest accepted time: a year.
 const LONGEST: f64 = 365.0 * 86_400.0;
 
 /// Reads a time, as in `10s` or `1.5h`.
 ///
 /// # Errors
-/// What is wanted, in a line.
+/// The expected form, in a line.
 pub fn time(text: &str) -> Result<Nanos, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -33,7 +33,7 @@ pub fn time(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// A time as it is said to people: whole seconds, with minutes and hours if there are any.
+/// A time for people: whole seconds, with minutes and hours if there are any.
 pub fn said(seconds: u64) -> String {
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s}s"),

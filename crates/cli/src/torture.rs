@@ -1,4 +1,4 @@
-//! `tantalum torture`: real databases, and the plug pulled under load.
+//! `tantalum torture`: real databases, with power cuts under load.
 
 use crate::bar::Bar;
 use crate::drive::{bytes, time_scale};
@@ -22,21 +22,21 @@ use tantalum_torture::server::Kind;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sudo tantalum torture --db postgres --cuts 100            full_page_writes=off, and nothing is lost
-  sudo tantalum torture --db mariadb --cuts 80 --kills 20   the doublewrite buffer off; kills: SIGKILL
+  sudo tantalum torture --db postgres --cuts 100            full_page_writes=off: nothing is lost
+  sudo tantalum torture --db mariadb --cuts 80 --kills 20   doublewrite buffer off; kills: SIGKILL
   sudo tantalum torture --db postgres --design volatile --no-barriers --expect-loss
   sudo tantalum torture --db mariadb --design shearing --expect-loss      torn pages
   sudo tantalum torture --db sqlite --journal wal --cuts 10 --json report.json
   tantalum torture --db postgres --plain --cuts 5           no drive: the database is killed instead
 
-Makes a drive, mounts it with XFS whose blocks are as long as the database's pages, starts the
-distribution's unmodified server on it, and has clients commit transfers as fast as they can. In
-the midst of that the plug is pulled. The drive recovers, the file system is mounted again, the
-database recovers; then each acknowledged commit must be there, with all of its rows, and no half of
-one that was under way. scripts/install-databases installs the servers.
-Exit codes: 0, nothing was lost (with --expect-loss: something was); 1, something was, or it could not
-be found out; 2, the command line is invalid; 3, the database damaged itself, by a defect that is known
-and was recognised: this says nothing about the drive, run it again.")]
+Makes a drive, mounts it with XFS whose blocks have the size of the database's pages, and starts
+the distribution's unmodified server on it. Clients commit transfers as fast as they can, and the
+power is cut under this load. The drive recovers, the file system is mounted again, the database
+recovers. Then each acknowledged commit must be there with all of its rows, and no other commit may
+be there in part. scripts/install-databases installs the servers.
+Exit codes: 0, nothing was lost (with --expect-loss: something was lost); 1, something was lost, or
+there is no verdict; 2, the command line is invalid; 3, the database damaged itself by a known
+defect, which was recognised: this says nothing about the drive, run it again.")]
 pub struct TortureArguments {
     /// The database
     #[arg(long, value_enum, required_unless_present = "clients_of")]
@@ -44,11 +44,11 @@ pub struct TortureArguments {
     /// How SQLite makes commits atomic [default: delete]
     #[arg(long, value_enum)]
     journal: Option<Journal>,
-    /// How often the plug is pulled
+    /// Number of power cuts
     #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     cuts: u32,
-    /// How often the process of the drive is killed (SIGKILL) instead, in between
+    /// Number of kills (SIGKILL) of the drive's process, between the cuts
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     kills: u32,
@@ -58,53 +58,53 @@ pub struct TortureArguments {
     /// Its capacity
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = bytes)]
     capacity: u64,
-    /// Real seconds for each of the drive's
+    /// Real seconds for each second of the drive's clock
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = time_scale)]
     time_scale: f64,
-    /// The file system on it [default: XFS with blocks as long as the database's pages; ext4 if the
+    /// The file system on it [default: XFS with blocks of the database's page size; ext4 if the
     /// kernel does not mount that]
     #[arg(long, value_enum)]
     fs: Option<Fs>,
-    /// Leave the database's own guard against torn pages on (full_page_writes, doublewrite)
+    /// Leave the database's own protection against torn pages on (full_page_writes, doublewrite)
     #[arg(long)]
     safe: bool,
-    /// Switch it off, whatever the file system [default: off where no page can be torn on its way
-    /// to the drive]
+    /// Switch that protection off on any file system [default: off where no page can be torn on its
+    /// way to the drive]
     #[arg(long = "unsafe", conflicts_with = "safe")]
     unsafe_: bool,
     /// Tell the kernel that the drive's cache needs no flushes
     #[arg(long)]
     no_barriers: bool,
-    /// Of transactions, cuts and drive
+    /// Seed of transactions, cuts and drive
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Clients at the same time [default: 8, SQLite 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: Option<u32>,
-    /// Accounts between which they transfer
+    /// Accounts for their transfers
     #[arg(long, value_name = "N", default_value_t = 30_000,
           value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     accounts: u32,
     /// The longest load before a cut, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1500)]
     load: u64,
-    /// Success is that something was lost, torn or half-done
+    /// Succeed only if something was lost, torn or half-done
     #[arg(long)]
     expect_loss: bool,
-    /// No drive: the database lies on a plain directory, and its processes are killed
+    /// No drive: the database is in a plain directory, and its processes are killed
     #[arg(long, conflicts_with_all = ["kills", "fs", "no_barriers"])]
     plain: bool,
-    /// Where image, logs and mount point go: a directory that is not there yet [default: one in the
-    /// directory for temporary files]
+    /// New directory for image, logs and mount point [default: one in the directory for temporary
+    /// files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Leave that directory; it is left in any case if something was found that was not expected
+    /// Keep that directory; it is always kept after an unexpected finding
     #[arg(long)]
     keep: bool,
-    /// Write what was found as JSON to this file; `-`: to standard output, without the summary
+    /// Write the report as JSON to this file; `-`: to standard output, without the summary
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The clients of a run; started by it
+    /// Run the clients of a run; used by the program itself
     #[arg(long, hide = true, value_name = "ORDERS", exclusive = true)]
     clients_of: Option<String>,
 }
@@ -129,13 +129,13 @@ enum Journal {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Fs {
-    /// With blocks as long as the database's pages
+    /// With blocks of the database's page size
     Xfs,
     /// With blocks of 4 KiB
     Ext4,
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn torture(arguments: &TortureArguments) -> u8 {
     if let Some(orders) = &arguments.clients_of {
         return clients::run(orders);
@@ -161,7 +161,7 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
         Ok(report) => report,
         Err(message) => return out::error(message, out::USAGE),
     };
-    // What was found is looked for there: the servers' own words, and the drive.
+    // The directory has the evidence: the servers' messages, and the drive.
     let expected = arguments.expect_loss && report.own_fault().is_none();
     place.keep |= !report.harm().is_empty() && !expected;
     let mut code = match arguments.json.as_deref() == Some(Path::new("-")) {
@@ -184,7 +184,7 @@ fn verdict(report: &Report, expect_loss: bool) -> u8 {
     let lost = !report.harm().is_empty();
     match (&report.failure, expect_loss) {
         (Some(_), _) => out::FAILED,
-        // Whatever was expected: it is not known.
+        // There is no verdict, whatever was expected.
         (None, _) if report.own_fault().is_some() => {
             out::error("the finding says nothing about the drive; run it again", out::UNKNOWN)
         }
@@ -269,7 +269,7 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
     Ok(report)
 }
 
-/// The directory of a run; removed when dropped, unless it is to be kept.
+/// The directory of a run; removed when dropped, unless `keep` is set.
 struct Place {
     path: PathBuf,
     keep: bool,
@@ -288,7 +288,7 @@ impl Place {
         let cannot = |e| format!("cannot make {}: {e}", path.display());
         std::fs::create_dir(&path).map_err(cannot)?;
         let place = Place { path: path.clone(), keep: arguments.keep };
-        // The servers' accounts must be able to pass.
+        // The servers' accounts need access.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(cannot)?;
         std::fs::create_dir(path.join("data")).map_err(cannot)?;
         Ok(place)
@@ -308,7 +308,7 @@ impl Drop for Place {
     }
 }
 
-/// Shows how far it is.
+/// Shows the progress.
 struct Shown(Bar);
 
 impl Watch for Shown {
@@ -365,7 +365,7 @@ mod tests {
             check,
         });
         assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::OK));
-        // What the server did itself explains damage, but no commit that is lost.
+        // A defect of the server explains damage, but not a lost commit.
         report.rounds[0].check.excuse("its own");
         assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::OK));
         report.rounds[0].check.count = [(Harm::Damaged, 1)].into();

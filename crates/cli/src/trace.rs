@@ -10,10 +10,10 @@ use tantalum_workload::trace::{
     BlkparseEvent, FOOTPRINT_BLOCK, Format, Options, Report, Requests, Summary, Trace,
 };
 
-/// What to do with traces.
+/// Commands for traces.
 #[derive(Subcommand)]
 pub enum TraceCommand {
-    /// Say what a trace is like: how much is read and written, where, how often flushed
+    /// Summarise a trace: how much is read and written, where, how often flushed
     Info(InfoArguments),
 }
 
@@ -32,13 +32,13 @@ Formats: fio-2 and fio-3 (fio's write_iolog), blkparse (its default output), msr
 pub struct InfoArguments {
     /// The trace; - is standard input
     file: PathBuf,
-    /// Its format [default: found out from its contents]
+    /// Its format [default: recognised from its contents]
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     format: Option<Format>,
-    /// Print JSON, sizes in bytes, times in nanoseconds, null for what is not known
+    /// Print JSON, sizes in bytes, times in nanoseconds, null for unknown values
     #[arg(long)]
     json: bool,
-    /// Which of blkparse's events are taken for the requests
+    /// Which of blkparse's events count as requests
     #[arg(long, value_enum, default_value_t = Event::Queued)]
     event: Event,
     /// Bytes of a page in the format pages
@@ -72,7 +72,7 @@ impl From<Event> for BlkparseEvent {
     }
 }
 
-/// What is printed.
+/// The summary that is printed.
 #[derive(serde::Serialize)]
 struct Info {
     format: Format,
@@ -82,7 +82,7 @@ struct Info {
     report: Report,
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn trace(command: &TraceCommand) -> u8 {
     let TraceCommand::Info(arguments) = command;
     let info = match read(arguments) {
@@ -169,7 +169,7 @@ fn table(info: &Info) -> String {
     rows.map(|(name, value)| format!("{name:<26}{value}\n")).concat()
 }
 
-/// Bytes with the unit that fits.
+/// Bytes with a fitting unit.
 fn size(bytes: u128) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

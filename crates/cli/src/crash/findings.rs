@@ -1,5 +1,5 @@
-//! What an exploration finds, in a file, as it is found: a line of JSON for each finding, appended
-//! at once, and one more for each case that was made shorter.
+//! The file of findings: a line of JSON for each finding, appended at once, and a further line for
+//! each case that was reduced.
 
 use crate::out;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ struct State {
 }
 
 impl Findings {
-    /// Opens the file, or makes it; what is in it stays.
+    /// Opens or creates the file; its content stays.
     ///
     /// # Errors
     /// Why it cannot be written, in a line.
@@ -50,7 +50,7 @@ impl Findings {
         }));
     }
 
-    /// Adds what is left of a case that was made shorter.
+    /// Adds a reduced case.
     pub fn reduced(&self, row: &str, seed: u64, case: &Case, reduced: &Reduced) {
         self.add(&json!({
             "row": row,
@@ -66,7 +66,7 @@ impl Findings {
         }));
     }
 
-    /// One write for each line, so that a killed process leaves whole lines.
+    /// Writes each line with one call, so that a killed process leaves whole lines.
     fn add(&self, line: &Value) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let written = state.file.write_all(format!("{line}\n").as_bytes());
@@ -77,7 +77,7 @@ impl Findings {
         }
     }
 
-    /// The exit code of all that was written.
+    /// The exit code: whether all lines were written.
     pub fn code(&self) -> u8 {
         let failed = self.state.lock().unwrap_or_else(PoisonError::into_inner).failed;
         if failed { out::FAILED } else { out::OK }

@@ -1,8 +1,8 @@
-//! How far an exploration is: a bar for all of it and one for each row where there is a terminal,
-//! a line now and then where there is none; and its end at an interrupt or a deadline.
+//! The progress of an exploration, and its end at an interrupt or a deadline. On a terminal there
+//! is a bar for the whole and one for each row; elsewhere a line is printed now and then.
 //!
-//! 1. A finding is shown, and put into the file of findings, at once.
-//! 2. Nothing here goes into the result: the same exploration has the same result, watched or not.
+//! 1. A finding is shown, and appended to the file of findings, at once.
+//! 2. Watching does not change the result of an exploration.
 
 use super::findings::Findings;
 use crate::bar::{Began, Lines};
@@ -16,17 +16,17 @@ use tantalum_lab::bench::process_cpu_seconds;
 /// Seconds between two lines where there is no terminal.
 const EVERY: u64 = 15;
 
-/// Rows of a terminal that are left to what is not a row's bar.
+/// Lines of a terminal that are not used for bars of rows.
 const MARGIN: usize = 4;
 
-/// What is watched of a row.
+/// The counters of a row.
 struct Row {
     name: String,
     /// Cuts of its runs, and of recoveries.
     cuts: AtomicU64,
     nested: AtomicU64,
     found: AtomicU64,
-    /// Cuts of its runs that it will have, as far as is known; 0: not known.
+    /// The expected number of cuts of its runs; 0: unknown.
     expected: AtomicU64,
     bar: Option<ProgressBar>,
 }
@@ -39,12 +39,12 @@ pub struct Progress<'a> {
     total: ProgressBar,
     interrupted: Arc<AtomicBool>,
     began: Began,
-    /// Seconds after which it is to end.
+    /// Seconds after which the exploration ends.
     budget: Option<f64>,
     lines: Lines,
     findings: Option<&'a Findings>,
     repeat: &'a (dyn Fn(&str, &str) -> String + Sync),
-    /// Processor time when the first case began to be made shorter.
+    /// Processor time at which the first reduction of a case began.
     reducing: Mutex<Option<f64>>,
 }
 
@@ -89,10 +89,10 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Ctrl-C ends the exploration, and what it came to is shown; a second one ends the program.
+    /// Makes Ctrl-C end the exploration, whose result is then shown; a second one ends the program.
     pub fn end_at_interrupt(&self) {
         let (all, interrupted) = (self.all.clone(), self.interrupted.clone());
-        // Without the handler the system ends it.
+        // Without the handler the system ends the program.
         let _ = ctrlc::set_handler(move || {
             if interrupted.swap(true, Relaxed) {
                 let _ = all.clear();
@@ -101,13 +101,13 @@ impl<'a> Progress<'a> {
         });
     }
 
-    /// Takes the bars from the terminal.
+    /// Removes the bars from the terminal.
     pub fn clear(&self) {
-        // Nothing is left to draw on if the terminal is gone.
+        // An error means that the terminal is gone.
         let _ = self.all.clear();
     }
 
-    /// Processor time that was spent on making cases shorter.
+    /// Processor time spent on reducing cases.
     pub fn reducing_took(&self) -> f64 {
         let began = self.reducing.lock().unwrap_or_else(PoisonError::into_inner);
         began.map_or(0.0, |began| process_cpu_seconds() - began)
@@ -117,7 +117,7 @@ impl<'a> Progress<'a> {
         self.rows.iter().map(|row| of(row).load(Relaxed)).sum()
     }
 
-    /// How far all of it is, in words; all but the number of cuts.
+    /// The progress of the whole exploration in words, without the number of cuts.
     fn words(&self, seconds: f64) -> String {
         let (cuts, expected) = (self.sum(|r| &r.cuts), self.sum(|r| &r.expected));
         let rate = (cuts + self.sum(|r| &r.nested)) as f64 / seconds.max(1e-3);
@@ -182,7 +182,7 @@ impl Watch for Progress<'_> {
         if let Some(bar) = &self.rows[row].bar {
             bar.set_length(cuts);
         }
-        // (Cuts of recoveries come on top: the bar is of all cuts, and stretched to hold them.)
+        // The bar counts all cuts, so its length is extended by the share of cuts of recoveries.
         let (cuts, nested) = (self.sum(|r| &r.cuts), self.sum(|r| &r.nested));
         let whole = self.sum(|r| &r.expected) as f64;
         self.total.set_length((whole * (1.0 + nested as f64 / cuts.max(1) as f64)) as u64);
@@ -213,7 +213,7 @@ impl Watch for Progress<'_> {
     fn reducing(&self, row: usize) {
         let mut began = self.reducing.lock().unwrap_or_else(PoisonError::into_inner);
         began.get_or_insert_with(process_cpu_seconds);
-        self.total.set_message(format!(": making a case of {} shorter", self.rows[row].name));
+        self.total.set_message(format!(": reducing a case of {}", self.rows[row].name));
     }
 
     fn reduced(&self, row: usize, case: &Case) {

@@ -1,10 +1,10 @@
-//! The result of an exploration as a table, and what it covered, in words.
+//! The result of an exploration as a table, and its coverage in words.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_explore::{Moment, Over, Reach, RowState, RowSurvey, Survey};
 
-/// The table, and what is said below it. `budget`: the time that it had, in words.
+/// The table, and the text below it. `budget`: the time of `--for`, in words.
 pub fn summary(found: &Survey, reach: Reach, budget: Option<&str>, cpu_seconds: f64) -> String {
     let how = match reach {
         Reach::Exhaustive(1) => "every point of one run of each row".to_string(),
@@ -65,7 +65,7 @@ fn line(row: &RowSurvey, reach: Reach) -> Vec<String> {
     cells
 }
 
-/// What came of a row. One that was not run is not clean, and one that was run in part says so.
+/// The result of a row. A row that was not run is not clean, and one that was run in part says so.
 fn result(row: &RowSurvey, reach: Reach) -> String {
     let found = match row.cases.len() {
         0 => "clean".to_string(),
@@ -86,7 +86,7 @@ fn result(row: &RowSurvey, reach: Reach) -> String {
     }
 }
 
-/// What was found, of what was run.
+/// Findings in the rows that were run.
 fn outcome(found: &Survey) -> String {
     let (rows, not_run) = (found.rows.len(), found.count(RowState::NotRun));
     match found.rows.iter().filter(|row| !row.cases.is_empty()).count() {
@@ -97,7 +97,7 @@ fn outcome(found: &Survey) -> String {
     }
 }
 
-/// Why it ended early, and what it had covered by then.
+/// Why the exploration ended early, and what it had covered by then.
 fn covered(found: &Survey, reach: Reach, over: Over, budget: &str) -> String {
     let why = match over {
         Over::Interrupted => "interrupted".to_string(),

@@ -63,7 +63,7 @@ impl Report {
     }
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn check(arguments: &CheckArguments) -> u8 {
     let path = &arguments.image;
     let report = match View::open(path, arguments.host_crashed)

@@ -59,7 +59,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(|| "no drive has that size".into())
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn create(arguments: &CreateArguments) -> u8 {
     let design = match design(arguments) {
         Ok(design) => design,

@@ -104,7 +104,7 @@ pub fn refused(path: &Path, error: &ViewError) -> u8 {
     out::error(format_args!("{}: {error}", path.display()), code)
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn inspect(arguments: &InspectArguments) -> u8 {
     let path = &arguments.image;
     let mut view = match View::open(path, arguments.host_crashed) {

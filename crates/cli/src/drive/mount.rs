@@ -76,7 +76,7 @@ pub struct MountArguments {
     live: LiveArguments,
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn mount(arguments: &MountArguments) -> u8 {
     let own = arguments.clone();
     let (image, dir) = match (&arguments.places[..], arguments.live.names_a_box()) {

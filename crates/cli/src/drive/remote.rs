@@ -82,24 +82,24 @@ pub struct StatsArguments {
     remote: Remote,
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn cut(arguments: &CutArguments) -> u8 {
     let ask = |client: &mut Client| client.cut();
     answer(&arguments.remote, ask, cut_text, |r| r.complete)
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn restore(arguments: &RestoreArguments) -> u8 {
     let ask = |client: &mut Client| client.restore(arguments.salvage);
     answer(&arguments.remote, ask, restore_text, |_| true)
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn status(arguments: &StatusArguments) -> u8 {
     answer(&arguments.remote, Client::status, status_text, |_| true)
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn stats(arguments: &StatsArguments) -> u8 {
     answer(&arguments.remote, Client::stats, stats_text, |_| true)
 }

@@ -22,7 +22,7 @@ pub enum RunningCommand {
     Top(top::TopArguments),
 }
 
-/// Carries one out; gives the exit code.
+/// Runs a command; returns the exit code.
 pub fn running(command: &RunningCommand) -> u8 {
     match command {
         RunningCommand::Serve(arguments) => serve::serve(arguments),

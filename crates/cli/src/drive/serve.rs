@@ -107,7 +107,7 @@ pub struct ServeArguments {
     live: LiveArguments,
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn serve(arguments: &ServeArguments) -> u8 {
     if let Err(e) = limits(arguments).check() {
         return out::error(e, out::USAGE);

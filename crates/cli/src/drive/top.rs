@@ -48,7 +48,7 @@ fn interval(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Carries it out; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn top(arguments: &TopArguments) -> u8 {
     let client = match remote::connect(&arguments.drive) {
         Ok(client) => client,

@@ -1,5 +1,5 @@
-//! What stands in place of commands that a build does not have. (In a build that has them these modules are
-//! compiled for their tests alone.)
+//! Replacements for commands that a build does not have. (In a build that has the commands, these
+//! modules are compiled only for their tests.)
 
 mod running;
 mod torture;

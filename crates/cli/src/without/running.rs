@@ -1,4 +1,4 @@
-//! In place of the commands of drives on the wall clock, in a build without them.
+//! Replacements for the commands of running drives, in a build without them.
 
 use crate::out;
 use clap::{Args, Subcommand};
@@ -11,19 +11,19 @@ pub enum RunningCommand {
     Serve(Anything),
     /// Not in this build: mount a box
     Mount(Anything),
-    /// Not in this build: cut the power of a drive that runs
+    /// Not in this build: cut the power of a running drive
     Cut(Anything),
-    /// Not in this build: restore the power of a drive that runs
+    /// Not in this build: restore the power of a running drive
     Restore(Anything),
-    /// Not in this build: say how a drive that runs is
+    /// Not in this build: show the state of a running drive
     Status(Anything),
-    /// Not in this build: say what a drive that runs has done
+    /// Not in this build: show what a running drive has done
     Stats(Anything),
-    /// Not in this build: watch a drive that runs
+    /// Not in this build: watch a running drive
     Top(Anything),
 }
 
-/// Whatever the command takes where it is there.
+/// Any arguments.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub struct Anything {
@@ -31,12 +31,12 @@ pub struct Anything {
     _words: Vec<OsString>,
 }
 
-/// Says that the command is not there; gives the exit code.
+/// Prints that the command is missing; returns the exit code.
 pub fn running(command: &RunningCommand) -> u8 {
     out::error(reason(command), out::USAGE)
 }
 
-/// Why it is not there.
+/// Why it is missing.
 pub fn reason(command: &RunningCommand) -> String {
     let what = match command {
         RunningCommand::Serve(_) => "no network block devices",

@@ -1,10 +1,10 @@
-//! In place of `tantalum torture`, in a build without it.
+//! Replacement for `tantalum torture`, in a build without it.
 
 use crate::out;
 use clap::Args;
 use std::ffi::OsString;
 
-/// Whatever the command takes where it is there.
+/// Any arguments.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 #[command(about = "Not in this build: real databases on mounted drives", long_about = None)]
@@ -13,7 +13,7 @@ pub struct TortureArguments {
     _words: Vec<OsString>,
 }
 
-/// Says that the command is not there; gives the exit code.
+/// Prints that the command is missing; returns the exit code.
 pub fn torture(_: &TortureArguments) -> u8 {
     let why = "it was made without the feature `torture`, which needs Linux";
     out::error(format_args!("this build has no databases on mounted drives: {why}"), out::USAGE)
