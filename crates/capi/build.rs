@@ -1,7 +1,7 @@
-//! Gives the shared library its name for the dynamic linker, with the number of the ABI, so that
-//! a program never runs with a library of another ABI.
+//! Sets the shared library's name for the dynamic linker, which has the version of the ABI: a
+//! program never runs with a library of another ABI.
 
-/// The number in the library's name. `TANTALUM_ABI_VERSION` is the same: a test compares them.
+/// The number in the library's name. A test compares it with `TANTALUM_ABI_VERSION`.
 const ABI: u32 = 1;
 
 #[allow(clippy::disallowed_methods, reason = "cargo speaks to build scripts in this way")]

@@ -1,8 +1,8 @@
 /*
- * A bank whose transfers are atomic groups. Each account is a block somewhere on the drive; a
- * transfer writes two of them, and the block that says which transfer was the last, as one group.
- * The power is cut again and again while transfers are under way. Afterwards the money must
- * be all there, and every transfer that was acknowledged.
+ * A bank whose transfers are atomic groups. Each account is a block somewhere on the drive. A
+ * transfer writes two accounts, and the block with the number of the last transfer, as one group.
+ * The power is cut repeatedly while transfers are under way. Afterwards all money, and every
+ * acknowledged transfer, must be there.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { ACCOUNTS = 64, START = 1000, IN_FLIGHT = 16, CUTS = 12, BLOCK = 4096 };
 
-/* What a block of an account says: its balance, and the transfer that wrote it. */
+/* The block of an account: its balance, and the transfer that wrote it. */
 struct account {
     int64_t balance;
     uint64_t transfer;
@@ -36,7 +36,7 @@ static void must(int fact, const char *what) {
     }
 }
 
-/* Accounts are scattered; blocks behind them hold the number of the last transfer of a lane. */
+/* Accounts are scattered; blocks after them hold the number of a lane's last transfer. */
 static uint64_t home(unsigned account) { return 7 + 101 * (uint64_t)account; }
 static uint64_t lane_home(unsigned lane) { return 3 + 101 * (uint64_t)(ACCOUNTS + lane); }
 
@@ -60,8 +60,8 @@ static unsigned roll(unsigned sides) {
 }
 
 /*
- * Submits IN_FLIGHT transfers, one for each lane: lane i moves money between the accounts
- * 2 i and 2 i + 1 and counts itself up, so that no two of them touch the same block.
+ * Submits IN_FLIGHT transfers, one for each lane. Lane i moves money between the accounts 2 i and
+ * 2 i + 1 and increments its own counter, so no two transfers write the same block.
  */
 static void submit(struct account *bank, uint64_t *lanes, uint64_t *tickets) {
     static unsigned char blocks[3][BLOCK];
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
     for (int cut = 0; cut < CUTS; cut++) {
         uint64_t known[IN_FLIGHT];
 
-        /* A round that completes, and one that the power cut finds under way. */
+        /* One round completes; the next one is under way when the power is cut. */
         uint64_t began, ended;
         check(tantalum_now(drive, &began), "time");
         submit(bank, lanes, tickets);
@@ -135,7 +135,7 @@ int main(int argc, char **argv) {
         must(tantalum_read(drive, 0, block, 1) == TANTALUM_EPOWER, "there is no power");
         check(tantalum_power_on(drive, &recovery), "power on");
 
-        /* What was acknowledged is known; of the rest only that each is whole or not at all. */
+        /* Acknowledged transfers must be there; each of the others completely or not at all. */
         uint64_t here = 0;
         for (unsigned lane = 0; lane < IN_FLIGHT; lane++) {
             int code = tantalum_wait(drive, tickets[lane]);

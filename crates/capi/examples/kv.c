@@ -1,11 +1,12 @@
 /*
  * A key-value store on a simulated drive, and its crash test. The store is a log: each put appends
  * a block, and a start reads the log up to the first empty block. The test cuts the power while
- * puts are under way, and compares what a start finds with what was put.
+ * puts are under way, and compares the store after a start with the puts.
  *
- *   kv [preset]         on a simulated SSD, or on `ram`, a drive that keeps of what was not flushed
- *                       whatever the dice say
- *   kv ram careless     a start leaves what is behind the end of the log: the test finds that
+ *   kv [preset]         on a simulated SSD, or on `ram`, a drive that keeps a random part of the
+ *                       writes that were not flushed
+ *   kv ram careless     a start does not empty the blocks after the end of the log: the test finds
+ *                       this defect
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static void check(int code, const char *what) {
 
 /* ---- The store ---------------------------------------------------------------------------- */
 
-/* What the block of a put holds. Values are never 0, so that an empty block is no put. */
+/* The block of a put. Values are never 0, so an empty block is not a put. */
 struct put {
     uint64_t key, value;
 };
@@ -34,7 +35,7 @@ struct put {
 struct store {
     tantalum_drive *drive;
     int careless;
-    uint64_t end;          /* the block behind the last put */
+    uint64_t end;          /* the block after the last put */
     uint64_t values[KEYS]; /* 0: no value */
 };
 
@@ -48,7 +49,8 @@ static uint64_t store_put(struct store *store, struct put put) {
     return ticket;
 }
 
-/* Reads the log, and empties what is behind its end: later puts must not join old ones to it. */
+/* Reads the log, and empties the blocks after its end: otherwise later puts could join old puts to
+ * the log. */
 static void store_open(struct store *store) {
     static unsigned char log[LOG][BLOCK];
     check(tantalum_read(store->drive, 0, log, LOG), "read the log");
@@ -77,7 +79,7 @@ static uint64_t roll(uint64_t sides) {
     return (rolls >> 33) % sides;
 }
 
-/* Compares the store with each state that it may be in; the newest that fits is the truth now. */
+/* Compares the store with each state that it may be in; the newest one that fits is kept. */
 static int is_as_promised(const struct store *store) {
     for (uint64_t n = count + 1; n-- > durable;) {
         uint64_t values[KEYS] = {0};
@@ -91,7 +93,7 @@ static int is_as_promised(const struct store *store) {
     return 0;
 }
 
-/* Puts at random, a few under way at a time, until the power is cut under the last of them. */
+/* Random puts, a few under way at a time; the power is cut during the last ones. */
 static void work_and_cut(struct store *store, int acknowledged_is_durable) {
     uint64_t tickets[PUTS], puts = 1 + roll(PUTS), done = 0, acknowledged = count;
     for (uint64_t i = 0; i < puts; i++) {
@@ -108,7 +110,7 @@ static void work_and_cut(struct store *store, int acknowledged_is_durable) {
     check(tantalum_sleep(store->drive, roll(200 * 1000)), "sleep");
     check(tantalum_power_cut(store->drive, NULL), "power cut");
 
-    /* What had completed by then was acknowledged, if all before it had. */
+    /* A put that had completed was acknowledged if all puts before it had completed. */
     for (int all = 1; done < puts; done++) {
         int code = tantalum_wait(store->drive, tickets[done]);
         if (code != TANTALUM_EPOWER)

@@ -1,8 +1,8 @@
-//! What C sees: codes, constants and structures, as in `include/tantalum.h`.
+//! The types for C: codes, constants and structures, as in `include/tantalum.h`.
 //!
-//! 1. A structure only ever grows at its end. Its first field is the caller's `sizeof`; nothing
-//!    beyond that is read or written, and what a caller does not have yet is zero.
-//! 2. All fields are 8 bytes wide or pointers, so that there is no padding.
+//! 1. A structure only grows at its end. Its first field is the caller's `sizeof`; nothing beyond
+//!    that is read or written, and fields that the caller does not have are zero.
+//! 2. All fields are 8 bytes wide or pointers, so there is no padding.
 
 use crate::error::Failure;
 use std::ffi::{c_char, c_int, c_void};
@@ -17,7 +17,7 @@ pub const TANTALUM_OK: c_int = 0;
 pub const TANTALUM_EINVAL: c_int = -1;
 /// The drive has no power, or lost it before the command completed.
 pub const TANTALUM_EPOWER: c_int = -2;
-/// Data that were written cannot be read back.
+/// Data that was written cannot be read back.
 pub const TANTALUM_EMEDIUM: c_int = -3;
 /// The drive failed the command.
 pub const TANTALUM_EFAILED: c_int = -4;
@@ -27,7 +27,7 @@ pub const TANTALUM_EPOISONED: c_int = -5;
 pub const TANTALUM_ENOSPC: c_int = -6;
 /// The drive is worn out and can only be read.
 pub const TANTALUM_EREADONLY: c_int = -7;
-/// The drive does not do such a thing.
+/// The drive does not support this.
 pub const TANTALUM_ENOTSUP: c_int = -8;
 /// The atomic group is larger than the drive's limit. Nothing was done.
 pub const TANTALUM_ETOOLARGE: c_int = -9;
@@ -46,7 +46,7 @@ pub const TANTALUM_EDUMP: c_int = -15;
 /// A defect of the library; the handle can only be closed.
 pub const TANTALUM_EINTERNAL: c_int = -16;
 
-/// All codes, with what [`crate::tantalum_strerror`] says of them.
+/// All codes, with the texts of [`crate::tantalum_strerror`].
 pub(crate) const CODES: [(c_int, &std::ffi::CStr); 17] = [
     (TANTALUM_OK, c"success"),
     (TANTALUM_EINVAL, c"an argument or a command is invalid"),
@@ -70,16 +70,16 @@ pub(crate) const CODES: [(c_int, &std::ffi::CStr); 17] = [
 /// Flag of a write: durable before it completes (forced unit access).
 pub const TANTALUM_FUA: u32 = 1;
 
-/// Tickets of one handle that are not waited for, at most.
+/// Most tickets of one handle that are not waited for.
 pub const TANTALUM_TICKETS_MAX: usize = 4096;
-/// Bytes of submitted commands that are not waited for, at most; a single command may be larger.
+/// Most bytes of submitted commands that are not waited for; a single command may be larger.
 pub const TANTALUM_SUBMITTED_BYTES_MAX: u64 = 256 << 20;
 /// The longest [`crate::tantalum_sleep`]: a day.
 pub const TANTALUM_SLEEP_MAX_NS: u64 = 86_400_000_000_000;
 
 /// A completed write may be lost with the power until a flush returns.
 pub const TANTALUM_ACK_VOLATILE: u64 = 0;
-/// A completed write survives, in memory that the drive keeps.
+/// A completed write survives, in protected memory.
 pub const TANTALUM_ACK_POWER_SAFE: u64 = 1;
 /// A completed write survives, on the medium.
 pub const TANTALUM_ACK_ON_MEDIA: u64 = 2;
@@ -91,7 +91,7 @@ pub const TANTALUM_ACK_ON_MEDIA: u64 = 2;
 pub struct tantalum_extent {
     /// The first block.
     pub block: u64,
-    /// What to write there: `blocks` times the block size.
+    /// The data: `blocks` times the block size.
     pub data: *const c_void,
     /// How many blocks.
     pub blocks: u64,
@@ -100,8 +100,8 @@ pub struct tantalum_extent {
 /// A structure that grows with the versions of the library.
 ///
 /// # Safety
-/// It is `repr(C)`, without padding, begins with a `u64` that is its size in bytes, and any bytes
-/// are a value of it.
+/// The type is `repr(C)`, without padding, and begins with a `u64` that is its size in bytes. Any
+/// bytes are a valid value of it.
 pub(crate) unsafe trait Record: Copy + Default {}
 
 macro_rules! records {
@@ -117,9 +117,9 @@ macro_rules! records {
         }
 
         impl Default for $name {
-            /// Zeros, but for the size.
+            /// Zeros, except for the size.
             fn default() -> $name {
-                // SAFETY: zeros are a value of numbers, pointers and records of them.
+                // SAFETY: zeros are a valid value of numbers, pointers and records of them.
                 let mut record: $name = unsafe { std::mem::zeroed() };
                 record.size = size_of::<$name>() as u64;
                 record
@@ -130,7 +130,7 @@ macro_rules! records {
         unsafe impl Record for $name {}
 
         impl $name {
-            /// Where each field begins, for the test that compares this with the header.
+            /// The offset of each field, for the test that compares them with the header.
             pub const LAYOUT: &[(&str, usize)] = &[
                 ("size", 0),
                 $((stringify!($field), std::mem::offset_of!($name, $field)),)*
@@ -139,7 +139,7 @@ macro_rules! records {
     )* };
 }
 
-/// What was counted of one kind of command: see the header.
+/// Counts of one kind of command: see the header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(non_camel_case_types)]
@@ -167,7 +167,7 @@ records! {
         preset: *const c_char,
         /// A design as TOML, or null. One of the two.
         design: *const c_char,
-        /// What of it is to be different, as TOML; or null.
+        /// Changes to the design as TOML, or null.
         overrides: *const c_char,
     }
 
@@ -183,7 +183,7 @@ records! {
         ack: u64,
         /// Not 0: its flushes do nothing.
         flush_ignored: u64,
-        /// Not 0: what survives a cut is a prefix of what arrived.
+        /// Not 0: writes that survive a cut are a prefix of those that arrived.
         ordered: u64,
         /// Bytes of a write that are all or nothing; 0: a block.
         atomic_unit: u64,
@@ -193,7 +193,7 @@ records! {
         group_bytes: u64,
         /// Time of each read, write, group and discard, ns.
         command_ns: u64,
-        /// Each takes up to so much longer, at random, ns.
+        /// Each takes up to this much longer, at random, ns.
         jitter_ns: u64,
         /// Time of each flush, ns.
         flush_ns: u64,
@@ -209,9 +209,9 @@ records! {
         blocks: u64,
         /// What a completed write means: `TANTALUM_ACK_…`.
         ack: u64,
-        /// 1: a flush makes durable what completed before; 0: it does nothing.
+        /// 1: a flush makes completed writes durable; 0: it does nothing.
         flush: u64,
-        /// 1: what survives a cut is a prefix of what arrived.
+        /// 1: writes that survive a cut are a prefix of those that arrived.
         ordered: u64,
         /// Bytes of a write that are all or nothing.
         atomic_unit: u64,
@@ -219,11 +219,11 @@ records! {
         group_extents: u64,
         /// Bytes in an atomic group, at most.
         group_bytes: u64,
-        /// 1: it may refuse new data for want of space.
+        /// 1: it may refuse new data for lack of space.
         thin: u64,
     }
 
-    /// What a power cut came to.
+    /// The outcome of a power cut.
     tantalum_power_loss {
         /// Virtual time from the cut until the drive was off, ns.
         took_ns: u64,
@@ -233,19 +233,19 @@ records! {
         budget_j: f64,
         /// Joules drawn.
         spent_j: f64,
-        /// Joules that were missing.
+        /// Joules missing.
         missing_j: f64,
     }
 
-    /// What the last restart took.
+    /// The last restart.
     tantalum_recovery {
         /// Virtual time from power to the first command, ns.
         ready_ns: u64,
-        /// Virtual time from power until the restart was finished, ns; 0: not yet.
+        /// Virtual time from power until the restart was complete, ns; 0: not yet.
         whole_ns: u64,
         /// 1: nothing had ever been written.
         blank: u64,
-        /// 1: there was no complete dump, what was acknowledged last may be lost.
+        /// 1: there was no complete dump; the last acknowledged writes may be lost.
         salvaged: u64,
         /// Looking for the emergency dump, ns.
         find_ns: u64,
@@ -265,7 +265,7 @@ records! {
         map_deltas: u64,
     }
 
-    /// What was done since the drive was opened, over all power cycles.
+    /// Counts since the drive was opened, over all power cycles.
     tantalum_stats {
         /// Virtual time since the drive was opened, ns.
         now_ns: u64,
@@ -283,15 +283,15 @@ records! {
         discard: tantalum_command_stats,
         /// Power cuts.
         power_cuts: u64,
-        /// Bytes of pages programmed, for whatever reason.
+        /// Bytes of all pages programmed.
         flash_program_bytes: u64,
         /// Of these, with data of the host.
         flash_host_bytes: u64,
-        /// Of these, with the map.
+        /// Of these, for the map.
         flash_map_bytes: u64,
         /// Of these, in emergency dumps.
         flash_dump_bytes: u64,
-        /// Bytes of sectors moved by the collector.
+        /// Bytes of sectors moved by garbage collection.
         flash_moved_bytes: u64,
         /// Read operations of the flash array.
         flash_reads: u64,
@@ -302,18 +302,18 @@ records! {
     }
 }
 
-/// Puts as much of `value` into the caller's record as that has room for, zeros where it is
-/// larger, and how much that is into its size.
+/// Copies as much of `value` into the caller's record as fits, zeros the rest, and sets its size to
+/// the number of bytes copied.
 ///
 /// # Safety
-/// `out` is null or points to a record whose size field is true.
+/// `out` is null or points to a record with a correct size field.
 pub(crate) unsafe fn put<T: Record>(out: *mut T, value: &T) -> Result<(), Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let size = unsafe { size_of_record(out) }?;
     let (own, to) = (size_of::<T>(), out.cast::<u8>());
     let common = size.min(own);
-    // SAFETY: `size` bytes at `out` are the caller's record, `own` those of `value`; it is
-    // written byte by byte, so that alignment does not matter.
+    // SAFETY: `size` bytes at `out` are the caller's record, `own` bytes are `value`. The record is
+    // written byte by byte, so alignment does not matter.
     unsafe {
         to.copy_from_nonoverlapping((value as *const T).cast::<u8>(), common);
         to.add(common).write_bytes(0, size - common);
@@ -322,12 +322,13 @@ pub(crate) unsafe fn put<T: Record>(out: *mut T, value: &T) -> Result<(), Failur
     Ok(())
 }
 
-/// The caller's record; what it does not have is zero, what this library does not know must be.
+/// The caller's record. Fields that it does not have are zero; fields that this library does not
+/// know must be zero.
 ///
 /// # Safety
-/// `from` is null or points to a record whose size field is true.
+/// `from` is null or points to a record with a correct size field.
 pub(crate) unsafe fn take<T: Record>(from: *const T) -> Result<T, Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let size = unsafe { size_of_record(from) }?;
     let mut record = T::default();
     let common = size.min(size_of::<T>());
@@ -344,14 +345,14 @@ pub(crate) unsafe fn take<T: Record>(from: *const T) -> Result<T, Failure> {
 }
 
 /// # Safety
-/// `record` is null or points to a record whose size field is true.
+/// `record` is null or points to a record with a correct size field.
 unsafe fn size_of_record<T: Record>(record: *const T) -> Result<usize, Failure> {
     if record.is_null() {
         return Err(Failure::invalid("a structure is null"));
     }
     // SAFETY: a record begins with its size.
     let size = unsafe { record.cast::<u64>().read_unaligned() };
-    // The bound keeps a size that was never set from being believed.
+    // The bound catches most sizes that were never set.
     if size < 8 || size % 8 != 0 || size > 65_536 {
         return Err(Failure::invalid("set the structure's size to its sizeof first"));
     }

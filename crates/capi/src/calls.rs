@@ -1,4 +1,4 @@
-//! Commands: each as a call that waits, and as one that submits.
+//! Commands, each as a call that waits and as a call that submits.
 
 use crate::abi::*;
 use crate::client::{Client, Room};
@@ -17,7 +17,7 @@ fn durability(flags: u32) -> Result<Durability, Failure> {
     }
 }
 
-/// Submits what `make` makes, and puts the ticket where the caller wants it.
+/// Submits the command that `make` makes, and stores the ticket for the caller.
 ///
 /// # Safety
 /// `drive` is null or open; `ticket` is null or room for a ticket.
@@ -27,7 +27,7 @@ unsafe fn submit(
     make: impl FnOnce(&Client) -> Result<(Command, Option<Room>), Failure>,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
         if ticket.is_null() {
             return Err(Failure::invalid("there is no room for the ticket"));
@@ -40,7 +40,7 @@ unsafe fn submit(
     })
 }
 
-/// Runs what `make` makes.
+/// Runs the command that `make` makes.
 ///
 /// # Safety
 /// `drive` is null or open.
@@ -49,7 +49,7 @@ unsafe fn order(
     make: impl FnOnce(&Client) -> Result<Command, Failure>,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
         client.order(make(client)?)
     })
@@ -65,7 +65,7 @@ unsafe fn write(
     flags: u32,
 ) -> Result<Command, Failure> {
     let want = durability(flags)?;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let data = unsafe { copied(client.caps(), block, data, blocks) }?;
     Ok(Command::Write { at: Block(block), data, want })
 }
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn tantalum_read(
     blocks: u64,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
         let room = read_room(client.caps(), block, buf, blocks)?;
         if let Done::Read(data) = client.run(Command::Read { at: Block(block), room })? {
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn tantalum_write(
     blocks: u64,
     flags: u32,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { order(drive, |c| write(c, block, data, blocks, flags)) }
 }
 
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn tantalum_write_group(
     group: *const tantalum_extent,
     count: usize,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { order(drive, |c| Ok(Command::Group(extents(c.caps(), group, count)?))) }
 }
 
@@ -135,11 +135,11 @@ pub unsafe extern "C" fn tantalum_write_group(
 /// `drive` is null or open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_flush(drive: *const tantalum_drive) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { order(drive, |_| Ok(Command::Flush)) }
 }
 
-/// Gives blocks back.
+/// Discards blocks.
 ///
 /// # Safety
 /// `drive` is null or open.
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn tantalum_discard(
     block: u64,
     blocks: u64,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { order(drive, |c| discard(c, block, blocks)) }
 }
 
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn tantalum_submit_read(
     blocks: u64,
     ticket: *mut u64,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         submit(drive, ticket, |c| {
             let room = read_room(c.caps(), block, buf, blocks)?;
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn tantalum_submit_write(
     flags: u32,
     ticket: *mut u64,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { submit(drive, ticket, |c| Ok((write(c, block, data, blocks, flags)?, None))) }
 }
 
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn tantalum_submit_group(
     count: usize,
     ticket: *mut u64,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         submit(drive, ticket, |c| Ok((Command::Group(extents(c.caps(), group, count)?), None)))
     }
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn tantalum_submit_flush(
     drive: *const tantalum_drive,
     ticket: *mut u64,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { submit(drive, ticket, |_| Ok((Command::Flush, None))) }
 }
 
@@ -234,24 +234,24 @@ pub unsafe extern "C" fn tantalum_submit_discard(
     blocks: u64,
     ticket: *mut u64,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { submit(drive, ticket, |c| Ok((discard(c, block, blocks)?, None))) }
 }
 
-/// Waits for a submitted command; its code.
+/// Waits for a submitted command; returns its code.
 ///
 /// # Safety
 /// `drive` is null or open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_wait(drive: *const tantalum_drive, ticket: u64) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
         client.wait(vec![ticket])?.1
     })
 }
 
-/// Waits for the first of several submitted commands; its code.
+/// Waits for the first of several submitted commands; returns its code.
 ///
 /// # Safety
 /// `drive` is null or open; `tickets` has `count` tickets; `which` is null or room for a number.
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn tantalum_wait_any(
     which: *mut usize,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
         if tickets.is_null() || count == 0 || which.is_null() {
             return Err(Failure::invalid("there are no tickets, or no room for the answer"));
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn tantalum_wait_any(
         if count > TANTALUM_TICKETS_MAX {
             return Err(Failure::invalid("there are never so many tickets"));
         }
-        // No ticket, if the wait itself fails.
+        // The value if the wait itself fails.
         // SAFETY: the caller's room.
         unsafe { which.write(usize::MAX) };
         // SAFETY: the caller's tickets, read one by one.

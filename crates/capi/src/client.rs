@@ -1,6 +1,6 @@
 //! The caller's end: a handle that many threads may use at once.
 //!
-//! 1. What is submitted and not waited for is bounded, in number and in bytes.
+//! 1. Commands that are submitted and not waited for are bounded, in number and in bytes.
 //! 2. Memory of the caller is only touched by its own threads, during its own calls.
 
 use crate::command::{Chassis, Command, Done, Outcome};
@@ -19,16 +19,16 @@ use std::thread::JoinHandle;
 use tantalum_device::{Caps, PowerCycle, Stats};
 use tantalum_rt::{Nanos, Rt, Runtime};
 
-/// Where a submitted read's data go when it is waited for.
+/// The caller's buffer of a submitted read; the wait copies the data there.
 pub(crate) struct Room {
     pub to: *mut u8,
 }
 
-// SAFETY: it is an address; the wait for the read writes there, and the caller promised in
-// `tantalum_submit_read` that this is allowed.
+// SAFETY: it is only an address. The wait for the read writes there, which the caller of
+// `tantalum_submit_read` has allowed.
 unsafe impl Send for Room {}
 
-/// What is submitted and not waited for.
+/// Commands that are submitted and not waited for.
 #[derive(Default)]
 struct Submitted {
     next: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts a thread with a runtime, on it the box that `make` makes, and restores its power.
+    /// Starts a thread with a runtime and the box that `make` makes, and restores its power.
     pub fn open<B: Chassis>(
         seed: u64,
         make: impl FnOnce(&Rt) -> Result<B, Failure> + Send + 'static,
@@ -88,7 +88,7 @@ impl Client {
         self.mailbox.end();
         let thread = self.thread.lock().unwrap_or_else(|e| e.into_inner()).take();
         if let Some(thread) = thread {
-            // Its panics were caught.
+            // The thread catches its panics.
             let _ = thread.join();
         }
     }
@@ -108,12 +108,12 @@ impl Client {
         self.ask(|to| Letter::Run(command, to))?
     }
 
-    /// Carries out a command that brings nothing back.
+    /// Carries out a command without a result.
     pub fn order(&self, command: Command) -> Result<(), Failure> {
         self.run(command).map(drop)
     }
 
-    /// Submits the command that `make` makes, of so many bytes, if there is room for it; its
+    /// Submits the command of `bytes` bytes that `make` makes, if there is room; returns its
     /// ticket.
     pub fn submit(
         &self,
@@ -131,7 +131,7 @@ impl Client {
             );
             return Err(Failure::new(TANTALUM_EBUSY, message));
         }
-        // Posted under the lock: tickets are in the order of submission.
+        // Posted under the lock, so that tickets are in the order of submission.
         let ticket = s.next + 1;
         self.mailbox.post(Letter::Submit(ticket, make()))?;
         s.next = ticket;
@@ -140,8 +140,8 @@ impl Client {
         Ok(ticket)
     }
 
-    /// Waits for the first of these tickets that completes; which one, and its outcome. If it is
-    /// a read, its data are where they belong.
+    /// Waits for the first of these tickets that completes; returns its index and outcome. The data
+    /// of a read is then in the caller's buffer.
     pub fn wait(&self, tickets: Vec<u64>) -> Result<(usize, Result<(), Failure>), Failure> {
         let waited: Waited = self.ask(|to| Letter::Wait(tickets.clone(), to))?;
         let (which, outcome) = waited?;
@@ -161,12 +161,12 @@ impl Client {
         Ok((which, result))
     }
 
-    /// Virtual time since the drive was made.
+    /// Virtual time since the drive was opened.
     pub fn now(&self) -> Result<Nanos, Failure> {
         self.ask(Letter::Now)
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn count(&self) -> Result<Box<Snapshot>, Failure> {
         self.ask(Letter::Count)
     }
@@ -178,7 +178,7 @@ impl Drop for Client {
     }
 }
 
-/// The life of a drive's thread.
+/// The body of a drive's thread.
 fn run<B: Chassis>(
     seed: u64,
     make: impl FnOnce(&Rt) -> Result<B, Failure>,

@@ -1,4 +1,4 @@
-//! The commands to the thread of a drive, and how it carries them out.
+//! The commands to the thread of a drive, and their execution.
 
 use crate::abi::{tantalum_power_loss, tantalum_recovery};
 use crate::error::Failure;
@@ -12,7 +12,7 @@ use tantalum_device::{
 use tantalum_drive::{Drive, RecoveryError, RecoveryReport};
 use tantalum_rt::{Nanos, Rt};
 
-/// A command, with all that it needs.
+/// A command with its data.
 pub(crate) enum Command {
     Read { at: Block, room: Vec<u8> },
     Write { at: Block, data: Vec<u8>, want: Durability },
@@ -52,7 +52,7 @@ impl Command {
     }
 }
 
-/// What a command brought.
+/// The result of a command.
 pub(crate) enum Done {
     Nothing,
     Read(Vec<u8>),

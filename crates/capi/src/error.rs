@@ -1,7 +1,7 @@
 //! Failures: a code, and a message for the thread that made the call.
 //!
 //! 1. No panic passes [`boundary`]: it becomes [`TANTALUM_EINTERNAL`].
-//! 2. Each thread has its own last message; a call that succeeds leaves it as it is.
+//! 2. Each thread has its own last message; a call that succeeds does not change it.
 
 use crate::abi::*;
 use std::cell::RefCell;
@@ -68,8 +68,8 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs what a function of the library does: its failure, or panic, becomes a code, and a message
-/// for this thread.
+/// Runs the body of a library function; its failure or panic becomes a code, and a message for this
+/// thread.
 pub(crate) fn boundary(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         Err(Failure::new(TANTALUM_EINTERNAL, format!("the library panicked: {}", said(&*panic))))
@@ -77,27 +77,27 @@ pub(crate) fn boundary(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     match result {
         Ok(()) => TANTALUM_OK,
         Err(Failure { code, message }) => {
-            // A thread that is ending may have no place for it any more.
+            // A thread that is ending may have no thread-local storage any more.
             let _ = LAST.try_with(|last| *last.borrow_mut() = message);
             code
         }
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| s.to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
 }
 
-/// What `code` means, in English. Never null; valid for ever.
+/// The meaning of `code`, in English. Never null; valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn tantalum_strerror(code: c_int) -> *const c_char {
     let known = CODES.iter().find(|c| c.0 == code);
     known.map_or(c"no code of this library", |c| c.1).as_ptr()
 }
 
-/// Copies what the last failed call of this thread had to say, and returns its length.
+/// Copies the message of the last failed call of this thread, and returns its length.
 ///
 /// # Safety
 /// `buf` is null, or has room for `len` bytes.
@@ -105,7 +105,7 @@ pub extern "C" fn tantalum_strerror(code: c_int) -> *const c_char {
 pub unsafe extern "C" fn tantalum_last_error(buf: *mut c_char, len: usize) -> usize {
     let message = LAST.try_with(|last| last.borrow().clone()).unwrap_or_default();
     if !buf.is_null() && len > 0 {
-        // Not within a character.
+        // Do not cut within a character.
         let cut = (0..=message.len().min(len - 1)).rev().find(|i| message.is_char_boundary(*i));
         let cut = cut.unwrap_or(0);
         // SAFETY: the caller's room for `len` bytes; `cut` is less.

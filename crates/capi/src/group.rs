@@ -1,4 +1,4 @@
-//! A group that is put together piece by piece, and can be given up until it is submitted.
+//! A group that is built piece by piece, and can be cancelled before it is submitted.
 
 use crate::client::Client;
 use crate::command::Command;
@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use tantalum_device::{AtomicError, Block, Data, Extent, GroupLimit};
 
-/// An atomic group that was not submitted.
+/// An atomic group that is not submitted yet.
 #[allow(non_camel_case_types)]
 pub struct tantalum_group {
     client: Arc<Client>,
@@ -29,7 +29,7 @@ impl tantalum_group {
 /// # Safety
 /// `group` is null, or was begun and is in use by no other call.
 unsafe fn group<'a>(group: *mut tantalum_group) -> Result<&'a mut tantalum_group, Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { group.as_mut() }.ok_or_else(|| Failure::invalid("the group is null"))
 }
 
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn tantalum_group_begin(
     out: *mut *mut tantalum_group,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let limit = unsafe { client(drive) }?.caps().atomic_group;
         if out.is_null() {
             return Err(Failure::invalid("there is no room for the group"));
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn tantalum_group_begin(
         // SAFETY: the caller's room for a pointer.
         unsafe { out.write(std::ptr::null_mut()) };
         let limit = limit.ok_or(AtomicError::Unsupported)?;
-        // SAFETY: not null, or the above had failed; as the caller says.
+        // SAFETY: not null, or the call above had failed; the caller guarantees that it is open.
         let client: Arc<Client> = unsafe { (*drive).client.clone() };
         let group = Box::new(tantalum_group { client, limit, extents: Vec::new(), bytes: 0 });
         // SAFETY: the caller's room for a pointer.
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn tantalum_group_add(
     blocks: u64,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let to = unsafe { group(to) }?;
         let caps = to.client.caps();
         let (extents, limit) = (to.extents.len() as u64 + 1, to.limit);
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn tantalum_group_add(
         if extents > limit.extents.into() || bytes > limit.bytes {
             return Err(AtomicError::TooLarge { extents, bytes, limit }.into());
         }
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let data = unsafe { copied(caps, block, data, blocks) }?;
         to.extents.push((Block(block), data));
         to.bytes = bytes;
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn tantalum_group_add(
     })
 }
 
-/// Gives a group up.
+/// Cancels a group.
 ///
 /// # Safety
 /// `it` is null, or was begun and is in use by no other call.
@@ -96,14 +96,14 @@ pub unsafe extern "C" fn tantalum_group_add(
 pub unsafe extern "C" fn tantalum_group_cancel(it: *mut tantalum_group) {
     boundary(|| {
         if !it.is_null() {
-            // SAFETY: made by `tantalum_group_begin`, and not used any more.
+            // SAFETY: made by `tantalum_group_begin`, and no longer used.
             drop(unsafe { Box::from_raw(it) });
         }
         Ok(())
     });
 }
 
-/// Submits a group; it is gone then.
+/// Submits and frees a group.
 ///
 /// # Safety
 /// `it` is null, or was begun and is in use by no other call; `ticket` is null or room for a
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn tantalum_group_cancel(it: *mut tantalum_group) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_group_submit(it: *mut tantalum_group, ticket: *mut u64) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let it_ref = unsafe { group(it) }?;
         if ticket.is_null() {
             return Err(Failure::invalid("there is no room for the ticket"));
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn tantalum_group_submit(it: *mut tantalum_group, ticket: 
         let extents = &mut it_ref.extents;
         let make = || Command::Group(std::mem::take(extents));
         let number = client.submit(it_ref.bytes, make, None)?;
-        // SAFETY: the caller's room; and the group, which the caller does not use any more.
+        // SAFETY: the caller's room, and the group, which the caller no longer uses.
         unsafe {
             ticket.write(number);
             drop(Box::from_raw(it));

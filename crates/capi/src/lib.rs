@@ -1,11 +1,11 @@
-//! Drives for programs in C: open one, read, write, write atomic groups, cut its power, restore
-//! it. What each function guarantees is in `include/tantalum.h`; `docs/c-api.md` is for users.
+//! Drives for programs in C: open one, read, write, write atomic groups, cut and restore its power.
+//! `include/tantalum.h` says what each function guarantees; `docs/c-api.md` is for users.
 //!
-//! 1. Nothing that C passes in, short of memory that is not there, makes the library panic or
-//!    abort; and no panic crosses into C (`error`).
+//! 1. No argument from C, except an invalid pointer, makes the library panic or abort, and no panic
+//!    crosses into C (`error`).
 //! 2. Each handle has a thread of its own with a runtime on virtual time (`server`); calls of many
-//!    threads are served side by side (`client`).
-//! 3. Data are copied on the thread of the caller, during its call (`memory`).
+//!    threads are served in parallel (`client`).
+//! 3. Data is copied on the thread of the caller, during its call (`memory`).
 //! 4. The binary interface only grows (`abi`).
 
 mod abi;
@@ -42,14 +42,14 @@ pub struct tantalum_drive {
 /// # Safety
 /// `drive` is null or open, for as long as `'a`.
 unsafe fn client<'a>(drive: *const tantalum_drive) -> Result<&'a Client, Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     match unsafe { drive.as_ref() } {
         Some(drive) => Ok(&drive.client),
         None => Err(Failure::invalid("the handle is null")),
     }
 }
 
-/// The number of the ABI that this library has.
+/// The ABI version of this library.
 #[unsafe(no_mangle)]
 pub extern "C" fn tantalum_abi_version() -> u32 {
     TANTALUM_ABI_VERSION

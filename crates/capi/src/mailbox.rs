@@ -1,8 +1,8 @@
-//! The way from the threads of the caller to the thread of the drive.
+//! The mailbox from the threads of the caller to the thread of the drive.
 //!
 //! 1. Letters are taken in the order in which they were posted.
-//! 2. A letter that is posted while the runtime runs ends its turn before time moves on.
-//! 3. Once it is closed nothing is posted any more, and what lay in it is dropped.
+//! 2. A letter that is posted while the runtime runs ends the runtime's turn before time moves on.
+//! 3. When the mailbox is closed, its letters are dropped, and no further ones are posted.
 
 use crate::error::Failure;
 use std::collections::VecDeque;
@@ -17,11 +17,11 @@ pub(crate) struct Mailbox<T> {
 
 struct State<T> {
     letters: VecDeque<T>,
-    /// Of the runtime's task that waits for letters while others run.
+    /// The waker of the task that waits for letters while the runtime runs.
     waker: Option<Waker>,
-    /// Nothing more is to come; the reader takes what there is.
+    /// No further letters come; the reader takes the remaining ones.
     ending: bool,
-    /// Why nothing is read any more.
+    /// Why the reader has stopped.
     closed: Option<Failure>,
 }
 
@@ -52,13 +52,13 @@ impl<T> Mailbox<T> {
         Ok(())
     }
 
-    /// Tells the reader that nothing more is to come.
+    /// Tells the reader that no further letters come.
     pub fn end(&self) {
         self.state().ending = true;
         self.changed.notify_all();
     }
 
-    /// All letters; waits for one if `wait`. `None`: nothing more is to come.
+    /// Takes all letters; waits for one if `wait`. `None`: no further letters come.
     pub fn take(&self, wait: bool) -> Option<VecDeque<T>> {
         let mut state = self.state();
         while wait && state.letters.is_empty() && !state.ending {
@@ -79,7 +79,7 @@ impl<T> Mailbox<T> {
         !state.letters.is_empty()
     }
 
-    /// The reader is gone.
+    /// Closes the mailbox: the reader has stopped.
     pub fn close(&self, why: Failure) {
         let mut state = self.state();
         state.closed = Some(why);
@@ -89,7 +89,7 @@ impl<T> Mailbox<T> {
         drop(dropped);
     }
 
-    /// Waits until the reader is gone, and tells why.
+    /// Waits until the reader has stopped; returns why.
     pub fn why_closed(&self) -> Failure {
         let mut state = self.state();
         loop {

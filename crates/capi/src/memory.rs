@@ -1,14 +1,13 @@
 //! Memory of the caller, as data of commands.
 //!
-//! Ranges are checked against the drive before anything is read, so that an impossible length is
-//! refused.
+//! Ranges are checked against the drive before memory is read, so an impossible length is refused.
 
 use crate::abi::tantalum_extent;
 use crate::error::Failure;
 use std::ffi::c_void;
 use tantalum_device::{AtomicError, Block, Blocks, Caps, Data, Extent};
 
-/// Bytes of `blocks` blocks from `block` on, if the drive has them.
+/// Bytes of `blocks` blocks from `block` on, if the drive has these blocks.
 fn length(caps: &Caps, block: u64, at: *const c_void, blocks: u64) -> Result<usize, Failure> {
     caps.check_range(Blocks { start: Block(block), count: blocks })?;
     let bytes = blocks.checked_mul(caps.block_size.into()).and_then(|b| isize::try_from(b).ok());
@@ -41,7 +40,7 @@ fn owned(data: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(copy)
 }
 
-/// A copy of what is to be written.
+/// A copy of the data to write.
 ///
 /// # Safety
 /// `data` has `blocks` blocks.
@@ -51,11 +50,11 @@ pub(crate) unsafe fn copied(
     data: *const c_void,
     blocks: u64,
 ) -> Result<Vec<u8>, Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     owned(unsafe { borrowed(caps, block, data, blocks) }?)
 }
 
-/// Room for what is read before it is copied to `buf`.
+/// A buffer for the data of a read, before it is copied to `buf`.
 pub(crate) fn read_room(
     caps: &Caps,
     block: u64,
@@ -90,7 +89,7 @@ pub(crate) unsafe fn extents(
     for i in 0..count {
         // SAFETY: within the caller's extents.
         let e = unsafe { group.add(i).read_unaligned() };
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let data = unsafe { borrowed(caps, e.block, e.data, e.blocks) }?;
         list.push(Extent { at: Block(e.block), data: Data::Bytes(data) });
     }

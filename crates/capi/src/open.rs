@@ -1,4 +1,4 @@
-//! Opening and closing; what a drive promises.
+//! Opening and closing drives; their promises.
 
 use crate::abi::*;
 use crate::client::Client;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tantalum_device::{Ack, Caps, GroupLimit, Payload, RamDevice, RamOptions};
 use tantalum_rt::Nanos;
 
-/// Blocks of a RAM drive, at most: a discard of all of them keeps a note of each.
+/// Most blocks of a RAM drive: a discard of all of them takes memory for each.
 const RAM_BLOCKS_MAX: u64 = 1 << 24;
 /// The longest that a command of a RAM drive may take: an hour.
 const RAM_LATENCY_MAX_NS: u64 = 3_600_000_000_000;
@@ -24,12 +24,12 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, F
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map(Some).map_err(|_| Failure::invalid(format!("{what} is not UTF-8")))
 }
 
-/// Puts a handle where the caller wants it; null if there is none.
+/// Stores a handle for the caller; null on failure.
 ///
 /// # Safety
 /// `out` is null or room for a pointer.
@@ -53,17 +53,17 @@ unsafe fn hand_out(
 /// Opens a simulated drive, blank and with its power on. See the header.
 ///
 /// # Safety
-/// `options` points to a structure whose size is true, with strings of C or nulls; `drive` to
-/// room for a pointer.
+/// `options` points to a structure with a correct size field, with strings of C or nulls; `drive`
+/// to room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_open_drive(
     options: *const tantalum_drive_options,
     drive: *mut *mut tantalum_drive,
 ) -> c_int {
     let open = || {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let o = unsafe { take(options) }?;
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let (preset, design, overrides) = unsafe {
             (
                 text(o.preset, "the preset")?,
@@ -84,21 +84,21 @@ pub unsafe extern "C" fn tantalum_open_drive(
         }
         Client::open(o.seed, move |rt| Ok(Drive::new(rt, &design, Payload::Bytes)?))
     };
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { hand_out(drive, open) }
 }
 
 /// Opens a RAM drive, full of zeros and with its power on. See the header.
 ///
 /// # Safety
-/// `options` points to a structure whose size is true; `drive` to room for a pointer.
+/// `options` points to a structure with a correct size field; `drive` to room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_open_ram(
     options: *const tantalum_ram_options,
     drive: *mut *mut tantalum_drive,
 ) -> c_int {
     let open = || {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let o = unsafe { take(options) }?;
         let ram = ram_options(&o)?;
         Client::open(o.seed, move |rt| {
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn tantalum_open_ram(
             })
         })
     };
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { hand_out(drive, open) }
 }
 
@@ -166,7 +166,7 @@ fn ram_options(o: &tantalum_ram_options) -> Result<RamOptions, Failure> {
 pub unsafe extern "C" fn tantalum_close(drive: *mut tantalum_drive) {
     boundary(|| {
         if !drive.is_null() {
-            // SAFETY: made by `hand_out`, and the caller does not use it any more.
+            // SAFETY: made by `hand_out`, and the caller no longer uses it.
             let handle = unsafe { Box::from_raw(drive) };
             handle.client.close();
         }
@@ -177,14 +177,14 @@ pub unsafe extern "C" fn tantalum_close(drive: *mut tantalum_drive) {
 /// What the drive promises.
 ///
 /// # Safety
-/// `drive` is null or open; `caps` points to a structure whose size is true.
+/// `drive` is null or open; `caps` points to a structure with a correct size field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_get_caps(
     drive: *const tantalum_drive,
     caps: *mut tantalum_caps,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let c = unsafe { crate::client(drive) }?.caps();
         let group = c.atomic_group.unwrap_or(GroupLimit { extents: 0, bytes: 0 });
         let record = tantalum_caps {
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn tantalum_get_caps(
             thin: c.thin.into(),
             ..Default::default()
         };
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         unsafe { put(caps, &record) }
     })
 }

@@ -10,17 +10,17 @@ use tantalum_rt::Nanos;
 /// Cuts the power, and waits until the drive is off.
 ///
 /// # Safety
-/// `drive` is null or open; `loss` is null or points to a structure whose size is true.
+/// `drive` is null or open; `loss` is null or points to a structure with a correct size field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_power_cut(
     drive: *const tantalum_drive,
     loss: *mut tantalum_power_loss,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
         match client.run(Command::Cut)? {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             Done::Cut(record) if !loss.is_null() => unsafe { put(loss, &record) },
             _ => Ok(()),
         }
@@ -28,17 +28,17 @@ pub unsafe extern "C" fn tantalum_power_cut(
 }
 
 /// # Safety
-/// `drive` is null or open; `recovery` is null or points to a structure whose size is true.
+/// `drive` is null or open; `recovery` is null or points to a structure with a correct size field.
 unsafe fn start(
     drive: *const tantalum_drive,
     recovery: *mut tantalum_recovery,
     command: Command,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
         match client.run(command)? {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller guarantees it.
             Done::Started(record) if !recovery.is_null() => unsafe { put(recovery, &record) },
             _ => Ok(()),
         }
@@ -48,39 +48,39 @@ unsafe fn start(
 /// Restores the power, and waits until the drive takes commands.
 ///
 /// # Safety
-/// `drive` is null or open; `recovery` is null or points to a structure whose size is true.
+/// `drive` is null or open; `recovery` is null or points to a structure with a correct size field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_power_on(
     drive: *const tantalum_drive,
     recovery: *mut tantalum_recovery,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { start(drive, recovery, Command::Start { salvage: false }) }
 }
 
 /// Restores the power of a drive whose emergency dump is not complete.
 ///
 /// # Safety
-/// `drive` is null or open; `recovery` is null or points to a structure whose size is true.
+/// `drive` is null or open; `recovery` is null or points to a structure with a correct size field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_salvage(
     drive: *const tantalum_drive,
     recovery: *mut tantalum_recovery,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { start(drive, recovery, Command::Start { salvage: true }) }
 }
 
-/// Waits until the restart is finished to the end.
+/// Waits until the restart is complete.
 ///
 /// # Safety
-/// `drive` is null or open; `recovery` is null or points to a structure whose size is true.
+/// `drive` is null or open; `recovery` is null or points to a structure with a correct size field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_settle(
     drive: *const tantalum_drive,
     recovery: *mut tantalum_recovery,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { start(drive, recovery, Command::Settle) }
 }
 
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn tantalum_settle(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_sleep(drive: *const tantalum_drive, ns: u64) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
         if ns > TANTALUM_SLEEP_MAX_NS {
             return Err(Failure::invalid("a pause is a day at most"));
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn tantalum_sleep(drive: *const tantalum_drive, ns: u64) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_now(drive: *const tantalum_drive, ns: *mut u64) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
         if ns.is_null() {
             return Err(Failure::invalid("there is no room for the time"));
@@ -119,20 +119,20 @@ pub unsafe extern "C" fn tantalum_now(drive: *const tantalum_drive, ns: *mut u64
     })
 }
 
-/// What was done so far.
+/// The statistics so far.
 ///
 /// # Safety
-/// `drive` is null or open; `stats` points to a structure whose size is true.
+/// `drive` is null or open; `stats` points to a structure with a correct size field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_get_stats(
     drive: *const tantalum_drive,
     stats: *mut tantalum_stats,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
         let record = client.count()?.record();
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         unsafe { put(stats, &record) }
     })
 }

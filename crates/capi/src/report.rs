@@ -1,4 +1,4 @@
-//! What was done, as the statistics of C.
+//! Counters as the statistics for C.
 
 use crate::abi::{tantalum_command_stats, tantalum_stats};
 use crate::command::Chassis;
@@ -6,7 +6,7 @@ use tantalum_device::{CommandKind, DeviceStats, Stats};
 use tantalum_drive::{Drive, DriveStats};
 use tantalum_rt::Nanos;
 
-/// What was done so far.
+/// The counters so far.
 pub(crate) struct Snapshot {
     now: Nanos,
     device: DeviceStats,

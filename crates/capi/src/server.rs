@@ -1,12 +1,12 @@
-//! The thread of a drive: its runtime, and the desk at which callers wait.
+//! The thread of a drive: its runtime, and the desk that holds waiting calls and tickets.
 //!
 //! 1. Commands begin in the order in which they were posted.
-//! 2. Virtual time moves only while a call waits for a command; once the last such call is
-//!    answered it stands still. So a program whose calls come from one thread has the same run
-//!    each time.
-//! 3. Answers leave when the runtime stands still: whatever a caller does next comes after all
-//!    that happened at that instant.
-//! 4. A ticket's outcome is given to one waiter, once.
+//! 2. Virtual time moves only while a call waits for a command; when the last such call is
+//!    answered, it stands still. So a program with calls from one thread has the same run each
+//!    time.
+//! 3. Answers are sent when the runtime stands still: the caller's next call comes after all events
+//!    of that instant.
+//! 4. The outcome of a ticket is given to one waiter, once.
 
 use crate::command::{Chassis, Command, Outcome, carry_out};
 use crate::error::Failure;
@@ -27,19 +27,19 @@ pub(crate) type Waited = Result<(usize, Outcome), Failure>;
 
 /// What is posted to the thread of a drive.
 pub(crate) enum Letter {
-    /// Do this; the call waits.
+    /// Carry out a command; the call waits.
     Run(Command, Sender<Outcome>),
-    /// Carry this out; the ticket may be waited for later.
+    /// Carry out a command with this ticket.
     Submit(u64, Command),
     /// Wait for one of these tickets.
     Wait(Vec<u64>, Sender<Waited>),
-    /// Tell the time.
+    /// Return the time.
     Now(Sender<Nanos>),
-    /// Tell what was done.
+    /// Return the counters.
     Count(Sender<Box<Snapshot>>),
 }
 
-/// An answer that leaves when the runtime stands still.
+/// An answer that is sent when the runtime stands still.
 enum Answer {
     Run(Sender<Outcome>, Outcome),
     Wait(Sender<Waited>, Waited),
@@ -53,10 +53,10 @@ struct Waiter {
 
 #[derive(Default)]
 struct Desk {
-    /// Calls that wait.
+    /// Number of calls that wait.
     waiting: Cell<usize>,
     answers: RefCell<Vec<Answer>>,
-    /// What is submitted and was not waited for; with its outcome, once there is one.
+    /// Submitted commands that were not waited for, with the outcomes of complete ones.
     tickets: RefCell<BTreeMap<u64, Option<Outcome>>>,
     /// Calls that wait for tickets, in the order of their arrival.
     waiters: RefCell<Vec<Waiter>>,
@@ -90,7 +90,7 @@ pub(crate) fn serve<B: Chassis>(
     Ok(())
 }
 
-/// Ends as soon as an answer or a letter is there.
+/// A task that ends when there is an answer or a letter.
 fn turn(
     runtime: &Runtime,
     desk: Rc<Desk>,
@@ -129,14 +129,14 @@ fn accept<B: Chassis>(runtime: &Runtime, chassis: &Stats<B>, desk: &Rc<Desk>, le
             });
         }
         Letter::Wait(tickets, to) => desk.wait(tickets, to),
-        // If the caller is gone, nobody needs the answer.
+        // If the caller is gone, the answer is not needed.
         Letter::Now(to) => drop(to.send(rt.now())),
         Letter::Count(to) => drop(to.send(Box::new(snapshot(rt.now(), chassis)))),
     }
 }
 
 impl Desk {
-    /// A call has its answer.
+    /// Keeps the answer to a call until the runtime stands still.
     fn answer(&self, answer: Answer) {
         self.waiting.set(self.waiting.get() - 1);
         self.answers.borrow_mut().push(answer);
@@ -160,7 +160,7 @@ impl Desk {
         }
     }
 
-    /// A call waits for one of `tickets`.
+    /// Makes a call wait for one of `tickets`.
     fn wait(&self, tickets: Vec<u64>, to: Sender<Waited>) {
         self.waiting.set(self.waiting.get() + 1);
         let mut known = self.tickets.borrow_mut();
@@ -183,7 +183,7 @@ impl Desk {
         }
     }
 
-    /// A submitted command is complete: its outcome goes to the first caller that waits, or is
+    /// Completes a submitted command: its outcome goes to the first call that waits for it, or is
     /// kept.
     fn complete(&self, ticket: u64, outcome: Outcome) {
         let mut waiters = self.waiters.borrow_mut();
@@ -200,7 +200,7 @@ impl Desk {
         self.taken(ticket);
     }
 
-    /// Others that wait for a ticket which is gone now must not wait for ever.
+    /// Fails the other calls that wait for a ticket that was just taken.
     fn taken(&self, ticket: u64) {
         let all = self.waiters.take();
         let (gone, stay) = all.into_iter().partition(|w| w.tickets.contains(&ticket));

@@ -1,4 +1,4 @@
-//! The header, held against the library: functions, constants, structures, names.
+//! Compares the header with the library: functions, constants, structures, names.
 
 #![allow(clippy::disallowed_methods, reason = "tests read the header and start the compiler")]
 
@@ -63,7 +63,7 @@ fn the_shared_library_is_named_after_the_abi() {
     assert_eq!(tantalum_abi_version(), TANTALUM_ABI_VERSION);
 }
 
-/// Compiles a program that prints `lines` of name and expression; what it printed.
+/// Compiles and runs a program that prints `lines` of name and expression; returns its output.
 fn evaluate(name: &str, lines: &[(String, String)]) -> BTreeMap<String, i128> {
     let dir = scratch(name);
     let print = |(name, expression): &(String, String)| {
@@ -156,7 +156,7 @@ fn structures_are_those_of_the_library() {
     ours.push(("tantalum_command_stats", size_of::<tantalum_command_stats>(), offsets));
     ours.push(("tantalum_extent", size_of::<tantalum_extent>(), extent));
 
-    // As many structures as the header has, and as many fields.
+    // The numbers of structures and fields are those of the header.
     let code = code();
     assert_eq!(code.matches("typedef struct").count() - 2, ours.len());
     let mut lines = Vec::new();
@@ -179,7 +179,7 @@ fn structures_are_those_of_the_library() {
 #[test]
 fn the_header_is_c99_and_needs_no_other() {
     let dir = scratch("c99");
-    // The macros too: an initialiser with a field too many is an error.
+    // The macros are compiled, too: an initialiser with an extra field is an error.
     let source = "#include <tantalum.h>\n\
         int main(void) {\n\
         tantalum_drive_options a = TANTALUM_DRIVE_OPTIONS_INIT;\n\
@@ -194,7 +194,7 @@ fn the_header_is_c99_and_needs_no_other() {
 
 #[test]
 fn every_function_has_a_comment() {
-    // A function, or one of a block of functions, follows a comment.
+    // Each function, or block of functions, follows a comment.
     let text = header();
     for name in declared() {
         let at = text.find(&format!("{name}(")).expect("declared");

@@ -1,5 +1,5 @@
-//! Programs in C, compiled by the system's compiler, on both libraries. That there is no
-//! compiler is a failure: nothing here is skipped.
+//! Programs in C, compiled by the system's compiler, on both libraries. Without a compiler these
+//! tests fail: nothing is skipped.
 
 #![allow(clippy::disallowed_methods, reason = "tests start the compiler and what it made")]
 
@@ -9,7 +9,7 @@ use common::{built, cc, crate_dir, run, scratch};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Which of the two libraries a program is linked with.
+/// The library that a program is linked with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Linked {
     /// libtantalum.so, found again by its own name.
@@ -25,7 +25,7 @@ fn compile(source: &str, linked: Linked, dir: &Path) -> PathBuf {
     cc.arg(crate_dir().join(source)).arg("-o").arg(&program);
     match linked {
         Linked::Shared => {
-            // As an installation has it: the program looks for the name with the ABI.
+            // As in an installation: the program looks for the name with the ABI version.
             let link = |name: &str, to: &Path| {
                 std::os::unix::fs::symlink(to, dir.join(name)).expect("the folder is empty");
             };
@@ -42,7 +42,7 @@ fn compile(source: &str, linked: Linked, dir: &Path) -> PathBuf {
     program
 }
 
-/// Compiles and runs a program on one library; what it printed.
+/// Compiles and runs a program on one library; returns its output.
 fn on(source: &str, linked: Linked, args: &[&str]) -> String {
     let name = source.rsplit('/').next().unwrap_or(source);
     let dir = scratch(&format!("{name}-{linked:?}-{}", args.join("-")));
@@ -56,7 +56,7 @@ fn the_bank_keeps_its_money_on_both_libraries() {
     assert_eq!(shared, linked, "the same calls, the same seed, the same run");
     assert_eq!(shared.lines().filter(|l| l.starts_with("cut ")).count(), 12);
     assert!(shared.contains("transfers acknowledged, all there"), "{shared}");
-    // The cuts found transfers under way.
+    // Transfers were under way at the cuts.
     assert!(!shared.contains(" 0 not at all"), "{shared}");
 }
 
@@ -112,7 +112,7 @@ fn an_installation_is_complete_and_found_by_its_pkg_config_file() {
     assert_eq!(refused.status.code(), Some(2));
     run(&mut install(&prefix.to_string_lossy()));
 
-    // What pkg-config does, as far as this file needs it.
+    // Does what pkg-config does, as far as this file needs it.
     let pc = prefix.join("lib/pkgconfig/tantalum.pc");
     let text = std::fs::read_to_string(pc).expect("the file is installed");
     assert!(!text.contains('@'), "{text}");

@@ -1,4 +1,4 @@
-//! What becomes of calls when the drive's thread is in trouble.
+//! Calls fail with a reason when the drive's thread fails.
 
 use super::*;
 use crate::TANTALUM_EINVAL;
@@ -14,7 +14,7 @@ struct Broken {
     ram: Ram,
     /// A cut panics.
     panics: bool,
-    /// It is never off after a cut.
+    /// A cut never ends.
     stays: bool,
 }
 
@@ -71,7 +71,7 @@ fn broken(panics: bool, stays: bool) -> Client {
     Client::open(1, move |rt| Ok(Broken { ram: ram(rt), panics, stays })).expect("it opens")
 }
 
-/// After this every call fails, and says why; none waits for ever.
+/// Checks that every further call fails with the reason, and none waits for ever.
 fn is_dead(client: &Client, why: &str) {
     let failures = [
         client.order(Command::Flush).err(),

@@ -1,4 +1,4 @@
-/* Every function, and every refusal that can be brought about. */
+/* Every function, and every refusal that a program can cause. */
 #include "check.h"
 
 static unsigned char data[64 * BLOCK], other[64 * BLOCK], back[64 * BLOCK];
@@ -85,7 +85,7 @@ static void other_sizes(void) {
     CHECK(tantalum_open_ram(&options.known, &drive) == TANTALUM_OK);
     tantalum_close(drive);
 
-    /* A shorter one: what is not there is zero, though there is something in memory. */
+    /* A shorter structure: missing fields are zero, whatever is in memory after it. */
     options.known.group_extents = options.known.group_bytes = 1 << 20;
     options.known.size = offsetof(tantalum_ram_options, group_extents);
     CHECK(tantalum_open_ram(&options.known, &drive) == TANTALUM_OK);
@@ -185,7 +185,7 @@ static void groups(tantalum_drive *drive) {
     CHECK(memcmp(back, data + BLOCK, 2 * BLOCK) == 0);
     CHECK(tantalum_write_group(drive, NULL, 0) == TANTALUM_OK);
 
-    /* Piece by piece; given up; submitted. */
+    /* Built piece by piece; cancelled; submitted. */
     CHECK(tantalum_group_begin(NULL, &group) == TANTALUM_EINVAL);
     CHECK(tantalum_group_begin(drive, NULL) == TANTALUM_EINVAL);
     CHECK(tantalum_group_begin(drive, &group) == TANTALUM_OK);
@@ -213,7 +213,7 @@ static void groups(tantalum_drive *drive) {
     CHECK(tantalum_read(drive, 5, back, 1) == TANTALUM_OK);
     CHECK(memcmp(back, other + 2 * BLOCK, BLOCK) == 0);
 
-    /* A group that overlaps itself is refused when it is submitted, and can be given up. */
+    /* A group that overlaps itself is refused when it is submitted, and can be cancelled. */
     CHECK(tantalum_group_begin(drive, &group) == TANTALUM_OK);
     CHECK(tantalum_group_add(group, 900, data, 2) == TANTALUM_OK);
     CHECK(tantalum_group_add(group, 901, data, 2) == TANTALUM_OK);
@@ -221,7 +221,7 @@ static void groups(tantalum_drive *drive) {
     tantalum_group_cancel(group);
 }
 
-/* Commands that overlap in time, and a clock that stands still while nobody waits. */
+/* Commands that overlap in time, and a clock that stands still while no call waits. */
 static void tickets(tantalum_drive *drive) {
     enum { DEPTH = 16 };
     uint64_t before, after, alone, ticket[DEPTH], left[DEPTH], one;
@@ -246,7 +246,7 @@ static void tickets(tantalum_drive *drive) {
     CHECK(after - alone < (alone - before) * DEPTH);
     CHECK(tantalum_wait(drive, ticket[3]) == TANTALUM_ETICKET);
 
-    /* Reads are in the caller's room when they were waited for, and not before. */
+    /* The data of a read is in the caller's buffer after the wait, and not before. */
     memset(back, 0x55, DEPTH * BLOCK);
     for (unsigned i = 0; i < DEPTH; i++)
         CHECK(tantalum_submit_read(drive, 300 + 17 * (uint64_t)i, back + i * BLOCK, 1,
@@ -265,7 +265,7 @@ static void tickets(tantalum_drive *drive) {
     CHECK(tantalum_read(drive, 300, back, 1) == TANTALUM_OK && memcmp(back, zeros, BLOCK) == 0);
 }
 
-/* What is submitted and not waited for is bounded; a power cut ends it. */
+/* Commands submitted and not waited for are bounded; a power cut ends them. */
 static void bounds(void) {
     tantalum_ram_options options = TANTALUM_RAM_OPTIONS_INIT;
     static uint64_t ticket[TANTALUM_TICKETS_MAX];
@@ -289,7 +289,7 @@ static void bounds(void) {
     for (unsigned i = 0; i < TANTALUM_TICKETS_MAX; i++)
         CHECK(i == 9 || tantalum_wait(drive, ticket[i]) == TANTALUM_OK);
 
-    /* One command may be larger than the bound, beside others it may not. */
+    /* A single command may be larger than the bound, but not beside others. */
     size_t blocks = TANTALUM_SUBMITTED_BYTES_MAX / BLOCK + 1;
     unsigned char *large = calloc(blocks, BLOCK);
     CHECK(large != NULL && tantalum_power_on(drive, NULL) == TANTALUM_OK);
@@ -302,12 +302,12 @@ static void bounds(void) {
     CHECK(tantalum_submit_read(drive, 0, back, 1, &ticket[0]) == TANTALUM_OK);
     free(large);
 
-    /* Time passes while somebody waits, and by no more than was waited for. */
+    /* Time passes only while a call waits, and only for as long as it waits. */
     CHECK(tantalum_now(drive, &before) == TANTALUM_OK);
     CHECK(tantalum_sleep(drive, 123456) == TANTALUM_OK);
     CHECK(tantalum_now(drive, &after) == TANTALUM_OK && after == before + 123456);
 
-    /* Closing with tickets that nobody waited for, and a group that was begun. */
+    /* Closing with tickets that were not waited for, and a group that was begun. */
     tantalum_close(drive);
     options.group_extents = 4;
     options.group_bytes = 4 * BLOCK;
@@ -365,7 +365,7 @@ static void power(const char *preset) {
     tantalum_close(drive);
 }
 
-/* Capacitors that hold too little: the drive says so, and can be salvaged. */
+/* With too little energy in its capacitors the drive reports it, and can be salvaged. */
 static void salvage(void) {
     tantalum_drive_options options = TANTALUM_DRIVE_OPTIONS_INIT;
     tantalum_drive *drive;
@@ -386,7 +386,7 @@ static void salvage(void) {
     tantalum_close(drive);
 }
 
-/* A RAM drive keeps what it promised, and no more. */
+/* A RAM drive keeps exactly what it promised. */
 static void ram(void) {
     tantalum_ram_options options = TANTALUM_RAM_OPTIONS_INIT;
     tantalum_recovery recovery = TANTALUM_RECOVERY_INIT;
@@ -430,7 +430,7 @@ static void ram(void) {
     tantalum_close(drive);
 }
 
-/* The same calls with the same seed: the same run, however the threads are scheduled. */
+/* The same calls with the same seed give the same run, however the threads are scheduled. */
 static void repeatable(void) {
     tantalum_stats stats[2];
     memset(stats, 0, sizeof stats);

@@ -1,4 +1,4 @@
-/* What the tests in C have in common: a check that is never compiled out. */
+/* Common parts of the tests in C: a check that is never compiled out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
         }                                                                        \
     } while (0)
 
-/* Whether the last error of this thread has `part` in it. */
+/* Whether the last error of this thread contains `part`. */
 static inline int said(const char *part) {
     char message[512];
     tantalum_last_error(message, sizeof message);
@@ -24,7 +24,7 @@ static inline int said(const char *part) {
 
 enum { BLOCK = 4096 };
 
-/* Fills blocks with what only this number gives. */
+/* Fills blocks with content that only this number gives. */
 static inline void fill(unsigned char *bytes, uint64_t blocks, unsigned number) {
     for (uint64_t i = 0; i < blocks * BLOCK; i++)
         bytes[i] = (unsigned char)((i * 31 + i / 4096 * 7 + number * 131 + 1) >> (i % 3));

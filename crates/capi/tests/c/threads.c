@@ -1,7 +1,7 @@
 /*
- * Many threads on one handle: each has blocks of its own and reads back what it wrote; two more
- * write the same group again and again while others read it, and must see it whole; and one cuts
- * the power under all of them.
+ * Many threads on one handle. Some have blocks of their own and read back what they wrote. Two
+ * write the same group repeatedly, while others read it and must see it whole. One cuts the power
+ * during all that.
  */
 #include "check.h"
 #include <pthread.h>
@@ -11,7 +11,7 @@ enum { WRITERS = 6, READERS = 2, ROUNDS = 150, CUTS = 5, PARTS = 4 };
 static tantalum_drive *drive;
 static pthread_barrier_t begin;
 
-/* Carries on through power cuts: a command that failed for that is tried again. */
+/* Continues after power cuts: a command that failed because of one is retried. */
 static int again(int code) {
     CHECK(code == TANTALUM_OK || code == TANTALUM_EPOWER);
     CHECK(code == TANTALUM_OK || said("power"));
@@ -58,7 +58,7 @@ static void *grouper(void *arg) {
     return NULL;
 }
 
-/* One read of all parts is one look at the drive. */
+/* One read covers all parts, so it sees one state of the drive. */
 static void *reader(void *arg) {
     enum { SPAN = 50 * (PARTS - 1) + 1 };
     unsigned char *all = malloc(SPAN * BLOCK);
@@ -89,7 +89,7 @@ static void *cutter(void *arg) {
     return NULL;
 }
 
-/* Several threads wait for one ticket: one gets it, the others are told that it is gone. */
+/* Several threads wait for one ticket: one gets it, the others fail. */
 static void *contender(void *arg) {
     int *won = arg;
     uint64_t ticket = 0;

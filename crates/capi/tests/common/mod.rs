@@ -5,12 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Where the sources of the crate are.
+/// The directory of the crate's sources.
 pub fn crate_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The folder with libtantalum.so and libtantalum.a: cargo puts them beside this test.
+/// The directory with libtantalum.so and libtantalum.a: cargo puts them beside this test.
 pub fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it is");
     let dir = test.parent().expect("a file is in a folder").to_path_buf();
@@ -20,7 +20,7 @@ pub fn built() -> PathBuf {
     dir
 }
 
-/// A folder of its own for a test, empty.
+/// An empty directory for one test.
 pub fn scratch(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-{name}"));
     let _ = std::fs::remove_dir_all(&dir);
@@ -28,7 +28,7 @@ pub fn scratch(name: &str) -> PathBuf {
     dir
 }
 
-/// Runs a command that has to succeed; what it printed.
+/// Runs a command that must succeed; returns its output.
 pub fn run(command: &mut Command) -> String {
     let Output { status, stdout, stderr } =
         command.output().unwrap_or_else(|e| panic!("{command:?}: {e}; scripts/setup installs it"));
