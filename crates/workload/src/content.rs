@@ -1,17 +1,16 @@
-//! Self-checking contents: the bytes of a row are a function of what the row is (its table, its
-//! key) and of its version, so that a reader can check whether it is whole, and whether it belongs
-//! to that row.
+//! Self-checking contents: the bytes of a row follow from its table, its key and its version. So a
+//! reader can check whether the contents are whole, and whether they belong to that row.
 //!
-//! 1. Contents of at least [`HEADER`] bytes begin with the key and the version, in
-//!    the clear, so that a foreign or an old one can be named as such.
-//! 2. All other bytes follow from the table, the key, the version and the position: a
-//!    changed bit anywhere is found.
-//! 3. A [`Digest`] does not depend on the order of rows: that of a database is the
-//!    sum of the changes that made it, whoever made them and when.
+//! 1. Contents of at least [`HEADER`] bytes begin with the plain key and version, so that contents
+//!    of another row or version can be recognized.
+//! 2. All other bytes follow from the table, the key, the version and the position, so that a
+//!    change of any bit is found.
+//! 3. A [`Digest`] does not depend on the order of rows. The digest of a database is the sum of the
+//!    changes that made it, in any order and by any client.
 
 use tantalum_rt::mix64;
 
-/// Bytes of key and version at the head of contents that have room for them.
+/// Bytes of key and version at the beginning of contents that have room for them.
 pub const HEADER: usize = 16;
 
 /// How contents differ from what they should be.
@@ -41,9 +40,9 @@ pub enum ContentError {
     },
 }
 
-/// A set of rows as one number: the sum of a hash of each row's key and state, modulo
-/// 2^62, so that SQLite can add two without an overflow. (A sum, not an exclusive or:
-/// a change that is made, lost, made again, lost and made again is not made once.)
+/// A set of rows as one number: the sum of a hash of each row's key and state, modulo 2^62, so that
+/// SQLite can add two without an overflow. (It is a sum and not an exclusive or, since a change
+/// that is made, lost and made again several times must not cancel out.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest(u64);
 
@@ -51,27 +50,27 @@ impl Digest {
     /// The bits of a digest.
     pub const MASK: u64 = (1 << 62) - 1;
 
-    /// Puts in the row of `table` with this key: `state` is all that can change of it.
+    /// Adds the row of `table` with this key. `state` is everything of the row that can change.
     pub fn add(&mut self, table: u64, key: u64, state: &[i64]) {
         self.0 = self.0.wrapping_add(row(table, key, state)) & Self::MASK;
     }
 
-    /// Takes out what [`Digest::add`] put in.
+    /// Removes what [`Digest::add`] added.
     pub fn remove(&mut self, table: u64, key: u64, state: &[i64]) {
         self.0 = self.0.wrapping_sub(row(table, key, state)) & Self::MASK;
     }
 
-    /// Adds a change, or a part.
+    /// Adds a change, or the digest of some rows.
     pub fn merge(&mut self, other: Digest) {
         self.0 = self.0.wrapping_add(other.0) & Self::MASK;
     }
 
-    /// As a database stores it.
+    /// The digest as a database stores it.
     pub fn to_int(self) -> i64 {
         self.0 as i64
     }
 
-    /// From a database; `None` if it is no digest.
+    /// The digest that a database has stored; `None` if it is not valid.
     pub fn from_int(stored: i64) -> Option<Digest> {
         u64::try_from(stored).ok().filter(|bits| bits & !Self::MASK == 0).map(Digest)
     }
@@ -97,7 +96,7 @@ fn word(seed: u64, index: usize, key: u64, version: u64, whole: bool) -> u64 {
     }
 }
 
-/// A text or other bytes as one number, for the state of a row in a [`Digest`].
+/// A hash of a text or other bytes, for the state of a row in a [`Digest`].
 pub fn hash(data: &[u8]) -> i64 {
     let words = data
         .chunks(8)
@@ -105,8 +104,7 @@ pub fn hash(data: &[u8]) -> i64 {
     words.fold(mix64(data.len() as u64), |h, word| mix64(h ^ word)) as i64
 }
 
-/// The contents of this version of a row, `len` bytes, into `out` (which is
-/// cleared first).
+/// Writes the contents of this version of a row, `len` bytes, into `out` (which is cleared first).
 pub fn fill(table: u64, key: u64, version: u64, len: usize, out: &mut Vec<u8>) {
     let seed = seed(table, key, version);
     out.clear();
@@ -118,7 +116,7 @@ pub fn fill(table: u64, key: u64, version: u64, len: usize, out: &mut Vec<u8>) {
     out.truncate(len);
 }
 
-/// Whether `data` are the contents of this version of a row.
+/// Checks that `data` are the contents of this version of a row.
 ///
 /// # Errors
 /// How they differ.

@@ -1,35 +1,33 @@
-//! What the database workloads share: the client, the transaction with its ledger,
-//! and the judge's findings.
+//! What the database workloads share: the client, the transaction with its ledger, and the findings
+//! of a check.
 //!
 //! # Invariants
 //!
-//! 1. Every transaction that writes sets the client's row in `ledger` to one more
-//!    than the number of its commits known to be acknowledged, in the same
-//!    transaction: after a crash the ledger tells how many of them are there.
-//! 2. [`Client::acknowledged`] moves only when a COMMIT has returned without error, and
-//!    by one. So the ledger may be ahead of it by the one commit in flight, and
-//!    by no more.
-//! 3. Such a transaction adds to the `digest` in the same row what it changed in the
-//!    [`Digest`] of all rows, and the loader's row holds that of the loaded database: the
-//!    sum over the ledger is the digest of the rows that its commits made. A page that
-//!    went back to an older state, sound in itself, breaks the sum.
-//! 4. A client draws from its own random stream: what one client does depends on
-//!    the others only through the database.
+//! 1. Every transaction that writes sets the client's row in `ledger` to one more than its
+//!    acknowledged commits, in the same transaction. So after a crash the ledger says how many of
+//!    the commits are there.
+//! 2. [`Client::acknowledged`] grows by one, and only after a COMMIT returned without error. So the
+//!    ledger may be ahead of it by the one commit in flight, and never by more.
+//! 3. Such a transaction adds its change of the [`Digest`] of all rows to `digest` in the same row.
+//!    The loader's row has the digest of the loaded database. So the sum over the ledger is the
+//!    digest of the rows that its commits made. A page that went back to an older valid state
+//!    breaks the sum.
+//! 4. A client draws from its own random stream: other clients affect it only through the database.
 
 use crate::content::Digest;
 use crate::sql::{Sql, SqlError, SqlErrorKind, Value, query_int};
 use tantalum_rt::Stream;
 
-/// How often an operation is tried again when another connection is in the way.
+/// How often an operation is retried when another connection is in the way.
 const BUSY_TRIES: u32 = 64;
 
-/// The loader's row in the ledger, which is no client's.
+/// The loader's row in the ledger. It is not a client.
 const LOADER: i64 = -1;
 
-/// Findings listed word by word; further ones are only counted.
+/// How many findings are listed in words. Further ones are only counted.
 const FINDINGS_LISTED: usize = 8;
 
-/// One client: its random stream and what it knows to be committed.
+/// One client: its random stream, and the number of its known commits.
 #[derive(Clone, Debug)]
 pub struct Client {
     id: u32,
@@ -39,17 +37,16 @@ pub struct Client {
     pub(crate) scratch: Scratch,
 }
 
-/// What a transaction has at hand while it writes.
+/// Working memory of a transaction that writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     /// The contents of the row being written.
     pub buffer: Vec<u8>,
-    /// What the transaction changed so far: rows as they are now added, as they
-    /// were before removed.
+    /// The change by the transaction so far: new states of rows added, old states removed.
     pub change: Digest,
 }
 
-/// What a load wrote.
+/// The outcome of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loaded {
     /// Bytes of row contents.
@@ -70,13 +67,13 @@ impl Client {
         self.id
     }
 
-    /// How many of its commits were acknowledged (and, after
-    /// [`Client::resume`], are known to be in the database).
+    /// How many of its commits were acknowledged (or, after [`Client::resume`], are known to be in
+    /// the database).
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Goes on from what the ledger says after a crash.
+    /// Continues with the number of commits that the ledger has after a crash.
     pub fn resume(&mut self, found: u64) {
         self.acknowledged = found;
     }
@@ -87,29 +84,29 @@ impl Client {
     }
 }
 
-/// One operation that was carried out.
+/// A completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Its name, as the benchmark calls it.
     pub operation: &'static str,
     /// Bytes of row contents that it wrote and committed; `None` if it wrote nothing.
     pub committed: Option<u64>,
-    /// How often it was tried again because another connection was in the way.
+    /// How often it was retried because another connection was in the way.
     pub retries: u32,
 }
 
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
-    /// The database said so.
+    /// The database returned an error.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// The database gave a row that cannot be right.
+    /// The database returned a row that cannot be right.
     #[error("a row is damaged: {0}")]
     Damaged(String),
 }
 
-/// What a check of a whole database found.
+/// The findings of a check of a whole database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// The first findings, in words.
@@ -124,7 +121,7 @@ impl Findings {
         self.total == 0
     }
 
-    /// Adds one; `words` are only asked for if it is listed.
+    /// Adds a finding. `words` is called only if it is listed.
     pub fn add(&mut self, words: impl FnOnce() -> String) {
         self.total += 1;
         if self.listed.len() < FINDINGS_LISTED {
@@ -133,39 +130,39 @@ impl Findings {
     }
 }
 
-/// A database benchmark: tables, a load, operations, and a judge.
+/// A database benchmark: tables, a load, operations, and a check.
 pub trait Benchmark {
     /// Its name in experiment files and reports.
     fn name(&self) -> &'static str;
 
-    /// The statements that make its empty tables (not the ledger).
+    /// The statements that create its tables (without the ledger).
     fn schema(&self) -> &'static [&'static str];
 
     /// Fills the tables in one transaction per some hundred rows.
     ///
     /// # Errors
-    /// What the database says.
+    /// The database's error.
     fn fill(&self, sql: &mut dyn Sql) -> Result<Loaded, SqlError>;
 
     /// Draws the client's next operation and carries it out.
     ///
     /// # Errors
-    /// [`StepError`]; after it the client may go on if the connection can.
+    /// [`StepError`]. The client may go on after it if the connection can.
     fn operate(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError>;
 
-    /// Checks every row and every invariant of the benchmark, and that the rows are
-    /// exactly those that the commits in the ledger made. Nobody may write meanwhile.
+    /// Checks every row and every invariant of the benchmark, and that the rows are exactly those
+    /// that the commits in the ledger made. Nobody may write at the same time.
     ///
     /// # Errors
-    /// What the database says if it cannot be read.
+    /// The database's error if it cannot be read.
     fn verify(&self, sql: &mut dyn Sql) -> Result<Findings, SqlError>;
 }
 
-/// Makes tables and ledger for `clients` clients and fills them; gives the bytes
-/// of row contents written.
+/// Creates tables and ledger for `clients` clients and fills them. Returns the bytes of row
+/// contents.
 ///
 /// # Errors
-/// What the database says.
+/// The database's error.
 pub fn load(benchmark: &dyn Benchmark, sql: &mut dyn Sql, clients: u32) -> Result<u64, SqlError> {
     for statement in benchmark.schema() {
         sql.execute(statement, &[])?;
@@ -189,7 +186,7 @@ pub fn load(benchmark: &dyn Benchmark, sql: &mut dyn Sql, clients: u32) -> Resul
 /// The ledger: for each client the number of its commits that are in the database.
 ///
 /// # Errors
-/// What the database says.
+/// The database's error.
 pub fn ledger(sql: &mut dyn Sql) -> Result<Vec<(u32, u64)>, SqlError> {
     let mut found = Vec::new();
     let clients = "SELECT client, seq FROM ledger WHERE client >= 0 ORDER BY client";
@@ -248,9 +245,8 @@ pub(crate) fn read(
     }
 }
 
-/// Runs a transaction that writes. `body` gives the bytes of row contents it wrote,
-/// or `None` if there is nothing to keep: then whatever it did is rolled back. What it
-/// changed it notes in [`Scratch::change`].
+/// Runs a transaction that writes. `body` returns the bytes of row contents that it wrote, or
+/// `None` to roll back. It notes its changes in [`Scratch::change`].
 pub(crate) fn write(
     sql: &mut dyn Sql,
     client: &mut Client,
@@ -277,8 +273,8 @@ fn transaction(
     client: &mut Client,
     body: &mut impl FnMut(&mut dyn Sql, &mut Client) -> Result<Option<u64>, StepError>,
 ) -> Result<Option<u64>, StepError> {
-    // Immediate: a transaction that reads first and finds out later that it is
-    // too late to write could only be rolled back.
+    // IMMEDIATE: a transaction that reads first and cannot get the write lock later could only be
+    // rolled back.
     sql.execute("BEGIN IMMEDIATE", &[])?;
     client.scratch.change = Digest::default();
     let done = body(sql, client).and_then(|bytes| {
@@ -303,7 +299,7 @@ fn transaction(
         Ok(bytes)
     });
     if done.is_err() {
-        // The transaction may be gone already; what failed first is what counts.
+        // It fails if the transaction is gone already. The first error counts.
         let _ = sql.execute("ROLLBACK", &[]);
     }
     done
@@ -319,7 +315,7 @@ fn again(e: StepError, retries: &mut u32) -> Result<(), StepError> {
     }
 }
 
-/// Inserts `count` things, some hundred to a transaction.
+/// Inserts `count` rows, 500 in a transaction.
 pub(crate) fn in_batches(
     sql: &mut dyn Sql,
     count: u64,
@@ -336,7 +332,7 @@ pub(crate) fn in_batches(
     Ok(())
 }
 
-/// The integer that a query must give.
+/// The integer of a query that must return a row.
 pub(crate) fn must(
     sql: &mut dyn Sql,
     statement: &'static str,

@@ -1,18 +1,18 @@
-//! LinkBench: the social-graph benchmark (Armstrong, Ponnekanti, Borthakur,
-//! Callaghan, SIGMOD 2013) with the operation mix and the access distributions of
-//! its public release, its MySQL schema put into SQLite's terms.
+//! LinkBench: the social-graph benchmark (Armstrong, Ponnekanti, Borthakur, Callaghan, SIGMOD 2013)
+//! with the operation mix and the access distributions of its public release, and its MySQL schema
+//! translated to SQLite.
 //!
-//! What differs: the out-degrees follow a bounded Pareto law instead of the
-//! release's table of measured ones, the data are a function of key and version
-//! (see [`crate::content`]), and list queries ask for the newest links only.
+//! Differences: the out-degrees follow a bounded Pareto law instead of the release's table of
+//! measured ones, the data follow from key and version (see [`crate::content`]), and list queries
+//! ask for the newest links only.
 //!
 //! # Invariants
 //!
 //! 1. In every committed state `counttable` holds, for each node and link type, the
 //!    number of its visible links; a missing row counts as 0.
 //! 2. The data of every node and link follow from its key and its version.
-//! 3. Whoever changes a row notes in the digest what the whole row was and what it
-//!    is; the rows in the tables add up to what the ledger says.
+//! 3. Each change of a row notes the old and the new state of the whole row in the digest. The rows
+//!    in the tables add up to the digest in the ledger.
 
 use crate::content::{self, Digest};
 use crate::database::{
@@ -26,13 +26,13 @@ use tantalum_rt::{Stream, mix64};
 
 /// Link types of the public benchmark's default.
 const LINK_TYPES: u64 = 2;
-/// The first link type there.
+/// The first link type of the public benchmark.
 const FIRST_LINK_TYPE: i64 = 123_456_789;
-/// The type of every node there.
+/// The type of every node of the public benchmark.
 const NODE_TYPE: i64 = 2048;
-/// A list query gives at most so many links.
+/// The most links of a list query.
 const LIST_LIMIT: i64 = 10_000;
-/// No node is loaded with more links than this.
+/// The most links with which a node is loaded.
 const MAX_DEGREE: u64 = 500;
 
 const NODES: u64 = 1;
@@ -74,7 +74,7 @@ pub(crate) enum Operation {
 pub struct LinkBenchScale {
     /// Nodes that are loaded, at least 1.
     pub nodes: u64,
-    /// Links loaded for each node, on average (about: the law is cut off).
+    /// Average number of loaded links of each node (approximate, since the law is cut off).
     pub links_per_node: f64,
     /// Median bytes of data in a node.
     pub node_bytes: u64,
@@ -110,7 +110,7 @@ impl LinkKey {
         mix64(self.list() ^ self.id2 as u64)
     }
 
-    /// The list that it is in as one number, for the count.
+    /// The link's list as one number, for the count.
     fn list(self) -> u64 {
         mix64(mix64(self.id1 as u64) ^ self.kind as u64)
     }
@@ -120,7 +120,7 @@ impl LinkKey {
     }
 }
 
-/// What can change of a node.
+/// The state that can change.
 #[derive(Clone, Copy)]
 struct NodeState {
     version: i64,
@@ -133,7 +133,7 @@ impl NodeState {
     }
 }
 
-/// What can change of a link.
+/// The state that can change.
 #[derive(Clone, Copy)]
 struct LinkState {
     visible: bool,
@@ -182,7 +182,8 @@ impl LinkBench {
         (self.hot(&self.node_updates, stream, NODES) - 1) as u64
     }
 
-    /// A list of links that is read: its node counted from 0, and which of the node's lists.
+    /// A list of links that is read: its node counted from 0, and the number of the list at that
+    /// node.
     pub(crate) fn list_to_read(&self, stream: &mut Stream) -> (u64, u64) {
         let id = self.hot(&self.link_reads, stream, LINKS);
         ((id - 1) as u64, stream.below(LINK_TYPES))
@@ -194,7 +195,7 @@ impl LinkBench {
         ((id - 1) as u64, stream.below(LINK_TYPES))
     }
 
-    /// With how many links that list is loaded.
+    /// How many links that list is loaded with.
     pub(crate) fn links_in(&self, (id, kind): (u64, u64)) -> u64 {
         self.degree(id as i64 + 1, FIRST_LINK_TYPE + kind as i64)
     }
@@ -207,7 +208,7 @@ impl LinkBench {
         log_normal(mix64(key.word() ^ version as u64), self.scale.link_bytes).min(255)
     }
 
-    /// With how many links of this type the node is loaded.
+    /// How many links of this type the node is loaded with.
     fn degree(&self, id: i64, kind: i64) -> u64 {
         let h = mix64(mix64(id as u64 ^ 0x11) ^ kind as u64);
         let u = ((h >> 11) + 1) as f64 / (1u64 << 53) as f64;
@@ -438,7 +439,7 @@ impl LinkBench {
         let links = "SELECT link_type, id1, id2, visibility, version, data, time FROM linktable";
         sql.query(links, &[], &mut |row| {
             let key = LinkKey { kind: row.int(0), id1: row.int(1), id2: row.int(2) };
-            // Not as `LinkState`: a visibility that is neither is to be seen.
+            // Not as `LinkState`: a visibility other than 0 and 1 must change the digest.
             digest.add(LINKS, key.word(), &[row.int(3), row.int(4), row.int(6)]);
             if row.int(3) == 1 {
                 *visible.entry((key.id1, key.kind)).or_default() += 1;
@@ -480,8 +481,8 @@ const ADD_TO_COUNT: &str = "INSERT INTO counttable(id, link_type, count, time, v
      ON CONFLICT(id, link_type) DO UPDATE \
      SET count = count + excluded.count, time = excluded.time, version = version + 1";
 
-/// What `statement` says of a node (deleting it on the way, if so); `None` if there is
-/// no such row.
+/// The state of a node that `statement` returns (which may delete the node); `None` if there is no
+/// such row.
 fn node_state(
     sql: &mut dyn Sql,
     statement: &'static str,
@@ -494,7 +495,7 @@ fn node_state(
     Ok(found)
 }
 
-/// What is known of a link; `None` if there is no such row.
+/// The state of a link; `None` if there is no such row.
 fn find_link(sql: &mut dyn Sql, key: LinkKey) -> Result<Option<LinkState>, SqlError> {
     let mut found = None;
     let get = "SELECT visibility, version, time FROM linktable \
@@ -513,8 +514,8 @@ fn count(
     change: &mut Digest,
 ) -> Result<(), SqlError> {
     let list = [Value::Int(key.id1), Value::Int(key.kind)];
-    // RETURNING would save this statement, but knows only the new time; the page it
-    // reads is the one that is written next.
+    // RETURNING would save this statement, but has no old time. The page that it reads is written
+    // next anyway.
     let get = "SELECT count, version, time FROM counttable WHERE id = ?1 AND link_type = ?2";
     let mut old = None;
     sql.query(get, &list, &mut |row| old = Some([row.int(0), row.int(1), row.int(2)]))?;
@@ -529,8 +530,8 @@ fn count(
     Ok(())
 }
 
-/// A length that follows from the hash: log-normal with sigma 1 around the median,
-/// at most eight times of it.
+/// A length that follows from the hash: log-normal with sigma 1 around the median, and at most
+/// eight times the median.
 fn log_normal(hash: u64, median: u64) -> usize {
     let unit = |h: u64| ((h >> 11) + 1) as f64 / (1u64 << 53) as f64;
     let (u, v) = (unit(mix64(hash)), unit(mix64(hash ^ 1)));

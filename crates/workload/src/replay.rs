@@ -2,22 +2,21 @@
 //!
 //! # Invariants
 //!
-//! 1. Requests are issued in the order of the trace, each once. What was not issued when
-//!    playing stopped comes first when it goes on.
+//! 1. Requests are issued in the order of the trace, each once. After a stop, playing resumes with
+//!    the first request that was not issued.
 //! 2. No more requests are in flight than the queue depth.
-//! 3. With [`Mode::Timed`] a request is issued at its time (divided by the speed), counted
-//!    from the first one after playing started or went on; later only if as many requests
-//!    as the queue depth are in flight, and how late that was is kept. A request whose time
-//!    is before that of its predecessor is issued right after it.
-//! 4. A read or write becomes that of all blocks it touches, a discard that of the blocks
-//!    within it. A flush before a request completes before the request is issued; forced
-//!    unit access stays.
-//! 5. Every request lies within the device: how its address comes there is said by
-//!    [`Addresses`], and a request that would reach over the device's end is cut off there.
-//!    All of that is counted.
-//! 6. A write that is refused for want of space ends nothing; it is not counted as completed.
-//! 7. Memory is that of the requests in flight, in pieces of [`PIECE_BYTES`]: the trace is
-//!    read as it is played.
+//! 3. With [`Mode::Timed`] a request is issued at its time (divided by the speed), counted from the
+//!    first one after playing started or resumed. It is late only if the queue depth is reached,
+//!    and the delay is recorded. A request whose time is before that of its predecessor is issued
+//!    right after it.
+//! 4. A read or write covers all blocks that it touches, a discard only the whole blocks within it.
+//!    A flush before a request completes before the request is issued. Forced unit access is kept.
+//! 5. Every request is within the device. [`Addresses`] maps its address, and a request that would
+//!    end after the device is cut off there. Both are counted.
+//! 6. A write that is refused for lack of space does not end playing, and does not count as
+//!    completed.
+//! 7. Only requests in flight take memory, in pieces of [`PIECE_BYTES`]: the trace is read while it
+//!    is played.
 
 use crate::jobs::fill;
 use crate::trace::{BlkparseEvent, Event, Format, Kind, Options, Trace, TraceError};
@@ -32,9 +31,9 @@ use tantalum_device::{
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::{Nanos, Rt, Stream, mix64};
 
-/// A request that is longer is carried out in pieces of this size, one after the other.
+/// A longer request is carried out in pieces of this size, one after the other.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Addresses are scaled in units of this size, so that what lies together stays together.
+/// Addresses are scaled in units of this size, so that neighbouring blocks stay neighbours.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
 /// When requests are issued.
@@ -48,9 +47,9 @@ pub enum Mode {
     Timed,
 }
 
-/// How addresses of the trace become such of the device. The requests of the trace's second
-/// and further devices are moved by distances that depend on the device's place in the
-/// trace, since they all go to one.
+/// How addresses of the trace are mapped to the device. All devices of the trace are played on one
+/// device: requests of the second and further ones are shifted by distances that depend on the
+/// device's number in the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addresses {
@@ -66,12 +65,12 @@ pub enum Addresses {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Playing {
-    /// Its file; a relative name counts from the experiment's file.
+    /// Its file. A relative name counts from the experiment's file.
     pub file: String,
-    /// Its format; `None`: found out from its contents.
+    /// Its format; `None`: detected from its contents.
     #[serde(default)]
     pub format: Option<Format>,
-    /// Which of blkparse's events are the requests.
+    /// Which of blkparse's events count as requests.
     #[serde(default)]
     pub event: BlkparseEvent,
     /// Bytes of a page in the format [`Format::Pages`].
@@ -83,17 +82,18 @@ pub struct Playing {
     /// When requests are issued.
     #[serde(default)]
     pub mode: Mode,
-    /// With [`Mode::Timed`]: so many times as fast as recorded, above 0 to a million.
+    /// With [`Mode::Timed`]: the factor by which it is played faster than recorded, above 0 to a
+    /// million.
     #[serde(default = "default_speed")]
     pub speed: f64,
-    /// Requests in flight, at most; 1 to 65,536. `None`: 1, and 1,024 with [`Mode::Timed`].
+    /// The most requests in flight, 1 to 65,536. `None`: 1, and 1,024 with [`Mode::Timed`].
     #[serde(default)]
     pub queue_depth: Option<u32>,
-    /// How addresses become the device's.
+    /// How addresses are mapped to the device.
     #[serde(default)]
     pub addresses: Addresses,
-    /// With [`Addresses::Scale`]: the size of the trace's device, in MiB. `None`: where its
-    /// last request ends, for which the whole trace is read once before.
+    /// With [`Addresses::Scale`]: the size of the trace's device in MiB. `None`: the end of its
+    /// last request, for which the whole trace is read first.
     #[serde(default)]
     pub span_mib: Option<u64>,
 }
@@ -107,7 +107,7 @@ fn default_speed() -> f64 {
 }
 
 impl Playing {
-    /// This file, as fast as the device takes it, one request at a time.
+    /// Plays this file as fast as possible, one request at a time.
     pub fn new(file: &str) -> Playing {
         Playing {
             file: file.into(),
@@ -123,7 +123,7 @@ impl Playing {
         }
     }
 
-    /// How the file is to be read.
+    /// The options for reading the file.
     pub fn options(&self) -> Options {
         Options { format: self.format, blkparse_event: self.event, page_size: self.page_size }
     }
@@ -135,7 +135,7 @@ impl Playing {
         })
     }
 
-    /// Whether the numbers make sense.
+    /// Checks the numbers.
     ///
     /// # Errors
     /// [`ReplayError::Value`].
@@ -159,44 +159,44 @@ impl Playing {
     }
 }
 
-/// Why a trace was not played on.
+/// Why playing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A parameter that makes no sense.
+    /// A parameter is out of its range.
     #[error("`{name}` is {value}, but must be {range}")]
     Value {
-        /// Which.
+        /// The key.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it may be.
+        /// Its allowed range.
         range: &'static str,
     },
-    /// Times are wanted and not there.
+    /// [`Mode::Timed`] needs times, and the trace has none.
     #[error("the trace {file} has no times: play it with mode = \"fast\"")]
     NoTimes {
         /// The trace.
         file: String,
     },
-    /// It would never do anything.
+    /// The trace has nothing to play.
     #[error("the trace {file} has no request{of} that could be played")]
     Nothing {
         /// The trace.
         file: String,
-        /// Of which device, if one was chosen.
+        /// The chosen device, in words, if there is one.
         of: String,
     },
     /// The device failed a request.
     #[error("a {kind} at {at} failed: {error}")]
     Io {
-        /// Which kind.
+        /// The kind of the request.
         kind: CommandKind,
-        /// Where.
+        /// Its first block.
         at: Block,
-        /// What the device said.
+        /// The device's error.
         error: IoError,
     },
 }
@@ -204,20 +204,20 @@ pub enum ReplayError {
 /// Why playing ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The trace is at its end; playing on begins anew.
+    /// The trace has ended. The next play begins anew.
     Trace,
-    /// Somebody called [`Player::stop`].
+    /// [`Player::stop`] was called.
     Stopped,
 }
 
-/// What was played of a trace so far.
+/// Counters of what was played so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Played {
-    /// Requests issued; one that is carried out in pieces is one.
+    /// Requests issued. One that is carried out in pieces counts once.
     pub requests: u64,
-    /// How often the trace came to its end.
+    /// How often the trace reached its end.
     pub passes: u64,
-    /// Requests whose addresses were not such of the device.
+    /// Requests whose addresses were changed.
     pub moved: u64,
     /// Requests cut off at the device's end.
     pub clipped: u64,
@@ -226,16 +226,16 @@ pub struct Played {
     /// Events that were not played: marks, requests of no length or of another device,
     /// discards of less than a block.
     pub skipped: u64,
-    /// Requests issued later than their time, since too many were in flight.
+    /// Requests issued later than their time, since the queue depth was reached.
     pub late: u64,
-    /// The most that one was late.
+    /// The longest delay of a request.
     pub latest_ns: u64,
 }
 
 /// Opens the trace from its beginning.
 pub type Open = Box<dyn FnMut() -> Result<Trace<Box<dyn BufRead>>, TraceError>>;
 
-/// One request, as the device gets it.
+/// A request as the device gets it.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     kind: CommandKind,
@@ -248,14 +248,14 @@ struct Request {
 struct Tape {
     open: Open,
     trace: Option<Trace<Box<dyn BufRead>>>,
-    /// Read, and not issued.
+    /// The request that was read and not issued yet.
     next: Option<Request>,
     /// Whether this pass has issued something.
     used: bool,
 }
 
-/// A trace that is being played; it remembers how far it came. Cheap to clone: a clone is
-/// the same player.
+/// A trace that is being played. It remembers its position. Cheap to clone: a clone is the same
+/// player.
 #[derive(Clone)]
 pub struct Player {
     shared: Rc<Shared>,
@@ -271,16 +271,16 @@ struct Shared {
     played: Cell<Played>,
     stopped: Cell<bool>,
     failure: RefCell<Option<ReplayError>>,
-    /// Told of a stop and of a failure.
+    /// Notified of a stop and of a failure.
     news: WaitQueue,
 }
 
 impl Player {
-    /// A player at the trace's beginning; the data that it writes follow from `seed`.
+    /// A player at the trace's beginning. The data that it writes follow from `seed`.
     ///
     /// # Errors
-    /// The trace cannot be opened (or, to find its span, not be read), or a parameter
-    /// makes no sense.
+    /// The trace cannot be opened (or be read to find its span), or a parameter is out of its
+    /// range.
     pub fn new(rt: &Rt, how: &Playing, mut open: Open, seed: u64) -> Result<Player, ReplayError> {
         how.check()?;
         let trace = open()?;
@@ -304,23 +304,23 @@ impl Player {
         Ok(Player { shared: Rc::new(shared) })
     }
 
-    /// What was played of the trace so far.
+    /// The counters of what was played so far.
     pub fn played(&self) -> Played {
         self.shared.played.get()
     }
 
-    /// Ends [`Player::play`] soon: requests in flight are waited for.
+    /// Ends [`Player::play`] soon. Requests in flight are waited for.
     pub fn stop(&self) {
         self.shared.stopped.set(true);
         self.shared.news.notify_all();
     }
 
-    /// Plays on until the trace's end, a stop, or a failure. `done` hears of each request
-    /// that was completed, and how long it took.
+    /// Plays until the trace's end, a stop, or a failure. `done` is called for each completed
+    /// request, with its duration.
     ///
     /// # Errors
-    /// [`ReplayError`]: the trace's, or the first request that failed; the others in flight
-    /// are waited for.
+    /// [`ReplayError`]: the trace's error, or that of the first failed request. Other requests in
+    /// flight are waited for.
     pub async fn play<D: BlockDevice + Clone + 'static>(
         &self,
         device: &D,
@@ -361,7 +361,7 @@ impl Player {
             self.shared.rt.spawn("a request of a trace", async move {
                 let start = shared.rt.now();
                 match carry_out(&device, &request, stamp).await {
-                    // (What a thin drive refuses ends nothing.)
+                    // (A thin drive's refusal ends nothing.)
                     Err(IoError::NoSpace) => {}
                     Ok(()) => done(request.kind, shared.rt.now().saturating_sub(start)),
                     Err(error) => shared.fail(&request, error),
@@ -377,11 +377,11 @@ impl Player {
     }
 }
 
-/// Reads a whole trace, and says what would end its playing: a line that does not mean what
-/// its format says, a time that is wanted and not there, nothing to play.
+/// Reads a whole trace, and finds what would end its playing: a malformed line, a missing time,
+/// nothing to play.
 ///
 /// # Errors
-/// [`ReplayError`], but for [`ReplayError::Io`].
+/// [`ReplayError`], but never [`ReplayError::Io`].
 pub fn check(how: &Playing, open: &mut Open) -> Result<(), ReplayError> {
     how.check()?;
     let mut trace = open()?;
@@ -412,7 +412,7 @@ fn nothing(how: &Playing) -> ReplayError {
     ReplayError::Nothing { file: how.file.clone(), of: of.unwrap_or_default() }
 }
 
-/// Where the last request of a trace ends, in bytes.
+/// The end of the trace's last request by address, in bytes.
 fn span_of(trace: Trace<Box<dyn BufRead>>) -> Result<u64, TraceError> {
     let mut span = 0;
     for event in trace {
@@ -450,8 +450,8 @@ impl Shared {
         .await;
     }
 
-    /// When a request is due; `origin` is the trace's time and the run's that belong
-    /// together.
+    /// When a request is due. `origin` is a time of the trace, and the time of the run that belongs
+    /// to it.
     fn due(
         &self,
         request: &Request,
@@ -467,7 +467,7 @@ impl Shared {
         Ok(Some(now.saturating_add(Nanos(after as u64))))
     }
 
-    /// The request to be issued is issued now.
+    /// Notes that the next request is issued now.
     fn issued(&self, due: Option<Nanos>) {
         let mut tape = self.tape.borrow_mut();
         tape.next = None;
@@ -480,7 +480,7 @@ impl Shared {
         });
     }
 
-    /// The next request, which stays the next one; `None` at the trace's end, once.
+    /// The next request, without consuming it; `None` once at the trace's end.
     fn peek(&self, caps: &Caps) -> Result<Option<Request>, ReplayError> {
         let tape = &mut *self.tape.borrow_mut();
         while tape.next.is_none() {
@@ -497,7 +497,7 @@ impl Shared {
                 return Ok(None);
             };
             let event = event?;
-            // In fio's version 2 what comes before the first wait is at the beginning.
+            // In fio's version 2 requests before the first wait are at time 0.
             let early = (trace.format() == Format::Fio2).then_some(Nanos::ZERO);
             let event = Event { time: event.time.or(early), ..event };
             let device = event.device.unwrap_or(0);
@@ -511,7 +511,7 @@ impl Shared {
         Ok(tape.next)
     }
 
-    /// What an event asks of the device, if anything.
+    /// The request of an event, if there is one for the device.
     fn request(&self, event: &Event, device: u32, caps: &Caps) -> Option<Request> {
         let size = u64::from(caps.block_size);
         let end = event.offset.saturating_add(event.length);
@@ -547,7 +547,7 @@ impl Shared {
         Some(Request { kind, range, preflush: event.flags.preflush, time: event.time })
     }
 
-    /// The block of the device for one of the trace's, see [`Addresses`].
+    /// The device's block for a block of the trace, see [`Addresses`].
     fn place(&self, block: u64, device: u32, caps: &Caps) -> u64 {
         let chunk = (CHUNK_BYTES / u64::from(caps.block_size)).max(1);
         // At least one, of whole chunks if there are any.

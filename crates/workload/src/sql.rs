@@ -1,7 +1,7 @@
-//! What a workload needs of an SQL database: prepared statements with bound values, and errors by
-//! kind.
+//! The interface of an SQL database for workloads: prepared statements with bound values, and
+//! errors by kind.
 //!
-//! The workloads here do no I/O: their caller brings an [`Sql`] connection.
+//! The workloads do no I/O: their caller provides an [`Sql`] connection.
 
 /// A value bound to a parameter of a statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,8 +14,8 @@ pub enum Value<'a> {
     Blob(&'a [u8]),
 }
 
-/// One row of a result. Columns count from 0; a value of another type reads as
-/// 0 or as nothing, as in SQLite.
+/// One row of a result. Columns count from 0. A value of another type reads as 0 or as empty, as in
+/// SQLite.
 pub trait Row {
     /// The integer in a column.
     fn int(&self, column: usize) -> i64;
@@ -23,16 +23,16 @@ pub trait Row {
     fn bytes(&self, column: usize) -> &[u8];
 }
 
-/// What kind of error it was, as far as a workload or its judge cares.
+/// Kinds of errors that a workload or a check tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqlErrorKind {
-    /// Another connection is in the way: roll back and try again.
+    /// Another connection is in the way: roll back and retry.
     Busy,
-    /// The device failed, or lost its power: the connection is to be closed.
+    /// The device failed or lost its power: close the connection.
     Io,
-    /// The database found itself damaged.
+    /// The database found damage.
     Corrupt,
-    /// The database file is full, or the device is.
+    /// The database file or the device is full.
     Full,
     /// Anything else: a bug in the workload, a missing table.
     Other,
@@ -44,23 +44,23 @@ pub enum SqlErrorKind {
 pub struct SqlError {
     /// Its kind.
     pub kind: SqlErrorKind,
-    /// What the database said, and of which statement.
+    /// The database's message, and the statement.
     pub message: String,
 }
 
 /// A connection to a database.
 pub trait Sql {
-    /// Runs a statement that returns no rows; gives the number of rows it changed.
+    /// Runs a statement that returns no rows. Returns the number of rows that it changed.
     /// Statements are constants, so that a connection can keep them prepared.
     ///
     /// # Errors
-    /// What the database says.
+    /// The database's error.
     fn execute(&mut self, statement: &'static str, values: &[Value<'_>]) -> Result<u64, SqlError>;
 
-    /// Runs a query and hands each row to `each`; gives the number of rows.
+    /// Runs a query and passes each row to `each`. Returns the number of rows.
     ///
     /// # Errors
-    /// What the database says; `each` may have seen rows before.
+    /// The database's error. `each` may have seen rows before it.
     fn query(
         &mut self,
         statement: &'static str,
@@ -72,7 +72,7 @@ pub trait Sql {
 /// The integer in the first column of the first row, if there is a row.
 ///
 /// # Errors
-/// What the database says.
+/// The database's error.
 pub fn query_int(
     sql: &mut dyn Sql,
     statement: &'static str,

@@ -4,9 +4,9 @@
 //!
 //! # Invariants
 //!
-//! 1. Every record is there, once, and no other.
-//! 2. Each field's contents follow from the record's key, the field's number and
-//!    the version of the record that wrote it, which is stored beside the fields.
+//! 1. Every record is there exactly once, and there are no others.
+//! 2. The contents of a field follow from the record's key, the field's number and the version of
+//!    the record that wrote it. That version is stored in the contents.
 //! 3. The highest version among its fields is the record's version.
 
 use crate::content::{self, Digest};
@@ -43,10 +43,10 @@ pub struct Ycsb {
     popular: Zipf,
 }
 
-/// The record as a table of the digest; its fields are those from 0 on.
+/// The number of the record's table in the digest. Its fields are tables 0 to 9.
 const RECORD: u64 = FIELDS as u64;
 
-/// The version of the record and one of its fields, which says of which version it is.
+/// Reads the version of the record and one of its fields, which has its own version.
 const OLD: [&str; FIELDS] = [
     "SELECT version, field0 FROM usertable WHERE ycsb_key = ?1",
     "SELECT version, field1 FROM usertable WHERE ycsb_key = ?1",
@@ -60,7 +60,7 @@ const OLD: [&str; FIELDS] = [
     "SELECT version, field9 FROM usertable WHERE ycsb_key = ?1",
 ];
 
-/// Of each field one statement, since columns cannot be bound.
+/// One statement for each field, since columns cannot be bound.
 const UPDATES: [&str; FIELDS] = [
     "UPDATE usertable SET version = ?2, field0 = ?3 WHERE ycsb_key = ?1",
     "UPDATE usertable SET version = ?2, field1 = ?3 WHERE ycsb_key = ?1",
@@ -82,8 +82,8 @@ const READ_ALL: &str = "SELECT ycsb_key, version, field0, field1, field2, field3
                         field6, field7, field8, field9 FROM usertable";
 
 impl Ycsb {
-    /// The benchmark at this scale; less than one record, or fields too small for
-    /// key and version, are raised to that.
+    /// The benchmark at this scale. It has at least one record, and fields have room for key and
+    /// version.
     pub fn new(scale: YcsbScale) -> Ycsb {
         let records = scale.records.max(1);
         let field_bytes = scale.field_bytes.max(content::HEADER as u64) as usize;
@@ -94,7 +94,7 @@ impl Ycsb {
         self.popular.sample_scrambled(&mut client.stream, 0)
     }
 
-    /// Checks a record and puts what it holds into the digest; gives its number.
+    /// Checks a record and adds it to the digest. Returns its number.
     fn check(&self, row: &dyn Row, digest: &mut Digest) -> Result<u64, String> {
         let text = String::from_utf8_lossy(row.bytes(0)).into_owned();
         let version = row.int(1) as u64;
@@ -119,7 +119,7 @@ impl Ycsb {
         Ok(record)
     }
 
-    /// Which record has this key.
+    /// The number of the record with this key.
     fn record_of(&self, text: &str) -> Option<u64> {
         let record: u64 = text.strip_prefix("user")?.get(16..)?.parse().ok()?;
         (record < self.records && key(record) == text).then_some(record)
@@ -166,13 +166,13 @@ impl Ycsb {
     }
 }
 
-/// Of which version the contents of a field are.
+/// The version in the contents of a field.
 fn written(data: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(data.get(8..16)?.try_into().ok()?))
 }
 
-/// The key of a record: hashed, so that neighbours in popularity or in the order of
-/// insertion are no neighbours in the table.
+/// The key of a record. It is hashed, so that neighbours in popularity or in the order of insertion
+/// are not neighbours in the table.
 fn key(record: u64) -> String {
     format!("user{:016x}{record}", mix64(record ^ 0x7963_7362))
 }

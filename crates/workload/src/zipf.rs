@@ -1,11 +1,10 @@
-//! Zipfian numbers: the rank `k` (from 1) comes with a probability in
-//! proportion to `1 / k^theta`.
+//! Zipfian numbers: rank `k` (from 1) has a probability proportional to `1 / k^theta`.
 //!
 //! 1. Constant memory and constant expected time for any number of ranks and any
 //!    exponent, by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion
 //!    to generate variates from monotone discrete distributions", 1996).
-//! 2. The distribution is exact: nothing is approximated but by rounding.
-//! 3. All functions are those of `libm`: every machine gives the same numbers.
+//! 2. The distribution is exact except for rounding.
+//! 3. All functions are those of `libm`, so that every machine gives the same numbers.
 
 use libm::{exp, expm1, floor, log, log1p};
 use tantalum_rt::{Stream, mix64};
@@ -20,13 +19,13 @@ pub struct Zipf {
     low: f64,
     /// The area up to the right end of the last rank.
     high: f64,
-    /// Within this distance of its middle a rank is taken without another look.
+    /// A rank within this distance of its middle is accepted without a further test.
     sure: f64,
 }
 
 impl Zipf {
-    /// Over `n` ranks (at least 1 is taken) with exponent `theta`; 0 is the
-    /// uniform distribution, and so is anything that is not positive and finite.
+    /// A distribution over `n` ranks (at least 1) with exponent `theta`. It is uniform if `theta`
+    /// is not positive and finite.
     pub fn new(n: u64, theta: f64) -> Zipf {
         let n = n.max(1);
         let theta = if theta.is_finite() && theta > 0.0 { theta } else { 0.0 };
@@ -57,8 +56,7 @@ impl Zipf {
         }
     }
 
-    /// A rank, moved to its place among `0..n` by [`scramble`]: the frequent ones lie
-    /// apart.
+    /// A rank, moved by [`scramble`] to its place among `0..n`, so that frequent ones are apart.
     pub fn sample_scrambled(&self, stream: &mut Stream, salt: u64) -> u64 {
         scramble(self.sample(stream), self.n, salt)
     }
@@ -78,15 +76,15 @@ impl Zipf {
     }
 
     fn area_inverse(&self, a: f64) -> f64 {
-        // Rounding must not push it beyond the pole.
+        // Rounding must not push it past the pole.
         let t = (a * (1.0 - self.theta)).max(-1.0);
         let factor = if t.abs() > 1e-8 { log1p(t) / t } else { 1.0 - t / 2.0 };
         exp(factor * a)
     }
 }
 
-/// A permutation of `0..n`, one for each `salt`: where the rank `rank` lies. Ranks
-/// beyond the last count from 0 again.
+/// A permutation of `0..n`, one for each `salt`: the place of `rank`. Ranks from `n` on wrap
+/// around.
 pub fn scramble(rank: u64, n: u64, salt: u64) -> u64 {
     if n <= 1 {
         return 0;
@@ -96,8 +94,8 @@ pub fn scramble(rank: u64, n: u64, salt: u64) -> u64 {
     let shift = bits.div_ceil(2);
     let keys = [mix64(salt), mix64(mix64(salt)), mix64(salt ^ u64::MAX)];
     let mut x = rank % n;
-    // Each step is a bijection on the numbers of so many bits; going on until the
-    // number is below n makes it one on 0..n.
+    // Each step is a bijection on numbers of this many bits. Repeating it until the number is below
+    // n makes it a bijection on 0..n.
     loop {
         for key in keys {
             x = x.wrapping_mul(key | 1).wrapping_add(key >> 32) & mask;
@@ -113,7 +111,7 @@ pub fn scramble(rank: u64, n: u64, salt: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// How far the frequencies of the first 50 ranks, and of the rest, are from the
+    /// The chi-squared distance of the frequencies of the first 50 ranks, and of the rest, from the
     /// exact probabilities. 99.9 % bound for 50 degrees of freedom: 86.7.
     fn chi_squared(z: &Zipf, theta: f64) -> f64 {
         let n = z.ranks();

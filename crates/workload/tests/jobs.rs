@@ -1,4 +1,4 @@
-//! Synthetic block jobs on a device whose latencies are known.
+//! Synthetic block jobs on a device with known latencies.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -120,8 +120,7 @@ fn hot(space: f64, share: f64, scattered: bool) -> Pattern {
     Pattern::Hot(Hot { space, share, scattered })
 }
 
-/// Every place once in a pass, and each pass in another order, none of which is near the
-/// order of addresses.
+/// Each pass visits every place once, in another order, and never near the order of addresses.
 #[test]
 fn a_permutation_covers_its_range_once_in_each_pass() {
     for blocks in [1, 2, 100, 1021, 4096] {
@@ -171,7 +170,7 @@ fn hot_places_take_their_share_and_reads_may_have_places_of_their_own() {
         assert!((top - 0.7).abs() < 0.005, "{top}");
         assert!(counts[999] > 0);
     }
-    // All the places there are.
+    // All places.
     assert_eq!(drawn(&Job { pattern: hot(1.0, 0.0, true), ..Job::default() }, 4096, 9, 9).len(), 9);
 
     let mut runtime = Runtime::virtual_time(1);
@@ -200,7 +199,7 @@ fn hot_places_take_their_share_and_reads_may_have_places_of_their_own() {
     assert!((hot - 0.9).abs() < 0.04, "{hot}");
 }
 
-/// Takes note of where it is read.
+/// Records where it is read.
 #[derive(Clone)]
 struct Watched {
     device: RamDevice,
@@ -365,14 +364,14 @@ fn an_fsync_commits_the_journal_of_the_file_system_once_a_tick() {
         let job = Job { fsync_every: 1, fsync, commands: Some(4000), ..Job::default() };
         let report = on_ram(job, 1).0.unwrap();
         assert!((report.iops() / iops - 1.0).abs() < 0.002, "{} for {iops}", report.iops());
-        // What the file system writes is not the job's.
+        // Writes of the file system do not count for the job.
         assert_eq!(report.commands(), 4000);
         let flushes = report.stats.of(CommandKind::Flush).commands;
         assert_eq!(flushes, if barriers { 4000 } else { 0 });
     }
 }
 
-/// Places of a job on a device with blocks of this size, by size and by start.
+/// Sizes and places of a job's commands on a device with blocks of this size.
 fn drawn(job: &Job, block: u32, blocks: u64, draws: u32) -> Vec<(u64, u64)> {
     let device = (u64::from(block) * blocks, block);
     let places = Places::new(job.pattern, &job.size_mix(), job.block_size, device, 1);
@@ -394,7 +393,7 @@ fn jesd219_has_the_standards_sizes_places_and_reads() {
     let share = |places: &[(u64, u64)], is: &dyn Fn(&(u64, u64)) -> bool| {
         places.iter().filter(|p| is(p)).count() as f64 / f64::from(DRAWS)
     };
-    // Where blocks are of 512 bytes all sizes can be told apart.
+    // With blocks of 512 bytes all sizes can be told apart.
     let places = drawn(&job, 512, 8_000_000, DRAWS);
     let sizes = [
         (1, 0.04),
@@ -415,7 +414,7 @@ fn jesd219_has_the_standards_sizes_places_and_reads() {
         assert!((found - expected).abs() < 0.005, "{blocks} blocks: {found}, not {expected}");
     }
     assert!(places.iter().all(|p| p.0.is_multiple_of(8)));
-    // With blocks of 4 KiB what is less becomes one of them.
+    // With blocks of 4 KiB smaller sizes become one block.
     let places = drawn(&job, 4096, 1_000_000, DRAWS);
     for (blocks, expected) in [(1, 0.77), (2, 0.10), (4, 0.07), (8, 0.03), (16, 0.03)] {
         let found = share(&places, &|p| p.1 == blocks);
@@ -426,7 +425,7 @@ fn jesd219_has_the_standards_sizes_places_and_reads() {
     {
         let found = share(&places, &|p| (from..to).contains(&p.0));
         assert!((found - expected).abs() < 0.005, "{from}..{to}: {found}, not {expected}");
-        // Evenly within each.
+        // Uniform within each zone.
         let half = share(&places, &|p| (from..(from + to) / 2).contains(&p.0));
         assert!((half - expected / 2.0).abs() < 0.005, "{from}..{to}: {half}");
     }
@@ -484,8 +483,8 @@ fn a_pass_of_mixed_sizes_covers_the_range_on_average() {
     assert_eq!(on_ram(job, 1).0.unwrap().commands(), BLOCKS / 2);
 }
 
-/// How long a batch of eight writes takes on a device of 100 µs for each command and 1 ms for a
-/// flush; and that each way leaves the same.
+/// How long a batch of eight writes takes on a device with 100 µs for each command and 1 ms for a
+/// flush. Each way leaves the same content.
 #[test]
 fn a_batch_takes_as_long_as_all_of_it() {
     let of = |how, commands| {
@@ -514,7 +513,7 @@ fn a_batch_takes_as_long_as_all_of_it() {
         left.push(all);
     }
     assert!(left.windows(2).all(|pair| pair[0] == pair[1]));
-    // More than the device takes as one group.
+    // More extents than the device takes as one group.
     let job =
         Job { batch: Some(Batch { writes: 65, how: Together::Group }), ..of(Together::Group, 1) };
     let refused = on_ram(job, 1).0.unwrap_err();

@@ -1,4 +1,4 @@
-//! Traces played on a device that writes down what it is asked for.
+//! Traces played on a device that records its commands.
 
 use std::cell::{Cell, RefCell};
 use std::io::{BufRead, Cursor};
@@ -15,7 +15,7 @@ use tantalum_workload::trace::{Kind, Trace, TraceError};
 
 const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/samples/");
 
-/// A command: when it came, what, where, how many blocks.
+/// A command: its time, kind, first block, and number of blocks.
 type Entry = (Nanos, CommandKind, u64, u64);
 
 #[derive(Clone)]
@@ -25,7 +25,7 @@ struct Recorder {
     log: Rc<RefCell<Vec<Entry>>>,
     latency: Nanos,
     in_flight: Rc<Cell<(u32, u32)>>,
-    /// After so many commands the power is gone.
+    /// The power fails after this many commands.
     left: Rc<Cell<u64>>,
 }
 
@@ -108,7 +108,7 @@ fn sample(name: &str) -> Vec<u8> {
     std::fs::read(format!("{SAMPLES}{name}")).expect("a sample")
 }
 
-/// What playing a text once comes to.
+/// The outcome of playing a text once.
 struct Once {
     log: Vec<Entry>,
     played: Played,
@@ -151,7 +151,7 @@ fn play(how: &Playing, bytes: Vec<u8>, blocks: u64) -> Once {
 /// Larger than any address in the samples.
 const HUGE: u64 = 1 << 50;
 
-/// What a trace asks for, worked out apart: time, kind, first block, blocks.
+/// The requests of a trace, computed independently: time, kind, first block, blocks.
 fn asked(name: &str) -> Vec<(Option<Nanos>, CommandKind, u64, u64)> {
     let how = Playing::new(name);
     let trace = open(name, sample(name), &how)().expect("it opens");
@@ -193,7 +193,7 @@ const TEXTS: [&str; 10] = [
     "pages.u32",
 ];
 
-/// Requests longer than a piece are several commands.
+/// Joins the pieces of long requests.
 fn joined(log: &[Entry]) -> Vec<(CommandKind, u64, u64)> {
     let mut joined: Vec<(CommandKind, u64, u64)> = Vec::new();
     let mut open = false;
@@ -210,7 +210,7 @@ fn joined(log: &[Entry]) -> Vec<(CommandKind, u64, u64)> {
 #[test]
 fn every_format_is_played_request_by_request() {
     for name in TEXTS {
-        // One device only: the second and further ones are moved.
+        // Only the first device, since further ones are shifted.
         let first = Trace::open(name, &sample(name)[..], &Playing::new(name).options())
             .expect("it opens")
             .filter_map(Result::ok)
@@ -282,7 +282,7 @@ fn a_flush_before_a_write_completes_first_and_fua_stays() {
         (us(400), CommandKind::Discard, 2, 2),
     ];
     assert_eq!(once.log, expected);
-    // The last discard holds no whole block.
+    // The last discard covers no whole block.
     assert_eq!((once.played.skipped, once.played.requests), (1, 4));
 }
 
@@ -294,19 +294,19 @@ fn addresses_come_into_the_device() {
     let how = Playing::new("spc");
     let once = play(&how, text.clone().into_bytes(), 16 * 256);
     let places: Vec<_> = once.log.iter().map(|e| (e.2, e.3)).collect();
-    // Modulo 16 MiB; the second is cut off at the end.
+    // Modulo 16 MiB. The second one is cut off at the end.
     assert_eq!(places, [(5 * 256, 2), (16 * 256 - 1, 1), (6 * 256, 1)]);
     let p = once.played;
     assert_eq!((p.moved, p.clipped, p.rounded, p.requests), (2, 1, 1, 3), "{p:?}");
     let scaled = Playing { addresses: Addresses::Scale, ..how.clone() };
     let once = play(&scaled, text.clone().into_bytes(), 16 * 256);
-    // 71 MiB onto 16: 5 → 1, 63 → 14 with what is within, 70 → 15.
+    // 71 MiB scaled to 16: 5 → 1, 63 → 14 with the offset within, 70 → 15.
     let places: Vec<_> = once.log.iter().map(|e| (e.2, e.3)).collect();
     assert_eq!(places, [(256, 2), (14 * 256 + 255, 2), (15 * 256, 1)]);
     assert_eq!((once.played.moved, once.played.clipped), (3, 0));
     let known = Playing { span_mib: Some(142), ..scaled.clone() };
     assert_eq!(play(&known, text.clone().into_bytes(), 16 * 256).log[2].2, 7 * 256);
-    // What fits stays.
+    // Addresses that fit stay.
     let once = play(&scaled, text.into_bytes(), 71 * 256);
     assert_eq!((once.played.moved, once.log[2].2), (0, 70 * 256));
 }
@@ -389,7 +389,7 @@ fn a_lost_power_ends_it_and_it_goes_on_behind() {
                     other => panic!("{other:?}"),
                 }
             }
-            // And anew.
+            // And from the beginning.
             device.left.set(1);
             let _ = player.play(&device, |_, _| ()).await;
             log.extend(device.log.take());
@@ -428,7 +428,7 @@ fn a_stop_is_heard_while_nothing_is_due() {
         let ended = task.await.expect("not cancelled").expect("no failure");
         assert_eq!((ended, rt.now()), (Ended::Stopped, Nanos::from_secs(1)));
         assert_eq!(device.log.borrow().len(), 1);
-        // It goes on at once with what was next, and keeps the distance to the one after.
+        // It goes on at once with the next request, and keeps the distance to the one after.
         let ended = player.play(&device, |_, _| ()).await.expect("no failure");
         assert_eq!(ended, Ended::Trace);
         let times: Vec<_> = device.log.borrow().iter().map(|e| e.0).collect();

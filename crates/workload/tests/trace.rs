@@ -1,5 +1,5 @@
-//! The readers of block traces against samples whose meaning stands beside them, against
-//! damaged samples and against noise.
+//! The readers of block traces, with samples whose events are written beside them, with damaged
+//! samples and with noise.
 
 use proptest::prelude::*;
 use tantalum_workload::trace::{
@@ -218,7 +218,7 @@ fn what_is_no_trace_is_not_taken_for_one() {
     assert!(Format::ALL.iter().all(|f| named.contains(f.name())), "{named}");
 }
 
-/// Reads it in all formats; what comes out keeps what is promised of events.
+/// Reads it in all formats. The events keep their promises.
 fn read_all(bytes: &[u8]) {
     let formats = Format::ALL.into_iter().map(Some).chain([None]);
     for format in formats {

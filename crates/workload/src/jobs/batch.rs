@@ -1,7 +1,8 @@
-//! Writes in batches: flushed one by one, all at once, or as an atomic group.
+//! Batches of writes: flushed one by one, all at once, or as an atomic group.
 //!
-//! 1. No two writes of a batch touch the same block, so that each way leaves the same.
-//! 2. A batch that is refused for want of space is not counted; what was written of it stays.
+//! 1. No two writes of a batch touch the same block, so that each way leaves the same content.
+//! 2. A batch that is refused for lack of space is not counted. Those of its blocks that were
+//!    written stay.
 
 use super::run::{Next, Shared, fill};
 use super::{Batch, JobError, Together};
@@ -11,11 +12,11 @@ use tantalum_device::{
 };
 use tantalum_rt::join_all;
 
-/// Draws of a place that is not taken yet, at most.
+/// The most draws to find a place that is not taken yet.
 const DRAWS: u32 = 1000;
 
 impl<D: BlockDevice> Shared<D> {
-    /// Writes a batch, of which this is the first.
+    /// Writes a batch that begins with `first`.
     pub async fn batch(&self, first: Next, batch: Batch) -> Result<(), JobError> {
         let ranges = self.ranges(first.range, batch.writes);
         let caps = *self.device.caps();
@@ -44,7 +45,7 @@ impl<D: BlockDevice> Shared<D> {
         Ok(())
     }
 
-    /// Where the writes of a batch go; fewer, if the places are too few.
+    /// The blocks of a batch's writes. There are fewer if not enough free places are found.
     fn ranges(&self, first: Blocks, writes: u32) -> Vec<Blocks> {
         let (mut places, mut dice) = (self.places.borrow_mut(), self.dice.borrow_mut());
         let mut ranges = vec![first];

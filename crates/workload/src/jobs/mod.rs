@@ -1,10 +1,10 @@
 //! Synthetic block jobs.
 //!
-//! 1. The sequence of commands follows from job and seed alone, not from how fast the
-//!    device is: two devices get the same work.
+//! 1. The sequence of commands follows from job and seed alone, not from the device's speed: two
+//!    devices get the same work.
 //! 2. No more commands are in flight than the queue depth.
-//! 3. Only what was completed is counted.
-//! 4. A write that is refused for want of space ends nothing: the job goes on with the next
+//! 3. Only completed commands are counted.
+//! 4. A write that is refused for lack of space does not end the job: it goes on with the next
 //!    command.
 
 mod batch;
@@ -18,25 +18,24 @@ pub use run::{run, run_observed};
 use tantalum_device::{AtomicError, Block, Caps, CommandKind, DeviceStats, IoError};
 use tantalum_rt::Nanos;
 
-/// What the file system of the host does for an fsync: a flush of the device, and a
-/// commit of its own journal if the file's time stamps have changed since the last one.
-/// They have the granularity of the kernel's clock, so that quick fsyncs often find
-/// nothing to commit.
+/// What the host's file system does for an fsync: a flush of the device, and a commit of its own
+/// journal if the file's time stamps have changed since the last one. Time stamps have the
+/// granularity of the kernel's clock, so quick fsyncs often have nothing to commit.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fsync {
     /// Whether flushes and forced unit access are sent to the device at all.
     pub barriers: bool,
-    /// Granularity of a file's time stamps, ms: an fsync in another tick than the last
-    /// one writes the journal, a block of changes and one that commits them, sent
+    /// Granularity of a file's time stamps in ms. An fsync in another tick than the last one writes
+    /// two blocks of the journal, one with changes and one that commits them. Both are sent
     /// together with forced unit access. 0: no journal.
     pub tick_ms: u64,
-    /// Where on the device the journal lies, as a share of it, 0 to 1.
+    /// The place of the journal as a share of the device, 0 to 1.
     pub journal_at: f64,
 }
 
 impl Default for Fsync {
-    /// A flush, and nothing else.
+    /// Only a flush.
     fn default() -> Fsync {
         Fsync { barriers: true, tick_ms: 0, journal_at: 0.5 }
     }
@@ -46,7 +45,7 @@ impl Default for Fsync {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadsFrom {
-    /// In which pattern.
+    /// Their pattern.
     pub pattern: Pattern,
     /// The share of the device, from its start on, above 0 to 1.
     pub range: f64,
@@ -58,7 +57,7 @@ pub struct ReadsFrom {
 pub enum Together {
     /// One after the other, each followed by an fsync.
     Flushed,
-    /// All at once, in no order.
+    /// All at once, in any order.
     Unordered,
     /// As one atomic group.
     Group,
@@ -68,7 +67,7 @@ pub enum Together {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Batch {
-    /// How many; no two of them touch the same blocks.
+    /// The number of writes. No two of them touch the same block.
     pub writes: u32,
     /// How they are done.
     pub how: Together,
@@ -81,44 +80,43 @@ pub struct Batch {
 pub struct Job {
     /// Where the commands go.
     pub pattern: Pattern,
-    /// Bytes of each command, a multiple of the device's block size. Where there are
-    /// `sizes`, commands begin at multiples of it (but sequential ones one after the other).
+    /// Bytes of each command, a multiple of the device's block size. With `sizes`, commands begin
+    /// at its multiples (but sequential ones directly after one another).
     pub block_size: u64,
-    /// Sizes of commands in bytes, each with its weight, at most 64 of them; rounded up to
-    /// whole blocks. Empty: all have the block size, or, with the pattern of JESD219, that
+    /// Sizes of commands in bytes, each with its weight, at most 64 of them; rounded up to whole
+    /// blocks. Empty: all have the block size. With the pattern of JESD219, empty stands for that
     /// standard's sizes.
     pub sizes: Vec<[u64; 2]>,
-    /// The share of reads among all commands, 0 to 1. `None`: 0, or, with the pattern of
-    /// JESD219, that standard's share.
+    /// The share of reads among all commands, 0 to 1. `None`: 0. With the pattern of JESD219,
+    /// `None` stands for that standard's share.
     pub reads: Option<f64>,
-    /// Where the reads go, if that is not where the other commands go.
+    /// The places of reads, if they differ from those of the other commands.
     pub reads_from: Option<ReadsFrom>,
     /// The share of discards among all commands, 0 to 1.
     pub discards: f64,
     /// The share of writes with forced unit access among the writes, 0 to 1.
     pub fua: f64,
-    /// After so many writes of the job, the one that was the last of them is
-    /// followed by an fsync; 0: never.
+    /// The last of every so many writes of the job is followed by an fsync; 0: never.
     pub fsync_every: u64,
-    /// What the file system of the host does for an fsync.
+    /// What the host's file system does for an fsync.
     pub fsync: Fsync,
-    /// Writes come in batches: each is counted as one command, and takes as long as all of it.
-    /// For jobs that only write.
+    /// Writes come in batches. Each batch counts as one command and takes as long as all of its
+    /// writes. Only for jobs that only write.
     pub batch: Option<Batch>,
-    /// Commands in flight; of batches so many.
+    /// Commands in flight, or batches in flight.
     pub queue_depth: u32,
     /// The share of the device that is used, from its start on, above 0 to 1.
     pub range: f64,
-    /// How many commands, flushes not counted.
+    /// The number of commands without flushes.
     pub commands: Option<u64>,
-    /// How many commands, as a multiple of what covers the range once.
+    /// The number of commands as a multiple of what covers the range once.
     pub passes: Option<f64>,
-    /// How long, in the runtime's time.
+    /// The duration in the runtime's time.
     pub seconds: Option<f64>,
 }
 
 impl Default for Job {
-    /// Random writes of 4 KiB, one at a time, everywhere, without flush.
+    /// Random writes of 4 KiB, one at a time, on the whole device, without flushes.
     fn default() -> Job {
         Job {
             pattern: Pattern::Random,
@@ -143,51 +141,51 @@ impl Default for Job {
 /// Why a job did not run to its end.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum JobError {
-    /// Blocks that the device does not have.
+    /// The block size does not fit the device or the range.
     #[error(
-        "the job's block size is {block_size} bytes, which is no multiple of the device's {device}, or more than the job's range"
+        "the job's block size is {block_size} bytes, which is not a multiple of the device's {device}, or is more than the job's range"
     )]
     BlockSize {
-        /// What the job asks for.
+        /// The job's block size.
         block_size: u64,
-        /// The device's own.
+        /// The device's block size.
         device: u32,
     },
-    /// A mix of sizes that is none.
+    /// The mix of sizes is not valid.
     #[error(
         "`sizes` must be a list of 1 to 64 pairs of bytes and weight, such as [[4096, 70], \
          [8192, 30]], and none longer than the job's range"
     )]
     Sizes,
-    /// An invalid number.
+    /// A number is out of its range.
     #[error("`{name}` is {value}, but must be {range}")]
     Value {
-        /// Which.
+        /// The key.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it may be.
+        /// Its allowed range.
         range: &'static str,
     },
-    /// It would never end.
+    /// The job would never end.
     #[error("the job has no end: give `commands`, `passes` or `seconds`")]
     Endless,
-    /// The device takes no such group.
+    /// The device refused the group.
     #[error("an atomic group was refused: {0}")]
     Group(AtomicError),
     /// The device failed a command.
     #[error("a {kind} at {at} failed: {error}")]
     Io {
-        /// Which kind.
+        /// The kind of the command.
         kind: CommandKind,
-        /// Where.
+        /// Its first block.
         at: Block,
-        /// What the device said.
+        /// The device's error.
         error: IoError,
     },
 }
 
-/// What a job came to.
+/// The outcome of a job.
 #[derive(Clone, Debug)]
 pub struct JobReport {
     /// From the first command to the last completion.
@@ -197,18 +195,18 @@ pub struct JobReport {
 }
 
 impl JobReport {
-    /// Reads, writes and discards.
+    /// The number of reads, writes and discards.
     pub fn commands(&self) -> u64 {
         let counted = CommandKind::ALL.iter().filter(|k| **k != CommandKind::Flush);
         counted.map(|k| self.stats.of(*k).commands).sum()
     }
 
-    /// Reads, writes and discards in a second.
+    /// Reads, writes and discards per second.
     pub fn iops(&self) -> f64 {
         per_second(self.commands() as f64, self.elapsed)
     }
 
-    /// Bytes read and written in a second.
+    /// Bytes read and written per second.
     pub fn bytes_per_second(&self) -> f64 {
         let bytes = self.stats.of(CommandKind::Read).bytes + self.stats.bytes_written();
         per_second(bytes as f64, self.elapsed)
@@ -220,7 +218,7 @@ fn per_second(amount: f64, elapsed: Nanos) -> f64 {
 }
 
 impl JobError {
-    /// The key of the job that is to be changed, with dots, if it is one.
+    /// The dotted key of the job that has to be changed, if there is one.
     pub fn key(&self) -> Option<&'static str> {
         match self {
             JobError::BlockSize { .. } => Some("block_size"),
@@ -252,7 +250,8 @@ impl Job {
         })
     }
 
-    /// Where its commands go on a device; if its reads go elsewhere, all others.
+    /// The places of its commands on a device. If its reads have places of their own, they are not
+    /// among these.
     ///
     /// # Errors
     /// [`JobError::BlockSize`], [`JobError::Sizes`] or [`JobError::Value`].
@@ -260,7 +259,7 @@ impl Job {
         self.places_in(self.pattern, self.range, caps, seed)
     }
 
-    /// Where its reads go, if that is not where the other commands go.
+    /// The places of its reads, if they differ from those of the other commands.
     ///
     /// # Errors
     /// As for [`Job::places`].
@@ -281,8 +280,7 @@ impl Job {
         Places::new(pattern, &self.size_mix(), self.block_size, device, seed)
     }
 
-    /// Whether its commands can be such of a device of so many bytes, with blocks of `block`
-    /// bytes.
+    /// Checks whether its commands fit a device of this many bytes, with blocks of `block` bytes.
     ///
     /// # Errors
     /// [`JobError::BlockSize`], [`JobError::Sizes`] or [`JobError::Value`].
@@ -295,7 +293,7 @@ impl Job {
         Ok(())
     }
 
-    /// Whether its numbers make sense, on whichever device: something happens, and it ends.
+    /// Checks its numbers without a device: that it has commands, and that it ends.
     ///
     /// # Errors
     /// [`JobError::Value`] or [`JobError::Endless`].
@@ -323,7 +321,7 @@ impl Job {
             return Err(JobError::Value { name: "reads + discards", value, range: "at most 1" });
         }
         for (name, limit) in [("passes", self.passes), ("seconds", self.seconds)] {
-            // (A nanosecond is the least time there is.)
+            // (A nanosecond is the shortest time.)
             if let Some(value) = limit.filter(|value| !(1e-9..1e9).contains(value)) {
                 return Err(JobError::Value { name, value, range: "above 0 and below 1e9" });
             }

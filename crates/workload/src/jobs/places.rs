@@ -1,57 +1,55 @@
-//! Where the commands of a job go, and how long they are.
+//! The places and lengths of a job's commands.
 //!
-//! 1. Every command lies within the range, and begins at a multiple of the unit (but for
-//!    sequential ones, each of which begins where the one before ended).
-//! 2. All that is random comes from the stream that the caller brings, and from the salt.
-//! 3. A permutation comes to each place once before it comes to any again.
+//! 1. Every command is within the range, and begins at a multiple of the unit (but each sequential
+//!    one begins where the one before ended).
+//! 2. All randomness comes from the caller's stream and from the salt.
+//! 3. A permutation visits each place once before it visits any again.
 
 use super::JobError;
 use crate::zipf::{Zipf, scramble};
 use tantalum_device::{Block, Blocks};
 use tantalum_rt::{Stream, mix64};
 
-/// Where the commands go.
+/// The pattern of places.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// One after the other, from the start of the range, round and round.
+    /// One after the other, from the start of the range, again and again.
     Sequential,
-    /// One after the other, each so many places behind the one before; round and round, and one
-    /// place further each time. At least 1.
+    /// Each this many places after the one before. Each time around begins one place further. At
+    /// least 1.
     Strided(u64),
-    /// Anywhere, with equal probability.
+    /// All places with equal probability.
     Random,
-    /// Everywhere once, in random order; then everywhere again, in another.
+    /// All places once in random order; then all again in another order.
     Permutation,
-    /// Anywhere, with zipfian popularity of this exponent; the popular places are
-    /// scattered.
+    /// All places, with zipfian popularity of this exponent. The popular places are scattered.
     Zipf(f64),
-    /// A share of the places takes another share of the commands; with equal probability
-    /// among these places, and among the rest.
+    /// A share of the places gets another share of the commands. Within these places, and within
+    /// the rest, the probability is equal.
     Hot(Hot),
-    /// The enterprise workload of JEDEC's endurance standard (JESD219): half of the
-    /// commands go to the first 5 % of the range, 30 % to the next 15 %, the rest to the
-    /// remaining 80 %; unless the job says otherwise, their sizes are [`JESD219_SIZES`] and
-    /// 40 % of them read. (Flushes and discards are as the job says; fio's example of this
-    /// workload has none.)
+    /// The enterprise workload of JEDEC's endurance standard (JESD219): half of the commands go to
+    /// the first 5 % of the range, 30 % to the next 15 %, the rest to the remaining 80 %. Unless
+    /// the job says otherwise, their sizes are [`JESD219_SIZES`], and 40 % of them read. (Flushes
+    /// and discards are as the job says; fio's example of this workload has none.)
     Jesd219,
 }
 
-/// Which share of the places takes which share of the commands.
+/// The share of the places, and their share of the commands.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hot {
-    /// Of the places, above 0 to 1.
+    /// The share of the places, above 0 to 1.
     pub space: f64,
-    /// Of the commands, 0 to 1.
+    /// The share of the commands, 0 to 1.
     pub share: f64,
-    /// Whether these places are scattered over the range. Otherwise they are its first.
+    /// Whether these places are scattered over the range. Otherwise they are at its start.
     #[serde(default)]
     pub scattered: bool,
 }
 
-/// Sizes in bytes and how many of a hundred commands have them, by JESD219. Those below
-/// the device's block size become whole blocks: with blocks of 4 KiB 77 % are of 4 KiB.
+/// Sizes in bytes, and their percentage of commands, by JESD219. Sizes below the device's block
+/// size become whole blocks: with blocks of 4 KiB 77 % are of 4 KiB.
 pub const JESD219_SIZES: [[u64; 2]; 12] = [
     [512, 4],
     [1024, 1],
@@ -80,11 +78,11 @@ const MAX_SIZES: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Places {
     choice: Choice,
-    /// Blocks between two places where a command may begin.
+    /// Blocks from one place where a command may begin to the next.
     unit: u64,
-    /// Of these there are so many.
+    /// The number of places.
     slots: u64,
-    /// Blocks of a command and their weights.
+    /// Lengths of commands in blocks, and their weights.
     sizes: Vec<[u64; 2]>,
     weights: u64,
 }
@@ -93,21 +91,21 @@ pub struct Places {
 enum Choice {
     /// The next block.
     Sequential(u64),
-    /// The next place, and how far they are apart.
+    /// The next place, and the stride.
     Strided(u64, u64),
     Random,
     /// The count of commands so far, and the salt.
     Permutation(u64, u64),
     Zipf(Zipf, u64),
-    /// So many places, their share of the commands, and what scatters them.
+    /// The number of hot places, their share of the commands, and the salt that scatters them.
     Hot(u64, f64, Option<u64>),
     Zones,
 }
 
 impl Places {
-    /// Places in the first `range` bytes of a device with blocks of `block` bytes, for
-    /// commands of these sizes and weights (rounded up to whole blocks), at multiples of
-    /// `unit` bytes. `salt` scatters popular places, and orders those of a permutation.
+    /// Places in the first `range` bytes of a device with blocks of `block` bytes, for commands of
+    /// these sizes and weights (rounded up to whole blocks), at multiples of `unit` bytes. `salt`
+    /// scatters popular places and orders permutations.
     ///
     /// # Errors
     /// [`JobError::BlockSize`], [`JobError::Sizes`] or [`JobError::Value`].
@@ -162,7 +160,7 @@ impl Places {
         Ok(Places { choice, unit, slots, sizes, weights })
     }
 
-    /// How many commands it takes to cover the range once, on average.
+    /// How many commands cover the range once, on average.
     pub fn commands(&self) -> u64 {
         let sum: u128 = self.sizes.iter().map(|[n, w]| u128::from(*n) * u128::from(*w)).sum();
         let all = u128::from(self.slots * self.unit) * u128::from(self.weights);
@@ -174,7 +172,7 @@ impl Places {
         self.sizes.iter().map(|s| s[0]).max().unwrap_or(0)
     }
 
-    /// Where the next command goes.
+    /// The blocks of the next command.
     pub fn next(&mut self, dice: &mut Stream) -> Blocks {
         let slots = self.slots;
         let slot = match &mut self.choice {
@@ -183,7 +181,7 @@ impl Places {
                 let slot = *next;
                 *next += *stride;
                 if *next >= slots {
-                    // (What it was modulo the stride, and one.)
+                    // (The place modulo the stride, plus one.)
                     *next = (slot % *stride + 1) % *stride;
                 }
                 slot
@@ -212,14 +210,14 @@ impl Places {
                 *next = start + count;
                 start
             }
-            // A long command near the end begins earlier.
+            // A long command near the end begins earlier, so that it fits.
             _ => slot.min((end - count) / self.unit) * self.unit,
         };
         Blocks { start: Block(start), count }
     }
 
     fn size(&self, dice: &mut Stream) -> u64 {
-        // With one size only there is nothing to draw.
+        // With one size nothing is drawn.
         if let [[blocks, _]] = self.sizes[..] {
             return blocks;
         }

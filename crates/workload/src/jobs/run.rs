@@ -1,4 +1,4 @@
-//! A job as it runs.
+//! Runs a job.
 
 use super::{Job, JobError, JobReport, Places};
 use std::cell::{Cell, RefCell};
@@ -8,14 +8,14 @@ use tantalum_device::{
 };
 use tantalum_rt::{Nanos, Rt, Stream, join_all};
 
-/// The journal's length, in blocks: it is written round and round.
+/// The length of the journal in blocks. It is written as a ring.
 const JOURNAL_BLOCKS: u64 = 8192;
 
 /// Runs `job` on `device`.
 ///
 /// # Errors
-/// [`JobError`]: a job that makes no sense, or the first command that failed; the
-/// others in flight are waited for.
+/// [`JobError`]: the job is not valid, or a command failed. After the first failure the commands in
+/// flight are waited for.
 pub async fn run<D: BlockDevice + Clone + 'static>(
     rt: &Rt,
     device: &D,
@@ -25,8 +25,7 @@ pub async fn run<D: BlockDevice + Clone + 'static>(
     run_observed(rt, device, job, seed, |_, _| ()).await
 }
 
-/// The same; `done` hears of each command and fsync of the job that was completed, and
-/// how long it took.
+/// The same. `done` is called for each completed command and fsync of the job, with its duration.
 ///
 /// # Errors
 /// [`JobError`], as for [`run`].
@@ -69,7 +68,7 @@ pub async fn run_observed<D: BlockDevice + Clone + 'static>(
         .collect();
     let mut result = Ok(());
     for task in tasks {
-        // Never cancelled: it belongs to no power domain.
+        // It is never cancelled, since it belongs to no power domain.
         result = result.and(task.await.unwrap_or(Ok(())));
     }
     result?;
@@ -79,7 +78,7 @@ pub async fn run_observed<D: BlockDevice + Clone + 'static>(
 pub(super) struct Shared<D> {
     pub rt: Rt,
     pub device: Stats<D>,
-    /// The same device, for what is not the job's: the journal of the file system.
+    /// The same device for writes that are not the job's: the journal of the file system.
     host: D,
     pub done: Box<dyn Fn(CommandKind, Nanos)>,
     job: Job,
@@ -88,12 +87,12 @@ pub(super) struct Shared<D> {
     longest: u64,
     until: Nanos,
     pub places: RefCell<Places>,
-    /// Where reads go, if that is elsewhere.
+    /// The places of reads, if they differ.
     read_places: Option<RefCell<Places>>,
     pub dice: RefCell<Stream>,
     left: Cell<u64>,
     writes: Cell<u64>,
-    /// Commits of the journal, and the tick of the last one.
+    /// Journal blocks that were written, and the tick of the last commit.
     committed: Cell<u64>,
     tick: Cell<u64>,
     failed: Cell<bool>,
@@ -140,7 +139,7 @@ impl<D: BlockDevice> Shared<D> {
             }
         };
         if result == Err(IoError::NoSpace) {
-            // A thin drive: it may take others, and this one again when something was discarded.
+            // A thin drive may take other commands, and this one again after a discard.
             return Ok(());
         }
         result.map_err(|error| JobError::Io { kind, at, error })?;
@@ -154,7 +153,7 @@ impl<D: BlockDevice> Shared<D> {
         Ok(())
     }
 
-    /// What the file system does for an fsync, see [`Fsync`].
+    /// Carries out an fsync, see [`Fsync`].
     pub async fn fsync(&self, stamp: u64) -> Result<(), IoError> {
         let host = &self.job.fsync;
         if host.barriers {
@@ -209,7 +208,7 @@ impl<D: BlockDevice> Shared<D> {
     }
 }
 
-/// Data that differ from write to write and from block to block.
+/// Fills data that differ between writes and between blocks.
 pub(crate) fn fill(room: &mut OwnedData, stamp: u64) {
     match room {
         OwnedData::Stamps(stamps) => {

@@ -25,7 +25,7 @@ pub(super) const ORDER_LINE: &str =
 const DELIVERED_LINE: &str =
     "INSERT INTO order_line VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?10, ?7, ?8, ?9)";
 
-/// What each customer has paid once, in cents.
+/// What each customer has paid at first, in cents.
 const PAID: i64 = 1_000;
 
 /// Fills the tables.
@@ -55,7 +55,7 @@ struct Loader<'t> {
 }
 
 impl Loader<'_> {
-    /// Inserts a row of key, fixed columns, and more.
+    /// Inserts a row of key, fixed columns, and further values.
     fn put(
         &mut self,
         sql: &mut dyn Sql,
@@ -107,7 +107,7 @@ impl Loader<'_> {
         self.put(sql, DISTRICT, &[w, d], &fixed, &[Value::Int(ytd), Value::Int(next)])
     }
 
-    /// A customer, and the one payment that he made.
+    /// Inserts a customer, and the customer's one payment.
     fn customer(&mut self, sql: &mut dyn Sql, (w, d): (u64, u64), c: u64) -> Result<(), SqlError> {
         let at = key([w, d, c]);
         let fixed = population::customer(at, c, self.tpcc.names);
@@ -125,7 +125,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// An order with its lines; the newest three tenths are new orders.
+    /// Inserts an order with its lines. The newest three tenths are new orders.
     fn order(&mut self, sql: &mut dyn Sql, (w, d): (u64, u64), o: u64) -> Result<(), SqlError> {
         let dice = &mut dice(part::ORDER, key([w, d, o]));
         let orders = self.tpcc.orders;
@@ -170,14 +170,14 @@ impl Loader<'_> {
     }
 }
 
-/// What the digest knows of a line of an order, besides its delivery.
+/// The state of an order line for the digest, without its delivery.
 pub(super) fn line(item: i64, supply: i64, quantity: i64, amount: i64, text: &str) -> [i64; 5] {
     [item, supply, quantity, amount, content::hash(text.as_bytes())]
 }
 
 /// A row of History.
 pub(super) struct Payment {
-    /// Warehouse, district, number.
+    /// Warehouse, district and number of the customer.
     pub customer: [u64; 3],
     /// Warehouse and district that were paid.
     pub place: [u64; 2],
@@ -186,7 +186,7 @@ pub(super) struct Payment {
 }
 
 impl Payment {
-    /// Inserts it; gives its bytes.
+    /// Inserts the row. Returns its bytes.
     pub fn put(&self, sql: &mut dyn Sql, text: &str, change: &mut Digest) -> Result<u64, SqlError> {
         let [a, b, c] = self.customer.map(|n| n as i64);
         let [w, d] = self.place.map(|n| n as i64);
@@ -199,7 +199,7 @@ impl Payment {
     }
 }
 
-/// What the digest knows of a row of History: all of it, for it has no key.
+/// The state of a row of History for the digest. It is the whole row, since the row has no key.
 pub(super) fn history(numbers: [i64; 7], text: &[u8]) -> [i64; 8] {
     let [a, b, c, w, d, date, amount] = numbers;
     [a, b, c, w, d, date, amount, content::hash(text)]

@@ -2,23 +2,22 @@
 //! columns, the population of clause 4.3, the transactions of clause 2 in the mix
 //! 45/43/4/4/4, without keying and think times.
 //!
-//! A database of the standard's cardinalities takes about 100 MB for each warehouse. Here
-//! items, customers and orders can be fewer, all in the same ratio: NURand's constants and
-//! the number of last names shrink with them. (The skew then gets milder: the tenth of a
-//! district's customers that is drawn most gets 62 % of the draws among 3,000, and 41 %
-//! among 100.)
+//! A database of the standard's cardinalities takes about 100 MB for each warehouse. Here items,
+//! customers and orders can be fewer. NURand's constants and the number of last names shrink in the
+//! same ratio. (The skew then gets milder: the most drawn tenth of a district's customers gets 62 %
+//! of the draws among 3,000, and 41 % among 100.)
 //!
-//! What differs: money is in cents and rates in ten-thousandths, as integers; dates are
-//! numbers of operations; what a terminal would only display is read, and not computed
-//! with; a client is one terminal, bound to its warehouse.
+//! Differences: money is in cents and rates are in ten-thousandths, as integers. Dates are numbers
+//! of operations. Values that a terminal would only display are read and not used. A client is one
+//! terminal, bound to its warehouse.
 //!
 //! # Invariants
 //!
-//! 1. In every committed state the consistency conditions of clause 3.3.2 hold, 1 to 10
-//!    and 12 (11 speaks of the loaded database only).
-//! 2. What never changes of a loaded row (names, addresses, prices) follows from its key.
-//! 3. Whoever changes a row notes in the digest what the changed columns were and what
-//!    they are; the rows in the tables add up to what the ledger says.
+//! 1. In every committed state the consistency conditions of clause 3.3.2 hold, 1 to 10 and 12 (11
+//!    is about the loaded database only).
+//! 2. The columns of a loaded row that never change (names, addresses, prices) follow from its key.
+//! 3. Each change of a row notes the old and the new state of the changed columns in the digest.
+//!    The rows in the tables add up to the digest in the ledger.
 
 mod load;
 mod population;
@@ -33,23 +32,22 @@ use tantalum_rt::mix64;
 
 /// Districts of each warehouse.
 pub const DISTRICTS: u64 = 10;
-/// Last names that three syllables make.
+/// The number of last names of three syllables.
 const NAMES: u64 = 1000;
 
 /// The size of the database.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TpccScale {
-    /// Warehouses, 1 to 1000; with one alone nothing is remote.
+    /// Warehouses, 1 to 1000. With one warehouse nothing is remote.
     pub warehouses: u64,
-    /// Items, and kinds of stock in each warehouse, 20 to 100,000; the standard has
-    /// 100,000.
+    /// Items, each with stock in each warehouse, 20 to 100,000; the standard has 100,000.
     pub items: u64,
     /// Customers in each of a warehouse's ten districts, 3 to 3,000; the standard has
     /// 3,000.
     pub customers_per_district: u64,
-    /// Orders that each district is loaded with, 3 to 3,000, three tenths of them not yet
-    /// delivered; `None`: one for each customer, as in the standard.
+    /// Orders that each district is loaded with, 3 to 3,000; three tenths of them are not delivered
+    /// yet. `None`: one for each customer, as in the standard.
     pub orders_per_district: Option<u64>,
 }
 
@@ -71,18 +69,18 @@ impl TpccScale {
         self.orders_per_district.unwrap_or(self.customers_per_district)
     }
 
-    /// Bytes of row contents in the loaded database, about: by the standard's nominal
-    /// lengths of rows (clause 4.2.2).
+    /// Approximate bytes of row contents in the loaded database, by the standard's nominal lengths
+    /// of rows (clause 4.2.2).
     pub fn bytes(&self) -> u64 {
         let (customers, orders) = (self.customers_per_district, self.orders());
         let district = 95 + customers * (655 + 46) + orders * (24 + 10 * 54) + orders * 3 / 10 * 8;
         self.items * 82 + self.warehouses * (89 + self.items * 306 + DISTRICTS * district)
     }
 
-    /// Which key is out of its bounds, and what they are, in a line.
+    /// Checks that all keys are within their bounds.
     ///
     /// # Errors
-    /// That line.
+    /// A line with the key and its bounds.
     pub fn check(&self) -> Result<(), String> {
         let bounds = [
             ("warehouses", self.warehouses, 1, 1_000),
@@ -110,7 +108,7 @@ pub struct Tpcc {
     name_numbers: NuRand,
 }
 
-/// The tables of the digest: what changes together is one of them.
+/// The tables of the digest. Columns that change together form one.
 mod part {
     pub const WAREHOUSE: u64 = 1;
     pub const WAREHOUSE_YTD: u64 = 2;
@@ -131,13 +129,13 @@ mod part {
     pub const STOCK_LEVEL: u64 = 17;
 }
 
-/// A key of several numbers as one, for the digest.
+/// A key of several numbers as one number, for the digest.
 fn key<const N: usize>(numbers: [u64; N]) -> u64 {
     numbers.into_iter().fold(N as u64, |h, n| mix64(h ^ n))
 }
 
 impl Tpcc {
-    /// The benchmark at this scale; what is out of bounds is moved to the nearest bound.
+    /// The benchmark at this scale. Values out of their bounds are moved to the nearest bound.
     pub fn new(scale: &TpccScale) -> Tpcc {
         let items = scale.items.clamp(20, 100_000);
         let customers = scale.customers_per_district.clamp(3, 3_000);
@@ -169,7 +167,7 @@ impl Benchmark for Tpcc {
     }
 
     fn operate(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
-        // The least shares of clause 5.2.3; New-Order has the rest.
+        // The minimum shares of clause 5.2.3. New-Order has the rest.
         match client.stream.below(100) {
             0..43 => self.payment(sql, client),
             43..47 => self.order_status(sql, client),

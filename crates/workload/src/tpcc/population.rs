@@ -1,11 +1,11 @@
 //! The rules by which rows are populated (clause 4.3) and numbers are drawn (clause 2.1.6).
 //!
-//! 1. What is made here follows from its key alone, so that a judge can make it again.
+//! 1. Everything here follows from its key alone, so that a check can compute it again.
 
 use crate::content;
 use tantalum_rt::{Stream, mix64};
 
-/// What never changes of a loaded row.
+/// The columns of a loaded row that never change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fixed {
     /// Columns of text, in the order of the table.
@@ -15,7 +15,7 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    /// As the digest takes it.
+    /// The state for the digest.
     pub fn state(&self) -> Vec<i64> {
         let texts = self.texts.iter().map(|t| content::hash(t.as_bytes()));
         texts.chain(self.numbers.iter().copied()).collect()
@@ -28,7 +28,7 @@ impl Fixed {
     }
 }
 
-/// NURand (clause 2.1.6): numbers of which some are more likely than others.
+/// NURand (clause 2.1.6): random numbers with an uneven distribution.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NuRand {
     /// A power of two, less one.
@@ -39,8 +39,8 @@ pub(super) struct NuRand {
 }
 
 impl NuRand {
-    /// From `low` to `high`; `a` and `c` are the standard's for `size` numbers, and shrink
-    /// with the number of them.
+    /// Numbers from `low` to `high`. `a` and `c` are the standard's for `size` numbers. They shrink
+    /// with the number of numbers.
     fn new(a: u64, c: u64, size: u64, low: u64, high: u64) -> NuRand {
         let wanted = ((high - low + 1) * (a + 1) / size).max(1);
         let power = 1 << wanted.ilog2();
@@ -62,13 +62,13 @@ impl NuRand {
         NuRand::new(255, 223, 1000, 0, names - 1)
     }
 
-    /// The same for the population, where C differs by 65 to 119, but not by 96 or 112
-    /// (clause 2.1.6.1).
+    /// The same for the population. The two C differ by 65 to 119, but not by 96 or 112 (clause
+    /// 2.1.6.1).
     fn loaded_names(names: u64) -> NuRand {
         NuRand::new(255, 157, 1000, 0, names - 1)
     }
 
-    /// One of them.
+    /// Draws a number.
     pub fn draw(&self, dice: &mut Stream) -> u64 {
         let range = self.high - self.low + 1;
         let both = dice.below(self.a + 1) | dice.range(self.low, self.high + 1);
@@ -76,7 +76,7 @@ impl NuRand {
     }
 }
 
-/// The random numbers of a row of a table.
+/// The random stream of a row of a table.
 pub(super) fn dice(table: u64, key: u64) -> Stream {
     Stream::new(mix64(mix64(table) ^ key), "tpcc population")
 }
@@ -128,12 +128,12 @@ pub(super) fn last_name(number: u64) -> String {
     [number / 100, number / 10, number].map(|n| SYLLABLES[(n % 10) as usize]).concat()
 }
 
-/// The name of this number where there are so many of them: they are spread over all.
+/// The name of this number among `names` names, which are spread over all last names.
 pub(super) fn name_of(number: u64, names: u64) -> String {
     last_name(number * (super::NAMES / names))
 }
 
-/// Name, address; tax.
+/// A warehouse or district: name, address; tax.
 pub(super) fn place(table: u64, key: u64) -> Fixed {
     let dice = &mut dice(table, key);
     let mut texts = vec![letters(dice, 6, 10)];
@@ -141,8 +141,8 @@ pub(super) fn place(table: u64, key: u64) -> Fixed {
     Fixed { texts, numbers: vec![dice.below(2001) as i64] }
 }
 
-/// First, middle and last name, address, phone, credit; since, credit limit, discount.
-/// `number` is the customer's in his district, from 1.
+/// A customer: first, middle and last name, address, phone, credit; since, credit limit, discount.
+/// `number` is the customer's number in the district, from 1.
 pub(super) fn customer(key: u64, number: u64, names: u64) -> Fixed {
     let dice = &mut dice(super::part::CUSTOMER, key);
     let name = if number <= names { number - 1 } else { NuRand::loaded_names(names).draw(dice) };
@@ -153,19 +153,19 @@ pub(super) fn customer(key: u64, number: u64, names: u64) -> Fixed {
     Fixed { texts, numbers: vec![0, 5_000_000, dice.below(5001) as i64] }
 }
 
-/// What a customer's C_DATA is loaded with.
+/// The first C_DATA of a customer.
 pub(super) fn customer_data(key: u64) -> String {
     letters(&mut dice(super::part::CUSTOMER_DATA, key), 300, 500)
 }
 
-/// Name, data; image, price in cents.
+/// An item: name, data; image, price in cents.
 pub(super) fn item(key: u64) -> Fixed {
     let dice = &mut dice(super::part::ITEM, key);
     let texts = vec![letters(dice, 14, 24), item_data(dice)];
     Fixed { texts, numbers: vec![dice.range(1, 10_001) as i64, dice.range(100, 10_001) as i64] }
 }
 
-/// What it says for each of the ten districts, data.
+/// Stock: a text for each of the ten districts, data.
 pub(super) fn stock(key: u64) -> Fixed {
     let dice = &mut dice(super::part::STOCK, key);
     let mut texts: Vec<String> = (0..super::DISTRICTS).map(|_| letters(dice, 24, 24)).collect();
@@ -173,7 +173,7 @@ pub(super) fn stock(key: u64) -> Fixed {
     Fixed { texts, numbers: Vec::new() }
 }
 
-/// How much of it there is at first.
+/// The first quantity of stock.
 pub(super) fn quantity(key: u64) -> i64 {
     dice(super::part::STOCK_LEVEL, key).range(10, 101) as i64
 }
@@ -215,7 +215,7 @@ mod tests {
             seen.sort_unstable_by_key(|s| std::cmp::Reverse(*s));
             f64::from(seen[..seen.len() / 10].iter().sum::<u32>()) / 200_000.0
         };
-        // Evenly drawn it would be 0.1; fewer numbers have fewer bits to be skewed by.
+        // A uniform draw gives 0.1. With fewer numbers the skew is smaller.
         let (full, small) = (share(NuRand::customers(3000)), share(NuRand::customers(100)));
         assert!((0.55..0.7).contains(&full) && (0.35..0.5).contains(&small), "{full} {small}");
         for n in [3, 4, 5, 10, 31] {

@@ -1,5 +1,5 @@
-//! The nine tables (clause 1.3) in SQLite's terms: a primary key of several columns is the
-//! table's own order; History has none, and is a table of rows in order of insertion.
+//! The nine tables (clause 1.3) for SQLite: a table with a primary key of several columns is stored
+//! in its order. History has no key and is stored in order of insertion.
 
 pub(super) const TABLES: [&str; 11] = [
     "CREATE TABLE warehouse(w_id INTEGER PRIMARY KEY, w_name TEXT NOT NULL, \

@@ -7,9 +7,9 @@ use crate::database::{Client, Scratch, Step, StepError, read, write};
 use crate::sql::{Row, Sql, Value};
 use tantalum_rt::Stream;
 
-/// C_DATA is cut off here (clause 2.5.2.2).
+/// The longest C_DATA (clause 2.5.2.2).
 const DATA_BYTES: usize = 500;
-/// Stock-Level looks at so many orders (clause 2.8.2.2).
+/// How many orders Stock-Level looks at (clause 2.8.2.2).
 const RECENT: i64 = 20;
 
 macro_rules! of_district {
@@ -19,7 +19,7 @@ macro_rules! of_district {
     };
 }
 
-/// Of each district one statement, since columns cannot be bound.
+/// One statement for each district, since columns cannot be bound.
 const STOCK: [&str; DISTRICTS as usize] = of_district!(
     "s_dist_01",
     "s_dist_02",
@@ -33,7 +33,7 @@ const STOCK: [&str; DISTRICTS as usize] = of_district!(
     "s_dist_10"
 );
 
-/// One line of an order that is entered.
+/// A line of a new order.
 struct Line {
     item: u64,
     supply: u64,
@@ -46,7 +46,7 @@ enum Who {
     Name(String),
 }
 
-/// The first row of a query, through `each`; none is damage, and `what` says of what.
+/// Passes the first row of a query to `each`. If there is no row, `what` is reported as missing.
 fn one(
     sql: &mut dyn Sql,
     statement: &'static str,
@@ -63,7 +63,7 @@ fn one(
     if rows == 0 { Err(StepError::Damaged(format!("{} is missing", what()))) } else { Ok(()) }
 }
 
-/// One row is to be changed.
+/// Changes one row. Any other number of rows is damage.
 fn change(
     sql: &mut dyn Sql,
     statement: &'static str,
@@ -76,7 +76,7 @@ fn change(
     }
 }
 
-/// Reads in one transaction, so that what is read fits together.
+/// Reads in one transaction, so that all reads see the same state.
 fn snapshot(
     sql: &mut dyn Sql,
     body: impl FnOnce(&mut dyn Sql) -> Result<(), StepError>,
@@ -84,7 +84,7 @@ fn snapshot(
     sql.execute("BEGIN", &[])?;
     let done = body(sql).and_then(|()| Ok(sql.execute("COMMIT", &[]).map(drop)?));
     if done.is_err() {
-        // What failed first is what counts.
+        // The first error counts.
         let _ = sql.execute("ROLLBACK", &[]);
     }
     done
@@ -108,7 +108,7 @@ impl Tpcc {
         dice.range(1, DISTRICTS + 1)
     }
 
-    /// Any warehouse but this one, of which there must be others.
+    /// Any other warehouse, of which there must be one.
     fn another(&self, dice: &mut Stream, home: u64) -> u64 {
         let other = dice.range(1, self.warehouses);
         other + u64::from(other >= home)
@@ -122,7 +122,7 @@ impl Tpcc {
         }
     }
 
-    /// The customer's number: of those with the name, the one in the middle.
+    /// The customer's number. Of several with the same name it is the middle one.
     fn find(&self, sql: &mut dyn Sql, [w, d]: [u64; 2], who: &Who) -> Result<u64, StepError> {
         let name = match who {
             Who::Number(number) => return Ok(*number),
@@ -155,7 +155,7 @@ impl Tpcc {
                 Line { item, supply, quantity: dice.range(1, 11) as i64 }
             })
             .collect();
-        // One in a hundred asks for an item that is not used, and is rolled back.
+        // One in a hundred orders names an unknown item, and is rolled back.
         if dice.chance(1, 100)
             && let Some(last) = lines.last_mut()
         {
@@ -235,7 +235,7 @@ impl Tpcc {
             info = text(row, 4);
         })?;
         let [left, ytd, orders, remote] = level;
-        // Ten stay, or it is filled up (clause 2.4.2.2).
+        // At least ten are left, or the stock is refilled (clause 2.4.2.2).
         let left =
             left.wrapping_sub(quantity).wrapping_add(if left >= quantity + 10 { 0 } else { 91 });
         let remote = remote.wrapping_add((supply != w).into());
@@ -331,7 +331,7 @@ impl Tpcc {
             let hash = |data: &str| [content::hash(data.as_bytes())];
             scratch.change.remove(part::CUSTOMER_DATA, at, &hash(&data));
             let mut new = format!("{c} {cd} {cw} {d} {w} {amount}|{data}");
-            // All characters are of one byte; what is damaged may have others.
+            // All characters have one byte, but damaged text may have others.
             new.truncate(new.floor_char_boundary(DATA_BYTES));
             scratch.change.add(part::CUSTOMER_DATA, at, &hash(&new));
             let set = "UPDATE customer SET c_data = ?4 \
@@ -343,7 +343,7 @@ impl Tpcc {
         Ok(written + payment.put(sql, &names, &mut scratch.change)?)
     }
 
-    /// Adds to a customer's balance, payments, their number and that of deliveries; gives
+    /// Adds to a customer's balance, payments, number of payments and number of deliveries. Returns
     /// the bytes.
     fn book(
         &self,
@@ -392,7 +392,7 @@ impl Tpcc {
                            ORDER BY o_id DESC LIMIT 1";
                 let each = &mut |row: &dyn Row| last = Some((row.int(0), row.int(1)));
                 sql.query(get, &[w_, d_, c_], each)?;
-                // With fewer orders than customers some have none.
+                // With fewer orders than customers some customers have none.
                 let Some((o, expected)) = last else { return Ok(()) };
                 let get = "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d \
                            FROM order_line WHERE ol_w_id = ?1 AND ol_d_id = ?2 AND ol_o_id = ?3";
@@ -422,7 +422,7 @@ impl Tpcc {
         })
     }
 
-    /// Delivers a district's oldest new order, if there is one; gives the bytes.
+    /// Delivers a district's oldest new order, if there is one. Returns the bytes.
     fn deliver(
         &self,
         sql: &mut dyn Sql,
@@ -472,7 +472,7 @@ impl Tpcc {
         client: &mut Client,
     ) -> Result<Step, StepError> {
         let w = self.home(client);
-        // Each terminal asks for a district of its own (clause 2.8.1.1).
+        // Each terminal has its own district (clause 2.8.1.1).
         let d = u64::from(client.id()) / self.warehouses % DISTRICTS + 1;
         let threshold = client.stream.range(10, 21) as i64;
         read(sql, client, "stock level", |sql| {
@@ -501,7 +501,7 @@ impl Tpcc {
     }
 }
 
-/// An order has the lines that it says.
+/// Checks that an order has its number of lines.
 fn full(order: &str, lines: u64, expected: i64) -> Result<(), StepError> {
     if u64::try_from(expected) == Ok(lines) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The judge: reads every row once, checks what never changes, the consistency conditions
-//! of clause 3.3.2, and the digest.
+//! The check: reads every row once, and checks fixed columns, the consistency conditions of clause
+//! 3.3.2, and the digest.
 
 use super::population::{self, Fixed};
 use super::{DISTRICTS, Tpcc, key, load, part};
@@ -21,9 +21,9 @@ struct District {
     next: i64,
     paid: i64,
     newest_order: i64,
-    /// Least, greatest, how many.
+    /// The least and the greatest number, and how many there are.
     new_orders: Option<(i64, i64, i64)>,
-    /// What the orders say, and how many lines there are.
+    /// The number of lines by the orders, and by the lines themselves.
     lines: (i64, i64),
 }
 
@@ -46,7 +46,7 @@ struct Order {
     amount: i64,
 }
 
-/// What the tables say, put together.
+/// The content of the tables, combined.
 struct Books<'t> {
     tpcc: &'t Tpcc,
     digest: Digest,
@@ -54,7 +54,7 @@ struct Books<'t> {
     warehouses: Vec<Warehouse>,
     districts: Vec<District>,
     customers: Vec<Customer>,
-    /// By place of the district and number.
+    /// By index of the district, and number.
     orders: BTreeMap<(usize, i64), Order>,
 }
 
@@ -83,7 +83,7 @@ pub(super) fn verify(tpcc: &Tpcc, sql: &mut dyn Sql) -> Result<Findings, SqlErro
     Ok(findings)
 }
 
-/// What a row holds where others have what never changes: texts, then numbers.
+/// The fixed columns of a row as state: texts, then numbers.
 fn state(row: &dyn Row, first: usize, texts: usize, numbers: usize) -> Vec<i64> {
     let split = first + texts;
     let texts = (first..split).map(|column| content::hash(row.bytes(column)));
@@ -95,7 +95,7 @@ fn ints<const N: usize>(row: &dyn Row, first: usize) -> [i64; N] {
 }
 
 impl Books<'_> {
-    /// A number of a row as a place from 0, if it is within 1 to `most`.
+    /// A number of a row as an index from 0, if it is within 1 to `most`.
     fn within(number: i64, most: u64) -> Option<usize> {
         (1..=most).contains(&(number as u64)).then(|| number as usize - 1)
     }
@@ -114,7 +114,7 @@ impl Books<'_> {
         self.findings.add(|| format!("{what} {numbers:?} is of something that is not there"));
     }
 
-    /// A row whose fixed columns are to be these.
+    /// Checks the fixed columns of a row.
     fn fixed(&mut self, part: u64, at: u64, found: &[i64], expected: &Fixed, what: String) {
         self.digest.add(part, at, found);
         if found != expected.state() {
@@ -122,7 +122,7 @@ impl Books<'_> {
         }
     }
 
-    /// All rows of a table must be there.
+    /// Checks that all rows of a table are there.
     fn count(&mut self, table: &str, found: u64, expected: u64) {
         if found != expected {
             self.findings.add(|| format!("{table} has {found} rows instead of {expected}"));
@@ -156,7 +156,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Warehouses and districts.
+    /// Reads warehouses and districts.
     fn places(&mut self, sql: &mut dyn Sql) -> Result<(), SqlError> {
         let get = "SELECT w_id, w_name, w_street_1, w_street_2, w_city, w_state, w_zip, w_tax, \
                    w_ytd FROM warehouse";
@@ -240,7 +240,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Orders, and which of them are new.
+    /// Reads orders and new orders.
     fn orders(&mut self, sql: &mut dyn Sql) -> Result<(), SqlError> {
         let get = "SELECT o_w_id, o_d_id, o_id, o_c_id, o_entry_d, o_ol_cnt, o_all_local, \
                    o_carrier_id IS NOT NULL, o_carrier_id FROM orders";
@@ -305,10 +305,10 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// The conditions of clause 3.3.2, by their numbers there.
+    /// Checks the conditions of clause 3.3.2, by their numbers there.
     fn conditions(&mut self) {
         let Books { findings, warehouses, districts, customers, orders, tpcc, .. } = self;
-        // What two sides of a condition come to.
+        // Compares the two sides of a condition.
         let mut equal = |number: u32, of: &dyn Fn() -> String, a: i64, b: i64| {
             if a != b {
                 findings.add(|| format!("condition {number} is broken for {}: {a}, {b}", of()));
@@ -338,7 +338,7 @@ impl Books<'_> {
             equal(5, &of, order.carrier.into(), (!order.new).into());
             equal(6, &of, order.expected, order.lines);
             equal(7, &of, order.delivered, if order.carrier { order.lines } else { 0 });
-            // An order of a customer that is not there was found before.
+            // An order of an unknown customer was reported before.
             if let Some(c) = Self::within(order.customer, tpcc.customers).filter(|_| order.carrier)
             {
                 let customer = &mut customers[place * tpcc.customers as usize + c];

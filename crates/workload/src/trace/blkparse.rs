@@ -1,16 +1,16 @@
 //! The text that blkparse prints in its default format:
 //! `MAJOR,MINOR CPU SEQUENCE TIME PID ACTION RWBS SECTOR + SECTORS [PROCESS]`.
 //!
-//! One request shows up several times: as it is queued (Q), issued to the driver (D) and
-//! completed (C), merged, split and remapped between. So only one kind of these is
-//! read, Q unless told otherwise: every device has it, and it is where flush and FUA stand
-//! as they were asked for. (A device-mapper or RAID device has no D; a drive without
-//! volatile cache gets D without flush and FUA; merging happens between Q and D.)
+//! One request appears several times: when it is queued (Q), issued to the driver (D), completed
+//! (C), and merged, split and remapped between. So only one kind of event is read, by default Q:
+//! every device has it, and it has flush and FUA as they were requested. (A device-mapper or RAID
+//! device has no D. A drive without volatile cache gets D without flush and FUA. Merging happens
+//! between Q and D.)
 //!
-//! RWBS is: F if the cache is flushed before; W, R, D, F or N for what it is; F if it is
-//! FUA; then letters that say why (A, S, M, ...). So `FWFS` is a synchronous write with
-//! flush before and FUA, and a flush is `FN`, `FF`, or `FWS` without sectors.
-//! The statistics that blkparse prints after the events end the trace.
+//! RWBS consists of: F if the cache is flushed before; W, R, D, F or N for the kind; F for FUA;
+//! then letters with further attributes (A, S, M, ...). So `FWFS` is a synchronous write with flush
+//! before and FUA. A flush is `FN`, `FF`, or `FWS` without sectors. The statistics that blkparse
+//! prints after the events end the trace.
 
 use super::error::Bad;
 use super::fields::{Devices, SECTOR, number, number32, request, time};
@@ -41,7 +41,7 @@ pub(super) fn line(
     let thread = number32(fields.next(), "a process id")?;
     let action = fields.next().ok_or_else(|| Bad::end("an action (Q, D, C, ...)"))?;
     if action != wanted.letter() {
-        // Messages (m) have text where others have RWBS.
+        // Messages (m) have text in place of RWBS.
         let known = action.len() <= 2 && action.bytes().all(|b| b.is_ascii_alphabetic());
         let expected = "an action (Q, D, C, ...)";
         return if known { Ok(Parsed::Skipped) } else { Err(Bad::new(expected, action)) };
@@ -61,7 +61,7 @@ pub(super) fn line(
     Ok(Parsed::Event(Event { time: Some(at), device, thread: Some(thread), ..event }))
 }
 
-/// `SECTOR + SECTORS`, or a form without: `[PROCESS]`, `SECTOR [ERROR]`, `BYTES (COMMAND)`.
+/// `SECTOR + SECTORS`, or a form without sectors: `[PROCESS]`, `SECTOR [ERROR]`, `BYTES (COMMAND)`.
 fn extent(a: Option<&str>, b: Option<&str>, c: Option<&str>) -> Result<(u64, u64), Bad> {
     let bracket = |field: Option<&str>| field.is_none_or(|f| f.starts_with(['[', '(']));
     match (a, b) {
@@ -72,7 +72,7 @@ fn extent(a: Option<&str>, b: Option<&str>, c: Option<&str>) -> Result<(u64, u64
     }
 }
 
-/// What a RWBS field means; no kind: it moves no data (N) or is an operation on zones.
+/// Parses a RWBS field. The kind is `None` for a request without data (N) or an operation on zones.
 fn rwbs(word: &str) -> Option<(Option<Kind>, Flags)> {
     let mut flags = Flags::default();
     let mut letters = word.bytes().peekable();
@@ -87,7 +87,7 @@ fn rwbs(word: &str) -> Option<(Option<Kind>, Flags)> {
         b'D' => Some(Kind::Discard),
         b'F' => Some(Kind::Flush),
         b'N' => None,
-        // The letters of operations on zones mean something else.
+        // The following letters of zone operations have other meanings.
         b'Z' => return Some((None, flags)),
         _ => return None,
     };
@@ -97,7 +97,7 @@ fn rwbs(word: &str) -> Option<(Option<Kind>, Flags)> {
     for letter in letters {
         match letter {
             b'M' => flags.metadata = true,
-            // Kernels before 2.6.37: a barrier, which is both.
+            // Kernels before 2.6.37: a barrier, which is both flush and FUA.
             b'B' => (flags.preflush, flags.fua) = (true, true),
             b'A' | b'S' | b'E' | b'U' => {}
             _ => return None,

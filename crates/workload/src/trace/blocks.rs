@@ -1,21 +1,21 @@
-//! Which blocks were read, and how often each was written: exact and compact.
+//! An exact and compact record of which blocks were read, and how often each was written.
 //!
-//! 1. A block's number is kept in a region of [`REGION`] blocks: few of them as a sorted
-//!    list (6 bytes each), many as an array (4 bytes for each block of the region).
+//! 1. Blocks are kept in regions of [`REGION`] blocks. A region is a sorted list while it has few
+//!    blocks (6 bytes each), and an array once it has many (4 bytes for each block of the region).
 //! 2. So a block costs at most 16 bytes, and its region about 150.
-//! 3. Above a budget nothing more is taken, and [`Blocks::is_complete`] says so.
+//! 3. Above a budget nothing more is recorded, and [`Blocks::is_complete`] is false.
 
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// Blocks in a region.
 const REGION: u64 = 4096;
-/// More blocks than this in a region are kept as an array.
+/// A region with more blocks than this becomes an array.
 const SPARSE: usize = 1024;
-/// What a region costs besides its blocks, in bytes, rounded up.
+/// Bytes that a region takes besides its blocks, rounded up.
 const REGION_BYTES: u64 = 150;
 
-/// A block's record: the lowest bit says that it was read, the others count writes.
+/// A block's record: the lowest bit says that it was read, the other bits count writes.
 type Record = u32;
 const READ: Record = 1;
 const WRITE: Record = 2;
@@ -25,7 +25,7 @@ enum Region {
     Dense(Box<[Record]>),
 }
 
-/// Blocks of several devices with what happened to them.
+/// Blocks of several devices, with their records.
 pub(super) struct Blocks {
     regions: FxHashMap<(u32, u64), Region>,
     bytes: u64,
@@ -33,28 +33,28 @@ pub(super) struct Blocks {
     complete: bool,
 }
 
-/// What [`Blocks`] knows at the end.
+/// The totals over all blocks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub touched: u64,
     pub read: u64,
     pub written: u64,
-    /// How many blocks were written so often.
+    /// How many blocks were written how often.
     pub by_writes: BTreeMap<u32, u64>,
 }
 
 impl Blocks {
-    /// None yet; at most about so many bytes will be used.
+    /// An empty record that uses about `budget` bytes at most.
     pub fn new(budget: u64) -> Blocks {
         Blocks { regions: FxHashMap::default(), bytes: 0, budget, complete: true }
     }
 
-    /// Whether everything was taken.
+    /// Whether everything was recorded.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// The blocks from `first` to `last`, both included, were read or written once.
+    /// Records one read or write of the blocks from `first` to `last`, both included.
     pub fn add(&mut self, device: u32, first: u64, last: u64, write: bool) {
         let mut block = first;
         while self.complete && block <= last {
@@ -68,7 +68,7 @@ impl Blocks {
     }
 
     fn add_in_region(&mut self, key: (u32, u64), from: u16, to: u16, write: bool) {
-        // A new region with all its blocks as an array is the most that this can cost.
+        // The most that this can cost is a new region as an array.
         if self.bytes + REGION_BYTES + REGION * 4 > self.budget {
             self.complete = false;
             self.regions = FxHashMap::default();
@@ -85,7 +85,7 @@ impl Blocks {
         self.bytes = self.bytes + region.bytes() - before;
     }
 
-    /// What is known now.
+    /// The totals so far.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         let all = self.regions.values().flat_map(|region| match region {
@@ -115,7 +115,7 @@ impl Region {
 
     fn add(&mut self, block: u16, write: bool) {
         let record = self.record(block);
-        // A block that is written 2^31 times keeps that number.
+        // The count of writes stays at its maximum of 2^31 - 1.
         *record = if write { record.checked_add(WRITE).unwrap_or(*record) } else { *record | READ };
     }
 

@@ -1,5 +1,5 @@
-//! The published traces with one request per line: MSR-Cambridge, SPC, SYSTOR '17, and
-//! DiskSim's ASCII input.
+//! Published traces with one request per line: MSR-Cambridge, SPC, SYSTOR '17, and DiskSim's ASCII
+//! input.
 
 use super::error::Bad;
 use super::fields::{Devices, SECTOR, number, request, time};
@@ -34,7 +34,7 @@ pub(super) fn msr(text: &str, first: bool, devices: &mut Devices) -> Result<Pars
     if let Some(more) = fields.next() {
         return Err(Bad::new("seven fields", more));
     }
-    // The device's name is both fields as they stand in the line, comma included.
+    // The device's name is both fields as in the line, with the comma.
     let start = text.find(',').map_or(0, |comma| comma + 1);
     let name = text.get(start..start + host.len() + 1 + disk.len()).unwrap_or(host);
     let device = Some(devices.index(name)?);
@@ -42,8 +42,8 @@ pub(super) fn msr(text: &str, first: bool, devices: &mut Devices) -> Result<Pars
     Ok(Parsed::Event(Event { time: Some(at), device, ..event }))
 }
 
-/// SPC: `ASU,LBA,Size,Opcode,Timestamp[,...]`, addresses in blocks of 512 bytes, sizes
-/// in bytes, times in seconds; more fields may follow and are not looked at.
+/// SPC: `ASU,LBA,Size,Opcode,Timestamp[,...]`, addresses in blocks of 512 bytes, sizes in bytes,
+/// times in seconds. Further fields are ignored.
 pub(super) fn spc(text: &str, devices: &mut Devices) -> Result<Parsed, Bad> {
     let mut fields = text.split(',');
     let unit = fields.next().unwrap_or_default().trim();
@@ -64,9 +64,8 @@ pub(super) fn spc(text: &str, devices: &mut Devices) -> Result<Parsed, Bad> {
     Ok(Parsed::Event(Event { time: Some(at), device, ..event }))
 }
 
-/// SYSTOR '17: `Timestamp,Response,IOType,LUN,Offset,Size`, times in seconds, the rest
-/// in bytes. The type is empty where the recording missed the response: such a line
-/// is passed over.
+/// SYSTOR '17: `Timestamp,Response,IOType,LUN,Offset,Size`, times in seconds, the rest in bytes.
+/// The type is empty if the recording missed the response. Such a line is skipped.
 pub(super) fn systor(text: &str, first: bool, devices: &mut Devices) -> Result<Parsed, Bad> {
     if first && text.starts_with("Timestamp,Response,") {
         return Ok(Parsed::Header);
@@ -74,8 +73,8 @@ pub(super) fn systor(text: &str, first: bool, devices: &mut Devices) -> Result<P
     let mut fields = text.split(',');
     let at = time(fields.next(), SECONDS, "a time in seconds")?;
     let response = fields.next().ok_or_else(|| Bad::end("a response time"))?.trim();
-    // Without a response there is no time of it either. A response before its request
-    // (a negative time) occurs: clocks of a mirrored port.
+    // Without a response its time is empty. Negative response times occur, since the clocks of a
+    // mirrored port differ.
     if !response.is_empty() {
         let length = response.strip_prefix('-').unwrap_or(response);
         time(Some(length), SECONDS, "a response time in seconds")?;
@@ -100,8 +99,8 @@ pub(super) fn systor(text: &str, first: bool, devices: &mut Devices) -> Result<P
     Ok(Parsed::Event(Event { time: Some(at), device, ..event }))
 }
 
-/// DiskSim's ASCII input: `TIME DEVICE BLOCK BLOCKS FLAGS`, time in milliseconds,
-/// blocks of 512 bytes, flags hexadecimal, of which the lowest says that it is a read.
+/// DiskSim's ASCII input: `TIME DEVICE BLOCK BLOCKS FLAGS`, time in milliseconds, blocks of 512
+/// bytes, flags hexadecimal. The lowest flag marks a read.
 pub(super) fn disksim(text: &str, devices: &mut Devices) -> Result<Parsed, Bad> {
     let mut fields = text.split_ascii_whitespace();
     let at = time(fields.next(), MILLISECONDS, "a time in milliseconds")?;
@@ -111,7 +110,7 @@ pub(super) fn disksim(text: &str, devices: &mut Devices) -> Result<Parsed, Bad> 
     let blocks = number(fields.next(), "a number of blocks")?;
     let flags = fields.next().ok_or_else(|| Bad::end("hexadecimal flags"))?;
     let digits = flags.strip_prefix("0x").unwrap_or(flags);
-    // `from_str_radix` alone would take a sign.
+    // `from_str_radix` would accept a sign.
     let hexadecimal = digits.bytes().all(|b| b.is_ascii_hexdigit());
     let bits = u32::from_str_radix(digits, 16).ok().filter(|_| hexadecimal);
     let bits = bits.ok_or_else(|| Bad::new("hexadecimal flags", flags))?;

@@ -3,7 +3,7 @@
 use super::Format;
 use std::fmt;
 
-/// Where in the input.
+/// A place in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A line of a text, counted from 1.
@@ -21,7 +21,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a trace cannot be read. Each names the input.
+/// Why a trace cannot be read. Each error names the input.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The input could not be read.
@@ -31,7 +31,7 @@ pub enum TraceError {
         name: String,
         /// How far it was read.
         place: Place,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The input has no bytes.
@@ -48,9 +48,9 @@ pub enum TraceError {
     Compressed {
         /// The input's name.
         name: String,
-        /// With what.
+        /// The compression.
         compression: &'static str,
-        /// What decompresses it to standard output.
+        /// The command that decompresses it to standard output.
         command: &'static str,
     },
     /// The contents are of no known format.
@@ -67,25 +67,25 @@ pub enum TraceError {
     Malformed {
         /// The input's name.
         name: String,
-        /// Where.
+        /// The place of the line or record.
         place: Place,
-        /// In which format it was read.
+        /// The format in which it was read.
         format: Format,
-        /// What the format has there.
+        /// What the format requires there.
         expected: &'static str,
-        /// What is there.
+        /// What was found there.
         found: String,
     },
 }
 
-/// What a line or record should have said; the reader adds where.
+/// What a line or record should have had. The reader adds the place.
 #[derive(Debug)]
 pub(super) struct Bad {
     pub expected: &'static str,
     pub found: String,
 }
 
-/// How much of a bad field an error shows.
+/// How many characters of a bad field an error shows.
 const SHOWN: usize = 60;
 
 impl Bad {

@@ -14,21 +14,21 @@ pub(super) const SECTOR: u64 = 512;
 /// A whole number in decimal.
 pub(super) fn number(field: Option<&str>, expected: &'static str) -> Result<u64, Bad> {
     let field = field.ok_or_else(|| Bad::end(expected))?.trim();
-    // `parse` alone would take a sign.
+    // `parse` would accept a sign.
     if !field.bytes().all(|b| b.is_ascii_digit()) {
         return Err(Bad::new(expected, field));
     }
     field.parse().map_err(|_| Bad::new(expected, field))
 }
 
-/// The same, of 32 bits.
+/// The same with 32 bits.
 pub(super) fn number32(field: Option<&str>, expected: &'static str) -> Result<u32, Bad> {
     let number = number(field, expected)?;
     u32::try_from(number).map_err(|_| Bad::new(expected, &number.to_string()))
 }
 
-/// A time with an optional fraction, in a unit of so many nanoseconds (a power of
-/// ten). Digits below a nanosecond are dropped.
+/// A time with an optional fraction, in a unit of this many nanoseconds (a power of ten). Digits
+/// below a nanosecond are dropped.
 pub(super) fn time(
     field: Option<&str>,
     unit_ns: u64,
@@ -48,7 +48,7 @@ pub(super) fn time(
     ns.map(Nanos).ok_or_else(|| Bad::new("a time that fits in 64 bits of nanoseconds", field))
 }
 
-/// A request of this many units from this unit on.
+/// A request of `count` units that begins at unit `at`.
 pub(super) fn request(kind: Kind, at: u64, count: u64, unit: u64) -> Result<Event, Bad> {
     let bytes = at.checked_mul(unit).zip(count.checked_mul(unit));
     let fits = bytes.filter(|(offset, length)| {

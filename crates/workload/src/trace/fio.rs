@@ -1,8 +1,8 @@
 //! fio's I/O logs, versions 2 and 3.
 //!
-//! A header line, then `FILE ACTION [OFFSET LENGTH]`, in version 3 with a time in
-//! microseconds before it. Version 2 has no times, but a `wait` whose offset is
-//! microseconds: from the first one on, events carry the sum of the waits.
+//! A header line, then `FILE ACTION [OFFSET LENGTH]`. In version 3 a time in microseconds comes
+//! first. Version 2 has no times, but `wait` lines whose offset is microseconds: from the first one
+//! on, events carry the sum of the waits.
 
 use super::error::Bad;
 use super::fields::{Devices, number, request, time};
@@ -60,7 +60,7 @@ pub(super) fn line(
         _ => return Err(Bad::new(ACTION, action)),
     };
     let event = match kind {
-        // fio writes numbers here too; they mean nothing.
+        // fio writes numbers here too, without a meaning.
         Kind::Flush => Event::new(kind, 0, 0),
         _ => {
             let offset = number(fields.next(), "an offset in bytes")?;

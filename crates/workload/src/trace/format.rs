@@ -1,4 +1,4 @@
-//! The formats, their names, and how they are recognized.
+//! The formats, their names, and their detection.
 
 use super::lines::{LineParser, Parsed};
 use super::{fio, logwrites};
@@ -51,7 +51,7 @@ impl Format {
         Format::Pages,
     ];
 
-    /// The name under which it is asked for.
+    /// Its name for users.
     pub fn name(self) -> &'static str {
         match self {
             Format::Fio2 => "fio-2",
@@ -71,12 +71,13 @@ impl Format {
         Format::ALL.map(Format::name).join(", ")
     }
 
-    /// Whether it consists of lines.
+    /// Whether it is made of lines.
     pub fn is_text(self) -> bool {
         !matches!(self, Format::LogWrites | Format::Pages)
     }
 
-    /// The format of an input that starts like this; `whole`: and that ends there.
+    /// The format of an input that starts with these bytes. `whole` says that these are all its
+    /// bytes.
     pub(super) fn detect(start: &[u8], whole: bool) -> Option<Format> {
         if start.starts_with(&logwrites::MAGIC.to_le_bytes()) {
             return Some(Format::LogWrites);
@@ -89,14 +90,14 @@ impl Format {
         if looks_like_text(start) { Format::of_text(start, whole) } else { Format::of_pages(start) }
     }
 
-    /// The format in which one of the first lines means something.
+    /// The first format in which one of the first lines is valid.
     fn of_text(start: &[u8], whole: bool) -> Option<Format> {
         const LINES: usize = 20;
         let text = String::from_utf8_lossy(start);
         // The last line may be cut off.
         let text = if whole { &*text } else { text.rsplit_once('\n')?.0 };
         let lines = text.lines().filter(|l| !l.trim().is_empty()).take(LINES);
-        // A log of fio has a header; the other formats can be told by their lines.
+        // A log of fio has a header. The other formats are recognized by their lines.
         let formats = [Format::Blkparse, Format::Msr, Format::Spc, Format::Systor, Format::DiskSim];
         lines.into_iter().find_map(|line| {
             formats.into_iter().find(|&format| {
@@ -109,8 +110,8 @@ impl Format {
         })
     }
 
-    /// Page numbers have no mark of their own. They are taken for that if all are
-    /// below 2^23 (64 GiB of 8 KiB pages) and not all the same.
+    /// Page numbers have no header. The input is taken for page numbers if all are below 2^23 (64
+    /// GiB of 8 KiB pages) and not all are the same.
     fn of_pages(start: &[u8]) -> Option<Format> {
         let words = start.chunks_exact(4);
         let small = words.clone().all(|w| w[3] == 0);
@@ -138,16 +139,16 @@ impl FromStr for Format {
     }
 }
 
-/// Which of blkparse's events stand for the requests.
+/// Which of blkparse's events count as requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlkparseEvent {
-    /// Q: as asked of the block layer.
+    /// Q: queued in the block layer.
     #[default]
     Queued,
-    /// D: as issued to the driver.
+    /// D: issued to the driver.
     Issued,
-    /// C: as completed.
+    /// C: completed.
     Completed,
 }
 
@@ -165,16 +166,16 @@ impl BlkparseEvent {
 /// How to read a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The format; `None`: found out from the contents.
+    /// The format; `None`: detected from the contents.
     pub format: Option<Format>,
-    /// Which of blkparse's events are the requests.
+    /// Which of blkparse's events count as requests.
     pub blkparse_event: BlkparseEvent,
     /// Bytes of a page in the format [`Format::Pages`].
     pub page_size: u32,
 }
 
 impl Default for Options {
-    /// Formats by contents, Q of blkparse, pages of 8 KiB.
+    /// Detected format, blkparse's Q, pages of 8 KiB.
     fn default() -> Options {
         Options { format: None, blkparse_event: BlkparseEvent::default(), page_size: 8192 }
     }

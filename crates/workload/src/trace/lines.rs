@@ -1,4 +1,4 @@
-//! Lines of a text, each short, and what they mean.
+//! Reads and parses lines of a text.
 
 use super::error::Bad;
 use super::fields::Devices;
@@ -6,23 +6,23 @@ use super::{BlkparseEvent, Event, Format, blkparse, csv, fio};
 use std::io::{self, BufRead, Read};
 use tantalum_rt::Nanos;
 
-/// The longest line, in bytes; a longer one is no line of a trace.
+/// The longest valid line in bytes.
 pub(super) const MAX_LINE: usize = 16_384;
 
-/// What a line is.
+/// The outcome of parsing a line.
 #[derive(Debug)]
 pub(super) enum Parsed {
     /// A request.
     Event(Event),
-    /// Belongs to the format, but is no request.
+    /// A valid line without a request.
     Skipped,
-    /// The same, and not worth counting.
+    /// The same, and not counted as skipped.
     Header,
     /// The trace ends before this line.
     End,
 }
 
-/// Knows one format's lines.
+/// A parser for the lines of one format.
 pub(super) struct LineParser {
     format: Format,
     blkparse_event: BlkparseEvent,
@@ -37,7 +37,7 @@ impl LineParser {
         LineParser { format, blkparse_event, first: true, waited: None, devices }
     }
 
-    /// The meaning of the next line.
+    /// Parses the next line.
     pub fn parse(&mut self, line: &str) -> Result<Parsed, Bad> {
         if line.trim().is_empty() {
             return Ok(Parsed::Header);
@@ -52,7 +52,7 @@ impl LineParser {
             Format::Spc => csv::spc(line, devices),
             Format::Systor => csv::systor(line, first, devices),
             Format::DiskSim => csv::disksim(line, devices),
-            // These have no lines, and are never read by them.
+            // These formats have no lines and are not read here.
             Format::LogWrites | Format::Pages => Ok(Parsed::End),
         }
     }

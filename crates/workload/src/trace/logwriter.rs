@@ -1,16 +1,16 @@
-//! Writes a log as Linux' dm-log-writes does (see `logwrites` for the format), so that its
-//! replay tools, and [`super::Trace`], can read it.
+//! Writes a log in the format of Linux' dm-log-writes (see `logwrites`), for its replay tools and
+//! [`super::Trace`].
 //!
-//! 1. A write is logged when it has completed; one that never did is not there.
-//! 2. A flush stands where it was submitted, so that what is before it is what it covers; it
-//!    becomes one when it has completed, and is an entry that means nothing until then.
-//! 3. The number of entries in the head is that of the last mark, or of the end.
-//! 4. The first error of the output ends the writing, and is told by [`LogWriter::finish`].
+//! 1. A write is logged when it has completed. A write that never completes is not logged.
+//! 2. A flush is logged at the place of its submission, so that it covers what comes before. Until
+//!    it has completed its entry has no meaning.
+//! 3. The number of entries in the header is updated at each mark and at the end.
+//! 4. Writing ends with the first error of the output. [`LogWriter::finish`] returns it.
 
 use super::logwrites::{DISCARD, FLUSH, FUA, MAGIC, MARK, VERSION};
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// Where a log goes: bytes in a row, and a few that are written over later.
+/// The output of a log: most bytes are appended, a few are overwritten later.
 pub trait LogOutput: Write + Seek + Send {}
 
 impl<T: Write + Seek + Send> LogOutput for T {}
@@ -39,38 +39,38 @@ impl<W: Write + Seek> LogWriter<W> {
         log
     }
 
-    /// So many blocks have been written from block `at` on; `forced` if with forced unit access.
+    /// Logs that `data` was written from block `at` on. `forced`: with forced unit access.
     pub fn write(&mut self, at: u64, data: &[u8], forced: bool) {
         let blocks = data.len() as u64 / u64::from(self.sector);
         self.entry([at, blocks, if forced { FUA } else { 0 }], "");
         self.put(data);
     }
 
-    /// So many blocks have been discarded from block `at` on.
+    /// Logs a discard of blocks from block `at` on.
     pub fn discard(&mut self, at: u64, blocks: u64) {
         self.entry([at, blocks, DISCARD], "");
     }
 
-    /// A flush was submitted.
+    /// Logs the submission of a flush.
     pub fn submit_flush(&mut self) -> Submitted {
         let position = self.position;
         self.entry([0; 3], "");
         Submitted { position }
     }
 
-    /// It has completed.
+    /// Logs the completion of a flush.
     pub fn complete_flush(&mut self, flush: Submitted) {
-        // The flags are the third of an entry's words.
+        // The flags are the third word of an entry.
         self.put_at(flush.position + 16, &FLUSH.to_le_bytes());
     }
 
-    /// Something that the log's reader should find, in words; they are cut to what fits.
+    /// Writes a mark with a text for the log's reader. The text is cut to the room of a sector.
     pub fn mark(&mut self, text: &str) {
         self.entry([0, 0, MARK], text);
         self.renew_head();
     }
 
-    /// The end: what was written into, complete.
+    /// Ends the log. Returns the complete output.
     ///
     /// # Errors
     /// The first error of the output.
@@ -150,7 +150,7 @@ mod tests {
         log.write(9, &[8; 4096], true);
         log.complete_flush(flush);
         log.discard(3, 1);
-        // This one never completes.
+        // This flush never completes.
         log.submit_flush();
         log.mark("the power went");
         let events = read(log.finish().unwrap().into_inner());

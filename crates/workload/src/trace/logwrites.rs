@@ -1,13 +1,12 @@
-//! The log of Linux' dm-log-writes, all numbers little-endian:
+//! The log of Linux' dm-log-writes. All numbers are little-endian:
 //!
-//! - One sector with magic, version and number of entries (u64 each) and the size
-//!   of a sector (u32), which is the unit of everything that follows.
-//! - For each entry one sector with address, number of sectors, flags and length of a mark's
-//!   text (u64 each); the text follows in the same sector.
-//! - After it the data: so many sectors as the entry says; a discard has none, for it wrote
-//!   nothing.
+//! - One sector with magic number, version and number of entries (u64 each), and the size of a
+//!   sector (u32), which is the unit of everything that follows.
+//! - For each entry one sector with address, number of sectors, flags and length of a mark's text
+//!   (u64 each). The text follows in the same sector.
+//! - After each entry its data, as many sectors as it says. A discard has none.
 //!
-//! What lies behind the last entry is not read: a log is often a larger device.
+//! What comes after the last entry is not read: the log is often on a larger device.
 
 use super::error::Bad;
 use super::fields::request;
@@ -26,7 +25,7 @@ pub(super) const DISCARD: u64 = 4;
 pub(super) const MARK: u64 = 8;
 const METADATA: u64 = 16;
 
-/// Why the next entry cannot be had.
+/// Why the next entry cannot be read.
 pub(super) enum Failure {
     Io(io::Error),
     Bad(Bad),
@@ -38,20 +37,20 @@ impl From<Bad> for Failure {
     }
 }
 
-/// Where in the log, and how much is left.
+/// The position in the log.
 #[derive(Default)]
 pub(super) struct LogWrites {
-    /// One sector; empty before the first one was read.
+    /// One sector; empty until the first one was read.
     sector: Vec<u8>,
     entries_left: u64,
-    /// The byte at which the record starts that is being read.
+    /// The byte at which the current record starts.
     pub record: u64,
     /// The next byte to be read.
     pub position: u64,
 }
 
 impl LogWrites {
-    /// The next request and how many entries before it were none.
+    /// The next request, and how many entries before it were not requests.
     pub fn next(&mut self, input: &mut impl Read) -> Result<(Option<Event>, u64), Failure> {
         self.record = self.position;
         if self.sector.is_empty() {
@@ -83,7 +82,7 @@ impl LogWrites {
             return Err(Bad::new("version 1", &version.to_string()).into());
         }
         self.entries_left = word(&head, 16);
-        // The upper half lies behind the head, hence the u32.
+        // The size is a u32, and the next bytes are not part of the header.
         let size = head[24..28].iter().rev().fold(0, |n, b| n << 8 | u32::from(*b));
         if !size.is_power_of_two() || !SECTORS.contains(&size) {
             let expected = "a sector size that is a power of two from 512 to 65536";

@@ -1,17 +1,16 @@
-//! Block traces: readers for the formats in which they are published and recorded.
+//! Readers for published and recorded formats of block traces.
 //!
-//! [`Trace::open`] takes any [`std::io::BufRead`], finds out the format (or is told),
-//! and is then an iterator of [`Event`]s; [`Summary`] takes events and says what the
-//! trace is like. Nothing here opens files.
+//! [`Trace::open`] takes any [`std::io::BufRead`], detects the format unless it is given, and is
+//! then an iterator of [`Event`]s. [`Summary`] takes events and summarizes the trace. Nothing here
+//! opens files.
 //!
-//! 1. **One type.** Whatever the format, an event's offset and length are bytes and its
-//!    time is in nanoseconds.
-//! 2. **No guessing.** A line or record that does not mean what its format says ends
-//!    the trace with an error that names file, line (or byte) and what was expected.
-//!    What a format contains besides requests (headers, file openings, other kinds
-//!    of events) is passed over; if it is a line of its own, it is counted by
-//!    [`Trace::skipped`].
-//! 3. **No panic**, whatever the bytes.
+//! 1. **One type.** In every format an event's offset and length are in bytes, and its time is in
+//!    nanoseconds.
+//! 2. **No guessing.** A malformed line or record ends the trace with an error that names file,
+//!    line (or byte) and what was expected. What a format contains besides requests (headers, file
+//!    openings, other kinds of events) is skipped. [`Trace::skipped`] counts skipped lines, except
+//!    headers and blank ones.
+//! 3. **No panic** for any bytes.
 //! 4. **Bounded.** Reading keeps one line or record and the names of the devices
 //!    ([`MAX_DEVICES`]), never the trace.
 
@@ -38,10 +37,10 @@ pub use summary::{FOOTPRINT_BLOCK, Report, Requests, Summary};
 
 use tantalum_rt::Nanos;
 
-/// The longest read or write in a trace, in bytes: 4 GiB. More is taken for damage.
+/// The longest read or write in a trace in bytes: 4 GiB. A longer one is an error.
 pub const MAX_REQUEST: u64 = 1 << 32;
 
-/// What was asked of the device.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A read.
@@ -56,7 +55,7 @@ pub enum Kind {
     Mark,
 }
 
-/// What a request wants besides, as far as the format records it.
+/// Flags of a request, as far as the format records them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// Forced unit access: the write itself is durable when it completes.
@@ -70,23 +69,21 @@ pub struct Flags {
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, counted from an origin that the format chooses: only differences between
-    /// times of one trace mean something. `None` if the format has no times. Traces
-    /// are not always in order of time.
+    /// Its time, counted from an origin that the format chooses: only differences within one trace
+    /// have a meaning. `None` if the format has no times. Traces are not always in order of time.
     pub time: Option<Nanos>,
-    /// The device, as an index into [`Trace::devices`]; `None` if the format knows one
-    /// device only.
+    /// The device as an index into [`Trace::devices`]; `None` if the format has one device only.
     pub device: Option<u32>,
     /// The thread or process, if the format names it.
     pub thread: Option<u32>,
-    /// What.
+    /// Its kind.
     pub kind: Kind,
     /// Where it starts, in bytes from the device's start.
     pub offset: u64,
-    /// How long it is, in bytes. `offset + length` does not overflow; a read or write
-    /// is at most [`MAX_REQUEST`] long.
+    /// Its length in bytes. `offset + length` does not overflow. A read or write has at most
+    /// [`MAX_REQUEST`] bytes.
     pub length: u64,
-    /// What it wants besides.
+    /// Its flags.
     pub flags: Flags,
     /// The text of a mark.
     pub label: Option<Box<str>>,

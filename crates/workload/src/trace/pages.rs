@@ -5,10 +5,10 @@ use super::logwrites::Failure;
 use super::{Event, Kind};
 use std::io::{ErrorKind, Read};
 
-/// Where in the recording.
+/// The position in the recording.
 pub(super) struct Pages {
     pub page_size: u32,
-    /// The byte at which the record starts that is being read.
+    /// The byte at which the current record starts.
     pub record: u64,
 }
 
@@ -30,7 +30,7 @@ impl Pages {
         let word = u32::from_le_bytes(word);
         let kind = if word & 1 == 1 { Kind::Write } else { Kind::Read };
         let size = u64::from(self.page_size);
-        // Below 2^31 pages of less than 2^32 bytes: fits.
+        // No overflow: below 2^31 pages of less than 2^32 bytes.
         Ok(Some(Event::new(kind, u64::from(word >> 1) * size, size)))
     }
 }

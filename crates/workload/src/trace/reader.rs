@@ -7,10 +7,10 @@ use super::pages::Pages;
 use super::{Event, Format, Options, Place, TraceError};
 use std::io::{BufRead, Chain, Cursor, Read};
 
-/// How much of the input is looked at to find out its format.
+/// How many bytes of the input are used to detect its format.
 const START: usize = 65_536;
 
-/// How compressed files start, what it is, and what undoes it.
+/// The first bytes of compressed files, the compression, and the command that decompresses.
 const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (b"\xfd7zXZ\0", "xz", "xz -dc"),
     (b"\x1f\x8b", "gzip", "gzip -dc"),
@@ -18,8 +18,8 @@ const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (b"\x28\xb5\x2f\xfd", "zstd", "zstd -dc"),
 ];
 
-/// A trace that is being read: an iterator of its events, in the order of the input.
-/// It ends after the first error.
+/// A trace that is being read: an iterator of its events in the order of the input. It ends after
+/// the first error.
 pub struct Trace<R> {
     name: String,
     format: Format,
@@ -36,11 +36,11 @@ enum State {
 }
 
 impl<R: BufRead> Trace<R> {
-    /// Starts reading; `name` is how errors call the input.
+    /// Starts reading. Errors call the input `name`.
     ///
     /// # Errors
-    /// The input cannot be read, is empty or compressed, or its format is not given
-    /// and not recognised.
+    /// The input cannot be read, is empty or compressed, or its format is neither given nor
+    /// recognized.
     pub fn open(name: &str, mut input: R, options: &Options) -> Result<Trace<R>, TraceError> {
         let mut start = Vec::new();
         let read = input.by_ref().take(START as u64).read_to_end(&mut start);
@@ -79,8 +79,7 @@ impl<R: BufRead> Trace<R> {
         self.format
     }
 
-    /// The names of the devices that were met so far; [`Event::device`] is an index
-    /// into them.
+    /// The names of the devices so far. [`Event::device`] is an index into them.
     pub fn devices(&self) -> &[String] {
         match &self.state {
             State::Lines { parser, .. } => parser.devices.names(),
@@ -88,8 +87,8 @@ impl<R: BufRead> Trace<R> {
         }
     }
 
-    /// How many lines or entries so far belong to the format but are no requests
-    /// (or, with blkparse, requests in another state than the wanted one).
+    /// How many lines or entries so far were valid but not requests (or, with blkparse, requests in
+    /// another state than the wanted one).
     pub fn skipped(&self) -> u64 {
         self.skipped
     }

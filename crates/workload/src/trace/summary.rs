@@ -1,24 +1,24 @@
-//! What a trace is like.
+//! Summarizes a trace.
 
 use super::blocks::Blocks;
 use super::{Event, Kind};
 use std::collections::BTreeMap;
 use tantalum_rt::Nanos;
 
-/// The unit in which places are counted, in bytes.
+/// The unit of footprints, in bytes.
 pub const FOOTPRINT_BLOCK: u64 = 4096;
 
-/// Memory for the places of a trace, in bytes.
+/// Memory for the footprint of a trace, in bytes.
 const BUDGET: u64 = 1 << 30;
-/// The most different sizes of requests that are counted by themselves.
+/// The most different request sizes that are counted.
 const SIZES: usize = 1 << 20;
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Requests {
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// Their lengths together, in bytes.
+    /// The sum of their lengths in bytes.
     pub bytes: u128,
 }
 
@@ -29,8 +29,8 @@ impl Requests {
     }
 }
 
-/// What a trace is like. A value is `None` where the trace does not tell, or where it
-/// could not be known exactly in bounded memory.
+/// The summary of a trace. A value is `None` if the trace does not have it, or if it could not be
+/// computed exactly in bounded memory.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Report {
     /// All events.
@@ -39,7 +39,7 @@ pub struct Report {
     pub reads: Requests,
     /// Writes.
     pub writes: Requests,
-    /// Flushes on their own.
+    /// Flushes that are requests of their own.
     pub flushes: u64,
     /// Discards.
     pub discards: Requests,
@@ -54,30 +54,29 @@ pub struct Report {
     /// Distinct blocks of [`FOOTPRINT_BLOCK`] bytes that were read or written, at
     /// least in part.
     pub footprint_blocks: Option<u64>,
-    /// The same, those that were read.
+    /// Distinct blocks that were read.
     pub footprint_read_blocks: Option<u64>,
-    /// The same, those that were written.
+    /// Distinct blocks that were written.
     pub footprint_written_blocks: Option<u64>,
     /// From the earliest to the latest event.
     pub duration_ns: Option<u64>,
     /// The mean length of reads and writes, in bytes.
     pub mean_request_bytes: Option<f64>,
-    /// Their median, the lower one of two.
+    /// The median length, the lower one of two.
     pub median_request_bytes: Option<u64>,
-    /// The share of reads and writes that start where the one before on the same
-    /// device ended. The first of a device counts as not sequential.
+    /// The share of reads and writes that start where the one before on the same device ended. The
+    /// first one of a device counts as not sequential.
     pub sequential_share: Option<f64>,
-    /// Each write counted once for each block it touches: the share of these that
-    /// falls on the fifth of the written blocks (rounded up) that is written most.
+    /// The share of writes that goes to the most written fifth of the written blocks (rounded up).
+    /// Each write counts once for each block that it touches.
     pub hottest_fifth_share: Option<f64>,
-    /// Writes for each flush, those before writes included.
+    /// Writes per flush. Flushes before writes are included.
     pub writes_per_flush: Option<f64>,
-    /// Flushes, those before writes included, for each second of the trace.
+    /// Flushes per second of the trace. Flushes before writes are included.
     pub flushes_per_second: Option<f64>,
 }
 
-/// Takes events, and tells what they are like. Memory stays below about 1.2 GiB,
-/// whatever comes.
+/// Collects events for a [`Report`]. Memory stays below about 1.2 GiB for any trace.
 pub struct Summary {
     events: u64,
     reads: Requests,
@@ -88,7 +87,7 @@ pub struct Summary {
     fua_writes: u64,
     preflush_writes: u64,
     sequential: u64,
-    /// Where the last read or write of each device ended.
+    /// The end of the last read or write of each device.
     ends: BTreeMap<u32, Option<u64>>,
     times: Option<(Nanos, Nanos)>,
     sizes: BTreeMap<u64, u64>,
@@ -103,7 +102,7 @@ impl Default for Summary {
 }
 
 impl Summary {
-    /// Of no events.
+    /// A summary of no events.
     pub fn new() -> Summary {
         Summary {
             events: 0,
@@ -123,7 +122,7 @@ impl Summary {
         }
     }
 
-    /// Takes the next event of a trace.
+    /// Adds the next event of a trace.
     pub fn add(&mut self, event: &Event) {
         self.events += 1;
         if let Some(now) = event.time {
@@ -169,7 +168,7 @@ impl Summary {
         }
     }
 
-    /// What the events so far are like.
+    /// The report on the events so far.
     pub fn report(&self) -> Report {
         let requests = self.reads.count + self.writes.count;
         let bytes = self.reads.bytes + self.writes.bytes;
@@ -210,7 +209,7 @@ impl Summary {
     }
 }
 
-/// `None` rather than a division by zero.
+/// `None` in place of a division by zero.
 fn ratio(a: f64, b: f64) -> Option<f64> {
     (b > 0.0).then(|| a / b)
 }
