@@ -1,4 +1,4 @@
-//! What can go wrong in the file layer.
+//! Errors of the file layer.
 
 use tantalum_device::{AtomicError, Block, IoError};
 
@@ -23,8 +23,8 @@ pub enum FilesError {
     /// The device, or the options, do not suit the file layer.
     #[error("cannot keep files here: {0}")]
     Unsuitable(String),
-    /// What is on the device cannot have been written by a working file layer on
-    /// a device that keeps its promises.
+    /// The content of the device cannot come from a correct file layer on a device that keeps its
+    /// promises.
     #[error("the file layer is corrupt at {at}: {what}; restore it from a copy")]
     Corrupt {
         /// What is wrong.
@@ -32,12 +32,11 @@ pub enum FilesError {
         /// Where.
         at: Block,
     },
-    /// A metadata write or a flush failed, or a write was given up half way: what
-    /// is on the device is not known any more, so that nothing is written.
+    /// A metadata write or a flush failed, or a write was abandoned half way: the state of the
+    /// device is unknown, so nothing is written any more.
     #[error("the file layer takes no writes since one of its own failed: mount it again")]
     Poisoned,
-    /// An atomic group is larger than the device takes, or than what the layer can promise
-    /// there; nothing was changed.
+    /// An atomic group is larger than the limit of the device or of the layer; nothing was changed.
     #[error(transparent)]
     Group(AtomicError),
     /// The device failed a command.

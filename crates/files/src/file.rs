@@ -1,4 +1,4 @@
-//! An open file: sizes, growth, truncation, sync. Where bytes go is in `io.rs`.
+//! An open file: sizes, growth, truncation, sync. `io.rs` moves the bytes.
 
 use crate::FilesError;
 use crate::layer::Files;
@@ -8,8 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
 
-/// An open file. Cheap to clone; the last clone closes the file, which writes
-/// nothing.
+/// An open file. Cheap to clone; dropping the last clone closes the file, which writes nothing.
 pub struct File<D: BlockDevice> {
     pub(crate) files: Files<D>,
     pub(crate) node: Rc<Node>,
@@ -22,7 +21,7 @@ impl<D: BlockDevice> Clone for File<D> {
 }
 
 impl<D: BlockDevice> Drop for File<D> {
-    /// Nobody can reach the chunks of a deleted file once its last handle is gone.
+    /// The last handle of a deleted file frees its chunks.
     fn drop(&mut self) {
         let left = self.node.handles.get() - 1;
         self.node.handles.set(left);
@@ -43,8 +42,8 @@ impl<D: BlockDevice> File<D> {
         File { files, node }
     }
 
-    /// The number of the file: it keeps it whatever it is called, and no other file there is
-    /// has it.
+    /// The number of the file: it stays the same when the file is renamed, and no other existing
+    /// file has it.
     pub fn number(&self) -> u64 {
         self.node.ino
     }
@@ -59,8 +58,8 @@ impl<D: BlockDevice> File<D> {
         self.node.size.get()
     }
 
-    /// Reads what there is from `offset` on, up to the length of `to`; how many bytes
-    /// that were.
+    /// Reads from `offset` on, up to the end of the file or the length of `to`; returns the number
+    /// of bytes.
     ///
     /// # Errors
     /// Those of the device.
@@ -71,9 +70,8 @@ impl<D: BlockDevice> File<D> {
         Ok(count)
     }
 
-    /// Writes `data` at `offset`. A gap behind the old end reads as zeros. After an
-    /// error of the device it is not known which blocks of the range were
-    /// written.
+    /// Writes `data` at `offset`. A gap after the old end reads as zeros. After an error of the
+    /// device, any of the blocks of the range may have been written.
     ///
     /// # Errors
     /// [`FilesError::NoSpace`], [`FilesError::Poisoned`], and those of the device.
@@ -98,15 +96,15 @@ impl<D: BlockDevice> File<D> {
         if end > size {
             match done {
                 Ok(()) => node.size.set(end),
-                // Some of it may have been written all the same.
+                // Some of it may have been written.
                 Err(_) => node.stale.set(true),
             }
         }
         done
     }
 
-    /// Makes the file `size` bytes long: gives back what lies beyond, or adds zeros.
-    /// The exact size is recorded.
+    /// Makes the file `size` bytes long: frees the chunks beyond, or adds zeros. The exact size is
+    /// recorded.
     ///
     /// # Errors
     /// [`FilesError::NoSpace`], [`FilesError::Poisoned`], and those of the device.
@@ -135,8 +133,8 @@ impl<D: BlockDevice> File<D> {
         Ok(())
     }
 
-    /// Makes everything durable that was written to the file before, its exact
-    /// size, and all earlier changes of the directory.
+    /// Makes all earlier writes to the file durable, its exact size, and all earlier changes of the
+    /// directory.
     ///
     /// # Errors
     /// [`FilesError::Poisoned`], and those of the device.
@@ -150,8 +148,8 @@ impl<D: BlockDevice> File<D> {
         if inner.barriers { inner.flush().await } else { inner.check() }
     }
 
-    /// Like [`File::sync`], except that after a crash the file may be longer (with
-    /// zeros) by less than a chunk: saves a metadata write for a file that grows.
+    /// Like [`File::sync`], except that after a crash the file may be longer (with zeros) by less
+    /// than a chunk. This saves a metadata write for a file that grows.
     ///
     /// # Errors
     /// [`FilesError::Poisoned`], and those of the device.
@@ -160,12 +158,12 @@ impl<D: BlockDevice> File<D> {
         if inner.barriers { inner.flush().await } else { inner.check() }
     }
 
-    /// Records the exact size. Under the file's lock; to be committed.
+    /// Records the exact size. The caller holds the file's lock, and must commit.
     pub(crate) fn record_size(&self) -> Result<(), FilesError> {
         let size = self.size();
         if self.recorded() != size {
             self.files.inner.check()?;
-            // The recorded size ends in the chunk of the exact one: none is freed.
+            // The recorded size ends in the chunk of the exact size, so no chunk is freed.
             self.files.inner.change(&Change::Resize { ino: self.node.ino, size })?;
         }
         Ok(())
@@ -175,7 +173,7 @@ impl<D: BlockDevice> File<D> {
         self.files.inner.state.borrow().inode(self.node.ino).map_or(0, |i| i.size)
     }
 
-    /// The chunks in a range that have no place on the device.
+    /// The chunks in a range that are not allocated.
     pub(crate) fn missing(&self, offset: u64, end: u64) -> impl Iterator<Item = u32> {
         let inner = &self.files.inner;
         let chunk = inner.layout.chunk_bytes();
@@ -194,8 +192,8 @@ impl<D: BlockDevice> File<D> {
         Ok(())
     }
 
-    /// Sees to it that writes of these ranges, which rise, have chunks to go to, and that a
-    /// crash after them cannot leave the file too short. Under the file's lock.
+    /// Allocates the chunks for writes of these ascending ranges, and ensures that a crash after
+    /// the writes cannot leave the file too short. The caller holds the file's lock.
     pub(crate) async fn make_room(&self, ranges: &[Range<u64>]) -> Result<(), FilesError> {
         let (inner, node) = (&*self.files.inner, &*self.node);
         let end = ranges.last().map_or(0, |range| range.end);
@@ -237,8 +235,8 @@ impl<D: BlockDevice> File<D> {
         inner.commit().await
     }
 
-    /// Zeros what an earlier end of the file left in its last chunk. Under the
-    /// file's lock.
+    /// Zeros the bytes after the end of the file in its last chunk. The caller holds the file's
+    /// lock.
     async fn clear_tail(&self) -> Result<(), FilesError> {
         let (inner, node) = (&*self.files.inner, &*self.node);
         let size = node.size.get();

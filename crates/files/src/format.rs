@@ -26,11 +26,10 @@
 //!  8  4 how many
 //! ```
 //!
-//! A snapshot begins at the first block of its region, a record at the beginning
-//! of a journal block; the rest of the last block of each is zeros. The records of
-//! an epoch are numbered from 0 and follow each other without a gap. A grow gives
-//! the file its new size and the chunks in the runs; a resize gives it its new
-//! size and takes the chunks that lie entirely beyond.
+//! A snapshot begins at the first block of its region, a record at the beginning of a journal
+//! block; the rest of the last block of each is zeros. The records of an epoch are numbered from 0
+//! without a gap. A grow sets the file's size and adds the chunks in the runs. A resize sets the
+//! file's size and removes the chunks that lie entirely beyond it.
 
 use crate::FilesError;
 use crate::state::{Change, Run};
@@ -47,7 +46,7 @@ pub(crate) const REC_HEADER: usize = 36;
 pub(crate) const FILE_BYTES: usize = 21;
 pub(crate) const RUN_BYTES: usize = 12;
 
-/// How the device is divided; what the superblock says.
+/// The layout of the device, as in the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub block_size: u32,
@@ -62,7 +61,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Divides a device.
+    /// Computes the layout for a device.
     pub fn plan(
         caps: &Caps,
         chunk: u32,
@@ -152,7 +151,7 @@ impl Layout {
         out
     }
 
-    /// The layout in a superblock; `None` if it is none, or is damaged.
+    /// The layout in a superblock; `None` if the block is none, or is damaged.
     pub fn decode(block: &[u8]) -> Option<Layout> {
         let head = block.get(..SUPER_BYTES)?;
         let mut r = Reader::new(head);
@@ -173,7 +172,7 @@ impl Layout {
         (r.u32()? == crc32c::crc32c(&head[..SUPER_BYTES - 4])).then_some(layout)
     }
 
-    /// Whether the numbers fit together and the device.
+    /// Whether the numbers fit each other and the device.
     pub fn check(&self, caps: &Caps) -> Result<(), FilesError> {
         let corrupt = |what| Err(FilesError::Corrupt { what, at: Block(0) });
         if self.block_size != caps.block_size {
@@ -203,7 +202,7 @@ impl Layout {
     }
 }
 
-/// Reads little-endian numbers off a slice; `None` beyond its end.
+/// Reads little-endian numbers from a slice; `None` beyond its end.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -272,7 +271,7 @@ pub(crate) fn put_change(out: &mut Vec<u8>, change: &Change<'_>) {
     }
 }
 
-/// Takes a change off the body of a record; its runs go into `runs`.
+/// Reads a change from the body of a record; stores its runs in `runs`.
 pub(crate) fn take_change<'a, 'r: 'a>(
     r: &mut Reader<'r>,
     runs: &'a mut Vec<Run>,
@@ -302,7 +301,7 @@ pub(crate) fn take_change<'a, 'r: 'a>(
     })
 }
 
-/// Where a record belongs.
+/// The identity of a record: format, epoch and sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub format_id: u64,
@@ -310,7 +309,7 @@ pub(crate) struct Place {
     pub seq: u64,
 }
 
-/// Makes a record around the changes that `out` holds after `REC_HEADER` bytes.
+/// Completes a record: `out` holds its changes after `REC_HEADER` bytes.
 pub(crate) fn seal_record(out: &mut Vec<u8>, place: Place, block_size: u32) {
     let body = (out.len() - REC_HEADER) as u32;
     out[..4].copy_from_slice(REC_MAGIC);
@@ -323,7 +322,7 @@ pub(crate) fn seal_record(out: &mut Vec<u8>, place: Place, block_size: u32) {
     out.resize(out.len().next_multiple_of(block_size as usize), 0);
 }
 
-/// The length of the record that begins here, if one of this format does.
+/// The length of the record that begins here, if it is one of this format.
 pub(crate) fn record_bytes(block: &[u8], format_id: u64) -> Option<(usize, u64)> {
     let mut r = Reader::new(block);
     if r.take(4)? != REC_MAGIC {

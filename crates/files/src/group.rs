@@ -1,9 +1,9 @@
 //! Several ranges of a file as one atomic group of the device (invariant 9).
 //!
-//! 1. What is written is whole blocks: of a block that the ranges cover in part, the other
-//!    bytes keep the values they have.
-//! 2. A group is refused before anything is allocated, and by what it needs at worst: new
-//!    chunks count as pieces of their own, wherever they come to lie.
+//! 1. Whole blocks are written: in a block that the ranges cover in part, the other bytes keep
+//!    their values.
+//! 2. The limit is checked before anything is allocated, and by the worst case: each new chunk
+//!    counts as a separate piece.
 
 use crate::FilesError;
 use crate::file::File;
@@ -11,7 +11,7 @@ use crate::io::User;
 use std::ops::Range;
 use tantalum_device::{AtomicError, Block, BlockDevice, Data, Extent, IoError};
 
-/// Blocks of the file, one behind the other, that are written.
+/// Adjacent blocks of the file that are written.
 struct Span {
     blocks: Range<u64>,
     /// Where their bytes begin in the buffer.
@@ -19,17 +19,17 @@ struct Span {
 }
 
 impl<D: BlockDevice> File<D> {
-    /// Writes several ranges (offset and bytes), all or none of them after any crash (and for
-    /// every read of the device); they survive any crash when this returns, on every device.
-    /// Where ranges overlap, the later one counts. The file grows if need be; a gap behind the
-    /// old end reads as zeros.
+    /// Writes several ranges (offset and bytes): after any crash, and for every read of the device,
+    /// all of them or none are written. When this returns, they survive any crash, on every device.
+    /// Where ranges overlap, the later one counts. The file grows if necessary; a gap after the old
+    /// end reads as zeros.
     ///
-    /// It takes the device one command, and a flush before it if changes of the metadata are
-    /// not durable yet (a file that grows needs a new chunk now and then).
+    /// It is one command of the device, after a flush if changes of the metadata are not durable
+    /// yet (a growing file needs a new chunk now and then).
     ///
     /// # Errors
-    /// [`FilesError::Group`] if it is larger than
-    /// [`Files::group_limit`](crate::Files::group_limit), which it names, [`FilesError::NoSpace`],
+    /// [`FilesError::Group`] if the group exceeds
+    /// [`Files::group_limit`](crate::Files::group_limit), [`FilesError::NoSpace`],
     /// [`FilesError::Poisoned`]: nothing was written. Those of the device: all was written, or
     /// nothing.
     pub async fn write_atomic(&self, ranges: &[(u64, &[u8])]) -> Result<(), FilesError> {
@@ -68,7 +68,7 @@ impl<D: BlockDevice> File<D> {
         if end > size {
             match done {
                 Ok(()) => node.size.set(end),
-                // It may have been written all the same.
+                // The group may have been written.
                 Err(_) => node.stale.set(true),
             }
         }
@@ -92,8 +92,8 @@ impl<D: BlockDevice> File<D> {
         Ok(())
     }
 
-    /// The pieces of the device that these blocks are: which blocks, where they are (`None`: in
-    /// a hole), and where their bytes begin in the buffer.
+    /// Calls `each` for the contiguous pieces of these blocks: with the blocks, their place on the
+    /// device (`None`: a hole), and the place of their bytes in the buffer.
     fn pieces(&self, spans: &[Span], mut each: impl FnMut(Range<u64>, Option<Block>, usize)) {
         let inner = &self.files.inner;
         let block_size = u64::from(inner.layout.block_size);
@@ -124,7 +124,8 @@ impl<D: BlockDevice> File<D> {
         self.pieces(spans, |blocks, at, start| {
             for (i, block) in blocks.enumerate() {
                 let bytes = block * block_size..(block + 1) * block_size;
-                // The one range that may cover all of it: the last that begins before its end.
+                // Only one range may cover the whole block: the last one that begins before its
+                // end.
                 let last = covered.partition_point(|range| range.start <= bytes.start);
                 let whole = last > 0 && covered[last - 1].end >= bytes.end;
                 if let (false, Some(at)) = (whole, at) {
@@ -178,7 +179,7 @@ impl<D: BlockDevice> File<D> {
     }
 }
 
-/// What the ranges cover: rising, and with gaps between.
+/// The union of the ranges: ascending, with gaps between.
 fn union(ranges: &[(u64, &[u8])]) -> Result<Vec<Range<u64>>, FilesError> {
     let mut all = Vec::with_capacity(ranges.len());
     for (offset, data) in ranges.iter().filter(|(_, data)| !data.is_empty()) {

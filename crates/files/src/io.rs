@@ -1,18 +1,18 @@
-//! Bytes of a file to and from the device (invariant 7).
+//! Transfers between a file and the device (invariant 7).
 
 use crate::FilesError;
 use crate::meta::{Inner, Node};
 use crate::state::HOLE;
 use tantalum_device::{Block, BlockDevice, Data, DataMut, Durability, IoError};
 
-/// A part of a file that lies in one piece on the device.
+/// A part of a file that is contiguous on the device.
 pub(crate) struct Piece {
     pub length: usize,
     /// Its first byte on the device; `None`: a hole.
     pub at: Option<u64>,
 }
 
-/// A command on chunks of a file is in progress: they are not given away.
+/// Held while a command on chunks of a file is in progress: the chunks are not freed.
 pub(crate) struct User<'a> {
     node: &'a Node,
 }
@@ -97,7 +97,7 @@ impl<D: BlockDevice> Inner<D> {
         let done = self.device.read(Block(at / bs), DataMut::Bytes(&mut bytes)).await;
         if done.is_ok() {
             to.copy_from_slice(&bytes[skip..skip + to.len()]);
-            // What follows in the last block is likely to be read next.
+            // The rest of the last block is likely to be read next.
             let mut cache = node.cache.borrow_mut();
             if cache.may_keep(ticket) {
                 let last = blocks - 1;
@@ -108,8 +108,8 @@ impl<D: BlockDevice> Inner<D> {
         Ok(done?)
     }
 
-    /// Writes a range that has its chunks. The blocks that begin at or behind
-    /// `zero_from` are known to hold zeros.
+    /// Writes a range whose chunks are allocated. The blocks that begin at or after `zero_from` are
+    /// known to hold zeros.
     pub async fn put(
         &self,
         node: &Node,
@@ -122,7 +122,7 @@ impl<D: BlockDevice> Inner<D> {
         while !rest.is_empty() {
             let piece = self.piece(node, offset, rest.len());
             let (now, later) = rest.split_at(piece.length);
-            // A hole: the range was cut off since the call began, which counts as after it.
+            // A hole: the file was truncated since the call began, which counts as after the write.
             if let Some(at) = piece.at {
                 self.put_piece(node, offset, at, now, zero_from).await?;
             }
@@ -184,8 +184,7 @@ impl<D: BlockDevice> Inner<D> {
         done
     }
 
-    /// The present content of a block that is about to be overwritten in part;
-    /// `to` is zeros.
+    /// Reads a block that is about to be overwritten in part; `to` holds zeros.
     pub async fn fetch(
         &self,
         node: &Node,
@@ -207,7 +206,7 @@ impl<D: BlockDevice> Inner<D> {
             let unsure = self.unsure();
             let done = self.device.write(at, Data::Bytes(data), Durability::Normal).await;
             unsure.all_well();
-            // (What was refused for want of space left no trace: it may be tried anew.)
+            // A write refused for lack of space has changed nothing, so it may be retried.
             if done != Err(IoError::NoSpace) || !self.give_back().await? {
                 return Ok(done?);
             }

@@ -10,16 +10,16 @@ use std::rc::Rc;
 use tantalum_device::{BlockDevice, GroupLimit};
 use tantalum_rt::Rt;
 
-/// How a device is divided.
+/// How a device is formatted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
     /// Bytes in a chunk, the unit of allocation: a power of two, no smaller than a
-    /// block. Aligned pages up to this size are written by one command.
+    /// block. An aligned page up to this size is written by one command.
     pub chunk: u32,
     /// Room for the directory in bytes: each file takes 21 and its name.
     pub directory_bytes: u32,
-    /// Blocks in each of the two journals: so many changes of the metadata, about,
-    /// cost one snapshot.
+    /// Blocks in each of the two journals: a snapshot is written about every so many changes of the
+    /// metadata.
     pub journal_blocks: u32,
 }
 
@@ -33,9 +33,9 @@ impl Default for FormatOptions {
 /// How a device is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Whether [`File::sync`] and [`Promise::Durable`] flush the device. Without,
-    /// they promise no more than the device does for completed writes; the flushes that keep
-    /// the metadata whole are sent all the same, on devices that need them.
+    /// Whether [`File::sync`] and [`Promise::Durable`] flush the device. Without barriers, they
+    /// promise only what the device promises for completed writes. Flushes that keep the metadata
+    /// consistent are always sent, on devices that need them.
     pub barriers: bool,
 }
 
@@ -46,13 +46,13 @@ impl Default for MountOptions {
     }
 }
 
-/// What the return of a change of the directory means.
+/// What a change of the directory promises when it returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Promise {
-    /// It has been completed on the device.
+    /// The change has completed on the device.
     #[default]
     Completed,
-    /// It survives any crash (at the price of a flush).
+    /// The change survives any crash; this costs a flush.
     Durable,
 }
 
@@ -70,7 +70,7 @@ pub struct Entry {
 pub struct Space {
     /// Bytes in a chunk.
     pub chunk: u64,
-    /// Chunks there are.
+    /// Number of chunks.
     pub chunks: u64,
     /// Chunks that no file has.
     pub free: u64,
@@ -88,18 +88,17 @@ impl<D> Clone for Files<D> {
 }
 
 impl<D: BlockDevice> Files<D> {
-    /// Makes an empty file layer on a device, whatever was there before. A crash
-    /// meanwhile leaves a device that has to be formatted again.
+    /// Makes an empty file layer on a device, and overwrites its content. After a crash meanwhile
+    /// the device must be formatted again.
     ///
     /// # Errors
-    /// [`FilesError::Unsuitable`] if device and options do not go together, and
-    /// those of the device.
+    /// [`FilesError::Unsuitable`] if device and options do not fit, and those of the device.
     pub async fn format(rt: &Rt, device: &D, options: &FormatOptions) -> Result<(), FilesError> {
         mount::format(rt, device, options).await
     }
 
-    /// Finds the files on a device. May be cut at any point, any number of times.
-    /// Only one mount at a time may be in use on a device.
+    /// Mounts the files on a device. The power may be cut at any point, any number of times. Only
+    /// one mount of a device may be in use at a time.
     ///
     /// # Errors
     /// [`FilesError::NotFormatted`], [`FilesError::Corrupt`],
@@ -118,16 +117,16 @@ impl<D: BlockDevice> Files<D> {
         self.inner.layout.chunk_bytes()
     }
 
-    /// The largest group that [`File::write_atomic`] takes, counted in whole blocks and in
-    /// pieces of the device; `None`: none can be promised, since the device takes no groups, or
-    /// what the group depends on could be lost (it neither keeps completed writes nor does its
-    /// flush mean anything).
+    /// The largest group that [`File::write_atomic`] takes, in whole blocks and contiguous pieces
+    /// of the device. `None`: groups cannot be promised, because the device takes none, or because
+    /// changes that a group depends on could be lost (completed writes do not survive, and flushes
+    /// do nothing).
     pub fn group_limit(&self) -> Option<GroupLimit> {
         let caps = self.inner.device.caps();
         caps.atomic_group.filter(|_| caps.ack.survives() || caps.flush)
     }
 
-    /// The files there are, by name.
+    /// All files, sorted by name.
     pub fn list(&self) -> Vec<Entry> {
         let (state, nodes) = (self.inner.state.borrow(), self.inner.nodes.borrow());
         let size = |ino: &u64| nodes.get(ino).map_or(0, |n| n.size.get());
@@ -183,7 +182,7 @@ impl<D: BlockDevice> Files<D> {
         Ok(file)
     }
 
-    /// Opens a file, and makes it first if need be.
+    /// Opens a file; creates it if it does not exist.
     ///
     /// # Errors
     /// Those of [`Files::create`].
@@ -194,8 +193,8 @@ impl<D: BlockDevice> Files<D> {
         }
     }
 
-    /// Deletes a file. Whoever has it open keeps it, without a name, until the last
-    /// one closes it; a crash ends it.
+    /// Deletes a file. Open handles keep it, without a name, until the last one is closed; after a
+    /// crash it is gone.
     ///
     /// # Errors
     /// [`FilesError::NotFound`], [`FilesError::Poisoned`], and those of the device.
@@ -207,8 +206,8 @@ impl<D: BlockDevice> Files<D> {
         self.settle(promise).await
     }
 
-    /// Gives a file another name; a file that had that name is replaced, in one
-    /// step. The exact size is recorded with it.
+    /// Renames a file; an existing file of the new name is replaced atomically. The exact size is
+    /// recorded with the rename.
     ///
     /// # Errors
     /// [`FilesError::NotFound`], [`FilesError::BadName`], [`FilesError::NoSpace`] if
@@ -236,7 +235,7 @@ impl<D: BlockDevice> Files<D> {
         self.settle(promise).await
     }
 
-    /// Makes all earlier changes of the directory durable, and all earlier writes.
+    /// Makes all earlier changes of the directory, and all earlier writes, durable.
     ///
     /// # Errors
     /// [`FilesError::Poisoned`], and those of the device.

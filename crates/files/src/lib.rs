@@ -1,8 +1,8 @@
 //! A minimal crash-safe file layer on one block device: a flat directory of named
 //! files that are created, read, written, truncated, renamed and deleted.
 //!
-//! Nothing dirty is ever kept in memory: what a call did has been completed on the
-//! device when it returns. There is no unmounting; a power loss is the normal end.
+//! Memory never holds dirty data: the changes of a call have completed on the device when it
+//! returns. There is no unmounting; a power loss is the normal end.
 //!
 //! ```
 //! use tantalum_device::{Ack, Caps, Payload, RamDevice, RamOptions};
@@ -37,60 +37,55 @@
 //!
 //! # Invariants
 //!
-//! "Survives" is what the device promises for completed writes, "durable" what
-//! survives any crash.
+//! "Survives" means what the device promises for completed writes; "durable" means that it survives
+//! any crash.
 //!
-//! 1. **Write-through.** When a call returns, its data and its change of the
-//!    metadata have been completed on the device. So on a device whose completed
-//!    writes survive, everything up to the last call that returned is there after a
-//!    crash, without any flush.
-//! 2. **Sync.** When [`File::sync`] returns, the data of the file that were written
-//!    before, its size, and all earlier changes of the directory are durable, on every
-//!    device (unless the mount was told to send no barriers). [`Promise::Durable`]
-//!    makes a change of the directory durable when it returns.
-//! 3. **Metadata** are what some prefix of the changes left, after any crash, at any
-//!    point, of mounting too: two alternating snapshots, each with a journal of
-//!    checksummed records behind it that are numbered without a gap and carry the
-//!    epoch of their snapshot. Every mount begins a new epoch, and a block of the
-//!    journal is written once in an epoch: neither a torn write nor the records of
-//!    an earlier life can pass for what they are not. A rename that replaces a file is one
-//!    record.
-//! 4. **Sizes.** A size is recorded when a write passes the recorded one, and then
-//!    as the end of that chunk; [`File::sync`], [`File::truncate`] and a rename
-//!    record the exact size. So after a crash a file may be longer than what was
-//!    written, by less than a chunk, and it is never shorter than its writes that
-//!    survive. What was not written reads as zeros, within and beyond the size. (On a device
-//!    that promises nothing before a flush, an unsynced write that was lost leaves what was
-//!    there before: zeros, or the older data of the same file.)
-//! 5. **Nothing foreign.** A chunk is given to a file only when it reads as zeros and
-//!    will do so after any crash: discarded, and flushed where the device needs
-//!    it. Chunks are discarded in batches.
-//! 6. **Nothing comes back.** A freed chunk is discarded or reused only when the change
-//!    that freed it cannot be lost any more.
-//! 7. **In place.** Writes go to the chunks of the file, those that lie next to each other
-//!    on the device as one command, in ascending order. Parts of a block are merged
-//!    into the whole block under the file's lock. A chunk is aligned in file and device: an
-//!    aligned page, no larger than a chunk, is one write of the device, and as
-//!    atomic as [`Caps::atomic_unit`](tantalum_device::Caps::atomic_unit) says.
-//! 8. **Failure.** After a metadata write or a flush failed, or a call that writes was
-//!    dropped half way, nothing is written any more until the layer is mounted again
-//!    ([`FilesError::Poisoned`]). A full device refuses what needs room and changes
-//!    nothing; deleting always works. On a device that promises more than it has
-//!    ([`Caps::thin`](tantalum_device::Caps::thin)) metadata have their room from the format
-//!    on, and before a write of data is refused all free chunks are discarded.
-//! 9. **Groups.** [`File::write_atomic`] is one atomic group of the device: whoever mounts after
-//!    a crash finds all of its ranges written or none, and when it returns they survive any
-//!    crash, on every device that takes groups and means its flushes ([`Files::group_limit`]).
-//!    A read sees all or nothing of it, too, where it is one command (within a chunk, it is).
-//!    The chunks that it needs, and all changes of metadata made before, are durable before the
-//!    group begins; so after a crash without it the file may be longer than it was, by zeros, up
-//!    to the end of the last chunk of the group. A group that is refused, by the limit or for
-//!    want of space, has changed nothing.
-//! 10. **Without power** nothing is written, and no read of the device succeeds, for ever on this
-//!     mount. What is in memory is still told: names, sizes, holes, parts of blocks. The device
-//!     need not hold it any more; who serves others asks first ([`File::is_alive`]).
+//! 1. **Write-through.** When a call returns, its data and its change of the metadata have
+//!    completed on the device. So on a device whose completed writes survive, the changes of all
+//!    calls that returned are there after a crash, without any flush.
+//! 2. **Sync.** When [`File::sync`] returns, all earlier writes to the file, its size, and all
+//!    earlier changes of the directory are durable, on every device (unless the mount sends no
+//!    barriers). [`Promise::Durable`] makes a change of the directory durable when it returns.
+//! 3. **Metadata.** After a crash at any point, also during a mount, the metadata is the result of
+//!    a prefix of the changes. There are two alternating snapshots, each followed by a journal. The
+//!    records of a journal have checksums, consecutive numbers, and the epoch of their snapshot.
+//!    Every mount begins a new epoch, and a block of the journal is written once in an epoch: so a
+//!    torn write, or a record of an earlier epoch, is never taken for a valid one. A rename that
+//!    replaces a file is one record.
+//! 4. **Sizes.** When a write passes the recorded size, the end of its chunk is recorded as the new
+//!    size; [`File::sync`], [`File::truncate`] and a rename record the exact size. So after a crash
+//!    a file may be longer than its writes by less than a chunk, and it is never shorter than its
+//!    surviving writes. Bytes that were never written read as zeros, within and beyond the size.
+//!    (On a device that promises nothing before a flush, a lost unsynced write leaves the previous
+//!    content: zeros, or older data of the same file.)
+//! 5. **Nothing foreign.** A chunk is given to a file only when it reads as zeros, now and after
+//!    any crash: it was discarded, and flushed where the device needs that. Chunks are discarded in
+//!    batches.
+//! 6. **Nothing comes back.** A freed chunk is discarded or reused only when the change that freed
+//!    it can no longer be lost.
+//! 7. **In place.** Writes go to the chunks of the file in ascending order; chunks that are
+//!    adjacent on the device are one command. A write of part of a block rewrites the whole block
+//!    under the file's lock. Chunks are aligned in file and device: an aligned page, no larger than
+//!    a chunk, is one write of the device, and as atomic as
+//!    [`Caps::atomic_unit`](tantalum_device::Caps::atomic_unit) says.
+//! 8. **Failure.** If a metadata write or a flush failed, or the future of a writing call was
+//!    dropped half way, nothing is written until the layer is mounted again
+//!    ([`FilesError::Poisoned`]). On a full device, calls that need room fail and change nothing;
+//!    deleting always works. On a device that promises more than it has
+//!    ([`Caps::thin`](tantalum_device::Caps::thin)), the format reserves the room for metadata, and
+//!    all free chunks are discarded before a write of data is refused.
+//! 9. **Groups.** [`File::write_atomic`] is one atomic group of the device: after a crash, a mount
+//!    finds all of its ranges written or none. When it returns, they survive any crash, on every
+//!    device that takes groups and carries out flushes ([`Files::group_limit`]). A read that is one
+//!    command (within a chunk it is) also sees all of the group or nothing. The chunks that the
+//!    group needs, and all earlier changes of metadata, are durable before it begins. So if a crash
+//!    loses the group, the file may be longer by zeros, up to the end of the group's last chunk. A
+//!    group that is refused, for its size or for lack of space, has changed nothing.
+//! 10. **Without power** nothing is written, and no read of the device succeeds, permanently on
+//!     this mount. Names, sizes, holes and parts of blocks are still answered from memory, although
+//!     the device may have lost them; a server must check [`File::is_alive`] first.
 //!
-//! The format on the device is drawn at the top of `format.rs`.
+//! `format.rs` describes the format on the device.
 
 mod cache;
 mod error;

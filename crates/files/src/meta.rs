@@ -1,6 +1,6 @@
-//! The layer's inside, and how it writes metadata: changes join a queue, the first
-//! in line writes all that wait as one record, and a full journal becomes a
-//! snapshot in the other region.
+//! The state of a mounted layer, and how it writes metadata: changes join a queue, the first task
+//! in line writes all waiting changes as one record, and a full journal becomes a snapshot in the
+//! other region.
 
 use crate::FilesError;
 use crate::cache::PartialBlocks;
@@ -17,12 +17,12 @@ use tantalum_rt::sync::{Mutex, WaitQueue};
 /// Chunks made ready at once.
 const REFILL: u32 = 16;
 
-/// What is known of a file beside what is recorded.
+/// The state of a file beside its metadata.
 pub(crate) struct Node {
     pub ino: u64,
-    /// The exact size; the recorded one is no smaller.
+    /// The exact size; the recorded size is no smaller.
     pub size: Cell<u64>,
-    /// Behind the end, the last chunk may hold something else than zeros.
+    /// After the end of the file, the last chunk may hold other bytes than zeros.
     pub stale: Cell<bool>,
     /// Held while the size, the chunks, or parts of blocks change.
     pub lock: Mutex,
@@ -50,23 +50,23 @@ impl Node {
 
 /// Changes that wait to be written.
 pub(crate) struct Queue {
-    /// Changes, encoded, behind room for the head of a record.
+    /// Encoded changes, after room for the head of a record.
     record: Vec<u8>,
     queued: u64,
     written: u64,
-    /// Of these, so many cannot be lost any more.
+    /// How many of these can no longer be lost.
     durable: u64,
 }
 
 impl Default for Queue {
-    /// What a mount finds counts as one change, which may be lost before a flush: the life
-    /// before may have ended without a crash.
+    /// The metadata found by a mount count as one change, which may be lost before a flush: the
+    /// previous mount may have ended without a crash.
     fn default() -> Queue {
         Queue { record: Vec::new(), queued: 1, written: 1, durable: 0 }
     }
 }
 
-/// Where the next record goes.
+/// The place of the next record.
 #[derive(Clone, Copy)]
 pub(crate) struct Journal {
     pub region: u32,
@@ -92,8 +92,8 @@ pub(crate) struct Inner<D> {
     pub rt: Rt,
 }
 
-/// Poisons the layer unless told that all went well: a failed write, or one whose
-/// future was dropped half way, leaves the device in a state that is not known.
+/// Poisons the layer when it is dropped, unless the write succeeded: after a failed write, or one
+/// whose future was dropped half way, the state of the device is unknown.
 pub(crate) struct Unsure<'a> {
     poisoned: &'a Cell<bool>,
     armed: bool,
@@ -123,22 +123,22 @@ impl<D: BlockDevice> Inner<D> {
         Unsure { poisoned: &self.poisoned, armed: true }
     }
 
-    /// Whether completed writes may be lost or overtaken by later ones, so that a
-    /// write that depends on another must wait for a flush between.
+    /// Whether completed writes may be lost or reordered, so that a write that depends on another
+    /// one needs a flush in between.
     pub fn needs_barrier(&self) -> bool {
         let caps = self.device.caps();
         !caps.ack.survives() && !caps.ordered
     }
 
-    /// Applies a change in memory; gives the chunks it takes from a file. To be
-    /// written by [`Inner::commit`] before the call that made it returns. Several
-    /// changes made without an await between are written in one record.
+    /// Applies a change in memory; returns the chunks that it removes from a file. The caller must
+    /// write it with [`Inner::commit`] before it returns. Several changes without an await in
+    /// between are written in one record.
     pub fn change(&self, change: &Change<'_>) -> Result<Vec<u32>, FilesError> {
         let mut state = self.state.borrow_mut();
         let recorded =
             matches!(change, Change::Create { .. }) || state.inodes.contains_key(&change.ino());
         let freed = state.apply(change, &self.layout).map_err(|what| {
-            // The callers checked: memory is damaged, and must not reach the device.
+            // The callers have checked the change: so memory is damaged, and must not be written.
             self.poisoned.set(true);
             FilesError::Corrupt { what, at: self.layout.snapshot_at(0) }
         })?;
@@ -153,8 +153,8 @@ impl<D: BlockDevice> Inner<D> {
         Ok(freed)
     }
 
-    /// Waits until all changes made so far have been written. Who gives up waiting
-    /// poisons the layer: what depends on the change would go on without it.
+    /// Waits until all changes so far have been written. Dropping this future poisons the layer,
+    /// because later changes would depend on one that may be missing.
     pub async fn commit(&self) -> Result<(), FilesError> {
         let mine = self.queue.borrow().queued;
         let written = |upto: u64| self.queue.borrow().written >= upto;
@@ -193,20 +193,20 @@ impl<D: BlockDevice> Inner<D> {
         let mut queue = self.queue.borrow_mut();
         queue.written = upto;
         if queue.record.is_empty() {
-            // The buffer goes round.
+            // The buffer is reused.
             record.clear();
             queue.record = record;
         }
         Ok(())
     }
 
-    /// Writes everything that memory knows as a snapshot, and begins its epoch. The
-    /// other region stays as it is until this one cannot be lost.
+    /// Writes the metadata in memory as a snapshot, and begins its epoch. The other region is not
+    /// changed until this snapshot cannot be lost.
     pub async fn snapshot(&self, region: u32, epoch: u64) -> Result<(), FilesError> {
         let l = &self.layout;
         let mut bytes = self.take_scratch();
-        // What joins the queue from here on is not in the snapshot: it is recorded
-        // behind it.
+        // Changes that join the queue from here on are not in the snapshot; they are recorded after
+        // it.
         self.state.borrow().encode(&mut bytes, l.format_id, epoch);
         bytes.resize(bytes.len().next_multiple_of(l.block_size as usize), 0);
         if bytes.len() as u64 > u64::from(l.snapshot_blocks) * u64::from(l.block_size) {
@@ -222,7 +222,7 @@ impl<D: BlockDevice> Inner<D> {
         Ok(())
     }
 
-    /// Flushes the device. Whatever was freed before is free for good.
+    /// Flushes the device. Chunks freed before are then permanently free.
     pub async fn flush(&self) -> Result<(), FilesError> {
         self.check()?;
         let pending = self.pool.borrow_mut().take_pending();
@@ -236,7 +236,7 @@ impl<D: BlockDevice> Inner<D> {
         Ok(())
     }
 
-    /// Sees to it that no change made so far can be lost any more.
+    /// Makes all changes so far durable.
     pub async fn make_durable(&self) -> Result<(), FilesError> {
         self.commit().await?;
         let lost = {
@@ -249,7 +249,7 @@ impl<D: BlockDevice> Inner<D> {
         Ok(())
     }
 
-    /// Takes `count` clean chunks, in a row behind `previous` if it can be.
+    /// Takes `count` clean chunks, if possible adjacent after `previous`.
     pub async fn allocate(
         &self,
         count: u32,
@@ -308,8 +308,7 @@ impl<D: BlockDevice> Inner<D> {
         Ok(())
     }
 
-    /// Discards all free chunks, which gives a thin device room; whether there were any to
-    /// discard.
+    /// Discards all free chunks, which gives a thin device room; returns whether there were any.
     pub async fn give_back(&self) -> Result<bool, FilesError> {
         let _turn = self.refill_lock.lock().await;
         let all = {
@@ -330,7 +329,7 @@ impl<D: BlockDevice> Inner<D> {
         }
     }
 
-    /// Frees chunks whose loss has been committed.
+    /// Frees chunks after the change that removed them was committed.
     pub fn release(&self, chunks: &[u32]) {
         let durable = !self.needs_barrier();
         self.pool.borrow_mut().release(chunks, durable);

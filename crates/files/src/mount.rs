@@ -1,4 +1,4 @@
-//! Formatting a device, and finding again what is on it.
+//! Formatting and mounting a device.
 
 use crate::format::{Layout, Place, Reader, open_record, record_bytes, take_change};
 use crate::meta::{Inner, Journal, Node, Queue};
@@ -27,13 +27,13 @@ pub(crate) async fn format<D: BlockDevice>(
     let format_id = mix64(rt.stream("files format").next_u64() ^ rt.now().0);
     let FormatOptions { chunk, directory_bytes, journal_blocks } = *options;
     let layout = Layout::plan(&caps, chunk, directory_bytes, journal_blocks, format_id)?;
-    // While this runs the device is not formatted, neither the old way nor the new.
+    // First clear the superblocks: until the end of this function the device is not formatted.
     let zeros = vec![0; 2 * layout.block_size as usize];
     device.write(Block(0), Data::Bytes(&zeros), Durability::Normal).await?;
     device.flush().await?;
     device.discard(Blocks { start: Block(2), count: layout.blocks - 2 }).await?;
     if caps.thin {
-        // All that metadata may ever need is written now: so that it has room for ever.
+        // Write all blocks of metadata now, so that they have room permanently.
         let mut at = 2;
         while at < layout.data_start {
             let count = READ_AHEAD.min(layout.data_start - at);
@@ -74,7 +74,7 @@ pub(crate) async fn mount<D: BlockDevice>(
         .inodes
         .iter()
         .map(|(&ino, inode)| {
-            // A write behind the recorded end may have survived its record.
+            // A write after the recorded end may have survived although its record did not.
             let stale = inode.size % layout.chunk_bytes() != 0;
             (ino, Rc::new(Node::new(rt, ino, inode.size, stale)))
         })
@@ -124,7 +124,7 @@ struct Found {
     state: State,
 }
 
-/// The newest snapshot that is whole.
+/// The newest complete snapshot.
 async fn find_snapshot<D: BlockDevice>(device: &D, l: &Layout) -> Result<Found, FilesError> {
     let bs = l.block_size as usize;
     let mut best: Option<Found> = None;
@@ -152,8 +152,8 @@ async fn find_snapshot<D: BlockDevice>(device: &D, l: &Layout) -> Result<Found, 
     }
     let at = l.snapshot_at(0);
     let found = best.ok_or(FilesError::Corrupt { what: "no snapshot is whole", at })?;
-    // Records are written only behind a snapshot that cannot be lost. If the other
-    // journal has newer ones, its snapshot was damaged later.
+    // Records are written only after a snapshot that cannot be lost. If the other journal has newer
+    // records, its snapshot was damaged later.
     let at = l.journal_at(found.region ^ 1);
     let mut block = vec![0; bs];
     if read(device, at, &mut block).await?
@@ -171,7 +171,7 @@ async fn find_snapshot<D: BlockDevice>(device: &D, l: &Layout) -> Result<Found, 
     Ok(found)
 }
 
-/// Applies the records behind a snapshot, up to the first that is not there.
+/// Applies the records after a snapshot, up to the first missing one.
 async fn replay<D: BlockDevice>(
     device: &D,
     l: &Layout,
@@ -199,7 +199,7 @@ async fn replay<D: BlockDevice>(
             let count = need.max(READ_AHEAD).min(blocks - next);
             (first, bytes) = (next, vec![0; count as usize * bs]);
             if !read(device, at, &mut bytes).await? {
-                // A block in reach cannot be read: one by one, up to that one.
+                // A block of this range cannot be read: read one by one, up to that block.
                 bytes.truncate(need as usize * bs);
                 if !read(device, at, &mut bytes).await? {
                     break;
@@ -221,7 +221,7 @@ async fn replay<D: BlockDevice>(
         seq += 1;
     }
     if device.caps().ack.survives() || device.caps().ordered {
-        // One record is in flight at a time: behind a missing one there can be none.
+        // One record is in flight at a time, so there can be no record after a missing one.
         for (i, block) in bytes.chunks(bs).enumerate().skip((next - first) as usize) {
             let later = |s: u64| open_record(&bytes[i * bs..], place(l, epoch, s)).is_some();
             if record_bytes(block, l.format_id).is_some_and(|(_, e)| e == epoch)

@@ -1,4 +1,4 @@
-//! Which chunks are free, and how free (invariants 5 and 6). Pure.
+//! Free chunks and their states (invariants 5 and 6). Pure.
 
 /// A set of chunk numbers.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ impl ChunkSet {
         word >> (chunk % 64) & 1 == 1
     }
 
-    /// Whether it was not there before.
+    /// Returns whether the chunk was not in the set before.
     pub fn insert(&mut self, chunk: u32) -> bool {
         let new = !self.contains(chunk);
         self.words[chunk as usize / 64] |= 1 << (chunk % 64);
@@ -47,11 +47,11 @@ impl ChunkSet {
 /// The chunks that no file has.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Read as zeros, and will after any crash: may be given to a file.
+    /// Chunks that read as zeros, now and after any crash: may be given to a file.
     clean: ChunkSet,
-    /// Hold anything, and no file can come back that had them: may be discarded.
+    /// Chunks with any content whose former file cannot come back: may be discarded.
     free: ChunkSet,
-    /// Freed by a change that is not durable yet.
+    /// Chunks freed by a change that is not durable yet.
     pending: Vec<u32>,
 }
 
@@ -77,7 +77,7 @@ impl Pool {
         self.pending.len() as u32
     }
 
-    /// A clean chunk, if there is one; the one after `previous` if it can be.
+    /// Takes a clean chunk, if possible the one after `previous`.
     pub fn take(&mut self, previous: Option<u32>) -> Option<u32> {
         let next = previous.map(|p| p + 1).filter(|c| self.clean.contains(*c));
         let chunk = next.or_else(|| self.clean.first())?;
@@ -95,14 +95,14 @@ impl Pool {
         Some((first, count))
     }
 
-    /// They were discarded, and that is durable.
+    /// Adds chunks whose discard is durable.
     pub fn cleaned(&mut self, first: u32, count: u32) {
         (first..first + count).for_each(|c| {
             self.clean.insert(c);
         });
     }
 
-    /// Chunks that no file has any more; `durable` if no crash can bring it back.
+    /// Adds chunks that no file has any more; `durable` if no crash can bring that file back.
     pub fn release(&mut self, chunks: &[u32], durable: bool) {
         if !durable {
             return self.pending.extend_from_slice(chunks);
@@ -113,7 +113,7 @@ impl Pool {
         }
     }
 
-    /// The chunks that a flush, submitted now, will make free.
+    /// Takes the chunks that a flush submitted now makes free.
     pub fn take_pending(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.pending)
     }

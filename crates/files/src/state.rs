@@ -1,13 +1,13 @@
-//! What the metadata say: names, inodes, chunks. Pure; the live layer and the
-//! replay of a journal change it through the same [`State::apply`].
+//! The metadata in memory: names, inodes, chunks. Pure; the live layer and the replay of a journal
+//! change it through the same [`State::apply`].
 
 use crate::format::{FILE_BYTES, Layout, Reader, SNAP_HEADER, SNAP_MAGIC, put_run};
 use std::collections::BTreeMap;
 
-/// A chunk of a file that has no place on the device: it reads as zeros.
+/// A chunk of a file that is not allocated: it reads as zeros.
 pub(crate) const HOLE: u32 = u32::MAX;
 
-/// Chunks that follow each other in a file and on the device.
+/// Chunks that are adjacent in a file and on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub file_chunk: u32,
@@ -15,7 +15,7 @@ pub(crate) struct Run {
     pub count: u32,
 }
 
-/// A change of the metadata. One record holds one or more, applied together.
+/// A change of the metadata. A record holds one or more changes, which are applied together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
     Create { ino: u64, name: &'a [u8] },
@@ -37,11 +37,11 @@ impl Change<'_> {
     }
 }
 
-/// A file as the metadata know it.
+/// A file in the metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inode {
     pub name: Box<[u8]>,
-    /// The recorded size: at least what the file really has.
+    /// The recorded size, which is at least the exact size.
     pub size: u64,
     pub chunks: Vec<u32>,
 }
@@ -79,10 +79,10 @@ impl Inode {
 pub(crate) struct State {
     pub names: BTreeMap<Box<[u8]>, u64>,
     pub inodes: BTreeMap<u64, Inode>,
-    /// Deleted, but still open; no longer part of what is recorded.
+    /// Deleted files that are still open; they are not recorded.
     pub orphans: BTreeMap<u64, Inode>,
     pub next_ino: u64,
-    /// What the names take in a snapshot.
+    /// Bytes of the files in a snapshot.
     pub directory_bytes: u64,
 }
 
@@ -98,8 +98,8 @@ impl State {
         }
     }
 
-    /// Applies a change; gives the chunks that it takes from a file that lives on.
-    /// The chunks of a deleted file stay with its orphan.
+    /// Applies a change; returns the chunks that it removes from an existing file. The chunks of a
+    /// deleted file stay with its orphan.
     pub fn apply(&mut self, change: &Change<'_>, l: &Layout) -> Result<Vec<u32>, &'static str> {
         let mut freed = Vec::new();
         if let Change::Grow { size, .. } | Change::Resize { size, .. } = *change
@@ -236,8 +236,7 @@ pub(crate) struct SnapHeader {
 }
 
 impl SnapHeader {
-    /// The head in the first block of a region; whether the rest is whole only
-    /// [`SnapHeader::is_whole`] can tell.
+    /// The head in the first block of a region. [`SnapHeader::is_whole`] checks the rest.
     pub fn decode(block: &[u8], l: &Layout) -> Option<SnapHeader> {
         let mut r = Reader::new(block);
         if r.take(8)? != SNAP_MAGIC || r.u64()? != l.format_id {
@@ -309,7 +308,7 @@ mod tests {
             let header = SnapHeader::decode(&bytes, &l).unwrap();
             prop_assert!(header.epoch == 9 && header.is_whole(&bytes));
             let back = State::decode(&bytes, &header, &l).unwrap();
-            // Behind the last chunk there may be holes, which are not stored.
+            // Holes after the last chunk are not stored.
             prop_assert_eq!(&back.names, &state.names);
             prop_assert_eq!(back.directory_bytes, state.directory_bytes);
             for (ino, inode) in &state.inodes {

@@ -1,5 +1,5 @@
-//! Power cuts at any time, in the middle of mounting too, on devices that do at a
-//! cut whatever they did not promise. The numbers are those of the invariants.
+//! Power cuts at any time, also during a mount, on devices that keep at a cut only what they
+//! promised. The numbers are those of the invariants.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 
 const CHUNK: u64 = 8192;
 
-/// What may have happened to a file since it was last known for certain.
+/// What may have happened to a file since its last certain state.
 #[derive(Clone, Default)]
 struct FileModel {
     now: Vec<u8>,
     /// The content that is certain.
     base: Vec<u8>,
-    /// What was written over it since, zeros for what was cut off.
+    /// The writes since then, with zeros for truncated parts.
     since: Vec<(usize, Vec<u8>)>,
     /// The sizes it has had since.
     sizes: Vec<usize>,
@@ -46,7 +46,7 @@ impl FileModel {
         self.sizes = vec![self.now.len()];
     }
 
-    /// Why a crash cannot have left this.
+    /// Why no crash can leave this content, if none can.
     fn refute(&self, found: &[u8]) -> Option<String> {
         let fits = |&s: &usize| {
             found.len() == s || found.len() as u64 == (s as u64).next_multiple_of(CHUNK)
@@ -68,11 +68,11 @@ impl FileModel {
 
 type Names = BTreeMap<String, usize>;
 
-/// What one client knows. Its names are its own.
+/// The model of one client, whose names no other client uses.
 #[derive(Clone, Default)]
 struct Model {
     names: Names,
-    /// The directories that a crash may leave: the last certain one and those since.
+    /// The directories that a crash may leave: the last certain one and all later ones.
     versions: Vec<Names>,
     files: Vec<FileModel>,
 }
@@ -92,7 +92,7 @@ impl Model {
         self.files.iter_mut().for_each(FileModel::settle);
     }
 
-    /// Takes what a crash left for certain from now on.
+    /// Makes the state after a crash the certain state.
     fn adopt(&mut self, found: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
         let mut why = String::from("no version of the directory has these names");
         for names in self.versions.iter().rev() {
@@ -128,8 +128,8 @@ struct Client {
 }
 
 impl Client {
-    /// One random step. The model takes it as possible before it begins, and as
-    /// certain once that is so.
+    /// One random step. In the model it is possible before it begins, and certain when it must
+    /// survive.
     async fn step(&self, dice: &mut Stream) -> Result<(), FilesError> {
         let name = format!("{}{}", self.prefix, dice.below(4));
         let id = self.model.borrow().names.get(&name).copied();
@@ -200,7 +200,7 @@ impl Client {
         dice: &mut Stream,
     ) -> Result<(), FilesError> {
         let (mut at, length) = match dice.below(4) {
-            // Whole aligned pages, appends of any length, and anything anywhere.
+            // Whole aligned pages, appends of any length, and any other writes.
             0 => (dice.below(12) * 4096, 4096 * (1 + dice.below(4))),
             1 | 2 => (file.size(), 1 + dice.below(3000)),
             _ => (dice.below(5 * CHUNK), 1 + dice.below(9000)),
@@ -246,7 +246,7 @@ fn caps(ack: Ack, ordered: bool, block_size: u32, atomic_unit: u32) -> Caps {
     }
 }
 
-/// Mounts, and cuts the power meanwhile now and then.
+/// Mounts, and sometimes cuts the power meanwhile.
 async fn mount(
     rt: &Rt,
     device: &RamDevice,
@@ -273,7 +273,7 @@ async fn mount(
     }
 }
 
-/// Several lives of one device; the number of cuts while mounting.
+/// Several power cycles of one device; returns the number of cuts during mounts.
 fn lives(seed: u64, caps: Caps, lives: u32) -> Result<u32, String> {
     let mut runtime = Runtime::virtual_time(seed);
     let rt = runtime.handle();

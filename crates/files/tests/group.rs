@@ -1,5 +1,5 @@
-//! Atomic groups of a file (invariant 9): the power cut at every moment, on devices that do at a
-//! cut whatever they did not promise; limits; failures.
+//! Atomic groups of a file (invariant 9): power cuts at every moment, on devices that keep at a cut
+//! only what they promised; limits; failures.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ fn on<F: Future<Output = T> + 'static, T: 'static>(seed: u64, test: impl FnOnce(
     runtime.block_on(main).unwrap()
 }
 
-/// The bytes of a file that are known for certain.
+/// The bytes of a file that are certain.
 type Known = Vec<Option<u8>>;
 type Ranges = Vec<(u64, Vec<u8>)>;
 
@@ -79,8 +79,8 @@ async fn write(file: &File<RamDevice>, group: &Ranges) -> Result<(), FilesError>
     file.write_atomic(&ranges).await
 }
 
-/// Two groups, the power cut after so long; which version of the file was found, how many were
-/// acknowledged, and whether the cut came after all.
+/// Writes two groups and cuts the power after a time. Returns the version of the file that was
+/// found, how many groups were acknowledged, and whether the cut came after both.
 fn cut(seed: u64, caps: Caps, after: Nanos) -> (usize, usize, bool) {
     on(seed, move |rt| async move {
         let device = ram(&rt, caps);
@@ -94,7 +94,7 @@ fn cut(seed: u64, caps: Caps, after: Nanos) -> (usize, usize, bool) {
         file.sync().await.unwrap();
         let mut known: Known = base.into_iter().map(Some).collect();
         if dice.chance(1, 2) {
-            // Chunks and bytes that are not durable yet when the groups come.
+            // Chunks and bytes that are not durable yet when the groups begin.
             let (at, mut more) = (file.size(), vec![0; 1 + dice.below(2 * CHUNK) as usize]);
             dice.fill(&mut more);
             file.write(at, &more).await.unwrap();
@@ -139,7 +139,7 @@ fn cut(seed: u64, caps: Caps, after: Nanos) -> (usize, usize, bool) {
         assert_eq!(file.read(0, &mut found).await.unwrap(), found.len());
         let fits = |version: &Known| {
             let same = |(k, f): (&Option<u8>, &u8)| k.is_none_or(|k| k == *f);
-            // Only what is not known may be missing at the end.
+            // Only uncertain bytes may be missing at the end.
             let missing = version.iter().skip(found.len()).all(Option::is_none);
             missing && version.iter().zip(&found).all(same)
         };
@@ -216,14 +216,14 @@ fn what_is_refused_changes_nothing() {
         ));
         assert_eq!((files.space(), device.snapshot().bytes_written()), (space, before));
         assert_eq!(file.size(), 100);
-        // One extent less is taken: it is one command, and the chunks are a record before it.
+        // With one extent less it is accepted: it is one command, after one record for the chunks.
         device.reset();
         file.write_atomic(&scattered[..12]).await.unwrap();
         let seen = device.snapshot();
         assert_eq!(seen.of(CommandKind::Group).commands, 1);
         assert_eq!(seen.of(CommandKind::Group).bytes, 12 * 4096);
         assert_eq!(seen.of(CommandKind::Write).commands, 1, "the metadata");
-        // In place, nothing else is needed; nor for ranges without bytes.
+        // Overwriting in place needs nothing else; nor do ranges without bytes.
         device.reset();
         file.write_atomic(&scattered[..12]).await.unwrap();
         file.write_atomic(&[(9 << 30, &[])]).await.unwrap();

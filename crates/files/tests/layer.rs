@@ -1,5 +1,5 @@
-//! What the layer does without crashes: against a model in memory, with errors,
-//! with damaged images, and at what price. The numbers are those of the invariants.
+//! The layer without crashes: compared with a model in memory, with errors, with damaged images,
+//! and its costs. The numbers are those of the invariants.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ fn write_model(file: &mut Vec<u8>, at: usize, data: &[u8]) {
     file[at..at + data.len()].copy_from_slice(data);
 }
 
-/// A write that changed nothing but failed for want of room is legal.
+/// A write may fail for lack of room if it changed nothing.
 fn full(done: &Result<(), FilesError>) -> bool {
     matches!(done, Err(FilesError::NoSpace(_)))
 }
@@ -150,7 +150,7 @@ async fn against_a_model(rt: Rt, ops: Vec<Op>, block_size: u32) {
                 }
             }
             Op::Remount => {
-                // The exact sizes are recorded by a sync only.
+                // Only a sync records the exact size.
                 for file in model.keys() {
                     files.open(file).unwrap().sync().await.unwrap();
                 }
@@ -195,7 +195,7 @@ fn a_full_device_breaks_nothing_and_deleting_works() {
         let more = files.create(b"b", Promise::Completed).await.unwrap();
         assert!(full(&more.write(0, b"x").await));
         assert_eq!(more.size(), 0);
-        // In place there is room; and after deleting, too.
+        // Overwriting in place needs no room; after a deletion there is room.
         file.write(8192, &[8; 4096]).await.unwrap();
         files.delete(b"a", Promise::Completed).await.unwrap();
         assert!(full(&more.write(0, b"x").await), "it is open still");
@@ -205,7 +205,7 @@ fn a_full_device_breaks_nothing_and_deleting_works() {
         assert!(full(&more.write(8192 * chunks, b"x").await), "larger than the device");
         assert!(full(&more.truncate(u64::MAX).await));
         assert!(full(&more.write(u64::MAX - 1, b"xyz").await));
-        // The directory has room for so many names.
+        // The directory has room for this many names.
         let mut count = 0;
         let error = loop {
             match files.create(format!("{count:0200}").as_bytes(), Promise::Completed).await {
@@ -277,7 +277,7 @@ fn i7_price_of_writes_and_reads() {
         }
         assert_eq!(count(CommandKind::Read), mark.1);
         assert_eq!(count(CommandKind::Write), mark.0 + 1000 + 2);
-        // No flush where completed writes survive, but for a sync.
+        // Where completed writes survive, only a sync flushes.
         let mark = count(CommandKind::Flush);
         files.delete(b"a", Promise::Completed).await.unwrap();
         assert_eq!(count(CommandKind::Flush), mark);
@@ -318,7 +318,7 @@ fn i8_a_failed_metadata_write_ends_all_writing() {
         let files = fresh(&rt, device.clone()).await;
         let file = files.create(b"a", Promise::Completed).await.unwrap();
         file.write(0, b"before").await.unwrap();
-        // Data only: no more than that write is lost.
+        // A failed write of data only loses that write.
         device.fail_nth(CommandKind::Write, 1);
         let done = file.write(0, b"failed").await;
         assert!(matches!(done, Err(FilesError::Io(IoError::Failed(_)))), "{done:?}");
