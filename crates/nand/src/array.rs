@@ -1,4 +1,4 @@
-//! The array as its user sees it: issue an operation, await its end.
+//! The interface of the array: issue an operation, await its end.
 
 mod outliving;
 
@@ -18,37 +18,37 @@ use tantalum_rt::{Nanos, Rt, Stream};
 /// Why an operation was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpError {
-    /// A rule of the medium was broken: a defect in the caller.
+    /// A rule of the medium was broken. This is a defect in the caller.
     #[error("rule of the medium broken at unit {} page {}: {rule}", .at.unit.0, .at.page)]
     Rule {
-        /// Where.
+        /// The first page.
         at: PageAddr,
-        /// Which.
+        /// The rule.
         rule: &'static str,
     },
-    /// The operation failed in the medium; the page or unit cannot be used.
+    /// The operation failed in the medium, and the page or unit is unusable.
     #[error("the medium failed at unit {} page {}", .at.unit.0, .at.page)]
     Failed {
-        /// Where.
+        /// The first page.
         at: PageAddr,
     },
     /// The array has no power.
     #[error("the flash array has no power")]
     NoPower,
-    /// The disk of the host failed, on which the image is.
+    /// The host's disk, which has the image, failed.
     #[error("the host could not write the image to its disk")]
     Host,
-    /// More operations are under way than the image has room for: a defect in the caller, who
-    /// has said how many there may be.
+    /// The image has no room for one more operation under way. This is a defect in the caller, who
+    /// has set the number.
     #[error("the image has no room for one more operation under way, at unit {} page {}", .at.unit.0, .at.page)]
     Busy {
-        /// Where.
+        /// The first page.
         at: PageAddr,
     },
 }
 
-/// What an array has done since it was made. Operations count when they are issued,
-/// with the whole of their time.
+/// Counters of an array since it was made. Operations count when they are issued, with all of their
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NandStats {
     /// Read operations.
@@ -63,17 +63,16 @@ pub struct NandStats {
     pub die_busy: Nanos,
 }
 
-/// A list of so many sectors needs no memory of its own.
+/// A list of up to this many sectors needs no allocation.
 const FEW: usize = 16;
 
-/// What to read: `count` pages of one row from `at` on.
+/// A read of `count` pages of one row from `at` on.
 pub struct ReadRequest<'a> {
     /// The first page.
     pub at: PageAddr,
-    /// How many, each in the next plane.
+    /// The number of pages, each in the next plane.
     pub count: u32,
-    /// Sectors `first..` of the first page go to `data`; with more than one page it
-    /// must be 0.
+    /// The first sector of the page that goes to `data`. With more than one page it must be 0.
     pub first: u32,
     /// Room for the payload, if it is wanted.
     pub data: Option<DataMut<'a>>,
@@ -89,13 +88,13 @@ pub(crate) struct State {
     stats: NandStats,
     dice: Stream,
     power: bool,
-    /// When the power of this cycle went; [`Nanos::MAX`] until then. Shared with the
-    /// futures of the cycle.
+    /// When the power of this cycle failed; [`Nanos::MAX`] until then. Shared with the futures of
+    /// the cycle.
     off_at: Rc<Cell<Nanos>>,
-    /// Operations until one fails, by kind of change.
+    /// The number of programs until one fails. The same for erases.
     fail_program: Option<u64>,
     fail_erase: Option<u64>,
-    /// Programs and erases of a million that fail.
+    /// Programs and erases per million that fail.
     fail_rates: (u64, u64),
     mishaps: Stream,
 }
@@ -108,7 +107,7 @@ pub struct NandArray {
     state: Rc<RefCell<State>>,
     issued: Cell<u64>,
     endurance: Cell<u32>,
-    /// Called before anything is changed.
+    /// Called before each change.
     before: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
@@ -117,7 +116,7 @@ impl NandArray {
     /// each page.
     ///
     /// # Errors
-    /// [`GeometryError`] if such an array cannot be.
+    /// [`GeometryError`] if such an array is not possible.
     pub fn new(
         rt: &Rt,
         geometry: &Geometry,
@@ -135,8 +134,7 @@ impl NandArray {
         Ok(NandArray::build(rt, geometry.clone(), timing.clone(), schedule, store))
     }
 
-    /// An array that goes on where `image` was taken, operations in flight included,
-    /// with power.
+    /// An array that continues from `image` with power, operations in flight included.
     pub fn from_image(rt: &Rt, image: &Image) -> NandArray {
         let schedule = image.schedule.rebased(Nanos::ZERO, rt.now());
         let (geometry, timing) = (image.geometry.clone(), image.timing.clone());
@@ -145,8 +143,8 @@ impl NandArray {
         array
     }
 
-    /// The array that [`NandArray::from_image`] makes of a [`NandArray::snapshot`] of this one: in
-    /// memory, also of one in an image file.
+    /// The array that [`NandArray::from_image`] makes of a [`NandArray::snapshot`] of this one. It
+    /// is in memory, also if this one is in an image file.
     pub fn copy(&self, rt: &Rt) -> NandArray {
         let s = &mut *self.state.borrow_mut();
         let now = self.rt.now();
@@ -194,8 +192,8 @@ impl NandArray {
         &self.timing
     }
 
-    /// Which kind of payload the array keeps. An array of stamps also takes pages of
-    /// real bytes (the metadata of a drive) and gives them back as such.
+    /// The kind of payload that the array keeps. An array of stamps also takes pages of real bytes
+    /// (the metadata of a drive) and returns them as bytes.
     pub fn payload(&self) -> Payload {
         self.state.borrow().store.kind()
     }
@@ -205,7 +203,7 @@ impl NandArray {
         self.state.borrow().store.words()
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> NandStats {
         let s = self.state.borrow();
         NandStats { die_busy: s.schedule.busy(), ..s.stats }
@@ -219,7 +217,7 @@ impl NandArray {
         self.state.borrow().store.unit(unit).erase_count
     }
 
-    /// The first page of a unit that is not programmed, as far as was issued.
+    /// The first page of a unit that is not programmed. Programs count from their issue.
     ///
     /// # Panics
     /// If there is no such unit.
@@ -232,7 +230,7 @@ impl NandArray {
         self.issued.get()
     }
 
-    /// The array has power from now on.
+    /// Gives the array power.
     pub fn power_on(&self) {
         let s = &mut *self.state.borrow_mut();
         if !s.power {
@@ -241,14 +239,13 @@ impl NandArray {
         }
     }
 
-    /// The array has no power from now on; operations in flight end as invariant 5
-    /// says.
+    /// Cuts the array's power. Operations in flight end as in invariant 5.
     pub fn power_off(&self) {
         self.power_off_since(self.rt.now());
     }
 
-    /// The array has had no power since `at`, which the caller notices only now. Nothing was issued
-    /// since then, and nobody has acted on the end of an operation that was under way then.
+    /// Cuts the array's power at `at`, which may be in the past. Nothing was issued since then, and
+    /// no task has acted on the end of an operation that was under way then.
     pub fn power_off_since(&self, at: Nanos) {
         debug_assert!(at <= self.rt.now());
         let s = &mut *self.state.borrow_mut();
@@ -262,8 +259,8 @@ impl NandArray {
     }
 
     /// Takes back reads, and operations that no die has begun. With `erases` it also stops erases
-    /// under way; their units have to be erased again. It is called when the array begins to live
-    /// on capacitors. No task may wait for any of these operations.
+    /// under way, whose units have to be erased again. Call it when the array begins to run on
+    /// capacitors. No task may wait for any of these operations.
     pub fn abandon(&self, erases: bool) {
         let s = &mut *self.state.borrow_mut();
         s.schedule.abandon(self.rt.now(), &mut s.store, erases);
@@ -274,18 +271,19 @@ impl NandArray {
         self.state.borrow_mut().schedule.activity(self.rt.now())
     }
 
-    /// Puts into `turns` what the dies have done since `since`, and will do by what was issued
-    /// until now. Nothing was issued, and nobody asked for [`NandArray::activity`], between.
+    /// Puts into `turns` the operations that the dies have run since `since`, and those that they
+    /// will run by what was issued until now. Since then nothing was issued, and
+    /// [`NandArray::activity`] was not called.
     pub fn turns(&self, since: Nanos, turns: &mut Vec<Turn>) {
         self.state.borrow_mut().schedule.turns(since, self.rt.now(), turns);
     }
 
-    /// What the dies have yet to do at `at`, which is now, or was as [`NandArray::turns`] says.
+    /// The remaining work of the dies at `at`: now, or a time that [`NandArray::turns`] allows.
     pub fn outstanding(&self, at: Nanos) -> Outstanding {
         self.state.borrow_mut().schedule.outstanding(at)
     }
 
-    /// All that the array is now, in memory: of an array in an image file all of it is read.
+    /// The whole state of the array, in memory. An array in an image file is read completely.
     pub fn snapshot(&self) -> Image {
         let s = &mut *self.state.borrow_mut();
         let now = self.rt.now();
@@ -305,8 +303,8 @@ impl NandArray {
         self.state.borrow_mut().schedule.record();
     }
 
-    /// The record so far, in order of issue. Of an operation that has not ended it says
-    /// what is known: a read may yet delay it.
+    /// The record so far, in order of issue. For an operation that has not ended it has the
+    /// expected times, which a read may still delay.
     pub fn take_ops(&self) -> Vec<OpRecord> {
         self.state.borrow_mut().schedule.take_records(self.rt.now())
     }
@@ -328,20 +326,20 @@ impl NandArray {
         s.fail_program.take().is_some() | s.fail_erase.take().is_some()
     }
 
-    /// From now on so many programs, and so many erases, of a million fail in the medium;
-    /// which ones, the seed decides.
+    /// From now on this many programs, and this many erases, of a million fail in the medium. The
+    /// seed decides which ones.
     pub fn set_failure_rates(&self, programs: u64, erases: u64) {
         self.state.borrow_mut().fail_rates = (programs, erases);
     }
 
-    /// After so many erases the next erase of a unit fails, and the unit is bad: its content is
-    /// gone, and nothing can be programmed there. Without a call units last for ever.
+    /// After this many erases the next erase of a unit fails, and the unit is bad: its content is
+    /// gone, and it cannot be programmed. Without a call units last for ever.
     pub fn set_endurance(&self, erases: u32) {
         self.endurance.set(erases);
     }
 
-    /// A page goes bad: it cannot be read any more, until its unit is erased. Returns whether it
-    /// held anything; an erased page stays as it is.
+    /// Makes a page unreadable until its unit is erased. Returns whether it was programmed; an
+    /// erased page stays as it is.
     ///
     /// # Panics
     /// If there is no such page.
@@ -355,12 +353,12 @@ impl NandArray {
         written
     }
 
-    /// What is in the cells of a page: its state, and its out-of-band words (zeros, if it is not
-    /// [`PageState::Programmed`]). It is no operation and takes no time: it is for checks. Data of
-    /// programs under way count as programmed.
+    /// The state of a page and its out-of-band words (zeros if it is not
+    /// [`PageState::Programmed`]). It is not an operation and takes no time: it is for checks. Data
+    /// of programs under way count as programmed.
     ///
     /// # Panics
-    /// If there is no such page, or `oob` has not the length of [`NandArray::oob_words`].
+    /// If there is no such page, or `oob` does not have the length of [`NandArray::oob_words`].
     pub fn inspect(&self, at: PageAddr, oob: &mut [u64]) -> PageState {
         assert!(self.check(at, 1).is_ok(), "no page {} in unit {}", at.page, at.unit.0);
         let store = &self.state.borrow().store;
@@ -369,22 +367,22 @@ impl NandArray {
         store.state(at)
     }
 
-    /// The payload of a page in the same way: zeros, if it is not programmed.
+    /// The payload of a page in the same way; zeros if it is not programmed.
     ///
     /// # Panics
-    /// If there is no such page, or the room is not that of a page or not of its kind.
+    /// If there is no such page, or the room does not have the length of a page or the right kind.
     pub fn inspect_payload(&self, at: PageAddr, out: DataMut<'_>) {
         assert!(self.check(at, 1).is_ok(), "no page {} in unit {}", at.page, at.unit.0);
         self.state.borrow().store.copy_out(at, 0, out);
     }
 
-    /// Whether a unit is erased, the whole of it, and can be programmed.
+    /// Whether the whole unit is erased and can be programmed.
     ///
     /// # Panics
     /// If there is no such unit.
     pub fn is_erased(&self, unit: Unit) -> bool {
         let store = &self.state.borrow().store;
-        // (The first page tells: pages are programmed in order.)
+        // (The first page is enough: pages are programmed in order.)
         let state = store.state(PageAddr { unit, page: 0 });
         store.unit(unit).next == 0 && state == PageState::Erased
     }
@@ -409,8 +407,8 @@ impl NandArray {
         self.rt.trace((kind as u64) << 62 ^ u64::from(at.unit.0) << 24 ^ u64::from(at.page));
     }
 
-    /// Programs pages of one row, from `at` on, one in each further plane: as many as
-    /// `data` fills. `oob` has the out-of-band words of these pages.
+    /// Programs pages of one row from `at` on, one in each further plane: as many as `data` fills.
+    /// `oob` has the out-of-band words of these pages.
     ///
     /// # Errors
     /// Those of [`NandArray::program_gathered`].
@@ -435,13 +433,14 @@ impl NandArray {
         self.program_gathered(at, &sectors[..count], oob)
     }
 
-    /// The same with a scatter-gather list: the sectors of the pages, wherever each lies.
+    /// The same with a scatter-gather list: each sector of the pages may be at another place in
+    /// memory.
     ///
-    /// The operation is issued now; the future observes its end.
+    /// The operation is issued now. The future observes its end.
     ///
     /// # Errors
-    /// At once, for a broken rule or without power; from the future, if the medium
-    /// fails or the power goes before the end.
+    /// At once, for a broken rule or without power; from the future, if the medium fails or the
+    /// power fails before the end.
     pub fn program_gathered(
         &self,
         at: PageAddr,
@@ -504,12 +503,12 @@ impl NandArray {
         Ok(self.programmed(die, planned, "a program", failed, s))
     }
 
-    /// Erases a unit. Issued now; the future observes its end.
+    /// Erases a unit. The operation is issued now. The future observes its end.
     ///
     /// # Errors
-    /// At once, without power or for a unit that is not there; from the future, if
-    /// the power goes before the end, or if the medium fails. The unit is unusable
-    /// then until it is erased again.
+    /// At once, without power or for a unit that does not exist; from the future, if the power
+    /// fails before the end, or if the medium fails. Then the unit is unusable until it is erased
+    /// again.
     pub fn erase(&self, unit: Unit) -> Result<Programmed, OpError> {
         self.publish();
         let s = &mut *self.state.borrow_mut();
@@ -549,17 +548,16 @@ impl NandArray {
         Programmed::new(&self.rt, planned.end, moving, why, failed, off_at, clock)
     }
 
-    /// Reads pages of one row. Issued now: what the request has room for is filled
-    /// with what will be read, to be looked at when the future has ended.
+    /// Reads pages of one row. The operation is issued now, and fills the request's room at once.
+    /// The content is valid when the future has ended.
     ///
-    /// The die is busy for tR; then the wanted sectors and words go over the channel. Of a page
-    /// that is not [`PageState::Programmed`] the room is filled with zeros. If the power goes
+    /// The die is busy for tR. Then the wanted sectors and words go over the channel. The room of a
+    /// page that is not [`PageState::Programmed`] is filled with zeros. If the power fails
     /// meanwhile, the future ends without a transfer, and the content of the room is undefined. A
-    /// task that outlives a power loss must not look at it.
+    /// task that outlives a power loss must not use it.
     ///
     /// # Errors
-    /// For a broken rule or without power. An unreadable page is no error but a
-    /// [`PageState`].
+    /// For a broken rule or without power. An unreadable page is not an error but a [`PageState`].
     pub fn read(&self, mut request: ReadRequest<'_>) -> Result<Reading<'_>, OpError> {
         let s = &mut *self.state.borrow_mut();
         if !s.power {

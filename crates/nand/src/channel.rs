@@ -1,7 +1,8 @@
-//! The buses between drive and dies. Each moves one transfer at a time, in the order of asking.
+//! The buses between drive and dies. Each moves one transfer at a time, in the order of requests.
 //!
-//! 1. A channel is not kept free for an operation that will ask later.
-//! 2. The result does not depend on how often it is looked at, only on which operation asked when.
+//! 1. A channel is not kept free for an operation that will request it later.
+//! 2. The result depends only on which operation requested the channel when, and not on how often
+//!    it is computed.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -11,20 +12,20 @@ use tantalum_rt::Nanos;
 /// When an operation ends, for the tasks that wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
-    /// When its die has ended it, as far as is known. The time is never too late.
+    /// When its die ends it, as far as is known. The time is never too late.
     pub die: Cell<Nanos>,
-    /// When the transfer of a read ends; known from the moment at which it asks for the
-    /// channel, if the power holds until then.
+    /// When the transfer of a read ends, if the power holds until then. It is known once the read
+    /// requests the channel.
     pub moved: Cell<Option<Nanos>>,
 }
 
-/// An operation that will ask for the channel.
+/// An operation that will request the channel.
 pub(crate) struct Turn {
-    /// When. Of those who ask at one moment reads come first, then who was issued first.
+    /// When it requests it. At the same moment reads come first, then operations in order of issue.
     ready: Nanos,
     span: Nanos,
     pub op: u64,
-    /// Of a program: the die into whose register its data go.
+    /// For a program: the die that gets its data.
     pub die: Option<u32>,
     ends: Option<Rc<Ends>>,
 }
@@ -34,14 +35,14 @@ impl Turn {
         (self.ready, self.die.is_some(), self.op)
     }
 
-    /// A program may ask one moment after its register is free: until then whatever has the
-    /// register might still give way to a read.
+    /// A program may request the channel one moment after its register is free: until then a read
+    /// may still delay the operation that has the register.
     fn has_asked(&self, now: Nanos) -> bool {
         if self.die.is_some() { self.ready < now } else { self.ready <= now }
     }
 }
 
-/// A bus, and those who will ask for it, in the order in which they will.
+/// A bus, and its future requests in order.
 #[derive(Default)]
 pub(crate) struct Channel {
     free: Nanos,
@@ -49,24 +50,25 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Asks at `now`, when all who asked before have been served, for `span`; until when.
+    /// Requests the bus for `span` at `now`, after all earlier requests were served. Returns the
+    /// end of the transfer.
     pub fn take(&mut self, now: Nanos, span: Nanos) -> Nanos {
         self.free = now.max(self.free) + span;
         self.free
     }
 
-    /// A read will ask at `ready`.
+    /// A read will request the bus at `ready`.
     pub fn read_at(&mut self, op: u64, ready: Nanos, span: Nanos, ends: Rc<Ends>) {
         self.insert(Turn { ready, span, op, die: None, ends: Some(ends) });
     }
 
-    /// A program for `die` will ask after `ready`.
+    /// A program for `die` will request the bus after `ready`.
     pub fn program_at(&mut self, op: u64, ready: Nanos, span: Nanos, die: u32) {
         self.insert(Turn { ready, span, op, die: Some(die), ends: None });
     }
 
     fn insert(&mut self, turn: Turn) {
-        // The operation that is issued last usually asks last.
+        // The operation that is issued last usually requests last.
         if self.waiting.back().is_none_or(|last| last.key() <= turn.key()) {
             return self.waiting.push_back(turn);
         }
@@ -74,7 +76,7 @@ impl Channel {
         self.waiting.insert(behind, turn);
     }
 
-    /// The operation will ask at another time.
+    /// Moves the request of an operation to another time.
     pub fn delay(&mut self, op: u64, ready: Nanos) {
         let at = self.waiting.iter().position(|t| t.op == op);
         if let Some(turn) = at.and_then(|at| self.waiting.remove(at)) {
@@ -82,7 +84,7 @@ impl Channel {
         }
     }
 
-    /// Serves the next of those who asked up to `now`; who, and until when.
+    /// Serves the next request up to `now`. Returns it with the end of its transfer.
     pub fn serve(&mut self, now: Nanos) -> Option<(Turn, Nanos)> {
         let turn = self.waiting.pop_front_if(|t| t.has_asked(now))?;
         self.free = self.free.max(turn.ready) + turn.span;
@@ -92,7 +94,7 @@ impl Channel {
         Some((turn, self.free))
     }
 
-    /// The same as seen with other times; nobody waits for what is under way.
+    /// A copy with shifted times. No task waits for its operations.
     pub fn rebased(&self, shift: impl Fn(Nanos) -> Nanos) -> Channel {
         let turn = |t: &Turn| Turn {
             ready: shift(t.ready),

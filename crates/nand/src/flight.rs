@@ -1,4 +1,4 @@
-//! An operation from its issue to its end; snapshots of all that survives a power loss.
+//! An operation from its issue to its end, and snapshots of an array.
 
 use crate::channel::Ends;
 use crate::medium::Store;
@@ -28,36 +28,36 @@ pub(crate) enum Effect {
         count: u32,
         failed: bool,
     },
-    /// `was`: the unit before.
+    /// `was` is the unit before the erase.
     Erase {
         unit: Unit,
         was: UnitState,
     },
 }
 
-/// An operation on its die. (It is moved often. It must not be so large that moving it calls
-/// `memcpy`.)
+/// An operation on its die. (It is moved often, and so must be small enough to be moved without a
+/// call of `memcpy`.)
 pub(crate) struct Flight {
     pub op: u64,
     pub effect: Effect,
-    /// Not before: then its data are there.
+    /// The earliest start: when its data are there.
     pub ready: Nanos,
-    /// How long its data will take on the channel, if they have not asked for it yet.
+    /// How long its data take on the channel, if they have not requested it yet.
     pub transfer: Option<Nanos>,
-    /// When the die works on it: on the rest of it, if it is suspended.
+    /// When the die works on it, or on the rest of it if it is suspended.
     pub start: Nanos,
     pub left: Nanos,
     pub end: Nanos,
-    /// It had begun before `start`: it is suspended, or was, or an image was taken since.
+    /// It had begun before `start`: it is or was suspended, or a snapshot was taken since.
     pub begun: bool,
-    /// The die was at it when that image was taken.
+    /// The die was working on it when that snapshot was taken.
     pub going: bool,
     pub overtaken: u32,
     pub suspended: u32,
     pub ends: Option<Rc<Ends>>,
-    /// The number of its record, from one on.
+    /// The number of its record, from 1 on.
     pub record: Option<NonZeroU64>,
-    /// Where the image has it, if there is one.
+    /// The slot of its record in the image, if there is one.
     pub slot: Option<u32>,
 }
 
@@ -91,7 +91,7 @@ impl Flight {
         }
     }
 
-    /// Which unit it erases.
+    /// The unit that it erases.
     pub fn erases(&self) -> Option<Unit> {
         match &self.effect {
             Effect::Erase { unit, .. } => Some(*unit),
@@ -99,7 +99,7 @@ impl Flight {
         }
     }
 
-    /// Whether the die is carrying it out. At the very moment of its start it is not yet.
+    /// Whether the die works on it. At the exact moment of its start it does not yet.
     pub fn is_under_way(&self, now: Nanos) -> bool {
         self.start < now || self.going
     }
@@ -116,7 +116,7 @@ impl Flight {
         apart && self.overtaken < timing.read_priority
     }
 
-    /// What it costs to suspend it now; `None` if that is impossible or gains nothing.
+    /// The time that it takes to suspend it now; `None` if that is impossible or saves no time.
     pub fn suspension(&self, now: Nanos, timing: &Timing) -> Option<Nanos> {
         let us = match self.kind() {
             OpKind::Read => 0,
@@ -128,7 +128,7 @@ impl Flight {
         (possible && now + cost < self.end).then_some(cost)
     }
 
-    /// The same in a time where `from` has been shifted.
+    /// A copy with shifted times, as of `from`.
     pub fn rebased(&self, from: Nanos, shift: impl Fn(Nanos) -> Nanos) -> Flight {
         let mut f = Flight::new(self.op, self.effect.clone(), self.left);
         f.ready = shift(self.ready);
@@ -144,13 +144,13 @@ impl Flight {
     }
 }
 
-/// All that an array is at one moment: cells, wear, and operations in flight. Cheap
-/// to take: cells are shared until either side writes.
+/// A snapshot of an array: cells, wear, and operations in flight. Cheap to take: cells are shared
+/// until either side writes.
 #[derive(Clone)]
 pub struct Image {
     pub(crate) geometry: Geometry,
     pub(crate) timing: Timing,
     pub(crate) store: Store,
-    /// Its times count from that moment.
+    /// Its times count from the moment of the snapshot.
     pub(crate) schedule: Rc<Schedule>,
 }

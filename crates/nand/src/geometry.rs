@@ -13,7 +13,7 @@ pub struct Geometry {
     pub packages: u32,
     /// Chips (dies) in a package: each does one operation at a time.
     pub chips: u32,
-    /// Planes of a die: pages of one row that are programmed in one operation.
+    /// Planes of a die: the pages of one row are programmed in one operation.
     pub planes: u32,
     /// Blocks in a plane.
     pub blocks: u32,
@@ -42,7 +42,7 @@ pub enum GeometryError {
         "geometry: {0} sectors of {SECTOR_BYTES} bytes are more than a 32-bit address can name"
     )]
     TooLarge(u64),
-    /// The out-of-band area cannot hold what is to be written there.
+    /// The out-of-band area is too small for what the drive writes there.
     #[error("geometry: oob_bytes is {have}; the drive writes {need} bytes beside each page")]
     Oob {
         /// Bytes needed.
@@ -79,7 +79,7 @@ impl fmt::Display for PageAddr {
 }
 
 impl Geometry {
-    /// Checks that there can be such an array.
+    /// Checks that such an array is possible.
     ///
     /// # Errors
     /// [`GeometryError`] says why not.

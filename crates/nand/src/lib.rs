@@ -1,31 +1,30 @@
-//! The flash array: geometry, the rules of the medium, timing, wear, and what a
-//! power loss does to operations in flight.
+//! The flash array: geometry, the rules of the medium, timing, wear, and what a power loss does to
+//! operations in flight.
 //!
 //! Facts and reference values: Kang et al., "Durable Write Cache in Flash Memory
 //! SSD for Relational and NoSQL Databases" (SIGMOD 2014), and data sheets.
 //!
 //! # Invariants
 //!
-//! 1. A page is programmed once after an erase; the pages of a block in ascending
-//!    order, without gaps; erase is by erase unit. Breaking a rule is refused with
-//!    [`OpError::Rule`] and changes nothing.
-//! 2. A read of an erased page gives [`PageState::Erased`], of a torn one
+//! 1. A page is programmed once after an erase. The pages of a block are programmed in ascending
+//!    order, without gaps. Erases are by erase unit. An operation that breaks a rule is refused
+//!    with [`OpError::Rule`] and changes nothing.
+//! 2. A read of an erased page gives [`PageState::Erased`], and a read of a torn page gives
 //!    [`PageState::Uncorrectable`].
-//! 3. A die does one operation at a time, in order of issue, except that reads may go
-//!    ahead ([`Timing::read_priority`]); a channel moves one transfer at a time. An
-//!    operation on several planes is one operation.
-//! 4. An operation belongs to the array from its issue: the future merely
-//!    observes, and dropping it changes nothing.
-//! 5. At [`NandArray::power_off`], an operation that has ended stays; one that has not begun has
-//!    never been; one in between, suspended or not, is torn: each page of a program uncorrectable
-//!    or complete (seeded), the unit of an erase unusable until it is erased again. Nothing else
-//!    changes. A task that outlives the loss and waits for an operation that had not ended gets
-//!    [`OpError::NoPower`].
-//! 6. A read sees what operations issued before it leave behind, and nothing of a
-//!    page that is not programmed.
-//!
-//! 7. Cells in memory and cells in an image file obey the same rules, at the same times; an
-//!    image outlives the process, however that ends (`image`).
+//! 3. A die does one operation at a time, in order of issue, except that reads may go ahead
+//!    ([`Timing::read_priority`]). A channel moves one transfer at a time. An operation on several
+//!    planes is one operation.
+//! 4. An operation belongs to the array from its issue: the future only observes it, and dropping
+//!    the future changes nothing.
+//! 5. At [`NandArray::power_off`], an operation that has ended keeps its effect, and one that has
+//!    not begun has none. One in between, suspended or not, is torn: each page of a program is
+//!    uncorrectable or complete (by the seed), and the unit of an erase is unusable until it is
+//!    erased again. Nothing else changes. A task that outlives the loss and waits for an operation
+//!    that had not ended gets [`OpError::NoPower`].
+//! 6. A read sees the effects of operations that were issued before it, and nothing of a page that
+//!    is not programmed.
+//! 7. Cells in memory and cells in an image file obey the same rules at the same times. An image
+//!    outlives the process, however the process ends (`image`).
 //!
 //! An *erase unit* here is the same block of every plane of one die: it is erased
 //! in one operation, and holds `planes × pages` pages, numbered row by row.

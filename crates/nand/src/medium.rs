@@ -1,8 +1,7 @@
-//! Where the cells are: in memory, or in an image file. One set of rules for both.
+//! The cells, in memory or in an image file, with one set of rules for both.
 //!
-//! 1. What is done to one kind of store has the same effect as on the other, as far as it can
-//!    be seen through the array.
-//! 2. Of an image each step can be the last one: see `image`.
+//! 1. An operation has the same effect on both kinds of store, as far as the array shows it.
+//! 2. The process may end after each step of an image: see `image`.
 
 use crate::flight::Effect;
 use crate::geometry::SECTOR_BYTES;
@@ -19,7 +18,7 @@ pub(crate) enum Store {
 }
 
 impl Clone for Store {
-    /// Cells in memory are shared until either side writes; those of an image are read.
+    /// Cells in memory are shared until either side writes. Cells of an image are read into memory.
     fn clone(&self) -> Store {
         Store::Ram(match self {
             Store::Ram(store) => store.clone(),
@@ -28,7 +27,7 @@ impl Clone for Store {
     }
 }
 
-/// The same function of whichever it is.
+/// Calls the same function of either kind.
 macro_rules! either {
     ($self:expr, $store:ident => $call:expr) => {
         match $self {
@@ -39,17 +38,17 @@ macro_rules! either {
 }
 
 impl Store {
-    /// In memory, blank.
+    /// A blank store in memory.
     pub fn new(geometry: &Geometry, kind: Payload, words: usize) -> Store {
         Store::Ram(RamStore::new(geometry, kind, words))
     }
 
-    /// A unit; its cells only if it is in memory.
+    /// A unit, with its cells if they are in memory.
     pub fn unit(&self, unit: Unit) -> &UnitState {
         either!(self, s => s.unit(unit))
     }
 
-    /// How many pages these sectors fill; `None` if not a whole number.
+    /// How many pages these sectors fill; `None` if that is not a whole number.
     pub fn pages_in(&self, sectors: &[Data<'_>]) -> Option<u32> {
         let in_page = either!(self, s => s.page_sectors());
         let whole = sectors.iter().all(|sector| sector.blocks(SECTOR_BYTES) == Some(1));
@@ -59,13 +58,13 @@ impl Store {
         u32::try_from(sectors.len() / in_page).ok()
     }
 
-    /// Puts pages behind those that a unit has; they count from [`Store::advance`] on. The rules
-    /// have been checked.
+    /// Writes pages after those that a unit has. They count once [`Store::advance`] is called. The
+    /// caller has checked the rules.
     pub fn fill(&mut self, at: PageAddr, sectors: &[Data<'_>], oob: &[u64]) {
         either!(self, s => s.fill(at, sectors, oob));
     }
 
-    /// A unit has pages up to `next`.
+    /// Sets the first unprogrammed page of a unit.
     pub fn advance(&mut self, unit: Unit, next: u32) {
         match self {
             Store::Ram(store) => store.unit_mut(unit).next = next,
@@ -73,8 +72,8 @@ impl Store {
         }
     }
 
-    /// The program of these pages, the last of their unit, has never been; `failed`:
-    /// what it tore neither.
+    /// Undoes the program of these pages, the last of their unit. With `failed` it also undoes the
+    /// tearing.
     pub fn undo(&mut self, at: PageAddr, count: u32, failed: bool) {
         match self {
             Store::Ram(store) => store.undo(at, count, failed),
@@ -82,7 +81,7 @@ impl Store {
         }
     }
 
-    /// A unit that is going to be erased, as it was; its cells go along if they are in memory.
+    /// The state of a unit before an erase. Cells in memory move along.
     pub fn detach(&mut self, unit: Unit) -> UnitState {
         match self {
             Store::Ram(store) => {
@@ -93,7 +92,7 @@ impl Store {
         }
     }
 
-    /// A unit is erased once more.
+    /// Erases a unit.
     pub fn erase(&mut self, unit: Unit) {
         let change = |u: &mut UnitState| {
             u.next = 0;
@@ -106,7 +105,7 @@ impl Store {
         }
     }
 
-    /// The erase of a unit has never been: it is as it was.
+    /// Undoes the erase of a unit.
     pub fn restore(&mut self, unit: Unit, was: UnitState) {
         match self {
             Store::Ram(store) => *store.unit_mut(unit) = was,
@@ -114,7 +113,8 @@ impl Store {
         }
     }
 
-    /// Of a copy of the schedule that goes with a clone: what its erases took away, it has.
+    /// Completes a copy of the schedule that goes with a clone: its erases get the cells that they
+    /// may have to restore.
     pub fn complete(&self, schedule: &mut Schedule) {
         let Store::Image(store) = self else { return };
         for flight in schedule.dies.iter_mut().flatten() {
@@ -126,7 +126,7 @@ impl Store {
         }
     }
 
-    /// An erase of the unit was torn, or failed.
+    /// Marks that an erase of the unit was torn or failed.
     pub fn spoil(&mut self, unit: Unit) {
         match self {
             Store::Ram(store) => store.unit_mut(unit).half_erased = true,
@@ -134,18 +134,17 @@ impl Store {
         }
     }
 
-    /// The page cannot be read any more.
+    /// Makes the page unreadable.
     pub fn tear(&mut self, at: PageAddr) {
         either!(self, s => s.tear(at));
     }
 
-    /// What a read finds in a page.
+    /// The state of a page.
     pub fn state(&self, at: PageAddr) -> PageState {
         either!(self, s => s.state(at))
     }
 
-    /// The same of a page that is read: one in an image that is not what was programmed cannot
-    /// be read.
+    /// The same for a read. A page of an image whose checksum does not match cannot be read.
     pub fn state_of_read(&self, at: PageAddr) -> PageState {
         match self {
             Store::Ram(store) => store.state(at),
@@ -153,23 +152,23 @@ impl Store {
         }
     }
 
-    /// Copies sectors `first..` of a page, as many as `out` has room for; zeros if it
+    /// Copies sectors of a page from `first` on, as many as `out` has room for; zeros if the page
     /// is not programmed.
     pub fn copy_out(&self, at: PageAddr, first: usize, out: DataMut<'_>) {
         either!(self, s => s.copy_out(at, first, out));
     }
 
-    /// Copies the out-of-band words of a page; zeros if it is not programmed.
+    /// Copies the out-of-band words of a page; zeros if the page is not programmed.
     pub fn copy_oob(&self, at: PageAddr, out: &mut [u64]) {
         either!(self, s => s.copy_oob(at, out));
     }
 
-    /// Which payload is kept.
+    /// The kind of payload.
     pub fn kind(&self) -> Payload {
         either!(self, s => s.kind())
     }
 
-    /// Out-of-band words of a page.
+    /// The number of out-of-band words of a page.
     pub fn words(&self) -> usize {
         either!(self, s => s.words())
     }

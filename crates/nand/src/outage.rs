@@ -1,9 +1,9 @@
-//! What a power loss does to operations (invariant 5), and what the dies do while they live on
+//! What a power loss does to operations (invariant 5), and the work of the dies while they run on
 //! capacitors.
 //!
 //! 1. An operation that has not begun leaves no trace.
-//! 2. A program that was under way is torn if its power goes, and nothing else tears it; an
-//!    erase may also be stopped on purpose: its unit is to be erased again then.
+//! 2. A program under way is torn if its power fails, and by nothing else. An erase may also be
+//!    stopped on purpose. Then its unit has to be erased again.
 
 use crate::PageAddr;
 use crate::channel::Channel;
@@ -13,7 +13,7 @@ use crate::schedule::Schedule;
 use std::collections::VecDeque;
 use tantalum_rt::{Nanos, Stream};
 
-/// What the dies do at a moment, and until when that stays so if nothing is issued.
+/// The work of the dies at a moment, and how long it stays the same if nothing is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
     /// Dies that program.
@@ -22,37 +22,37 @@ pub struct Activity {
     pub erases: u32,
     /// Dies that read.
     pub reads: u32,
-    /// When that changes, at the earliest.
+    /// The earliest time at which that changes.
     pub until: Nanos,
 }
 
-/// An operation that a die carries out, or will carry out if nothing else is issued.
+/// An operation that a die runs, or will run if nothing else is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// What it is.
+    /// Its kind.
     pub kind: OpKind,
-    /// From when on.
+    /// Its start.
     pub start: Nanos,
-    /// Until when.
+    /// Its end.
     pub end: Nanos,
 }
 
-/// Time that dies will yet work on what was issued, summed over dies.
+/// The time that dies still need for what was issued, summed over dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outstanding {
-    /// On programs.
+    /// For programs.
     pub programs: Nanos,
-    /// On erases.
+    /// For erases.
     pub erases: Nanos,
 }
 
 impl Schedule {
-    /// The power is gone at `now`. Returns a word that stands for what became of all.
+    /// Cuts the power at `now`. Returns a word that stands for the outcome of all operations.
     pub fn power_off(&mut self, now: Nanos, store: &mut Store, dice: &mut Stream) -> u64 {
         self.settle_all(now);
         let mut word = now.0;
         for queue in &mut self.dies {
-            // In reverse order of issue, so that what never began is undone first.
+            // In reverse order of issue, so that operations that never began are undone first.
             while let Some(f) = queue.pop_back() {
                 if f.end <= now || f.kind() == OpKind::Read {
                     self.book.ended(&f);
@@ -81,8 +81,8 @@ impl Schedule {
         word
     }
 
-    /// Takes back what has not begun at `now`, and reads; with `erases` also stops the erases
-    /// that have. What is left of each die's work is a program or an erase under way.
+    /// Takes back reads and operations that have not begun at `now`. With `erases` it also stops
+    /// erases that have begun. Each die keeps at most one program or erase that is under way.
     pub fn abandon(&mut self, now: Nanos, store: &mut Store, erases: bool) {
         self.settle_all(now);
         for queue in &mut self.dies {
@@ -133,7 +133,7 @@ impl Schedule {
         activity
     }
 
-    /// Puts into `turns` what the dies do from `since` on, as it is known at `now`.
+    /// Puts into `turns` the operations of the dies that end after `since`, as known at `now`.
     pub fn turns(&mut self, since: Nanos, now: Nanos, turns: &mut Vec<Turn>) {
         self.settle_all(now);
         turns.clear();
@@ -141,7 +141,7 @@ impl Schedule {
         turns.extend(all.map(|f| Turn { kind: f.kind(), start: f.start, end: f.end }));
     }
 
-    /// What the dies have yet to do at `at`.
+    /// The remaining work of the dies at `at`.
     pub fn outstanding(&mut self, at: Nanos) -> Outstanding {
         self.settle_all(at);
         let mut sum = Outstanding::default();
@@ -158,7 +158,7 @@ impl Schedule {
 }
 
 impl Effect {
-    /// Undoes it without a trace. It must be called in reverse order of issue.
+    /// Undoes the effect without a trace. Call it in reverse order of issue.
     fn undo(self, store: &mut Store) {
         match self {
             Effect::Read => {}
@@ -169,7 +169,7 @@ impl Effect {
 }
 
 impl Flight {
-    /// It goes on at once if it was suspended.
+    /// Resumes it at once if it was suspended.
     fn resume(&mut self, now: Nanos) {
         if self.start > now {
             (self.start, self.end) = (now, now + self.left);

@@ -1,14 +1,14 @@
-//! When what happens: the operations of each die, from their issue to their end.
+//! The schedule: the operations of each die, from their issue to their end.
 //!
 //! 1. A die does one operation at a time. Programs and erases run in order of issue.
-//! 2. A read goes ahead of operations that wait, at most [`Timing::read_priority`] times of
-//!    each, and never ahead of one that changes what it reads; reads that may go equally far
-//!    keep their order. It suspends the operation under way if that is possible, gains time,
-//!    and has not been done [`Timing::suspend_limit`] times.
-//! 3. A plane has one cache register: the data of a program move while the program before it
-//!    runs, not before that has begun. Reads have registers of their own.
-//! 4. A planned time is never too late, because reads that go ahead and transfers of others only
-//!    delay an operation. Once a time has come, and the channel is settled up to it, it is exact.
+//! 2. A read goes ahead of operations that wait, at most [`Timing::read_priority`] times for each,
+//!    and never ahead of one that changes the pages it reads. Reads that may go equally far keep
+//!    their order. A read suspends the operation under way if that is possible, saves time, and was
+//!    done less than [`Timing::suspend_limit`] times.
+//! 3. A plane has one cache register. The data of a program are transferred while the program
+//!    before it runs, and not before that has begun. Reads have registers of their own.
+//! 4. A planned time is never too late, because reads that go ahead and other transfers only delay
+//!    an operation. Once the time has come, and the channel is settled up to it, it is exact.
 
 use crate::channel::{Channel, Ends};
 use crate::flight::{Effect, Flight, OpKind};
@@ -23,7 +23,7 @@ use tantalum_rt::Nanos;
 /// When an operation ran; see [`crate::NandArray::record_ops`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpRecord {
-    /// What it was.
+    /// The kind of operation.
     pub kind: OpKind,
     /// When it was issued.
     pub issued: Nanos,
@@ -40,30 +40,30 @@ struct Records {
     kept: Vec<OpRecord>,
 }
 
-/// Dies, channels, and what they do and will do.
+/// The present and future work of dies and channels.
 pub(crate) struct Schedule {
     pub dies: Vec<VecDeque<Flight>>,
     pub channels: Vec<Channel>,
     busy: Nanos,
     next_op: u64,
     records: Option<Records>,
-    /// Those of operations that have ended, for new operations once no future holds them.
+    /// Times of ended operations, for reuse once no future holds them.
     spare: VecDeque<Rc<Ends>>,
-    /// What an image knows of programs and erases under way.
+    /// The image's records of programs and erases under way.
     pub book: Book,
 }
 
-/// The most [`Ends`] that are kept for new operations.
+/// The most [`Ends`] that are kept for reuse.
 const SPARE: usize = 256;
 
-/// Room for operations that a die has from the beginning: few, so that the queues of all dies stay in
-/// the processor's cache.
+/// Initial room for a die's operations. It is small, so that the queues of all dies stay in the
+/// processor's cache.
 const QUEUE: usize = 4;
 
-/// When an operation will end, as far as is known.
+/// The planned end of an operation.
 pub(crate) struct Planned {
     pub end: Nanos,
-    /// It may yet become later: look here, with the channel settled.
+    /// Set if the end may still become later: look here, with the channel settled.
     pub ends: Option<Rc<Ends>>,
 }
 
@@ -80,7 +80,7 @@ impl Schedule {
         }
     }
 
-    /// With operations under way that an image knows of, in order of issue.
+    /// A schedule with the operations under way that an image records, in order of issue.
     pub fn with_book(geometry: &Geometry, book: Book, flights: Vec<Flight>) -> Schedule {
         let mut schedule = Schedule { book, ..Schedule::new(geometry) };
         for flight in flights {
@@ -99,7 +99,7 @@ impl Schedule {
         die as usize % self.channels.len()
     }
 
-    /// Works out the transfers on the channel of `die` that were asked for up to `now`.
+    /// Computes the transfers on the channel of `die` that were requested up to `now`.
     pub fn settle(&mut self, die: u32, now: Nanos) {
         self.book.note(now);
         let channel = self.channel(die);
@@ -121,7 +121,7 @@ impl Schedule {
         }
     }
 
-    /// Settles, and forgets what has ended.
+    /// Settles, and removes operations that have ended.
     pub fn enter(&mut self, die: u32, now: Nanos) {
         self.settle(die, now);
         let queue = &mut self.dies[die as usize];
@@ -135,7 +135,7 @@ impl Schedule {
         }
     }
 
-    /// The [`Ends`] of a new operation.
+    /// [`Ends`] for a new operation.
     fn new_ends(&mut self) -> Rc<Ends> {
         match self.spare.pop_front() {
             Some(ends) if Rc::strong_count(&ends) == 1 => {
@@ -147,7 +147,7 @@ impl Schedule {
         }
     }
 
-    /// A program is issued: `transfer` on the channel, then `span` on the die.
+    /// Issues a program: `transfer` on the channel, then `span` on the die.
     pub fn program(
         &mut self,
         die: u32,
@@ -173,7 +173,7 @@ impl Schedule {
         self.push(die, now, flight, timing)
     }
 
-    /// An erase is issued: it takes `span` on the die.
+    /// Issues an erase: `span` on the die.
     pub fn erase(
         &mut self,
         die: u32,
@@ -198,8 +198,8 @@ impl Schedule {
         Planned { end: self.dies[die as usize][place].end, ends }
     }
 
-    /// A read of `count` pages from `at` on is issued: `span` on the die, then `transfer`
-    /// on the channel.
+    /// Issues a read of `count` pages from `at` on: `span` on the die, then `transfer` on the
+    /// channel.
     pub fn read(
         &mut self,
         die: u32,
@@ -238,7 +238,7 @@ impl Schedule {
         ends
     }
 
-    /// Where in the queue a read goes.
+    /// The place of a read in the queue.
     fn place_of_read(
         &self,
         die: u32,
@@ -277,7 +277,7 @@ impl Schedule {
         self.replan(die, place);
     }
 
-    /// The operation at `from` is new, or knows more: when it and those behind it run.
+    /// Plans the operations from `from` on, since that one is new or has a new time.
     fn replan(&mut self, die: u32, from: usize) {
         let channel = self.channel(die);
         let channel = &mut self.channels[channel];
@@ -307,7 +307,7 @@ impl Schedule {
             if let Some(ends) = &f.ends {
                 ends.die.set(end);
             }
-            // (A read that is new does not wait for the channel yet.)
+            // (A new read has no request for the channel yet.)
             if i > from && f.kind() == OpKind::Read {
                 channel.delay(f.op, end);
             }
@@ -315,15 +315,15 @@ impl Schedule {
                 && let Some(at) = (at.get() - 1).checked_sub(records.taken)
                 && let Some(record) = records.kept.get_mut(at as usize)
             {
-                // What was suspended goes on where it had begun.
+                // A suspended operation keeps the time at which it first began.
                 record.start = if f.begun { record.start } else { start };
                 record.end = end;
             }
         }
     }
 
-    /// The same as seen in a time where `from`, up to which all is settled, is `to`;
-    /// nothing has been done yet.
+    /// A copy in a time where `from`, up to which all is settled, becomes `to`. Its counters begin
+    /// at zero.
     pub fn rebased(&self, from: Nanos, to: Nanos) -> Schedule {
         let shift = |t: Nanos| t.saturating_sub(from) + to;
         let flights = |queue: &VecDeque<Flight>| {
@@ -343,9 +343,9 @@ impl Schedule {
         }
     }
 
-    /// If an erase of a unit that is on its way has its former pages in the image only, keeps what
-    /// `unload` makes of them. (Only the last one that took any can: those before it were asked
-    /// for when they were overwritten.)
+    /// If a pending erase of the unit has the former pages in the image only, keeps a copy that
+    /// `unload` makes. (Only the last erase that removed pages can need this: earlier ones got
+    /// their copy when the pages were overwritten.)
     pub fn keep_former(
         &mut self,
         die: u32,
@@ -366,13 +366,12 @@ impl Schedule {
         }
     }
 
-    /// Whether an erase of the unit has been issued and has not ended, as far as was looked.
+    /// Whether an erase of the unit is issued and not known to have ended.
     pub fn is_to_erase(&self, unit: Unit) -> bool {
         self.dies.iter().flatten().any(|f| f.erases() == Some(unit))
     }
 
-    /// Programs of a unit's pages from `page` on have never been issued; what they did is not
-    /// undone.
+    /// Removes programs of a unit's pages from `page` on. Their effects are not undone.
     pub fn take_back(&mut self, die: u32, unit: Unit, page: u32) {
         let book = &mut self.book;
         self.dies[die as usize].retain(|f| {
@@ -387,13 +386,13 @@ impl Schedule {
         });
     }
 
-    /// All that was to come is off.
+    /// Removes all operations and transfers.
     pub fn reset(&mut self) {
         self.dies.fill_with(VecDeque::new);
         self.channels.fill_with(Channel::default);
     }
 
-    /// Time that dies spent working, summed over dies.
+    /// The time that dies are busy, summed over dies.
     pub fn busy(&self) -> Nanos {
         self.busy
     }
@@ -403,7 +402,7 @@ impl Schedule {
         self.records = Some(Records::default());
     }
 
-    /// The records so far; those of operations that have not ended say what is known.
+    /// The records so far. Operations that have not ended have planned times.
     pub fn take_records(&mut self, now: Nanos) -> Vec<OpRecord> {
         self.settle_all(now);
         let Some(records) = &mut self.records else { return Vec::new() };

@@ -1,9 +1,9 @@
-//! What is in the cells, in memory: payload, out-of-band words and page states, by unit,
-//! shared with snapshots until written (copy on write).
+//! The cells in memory: payload, out-of-band words and page states by unit, shared with snapshots
+//! until written (copy on write).
 //!
-//! Memory follows what is programmed: an erased unit has none, and a drive of 480 GB that
-//! is full of stamps fits into a few GB. So of a page's out-of-band words only the low
-//! halves are kept for each page, and a page of zeros is not kept at all.
+//! Memory is proportional to what is programmed: an erased unit takes none, and a drive of 480 GB
+//! that is full of stamps fits into a few GB. So only the low halves of out-of-band words are kept
+//! for each page, and a page of zeros is not kept at all.
 
 use crate::geometry::SECTOR_BYTES;
 use crate::{Geometry, PageAddr, Unit};
@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{Data, DataMut, Payload};
 
-/// What a read finds in a page.
+/// The state of a page, as a read finds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageState {
-    /// Nothing since the last erase.
+    /// Not programmed since the last erase.
     #[default]
     Erased,
-    /// What was programmed.
+    /// The page was programmed.
     Programmed,
     /// Torn or worn: the page cannot be read.
     Uncorrectable,
 }
 
-/// The bytes of a page. (Not `Rc<[u8]>`: with the counts before it a page would just not fit into
-/// the allocator's block of its size, and be copied once more as it is put together.)
+/// The bytes of a page. (Not `Rc<[u8]>`: with the counts before it a page would just exceed the
+/// allocator's block of its size, and be copied once more when it is put together.)
 type Page = Rc<Vec<u8>>;
 
 /// A page of real bytes, put together from its sectors.
@@ -38,7 +38,7 @@ fn page_of(sectors: &[Data<'_>]) -> Page {
     Rc::new(page)
 }
 
-/// The pages of one unit. Absent while the unit is erased.
+/// The pages of one unit. There are none while the unit is erased.
 #[derive(Clone)]
 pub(crate) struct Cells {
     oob: Oob,
@@ -48,8 +48,8 @@ pub(crate) struct Cells {
     torn: Vec<u32>,
 }
 
-/// The out-of-band words of a unit. The first page has the high half of each word; the
-/// words of other pages have the same one, or are kept aside.
+/// The out-of-band words of a unit. The high half of each word is kept for the first page only.
+/// Words of other pages with another high half are kept in `aside`.
 #[derive(Clone)]
 struct Oob {
     high: Vec<u32>,
@@ -62,7 +62,7 @@ impl Oob {
         Oob { high: vec![0; words], low: vec![0; words * pages], aside: BTreeMap::new() }
     }
 
-    /// The words of whole pages from page `first` on, which have none.
+    /// Sets the words of whole pages from page `first` on, which have none yet.
     fn put(&mut self, first: usize, words: &[u64]) {
         let width = self.high.len();
         if first == 0 {
@@ -94,7 +94,7 @@ impl Oob {
         }
     }
 
-    /// Pages `first..end`, the last that have any, have no words.
+    /// Removes the words of pages `first..end`, the last ones that have any.
     fn clear(&mut self, first: usize, end: usize) {
         let width = self.high.len();
         self.low[first * width..end * width].fill(0);
@@ -104,7 +104,7 @@ impl Oob {
 
 #[derive(Clone)]
 enum PageStore {
-    /// A page of zeros takes no room.
+    /// A page of zeros takes no memory.
     Bytes(Vec<Option<Page>>),
     Stamps(Vec<u64>),
 }
@@ -112,13 +112,13 @@ enum PageStore {
 /// One unit.
 #[derive(Clone, Default)]
 pub(crate) struct UnitState {
-    /// In memory: of an image only what has been overwritten since.
+    /// The pages in memory. For an image they are only kept if they were overwritten since.
     pub cells: Option<Rc<Cells>>,
-    /// Rows programmed in all planes, and pages programmed beyond them: a unit is
-    /// programmed page by page in the order of their numbers.
+    /// The first page that is not programmed. A unit is programmed page by page, in the order of
+    /// their numbers.
     pub next: u32,
     pub erase_count: u32,
-    /// An erase was torn: unusable until erased again.
+    /// An erase was torn: the unit is unusable until it is erased again.
     pub half_erased: bool,
 }
 
@@ -163,7 +163,7 @@ impl RamStore {
         }
     }
 
-    /// Puts pages in place, behind those that the unit has; the rules have been checked.
+    /// Writes pages after those that the unit has. The rules have been checked.
     pub fn fill(&mut self, at: PageAddr, sectors: &[Data<'_>], oob: &[u64]) {
         let ps = self.page_sectors;
         if self.unit(at.unit).cells.is_none() {
@@ -195,8 +195,8 @@ impl RamStore {
         }
     }
 
-    /// The program of these pages, the last of their unit, has never been; `failed`:
-    /// what it tore neither.
+    /// Undoes the program of these pages, the last of their unit. With `failed` it also undoes the
+    /// tearing.
     pub fn undo(&mut self, at: PageAddr, count: u32, failed: bool) {
         let ps = self.page_sectors;
         let unit = self.unit_mut(at.unit);
@@ -227,13 +227,13 @@ impl RamStore {
         }
     }
 
-    /// The cells of a page that can be read.
+    /// The cells of a page, if it can be read.
     fn readable(&self, at: PageAddr) -> Option<&Cells> {
         let programmed = self.state(at) == PageState::Programmed;
         self.unit(at.unit).cells.as_deref().filter(|_| programmed)
     }
 
-    /// Copies sectors `first..` of a page, as many as `out` has room for; zeros if it
+    /// Copies sectors of a page from `first` on, as many as `out` has room for; zeros if the page
     /// is not programmed.
     pub fn copy_out(&self, at: PageAddr, first: usize, mut out: DataMut<'_>) {
         let Some(cells) = self.readable(at) else { return out.zero() };
@@ -259,7 +259,7 @@ impl RamStore {
         }
     }
 
-    /// Copies the out-of-band words of a page; zeros if it is not programmed.
+    /// Copies the out-of-band words of a page; zeros if the page is not programmed.
     pub fn copy_oob(&self, at: PageAddr, out: &mut [u64]) {
         match self.readable(at) {
             Some(cells) => cells.oob.get(at.page as usize, out),
@@ -267,7 +267,7 @@ impl RamStore {
         }
     }
 
-    /// The page cannot be read any more.
+    /// Makes the page unreadable.
     pub fn tear(&mut self, at: PageAddr) {
         if self.unit(at.unit).cells.is_none() {
             let blank = Rc::new(self.blank());
@@ -288,7 +288,7 @@ impl RamStore {
         self.words
     }
 
-    /// What kind of payload a page has.
+    /// The kind of payload of a page.
     pub fn payload_of(&self, at: PageAddr) -> Payload {
         let is_aside = |cells: &Rc<Cells>| cells.aside.contains_key(&at.page);
         match &self.unit(at.unit).cells {

@@ -1,9 +1,9 @@
-//! How long what takes.
+//! The times of operations.
 
 use serde::{Deserialize, Serialize};
 use tantalum_rt::Nanos;
 
-/// How long the array takes for what, and what of its queues may give way to a read.
+/// The times of operations, and how far they give way to reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
@@ -17,8 +17,8 @@ pub struct Timing {
     pub command_ns: u64,
     /// Bandwidth of a channel, MB/s.
     pub channel_mb_s: u64,
-    /// tR by the place of a page in its wordline (row `i` of a block takes entry
-    /// `i` modulo their number), µs; empty: all take `read_us`.
+    /// tR by the place of a page in its wordline, µs: row `i` of a block takes entry `i` modulo the
+    /// number of entries. Empty: all take `read_us`.
     #[serde(default)]
     pub read_by_page_us: Vec<u64>,
     /// tPROG in the same way, µs; empty: all take `program_us`.
@@ -30,15 +30,15 @@ pub struct Timing {
     /// tR of a read of one 4 KiB sector ("snap read"), µs; 0: that of the whole page.
     #[serde(default)]
     pub read_sector_us: u64,
-    /// How many reads may go ahead of an operation that waits for its die; 0: the die
-    /// works strictly in order of issue.
+    /// How many reads may go ahead of an operation that waits for its die; 0: the die works
+    /// strictly in order of issue.
     #[serde(default)]
     pub read_priority: u32,
-    /// What it costs to suspend a program for a read and to resume it, µs (all of it
-    /// passes before the read begins); 0: not possible. Takes `read_priority`.
+    /// The time to suspend a program for a read and to resume it, µs (all of it passes before the
+    /// read begins); 0: not possible. Requires `read_priority`.
     #[serde(default)]
     pub suspend_program_us: u64,
-    /// The same of an erase.
+    /// The same for an erase.
     #[serde(default)]
     pub suspend_erase_us: u64,
     /// How often one operation may be suspended.
@@ -52,8 +52,8 @@ impl Timing {
         Nanos(self.command_ns + bytes * 1_000 / self.channel_mb_s.max(1))
     }
 
-    /// How long the die reads pages of `row`, in so many planes, of which so many sectors
-    /// are wanted; the command included.
+    /// How long the die reads pages of `row` in this many planes, of which this many sectors are
+    /// wanted. The command is included.
     pub fn read(&self, row: u32, planes: u32, sectors: u32) -> Nanos {
         let us = match () {
             () if planes > 1 && self.read_planes_us > 0 => self.read_planes_us,

@@ -1,8 +1,9 @@
 //! The futures that observe operations. Dropping one changes nothing (invariant 4).
 //!
-//! An end is computed when the operation is issued, so that it costs one timer. It may become
-//! later meanwhile, if a read goes ahead or a transfer has to wait; so when the time has come
-//! the schedule is asked again. That ends: a read goes ahead of an operation only so often.
+//! The end of an operation is computed when it is issued, so that it costs one timer. The end may
+//! become later if a read goes ahead or a transfer has to wait, so when the time has come the
+//! schedule is asked again. That happens a bounded number of times, since only so many reads go
+//! ahead of an operation.
 
 use crate::array::{OpError, State};
 use crate::channel::Ends;
@@ -15,7 +16,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tantalum_rt::{Nanos, Rt, Sleep};
 
-/// Where to ask when an operation on a die will really end.
+/// How to find out when an operation on a die really ends.
 type Moving = (Rc<RefCell<State>>, u32, Rc<Ends>);
 
 /// The end of a program or an erase. Dropping it changes nothing.
@@ -28,7 +29,7 @@ pub struct Programmed {
     why: &'static str,
     failed: Option<OpError>,
     off_at: Rc<Cell<Nanos>>,
-    /// That of the image, if there is one.
+    /// The image's clock, if there is one.
     clock: Option<Rc<ImageClock>>,
 }
 
@@ -68,7 +69,7 @@ impl Future for Programmed {
             if this.off_at.get() < this.end {
                 return Poll::Ready(Err(OpError::NoPower));
             }
-            // Somebody is going to act on it.
+            // A task is going to act on it.
             if let Some(clock) = &this.clock {
                 clock.note(this.rt.now());
             }
@@ -85,10 +86,10 @@ pub struct Reading<'a> {
     die: u32,
     ends: Rc<Ends>,
     off_at: Rc<Cell<Nanos>>,
-    /// Until the die has the page, then until it is moved.
+    /// Waits until the die has the page, then until it is transferred.
     sleep: Sleep,
     moves: bool,
-    /// The room that is filled.
+    /// Borrows the room that is filled.
     room: PhantomData<&'a mut [u8]>,
 }
 
@@ -128,7 +129,7 @@ impl Future for Reading<'_> {
                     this.moves = true;
                     this.rt.sleep_until_for(end, "a transfer")
                 }
-                // The die has it later than was thought.
+                // The die has the page later than was planned.
                 None => this.rt.sleep_until_for(this.ends.die.get(), "a read"),
             };
         }

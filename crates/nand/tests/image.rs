@@ -1,4 +1,4 @@
-//! Snapshots, and arrays that go on from them.
+//! Snapshots, and arrays that continue from them.
 
 mod common;
 
@@ -11,7 +11,7 @@ const U: Unit = Unit(0);
 const START: u64 = ROW_MOVE;
 const END: u64 = START + TPROG;
 
-/// The image of an array at `at`, on which `prepare` issued operations at zero.
+/// A snapshot at `at` of an array on which `prepare` issued operations at time zero.
 fn image(at: u64, prepare: fn(&NandArray)) -> Image {
     run(1, move |rt| async move {
         let a = array(&rt, Payload::Stamps);
@@ -21,7 +21,7 @@ fn image(at: u64, prepare: fn(&NandArray)) -> Image {
     })
 }
 
-/// An array that goes on from `image`, `later` after the beginning of its own run.
+/// An array that continues from `image`, `later` after the beginning of its own run.
 fn go_on<T: 'static, F: Future<Output = T> + 'static>(
     seed: u64,
     image: &Image,
@@ -83,7 +83,7 @@ fn operations_in_flight_go_on() {
     }
 }
 
-/// The state of the first page after a cut at once, by seed.
+/// The state of the first page after an immediate cut, by seed.
 fn cut_at_once(image: &Image, later: u64) -> Vec<PageState> {
     let one = |seed| {
         go_on(seed, image, later, |_, a| async move {
@@ -138,15 +138,15 @@ fn an_image_of_an_image_remembers_what_had_begun() {
 
 #[test]
 fn the_channel_and_reads_go_on_too() {
-    // A program on die 2 waits behind the transfer of one on die 0; in the image
-    // the channel is taken as long.
+    // A program on die 2 waits for the transfer of one on die 0. In the snapshot the channel is
+    // busy for as long.
     let busy = image(1, |a| put(a, page(unit_of(0), 0), 2, 1));
     go_on(1, &busy, 0, |rt, a| async move {
         let end = a.program(page(unit_of(2), 0), Data::Stamps(&stamps(2, 2)), &oob(2, 2)).unwrap();
         end.await.unwrap();
         assert_eq!(rt.now().0, ROW_MOVE - 1 + ROW_MOVE + TPROG);
     });
-    // A read keeps its die, and later the channel, though nobody awaits it.
+    // A read keeps its die, and later the channel, though no task awaits it.
     let image = image(100, |a| drop(look(a, page(unit_of(0), 0))));
     go_on(1, &image, 0, |rt, a| async move {
         assert_eq!(a.activity().reads, 1);
@@ -157,7 +157,7 @@ fn the_channel_and_reads_go_on_too() {
         let read_move = 100 + (8192 + 64) * 10;
         assert_eq!(rt.now().0, TR - 100 + read_move + ROW_MOVE + TPROG);
     });
-    // A transfer that is under way goes on for as long as it had to.
+    // A transfer under way continues for the rest of its time.
     let moving = run(1, |rt| async move {
         let a = array(&rt, Payload::Stamps);
         drop(look(&a, page(unit_of(0), 0)));
@@ -169,7 +169,7 @@ fn the_channel_and_reads_go_on_too() {
         end.await.unwrap();
         assert_eq!(rt.now().0, PAGE_MOVE - 50 + ROW_MOVE + TPROG);
     });
-    // Taking an image disturbs no read that is under way.
+    // A snapshot disturbs no read under way.
     run(1, |rt| async move {
         let a = array(&rt, Payload::Stamps);
         let (rt2, a2) = (rt.clone(), a.clone());
@@ -192,7 +192,7 @@ fn the_image_and_the_original_come_to_the_same() {
             wipe(a, Unit(unit_of(die).0 + 1));
         }
     };
-    // The cut comes at 2.5 programs; the image was taken at various moments before.
+    // The cut comes at 2.5 programs. Snapshots were taken at various moments before.
     let cut = ROW_MOVE + 2 * TPROG + TPROG / 2;
     let original = run(9, move |rt| async move {
         let a = array(&rt, Payload::Stamps);

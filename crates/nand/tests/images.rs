@@ -1,4 +1,4 @@
-//! Arrays in image files: the same run as in memory, and what a killed process leaves.
+//! Arrays in image files: they run as in memory, and a killed process leaves a snapshot.
 #![allow(clippy::disallowed_methods, reason = "tests of files")]
 
 mod common;
@@ -15,7 +15,7 @@ use tantalum_nand::{
 };
 use tantalum_rt::{Nanos, Rt};
 
-/// A file that goes when it is dropped.
+/// A file that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -80,7 +80,7 @@ fn rules() -> impl Strategy<Value = Timing> {
     })
 }
 
-/// Payload of so many pages.
+/// Payload for this many pages.
 fn payload(kind: Payload, tag: u64, pages: u32, zeros: bool) -> tantalum_device::OwnedData {
     let mut data = tantalum_device::OwnedData::zeros(kind, pages as usize * 2, 4096);
     match data.as_mut() {
@@ -98,7 +98,7 @@ async fn carry_out(rt: &Rt, a: &NandArray, tag: u64, step: &Step) {
         Step::Program { unit, pages, zeros } => {
             let at = PageAddr { unit: Unit(unit), page: a.next_page(Unit(unit)) };
             let pages = pages.min(2 - at.page % 2);
-            // (Metadata are bytes in an array of stamps, too.)
+            // (Metadata are bytes, also in an array of stamps.)
             let kind = if tag.is_multiple_of(5) { Payload::Bytes } else { a.payload() };
             let data = payload(kind, tag, pages, zeros);
             match a.program(at, data.as_data(), &oob(tag, pages)) {
@@ -130,7 +130,7 @@ async fn carry_out(rt: &Rt, a: &NandArray, tag: u64, step: &Step) {
 
 type Cells = Vec<(PageState, Vec<u64>, Vec<u8>, Vec<u64>)>;
 
-/// All that can be seen without an operation.
+/// Everything that can be seen without an operation.
 fn cells(a: &NandArray) -> (Cells, Vec<(u32, u32, bool)>) {
     let g = a.geometry().clone();
     let units = (0..g.units()).map(Unit);
@@ -192,7 +192,7 @@ proptest! {
     }
 }
 
-/// Whether an array in an image does and shows what one in memory does, also after a power loss.
+/// Whether an array in an image behaves like one in memory, also after a power loss.
 fn same_run(steps: Vec<Step>, timing: Timing, stamps: bool) -> bool {
     let kind = if stamps { Payload::Stamps } else { Payload::Bytes };
     let [memory, image] = [Place::Memory, Place::Image].map(|place| {
@@ -211,7 +211,7 @@ fn same_run(steps: Vec<Step>, timing: Timing, stamps: bool) -> bool {
     memory == image
 }
 
-/// Of two erases of a unit that have not begun the first took its pages away.
+/// Of two erases of a unit that have not begun, the first one removed its pages.
 #[test]
 fn pages_come_back_that_were_erased_twice_and_overwritten_before_that_began() {
     let steps = vec![
@@ -225,7 +225,7 @@ fn pages_come_back_that_were_erased_twice_and_overwritten_before_that_began() {
     assert!(same_run(steps, timing(), false));
 }
 
-/// A process that is killed leaves the array of that moment: what a snapshot has. After each step.
+/// A killed process leaves the array of that moment, as a snapshot has it. Checked after each step.
 fn killed(steps: Vec<Step>, timing: Timing, stamps: bool, end: u32) {
     let kind = if stamps { Payload::Stamps } else { Payload::Bytes };
     run(11, move |rt| async move {
@@ -233,7 +233,7 @@ fn killed(steps: Vec<Step>, timing: Timing, stamps: bool, end: u32) {
         let a = make(&rt, Place::Image, kind, &timing, &file);
         let mut overwritten = false;
         for (tag, step) in (1..).zip(&steps) {
-            // What an erase took away that had not begun is lost if it was overwritten.
+            // Pages that an erase removed before it began are lost if they were overwritten.
             let erased = |u: u32| a.next_page(Unit(u)) == 0;
             overwritten |= matches!(step, Step::Program { unit, .. } if erased(*unit))
                 && a.activity().until != Nanos::MAX;
@@ -272,7 +272,8 @@ fn killed(steps: Vec<Step>, timing: Timing, stamps: bool, end: u32) {
     });
 }
 
-/// An erase that has not begun puts back what it took away, also if one before it has ended.
+/// An erase that has not begun restores the pages that it removed, even if an earlier one has
+/// ended.
 #[test]
 fn a_unit_to_be_erased_keeps_its_space_when_an_erase_before_that_ends() {
     let steps = vec![
@@ -301,7 +302,7 @@ fn small() -> Scratch {
     file
 }
 
-/// Whatever becomes of an image's bytes, it is refused or can be used.
+/// A damaged image is refused or can be used.
 fn use_damaged(path: &Path) {
     let path = path.to_path_buf();
     run(5, move |rt| async move {
@@ -385,7 +386,7 @@ fn refusals_say_what_is_wrong_and_where() {
     assert!(text.contains("cut off or added to"), "{text}");
     let text = refusal(&small(), |b| b.truncate(100));
     assert_eq!(text, "the image has 100 bytes, and should have 4096: it was cut off or added to");
-    // Behind header, state and design come 64 records of operations, then the units.
+    // After header, state and design come 64 records of operations, then the units.
     let text = refusal(&small(), |b| b[12288 + 4096] = 99);
     assert_eq!(
         text,
@@ -434,7 +435,7 @@ fn an_image_takes_the_space_of_what_is_programmed() {
         let full = taken();
         assert!(full >= blank + 6 * 8192 && full < blank + 9 * 8192, "{full}, {blank} when blank");
         a.erase(Unit(2)).unwrap().await.unwrap();
-        // Found out with the next operation on the die.
+        // The next operation on the die finds that the erase has ended.
         a.erase(Unit(1)).unwrap().await.unwrap();
         assert!(taken() < blank + 3 * 8192, "{} of {full}", taken());
     });

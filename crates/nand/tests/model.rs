@@ -1,5 +1,5 @@
-//! Random operations and cuts against a model that is too simple to be wrong: a
-//! list of what was issued, and a slow simulation of when it runs.
+//! Random operations and cuts against a simple model: a list of what was issued, and a slow
+//! simulation of when it runs.
 
 mod common;
 
@@ -14,7 +14,7 @@ use tantalum_rt::Nanos;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// At the place where the unit goes on, plus `off` (0 keeps the rule).
+    /// At the next page of the unit plus `off` (0 keeps the rule).
     Program {
         unit: u32,
         off: u32,
@@ -27,7 +27,7 @@ enum Step {
         unit: u32,
         page: u32,
     },
-    /// A read that somebody waits for.
+    /// A read that a task awaits.
     Await {
         unit: u32,
         page: u32,
@@ -36,7 +36,7 @@ enum Step {
         ns: u64,
     },
     Cut,
-    /// Go on from a snapshot.
+    /// Continue from a snapshot.
     Fork,
 }
 
@@ -55,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What may go ahead of what, and pages of several kinds.
+/// Priorities of reads, and times by page.
 fn rules() -> impl Strategy<Value = Timing> {
     let list = |us: [u64; 3]| prop_oneof![Just(Vec::new()), Just(us.to_vec())];
     let priority = prop::sample::select(vec![0, 1, 3, 100]);
@@ -77,7 +77,7 @@ fn rules() -> impl Strategy<Value = Timing> {
 enum Page {
     Erased,
     Holds(u64, usize),
-    /// Torn or complete: the first look decides, for good.
+    /// Torn or complete: the first look decides for good.
     Perhaps(u64, usize),
     Torn,
 }
@@ -96,13 +96,13 @@ enum Change {
     Erase { unit: usize },
 }
 
-/// What has certainly ended, and what was issued since: each with its number in the
-/// reference.
+/// The units after all operations that certainly ended, and the changes issued since, each with its
+/// number in the reference.
 struct Model {
     settled: Vec<UnitModel>,
     issued: Vec<(Change, usize)>,
     times: Reference,
-    /// Operations before the first one of which the array keeps a record.
+    /// The number of operations before the first one that the array records.
     unrecorded: usize,
 }
 
@@ -135,7 +135,7 @@ impl Model {
         Model { settled: vec![blank; 12], issued: Vec::new(), times, unrecorded: 0 }
     }
 
-    /// Something was issued; its number.
+    /// Adds an operation. Returns its number.
     fn issue(&mut self, kind: OpKind, unit: u32, pages: (u32, u32)) -> usize {
         let (t, row) = (&self.times.timing, pages.0 / 2);
         let (moved, work) = match kind {
@@ -148,7 +148,7 @@ impl Model {
         self.times.ops.len() - 1
     }
 
-    /// The array's records are those of the reference.
+    /// Checks that the array's records are those of the reference.
     fn compare(&mut self, a: &NandArray) {
         let records = a.take_ops();
         let ops = &self.times.ops[self.unrecorded..];
@@ -165,7 +165,7 @@ impl Model {
         self.unrecorded = self.times.ops.len();
     }
 
-    /// As seen while there is power: everything that was issued.
+    /// The units as seen with power: after everything that was issued.
     fn seen(&self) -> Vec<UnitModel> {
         let mut units = self.settled.clone();
         for (change, _) in &self.issued {
@@ -186,7 +186,7 @@ impl Model {
         self.times.cut();
     }
 
-    /// Compares one page, and learns what became of a torn one.
+    /// Compares one page, and learns the outcome of a torn one.
     fn check(&mut self, a: &NandArray, unit: usize, at: u32) {
         let before = a.ops_issued();
         self.check_content(a, unit, at);
@@ -226,7 +226,7 @@ impl Model {
     }
 }
 
-/// Who waited for which operation, until when, and whether it was told that it ended well.
+/// For each awaited operation: its number, when the wait ended, and whether it succeeded.
 type Ended = Rc<RefCell<Vec<(usize, u64, bool)>>>;
 
 fn play(seed: u64, timing: Timing, steps: Vec<Step>) -> u64 {
@@ -309,12 +309,12 @@ fn play(seed: u64, timing: Timing, steps: Vec<Step>) -> u64 {
                     let image = a.snapshot();
                     let old = std::mem::replace(&mut a, NandArray::from_image(&rt, &image).into());
                     a.record_ops();
-                    // The original goes its own way.
+                    // The original changes on its own.
                     for unit in 0..12 {
                         wipe(&old, Unit(unit));
                     }
                     old.power_off();
-                    // Who waited for the original learns nothing of the copy.
+                    // Tasks that await operations of the original learn nothing about the copy.
                     forked = model.times.ops.len();
                 }
             }

@@ -1,4 +1,4 @@
-//! What is programmed is what is read: bytes, stamps, and bytes beside stamps.
+//! A read returns what was programmed: bytes, stamps, and bytes beside stamps.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn sectors_come_from_wherever_they_lie() {
         let whole = bytes(1, 2);
         let [a, b] = [0, 1].map(|_| array(&rt, Payload::Bytes));
         put_bytes(&a, page(Unit(0), 0), 2, 1);
-        // The same sectors, each from a place of its own, the last one first in memory.
+        // The same sectors from separate places, the last one first in memory.
         let scattered: Vec<Vec<u8>> = whole.chunks(4096).rev().map(<[u8]>::to_vec).collect();
         let list: Vec<_> = scattered.iter().rev().map(|sector| Data::Bytes(sector)).collect();
         drop(b.program_gathered(page(Unit(0), 0), &list, &oob(1, 2)).unwrap());
@@ -144,7 +144,7 @@ fn an_array_of_stamps_keeps_metadata_bytes_aside() {
         assert_eq!(read_bytes(&a, page(u, 3), 1, 1, 1), bytes(9, 2)[8192 + 4096..]);
         assert_holds(&a, page(u, 1), 1, 1);
         assert_holds(&a, page(u, 4), 2, 0);
-        // Of the other kind there is nothing in either.
+        // A read of the other kind gives zeros.
         assert_eq!(look(&a, page(u, 2)), (PageState::Programmed, vec![0; 2], oob(9, 1)));
         assert!(read_bytes(&a, page(u, 0), 1, 0, 2).iter().all(|b| *b == 0));
         wipe(&a, u);

@@ -7,14 +7,14 @@ use tantalum_device::{Data, Payload};
 use tantalum_nand::{NandArray, OpError, PageState, Unit};
 use tantalum_rt::{Nanos, Rt};
 
-/// The power goes at `at`, and comes back at once.
+/// Cuts the power at `at` and restores it at once.
 async fn blink(rt: &Rt, a: &NandArray, at: u64) {
     rt.sleep_until(Nanos(at)).await;
     a.power_off();
     a.power_on();
 }
 
-/// Issues what `prepare` does on an array at time zero and cuts the power at `at`.
+/// Lets `prepare` issue operations at time zero, and cuts the power at `at`.
 fn cut<T: 'static>(
     seed: u64,
     at: u64,
@@ -87,7 +87,7 @@ fn i5_each_page_of_a_program_in_between_is_torn_or_complete_by_the_seed() {
                             PageState::Erased => panic!("a program that had begun left no trace"),
                         }
                     }
-                    // Torn or not, a page is not programmed twice; the next one follows.
+                    // Torn or not, a page is not programmed twice. The next one follows.
                     let again =
                         a.program(page(U, 0), Data::Stamps(&stamps(2, 1)), &oob(2, 1)).map(drop);
                     assert!(matches!(again, Err(OpError::Rule { .. })));
@@ -195,7 +195,7 @@ fn i5_operations_queued_on_one_die_end_each_in_its_own_way() {
         wipe(a, Unit(1));
         put(a, page(Unit(1), 0), 1, 4);
     };
-    // In the third program.
+    // During the third program.
     cut(3, PAGE_MOVE + 2 * TPROG + 5, prepare, |a| {
         assert_holds(a, page(U, 0), 1, 0);
         assert_holds(a, page(U, 1), 2, 0);
@@ -203,13 +203,13 @@ fn i5_operations_queued_on_one_die_end_each_in_its_own_way() {
         assert_eq!(a.erase_count(Unit(1)), 0);
         assert_erased(a, page(Unit(1), 0));
     });
-    // Between the second and the third: exactly at end and start.
+    // Between the second and the third, exactly at end and start.
     cut(3, PAGE_MOVE + 2 * TPROG, prepare, |a| {
         assert_holds(a, page(U, 1), 2, 0);
         assert_erased(a, page(U, 2));
         put(a, page(U, 2), 1, 6);
     });
-    // In the erase: the program behind it has never been.
+    // During the erase: the program after it has no effect.
     cut(3, PAGE_MOVE + 3 * TPROG + 5, prepare, |a| {
         assert_holds(a, page(U, 2), 3, 0);
         assert_unreadable(a, page(Unit(1), 0));
@@ -218,7 +218,7 @@ fn i5_operations_queued_on_one_die_end_each_in_its_own_way() {
         put(a, page(Unit(1), 0), 1, 7);
         assert_holds(a, page(Unit(1), 0), 7, 0);
     });
-    // In the program behind the erase.
+    // During the program after the erase.
     cut(3, PAGE_MOVE + 3 * TPROG + TBERS + 5, prepare, |a| {
         assert_eq!(a.erase_count(Unit(1)), 1);
         assert_ne!(state(a, page(Unit(1), 0)), PageState::Erased);
@@ -311,7 +311,7 @@ fn i5_a_read_of_before_the_loss_disturbs_nobody_after_it() {
         rt.yield_now().await;
         blink(&rt, &a, TR / 2).await;
         assert_eq!(a.activity().until, Nanos::MAX, "the die does nothing any more");
-        // When the old read would have asked for the channel, it is not taken.
+        // At the time when the old read would request the channel, it is free.
         rt.sleep_until(Nanos(TR + 1)).await;
         let begin = rt.now().0;
         let p = a.program(page(U, 0), Data::Stamps(&stamps(1, 1)), &oob(1, 1)).unwrap();
@@ -352,7 +352,7 @@ fn the_trace_hash_tells_runs_apart_and_equal_ones_are_equal() {
     assert_eq!(hash(5, 1, at), hash(5, 1, at));
     assert_ne!(hash(5, 1, at).0, hash(5, 2, at).0, "another operation");
     assert_ne!(hash(5, 1, at).0, hash(5, 1, at + 1).0, "another moment");
-    // The same seed hashes to the same; seeds tear differently.
+    // The same seed gives the same hash. Different seeds tear differently.
     let torn: Vec<_> = (0..16).map(|seed| hash(seed, 1, at).1).collect();
     assert!(torn.iter().any(|t| *t != torn[0]));
 }
@@ -373,7 +373,7 @@ fn the_trace_hash_knows_of_a_power_loss() {
     assert_ne!(hash(false), hash(true));
 }
 
-/// Who finds out late that the power is gone has the array as it was when it went.
+/// A power loss that is noticed late leaves the array as it was at the loss.
 #[test]
 fn a_loss_that_is_found_out_late_is_that_of_its_time() {
     let after = |seed: u64, at: u64, late: u64| {

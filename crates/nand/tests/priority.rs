@@ -1,5 +1,5 @@
-//! Reads that go ahead, suspension, and the cache register of a plane (the rules of
-//! `schedule.rs`), one at a time; `model.rs` has them all at once.
+//! Reads that go ahead, suspension, and the cache register of a plane (the rules of `schedule.rs`),
+//! one at a time. `model.rs` tests all of them together.
 
 mod common;
 
@@ -75,7 +75,7 @@ fn a_read_waits_for_what_it_reads() {
         assert_eq!(read(&rt, &a, u, 1).await, PAGE_MOVE + 2 * TPROG + TR + READ_MOVE);
         first.await;
         second.await;
-        // The erase of another unit gives way, that of its own does not.
+        // An erase of another unit gives way, and one of the same unit does not.
         let begin = rt.now().0;
         let erase = a.erase(u).unwrap();
         rt.sleep(Nanos(1000)).await;
@@ -108,7 +108,7 @@ fn a_suspended_operation_goes_on_with_what_is_left_of_it() {
         let third = PAGE_MOVE + TPROG / 4;
         rt.sleep_until(Nanos(third)).await;
         assert_eq!(read(&rt, &a, Unit(1), 0).await, third + COST + TR + READ_MOVE);
-        // While it rests reads cost nothing more.
+        // While it is suspended, further reads add no cost.
         assert_eq!(first.await, PAGE_MOVE + TPROG + COST + TR);
         let begin = rt.now().0;
         let erase = a.erase(unit_of(0)).unwrap();
@@ -159,7 +159,7 @@ fn i5_what_is_suspended_or_delayed_at_a_cut_is_torn_or_has_never_been() {
         assert_ne!(state(a, page(unit_of(0), 0)), PageState::Erased);
         assert_erased(a, page(unit_of(0), 2));
     };
-    // Changing over, reading, gone on, at the end it would have had alone, near its end.
+    // While suspending, reading and resumed; at the end without a read; near the end.
     let end = ROW_MOVE + TPROG + COST + TR;
     for at in [half, half + 1, half + COST + 1, half + COST + TR, end - COST - TR, end - 1] {
         cut(at, begun);
@@ -177,14 +177,14 @@ fn i5_what_is_suspended_or_delayed_at_a_cut_is_torn_or_has_never_been() {
 #[test]
 fn data_move_into_a_register_that_is_free() {
     run(1, |rt| async move {
-        // Moving takes longer than programming: only one transfer runs ahead.
+        // A transfer takes longer than a program: only one transfer runs ahead.
         let t = Timing { program_us: 500, ..timing() };
         let a = built(&rt, t);
         a.record_ops();
         for row in 0..4 {
             put(&a, page(unit_of(0), row * 2), 2, 1);
         }
-        // Another die of the channel asks when the first of them has begun.
+        // Another die requests the channel when the first of them has begun.
         rt.sleep_until(Nanos(ROW_MOVE + 1)).await;
         put(&a, page(unit_of(2), 0), 1, 2);
         rt.sleep(Nanos::from_secs(1)).await;

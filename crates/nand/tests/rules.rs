@@ -1,5 +1,5 @@
-//! The rules of the medium (invariants 1 and 2), the checks of geometries and
-//! requests, and injected failures.
+//! The rules of the medium (invariants 1 and 2), the checks of geometries and requests, and ordered
+//! failures.
 
 mod common;
 
@@ -136,7 +136,7 @@ fn i1_a_broken_rule_changes_nothing() {
         assert_eq!(a.activity().until, Nanos::MAX, "all dies are idle");
         assert_holds(&a, page(Unit(0), 1), 1, 1);
         assert_erased(&a, page(Unit(0), 2));
-        // The injected failure still waits for a program that is one.
+        // The ordered failure still waits for a valid program.
         let end = a.program(page(Unit(0), 2), Data::Stamps(&stamps(2, 1)), &oob(2, 1)).unwrap();
         assert_eq!(end.await, Err(OpError::Failed { at: page(Unit(0), 2) }));
     });
@@ -201,7 +201,7 @@ fn i2_erased_and_torn_pages_read_as_such_and_show_nothing() {
         assert_holds(&a, page(u, 0), 1, 0);
         assert_unreadable(&a, page(u, 1));
         assert_erased(&a, page(u, 2));
-        // A torn page is not programmed again either, and the next one follows it.
+        // A torn page is not programmed again either. The next one follows it.
         refused(try_put(&a, page(u, 1), 1));
         put(&a, page(u, 2), 2, 2);
         assert_holds(&a, page(u, 2), 2, 0);
@@ -283,7 +283,7 @@ fn without_power_nothing_is_done() {
 }
 
 #[test]
-fn geometries_that_can_not_be_are_refused() {
+fn geometries_that_cannot_be_are_refused() {
     let good = geometry();
     assert_eq!(good.check(), Ok(()));
     type Spoil = fn(&mut Geometry);
@@ -361,7 +361,7 @@ fn unknown_fields_of_a_geometry_or_a_timing_are_refused() {
 }
 
 #[test]
-fn a_worn_out_unit_can_not_be_erased_and_is_bad_from_then_on() {
+fn a_worn_out_unit_cannot_be_erased_and_is_bad_from_then_on() {
     run(1, |rt| async move {
         let a = array(&rt, Payload::Stamps);
         a.set_endurance(2);
@@ -400,7 +400,7 @@ fn looking_into_the_cells_takes_no_operation_and_no_time() {
         let (now, issued) = (rt.now(), a.ops_issued());
         look(page(Unit(0), 1));
         assert_eq!((rt.now(), a.ops_issued()), (now, issued));
-        // A program that never began leaves the unit erased; a torn erase does not.
+        // A program that never began leaves the unit erased, and a torn erase does not.
         put(&a, page(Unit(1), 0), 1, 2);
         wipe(&a, unit_of(1));
         rt.sleep(Nanos(1)).await;

@@ -1,4 +1,4 @@
-//! How long things take, and who waits for whom (invariants 3 and 4).
+//! The times of operations, and which operation waits for which (invariants 3 and 4).
 
 mod common;
 
@@ -8,7 +8,7 @@ use tantalum_device::{Data, Payload};
 use tantalum_nand::{NandArray, OpKind, Timing, Unit};
 use tantalum_rt::{Nanos, Rt};
 
-/// Starts a program of so many pages; it notes when it ended.
+/// Starts a program of this many pages. The future gives the time of its end.
 fn program(
     rt: &Rt,
     a: &Rc<NandArray>,
@@ -143,7 +143,7 @@ fn the_channel_goes_to_who_asks_first_and_is_not_kept_for_a_read() {
         let r = read(&rt, &a, unit_of(0));
         rt.yield_now().await;
         rt.sleep(Nanos(TR - 1)).await;
-        // One moment before the read has its page, a program takes the channel.
+        // A nanosecond before the read has its page, a program takes the channel.
         let p = program(&rt, &a, unit_of(2), 0, 1);
         assert_eq!(r.await, TR - 1 + PAGE_MOVE + READ_MOVE);
         assert_eq!(p.await, TR - 1 + PAGE_MOVE + TPROG);
@@ -180,7 +180,7 @@ fn transfers_of_reads_follow_the_order_in_which_their_pages_are_there() {
 
 #[test]
 fn i4_a_read_takes_its_way_whether_or_not_it_is_observed() {
-    // Two reads on one channel, awaited one after the other: both move meanwhile.
+    // Two reads on one channel, awaited one after the other: both transfers run meanwhile.
     run(1, |rt| async move {
         let a = array(&rt, Payload::Stamps);
         let mut states = [[tantalum_nand::PageState::Erased]; 2];
@@ -201,7 +201,7 @@ fn i4_a_read_takes_its_way_whether_or_not_it_is_observed() {
         second.await;
         assert_eq!(rt.now().0, TR + READ_MOVE, "on another channel, it moved at the same time");
     });
-    // Dropped at once, polled once and dropped, or awaited: the same for the others.
+    // Dropped at once, polled once and dropped, or awaited: no difference for the others.
     for how in 0..3 {
         run(1, move |rt| async move {
             let a = array(&rt, Payload::Stamps);

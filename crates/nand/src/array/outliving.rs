@@ -1,4 +1,4 @@
-//! An array that outlives its process: in an image file.
+//! An array in an image file, which outlives its process.
 
 use super::{NandArray, OpError, State};
 use crate::flight::Flight;
@@ -10,14 +10,14 @@ use std::rc::Rc;
 use tantalum_rt::{Nanos, Rt};
 
 impl State {
-    /// Before anything is issued that changes a unit, at `at`: of an image.
+    /// Prepares an image for an operation at `at` that changes a unit. Called before it is issued.
     pub(super) fn prepare(&mut self, die: u32, now: Nanos, at: PageAddr) -> Result<(), OpError> {
         let Store::Image(store) = &mut self.store else { return Ok(()) };
         self.schedule.enter(die, now);
         let erased = self.schedule.book.take_erased().unwrap_or_default();
         erased.iter().for_each(|unit| store.lost(*unit));
         for unit in store.take_later().into_iter().chain(erased) {
-            // (An erase that has not begun may have to put back what it took away.)
+            // (An erase that has not begun may have to restore the pages that it removed.)
             if !self.schedule.is_to_erase(unit) {
                 store.give_back(unit);
             }
@@ -28,7 +28,7 @@ impl State {
         Ok(())
     }
 
-    /// The unit may be programmed: what it had before is not needed after a crash of the host.
+    /// Waits until a unit may be programmed: a crash of the host no longer needs its former pages.
     pub(super) fn wait_until_free(&self, unit: Unit) -> Result<(), OpError> {
         match &self.store {
             Store::Image(store) if !store.is_free(unit) => Err(OpError::Host),
@@ -36,8 +36,8 @@ impl State {
         }
     }
 
-    /// The first page of a unit is going to be programmed: what an erase that has not begun takes
-    /// away is needed until it does.
+    /// Called before the first page of a unit is programmed. The former pages are needed until a
+    /// pending erase of the unit begins.
     pub(super) fn keep_former(&mut self, die: u32, unit: Unit) {
         if let Store::Image(store) = &mut self.store {
             let mut is_needed = false;
@@ -46,7 +46,7 @@ impl State {
                 store.unload(unit, was)
             });
             if is_needed {
-                // The image says now that they cannot be put back.
+                // From now on the image says that they cannot be restored.
                 store.lost(unit);
             }
         }
@@ -54,9 +54,9 @@ impl State {
 }
 
 impl NandArray {
-    /// The array of an image file, with power: it goes on at the moment at which the last process
-    /// that had it ended, with what was under way then. To stop those operations, take the power
-    /// away at once.
+    /// The array of an image file, with power. It continues from the moment at which the last
+    /// process that had it ended, with the operations that were under way then. To stop those
+    /// operations, cut the power at once.
     ///
     /// # Errors
     /// [`ImageError`] says what is wrong with the file.
@@ -72,8 +72,9 @@ impl NandArray {
         Ok(array)
     }
 
-    /// Whether the page is what was programmed, by its checksum; one that is erased or cannot be
-    /// read is, and so is every page in memory. No operation, and no time passes.
+    /// Whether the page has the content that was programmed, by its checksum. The answer is yes for
+    /// pages that are erased or unreadable, and for every page in memory. This is not an operation
+    /// and takes no time.
     ///
     /// # Panics
     /// If there is no such page.
@@ -85,8 +86,8 @@ impl NandArray {
         }
     }
 
-    /// The first page read since the last call whose checksum did not hold. Its reader saw a page
-    /// that cannot be read, like one torn by a power cut.
+    /// The first page that was read since the last call and whose checksum did not match. Its
+    /// reader saw an unreadable page, like one torn by a power cut.
     pub fn take_damaged(&self) -> Option<PageAddr> {
         match &self.state.borrow().store {
             Store::Ram(_) => None,
@@ -95,14 +96,14 @@ impl NandArray {
     }
 
     /// From now on `publish` is called before each program and each erase. It is for memory that
-    /// outlives the process like the cells, and that must be brought up to date first. It must not
-    /// use the array.
+    /// outlives the process like the cells, and that has to be up to date first. It must not use
+    /// the array.
     pub fn before_changes(&self, publish: Option<Rc<dyn Fn()>>) {
         *self.before.borrow_mut() = publish;
     }
 
-    /// Pages of a unit from `page` on have never been programmed, and nobody is about to. For an
-    /// emergency dump that a killed process had begun: the dump begins anew.
+    /// Takes back programs of a unit's pages from `page` on, for which no task may be waiting. It
+    /// is for an emergency dump that a killed process had begun: the dump begins anew.
     ///
     /// # Panics
     /// If there is no such unit.
@@ -114,7 +115,7 @@ impl NandArray {
         }
     }
 
-    /// Memory that has to know of changes before they are made.
+    /// Calls the function set by [`NandArray::before_changes`].
     pub(super) fn publish(&self) {
         let before = self.before.borrow().clone();
         if let Some(publish) = before {

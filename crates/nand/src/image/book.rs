@@ -1,11 +1,11 @@
 //! Records of programs and erases in an image, from their issue to their end.
 //!
-//! 1. A record is valid when its first word says so, and is free when that word is zero.
-//! 2. An operation has its record before it changes what the image says of a unit, and keeps it
-//!    until it has ended, or its effect has been taken back or torn. Each of these can be done
-//!    twice.
+//! 1. The first word of a record says whether it is valid. If the word is zero the record is free.
+//! 2. An operation gets its record before it changes the image's record of a unit. It keeps it
+//!    until it has ended, or its effect has been undone or torn. Each of these steps can be
+//!    repeated.
 //! 3. The image's clock is the latest time at which a task acted on the end of an operation. It
-//!    never goes back. When the image is opened anew it goes on from there. A process that is
+//!    never goes back. When the image is opened again it continues from there. A process that is
 //!    killed leaves the array as of that moment.
 
 use super::ImageError;
@@ -21,14 +21,14 @@ use tantalum_rt::Nanos;
 /// The image's clock.
 pub(crate) struct ImageClock {
     state: ImageState,
-    /// This time of the runtime is `base` of the image.
+    /// This time of the runtime is `base` on the image's clock.
     from: Nanos,
     base: u64,
     noted: Cell<Nanos>,
 }
 
-/// The clock and how often the image was opened, as they are in its state: since version 2 in two
-/// places in turn, each with a checksum, of which the newest that is whole counts.
+/// The clock, and how often the image was opened. Since version 2 they are written to two places in
+/// turn, each with a checksum. The newest valid one counts.
 pub(crate) struct ImageState {
     region: Region,
     version: u32,
@@ -36,14 +36,14 @@ pub(crate) struct ImageState {
     newest: Cell<u64>,
 }
 
-/// Of one of the places.
+/// Bytes of one of the places.
 const SLOT_BYTES: u64 = 64;
 const CLOCK: u64 = 0;
 const OPENED: u64 = 8;
 const SUM: u64 = 16;
 
 impl ImageState {
-    /// That of an image; with the clock. An error says what is wrong.
+    /// Reads the state of an image. Also returns the clock. An error says what is wrong.
     pub fn open(region: Region, version: u32) -> Result<(ImageState, u64), String> {
         let slot = |slot: u64| {
             let [clock, opened, sum] =
@@ -91,14 +91,14 @@ fn state_sum(clock: u64, opened: u64) -> u64 {
 }
 
 impl ImageClock {
-    /// Goes on from where the image is (`base`), at `now` of the runtime.
+    /// A clock that continues at `base` of the image, which is `now` of the runtime.
     pub fn new(state: ImageState, base: u64, now: Nanos) -> ImageClock {
         state.opened.set(state.opened.get().saturating_add(1));
         state.put(base);
         ImageClock { state, from: now, base, noted: Cell::new(now) }
     }
 
-    /// A task acts on operations that ended up to `now`.
+    /// Notes that a task acts on operations that ended up to `now`.
     pub fn note(&self, now: Nanos) {
         if now > self.noted.get() {
             self.noted.set(now);
@@ -111,7 +111,7 @@ impl ImageClock {
     }
 }
 
-/// Programs and erases that have not ended. Without an image nothing is kept.
+/// The records of programs and erases that have not ended. Without an image there are none.
 #[derive(Default)]
 pub(crate) struct Book(Option<Box<Inner>>);
 
@@ -123,18 +123,18 @@ struct Inner {
     erased: Vec<Unit>,
 }
 
-/// No operation takes longer from its beginning on.
+/// No operation takes longer than this after its beginning.
 const LONGEST: Nanos = Nanos(1 << 44);
 
 const BEGUN: u8 = 1;
 const FAILED: u8 = 2;
-/// What was there has been overwritten.
+/// The former pages of the unit have been overwritten.
 const GONE: u8 = 4;
 const WAS_HALF_ERASED: u8 = 8;
 
 impl Book {
-    /// Of this part of an image; with the operations that it says are under way, in order of
-    /// issue, and those that had ended.
+    /// Opens the records in this part of an image. Also returns the recorded operations, in order
+    /// of issue.
     pub fn open(
         region: Region,
         clock: Rc<ImageClock>,
@@ -163,12 +163,12 @@ impl Book {
         Ok((Book(Some(Box::new(inner))), flights))
     }
 
-    /// Whether one more operation has room.
+    /// Whether there is room for one more operation.
     pub fn has_room(&self) -> bool {
         self.0.as_ref().is_none_or(|inner| !inner.free.is_empty())
     }
 
-    /// For code that looks at the end of an operation.
+    /// The clock, for code that observes the end of operations.
     pub fn clock(&self) -> Option<Rc<ImageClock>> {
         self.0.as_ref().map(|inner| inner.clock.clone())
     }
@@ -180,7 +180,7 @@ impl Book {
         }
     }
 
-    /// An operation is issued: where its record is. When it runs is told next.
+    /// Records a new operation, still without times. Returns its slot.
     pub fn enter(&mut self, f: &Flight) -> Option<u32> {
         let inner = self.0.as_mut().filter(|_| f.kind() != OpKind::Read)?;
         let slot = inner.free.pop()?;
@@ -188,7 +188,7 @@ impl Book {
         Some(slot)
     }
 
-    /// An operation runs at another time than was told, or has begun.
+    /// Updates the times of an operation, and whether it has begun.
     pub fn update(&self, f: &Flight) {
         if let (Some(inner), Some(slot)) = (&self.0, f.slot) {
             inner.put_flags(slot, f, false);
@@ -196,14 +196,15 @@ impl Book {
         }
     }
 
-    /// What an erase took away is overwritten in the image: it can only be torn from now on.
+    /// Notes that the pages that an erase removed are overwritten in the image: from now on the
+    /// erase can only be torn.
     pub fn overwritten(&self, f: &Flight) {
         if let (Some(inner), Some(slot)) = (&self.0, f.slot) {
             inner.put_flags(slot, f, true);
         }
     }
 
-    /// The operation with this record is over.
+    /// Frees the record of an operation.
     pub fn leave(&mut self, slot: Option<u32>) {
         if let (Some(inner), Some(slot)) = (&mut self.0, slot) {
             inner.region.publish(u64::from(slot) * FLIGHT_BYTES, 0);
@@ -211,7 +212,7 @@ impl Book {
         }
     }
 
-    /// An operation has ended.
+    /// Notes that an operation has ended.
     pub fn ended(&mut self, f: &Flight) {
         self.leave(f.slot);
         if let (Some(inner), Effect::Erase { unit, .. }) = (&mut self.0, &f.effect) {
@@ -219,7 +220,7 @@ impl Book {
         }
     }
 
-    /// The units whose erases have ended since this was asked.
+    /// The units whose erases have ended since the last call.
     pub fn take_erased(&mut self) -> Option<Vec<Unit>> {
         let inner = self.0.as_mut()?;
         (!inner.erased.is_empty()).then(|| std::mem::take(&mut inner.erased))
@@ -237,8 +238,8 @@ impl Inner {
 
     fn put_times(&self, slot: u32, f: &Flight) {
         let at = u64::from(slot) * FLIGHT_BYTES;
-        // (In between it begins later than it ends, or earlier than it will: it has not begun
-        // in either case, or is known to have.)
+        // (Between the two stores the start may be after the end, or the end too early. Either way
+        // the operation has not begun, or is recorded as begun.)
         self.region.publish(at + 32, self.clock.time(f.start));
         self.region.publish(at + 40, self.clock.time(f.end));
     }
@@ -265,7 +266,8 @@ impl Inner {
         self.region.publish(at, f.op + 1);
     }
 
-    /// The record in a slot, with times of the image; an error says what is wrong with it.
+    /// Reads the record in a slot, with times of the image's clock. An error says what is wrong
+    /// with it.
     fn read(&self, slot: u32, g: &Geometry) -> Result<Option<Flight>, String> {
         let at = u64::from(slot) * FLIGHT_BYTES;
         let Some(op) = self.region.word(at).checked_sub(1) else { return Ok(None) };

@@ -1,17 +1,17 @@
 //! The cells in an image file.
 //!
-//! 1. Pages behind the last one of a unit mean nothing. New pages are put there first, and count
-//!    when the unit's own word, stored at once, says so.
-//! 2. The records of units are kept in memory, too, and are not read again. So a damaged file can
+//! 1. Pages after the last one of a unit have no meaning. New pages are written there first. They
+//!    count once the unit's own word, which is stored atomically, includes them.
+//! 2. The records of units are also kept in memory, and are not read again. So a damaged file can
 //!    make data wrong, but cannot crash the program.
-//! 3. A page whose checksum does not hold cannot be read, and is never moved as a good page.
-//! 4. The space of an erased unit is given back when its last erase has ended, and before anything
+//! 3. A page whose checksum does not match cannot be read, and is never moved as a good page.
+//! 4. The space of an erased unit is given back after its last erase has ended, and before anything
 //!    is programmed there.
-//! 5. Since version 2 of the format the checksum of a page is of the erase count of its unit and of
-//!    what kind of page it is, too: what was programmed before the last erase is never taken for
-//!    what was programmed after it, whatever of the file was lost.
-//! 6. Of an image that is synced (`sync`, 3) a unit that lost pages is neither programmed nor given
-//!    back before that is durable.
+//! 5. Since version 2 of the format the checksum of a page includes the erase count of its unit and
+//!    the kind of the page. So what was programmed before the last erase is never taken for what
+//!    was programmed after it, whatever part of the file was lost.
+//! 6. In an image that is synced (`sync`, 3) a unit that lost pages is neither programmed nor given
+//!    back before that loss is durable.
 
 use super::format::{PAGE_RECORD, Parts, SECTOR, UNIT_BYTES};
 use super::mapped::Region;
@@ -22,16 +22,16 @@ use crate::{Geometry, PageAddr, Unit};
 use std::cell::Cell;
 use tantalum_device::{Data, DataMut, OwnedData, Payload};
 
-/// What is kept of a page: 0 for nothing at all.
+/// The kinds of page records; 0 if nothing is kept.
 const BYTES: u8 = 1;
 const STAMPS: u8 = 2;
-/// Nothing but zeros, which are not kept.
+/// Only zeros, which are not kept.
 const ZEROS: u8 = 3;
-/// Set beside these: it cannot be read.
+/// A flag beside the kind: the page cannot be read.
 const TORN: u8 = 0x80;
 
 const HALF_ERASED: u64 = 1;
-/// The unit may have space of the file.
+/// The unit may occupy space of the file.
 const HAS_SPACE: u64 = 2;
 
 pub(crate) struct ImageStore {
@@ -50,9 +50,9 @@ pub(crate) struct ImageStore {
     damaged: Cell<Option<PageAddr>>,
     version: u32,
     syncer: Option<Syncer>,
-    /// Of each unit the moment that has to be durable before it is overwritten (6).
+    /// For each unit, the moment that has to be durable before it is overwritten (6).
     due: Vec<u64>,
-    /// Units whose space is given back later for that.
+    /// Units whose space can only be given back later, because of that.
     later: Vec<Unit>,
 }
 
@@ -111,14 +111,14 @@ impl ImageStore {
         self.page_sectors
     }
 
-    /// The number of a page among all.
+    /// The number of a page among all pages.
     fn number(&self, at: PageAddr) -> u64 {
         u64::from(at.unit.0) * u64::from(self.geometry.unit_pages()) + u64::from(at.page)
     }
 
-    /// Changes what is kept of a unit, in memory and in the image. Of its two words at most one
-    /// changes the meaning of the other, and that comes first: a unit that is erased anew is not
-    /// half erased before it is empty.
+    /// Changes the record of a unit, in memory and in the image. At most one of its two words
+    /// changes the meaning of the other, and it is stored first: a unit that is erased again is
+    /// empty before it stops being half erased.
     pub fn change(&mut self, unit: Unit, change: impl FnOnce(&mut UnitState)) {
         let u = &mut self.units[unit.0 as usize];
         let had = u.next;
@@ -147,21 +147,21 @@ impl ImageStore {
         self.of_pages.publish(self.number(at) * PAGE_RECORD, record);
     }
 
-    /// A unit has lost pages, for good: of an erase that is when it has ended, since one that has
-    /// not begun may be taken back. (6)
+    /// Notes that a unit has lost pages for good. For an erase that is when it has ended, since one
+    /// that has not begun may be taken back. (6)
     pub fn lost(&mut self, unit: Unit) {
         if let Some(syncer) = &self.syncer {
             self.due[unit.0 as usize] = syncer.next();
         }
     }
 
-    /// Whether a unit may be overwritten (6): waits until it may. False if the host's disk failed.
+    /// Waits until a unit may be overwritten (6). False if the host's disk failed.
     pub fn is_free(&self, unit: Unit) -> bool {
         let due = self.due[unit.0 as usize];
         self.syncer.as_ref().is_none_or(|syncer| syncer.settle(due))
     }
 
-    /// Puts pages behind those that the unit has.
+    /// Writes pages after those that the unit has.
     pub fn fill(&mut self, at: PageAddr, sectors: &[Data<'_>], oob: &[u64]) {
         if !self.has_space[at.unit.0 as usize] {
             self.has_space[at.unit.0 as usize] = true;
@@ -174,7 +174,7 @@ impl ImageStore {
         }
     }
 
-    /// With which the checksum of a page begins (5).
+    /// The beginning of a page's checksum (5).
     fn sum_of(&self, count: u32, kind: u8) -> u32 {
         match self.version {
             1 => 0,
@@ -182,7 +182,7 @@ impl ImageStore {
         }
     }
 
-    /// A page of a unit that was erased so often.
+    /// Writes a page of a unit that was erased `count` times.
     fn put_page(&self, at: PageAddr, count: u32, sectors: &[Data<'_>], oob: &[u64], torn: bool) {
         let number = self.number(at);
         let mut words = Vec::with_capacity(self.words * 8);
@@ -230,7 +230,7 @@ impl ImageStore {
         }
     }
 
-    /// What is kept of a page that can be read.
+    /// The kind of a page, if it can be read.
     fn readable(&self, at: PageAddr) -> Option<u8> {
         (self.state(at) == PageState::Programmed).then(|| self.record(at) as u8)
     }
@@ -262,7 +262,7 @@ impl ImageStore {
         }
     }
 
-    /// The same for a read: a page that is not as it was programmed cannot be read.
+    /// The same for a read: a page without its programmed content cannot be read.
     pub fn state_of_read(&self, at: PageAddr) -> PageState {
         if self.is_intact(at) {
             return self.state(at);
@@ -271,18 +271,18 @@ impl ImageStore {
         PageState::Uncorrectable
     }
 
-    /// The first page, since this was asked, that was not what was programmed when it was read.
+    /// The first page, since the last call, that was read without its programmed content.
     pub fn take_damaged(&self) -> Option<PageAddr> {
         self.damaged.take()
     }
 
-    /// Whether a page that can be read is what was programmed; one that cannot is.
+    /// Whether a page has its programmed content. Unreadable pages count as intact.
     pub fn is_intact(&self, at: PageAddr) -> bool {
         let count = self.unit(at.unit).erase_count;
         self.readable(at).is_none_or(|kind| self.has_its_sum(at, count, kind))
     }
 
-    /// All pages that are not what was programmed cannot be read from now on; how many.
+    /// Makes all pages unreadable that do not have their programmed content. Returns how many.
     pub fn tear_damaged(&mut self) -> u64 {
         let mut torn = 0;
         for unit in (0..self.geometry.units()).map(Unit) {
@@ -309,12 +309,12 @@ impl ImageStore {
         u64::from(self::sum(sum, region, number * len, len)) == self.record(at) >> 32
     }
 
-    /// Where in its part of the file the data of a page are; for those who report damage.
+    /// The offset of a page's data in the payload part.
     pub fn payload_offset(&self, at: PageAddr) -> u64 {
         self.number(at) * u64::from(self.geometry.page_bytes)
     }
 
-    /// The erase of a unit has ended: its space is given back, unless it is in use again.
+    /// Gives the space of a unit back after its erase has ended, unless it is in use again.
     pub fn give_back(&mut self, unit: Unit) {
         let due = self.due[unit.0 as usize];
         if self.syncer.as_ref().is_some_and(|syncer| syncer.durable() < due) {
@@ -324,7 +324,7 @@ impl ImageStore {
         }
     }
 
-    /// Units whose space was to be given back before that was durable: for another try.
+    /// Units whose space can be given back now, after an earlier call came too soon.
     pub fn take_later(&mut self) -> Vec<Unit> {
         let Some(syncer) = self.syncer.as_ref().filter(|_| !self.later.is_empty()) else {
             return Vec::new();
@@ -333,7 +333,7 @@ impl ImageStore {
         self.later.extract_if(.., |unit| due[unit.0 as usize] <= durable).collect()
     }
 
-    /// From now on the image is synced.
+    /// From now on the image is synced by this syncer.
     pub fn set_syncer(&mut self, syncer: Option<Syncer>) {
         self.syncer = syncer;
     }
@@ -355,7 +355,7 @@ impl ImageStore {
         self.change(unit, |_| ());
     }
 
-    /// The same of all units whose erase ended without that.
+    /// Gives back the space of all units except these.
     pub fn give_all_back(&mut self, but: &[Unit]) {
         for unit in (0..self.geometry.units()).map(Unit).filter(|unit| !but.contains(unit)) {
             if !self.unit(unit).half_erased {
@@ -364,7 +364,7 @@ impl ImageStore {
         }
     }
 
-    /// The pages of a unit, in memory: for those who overwrite it, and may have to put it back.
+    /// A copy of a unit's pages in memory, for an erase that may have to restore them.
     pub fn unload(&self, unit: Unit, was: &UnitState) -> UnitState {
         let mut ram = RamStore::new(&self.one(), self.kind, self.words);
         self.copy_to(&mut ram, (unit, was.erase_count), Unit(0), was.next);
@@ -372,12 +372,12 @@ impl ImageStore {
         UnitState { cells: u.cells.take(), ..was.clone() }
     }
 
-    /// The geometry of an array of one unit like these.
+    /// The geometry of an array with one such unit.
     fn one(&self) -> Geometry {
         Geometry { channels: 1, packages: 1, chips: 1, blocks: 1, ..self.geometry.clone() }
     }
 
-    /// Pages of a unit, that had been erased so often when they were programmed.
+    /// Copies pages of a unit, which was erased `count` times when they were programmed.
     fn copy_to(&self, ram: &mut RamStore, (unit, count): (Unit, u32), to: Unit, next: u32) {
         let mut words = vec![0; self.words];
         for page in 0..next {
@@ -407,7 +407,7 @@ impl ImageStore {
             let at = PageAddr { unit: to, page };
             ram.fill(at, &sectors(&data), &words);
             ram.unit_mut(to).next = page + 1;
-            // (It gets a new checksum.)
+            // (A page without its checksum is torn, since it would get a new one.)
             let is_good = matches!(record, BYTES | STAMPS | ZEROS);
             if !(is_good && self.has_its_sum(PageAddr { unit, page }, count, record)) {
                 ram.tear(at);
@@ -415,7 +415,7 @@ impl ImageStore {
         }
     }
 
-    /// A unit is as it was; with its pages, if they have been overwritten.
+    /// Restores a unit, with its pages if they have been overwritten.
     pub fn restore(&mut self, unit: Unit, was: UnitState) {
         let UnitState { cells, next, erase_count, half_erased } = was;
         if let Some(cells) = cells {
@@ -443,7 +443,7 @@ impl ImageStore {
         }
     }
 
-    /// All of it, in memory.
+    /// A copy of all cells in memory.
     pub fn to_ram(&self) -> RamStore {
         let mut ram = RamStore::new(&self.geometry, self.kind, self.words);
         for unit in (0..self.geometry.units()).map(Unit) {
@@ -460,7 +460,7 @@ fn sectors(data: &OwnedData) -> Vec<Data<'_>> {
     data.as_data().each(SECTOR_BYTES).collect()
 }
 
-/// The checksum so far, with these bytes of a region.
+/// Continues a checksum with these bytes of a region.
 fn sum(mut sum: u32, region: &Region, at: u64, len: u64) -> u32 {
     let mut room = [0; 4096];
     for from in (0..len).step_by(room.len()) {

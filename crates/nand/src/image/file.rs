@@ -1,13 +1,13 @@
-//! Image files: made, opened, locked.
+//! Creates, opens and locks image files.
 //!
-//! 1. A file is an image from the moment at which its header is whole, which is written last.
-//! 2. One process has an image at a time, and in it one owner.
-//! 3. A new image is readable and writable by its user alone. The mode of one that is there is its
-//!    user's to choose, and is never changed.
-//! 4. Who had it last is marked in it (`marks`), before anything is changed.
+//! 1. A file becomes an image when its header is complete. The header is written last.
+//! 2. One process has an image at a time, and one owner in it.
+//! 3. Only its user can read and write a new image. The mode of an existing image is its user's
+//!    choice, and is never changed.
+//! 4. The last user is marked in the image (`marks`) before anything is changed.
 #![allow(
     clippy::disallowed_methods,
-    reason = "the edge at which an array gets a file; nothing else of the crate opens any"
+    reason = "the edge: only this module of the crate opens files"
 )]
 
 use super::book::ImageState;
@@ -27,7 +27,8 @@ use std::path::Path;
 use std::rc::Rc;
 use tantalum_rt::{FileLockError, Nanos, lock_file};
 
-/// An image file that only this process has open. Cheap to clone: a handle to one.
+/// An image file that only this process has open. Cheap to clone: a clone is a handle to the same
+/// one.
 #[derive(Clone)]
 pub struct ImageFile {
     map: Rc<Mapped>,
@@ -39,19 +40,19 @@ pub struct ImageFile {
 /// How an image is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
-    /// Only to look at it: changes stay in memory and end with it; the file does not change.
-    /// Meanwhile others can open it only to look at it, too.
+    /// Opens it as a view: changes stay in memory and are lost at the end, and the file does not
+    /// change. Meanwhile others can open it only as a view, too.
     pub view: bool,
-    /// The host may have crashed while somebody had it: then all pages are verified, and those that
-    /// are not what was programmed cannot be read from then on. Without this such an image is
-    /// refused.
+    /// Accepts an image whose host crashed while it was in use. All pages are verified, and pages
+    /// that do not have the content that was programmed become unreadable. Without this such an
+    /// image is refused.
     pub host_crashed: bool,
-    /// What was stored can be made to survive a crash of the host at any moment
+    /// Makes it possible at any moment to wait until what was stored survives a crash of the host
     /// ([`ImageFile::ticket`]).
     pub host_sync: bool,
-    /// The waiting task syncs by itself instead of a thread: for virtual time.
+    /// The waiting task syncs by itself, without a thread: for virtual time.
     pub sync_here: bool,
-    /// The boot of the host that is under way, instead of its own id: for tests.
+    /// The id of the host's boot, in place of the real one: for tests.
     pub boot: Option<[u8; 16]>,
 }
 
@@ -61,7 +62,7 @@ struct User {
     boot: Boot,
     mark: Cell<Mark>,
     crashed: bool,
-    /// What was synced counted then.
+    /// The newest synced moment was restored.
     rebuilt: bool,
     begun: Cell<bool>,
     damaged: Cell<u64>,
@@ -84,14 +85,14 @@ fn lock(file: &File, alone: bool) -> Result<(), ImageError> {
     })
 }
 
-/// A new file, which only this user may read and write, whatever the umask is. `replace`: or the
-/// one that is there, with the mode that it has.
+/// Creates a file that only this user may read and write, whatever the umask is. With `replace` it
+/// opens an existing file, which keeps its mode.
 fn make(path: &Path, replace: bool) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     match options.clone().create_new(true).mode(PRIVATE).open(path) {
         Ok(file) => {
-            // The umask may have taken something from it.
+            // The umask may have removed permissions.
             file.set_permissions(Permissions::from_mode(PRIVATE))?;
             Ok(file)
         }
@@ -100,7 +101,8 @@ fn make(path: &Path, replace: bool) -> std::io::Result<File> {
     }
 }
 
-/// A new file survives a crash of the host when its directory has its name, too.
+/// Syncs a new file and its directory: it survives a crash of the host only if the directory has
+/// its name.
 fn sync_with_name(file: &File, path: &Path) -> std::io::Result<()> {
     file.sync_all()?;
     let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -108,11 +110,11 @@ fn sync_with_name(file: &File, path: &Path) -> std::io::Result<()> {
 }
 
 impl ImageFile {
-    /// Makes a blank image and opens it. The file is sparse: it takes as much space as what is
-    /// programmed. `replace`: a file that is there is overwritten, whatever it is.
+    /// Creates a blank image and opens it. The file is sparse: it takes as much space as is
+    /// programmed. With `replace` any existing file is overwritten.
     ///
     /// # Errors
-    /// [`ImageError`] if such an image cannot be, or the file not be written.
+    /// [`ImageError`] if such an image is not possible, or the file cannot be written.
     pub fn create(path: &Path, spec: &ImageSpec, replace: bool) -> Result<ImageFile, ImageError> {
         spec.check()?;
         let parts = spec.parts();
@@ -141,8 +143,8 @@ impl ImageFile {
         ImageFile::open_with(path, Opening::default())
     }
 
-    /// Opens an image only to look at it. Changes stay in memory and end with it; the file does not
-    /// change. Meanwhile others can open it only to look at it, too.
+    /// Opens an image as a view. Changes stay in memory and are lost at the end, and the file does
+    /// not change. Meanwhile others can open it only as a view, too.
     ///
     /// # Errors
     /// [`ImageError`] says what is wrong with it.
@@ -150,7 +152,7 @@ impl ImageFile {
         ImageFile::open_with(path, Opening { view: true, ..Opening::default() })
     }
 
-    /// Opens an image in the way that `opening` says.
+    /// Opens an image as `opening` says.
     ///
     /// # Errors
     /// [`ImageError`] says what is wrong with it.
@@ -180,7 +182,7 @@ impl ImageFile {
             return Err(damaged("the design's description is not what its checksum says"));
         }
         spec.design = String::from_utf8(design)
-            .map_err(|_| damaged("the design's description is no text"))?;
+            .map_err(|_| damaged("the design's description is not valid text"))?;
         let mark = match spec.version {
             1 => Mark::default(),
             _ => Mark::read(&file, parts.marks.at).map_err(|e| match e {
@@ -233,8 +235,8 @@ impl ImageFile {
         Ok(ImageFile { map, spec, parts, user: Rc::new(user) })
     }
 
-    /// Something is going to be stored: the file may differ from what is on the host's disk, or
-    /// what counts then is what was synced.
+    /// Marks the image as in use before the first store: from now on the file may differ from what
+    /// is on the host's disk, and after a crash only what was synced counts, if anything was.
     fn begin_use(&self) -> Result<(), ImageError> {
         if self.spec.version < 2 || !self.map.is_shared() || self.user.begun.replace(true) {
             return Ok(());
@@ -244,8 +246,8 @@ impl ImageFile {
         if mark.in_use && !mark.synced && !synced && mark.boot == self.user.boot {
             return Ok(());
         }
-        // Nothing is stored by this process yet, or what a crash of the host left has been put
-        // right.
+        // Makes everything before the first store of this process durable, including a restored
+        // image.
         settle(self.map.file()).map_err(failed())?;
         if mark.in_use && synced {
             mark = Mark { number: mark.number + 1, boot: self.user.boot, ..Mark::default() };
@@ -263,11 +265,11 @@ impl ImageFile {
         Ok(())
     }
 
-    /// The use of the image has ended in good order: all of it is on the host's disk, and says so.
-    /// Nothing is stored in it afterwards.
+    /// Ends the use of the image in good order: all of it is on the host's disk, and its mark says
+    /// so. Nothing may be stored afterwards.
     ///
     /// # Errors
-    /// That of the host's file system.
+    /// The error of the host's file system.
     pub fn end(&self) -> Result<(), ImageError> {
         self.sync()?;
         if self.user.begun.get() {
@@ -282,40 +284,39 @@ impl ImageFile {
         Ok(())
     }
 
-    /// A wait until what was stored so far survives a crash of the host; `None` if the image was
-    /// not opened for that ([`Opening::host_sync`]).
+    /// A wait until all that was stored so far survives a crash of the host; `None` if the image
+    /// was not opened for that ([`Opening::host_sync`]).
     pub fn ticket(&self) -> Option<Ticket> {
         self.user.syncer.get().map(Syncer::ticket)
     }
 
-    /// Whether the host has crashed while somebody had the image ([`Opening::host_crashed`]).
+    /// Whether the host crashed while the image was in use ([`Opening::host_crashed`]).
     pub fn was_crashed(&self) -> bool {
         self.user.crashed
     }
 
-    /// Whether what is there after a crash of the host is that of one moment, the newest that was
-    /// synced.
+    /// Whether the content after a crash of the host is that of one moment, the newest synced one.
     pub fn was_synced(&self) -> bool {
         self.user.rebuilt
     }
 
-    /// After a crash of the host: how many pages were not what was programmed, and cannot be read.
-    /// Known when an array was made of the image.
+    /// How many pages became unreadable by a crash of the host, since they do not have the content
+    /// that was programmed. Known once an array was made of the image.
     pub fn torn_by_crash(&self) -> u64 {
         self.user.damaged.get()
     }
 
-    /// What it was made for.
+    /// Its specification.
     pub fn spec(&self) -> &ImageSpec {
         &self.spec
     }
 
-    /// Length of the file. (It takes less: see [`ImageFile::create`].)
+    /// Length of the file. (It takes less space: see [`ImageFile::create`].)
     pub fn bytes(&self) -> u64 {
         self.parts.end
     }
 
-    /// Where it is in the memory of this process: for those who are told of a fault there.
+    /// The addresses of the mapping in this process, for handlers of faults.
     pub fn addresses(&self) -> Range<usize> {
         self.map.addresses()
     }
@@ -324,27 +325,27 @@ impl ImageFile {
         Region::new(self.map.clone(), part.at, part.len)
     }
 
-    /// Memory that is there for whatever else has to outlive the process: as many bytes as
-    /// [`ImageSpec::protected`] says, zeros at first. The array does not touch it.
+    /// Memory for other data that have to outlive the process: as many bytes as
+    /// [`ImageSpec::protected`], zeros at first. The array does not touch it.
     pub fn protected(&self) -> Region {
         self.region(self.parts.protected)
     }
 
-    /// Where that begins in the file.
+    /// The offset of the protected memory in the file.
     pub fn protected_offset(&self) -> u64 {
         self.parts.protected.at
     }
 
-    /// Where the payload begins in the file.
+    /// The offset of the payload in the file.
     pub fn payload_offset(&self) -> u64 {
         self.parts.payload.at
     }
 
-    /// Waits until all that was stored so far survives a crash of the host, too. (What was stored
-    /// survives the process in any case.)
+    /// Waits until all that was stored so far also survives a crash of the host. (It survives the
+    /// process in any case.)
     ///
     /// # Errors
-    /// That of the host's file system.
+    /// The error of the host's file system.
     pub fn sync(&self) -> Result<(), ImageError> {
         if let Some(syncer) = self.user.syncer.get() {
             let failed = || std::io::Error::other("the host's disk failed");
@@ -356,15 +357,15 @@ impl ImageFile {
         self.map.sync().map_err(io("the image cannot be synced"))
     }
 
-    /// Of a clean image none, else the programs and erases that were under way when its last user
-    /// was killed.
+    /// The number of programs and erases that were under way when the last user was killed. A clean
+    /// image has none.
     pub fn under_way(&self) -> u64 {
         let flights = self.region(self.parts.flights);
         let slots = 0..flights.len() / FLIGHT_BYTES;
         slots.filter(|slot| flights.word(slot * FLIGHT_BYTES) != 0).count() as u64
     }
 
-    /// How often it was opened for an array.
+    /// How many times it was opened for an array.
     pub fn openings(&self) -> u64 {
         let state = ImageState::open(self.region(self.parts.state), self.spec.version);
         state.map_or(0, |(state, _)| state.opened())

@@ -1,4 +1,5 @@
-//! The header of an image file, and where its parts are. `docs/image.md` draws it byte by byte.
+//! The header of an image file, and the places of its parts. `docs/image.md` describes it byte by
+//! byte.
 
 use super::ImageError;
 use super::mapped::PAGE;
@@ -16,10 +17,10 @@ pub const IMAGE_VERSION: u32 = 2;
 /// Bytes of a record of an operation under way.
 pub(crate) const FLIGHT_BYTES: u64 = 64;
 
-/// Bytes of what is kept of a unit.
+/// Bytes of the record of a unit.
 pub(crate) const UNIT_BYTES: u64 = 16;
 
-/// Bytes of what is kept of a page beside its data.
+/// Bytes of the record of a page.
 pub(crate) const PAGE_RECORD: u64 = 8;
 
 /// The longest description of a design.
@@ -28,35 +29,35 @@ const DESIGN_MAX: u64 = 1 << 20;
 /// The most operations under way that an image has room for.
 const FLIGHTS_MAX: u32 = 1 << 24;
 
-/// What an image is made for. It does not change afterwards.
+/// The specification of an image. It never changes after the image is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageSpec {
     /// The version of its format: [`IMAGE_VERSION`], or an older one.
     pub version: u32,
-    /// Which drive this is: a number that no other has.
+    /// The serial number of the drive, which no other drive has.
     pub serial: [u8; 16],
     /// The shape of the array.
     pub geometry: Geometry,
-    /// What kind of payload it keeps.
+    /// The kind of payload.
     pub payload: Payload,
     /// 64-bit words beside each page.
     pub oob_words: u32,
-    /// Programs and erases that may be under way at a time, at most.
+    /// The most programs and erases that may be under way at a time.
     pub flights: u32,
-    /// Bytes for what else is to outlive the process (see [`super::ImageFile::protected`]).
+    /// Bytes for other data that are to outlive the process (see [`super::ImageFile::protected`]).
     pub protected: u64,
-    /// What kind of drive it is, as text.
+    /// The design of the drive, as text.
     pub design: String,
 }
 
-/// A part of the file: where it begins, and its length in use.
+/// A part of the file: its offset, and its length in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     pub at: u64,
     pub len: u64,
 }
 
-/// Where everything is.
+/// The places of all parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub state: Part,
@@ -68,11 +69,12 @@ pub(crate) struct Parts {
     pub stamps: Part,
     pub payload: Part,
     pub protected: Part,
-    /// Who had the image last (`marks`); since version 2.
+    /// The last user of the image (`marks`); since version 2.
     pub marks: Part,
-    /// What was made durable since `base` was (`sync`); since version 2.
+    /// What was made durable after `base` (`sync`); since version 2.
     pub log: Part,
-    /// State, design, operations, units and protected memory once more (`sync`); since version 2.
+    /// A second copy of state, design, operations, units and protected memory (`sync`); since
+    /// version 2.
     pub base: Part,
     /// Length of the file.
     pub end: u64,
@@ -91,7 +93,7 @@ impl Parts {
 }
 
 impl ImageSpec {
-    /// Checks that there can be such an image.
+    /// Checks that such an image is possible.
     pub(crate) fn check(&self) -> Result<(), ImageError> {
         if self.version > IMAGE_VERSION || self.version == 0 {
             return Err(ImageError::Newer { version: self.version });
@@ -124,7 +126,7 @@ impl ImageSpec {
         Ok(())
     }
 
-    /// Where everything is; the description has been checked.
+    /// The places of all parts. The specification has been checked.
     pub(crate) fn parts(&self) -> Parts {
         let g = &self.geometry;
         let pages = u64::from(g.units()) * u64::from(g.unit_pages());
@@ -153,7 +155,7 @@ impl ImageSpec {
         if self.version >= 2 {
             let base = Kept::of(&parts).pages() * PAGE;
             parts.marks = part(MARKS_BYTES);
-            // Any one record fits, one with every page, too.
+            // Any record fits, also one with every page.
             parts.log = part(base + base / 256 + LOG_MORE);
             parts.base = part(base);
         }
@@ -192,7 +194,7 @@ impl ImageSpec {
         out
     }
 
-    /// From the header page, without the design; also the checksum of that.
+    /// Parses the header page, without the design. Also returns the design's checksum.
     pub(crate) fn decode(page: &[u8]) -> Result<(ImageSpec, Parts, u32), ImageError> {
         let int = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| page[at + i]));
         let long = |at: usize| u64::from(int(at)) | u64::from(int(at + 4)) << 32;
@@ -216,7 +218,7 @@ impl ImageSpec {
         let payload = match int(32) {
             1 => Payload::Bytes,
             2 => Payload::Stamps,
-            n => return Err(wrong(32, format!("{n} is no kind of payload"))),
+            n => return Err(wrong(32, format!("{n} is not a kind of payload"))),
         };
         let mut spec = ImageSpec {
             version,
@@ -262,8 +264,8 @@ impl ImageSpec {
     }
 }
 
-/// Where the header's own checksum is.
+/// The offset of the header's own checksum.
 const CHECK: usize = PAGE as usize - 4;
 
-/// Sectors of a page, as bytes.
+/// Bytes of a sector.
 pub(crate) const SECTOR: usize = SECTOR_BYTES as usize;

@@ -1,24 +1,24 @@
-//! What an image asks of the host beyond plain files: elsewhere than on Linux some of it is not there.
+//! What an image needs from the host beyond plain files. Some of it exists only on Linux.
 
 use super::marks::Boot;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 
-/// Gives the space of this part of a file back: it reads as zeros.
+/// Gives the space of this part of a file back, which then reads as zeros.
 #[cfg(target_os = "linux")]
 pub(crate) fn punch(file: &File, at: u64, len: u64) -> Result<(), Errno> {
     use rustix::fs::{FallocateFlags, fallocate};
     fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)
 }
 
-/// There are no holes: the space is kept.
+/// Files have no holes here: the space is kept.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn punch(_file: &File, _at: u64, _len: u64) -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
-/// Writes, and waits until that is durable, in one call; how much of it.
+/// Writes and waits until the bytes are durable, in one call. Returns how many.
 #[cfg(target_os = "linux")]
 pub(crate) fn write_durably(file: &File, at: u64, bytes: &[u8]) -> Result<usize, Errno> {
     use rustix::io::{ReadWriteFlags, pwritev2};
@@ -31,10 +31,10 @@ pub(crate) fn write_durably(_file: &File, _at: u64, _bytes: &[u8]) -> Result<usi
     Err(Errno::OPNOTSUPP)
 }
 
-/// The boot of this host.
+/// The id of this host's boot.
 #[cfg(target_os = "linux")]
 pub(crate) fn boot() -> io::Result<Boot> {
-    #[allow(clippy::disallowed_methods, reason = "the edge at which an array gets a file")]
+    #[allow(clippy::disallowed_methods, reason = "the edge: reads the host's boot id")]
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let mut boot = [0; 16];
@@ -46,9 +46,10 @@ pub(crate) fn boot() -> io::Result<Boot> {
     Ok(boot)
 }
 
-/// Without it nobody knows whether the host crashed while an image was in use.
+/// There is no boot id here, so a crash of the host while an image was in use could not be
+/// detected.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn boot() -> io::Result<Boot> {
-    let why = "drives in image files need Linux, whose boots have a number";
+    let why = "drives in image files need Linux, which has an id for each boot";
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }

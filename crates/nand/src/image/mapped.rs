@@ -1,15 +1,15 @@
-//! A file that is memory: it is mapped by one process, which reads and writes it in pieces.
+//! A file that is mapped into memory by one process, which reads and writes it in pieces.
 //!
-//! 1. What was stored is in the file, whatever happens to the process. A process killed at any
-//!    instruction leaves all stores before that one, and none after. (Only a crash of the host can
-//!    lose more; [`Mapped::sync`] is for that.)
-//! 2. [`Region::publish`] is the order of stores: whatever was stored before it is in the file if
-//!    what it stores is.
-//! 3. Nothing here hands out a reference into the file. A process that writes to it against the
-//!    lock can make data wrong, and do nothing else.
+//! 1. What was stored is in the file, whatever happens to the process. A process that is killed at
+//!    any instruction leaves all stores before that one, and none after it. (Only a crash of the
+//!    host can lose more; [`Mapped::sync`] is for that.)
+//! 2. [`Region::publish`] orders stores: if its word is in the file, then so is everything that was
+//!    stored before it.
+//! 3. No reference into the file leaves this module. So a process that writes to the file in spite
+//!    of the lock can make data wrong, and do no other harm.
 //!
-//! If the host's file system is full, or somebody shortens the file, the system kills the process
-//! at its next store (SIGBUS): to the drive that is a power cut like any other.
+//! If the host's file system is full, or the file is shortened, the system kills the process at its
+//! next store (SIGBUS). For the drive that is a power cut like any other.
 
 use super::host;
 use super::sync::Tracker;
@@ -31,8 +31,8 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Maps the whole of a file of this length. The lock on the file holds as long as the mapping.
-    /// Without `shared`, stores stay in memory and the file does not change.
+    /// Maps a whole file of this length. The lock on the file lasts as long as the mapping. Without
+    /// `shared`, stores stay in memory and the file does not change.
     pub fn new(file: File, len: u64, shared: bool) -> io::Result<Mapped> {
         let size = usize::try_from(len).ok().filter(|size| *size > 0);
         let size = size.ok_or_else(|| io::Error::from(io::ErrorKind::FileTooLarge))?;
@@ -45,17 +45,17 @@ impl Mapped {
         Ok(Mapped { base, len: size, file, shared, tracker: OnceCell::new() })
     }
 
-    /// The file. What is written to it is in a shared mapping, too.
+    /// The file. Writes to it appear in a shared mapping, too.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Whether what is stored goes to the file.
+    /// Whether stores go to the file.
     pub fn is_shared(&self) -> bool {
         self.shared
     }
 
-    /// From now on `tracker` is told of all changes.
+    /// From now on `tracker` notes all changes.
     pub fn track(&self, tracker: Tracker) {
         let _ = self.tracker.set(tracker);
     }
@@ -64,7 +64,7 @@ impl Mapped {
         self.tracker.get()
     }
 
-    /// Something was stored.
+    /// Notes a store.
     fn stored(&self, at: u64, len: u64) {
         if let Some(tracker) = self.tracker.get() {
             tracker.changed(at, len);
@@ -107,8 +107,8 @@ impl Mapped {
         unsafe { AtomicU64::from_ptr(self.at(at, 8).cast()) }
     }
 
-    /// Gives the space of this part back: it reads as zeros. A file system that cannot do that
-    /// keeps it.
+    /// Gives the space of this part back, which then reads as zeros. If the file system cannot do
+    /// that, the part stays as it is.
     fn punch(&self, at: u64, len: u64) {
         if len > 0 && self.shared {
             let _ = host::punch(&self.file, at, len);
@@ -123,7 +123,7 @@ impl Mapped {
         note_written(at, len);
     }
 
-    /// Whole pages read as zeros; their space is given back where that is possible.
+    /// Sets whole pages to zero. Their space is given back where that is possible.
     pub fn clear(&self, at: u64, len: u64) {
         if len == 0 {
             return;
@@ -157,7 +157,7 @@ impl Drop for Mapped {
 /// A part of an image file: memory that outlives the process. Cheap to clone.
 ///
 /// # Panics
-/// Every function does if it is asked for something beyond its end.
+/// Every function panics if it is asked for something beyond its end.
 #[derive(Clone)]
 pub struct Region {
     map: Rc<Mapped>,
@@ -170,12 +170,12 @@ impl Region {
         Region { map, at, len }
     }
 
-    /// Bytes in all.
+    /// Its length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is nothing.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -198,7 +198,8 @@ impl Region {
         self.map.read(self.place(at, out.len()), out);
     }
 
-    /// Copies bytes in, in no order: a process that is killed meanwhile leaves any part of them.
+    /// Copies bytes in, in no particular order: a process that is killed meanwhile leaves any part
+    /// of them.
     pub fn write(&self, at: u64, bytes: &[u8]) {
         self.map.write(self.place(at, bytes.len()), bytes);
     }
@@ -208,32 +209,34 @@ impl Region {
         u64::from_le(self.map.word(self.place(at, 8)).load(Ordering::Acquire))
     }
 
-    /// Stores a word in one go, in no order with other stores.
+    /// Stores a word atomically, in no order with other stores.
     pub fn set_word(&self, at: u64, word: u64) {
         let at = self.place(at, 8);
         self.map.word(at).store(word.to_le(), Ordering::Relaxed);
         self.map.stored(at, 8);
     }
 
-    /// Stores a word in one go, after all that was stored before and before all that comes.
+    /// Stores a word atomically, after everything that was stored before and before everything that
+    /// is stored later.
     pub fn publish(&self, at: u64, word: u64) {
         let at = self.place(at, 8);
         self.map.word(at).store(word.to_le(), Ordering::Release);
-        // Processor and file see one thread's stores in its order; the compiler has to keep it.
+        // Processor and file see the stores of one thread in order. Only the compiler might reorder
+        // them.
         compiler_fence(Ordering::SeqCst);
         self.map.stored(at, 8);
     }
 
-    /// A part that begins and ends with pages of the host reads as zeros, and takes no space where
-    /// that is possible. In no order: a process that is killed meanwhile leaves any part of it.
+    /// Sets a part of whole host pages to zero, and gives its space back where that is possible. It
+    /// happens in no particular order: a process that is killed meanwhile leaves any part of it.
     pub fn clear(&self, at: u64, len: u64) {
         let end = at.checked_add(len);
         assert!(end.is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
         self.map.clear(self.at + at, len);
     }
 
-    /// Gives the space of whole pages of the host in this part back; the part reads as zeros then,
-    /// or as before where that is not possible.
+    /// Gives back the space of whole host pages in this part. They then read as zeros, or as before
+    /// where that is not possible.
     pub fn give_back(&self, at: u64, len: u64) {
         let start = self.place(at, 0).next_multiple_of(PAGE);
         let end = (self.place(at, 0) + len.min(self.len - at)) / PAGE * PAGE;
@@ -244,7 +247,7 @@ impl Region {
 /// Parts of the file begin at multiples of this.
 pub(crate) const PAGE: u64 = 4096;
 
-/// What became of an image, for tests: offsets are from the beginning of the file.
+/// A change of an image, for tests. Offsets are from the beginning of the file.
 #[cfg(feature = "stores")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -263,15 +266,15 @@ thread_local! {
     static CHANGES: Watcher<dyn FnMut(Change)> = const { std::cell::RefCell::new(None) };
 }
 
-/// From now on `watcher` is called after each store to an image in this thread, but not while it
-/// is called. For tests: the process could end there.
+/// From now on `watcher` is called after each store to an image in this thread, except during its
+/// own calls. It is for tests in which the process ends there.
 #[cfg(feature = "stores")]
 pub fn watch_stores(watcher: Option<Box<dyn FnMut()>>) {
     WATCHER.with(|w| *w.borrow_mut() = watcher);
 }
 
-/// From now on `watcher` is called after each change of an image file in this thread, but not while
-/// it is called. For tests: the host could crash there.
+/// From now on `watcher` is called after each change of an image file in this thread, except during
+/// its own calls. It is for tests in which the host crashes there.
 #[cfg(feature = "stores")]
 pub fn watch_changes(watcher: Option<Box<dyn FnMut(Change)>>) {
     CHANGES.with(|w| *w.borrow_mut() = watcher);
@@ -282,13 +285,13 @@ thread_local! {
     static SYNCS_FAIL: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// From now on every sync in this thread fails, or none does. For tests: the host's disk is broken.
+/// From now on every sync in this thread fails, or none does. It is for tests with a broken disk.
 #[cfg(feature = "stores")]
 pub fn fail_syncs(fail: bool) {
     SYNCS_FAIL.set(fail);
 }
 
-/// A sync is about to be asked for.
+/// Called before each sync.
 pub(crate) fn before_sync() -> io::Result<()> {
     #[cfg(feature = "stores")]
     if SYNCS_FAIL.get() {
@@ -308,8 +311,8 @@ fn tell(change: Change) {
     });
 }
 
-/// Something was stored.
-#[cfg_attr(not(feature = "stores"), expect(unused_variables, reason = "nobody is told"))]
+/// Reports a store to the watchers.
+#[cfg_attr(not(feature = "stores"), expect(unused_variables, reason = "there are no watchers"))]
 fn stored(at: u64, len: u64) {
     #[cfg(feature = "stores")]
     {
@@ -324,15 +327,15 @@ fn stored(at: u64, len: u64) {
     }
 }
 
-/// Something was written to the file, or given back.
-#[cfg_attr(not(feature = "stores"), expect(unused_variables, reason = "nobody is told"))]
+/// Reports a write to the file, or space that was given back.
+#[cfg_attr(not(feature = "stores"), expect(unused_variables, reason = "there are no watchers"))]
 pub(crate) fn note_written(at: u64, len: u64) {
     #[cfg(feature = "stores")]
     tell(Change::Stored(at..at + len));
 }
 
-/// This part of the file, or all of it, is durable.
-#[cfg_attr(not(feature = "stores"), expect(unused_variables, reason = "nobody is told"))]
+/// Reports that this part of the file, or all of it, is durable.
+#[cfg_attr(not(feature = "stores"), expect(unused_variables, reason = "there are no watchers"))]
 pub(crate) fn note_synced(part: Option<Range<u64>>) {
     #[cfg(feature = "stores")]
     tell(Change::Synced(part));

@@ -1,12 +1,12 @@
-//! The last user of the image. A mark says whether all of the file is on the host's disk, and if
-//! not, under which boot of the host it was in use.
+//! The marks of the image's last user. A mark says whether all of the file is on the host's disk,
+//! and if not, under which boot of the host the image was in use.
 //!
-//! 1. Before anything of an image changes, its mark says so, and is durable: `in use`, with the id
-//!    of the host's boot.
-//! 2. It is clean again when all that was stored is durable.
-//! 3. An image that was in use under another boot has been through a crash of its host.
-//! 4. There are two marks, each in a page of its own; the one that is whole and has the higher
-//!    number counts. A mark is written over the other one.
+//! 1. Before anything in an image changes, a durable mark says `in use`, with the id of the host's
+//!    boot.
+//! 2. The mark is clean again when everything that was stored is durable.
+//! 3. If the image was in use under another boot, its host has crashed.
+//! 4. There are two marks, each in a page of its own. The valid one with the higher number counts.
+//!    A new mark overwrites the other one.
 
 use super::mapped::PAGE;
 use super::sync::put;
@@ -20,16 +20,16 @@ pub(crate) const MARKS_BYTES: u64 = 2 * PAGE;
 /// The id of a boot of the host.
 pub(crate) type Boot = [u8; 16];
 
-/// What a mark says.
+/// The content of a mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The number of the mark.
     pub number: u64,
-    /// Under which boot it was written.
+    /// The boot under which it was written.
     pub boot: Boot,
     /// The file may differ from what is on the host's disk.
     pub in_use: bool,
-    /// What counts then is what was synced (`sync`), with the number of this mark.
+    /// After a crash the synced content with this mark's number counts (`sync`).
     pub synced: bool,
 }
 
@@ -66,8 +66,8 @@ impl Mark {
         is_whole.then_some(Mark { number, boot, in_use, synced })
     }
 
-    /// The one that counts; an image that nobody has had yet has none. `Err(None)`: there is
-    /// neither a mark nor nothing.
+    /// The mark that counts. An image that was never used has none. `Err(None)`: the marks are
+    /// neither valid nor blank.
     pub fn read(file: &File, at: u64) -> Result<Mark, Option<io::Error>> {
         let mut marks = Vec::new();
         let mut blank = 0;
@@ -84,7 +84,7 @@ impl Mark {
         }
     }
 
-    /// Writes this one after the one before it; it is durable then.
+    /// Writes the mark in place of the older one, durably.
     pub fn write(&self, file: &File, at: u64) -> io::Result<()> {
         put(file, at + self.number % 2 * PAGE, &self.encode())
     }

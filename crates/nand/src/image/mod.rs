@@ -1,23 +1,23 @@
 //! A flash array in an image file.
 //!
-//! 1. The file is memory that outlives the process (see `mapped`): killed at any instruction, it
-//!    leaves the array as it was at a moment of the run, the newest that anybody has acted on.
-//!    What was under way at that moment is still so when the image is opened, and is then torn or
-//!    ended like at any power loss.
-//! 2. An array in an image does what one in memory does, at the same times.
+//! 1. The file is memory that outlives the process (see `mapped`). A process that is killed at any
+//!    instruction leaves the array as it was at a moment of the run: the newest one on which any
+//!    task has acted. Operations that were under way at that moment are still under way when the
+//!    image is opened. They are then torn or ended as at any power loss.
+//! 2. An array in an image behaves like one in memory, at the same times.
 //! 3. A file that is damaged, not an image, of a newer format, of another length or in use is
-//!    refused, with what is wrong and where. What is not looked at then (payload, out-of-band
-//!    words) can make pages wrong, and nothing else; [`ImageFile`] keeps a checksum of each
-//!    ([`crate::NandArray::verify`]).
-//! 4. A host that crashes may leave anything since the last [`ImageFile::sync`]. The next process
-//!    that opens the image gets an error, unless it asks for such images
-//!    ([`Opening::host_crashed`], `marks`). A page that can be read then is what was programmed in
-//!    the erase cycle that its unit's word names, since its checksum is of that cycle, too
-//!    (`cells`).
-//! 5. With [`Opening::host_sync`] a crash of the host leaves what a process leaves that was killed
+//!    refused, with an error that says what is wrong and where. Payload and out-of-band words are
+//!    not checked then. Damage there can only make pages wrong. [`ImageFile`] keeps a checksum of
+//!    each page ([`crate::NandArray::verify`]).
+//! 4. A crash of the host may leave any mixture of what was stored since the last
+//!    [`ImageFile::sync`]. The next process that opens the image gets an error, unless it asks for
+//!    such images ([`Opening::host_crashed`], `marks`). A page that can be read then has the
+//!    content that was programmed in the erase cycle that its unit's word names, since its checksum
+//!    includes that cycle (`cells`).
+//! 5. With [`Opening::host_sync`] a crash of the host leaves the same as a process that was killed
 //!    at the last durable moment (`sync`).
 //!
-//! The format is drawn byte by byte in `docs/image.md`.
+//! `docs/image.md` describes the format byte by byte.
 
 mod book;
 mod cells;
@@ -47,34 +47,34 @@ pub enum ImageError {
     /// The host's file system refused something.
     #[error("{what}: {source}")]
     Io {
-        /// What was to be done.
+        /// What failed.
         what: &'static str,
-        /// Why not.
+        /// The system's reason.
         source: io::Error,
     },
-    /// There is such a file already.
+    /// A file of this name exists.
     #[error("there is a file of this name already; it can be replaced if that is meant")]
     Exists,
     /// Another process has it open.
     #[error("the image is in use by another process")]
     InUse,
-    /// It is no image.
+    /// The file is not an image.
     #[error("not an image: it does not begin with \"TANTALUM\" at offset 0")]
     Foreign,
-    /// It has another format.
+    /// The image has an unknown format.
     #[error(
         "the image has format {version} (offset 8); this program knows formats 1 to {IMAGE_VERSION}"
     )]
     Newer {
-        /// Which.
+        /// The version of the format.
         version: u32,
     },
-    /// It is not as long as it should be.
+    /// The file does not have the right length.
     #[error("the image has {have} bytes, and should have {want}: it was cut off or added to")]
     Length {
         /// Bytes there.
         have: u64,
-        /// Bytes that its header tells of.
+        /// Bytes by its header.
         want: u64,
     },
     /// The host crashed, or was switched off, while a process had it.
@@ -87,25 +87,25 @@ pub enum ImageError {
     /// An operation needs what only newer formats have.
     #[error("the image has format {version}, which cannot be synced: that needs format 2")]
     Older {
-        /// Which.
+        /// The version of the format.
         version: u32,
     },
-    /// Its content is invalid.
+    /// The content is not valid.
     #[error("the image is damaged at offset {offset}: {what}")]
     Damaged {
-        /// Where.
+        /// The offset in the file.
         offset: u64,
         /// What is wrong.
         what: String,
     },
-    /// It would be too large.
+    /// The image would be too large.
     #[error("the {what} is {have}; an image has at most {most}")]
     TooLarge {
-        /// What.
+        /// What is too large.
         what: &'static str,
-        /// How much.
+        /// The value.
         have: u64,
-        /// How much there may be.
+        /// The largest valid value.
         most: u64,
     },
     /// The geometry is invalid.

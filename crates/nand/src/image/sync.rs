@@ -1,26 +1,25 @@
-//! What is stored survives a crash of the host, from one moment of the run to the next.
+//! Makes stores survive a crash of the host, from one moment of the run to the next.
 //!
-//! The system writes pages of a mapped file to its disk whenever it likes. So what is overwritten
-//! in place (clock, operations, units, protected memory: what is *kept*) is on the disk in no order
-//! at all between two syncs. A second copy of what is kept is written in order: the *base*, and a
-//! *log* of what changed since.
+//! The system writes pages of a mapped file to its disk in any order between two syncs. So data
+//! that are overwritten in place (clock, operations, units, protected memory: what is *kept*) may
+//! be on the disk in any mixture. Therefore a second copy of what is kept is written in order: the
+//! *base*, and a *log* of later changes.
 //!
-//! 1. A *moment* is between two stores: a process that is killed there leaves an image of it. A
-//!    sync takes a copy of all pages of what is kept that changed since the last one, of one
-//!    moment.
-//! 2. Before such a copy is in the log, all that was stored of what is not kept (payload, words
-//!    beside pages, records of pages) is durable.
-//! 3. What is not kept is only ever added to, as far as the newest durable moment counts it: a unit
-//!    that had pages is neither programmed nor given back before a moment is durable at which it
-//!    has none of them (see `cells`).
-//! 4. A record of the log counts if it is whole and all before it are. It goes to the base before
-//!    its place is used again, and the base is durable then. A record that is in the base already
-//!    may be put there once more.
-//! 5. So after a crash of the host base and log give what is kept as it was at the newest durable
-//!    moment (1), and what is not kept has at least what that counts (2, 3). That is what a killed
-//!    process leaves.
-//! 6. After a failed sync all waits fail, those under way and later ones: the host may have dropped
-//!    what it could not write.
+//! 1. A *moment* is between two stores: a process that is killed then leaves an image of it. A sync
+//!    copies, as of one moment, all kept pages that changed since the last sync.
+//! 2. Before such a copy is in the log, all other data that were stored (payload, words beside
+//!    pages, records of pages) are durable.
+//! 3. Other data are only added to, as far as the newest durable moment counts them: a unit with
+//!    pages is neither programmed nor given back before a moment is durable at which it has none
+//!    (see `cells`).
+//! 4. A record of the log counts if it and all records before it are valid. It is copied to the
+//!    base, and the base is made durable, before its place is used again. A record may be copied to
+//!    the base more than once.
+//! 5. So after a crash of the host, base and log give what is kept as of the newest durable moment
+//!    (1), and the other data include everything that this moment counts (2, 3). A killed process
+//!    leaves the same.
+//! 6. After a failed sync all present and later waits fail: the host may have dropped what it could
+//!    not write.
 
 use super::ImageError;
 use super::format::{Part, Parts};
@@ -37,12 +36,12 @@ use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Bytes of the log beyond the pages of the largest record.
+/// Bytes of the log in addition to the largest record.
 pub(crate) const LOG_MORE: u64 = 4 << 20;
-/// A log of more than this goes to the base.
+/// A log that is longer than this is copied to the base.
 const LOG_SOFT: u64 = 4 << 20;
 
-/// Which pages of the file are kept, and their numbers in the base.
+/// The pages of the file that are kept, and their numbers in the base.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     first: Range<u64>,
@@ -71,7 +70,7 @@ impl Kept {
         }
     }
 
-    /// Where page `number` is in the file.
+    /// The offset of page `number` in the file.
     fn place(&self, number: u32) -> u64 {
         let (number, before) = (u64::from(number), (self.first.end - self.first.start) / PAGE);
         match number < before {
@@ -81,12 +80,12 @@ impl Kept {
     }
 }
 
-/// What changed since the last sync.
+/// Notes changes since the last sync.
 pub(crate) struct Tracker {
     kept: Kept,
     bits: RefCell<Vec<u64>>,
     pages: RefCell<Vec<u32>>,
-    /// Something else has changed.
+    /// Data other than kept pages have changed.
     others: Cell<bool>,
 }
 
@@ -96,7 +95,7 @@ impl Tracker {
         Tracker { kept, bits, pages: RefCell::default(), others: Cell::new(false) }
     }
 
-    /// These bytes of the file have changed.
+    /// Notes a change of these bytes of the file.
     pub fn changed(&self, at: u64, len: u64) {
         if len == 0 {
             return;
@@ -121,13 +120,13 @@ impl Tracker {
     }
 }
 
-/// What is to be made durable of a moment.
+/// The changes of a moment that are to be made durable.
 struct Job {
     number: u64,
-    /// What is not kept has changed.
+    /// Data other than kept pages have changed.
     others: bool,
     pages: Vec<u32>,
-    /// Those pages, one behind the other.
+    /// The content of those pages, one after the other.
     data: Vec<u8>,
 }
 
@@ -142,7 +141,7 @@ struct Queue {
     stop: bool,
 }
 
-/// What both threads know.
+/// The state that both threads share.
 struct Shared {
     queue: Mutex<Queue>,
     bell: Condvar,
@@ -154,7 +153,7 @@ fn had<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Makes all that waits durable, in one go.
+    /// Makes all waiting jobs durable at once.
     fn run(&self) {
         let mut journal = had(&self.journal);
         let (jobs, failed) = {
@@ -193,21 +192,22 @@ struct Journal {
     kept: Kept,
     log: Part,
     base: Part,
-    /// The mark that these belong to.
+    /// The number of the mark that log and base belong to.
     mark: u64,
-    /// How often the log began anew.
+    /// How often the log was restarted.
     round: u64,
     sequence: u64,
     end: u64,
-    /// What the log has: it goes to the base.
+    /// The newest content of the pages in the log, for the base.
     pages: FxHashMap<u32, Vec<u8>>,
 }
 
 const MAGIC: &[u8; 8] = b"TT-SYNC\0";
-/// Of a record: magic, mark, round, sequence number, pages, and the checksum of all of it.
+/// Bytes of a record's header: magic, mark, round, sequence number, number of pages, and the
+/// checksum of the whole record.
 const HEAD: usize = 8 + 8 + 8 + 8 + 4 + 4;
 
-/// Bytes of a record before the pages.
+/// Bytes of a record before its pages.
 fn head_bytes(pages: usize) -> usize {
     (HEAD + 4 * pages).next_multiple_of(PAGE as usize)
 }
@@ -256,7 +256,7 @@ impl Journal {
         out
     }
 
-    /// What the log has is in the base, and the log is empty (4).
+    /// Copies the log's pages to the base, and empties the log (4).
     fn begin_anew(&mut self) -> io::Result<()> {
         for (page, data) in self.pages.drain() {
             write(&self.file, self.base.at + u64::from(page) * PAGE, &data)?;
@@ -267,7 +267,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The pages of the records that count.
+    /// The pages of the valid records.
     fn read_log(file: &File, parts: &Parts, mark: u64) -> io::Result<FxHashMap<u32, Vec<u8>>> {
         let (log, kept) = (parts.log, Kept::of(parts).pages());
         let (mut found, mut at, mut sequence) = (FxHashMap::default(), 0, 0);
@@ -312,7 +312,7 @@ impl Journal {
     }
 }
 
-/// Puts what is kept into the mapped file, as it was at the newest durable moment.
+/// Restores the kept pages of the mapped file as of the newest durable moment.
 pub(crate) fn rebuild(map: &Mapped, parts: &Parts, mark: u64) -> io::Result<()> {
     let kept = Kept::of(parts);
     let log = Journal::read_log(map.file(), parts, mark)?;
@@ -334,7 +334,7 @@ pub(crate) fn rebuild(map: &Mapped, parts: &Parts, mark: u64) -> io::Result<()> 
     Ok(())
 }
 
-/// Makes an image durable from one moment to the next. Cheap to clone.
+/// Makes the moments of an image durable. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Syncer {
     map: Rc<Mapped>,
@@ -362,8 +362,8 @@ impl Drop for Worker {
 }
 
 impl Syncer {
-    /// Of an image that is durable as it is, to which nothing is stored yet. What is kept is copied
-    /// to the base; it counts when there is a mark with this number.
+    /// A syncer for an image that is durable, and to which nothing is stored yet. The kept pages
+    /// are copied to the base. The base counts once there is a mark with this number.
     pub fn new(
         map: &Rc<Mapped>,
         parts: &Parts,
@@ -396,8 +396,7 @@ impl Syncer {
         Ok(Syncer { map: map.clone(), shared, _worker: Rc::new(worker) })
     }
 
-    /// Ends a moment with all that was stored so far, which is going to be durable. Returns its
-    /// number.
+    /// Ends a moment with everything that was stored so far, and queues it. Returns its number.
     fn begin(&self) -> u64 {
         let (pages, others) = self.map.tracker().map_or_else(Default::default, Tracker::take);
         let kept = self.map.tracker().map(|tracker| &tracker.kept);
@@ -417,7 +416,7 @@ impl Syncer {
         queue.begun
     }
 
-    /// What is stored now is in the moment with this number.
+    /// The number of the moment that includes what is stored now.
     pub fn next(&self) -> u64 {
         had(&self.shared.queue).begun + 1
     }
@@ -427,26 +426,26 @@ impl Syncer {
         had(&self.shared.queue).durable
     }
 
-    /// Waits until the moment with this number is durable; makes it one if need be. False if the
-    /// host's disk failed.
+    /// Waits until the moment with this number is durable, and ends it first if needed. False if
+    /// the host's disk failed.
     pub fn settle(&self, number: u64) -> bool {
         if self.durable() >= number {
             return true;
         }
         self.begin();
         self.shared.run();
-        // The other sync, which had the journal, has ended.
+        // A sync that had the journal before has ended.
         let queue = had(&self.shared.queue);
         queue.failed.is_none() && queue.durable >= number
     }
 
-    /// Whether all that was begun is durable.
+    /// Whether all queued moments are durable.
     pub fn is_settled(&self) -> bool {
         let queue = had(&self.shared.queue);
         queue.failed.is_none() && queue.durable == queue.begun
     }
 
-    /// A wait until all that was stored so far is durable.
+    /// A wait until everything that was stored so far is durable.
     pub fn ticket(&self) -> Ticket {
         Ticket { number: self.begin(), shared: self.shared.clone() }
     }
@@ -500,7 +499,7 @@ fn write(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// All that was written or stored is durable.
+/// Waits until everything that was written or stored is durable.
 pub(crate) fn settle(file: &File) -> io::Result<()> {
     before_sync()?;
     file.sync_data()?;
@@ -508,10 +507,10 @@ pub(crate) fn settle(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes, and waits until that is durable.
+/// Writes, and waits until the bytes are durable.
 pub(crate) fn put(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     before_sync()?;
-    // (What is not told of the page cache's part of it would be hidden from the tests.)
+    // (The tests have to see the write to the page cache and the sync separately.)
     let durably = if cfg!(feature = "stores") {
         Err(rustix::io::Errno::OPNOTSUPP)
     } else {
@@ -519,7 +518,7 @@ pub(crate) fn put(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     };
     match durably {
         Ok(n) if n == bytes.len() => Ok(()),
-        // A host that has no such write, or a part of it.
+        // The host has no such write, or wrote only a part.
         Ok(_) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
             file.write_all_at(bytes, at)?;
             note_written(at, bytes.len() as u64);

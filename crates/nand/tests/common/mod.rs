@@ -1,4 +1,4 @@
-//! A small array and short ways to use it.
+//! A small array and helpers to use it.
 #![allow(dead_code)] // Each test file uses some of it.
 
 pub mod reference;
@@ -44,7 +44,7 @@ pub const TPROG: u64 = 1_000_000;
 pub const TBERS: u64 = 3_000_100;
 /// One page and its out-of-band bytes on the channel.
 pub const PAGE_MOVE: u64 = 100 + (8192 + 64) * 10;
-/// Two of them in one operation.
+/// Two pages in one operation.
 pub const ROW_MOVE: u64 = 100 + 2 * (8192 + 64) * 10;
 
 /// The first unit of a die.
@@ -72,7 +72,7 @@ pub fn run<T: 'static, F: Future<Output = T> + 'static>(
     runtime.block_on(main).unwrap()
 }
 
-/// Stamps for `pages` pages, unlike those of any other `tag`.
+/// Stamps for `pages` pages that differ for each `tag`.
 pub fn stamps(tag: u64, pages: u32) -> Vec<u64> {
     (0..u64::from(pages) * 2).map(|i| tag * 1000 + i + 1).collect()
 }
@@ -81,17 +81,17 @@ pub fn oob(tag: u64, pages: u32) -> Vec<u64> {
     (0..u64::from(pages) * WORDS as u64).map(|i| tag * 100 + i + 7).collect()
 }
 
-/// Issues a program of stamps and lets go of its future.
+/// Issues a program of stamps and drops its future.
 pub fn put(array: &NandArray, at: PageAddr, pages: u32, tag: u64) {
     drop(array.program(at, Data::Stamps(&stamps(tag, pages)), &oob(tag, pages)).unwrap());
 }
 
-/// Issues an erase and lets go of its future.
+/// Issues an erase and drops its future.
 pub fn wipe(array: &NandArray, unit: Unit) {
     drop(array.erase(unit).unwrap());
 }
 
-/// What a page of stamps holds: state, stamps, out-of-band words.
+/// The content of a page of stamps: state, stamps, out-of-band words.
 pub fn look(array: &NandArray, at: PageAddr) -> (PageState, Vec<u64>, Vec<u64>) {
     let (mut data, mut words, mut states) = (vec![9; 2], vec![9; WORDS], [PageState::Erased]);
     let request = ReadRequest {
@@ -110,12 +110,12 @@ pub fn state(array: &NandArray, at: PageAddr) -> PageState {
     look(array, at).0
 }
 
-/// The page is erased, and nothing shows through.
+/// The page is erased, and shows no content.
 pub fn assert_erased(array: &NandArray, at: PageAddr) {
     assert_eq!(look(array, at), (PageState::Erased, vec![0; 2], vec![0; WORDS]), "{at:?}");
 }
 
-/// The page cannot be read, and nothing shows through.
+/// The page cannot be read, and shows no content.
 pub fn assert_unreadable(array: &NandArray, at: PageAddr) {
     assert_eq!(look(array, at), (PageState::Uncorrectable, vec![0; 2], vec![0; WORDS]), "{at:?}");
 }
@@ -138,7 +138,7 @@ pub fn all(array: &NandArray) -> Vec<(PageState, Vec<u64>, Vec<u64>)> {
         .collect()
 }
 
-/// A read of nothing but the state, plus `sectors` stamps: when it ends.
+/// Reads the state and `sectors` stamps. Returns when the read ends.
 pub async fn timed_read(rt: &Rt, array: &NandArray, at: PageAddr, sectors: usize) -> Nanos {
     let (mut data, mut states) = (vec![0; sectors], [PageState::Erased]);
     let request = ReadRequest {

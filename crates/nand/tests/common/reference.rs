@@ -1,9 +1,8 @@
-//! When operations run, worked out the slow way: one event after the other, everything
-//! looked at each time.
+//! A slow reference for when operations run: one event after the other, with everything examined
+//! each time.
 //!
-//! At one moment, in this order: what ends, ends, and reads that have ended ask for the
-//! channel; then commands arrive; then dies begin; then programs whose register that frees
-//! ask for the channel.
+//! At one moment, in this order: operations end, and reads that have ended request the channel;
+//! commands arrive; dies begin; programs whose register becomes free request the channel.
 
 use super::geometry;
 use std::collections::VecDeque;
@@ -30,9 +29,9 @@ pub struct Op {
 #[derive(Clone, Default)]
 struct Die {
     queue: Vec<usize>,
-    /// What it does, and since when.
+    /// The operation that it runs, and since when.
     current: Option<(usize, u64)>,
-    /// It changes over until then.
+    /// Until when it is suspending an operation.
     blocked: u64,
 }
 
@@ -46,7 +45,7 @@ struct Bus {
 pub struct Reference {
     pub ops: Vec<Op>,
     now: u64,
-    /// What begins now has not been looked at yet.
+    /// Operations that begin now were not examined yet.
     begins: bool,
     dies: Vec<Die>,
     buses: Vec<Bus>,
@@ -69,7 +68,7 @@ impl Reference {
         }
     }
 
-    /// Time passes.
+    /// Lets time pass until `to`.
     pub fn advance(&mut self, to: u64) {
         loop {
             if self.begins && to > self.now {
@@ -129,7 +128,7 @@ impl Reference {
         self.ask(asking);
     }
 
-    /// A program whose register is free.
+    /// Whether the register of a program is free.
     fn may_ask(&self, op: usize) -> bool {
         let o = &self.ops[op];
         let die = geometry().die(o.unit);
@@ -210,7 +209,7 @@ impl Reference {
         let d = &mut self.dies[die];
         let mut place = d.queue.len();
         if limit > 0 {
-            // The foremost place from which on everything may be overtaken.
+            // The first place from which on all operations may be overtaken.
             let first = (0..=d.queue.len())
                 .find(|i| d.queue[*i..].iter().all(|o| overtakes(&self.ops[*o])));
             place = first.unwrap();
@@ -244,7 +243,7 @@ impl Reference {
         d.queue.insert(place, op);
     }
 
-    /// The power goes and comes back: what each operation had come to is what `ops` says.
+    /// Cuts the power and restores it. `ops` has the state of each operation at the cut.
     pub fn cut(&mut self) {
         self.dies.fill(Die::default());
         self.buses.fill(Bus::default());
