@@ -1,6 +1,7 @@
 //! Whether transactions are written as atomic groups, and if not, why.
 //!
-//! 1. Every reason is one that SQLite's code has; each is counted on a device in the tests.
+//! 1. Every reason is a condition in SQLite's code; the tests check each by counting commands of a
+//!    device.
 //! 2. Asking writes nothing and changes no setting.
 
 use crate::connection::Connection;
@@ -16,16 +17,16 @@ use tantalum_device::GroupLimit;
 /// a rollback journal. See [`Connection::batch_atomic`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchAtomic {
-    /// Why none are; empty if it is in force. All that holds is listed.
+    /// All reasons why no transaction is; empty if groups are on.
     pub off: Vec<BatchOff>,
-    /// Which transactions go through a journal all the same, where it is in force.
+    /// Which transactions still go through a journal when groups are on.
     pub journal_when: Vec<JournalWhen>,
-    /// How many transactions of this connection were committed as groups so far.
+    /// How many transactions of this connection were committed as groups.
     pub committed: u64,
 }
 
 impl BatchAtomic {
-    /// Whether a transaction that fits is one group.
+    /// Whether a transaction that fits is written as one group.
     pub fn is_in_force(&self) -> bool {
         self.off.is_empty()
     }
@@ -36,32 +37,32 @@ impl BatchAtomic {
 pub enum BatchOff {
     /// SQLite was compiled without `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`.
     NotCompiled,
-    /// The device takes no atomic groups, or neither keeps completed writes nor means its
-    /// flushes, so that nothing can be promised there.
+    /// The device cannot promise groups: it takes none, or its completed writes do not survive and
+    /// its flushes do nothing.
     Device,
-    /// The mount has it switched off ([`Options::batch_atomic`](crate::Options::batch_atomic), or
-    /// [`Characteristics::Plain`](crate::Characteristics::Plain)).
+    /// The mount has groups switched off ([`Options::batch_atomic`](crate::Options::batch_atomic),
+    /// or [`Characteristics::Plain`](crate::Characteristics::Plain)).
     Mount,
     /// The database is in memory, or temporary.
     NotAFile,
     /// The journal mode is none of DELETE, TRUNCATE, PERSIST, or MEMORY.
     JournalMode(String),
-    /// With `synchronous = OFF` SQLite writes no groups (and this file system then does not
-    /// tell it of them, so that it writes a journal).
+    /// With `synchronous = OFF` SQLite does not write groups (this file system then does not offer
+    /// them, so SQLite writes a journal).
     SynchronousOff,
-    /// The connection holds the database exclusively (`locking_mode = EXCLUSIVE`) and has a
-    /// journal open, which it keeps for every transaction from then on.
+    /// The connection holds the database exclusively (`locking_mode = EXCLUSIVE`) and has a journal
+    /// open, which it uses for every further transaction.
     JournalStaysOpen,
 }
 
-/// Which transactions go through a journal although groups are in force. What is written and
-/// synced is then what it is without groups.
+/// Which transactions go through a journal although groups are on. They write and sync as without
+/// groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalWhen {
     /// The first one of an empty database.
     Empty,
-    /// Those that change more pages than this, or that lie in more pieces on the device
-    /// than the largest group has.
+    /// Those that change more pages than this, or in more pieces of the device than the largest
+    /// group has.
     LargerThanGroup {
         /// Pages of the database in the largest group.
         pages: u64,
@@ -73,12 +74,12 @@ pub enum JournalWhen {
         /// Pages in the cache.
         pages: u64,
     },
-    /// Those that change one of these attached databases, too.
+    /// Those that also change one of these attached databases.
     Attached(Vec<String>),
-    /// None: with `journal_mode = MEMORY`, those that would need a journal are written page by
-    /// page instead, and a power loss meanwhile damages the database.
+    /// None: with `journal_mode = MEMORY`, transactions that need a journal are written page by
+    /// page, and a power loss meanwhile damages the database.
     Unprotected,
-    /// All, once one of the others has opened a journal: `locking_mode = EXCLUSIVE` keeps it
+    /// All, after one of the other cases has opened a journal: `locking_mode = EXCLUSIVE` keeps it
     /// open.
     ExclusiveOnce,
 }
@@ -132,12 +133,12 @@ impl fmt::Display for JournalWhen {
 }
 
 impl Connection<'_> {
-    /// Whether this connection writes its transactions to the main database as one atomic
-    /// group each, and if not, every reason why not; SQLite says nothing of it. It is so as
-    /// long as none of the settings, attached databases and open journals change.
+    /// Whether this connection writes each transaction to the main database as one atomic group,
+    /// and if not, every reason; SQLite itself does not report this. The answer holds until
+    /// settings, attached databases or open journals change.
     ///
     /// # Errors
-    /// SQLite's, if the settings cannot be asked for (a locked database, for one).
+    /// SQLite's, if the settings cannot be read (for example of a locked database).
     pub fn batch_atomic(&self) -> Result<BatchAtomic, SqliteError> {
         let mut off = Vec::new();
         // SAFETY: a string that ends with NUL.
@@ -179,7 +180,7 @@ impl Connection<'_> {
         // A negative size is in KiB.
         let cache = if cache < 0 { cache.unsigned_abs() * 1024 / page } else { cache as u64 };
         if let Ok(limit) = *groups {
-            // A page that is smaller than a block costs a block where it is alone.
+            // A page that is smaller than a block takes a whole block.
             let pages = limit.bytes / page.max(block);
             journal_when.push(JournalWhen::LargerThanGroup { pages, limit });
         }
@@ -212,12 +213,13 @@ impl Connection<'_> {
 
     fn main_file<T>(&self, look: impl FnOnce(&OpenFile) -> T) -> Option<T> {
         let file = self.pointer(ffi::SQLITE_FCNTL_FILE_POINTER);
-        // SAFETY: a file with our methods is one that our `open` made; SQLite closes it with the
+        // SAFETY: a file with our methods was made by our `open`; SQLite closes it with the
         // connection.
         unsafe { io::ours(file).map(look) }
     }
 
-    /// Whether SQLite has the file of a rollback journal open (one in memory is none of ours).
+    /// Whether SQLite has the file of a rollback journal open (a journal in memory is not a file of
+    /// this file system).
     fn has_journal_open(&self) -> bool {
         let file = self.pointer(ffi::SQLITE_FCNTL_JOURNAL_POINTER);
         // SAFETY: as above.

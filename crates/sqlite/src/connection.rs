@@ -21,7 +21,7 @@ impl<'g> Connection<'g> {
     pub(crate) fn open(ctx: &'g Ctx, name: &str) -> Result<Connection<'g>, SqliteError> {
         let name = CString::new(name).map_err(|_| SqliteError::misuse("a name with a NUL"))?;
         let mut db = null_mut();
-        // One guest uses a connection, so that it needs no locks of its own.
+        // Only one guest uses a connection, so it needs no mutex.
         let flags = ffi::SQLITE_OPEN_READWRITE
             | ffi::SQLITE_OPEN_CREATE
             | ffi::SQLITE_OPEN_NOMUTEX

@@ -1,5 +1,5 @@
-//! What a guest's code, SQLite below it, and the virtual file system below that
-//! share while the guest runs: how to wait, and what has to be paid in time.
+//! The context that a guest's code, SQLite, and the virtual file system share while the guest runs:
+//! waiting, and the CPU time that the guest owes.
 
 use crate::error::{Fail, Gone};
 use crate::host::HostFile;
@@ -13,13 +13,13 @@ use std::rc::Rc;
 use std::task::Poll;
 use tantalum_rt::{Nanos, Stream};
 
-/// CPU time that may be owed before it is paid.
+/// CPU time that a guest may owe.
 const DEBT: Nanos = Nanos::from_micros(100);
 
 /// Writes shorter than this may be held back.
 const SMALL: usize = 512;
 
-/// Bytes that were written but are not handed on yet.
+/// Written bytes that are not handed on yet.
 #[derive(Default)]
 struct Held {
     file: Option<Rc<dyn HostFile>>,
@@ -44,17 +44,17 @@ thread_local! {
     static CURRENT: Cell<*const Ctx> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Runs `f` with the guest that SQLite has called out of, if there is one.
+/// Runs `f` with the guest that called SQLite, if there is one.
 pub(crate) fn with_current<T>(f: impl FnOnce(Option<&Ctx>) -> T) -> T {
     let ctx = CURRENT.get();
-    // SAFETY: the pointer is set by `Ctx::enter` for exactly as long as the guest,
-    // which owns the context, is being resumed on this thread. A call of SQLite
-    // out of this guest happens on its stack and so within that time; `f` may
-    // suspend it, but then it goes on only in a later resume of the same guest.
+    // SAFETY: `Ctx::enter` sets the pointer for exactly as long as the guest, which owns the
+    // context, is being resumed on this thread. A call of SQLite from this guest runs on its stack,
+    // so within that time. `f` may suspend the guest, but then it continues only in a later resume
+    // of the same guest.
     f(unsafe { ctx.as_ref() })
 }
 
-/// Makes a guest current, and the one before again when it drops.
+/// Makes a guest current; restores the previous one when it is dropped.
 pub(crate) struct Entered {
     before: *const Ctx,
 }
@@ -67,9 +67,9 @@ impl Drop for Entered {
 
 impl Ctx {
     pub fn new(common: Rc<Common>, name: &str) -> Ctx {
-        // Not by the name alone: SQLite tells what it wrote from what an earlier life left
-        // by random numbers (in journals and logs), which must not come again when a
-        // client of the same name goes on after a crash.
+        // Not by the name alone: SQLite distinguishes its records from those of an earlier power
+        // cycle by random numbers (in journals and logs). They must not repeat when a client of the
+        // same name continues after a crash.
         let (now, number) = (common.rt.now().0, common.next_id());
         let stream = RefCell::new(common.rt.stream(&format!("sqlite {name} {now} {number}")));
         Ctx {
@@ -89,14 +89,14 @@ impl Ctx {
 
     /// Whether the guest can wait for anything.
     pub fn is_alive(&self) -> bool {
-        // While a guest panics its connections close, but it must not be suspended.
+        // While a guest panics, its connections close, but it must not be suspended.
         !self.dead.get() && !std::thread::panicking()
     }
 
-    /// Waits for a future, from within the guest: parks it until the future is ready. It is refused
-    /// inside of what the guest waits for already: to park the guest there would leave the outer
-    /// future with the context of a poll that has ended. (Rust code cannot do that, see
-    /// [`crate::Sqlite::wait`], but a future may call SQLite's C functions.)
+    /// Parks the guest until the future is ready. Fails inside of another future that the guest
+    /// waits for: parking there would leave the outer future with the context of a poll that has
+    /// ended. (Rust code cannot do that, see [`crate::Sqlite::wait`], but a future may call
+    /// SQLite's C functions.)
     pub fn wait<F: Future>(&self, future: F) -> Result<F::Output, Gone> {
         if !self.is_alive() {
             return Err(Gone);
@@ -108,8 +108,8 @@ impl Ctx {
                 Some(Poll::Pending) => {}
                 None => return Err(Gone),
             }
-            // SAFETY: the yielder lives as long as the coroutine's function, below
-            // which we are: connections cannot leave it.
+            // SAFETY: the yielder lives as long as the coroutine's function, which calls this:
+            // connections cannot leave that function.
             unsafe { (*self.yielder.get()).suspend(()) };
             if self.dead.get() {
                 return Err(Gone);
@@ -117,12 +117,12 @@ impl Ctx {
         }
     }
 
-    /// The guest has used the CPU.
+    /// Adds CPU time to what the guest owes.
     pub fn charge(&self, cost: Nanos) {
         self.debt.set(self.debt.get() + cost);
     }
 
-    /// Lets the time pass that the guest owes.
+    /// Lets the owed time pass.
     pub fn pay(&self) -> Result<(), Gone> {
         match self.debt.replace(Nanos::ZERO) {
             Nanos::ZERO if self.is_alive() => Ok(()),
@@ -130,13 +130,13 @@ impl Ctx {
         }
     }
 
-    /// Lets it pass if it has become much.
+    /// Lets the owed time pass if it exceeds [`DEBT`].
     pub fn pay_if_much(&self) -> Result<(), Gone> {
         if self.debt.get() >= DEBT { self.pay() } else { Ok(()) }
     }
 
-    /// Hands on what was held back. Every call of SQLite but a write does this first, so that no
-    /// other call sees a difference.
+    /// Hands on the held bytes. Every call of SQLite except a write does this first, so no other
+    /// call sees a difference.
     pub fn drain(&self) -> Result<(), Fail> {
         if self.held.borrow().bytes.is_empty() {
             return Ok(());
@@ -150,14 +150,13 @@ impl Ctx {
         done
     }
 
-    /// Writes. A short write that goes on where the last one ended is held back, to
-    /// go out with what follows: SQLite writes the head of a frame, or the number
-    /// and checksum around a page, in calls of their own. `last_end` is the end of the
-    /// last write to this file.
+    /// Writes. A short write that begins where the last one ended is held back, and handed on with
+    /// the next write: SQLite writes the head of a frame, or the number and checksum around a page,
+    /// in separate calls. `last_end` is the end of the last write to this file.
     ///
-    /// An error then comes with the next call. SQLite expects one there: what is
-    /// held back is never the last write of a commit, since that one does not go on
-    /// where another ended (a journal's header), or is long (a page in the log).
+    /// An error of a held write is returned by the next call, where SQLite expects one. The last
+    /// write of a commit is never held back: it does not begin where another one ended (a journal's
+    /// header), or it is long (a page in the log).
     pub fn write(
         &self,
         file: &Rc<dyn HostFile>,

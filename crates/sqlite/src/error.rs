@@ -1,4 +1,4 @@
-//! Errors as SQLite tells them.
+//! Errors of SQLite, and of calls below it.
 
 use libsqlite3_sys as ffi;
 use std::ffi::{CStr, c_int};
@@ -10,7 +10,7 @@ use tantalum_files::FilesError;
 pub struct SqliteError {
     /// The extended result code.
     pub code: i32,
-    /// What SQLite says about it.
+    /// SQLite's message.
     pub message: String,
 }
 
@@ -26,7 +26,7 @@ impl SqliteError {
         matches!(self.primary(), ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED)
     }
 
-    /// The device failed, or is gone (`SQLITE_IOERR`).
+    /// The device failed, or has no power (`SQLITE_IOERR`).
     pub fn is_io(&self) -> bool {
         self.primary() == ffi::SQLITE_IOERR
     }
@@ -36,7 +36,7 @@ impl SqliteError {
         self.primary() == ffi::SQLITE_FULL
     }
 
-    /// What was read is no sound database (`SQLITE_CORRUPT`, `SQLITE_NOTADB`).
+    /// The file is not a valid database (`SQLITE_CORRUPT`, `SQLITE_NOTADB`).
     pub fn is_corrupt(&self) -> bool {
         matches!(self.primary(), ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB)
     }
@@ -52,8 +52,8 @@ impl SqliteError {
     }
 }
 
-/// The guest cannot wait: its power is gone, and nothing it waits for will ever come. (Or it waits
-/// already, and SQLite's C functions were called inside of what it waits for.)
+/// The guest cannot wait: its power is gone, so no wait would ever end. (Or it waits already, and
+/// the future that it waits for has called SQLite's C functions.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the guest was cut off: it has no runtime any more")]
 pub struct Gone;
@@ -63,7 +63,7 @@ pub struct Gone;
 pub(crate) enum Fail {
     Gone,
     Files(FilesError),
-    /// A result code as it stands.
+    /// A result code of SQLite.
     Code(c_int),
 }
 
@@ -80,7 +80,7 @@ impl From<FilesError> for Fail {
 }
 
 impl Fail {
-    /// The result code; `otherwise` tells which call it was.
+    /// The result code; `otherwise` is the code of the call for other failures.
     pub fn code(&self, otherwise: c_int) -> c_int {
         use tantalum_device::IoError;
         match self {

@@ -1,20 +1,20 @@
 //! A transaction as one atomic group of the device, in place of a rollback journal: SQLite
 //! begins a group, writes its pages, and commits it (`SQLITE_IOCAP_BATCH_ATOMIC`).
 //!
-//! 1. What is written between is gathered; reads of the connection see it. No more is gathered
-//!    than the largest group has.
-//! 2. The commit is one [`tantalum_files::File::write_atomic`]: it succeeds only if the
-//!    transaction survives any crash, and fails only with an I/O error, upon which SQLite
-//!    writes the journal after all; or for want of space, which a journal would not cure.
-//! 3. After a group that was not committed SQLite writes the journal, which it has "synced" when
-//!    it was in memory, with its number of records in its head, and goes on to the database
-//!    without another sync. A power loss could then damage the database, or leave a journal of
-//!    which a part is missing and that counts. So the first bytes of this journal, without which
-//!    it counts for nothing, are held back ([`Fallback`]); before the database is changed the
-//!    rest is synced, then they are written and synced: what SQLite does itself with a journal
-//!    that is a file from the start.
-//! 4. SQLite is told of groups only while it syncs: with `synchronous = OFF` it would keep the
-//!    journal in memory all the same, and then write the pages one by one.
+//! 1. The writes of a group are gathered in memory, at most as many as the largest group has; reads
+//!    of the connection see them.
+//! 2. The commit is one [`tantalum_files::File::write_atomic`]: it succeeds only if the transaction
+//!    survives any crash. It fails with an I/O error, after which SQLite writes the journal; or for
+//!    lack of space, where a journal would not help.
+//! 3. If a group was not committed, SQLite writes the journal from memory, with the number of
+//!    records in its head, and then changes the database without a further sync: it has "synced"
+//!    the journal while that was in memory. A power loss could then damage the database, or leave
+//!    an incomplete journal that counts. So the first bytes of this journal, without which it is
+//!    ignored, are held back ([`Fallback`]). Before the database is changed, the rest is synced,
+//!    then these bytes are written and synced. SQLite does the same with a journal that is a file
+//!    from the start.
+//! 4. Groups are offered to SQLite only while it syncs: with `synchronous = OFF` it would also keep
+//!    the journal in memory, and then write the pages one by one.
 
 use crate::context::Ctx;
 use crate::error::Fail;
@@ -25,15 +25,15 @@ use std::rc::Rc;
 use tantalum_device::{GroupLimit, IoError};
 use tantalum_files::FilesError;
 
-/// What a connection has of groups.
+/// The state of a connection for groups.
 #[derive(Default)]
 pub(crate) struct Group {
     open: Cell<bool>,
     bytes: Cell<u64>,
     writes: RefCell<Vec<(u64, Vec<u8>)>>,
-    /// SQLite syncs nothing.
+    /// `synchronous` is OFF.
     pub unsynced: Cell<bool>,
-    /// Transactions that were committed as groups.
+    /// Number of transactions committed as groups.
     pub committed: Cell<u64>,
 }
 
@@ -58,8 +58,8 @@ impl Group {
         Ok(())
     }
 
-    /// Puts what was gathered over what was read at `at`, of which so many bytes were there;
-    /// how many are there now.
+    /// Copies the gathered bytes over `to`, which was read at `at` and has `there` valid bytes;
+    /// returns the number of valid bytes.
     pub fn read(&self, at: u64, to: &mut [u8], mut there: usize) -> usize {
         for (start, data) in self.writes.borrow().iter() {
             let (from, until) = ((*start).max(at), start.saturating_add(data.len() as u64));
@@ -74,7 +74,7 @@ impl Group {
                 there = there.max(end);
             }
         }
-        // (A gap before pages that are written further on reads as zeros.)
+        // (A gap before gathered pages reads as zeros.)
         let reach = usize::try_from(self.end().saturating_sub(at)).unwrap_or(usize::MAX);
         let reach = reach.min(to.len());
         if there < reach {
@@ -84,7 +84,7 @@ impl Group {
         there
     }
 
-    /// Where the last of what was gathered ends.
+    /// The end of the last gathered range.
     pub fn end(&self) -> u64 {
         let writes = self.writes.borrow();
         writes.iter().map(|(at, data)| at.saturating_add(data.len() as u64)).max().unwrap_or(0)
@@ -109,7 +109,7 @@ impl Group {
         }
     }
 
-    /// SQLite gives the group up, and goes on with a journal or not at all.
+    /// SQLite abandons the group; it may continue with a journal.
     pub fn roll_back(&self) {
         self.clear();
     }
@@ -121,10 +121,10 @@ impl Group {
     }
 }
 
-/// Bytes of a journal's head that tell that it is one.
+/// Bytes of the magic number at a journal's head.
 const MAGIC: usize = 8;
 
-/// A journal and its head, which is not in it yet.
+/// A journal and its head, which is not written yet.
 type Head = (Rc<dyn HostFile>, [u8; MAGIC]);
 
 /// The journal of a transaction whose group was not committed.
@@ -140,13 +140,13 @@ impl Fallback {
         self.due.set(true);
     }
 
-    /// The transaction is over, or begins anew.
+    /// The transaction has ended, or begins again.
     pub fn end(&self) {
         self.due.set(false);
         self.held.take();
     }
 
-    /// The journal is being written: what to write in place of its head.
+    /// Called for writes to the journal: returns the bytes to write in place of its head.
     pub fn hold(&self, file: &Rc<dyn HostFile>, at: u64, data: &[u8]) -> Option<Vec<u8>> {
         let (head, rest) = data.split_first_chunk::<MAGIC>()?;
         if !self.due.get() || at != 0 {
@@ -156,7 +156,7 @@ impl Fallback {
         Some([&[0; MAGIC], rest].concat())
     }
 
-    /// The database is about to be changed.
+    /// Called before the database is changed: makes the journal durable.
     pub fn protect(&self, ctx: &Ctx) -> Result<(), Fail> {
         let held = self.held.borrow().clone();
         if let (true, Some((journal, head))) = (self.due.get(), held) {
@@ -178,7 +178,7 @@ pub(crate) fn is_off(value: &[u8]) -> bool {
         let number =
             digits.fold(0u64, |n, c| n.saturating_mul(10).saturating_add(u64::from(c - b'0')));
         let level = if number > 0x7fff_ffff { 0 } else { number };
-        // It keeps three bits of what is one more, and takes 0 for 1, which is OFF.
+        // SQLite keeps three bits of the level + 1, and takes 0 for 1, which is OFF.
         return matches!(level % 8, 0 | 7);
     }
     [&b"off"[..], b"no", b"false"].iter().any(|word| value.eq_ignore_ascii_case(word))

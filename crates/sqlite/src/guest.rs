@@ -20,18 +20,16 @@ thread_local! {
     static FREE: RefCell<Vec<(usize, DefaultStack)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A synchronous program; see [`Mount::guest`](crate::Mount::guest). It runs while
-/// the future is polled, and stands still while it waits for the device or the
-/// clock.
+/// A synchronous program; see [`Mount::guest`](crate::Mount::guest). It runs while the future is
+/// polled, and is parked while it waits for the device or the clock.
 ///
-/// Dropping it before its end (a power domain does, at a cut) cuts the program off
-/// and runs it to its end: whatever it waits for fails at once, so SQLite gives
-/// up with an I/O error and closes its files. A program must therefore end when it is
-/// given errors; one that tries again for ever has to ask [`Sqlite::is_alive`].
-/// What was in flight at that moment counts as given up half way, so the file layer below
-/// takes no more writes.
+/// Dropping it before its end (as a power domain does at a cut) cuts the program off and runs it to
+/// its end: every wait fails at once, so SQLite fails with an I/O error and closes its files. A
+/// program must therefore end when it gets errors; one that retries for ever must check
+/// [`Sqlite::is_alive`]. A write in flight at that moment counts as abandoned half way, so the file
+/// layer takes no more writes.
 pub struct Guest<T> {
-    // In this order: the coroutine uses the context.
+    // Dropped in this order: the coroutine uses the context.
     coroutine: Option<Coroutine<(), (), T>>,
     ctx: Rc<Ctx>,
     stack: usize,
@@ -89,12 +87,12 @@ impl<T> Future for Guest<T> {
 }
 
 impl<T> Drop for Guest<T> {
-    /// A coroutine is never unwound through SQLite: it runs to its end.
+    /// Runs the coroutine to its end; it is never unwound through SQLite.
     fn drop(&mut self) {
         self.ctx.dead.set(true);
         let begun = self.coroutine.as_ref().is_some_and(Coroutine::started);
         while begun && self.coroutine.is_some() {
-            // It cannot be suspended any more: this is one turn.
+            // Without a context it cannot be suspended: one call runs it to its end.
             drop(self.resume(None));
         }
     }
@@ -117,13 +115,13 @@ fn give_stack(size: usize, stack: DefaultStack) {
     });
 }
 
-/// A guest's way to SQLite, to the clock, and to anything asynchronous.
+/// A guest's access to SQLite, to the clock, and to asynchronous code.
 pub struct Sqlite {
     ctx: Rc<Ctx>,
 }
 
 impl Sqlite {
-    /// Opens a database, or makes it.
+    /// Opens or creates a database.
     ///
     /// # Errors
     /// SQLite's.
@@ -131,7 +129,7 @@ impl Sqlite {
         Connection::open(&self.ctx, name)
     }
 
-    /// The runtime that the guest lives on.
+    /// The runtime of the guest.
     pub fn rt(&self) -> &Rt {
         &self.ctx.common.rt
     }
@@ -141,7 +139,7 @@ impl Sqlite {
         self.rt().now()
     }
 
-    /// Waits.
+    /// Sleeps.
     ///
     /// # Errors
     /// [`Gone`], if the guest was cut off.
@@ -149,11 +147,10 @@ impl Sqlite {
         self.wait(self.rt().sleep(span))
     }
 
-    /// Waits for anything: stands still until the future is ready. After it was cut
-    /// off the future is dropped.
+    /// Waits until the future is ready. If the guest is cut off, the future is dropped.
     ///
-    /// A guest waits for one thing at a time: a future that it waits for cannot hold the guest's
-    /// [`Sqlite`] or [`Connection`], and so cannot make it wait.
+    /// A guest waits for one future at a time: this future cannot hold the guest's [`Sqlite`] or
+    /// [`Connection`], so it cannot make the guest wait.
     ///
     /// ```compile_fail,E0521
     /// # use tantalum_sqlite::Sqlite;
@@ -178,7 +175,7 @@ impl Sqlite {
         self.ctx.wait(future)
     }
 
-    /// False once the guest was cut off: it can only end.
+    /// False after the guest was cut off: it can only end.
     pub fn is_alive(&self) -> bool {
         self.ctx.is_alive()
     }
@@ -221,8 +218,8 @@ mod tests {
         alone(|sql| {
             let span = Nanos::from_micros(5);
             let mut turns = 0;
-            // The types of `Sqlite::wait` do not let this through: it is what SQLite's C functions
-            // come to if they are called inside of a future.
+            // The types of `Sqlite::wait` prevent this. It is what happens if SQLite's C functions
+            // are called inside of a future.
             let nested = sql.ctx.wait(poll_fn(|cx| {
                 let nested = (sql.ctx.wait(ready(())), sql.ctx.wait(sql.rt().sleep(span)));
                 turns += 1;
@@ -233,12 +230,12 @@ mod tests {
                 Poll::Ready(nested)
             }));
             assert_eq!(nested, Ok((Err(Gone), Err(Gone))));
-            // The guest itself goes on as before.
+            // The guest itself can still wait.
             let before = sql.now();
             sql.sleep(span).unwrap();
             assert_eq!(sql.now(), before + span);
             let db = sql.open("t.db").unwrap();
-            // A call of SQLite that waits, inside of what the guest waits for, is an error.
+            // A waiting call of SQLite inside of a future that the guest waits for is an error.
             let error = sql.ctx.wait(poll_fn(|_| Poll::Ready(db.execute("CREATE TABLE t (v)"))));
             assert!(error.unwrap().unwrap_err().is_io());
             db.execute("CREATE TABLE t (v); INSERT INTO t VALUES (1)").unwrap();

@@ -1,5 +1,5 @@
-//! The files below a guest, without the type of the device: synchronous calls
-//! that park the guest.
+//! The file layer below a guest, without the type of the device: synchronous calls that park the
+//! guest.
 
 use crate::context::Ctx;
 use crate::error::Fail;
@@ -12,12 +12,12 @@ use tantalum_files::{File, Files, FilesError, Promise};
 /// The directory.
 pub(crate) trait Host {
     fn open(&self, ctx: &Ctx, name: &[u8], how: Open) -> Result<Rc<dyn HostFile>, Fail>;
-    /// A new file without a name, that is gone when it is closed.
+    /// A new file without a name, which is deleted when it is closed.
     fn temporary(&self, ctx: &Ctx) -> Result<Rc<dyn HostFile>, Fail>;
     fn delete(&self, ctx: &Ctx, name: &[u8], durable: bool) -> Result<(), Fail>;
     /// The size of a file, if it exists.
     fn size_of(&self, name: &[u8]) -> Option<u64>;
-    /// Which file has this name.
+    /// The number of the file with this name.
     fn number_of(&self, name: &[u8]) -> Option<u64>;
 }
 
@@ -33,12 +33,12 @@ pub(crate) enum Open {
 pub(crate) trait HostFile {
     fn read(&self, ctx: &Ctx, offset: u64, to: &mut [u8]) -> Result<usize, Fail>;
     fn write(&self, ctx: &Ctx, offset: u64, data: &[u8]) -> Result<(), Fail>;
-    /// All of it or nothing, and durable when it returns.
+    /// Writes all ranges or none; they are durable when it returns.
     fn write_atomic(&self, ctx: &Ctx, ranges: &[(u64, &[u8])]) -> Result<(), Fail>;
     fn truncate(&self, ctx: &Ctx, size: u64) -> Result<(), Fail>;
     fn sync(&self, ctx: &Ctx) -> Result<(), Fail>;
     fn size(&self) -> u64;
-    /// What the file is known by, whatever it is called. (Those in memory are all 0.)
+    /// The number of the file, independent of its name. (Files in memory have 0.)
     fn number(&self) -> u64;
 }
 
@@ -72,7 +72,7 @@ impl<D: BlockDevice + 'static> Host for FilesHost<D> {
             let name = format!("temporary-{number}");
             match ctx.wait(self.files.create(name.as_bytes(), Promise::Completed))? {
                 Ok(file) => {
-                    // It stays as long as it is open, and no crash leaves it behind.
+                    // The deleted file exists while it is open, and is gone after a crash.
                     ctx.wait(self.files.delete(name.as_bytes(), Promise::Completed))??;
                     return Ok(Rc::new(file));
                 }
@@ -116,10 +116,9 @@ impl<D: BlockDevice> HostFile for File<D> {
         Ok(ctx.wait(File::truncate(self, size))??)
     }
 
-    /// SQLite never relies on the size of a file that a crash has interrupted: a
-    /// database says how many pages it has, journal and log end at the first record
-    /// that is not whole. Zeros behind the end do no harm, so the exact size need
-    /// not be recorded with every sync.
+    /// After a crash SQLite does not rely on the size of a file: a database has its number of pages
+    /// in its header, and a journal or log ends at the first incomplete record. Zeros after the end
+    /// do no harm, so the exact size need not be recorded with every sync.
     fn sync(&self, ctx: &Ctx) -> Result<(), Fail> {
         Ok(ctx.wait(self.sync_data())??)
     }

@@ -1,4 +1,4 @@
-//! The methods of an open file, as SQLite calls them.
+//! The methods of an open file for SQLite.
 
 use crate::context::{Ctx, with_current};
 use crate::error::Fail;
@@ -12,28 +12,28 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::rc::Rc;
 
-/// What SQLite keeps of an open file.
+/// SQLite's structure of an open file.
 #[repr(C)]
 pub(crate) struct SqlFile {
     pub base: ffi::sqlite3_file,
     pub open: *mut OpenFile,
 }
 
-/// What we keep of it.
+/// The state of an open file.
 pub(crate) struct OpenFile {
     file: Rc<dyn HostFile>,
     /// The name under which it was opened.
     name: Box<[u8]>,
-    /// It was opened to be read only. SQLite relies on it that such a connection cannot lock
-    /// others out: when it closes last, it leaves the log as it is.
+    /// It was opened read-only. SQLite relies on such a connection not being able to lock others
+    /// out: if it closes last, it does not write the log back.
     read_only: bool,
     pub group: Group,
     id: u64,
     /// Where the last write ended.
     last_end: Cell<u64>,
-    /// What a database has beside its bytes.
+    /// The shared state, if the file is a database.
     pub database: Option<Rc<Database>>,
-    /// The database that it is the rollback journal of.
+    /// The database whose rollback journal this file is.
     journal_of: Option<Rc<Database>>,
     level: Cell<Level>,
     shm: Cell<ShmHeld>,
@@ -73,7 +73,7 @@ impl OpenFile {
         self.database.is_some() && ctx.common.groups.is_ok()
     }
 
-    /// Comes before every change of the file that is no group.
+    /// Called before every change of the file that is not a group.
     fn will_change(&self, ctx: &Ctx) -> Result<(), Fail> {
         self.may_change()?;
         if let Some(database) = &self.database {
@@ -87,7 +87,8 @@ impl OpenFile {
         if self.read_only { Err(Fail::Code(ffi::SQLITE_READONLY)) } else { Ok(()) }
     }
 
-    /// Comes before and after every change that is no group: a sync between may have missed it.
+    /// Called before and after every change that is not a group: a sync in between may have missed
+    /// it.
     fn changes(&self) {
         if let Some(database) = &self.database {
             database.synced.set(false);
@@ -100,7 +101,7 @@ impl OpenFile {
         if database.synced.get() && self.takes_groups(ctx) {
             return Ok(());
         }
-        // (What another connection writes meanwhile takes it back.)
+        // (A write of another connection meanwhile clears it.)
         database.synced.set(true);
         let done = self.file.sync(ctx);
         if done.is_err() {
@@ -145,7 +146,7 @@ impl OpenFile {
 }
 
 pub(crate) static METHODS: &ffi::sqlite3_io_methods = &ffi::sqlite3_io_methods {
-    // Without the methods for memory-mapped reading, which a crash model must see.
+    // Without the methods for memory-mapped reads, because a crash model must see all reads.
     iVersion: 2,
     xClose: Some(close),
     xRead: Some(read),
@@ -177,9 +178,10 @@ unsafe fn opened<'a>(file: *mut ffi::sqlite3_file) -> &'a OpenFile {
 /// An open file of this file system.
 ///
 /// # Safety
-/// `file` must be null, or a file that SQLite has open or has closed, but not freed.
+/// `file` must be null, or a file that SQLite has open, or has closed but not freed.
 pub(crate) unsafe fn ours<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a OpenFile> {
-    // SAFETY: as above. A closed file has no methods, one of another file system has others.
+    // SAFETY: as above. A closed file has no methods; a file of another file system has other
+    // methods.
     unsafe {
         let methods = file.as_ref()?.pMethods;
         std::ptr::eq(methods, METHODS).then(|| opened(file))
@@ -205,7 +207,7 @@ fn number(n: i64) -> Result<u64, Fail> {
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
-    // What is closed stays closed, whatever becomes of the rest.
+    // The file is closed, even if handing on held writes fails.
     call(ffi::SQLITE_OK, |_| Ok(()));
     let file: *mut SqlFile = file.cast();
     // SAFETY: the box is the one that `open` put there; SQLite closes a file once.
@@ -225,8 +227,8 @@ unsafe extern "C" fn read(
     offset: i64,
 ) -> c_int {
     let body = |ctx: &Ctx, open: &OpenFile| {
-        // SAFETY: SQLite gives room for `count` bytes, and leaves it alone until the
-        // call returns, however long it is parked.
+        // SAFETY: SQLite gives room for `count` bytes, and does not use it until the call returns,
+        // however long the guest is parked.
         let to = unsafe {
             std::slice::from_raw_parts_mut(to.cast::<u8>(), usize::try_from(count).unwrap_or(0))
         };
@@ -254,8 +256,8 @@ unsafe extern "C" fn write(
     with_current(|ctx| {
         let Some(ctx) = ctx else { return ffi::SQLITE_MISUSE };
         ctx.charge(ctx.common.options.call_cpu);
-        // SAFETY: SQLite gives `count` bytes, and leaves them alone until the call
-        // returns, however long it is parked.
+        // SAFETY: SQLite gives `count` bytes, and does not change them until the call returns,
+        // however long the guest is parked.
         let data = unsafe {
             std::slice::from_raw_parts(from.cast::<u8>(), usize::try_from(count).unwrap_or(0))
         };
@@ -315,7 +317,7 @@ unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c
 
 unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     let body = |ctx: &Ctx, open: &OpenFile| {
-        // Time that is owed passes before anybody sees the lock taken.
+        // Owed time passes before other guests see the lock taken.
         ctx.pay()?;
         open.raise(Level::from_code(level).ok_or(Fail::Code(ffi::SQLITE_MISUSE))?)
     };
@@ -356,7 +358,7 @@ unsafe extern "C" fn file_control(
     // SAFETY: SQLite calls this on open files only.
     let open = unsafe { opened(file) };
     let number: *mut c_int = argument.cast();
-    // Sets a switch to 0 or 1, or asks for it with a negative number.
+    // Sets a switch to 0 or 1; a negative number queries it.
     let switch = |cell: &Cell<bool>| {
         // SAFETY: the argument of these controls points to a number.
         unsafe {
@@ -381,7 +383,7 @@ unsafe extern "C" fn file_control(
             unsafe { *number = c_int::from(ctx.is_some() && now != Some(open.file.number())) };
             ffi::SQLITE_OK
         }),
-        // Room is reserved in chunks anyway.
+        // The file layer allocates in chunks anyway.
         ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,
         ffi::SQLITE_FCNTL_BEGIN_ATOMIC_WRITE => {
             let begin = |_: &Ctx, open: &OpenFile| {
@@ -403,8 +405,8 @@ unsafe extern "C" fn file_control(
             ffi::SQLITE_OK
         }
         ffi::SQLITE_FCNTL_PRAGMA => {
-            // SAFETY: the argument of this control are the name of a pragma and its value, if
-            // it has one, behind room for an answer.
+            // SAFETY: the argument of this control is an array: room for an answer, the name of a
+            // pragma, and its value or null.
             let (name, value) = unsafe {
                 let words: *const *const c_char = argument.cast();
                 (text(*words.add(1)), text(*words.add(2)))
@@ -415,7 +417,8 @@ unsafe extern "C" fn file_control(
             {
                 open.group.unsynced.set(is_off(value));
             }
-            // A guest is one thread: SQLite must not sort on others, which cannot reach its files.
+            // A guest is one thread: SQLite must not sort on other threads, which cannot use its
+            // files.
             if name.eq_ignore_ascii_case(b"threads") {
                 // SAFETY: there is room for an answer, which SQLite frees.
                 unsafe {
@@ -424,7 +427,7 @@ unsafe extern "C" fn file_control(
                 }
                 return ffi::SQLITE_OK;
             }
-            // SQLite goes on with it.
+            // SQLite then handles the pragma itself.
             ffi::SQLITE_NOTFOUND
         }
         _ => ffi::SQLITE_NOTFOUND,
@@ -466,8 +469,8 @@ unsafe extern "C" fn shm_map(
         if !open.shm_mapped.replace(true) {
             shm.mapped += 1;
         }
-        // SAFETY: `out` points to room for the address. The memory stays where it is
-        // until all connections have unmapped it, and only this thread uses it.
+        // SAFETY: `out` points to room for the address. The memory does not move until all
+        // connections have unmapped it, and only this thread uses it.
         unsafe { *out = shm.region(region, bytes, extend != 0).cast() };
         Ok(())
     };
@@ -510,7 +513,8 @@ unsafe extern "C" fn shm_lock(
     unsafe { on(file, ffi::SQLITE_IOERR_SHMLOCK, body) }
 }
 
-/// One guest at a time runs on a runtime, and all that share memory are on one.
+/// Nothing to do: only one guest of a runtime runs at a time, and all guests that share memory are
+/// on one runtime.
 unsafe extern "C" fn shm_barrier(_: *mut ffi::sqlite3_file) {}
 
 unsafe extern "C" fn shm_unmap(file: *mut ffi::sqlite3_file, _delete: c_int) -> c_int {

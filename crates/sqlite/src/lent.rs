@@ -1,9 +1,9 @@
-//! The context of a poll, lent to what runs below that poll on a stack of its own.
+//! The context of a poll, lent to the coroutine that runs below that poll.
 //!
-//! 1. It can be used only while it is lent. [`Lent::lend`] takes it back when its function ends,
-//!    also by a panic: no pointer outlives the poll.
-//! 2. One use at a time. A use inside of another is refused, so that two never alias, and none goes
-//!    on after the guest was suspended inside of it.
+//! 1. The context can be used only while it is lent. [`Lent::lend`] takes it back when its function
+//!    ends, also by a panic: no pointer outlives the poll.
+//! 2. One use at a time. A nested use is refused, so two uses never alias, and no use continues
+//!    after the guest was suspended inside of it.
 //!
 //! This file needs neither SQLite nor coroutines, so that Miri can run its tests:
 //! `cargo +nightly miri test -p tantalum-sqlite --lib lent`.
@@ -12,13 +12,13 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::task::Context;
 
-/// Where the context is, if it is lent and not in use.
+/// The pointer to the context, if it is lent and not in use.
 #[derive(Default)]
 pub(crate) struct Lent {
     at: Cell<Option<NonNull<Context<'static>>>>,
 }
 
-/// Puts back what was there before.
+/// Restores the previous pointer when it is dropped.
 struct Before<'a> {
     lent: &'a Lent,
     before: Option<NonNull<Context<'static>>>,
@@ -31,21 +31,21 @@ impl Drop for Before<'_> {
 }
 
 impl Lent {
-    /// Lends a context, or none, for as long as `run` runs.
+    /// Lends a context, or none, while `run` runs.
     pub fn lend<R>(&self, context: Option<&mut Context<'_>>, run: impl FnOnce() -> R) -> R {
         let now = context.map(|context| NonNull::from(context).cast());
         let _before = Before { lent: self, before: self.at.replace(now) };
         run()
     }
 
-    /// Uses it. `None` if it is not lent, or in use.
+    /// Uses the context. `None` if it is not lent, or in use.
     pub fn with<R>(&self, using: impl FnOnce(&mut Context<'_>) -> R) -> Option<R> {
         let mut at = self.at.take()?;
         let _before = Before { lent: self, before: Some(at) };
-        // SAFETY: it was set by `lend`, which has not ended: it takes the pointer back when it does,
-        // and until then the context is borrowed mutably by its caller. The pointer
-        // was taken out of the cell, so there is no second reference to it. `using` is for any
-        // lifetime, so it cannot keep it.
+        // SAFETY: `lend` has set the pointer and has not ended: at its end it takes the pointer
+        // back, and until then its caller borrows the context mutably. The pointer was taken out of
+        // the cell, so there is no second reference. `using` accepts any lifetime, so it cannot
+        // keep the reference.
         Some(using(unsafe { at.as_mut() }))
     }
 }
@@ -75,7 +75,7 @@ mod tests {
         let (lent, counts) = (Lent::default(), [0, 1].map(|_| Arc::new(Count(AtomicU32::new(0)))));
         for turn in 0..6 {
             assert_eq!(wake(&lent), None, "between the turns there is none");
-            // On the heap, so that each turn's context is freed memory after it.
+            // On the heap, so that the context of each turn is freed after it.
             let waker = Box::new(Waker::from(counts[turn % 2].clone()));
             let mut context = Box::new(Context::from_waker(&waker));
             lent.lend(Some(&mut context), || {
@@ -126,7 +126,7 @@ mod tests {
             // The outer guest waits for the inner one, which is polled with the same context.
             let woken = outer.with(|context| inner.lend(Some(context), || wake(&inner)));
             assert_eq!(woken, Some(Some(())));
-            // One that is cut off gets none.
+            // A guest that is cut off gets no context.
             assert_eq!(outer.lend(None, || wake(&outer)), None);
             assert_eq!(wake(&outer), Some(()));
         });

@@ -1,10 +1,9 @@
 //! SQLite, unmodified, as a synchronous guest on the file layer: on a simulated
 //! drive in virtual time, with power cuts at any moment.
 //!
-//! A guest is an ordinary, synchronous program. It runs in a coroutine with a stack of its
-//! own; whenever SQLite reads, writes or syncs, it is parked until the file layer
-//! has done so. Several guests on one [`Mount`] are several clients of one database
-//! server.
+//! A guest is an ordinary, synchronous program. It runs in a coroutine with a stack of its own.
+//! When SQLite reads, writes or syncs, the guest is parked until the file layer has done so.
+//! Several guests on one [`Mount`] are like several clients of one database server.
 //!
 //! ```
 //! use tantalum_device::{Ack, Caps, Payload, RamDevice, RamOptions};
@@ -47,43 +46,40 @@
 //!
 //! # Invariants
 //!
-//! 1. **One at a time.** Of all guests of a runtime one runs, and it is parked only in
-//!    calls that wait. Everything that guests share (locks, the index of the log) is
-//!    memory of the mount, and ends with it. A guest waits for one thing at a time: what it waits
-//!    for cannot make it wait.
-//! 2. **Write-through.** What SQLite wrote has been completed on the device before its
-//!    next call that is not a write, and before a statement returns to the guest.
-//!    Short writes that follow each other are one write below.
-//! 3. **A cut** never unwinds SQLite: every call that waits, and every later one, fails with
-//!    an I/O error; SQLite gives up by itself and closes its files.
-//! 4. **Time and chance.** The guest's clock, its sleep and its random numbers (SQLite's
-//!    own too) come from the runtime; each step of a statement and each call costs
-//!    CPU time. No two guests draw the same numbers.
-//! 5. **Promises.** SQLite is told what the device promises, and nothing else
-//!    ([`Characteristics`]).
+//! 1. **One at a time.** Only one guest of a runtime runs at a time, and it is parked only in calls
+//!    that wait. The state that guests share (locks, the index of the log) is memory of the mount,
+//!    and ends with it. A guest waits for one future at a time: that future cannot make the guest
+//!    wait.
+//! 2. **Write-through.** The writes of SQLite have completed on the device before its next call
+//!    that is not a write, and before a statement returns to the guest. Adjacent short writes
+//!    become one write of the file layer.
+//! 3. **A cut** never unwinds SQLite: the waiting call and all later calls fail with an I/O error.
+//!    SQLite then ends its work and closes its files.
+//! 4. **Time and chance.** The guest's clock, its sleep and its random numbers (including SQLite's
+//!    own) come from the runtime. Each step of a statement and each call costs CPU time. No two
+//!    guests draw the same numbers.
+//! 5. **Promises.** SQLite gets exactly the promises of the device ([`Characteristics`]).
 //!
-//! 6. **Groups.** On a device with atomic groups SQLite writes a transaction that fits into one
-//!    as one, without a journal, and it survives any crash when its commit returns. What does
-//!    not fit or fails goes through a journal as if there were no groups. SQLite is told of
-//!    groups only while that is so ([`Options::batch_atomic`]);
-//!    [`Connection::batch_atomic`] says whether it is, and if not, why.
+//! 6. **Groups.** On a device with atomic groups, SQLite writes a transaction that fits into a
+//!    group as one group, without a journal; it survives any crash when its commit returns. A
+//!    transaction that does not fit, or whose group fails, goes through a journal as without
+//!    groups. SQLite uses groups only while this holds ([`Options::batch_atomic`]);
+//!    [`Connection::batch_atomic`] says whether it does, and if not, why.
 //!
 //! # Which settings lose nothing
 //!
-//! On a device whose completed writes survive, in order or not, no transaction that was
-//! acknowledged is lost in any mode, with `synchronous = OFF` too. On a volatile one it
-//! takes `synchronous = FULL` with a journal that is truncated, persistent, or a log;
-//! with `journal_mode = DELETE` it takes `EXTRA`, since `FULL` does not sync the
-//! directory, and a deleted journal may come back (where SQLite is told of groups, `FULL` does
-//! sync it).
+//! On a device whose completed writes survive, in order or not, no acknowledged transaction is lost
+//! in any mode, even with `synchronous = OFF`. On a volatile device, `synchronous = FULL` suffices
+//! with a truncated or persistent journal, or with a write-ahead log. With `journal_mode = DELETE`,
+//! `EXTRA` is needed: `FULL` does not sync the directory, so a deleted journal may come back (with
+//! groups, `FULL` does sync it).
 //!
 //! # SQLite has to be compiled for groups
 //!
-//! That is done by `.cargo/config.toml` of this workspace, for whatever is built in it. Who
-//! depends on this crate from elsewhere sets
-//! `LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE` in the environment, or in the `[env]` of
-//! his own; without, there are no groups, and all else is as it is
-//! ([`BatchOff::NotCompiled`]).
+//! `.cargo/config.toml` of this workspace does this for everything built in it. Other workspaces
+//! must set `LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE` in the environment, or in the
+//! `[env]` of their own configuration. Without it there are no groups ([`BatchOff::NotCompiled`]);
+//! nothing else changes.
 
 mod batch;
 mod connection;

@@ -1,20 +1,20 @@
 //! The locks on one database file: SQLite's rollback locks, and the eight locks of
 //! its write-ahead log. Pure; they live in the memory of the mount and end with it.
 //!
-//! Who has found a hot journal goes from shared to exclusive at once, or stays where it is.
-//! Were it pending for a moment, another that looks at the journal meanwhile would take it for
-//! that of a living writer, and read a database that has to be rolled back.
+//! A connection that has found a hot journal goes from shared to exclusive in one step, or stays at
+//! shared. If it were pending for a moment, another connection would take the journal for that of a
+//! living writer, and read a database that must be rolled back.
 
 use std::ops::Range;
 
-/// How far a connection is in locking the file.
+/// The lock of a connection on the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     #[default]
     None,
     Shared,
     Reserved,
-    /// Waits for the readers to leave; no new ones come in.
+    /// Waits for readers to finish; no new readers are admitted.
     Pending,
     Exclusive,
 }
@@ -32,18 +32,18 @@ impl Level {
     }
 }
 
-/// The rollback locks of one file. Connections are known by a number.
+/// The rollback locks of one file. Connections are identified by number.
 #[derive(Debug, Default)]
 pub(crate) struct FileLocks {
     /// Connections at [`Level::Shared`] or above.
     readers: u32,
-    /// The one above that, and how far it is.
+    /// The connection above [`Level::Shared`], and its level.
     writer: Option<(u64, Level)>,
 }
 
 impl FileLocks {
-    /// Raises the lock of connection `id` from `have`; what it has then. It is less
-    /// than `want` if others are in the way.
+    /// Raises the lock of connection `id` from `have`; returns its new level, which is below `want`
+    /// if other locks conflict.
     pub fn raise(&mut self, id: u64, have: Level, want: Level) -> Level {
         if have >= want {
             return have;
@@ -56,7 +56,7 @@ impl FileLocks {
             self.readers += 1;
             return Level::Shared;
         }
-        // Only a reader may ask for the right to write.
+        // Only a reader may become the writer.
         if have == Level::None || other.is_some() {
             return have;
         }
@@ -100,7 +100,7 @@ pub(crate) struct ShmLocks {
     exclusive: [bool; SHM_LOCKS],
 }
 
-/// Those of one connection: a bit for each lock.
+/// The locks of one connection: a bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShmHeld {
     shared: u8,
@@ -108,7 +108,7 @@ pub(crate) struct ShmHeld {
 }
 
 impl ShmLocks {
-    /// Whether the connection has them now, all or none.
+    /// Takes all locks of the range or none; returns whether it has them.
     pub fn lock(&mut self, held: &mut ShmHeld, range: Range<usize>, exclusive: bool) -> bool {
         let free = |i: usize| {
             let mine = u32::from(held.shared >> i & 1);

@@ -1,4 +1,4 @@
-//! What the guests on one mounted file layer share.
+//! The state that guests on one mounted file layer share.
 
 use crate::batch::BatchOff;
 use crate::context::Ctx;
@@ -20,11 +20,10 @@ use tantalum_rt::{Nanos, Rt};
 /// What SQLite is told about the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Characteristics {
-    /// What the device promises, as far as SQLite has a word for it.
+    /// The promises of the device, as far as SQLite has a flag for them.
     #[default]
     OfTheDevice,
-    /// Nothing but that a write does not damage what lies next to it: what SQLite
-    /// assumes of any disk.
+    /// Only that a write does not damage neighbouring bytes: what SQLite assumes of any disk.
     Plain,
 }
 
@@ -43,7 +42,7 @@ pub enum Temporaries {
 pub struct Options {
     /// CPU time of one step of a statement.
     pub statement_cpu: Nanos,
-    /// CPU time of one call of SQLite to the file system, even if memory answers it.
+    /// CPU time of one call of SQLite to the file system, even if it is answered from memory.
     pub call_cpu: Nanos,
     /// The time of day when the runtime's clock stood at zero: milliseconds since 1970.
     pub epoch_ms: i64,
@@ -76,9 +75,8 @@ impl Default for Options {
     }
 }
 
-/// A mounted file layer with room for guests: the locks and the shared memory of
-/// its databases. They end with it: after a power cut, mount the files again and
-/// make a new one. Cheap to clone.
+/// A mounted file layer for guests, with the locks and the shared memory of its databases. After a
+/// power cut, mount the files again and make a new `Mount`. Cheap to clone.
 pub struct Mount<D> {
     common: Rc<Common>,
     files: PhantomData<Rc<D>>,
@@ -91,7 +89,7 @@ impl<D> Clone for Mount<D> {
 }
 
 impl<D: BlockDevice + 'static> Mount<D> {
-    /// Room for guests on `files`. Nobody else may change the databases there.
+    /// A mount on `files`. Only its guests may change the databases there.
     pub fn new(rt: &Rt, files: Files<D>, options: Options) -> Mount<D> {
         setup::once();
         let caps = files.device().caps();
@@ -114,10 +112,9 @@ impl<D: BlockDevice + 'static> Mount<D> {
         Mount { common: Rc::new(common), files: PhantomData }
     }
 
-    /// A guest called `name`: runs `main` as an ordinary, synchronous program when the
-    /// future is awaited or spawned, and gives what it returns. Its random numbers
-    /// depend on the seed of the run, the name, the time now, and how many guests and
-    /// files there were on this mount before.
+    /// A guest called `name`: the future runs `main` as an ordinary, synchronous program, and
+    /// returns its result. Its random numbers depend on the seed of the run, the name, the current
+    /// time, and the number of earlier guests and files on this mount.
     pub fn guest<T: 'static>(
         &self,
         name: &str,
@@ -127,7 +124,7 @@ impl<D: BlockDevice + 'static> Mount<D> {
     }
 }
 
-/// The same, without the type of the device.
+/// The state of a mount, without the type of the device.
 pub(crate) struct Common {
     pub rt: Rt,
     pub options: Options,
@@ -141,14 +138,14 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// A number for a guest or an open file that no other has.
+    /// A unique number for a guest or an open file.
     pub fn next_id(&self) -> u64 {
         self.opened.set(self.opened.get() + 1);
         self.opened.get()
     }
 
-    /// What the connections to the database in this file share. (Not by its name: that may be
-    /// given to another file while this one is open.)
+    /// The shared state of the connections to the database in this file. (Identified by number: the
+    /// name may be given to another file while this one is open.)
     pub fn database(&self, file: u64) -> Rc<Database> {
         let mut databases = self.databases.borrow_mut();
         if let Some(d) = databases.get(&file).and_then(Weak::upgrade) {
@@ -161,11 +158,11 @@ impl Common {
     }
 }
 
-/// What the connections to one database share.
+/// The state that connections to one database share.
 #[derive(Default)]
 pub(crate) struct Database {
-    /// Since the last sync nothing but groups, which need none, was written to it. (False at first,
-    /// since what was written before is unknown.)
+    /// Since the last sync only groups, which need no sync, were written to it. (False at first,
+    /// because earlier writes are unknown.)
     pub synced: Cell<bool>,
     pub fallback: Fallback,
     pub locks: RefCell<FileLocks>,
@@ -173,8 +170,8 @@ pub(crate) struct Database {
     pub shm: RefCell<Shm>,
 }
 
-/// The shared memory that indexes a write-ahead log. It begins as zeros, and is gone when no
-/// connection has it mapped: the next connection builds it again from the log.
+/// The shared memory that indexes a write-ahead log. It begins as zeros, and is dropped when no
+/// connection has it mapped; the next connection rebuilds it from the log.
 #[derive(Default)]
 pub(crate) struct Shm {
     regions: Vec<Box<[UnsafeCell<u64>]>>,
@@ -182,7 +179,7 @@ pub(crate) struct Shm {
 }
 
 impl Shm {
-    /// The address of a region; null if it does not exist and must not be made.
+    /// The address of a region; null if it does not exist and `extend` is false.
     pub fn region(&mut self, index: usize, bytes: usize, extend: bool) -> *mut u8 {
         while extend && self.regions.len() <= index {
             let words = bytes.div_ceil(8);
@@ -194,7 +191,7 @@ impl Shm {
         }
     }
 
-    /// One connection less.
+    /// Removes one connection.
     pub fn unmap(&mut self) {
         self.mapped -= 1;
         if self.mapped == 0 {
@@ -203,15 +200,14 @@ impl Shm {
     }
 }
 
-/// What the device's promises are in SQLite's words.
+/// The device's promises as SQLite's flags.
 fn characteristics(caps: &Caps, chunk: u64) -> c_int {
-    // A partial write of a block rewrites its other bytes with the values they have,
-    // and of each unit of the block a crash leaves the old or the new version: bytes
-    // outside of a write never change.
+    // A partial write of a block rewrites its other bytes with their present values, and a crash
+    // leaves the old or the new version of each unit: bytes outside of a write never change.
     let mut bits = ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE;
-    // An aligned page no larger than a chunk is one write, that begins at the page or
-    // (if it is smaller than a block) at its block. It is atomic if it fits a unit; within a
-    // block, units count from the start of the block.
+    // An aligned page no larger than a chunk is one write, which begins at the page or (if the page
+    // is smaller than a block) at its block. It is atomic if it fits into a unit; within a block,
+    // units are counted from the start of the block.
     let unit = u64::from(caps.atomic_unit);
     for (i, size) in (9..=16).map(|shift| 1u64 << shift).enumerate() {
         let small = size < u64::from(caps.block_size) && unit < u64::from(caps.block_size);
@@ -219,14 +215,13 @@ fn characteristics(caps: &Caps, chunk: u64) -> c_int {
             bits |= ffi::SQLITE_IOCAP_ATOMIC512 << i;
         }
     }
-    // Every call has been completed when it returns, so the order of arrival is that
-    // of the calls; and since it survives then, SQLite may leave out the syncs that
-    // only keep writes in order.
+    // Every call has completed when it returns, so writes arrive in the order of the calls. Since
+    // completed writes survive, SQLite may omit the syncs that only keep writes in order.
     if caps.ordered && caps.ack.survives() {
         bits |= ffi::SQLITE_IOCAP_SEQUENTIAL;
     }
-    // Not SAFE_APPEND: a crash may leave a file longer than what was appended. (BATCH_ATOMIC is
-    // of a database, not of the device.)
+    // Not SAFE_APPEND: a crash may leave a file longer than the data appended. (BATCH_ATOMIC
+    // depends on the database, not on the device.)
     bits
 }
 

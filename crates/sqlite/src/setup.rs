@@ -1,11 +1,10 @@
-//! What is done to SQLite once in a process: the virtual file system is registered,
-//! and the random numbers of guests are made their own.
+//! The setup of SQLite, once in a process: the virtual file system is registered, and each guest
+//! gets random numbers of its own.
 //!
-//! SQLite has one random number generator for the process, seeded once: what a
-//! guest draws would depend on all guests before it and on other threads. So the
-//! generator's mutex is watched: each time a guest takes it, the generator is reset,
-//! and seeds itself from the default file system, ours, which draws from the guest's own
-//! stream.
+//! SQLite has one random number generator for the process, seeded once: the numbers of a guest
+//! would depend on all earlier guests and on other threads. So this module wraps SQLite's mutexes.
+//! Each time a guest takes the generator's mutex, the generator is reset. It then seeds itself from
+//! the default file system, which is ours and draws from the guest's own stream.
 
 use crate::context::with_current;
 use crate::vfs;
@@ -24,22 +23,22 @@ thread_local! {
     static RESETTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Prepares SQLite; harmless when done again.
+/// Prepares SQLite; further calls do nothing.
 ///
 /// # Panics
-/// If this is not the SQLite it was compiled for.
+/// If this is not the SQLite that it was compiled for.
 pub(crate) fn once() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: plain calls of SQLite in the order its documentation asks for:
-        // configuration only between shutdown and initialisation, with arguments of the
-        // types that each option takes. Nobody uses SQLite on another thread meanwhile:
-        // all of this process's use goes through mounts, which come here first.
+        // SAFETY: calls of SQLite in the documented order: configuration only between shutdown and
+        // initialisation, with arguments of the types that each option takes. No other thread uses
+        // SQLite meanwhile: this process uses SQLite only through mounts, which call this function
+        // first.
         unsafe {
             let ok = |code: c_int| assert_eq!(code, ffi::SQLITE_OK, "setting up SQLite failed");
             ok(ffi::sqlite3_initialize());
             ok(ffi::sqlite3_shutdown());
-            // Statistics would put a global lock around each allocation.
+            // Memory statistics would take a global lock for each allocation.
             ok(ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as c_int));
             let mut methods: ffi::sqlite3_mutex_methods = std::mem::zeroed();
             let pointer: *mut ffi::sqlite3_mutex_methods = &mut methods;
@@ -60,7 +59,7 @@ pub(crate) fn once() {
 
 unsafe extern "C" fn alloc(kind: c_int) -> *mut ffi::sqlite3_mutex {
     let methods = MUTEXES.get().and_then(|m| m.xMutexAlloc);
-    // SAFETY: SQLite's own function with the argument it was called with.
+    // SAFETY: SQLite's own function with its own argument.
     let mutex = methods.map_or(null_mut(), |f| unsafe { f(kind) });
     if kind == ffi::SQLITE_MUTEX_STATIC_PRNG {
         PRNG.store(mutex, Ordering::Release);
@@ -74,13 +73,13 @@ unsafe extern "C" fn enter(mutex: *mut ffi::sqlite3_mutex) {
         return;
     }
     if let Some(f) = MUTEXES.get().and_then(|m| m.xMutexEnter) {
-        // SAFETY: SQLite's own function with the argument it was called with.
+        // SAFETY: SQLite's own function with its own argument.
         unsafe { f(mutex) };
     }
     if prng && with_current(|guest| guest.is_some()) {
         RESETTING.set(true);
-        // SAFETY: no bytes asked for means a reset. Its enter and leave of the same
-        // mutex, which this thread holds, are passed over.
+        // SAFETY: a request for 0 bytes resets the generator. Its enter and leave of the same
+        // mutex, which this thread holds, are skipped.
         unsafe { ffi::sqlite3_randomness(0, null_mut()) };
         RESETTING.set(false);
     }
@@ -91,7 +90,7 @@ unsafe extern "C" fn leave(mutex: *mut ffi::sqlite3_mutex) {
         return;
     }
     if let Some(f) = MUTEXES.get().and_then(|m| m.xMutexLeave) {
-        // SAFETY: SQLite's own function with the argument it was called with.
+        // SAFETY: SQLite's own function with its own argument.
         unsafe { f(mutex) };
     }
 }

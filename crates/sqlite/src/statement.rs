@@ -14,7 +14,7 @@ pub enum Value<'a> {
     Null,
     /// An integer.
     Integer(i64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Real(f64),
     /// Text.
     Text(&'a str),
@@ -53,7 +53,7 @@ pub struct Statement<'c> {
 }
 
 impl<'c> Statement<'c> {
-    /// The first statement in `sql`, if there is one, and what follows it.
+    /// The first statement in `sql`, if there is one, and the text after it.
     pub(crate) fn prepare<'s>(
         connection: &'c Connection<'_>,
         sql: &'s str,
@@ -76,7 +76,7 @@ impl<'c> Statement<'c> {
         let used = (tail as usize).saturating_sub(sql.as_ptr() as usize);
         let rest = sql.get(used..).unwrap_or("");
         if statement.is_null() {
-            // A comment or an empty statement; the next may be a real one.
+            // A comment or an empty statement; a statement may follow.
             return match rest.len() {
                 n if n > 0 && n < sql.len() => Statement::prepare(connection, rest),
                 _ => Ok((None, "")),
@@ -132,14 +132,14 @@ impl<'c> Statement<'c> {
     /// Goes on to the next row; false if there is none.
     ///
     /// # Errors
-    /// SQLite's. An I/O error of a commit leaves open whether it took place.
+    /// SQLite's. After an I/O error of a commit it is unknown whether the commit took place.
     pub fn step(&mut self) -> Result<bool, SqliteError> {
         let ctx = self.connection.ctx;
         ctx.charge(ctx.common.options.statement_cpu);
         // SAFETY: the statement is open.
         let code = unsafe { ffi::sqlite3_step(self.statement) };
         let row = code == ffi::SQLITE_ROW;
-        // Nothing is held back, and all time has passed, when the guest learns of it.
+        // Before the guest continues, held writes are handed on, and all owed time passes.
         let drained = ctx.drain();
         let paid = if row { ctx.pay_if_much() } else { ctx.pay() };
         if !row && code != ffi::SQLITE_DONE {
@@ -151,13 +151,13 @@ impl<'c> Statement<'c> {
         }
     }
 
-    /// Makes it ready to run again. The values stay bound.
+    /// Makes the statement ready to run again. The values stay bound.
     pub fn reset(&mut self) {
         // SAFETY: the statement is open. An error that it returns was reported by `step`.
         unsafe { ffi::sqlite3_reset(self.statement) };
     }
 
-    /// Binds values, runs it to its end, and makes it ready to run again.
+    /// Binds values, runs the statement to its end, and makes it ready to run again.
     ///
     /// # Errors
     /// SQLite's.
@@ -175,29 +175,29 @@ impl<'c> Statement<'c> {
         done
     }
 
-    /// How many columns a row has.
+    /// The number of columns of a row.
     pub fn columns(&self) -> usize {
         // SAFETY: the statement is open.
         usize::try_from(unsafe { ffi::sqlite3_column_count(self.statement) }).unwrap_or(0)
     }
 
-    /// A column of the row as an integer; the first is 0. Like SQLite, it converts what is
-    /// none; NULL, and a column that does not exist, are 0.
+    /// A column of the row as an integer; the first is 0. Other types are converted as SQLite does;
+    /// NULL and missing columns are 0.
     pub fn integer(&self, column: usize) -> i64 {
         // SAFETY: the statement is open; any number is allowed.
         unsafe { ffi::sqlite3_column_int64(self.statement, index(column)) }
     }
 
-    /// A column as a number with a fraction.
+    /// A column as a floating-point number.
     pub fn real(&self, column: usize) -> f64 {
         // SAFETY: the statement is open; any number is allowed.
         unsafe { ffi::sqlite3_column_double(self.statement, index(column)) }
     }
 
-    /// A column as text; NULL is empty. What is no UTF-8 is replaced.
+    /// A column as text; NULL is empty. Invalid UTF-8 is replaced.
     pub fn text(&self, column: usize) -> Cow<'_, str> {
-        // SAFETY: the statement is open. The text, of that many bytes, stays until the
-        // next step or reset, which need the statement alone.
+        // SAFETY: the statement is open. The text, of that many bytes, is valid until the next step
+        // or reset, which need `&mut self`.
         unsafe {
             let text = ffi::sqlite3_column_text(self.statement, index(column));
             String::from_utf8_lossy(self.bytes(text, column))
@@ -220,7 +220,7 @@ impl<'c> Statement<'c> {
     }
 
     /// # Safety
-    /// `start` must be what SQLite just gave for this column.
+    /// `start` must be the pointer that SQLite just returned for this column.
     unsafe fn bytes(&self, start: *const u8, column: usize) -> &[u8] {
         // SAFETY: the statement is open.
         let length = unsafe { ffi::sqlite3_column_bytes(self.statement, index(column)) };
@@ -238,8 +238,8 @@ fn index(column: usize) -> c_int {
 
 impl Drop for Statement<'_> {
     fn drop(&mut self) {
-        // SAFETY: the statement is open, and so is its connection. An error that it
-        // returns was told by `step`.
+        // SAFETY: the statement is open, and so is its connection. An error that it returns was
+        // reported by `step`.
         unsafe { ffi::sqlite3_finalize(self.statement) };
         // Finalizing may have ended a transaction.
         let _ = self.connection.ctx.drain();

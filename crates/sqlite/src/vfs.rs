@@ -1,5 +1,5 @@
-//! The virtual file system that SQLite sees: opening, deleting, time, randomness.
-//! Each function finds its guest by the thread it is called on.
+//! The virtual file system for SQLite: opening, deleting, time, randomness. Each function finds its
+//! guest by the thread on which it is called.
 
 use crate::context::{Ctx, with_current};
 use crate::error::Fail;
@@ -15,7 +15,7 @@ use tantalum_rt::Nanos;
 /// The name under which it is registered.
 pub(crate) const NAME: &CStr = c"tantalum";
 
-/// Bytes in the longest path: that of a file, and SQLite's longest suffix.
+/// Bytes in the longest path.
 const LONGEST_PATH: c_int = 256;
 
 /// Milliseconds from the beginning of the Julian calendar to 1970.
@@ -49,8 +49,8 @@ pub(crate) fn leaked() -> *mut ffi::sqlite3_vfs {
     }))
 }
 
-/// Runs a call of SQLite: charges for it, hands on what was held back, and makes a
-/// result code of what comes out.
+/// Runs a call of SQLite: charges CPU time, hands on held writes, and converts the result into a
+/// result code.
 pub(crate) fn call(otherwise: c_int, body: impl FnOnce(&Ctx) -> Result<(), Fail>) -> c_int {
     with_current(|ctx| {
         let Some(ctx) = ctx else { return ffi::SQLITE_MISUSE };
@@ -63,7 +63,7 @@ pub(crate) fn call(otherwise: c_int, body: impl FnOnce(&Ctx) -> Result<(), Fail>
     })
 }
 
-/// The bytes of a path, or of another text of SQLite's; none if it is null.
+/// The bytes of a path, or of another text of SQLite; empty if it is null.
 ///
 /// # Safety
 /// `name` must be null or point to a string that ends with NUL and outlives the result.
@@ -83,12 +83,12 @@ unsafe extern "C" fn open(
     out: *mut c_int,
 ) -> c_int {
     let file: *mut SqlFile = file.cast();
-    // SAFETY: SQLite gives room for a file of the size we asked for; the methods must
-    // be null if it could not be opened.
+    // SAFETY: SQLite gives room for a file of the requested size; the methods must be null if it
+    // could not be opened.
     unsafe { (*file).base.pMethods = std::ptr::null() };
     call(ffi::SQLITE_IOERR, |ctx| {
         let powersafe = flags & ffi::SQLITE_OPEN_URI == 0 || {
-            // SAFETY: with this flag the name is one of SQLite's, with parameters behind it.
+            // SAFETY: with this flag the name comes from SQLite, with parameters after it.
             unsafe { ffi::sqlite3_uri_boolean(name, c"psow".as_ptr(), 1) != 0 }
         };
         // SAFETY: SQLite's file names are NUL-terminated strings.
@@ -152,8 +152,7 @@ unsafe extern "C" fn access(
     call(ffi::SQLITE_IOERR_ACCESS, |ctx| {
         // SAFETY: SQLite's file names are NUL-terminated strings.
         let size = ctx.common.host.size_of(unsafe { path(name) });
-        // An empty journal or log is as good as none; SQLite's own file systems say so
-        // too.
+        // An empty journal or log counts as missing, as in SQLite's own file systems.
         let yes = match flags {
             ffi::SQLITE_ACCESS_EXISTS => size.is_some_and(|s| s > 0),
             _ => size.is_some(),
@@ -189,7 +188,7 @@ unsafe extern "C" fn randomness(_: *mut ffi::sqlite3_vfs, n: c_int, out: *mut c_
     let bytes = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), length) };
     with_current(|ctx| match ctx {
         Some(ctx) => ctx.stream.borrow_mut().fill(bytes),
-        // Nothing random happens outside of guests.
+        // Outside of guests no random numbers are needed.
         None => bytes.fill(0),
     });
     n

@@ -1,5 +1,5 @@
-//! Transactions as atomic groups: when SQLite writes them so and when not, counted on the
-//! device, beside what the connection says of it.
+//! Transactions as atomic groups: when SQLite writes groups, counted on the device, and compared
+//! with what the connection reports.
 
 mod common;
 
@@ -17,7 +17,7 @@ const LIMIT: GroupLimit = GroupLimit { extents: 256, bytes: 1 << 20 };
 
 type Device = Stats<Faults<RamDevice>>;
 
-/// What the guests of a test can look at.
+/// The state that guests of a test can inspect.
 struct Bench {
     device: Device,
     files: Files<Device>,
@@ -31,7 +31,7 @@ struct Cost {
 }
 
 impl Bench {
-    /// What a statement costs on the device.
+    /// The commands of the device for a statement.
     fn cost(&self, db: &Connection<'_>, sql: &str) -> Result<Cost, SqliteError> {
         self.device.reset();
         db.execute(sql)?;
@@ -78,7 +78,7 @@ fn grouping() -> Caps {
     Caps { atomic_group: Some(LIMIT), ..caps(Ack::Volatile, false, 512, 64) }
 }
 
-/// On a device with groups, with a small table.
+/// A guest on a device with groups, with a small table.
 fn on<T: 'static>(
     setup: &'static str,
     main: impl FnOnce(&Sqlite, &Bench, &Connection<'_>) -> Result<T, SqliteError> + 'static,
@@ -93,7 +93,7 @@ fn open<'g>(sql: &'g Sqlite, setup: &str) -> Result<Connection<'g>, SqliteError>
     let db = sql.open("t.db")?;
     db.execute(setup)?;
     db.execute("CREATE TABLE IF NOT EXISTS t (k INTEGER PRIMARY KEY, v); CREATE INDEX IF NOT EXISTS i ON t (v)")?;
-    // (What has to be flushed for metadata once has been.)
+    // (The flush that the metadata need once has been done.)
     db.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b'); UPDATE t SET v = v || 1")?;
     Ok(db)
 }
@@ -101,7 +101,7 @@ fn open<'g>(sql: &'g Sqlite, setup: &str) -> Result<Connection<'g>, SqliteError>
 const CHANGE: &str =
     "BEGIN; UPDATE t SET v = v || 'x' WHERE k = 1; INSERT INTO t (v) VALUES (7); COMMIT";
 
-/// One command, and nothing else.
+/// One atomic group, and no other command.
 const GROUP: Cost = Cost { groups: 1, writes: 0, flushes: 0 };
 
 fn is_journal(cost: &Cost) -> bool {
@@ -135,7 +135,7 @@ fn a_transaction_that_fits_is_one_group_and_has_no_journal() {
                             FROM n WHERE value < 90) SELECT value FROM n);
                             DELETE FROM t WHERE k > 120; COMMIT",
                 )?;
-                // Reads of another connection see all of it.
+                // Reads of another connection see the whole group.
                 let other = sql.open("t.db")?;
                 assert_eq!(other.query_integer("SELECT count(*) FROM t", &[])?, 23);
                 assert_eq!(other.query_text("PRAGMA integrity_check", &[])?, "ok");
@@ -154,7 +154,7 @@ fn a_rollback_leaves_nothing() {
             .cost(db, "BEGIN; UPDATE t SET v = 'gone'; INSERT INTO t (v) VALUES (9); ROLLBACK")?;
         assert_eq!(cost, Cost { groups: 0, writes: 0, flushes: 0 });
         assert_eq!(db.query_text("SELECT group_concat(v) FROM t", &[])?, before);
-        // A statement that fails within a transaction takes back its own part only.
+        // A statement that fails within a transaction undoes only its own part.
         let failing = "INSERT INTO t VALUES (50, 'new'), (1, 'twice')";
         db.execute("BEGIN; INSERT INTO t VALUES (40, 'kept')")?;
         assert!(db.execute(failing).is_err());
@@ -173,8 +173,8 @@ fn a_group_that_fails_becomes_a_journal() {
             bench.faults().fail_nth(CommandKind::Group, 1);
             let cost = bench.cost(db, CHANGE)?;
             assert!(is_journal(&cost), "{cost:?}");
-            // The journal, and then its head, before the database is touched; the database;
-            // the deletion.
+            // The journal and then its head, before the database is changed; the database; the
+            // deletion.
             assert_eq!(cost.flushes, 4);
             assert!(!bench.has("t.db-journal"));
             assert_eq!(bench.cost(db, CHANGE)?, GROUP, "the next one is a group again");
@@ -254,7 +254,7 @@ fn journal_modes() {
     }
 }
 
-/// Without a file for the journal there is nothing to fall back to.
+/// Without a journal file there is no fallback.
 #[test]
 fn a_group_that_fails_with_the_journal_in_memory() {
     on("PRAGMA journal_mode = MEMORY", |_, bench, db| {
@@ -274,11 +274,11 @@ fn synchronous_off_goes_back_to_the_journal() {
             assert_eq!(db.batch_atomic()?.off, [BatchOff::SynchronousOff]);
             let cost = bench.cost(db, CHANGE)?;
             assert!(is_journal(&cost) && cost.flushes == 0, "{off}: {cost:?}");
-            // It is a setting of the connection.
+            // `synchronous` is a setting of the connection.
             let other = sql.open("t.db")?;
             assert!(other.batch_atomic()?.is_in_force());
             assert_eq!(bench.cost(&other, CHANGE)?.groups, 1);
-            // In a transaction it cannot be changed.
+            // It cannot be changed in a transaction.
             db.execute("BEGIN IMMEDIATE")?;
             assert!(db.execute("PRAGMA synchronous = FULL").is_err());
             db.execute("UPDATE t SET v = 4")?;
@@ -301,7 +301,7 @@ fn attached_databases() {
         assert_eq!(bench.cost(db, "UPDATE u.s SET v = 2")?.groups, 1);
         let cost = bench.cost(db, "BEGIN; UPDATE t SET v = 2; UPDATE u.s SET v = 3; COMMIT")?;
         assert!(is_journal(&cost), "{cost:?}");
-        // A temporary table is no other database.
+        // A temporary table does not count as another database.
         db.execute("CREATE TEMP TABLE x (v)")?;
         assert_eq!(
             bench.cost(db, "BEGIN; INSERT INTO x VALUES (1); UPDATE t SET v = 8; COMMIT")?,
@@ -344,11 +344,11 @@ fn exclusive_locking_keeps_a_journal_open() {
         db.execute("PRAGMA locking_mode = NORMAL; SELECT * FROM t")?;
         assert!(db.batch_atomic()?.is_in_force());
         assert_eq!(bench.cost(db, CHANGE)?, GROUP);
-        // Nothing opens one: it stays in force.
+        // No transaction opens a journal: groups stay on.
         db.execute("PRAGMA locking_mode = EXCLUSIVE; SELECT * FROM t")?;
         assert!(db.batch_atomic()?.is_in_force());
         assert_eq!((bench.cost(db, CHANGE)?, bench.cost(db, CHANGE)?), (GROUP, GROUP));
-        // One that fails does.
+        // A transaction whose group fails opens one.
         bench.faults().fail_nth(CommandKind::Group, 1);
         assert!(is_journal(&bench.cost(db, CHANGE)?));
         assert_eq!(db.batch_atomic()?.off, [BatchOff::JournalStaysOpen]);
@@ -404,7 +404,7 @@ fn databases_that_are_no_files() {
     });
 }
 
-/// Every reason that holds is told.
+/// All reasons are reported.
 #[test]
 fn all_reasons_are_told() {
     let caps = Caps { atomic_group: None, ..grouping() };
@@ -419,8 +419,8 @@ fn all_reasons_are_told() {
     });
 }
 
-/// A commit that fails with its device: nothing of it is there, and the connection goes on once
-/// the device does.
+/// A commit fails because the device fails: nothing of it is there, and the connection works again
+/// once the device does.
 #[test]
 fn several_clients() {
     let mut runtime = Runtime::virtual_time(3);

@@ -1,5 +1,5 @@
-//! Power cuts under load: what was acknowledged must be there, where device and
-//! settings promise it, and must be seen to be lost where they do not.
+//! Power cuts under load: acknowledged commits must be there where device and settings promise it,
+//! and some must be lost where they do not.
 
 mod common;
 
@@ -12,7 +12,7 @@ use tantalum_sqlite::{Sqlite, SqliteError};
 
 const CLIENTS: usize = 3;
 
-/// Commits that the clients know of.
+/// Commits that were acknowledged to clients.
 type Acked = [Rc<Cell<i64>>; CLIENTS];
 
 #[derive(Clone)]
@@ -21,15 +21,15 @@ struct Case {
     mode: &'static str,
     synchronous: &'static str,
     page: u32,
-    /// Of a hundred atomic groups, so many fail.
+    /// The percentage of atomic groups that fail.
     failing: u64,
 }
 
-/// What became of one seed's cuts.
+/// The results of one seed's cuts.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     cuts: u32,
-    /// Cuts in the middle of mounting or of SQLite's own recovery.
+    /// Cuts during a mount or SQLite's own recovery.
     recovering: u32,
     commits: i64,
     lost: u32,
@@ -47,7 +47,7 @@ fn open_settings(case: &Case) -> String {
     )
 }
 
-/// Inserts rows in numbered transactions until an error comes.
+/// Inserts rows in numbered transactions until an error occurs.
 fn client(
     sql: &Sqlite,
     me: i64,
@@ -85,7 +85,7 @@ fn client(
     }
 }
 
-/// What SQLite finds: the last commit of each client, or why the database is broken.
+/// The last commit of each client that SQLite finds, or why the database is broken.
 fn check(sql: &Sqlite, settings: &str) -> Result<[i64; CLIENTS], SqliteError> {
     let db = sql.open("t.db")?;
     db.execute(settings)?;
@@ -103,7 +103,7 @@ fn check(sql: &Sqlite, settings: &str) -> Result<[i64; CLIENTS], SqliteError> {
     let mut last = [0; CLIENTS];
     for (who, seq) in (0i64..).zip(&mut last) {
         *seq = db.query_integer("SELECT seq FROM n WHERE who = ?", &[who.into()])?;
-        // A transaction is there as a whole.
+        // A transaction is there completely.
         let rows = "SELECT coalesce(max(seq), 0) FROM t WHERE who = ?";
         let rows = db.query_integer(rows, &[who.into()])?;
         if rows > *seq {
@@ -129,7 +129,7 @@ fn lives(seed: u64, case: Case, lives: u32) -> Outcome {
         let mut outcome = Outcome::default();
         let groups = Rc::new(Cell::new(0));
         for life in 0..lives {
-            // Mount and recover, now and then cut meanwhile.
+            // Mount and recover, sometimes with a cut meanwhile.
             let (mounted, last) = loop {
                 let domain = rt.domain();
                 let (rt3, link, settings) = (rt.clone(), device.device(), settings.clone());
@@ -183,7 +183,7 @@ fn lives(seed: u64, case: Case, lives: u32) -> Outcome {
             rt.sleep(Nanos::from_micros(2000 + dice.below(60_000))).await;
             device.cut();
             outcome.cuts += 1;
-            // Half of the time the clients notice by themselves.
+            // In half of the cases the clients notice the cut by errors.
             if dice.chance(1, 2) {
                 rt.sleep(Nanos::from_secs(1)).await;
             }
@@ -210,9 +210,9 @@ fn sweep_failing(caps: Caps, synchronous: &'static str, seeds: u64, failing: u64
     for seed in 0..seeds {
         let mode = ["DELETE", "TRUNCATE", "PERSIST", "WAL"][seed as usize % 4];
         let page = [4096, 512, 65536, 8192][seed as usize / 4 % 4];
-        // Nothing less keeps a deleted journal from coming back; see the documentation.
+        // Only EXTRA keeps a deleted journal from coming back; see the documentation.
         let synchronous = match (synchronous, mode) {
-            // (It is what SQLite does by itself where it is told of groups.)
+            // (With groups SQLite does this by itself.)
             ("FULL", "DELETE") if caps.atomic_group.is_none() => "EXTRA",
             other => other.0,
         };
@@ -262,8 +262,8 @@ fn groups_on_a_volatile_device_lose_nothing() {
     assert!(sum.groups > 500, "{sum:?}");
 }
 
-/// A journal is written after the group has failed, and must be durable before the database is
-/// touched.
+/// After a group has failed, a journal is written; it must be durable before the database is
+/// changed.
 #[test]
 fn groups_that_fail_on_a_volatile_device_lose_nothing() {
     let sum = sweep_failing(grouping(Ack::Volatile, false), "FULL", 48, 40);

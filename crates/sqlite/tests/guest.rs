@@ -1,4 +1,4 @@
-//! An unmodified SQLite at work: modes, page sizes, several clients, errors.
+//! An unmodified SQLite without cuts: modes, page sizes, several clients, errors.
 
 mod common;
 
@@ -114,7 +114,7 @@ fn bank(seed: u64, setup: &'static str) -> (u64, u64, u64) {
                 let mut change = db.prepare("UPDATE a SET v = v + ? WHERE id = ?")?;
                 for _ in 0..40 {
                     if client > 2 {
-                        // Readers see whole transactions only.
+                        // Readers see only whole transactions.
                         match db.query_integer("SELECT sum(v) FROM a", &[]) {
                             Ok(sum) => assert_eq!(sum, 5000),
                             Err(e) if e.is_busy() => busy.set(busy.get() + 1),
@@ -273,7 +273,7 @@ fn cpu_time_passes_for_steps_and_calls() {
         }
         sql.now() - before
     });
-    // One step each, which finds a row; what is owed at the end is below 100 µs.
+    // One step each, which finds a row; the time owed at the end is below 100 µs.
     assert!(elapsed >= Nanos::from_micros(900) && elapsed <= Nanos::from_micros(1100), "{elapsed}");
 }
 
@@ -298,7 +298,7 @@ fn a_full_device_is_sqlite_full_and_nothing_breaks() {
     assert!(done.unwrap() > 20);
 }
 
-/// A guest on a device that fails when told to.
+/// A guest on a device that fails on request.
 fn with_faults<T: 'static>(
     main: impl FnOnce(&tantalum_sqlite::Sqlite, Faults<RamDevice>) -> T + 'static,
 ) -> T {
@@ -326,7 +326,7 @@ fn an_io_error_is_an_io_error() {
             let error = db.execute("INSERT INTO t VALUES (2)").unwrap_err();
             assert!(error.is_io(), "{mode}: {error}");
             assert!(error.message.contains("disk I/O error"), "{error}");
-            // After a failed flush nobody pretends.
+            // After a failed flush every write fails.
             assert!(db.execute("INSERT INTO t VALUES (3)").unwrap_err().is_io());
             Ok::<_, SqliteError>(())
         });
@@ -420,7 +420,7 @@ fn a_guest_that_is_dropped_runs_to_its_end() {
         ran += usize::from(runtime.block_on(dropped(rt, Nanos::from_micros(97 * i))).unwrap());
     }
     assert!(ran >= 59, "{ran}");
-    // One that never began is just dropped.
+    // A guest that never began is just dropped.
     let mut runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();
     let run = async move {
@@ -442,7 +442,7 @@ fn who_only_reads_leaves_the_log_as_it_is() {
         writer.execute("INSERT INTO t VALUES (1)").unwrap();
         drop(writer);
         assert_eq!(reader.query_integer("SELECT count(*) FROM t", &[]), Ok(1));
-        // The last one to close would write the log back and delete it.
+        // The last connection to close would write the log back and delete it.
         drop(reader);
         assert!(files.open(b"t.db-wal").unwrap().size() > 0);
         let again = sql.open("file:t.db?mode=ro").unwrap();
@@ -458,10 +458,10 @@ fn a_database_is_the_file_and_not_the_name() {
         before.execute("CREATE TABLE t (v); BEGIN EXCLUSIVE").unwrap();
         let own = files.clone();
         sql.wait(async move { own.delete(b"t.db", Promise::Completed).await }).unwrap().unwrap();
-        // Another database: nobody has locked it.
+        // This is another database: it has no lock.
         let after = sql.open("t.db").unwrap();
         after.execute("CREATE TABLE u (v); INSERT INTO u VALUES (1)").unwrap();
-        // And the old one cannot be written any more: nobody would find its journal.
+        // The old database can no longer be written, because its journal would not be found.
         let error = before.execute("INSERT INTO t VALUES (1); COMMIT").unwrap_err();
         assert_eq!(error.code, 1032, "SQLITE_READONLY_DBMOVED: {error}");
         assert_eq!(after.query_text("PRAGMA integrity_check", &[]).unwrap(), "ok");
@@ -488,7 +488,7 @@ fn bytes_in_the_log(name: &'static str) -> u64 {
 
 #[test]
 fn a_name_may_say_that_writes_damage_their_neighbours() {
-    // SQLite then fills the log up to the next sector with each commit.
+    // With `psow=0` SQLite fills the log up to the next sector with each commit.
     assert!(bytes_in_the_log("file:t.db?psow=0") > bytes_in_the_log("t.db") + 4096);
 }
 
@@ -501,7 +501,7 @@ fn sorting_stays_on_the_thread_of_the_guest() {
         let rows = "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)";
         db.execute("CREATE TABLE t (v)").unwrap();
         db.execute(&format!("{rows} INSERT INTO t SELECT hex(randomblob(20)) FROM n")).unwrap();
-        // More than the cache holds: it sorts in pieces, which it writes to temporary files.
+        // More data than the cache holds: SQLite sorts in pieces, in temporary files.
         db.execute("CREATE INDEX i ON t (v)").unwrap();
         assert_eq!(db.query_text("PRAGMA integrity_check", &[]).unwrap(), "ok");
     });

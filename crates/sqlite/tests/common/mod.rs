@@ -42,7 +42,7 @@ pub fn alone<T: 'static>(mib: u64, main: impl FnOnce(&Sqlite) -> T + 'static) ->
     beside_files(mib, |sql, _| main(sql))
 }
 
-/// The same, for a guest that also looks at the files themselves.
+/// The same, for a guest that also inspects the files.
 pub fn beside_files<T: 'static>(
     mib: u64,
     main: impl FnOnce(&Sqlite, Files<RamDevice>) -> T + 'static,
