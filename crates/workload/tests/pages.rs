@@ -1,4 +1,4 @@
-//! The page-level engine on devices that break whatever they did not promise.
+//! The page-level engine on devices that break everything that they do not promise.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use tantalum_workload::pages::{
     Recovered, Redo, StoreCounts, Stored, Volume, read_stamp, recover,
 };
 
-/// What a device promises, apart from its size.
+/// The promises of a device, without its size.
 #[derive(Clone, Copy)]
 struct Kind {
     ack: Ack,
@@ -66,7 +66,7 @@ fn small() -> EngineJob {
     }
 }
 
-/// The sum over some cuts; the database goes on after each.
+/// The sum of the findings over some cuts. The database goes on after each.
 fn cuts(seed: u64, job: EngineJob, kind: Kind, count: u32) -> Recovered {
     cuts_on(seed, job, [kind, kind], count)
 }
@@ -121,7 +121,7 @@ fn cuts_on(seed: u64, job: EngineJob, kinds: [Kind; 2], count: u32) -> Recovered
             sum.behind += found.behind;
             sum.ahead += found.ahead;
             sum.replayed += found.replayed;
-            // What was recovered is sound: nothing is found a second time.
+            // A second recovery finds nothing more.
             let again = recover(&pages, &records, &journal).await.unwrap();
             assert!(!again.is_damaged() && again.replayed + again.repaired == 0, "{again:?}");
         }
@@ -130,7 +130,7 @@ fn cuts_on(seed: u64, job: EngineJob, kinds: [Kind; 2], count: u32) -> Recovered
     all.unwrap()
 }
 
-/// Pages in clean frames are what the device holds, at this moment.
+/// Checks that pages in clean frames are what the device holds now.
 async fn check_clean_frames<P: PageStore, L: LogStore>(
     engine: &Rc<Engine<P, L>>,
     data: &Volume<RamDevice>,
@@ -143,7 +143,7 @@ async fn check_clean_frames<P: PageStore, L: LogStore>(
         let at = layout.place(page);
         data.read(at, &mut block).await.unwrap();
         let (found, newer) = read_stamp(block[0]).unwrap();
-        // Time passes while it is read: it may have been changed and written since.
+        // Time passes during the read: the page may have been changed and written since.
         assert!(found == page && newer >= lsn, "{page:?}: {lsn:?} in its frame, {newer:?} read");
     }
 }
@@ -183,7 +183,7 @@ fn pages_and_log_may_be_on_devices_of_different_kinds_and_payloads() {
     let job = EngineJob { double_write, buffer_percent: 20.0, ..small() };
     let found = cuts_on(12, job, [bytes(grouping), VOLATILE], 4);
     assert!(is_sound(&found) && found.repaired == 0, "{found:?}");
-    // Without barriers it is the log's device that keeps commits, whatever that of the pages does.
+    // Without barriers the log's device decides whether commits survive, not that of the pages.
     let job = EngineJob { barriers: false, buffer_percent: 20.0, ..small() };
     let found = cuts_on(5, job.clone(), [DURABLE, bytes(VOLATILE)], 6);
     assert!(found.commits_lost > 0, "{found:?}");
@@ -203,7 +203,7 @@ fn without_it_large_pages_tear_unless_the_drive_writes_them_whole() {
     let job = EngineJob { double_write: PageWrites::InPlace, buffer_percent: 20.0, ..small() };
     let found = cuts(3, job.clone(), VOLATILE, 12);
     assert!(found.torn > 0 && found.behind + found.ahead + found.commits_lost == 0, "{found:?}");
-    // Pages of the unit that the drive writes whole do not.
+    // Pages of the drive's atomic unit do not tear.
     let found = cuts(3, EngineJob { page_bytes: 4096, ..job.clone() }, VOLATILE, 6);
     assert!(is_sound(&found), "{found:?}");
     let found = cuts(3, job, DURABLE, 6);
@@ -226,7 +226,7 @@ fn pages_in_atomic_groups_do_not_tear_and_need_no_barrier() {
             assert!(is_sound(&found) && found.repaired == 0, "{found:?}");
         }
     }
-    // The log has barriers of its own to lose.
+    // The log still needs its own barriers.
     let groups = Some(GroupLimit { extents: 256, bytes: 1 << 20 });
     let job = EngineJob {
         double_write: PageWrites::Atomic,
@@ -239,7 +239,7 @@ fn pages_in_atomic_groups_do_not_tear_and_need_no_barrier() {
 }
 
 #[test]
-fn drives_that_can_not_write_a_page_as_a_group_are_refused() {
+fn drives_that_cannot_write_a_page_as_a_group_are_refused() {
     let job = EngineJob { double_write: PageWrites::Atomic, buffer_percent: 20.0, ..small() };
     let runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();
@@ -311,7 +311,7 @@ fn o_dsync_and_a_waiting_reader_are_safe_too() {
     assert!(is_sound(&found), "{found:?}");
 }
 
-/// The sum over cuts of a run of the append-only tree: versions lost, nodes missing.
+/// The sums over cuts of a run of the append-only tree: lost updates, missing nodes.
 fn tree_cuts(seed: u64, job: AppendTreeJob, kind: Kind, count: u32) -> (u64, u64) {
     let mut runtime = Runtime::virtual_time(seed);
     let rt = runtime.handle();
@@ -395,8 +395,8 @@ fn jobs_that_make_no_sense_are_refused() {
     assert!(error.contains("the file needs 51024 blocks"), "{error}");
 }
 
-/// A page store that holds the engine to what it promises its store: pages come and go in turns,
-/// clean ones as they are below, dirty ones after their log.
+/// A page store that checks the engine's promises to its store: pages come and go in turns, clean
+/// ones unchanged, dirty ones after their log.
 struct Watched<P, L> {
     pages: P,
     log: Rc<L>,
@@ -433,7 +433,7 @@ impl<P: PageStore, L: LogStore> PageStore for Watched<P, L> {
         after: After,
         landed: Landed,
     ) -> Result<(), EngineError> {
-        // Durable already: nothing has to be waited for.
+        // The log is durable already, so this does not wait.
         let last = pages.iter().map(|p| p.lsn).max().unwrap();
         let flushed =
             std::pin::pin!(self.log.flush(last)).poll(&mut Context::from_waker(Waker::noop()));
@@ -522,7 +522,7 @@ fn every_page_that_comes_into_the_pool_is_told_to_leave_once() {
             below.load().await.unwrap();
             let redo = || Redo::new(&rt, volume(&log), layout.log, journal.clone());
             let seen = Rc::new(RefCell::new(Seen::default()));
-            // (The log that is asked is the engine's: they share it.)
+            // (This log is the engine's own: they share it.)
             let log = Rc::new(redo());
             let store = Watched { pages: below, log: log.clone(), seen: seen.clone() };
             let engine = Engine::new(&rt, domain.clone(), &job, job.mix(), store, log, &journal);

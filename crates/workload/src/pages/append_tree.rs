@@ -1,15 +1,14 @@
-//! An append-only B+-tree in the shape of Couchbase's storage: every update appends the
-//! document and new versions of all nodes from its leaf up to the root.
+//! An append-only B+-tree like Couchbase's storage: every update appends the document and new
+//! versions of all nodes from its leaf up to the root.
 //!
-//! 1. Nothing is written over: what is at the end is the newest, and a root with all that
-//!    it points at is a version of the whole tree.
-//! 2. An update is acknowledged by the fsync behind it; one after every so many.
-//! 3. Between fsyncs appends stay in the host's page cache; an fsync writes them in their
-//!    order in large commands, then a barrier and a commit of the file system's journal (the
-//!    file has grown).
-//! 4. Each block says of which update it is: after a cut the newest update whose own
-//!    blocks are there is the version that is opened, and every node of that version
-//!    must be there.
+//! 1. Nothing is overwritten. The end is the newest, and a root with everything below it is a
+//!    version of the whole tree.
+//! 2. An update is acknowledged by the next fsync. There is one after every `fsync_every` updates.
+//! 3. Between fsyncs appends stay in the host's page cache. An fsync writes them in order in large
+//!    commands, followed by a barrier and a commit of the file system's journal (the file has
+//!    grown).
+//! 4. Each block has the number of its update. After a cut the newest update whose own blocks are
+//!    all there is the version that is opened, and every node of that version must be there.
 
 use super::volume::JOURNAL_BLOCKS;
 use super::{BLOCK_BYTES, Host, JobError, Volume};
@@ -23,29 +22,29 @@ use tantalum_rt::{Nanos, Rt, Stream, mix64};
 /// Levels of the tree.
 const LEVELS: usize = 4;
 
-/// Blocks that an update appends: the document, with the header that makes the root
-/// known, and a node of each level. 20 KiB.
+/// Blocks that an update appends: the document, with the header that names the root, and a node of
+/// each level. 20 KiB.
 const UPDATE_BLOCKS: u64 = 1 + LEVELS as u64;
 
-/// Blocks of one write command of an fsync, at most.
+/// The most blocks of one write command of an fsync.
 const COMMAND_BLOCKS: usize = 128;
 
-/// Write commands of one fsync in flight, at most.
+/// The most write commands of one fsync in flight.
 const COMMANDS: usize = 8;
 
-/// A run over the tree: one thread.
+/// A run on the tree by one thread.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AppendTreeJob {
-    /// Documents; the tree has four levels whatever they are.
+    /// The number of documents. The tree always has four levels.
     pub documents: u64,
     /// Zipfian exponent of their popularity.
     pub theta: f64,
-    /// The share of updates among the operations, 0 to 1; the others read.
+    /// The share of updates among the operations, 0 to 1. The others are reads.
     pub updates: f64,
     /// Updates between fsyncs.
     pub fsync_every: u64,
-    /// Operations measured; the file has room for twice as many updates.
+    /// Measured operations. The file has room for twice as many updates.
     pub operations: u64,
     /// Whether the host sends flushes.
     pub barriers: bool,
@@ -72,10 +71,10 @@ impl Default for AppendTreeJob {
 }
 
 impl AppendTreeJob {
-    /// Whether the values make sense, and the file fits a drive of these capabilities.
+    /// Checks the values, and that the file fits a drive with these capabilities.
     ///
     /// # Errors
-    /// The first thing that does not.
+    /// The first value that is not valid, or what does not fit.
     pub fn check(&self, caps: Option<&Caps>) -> Result<(), JobError> {
         let wrong =
             |key, value: String, must: &str| JobError::Value { key, value, must: must.into() };
@@ -129,21 +128,21 @@ impl AppendTreeJob {
     }
 }
 
-/// What a run has done.
+/// Counters of a run.
 #[derive(Clone, Debug, Default)]
 pub struct TreeCounts {
     /// Operations completed. Updates count when their fsync has returned.
     pub operations: u64,
-    /// Of those, updates.
+    /// Updates completed.
     pub updates: u64,
-    /// How long operations took: an update until its fsync returned.
+    /// Durations of operations. An update lasts until its fsync returned.
     pub latency: Latencies,
 }
 
-/// What a cut has left of the file.
+/// The state of the file after a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeCheck {
-    /// The update with which the newest version ends.
+    /// The number of updates in the newest version.
     pub version: u64,
     /// Acknowledged updates that are not in it.
     pub lost: u64,
@@ -151,8 +150,7 @@ pub struct TreeCheck {
     pub missing: u64,
 }
 
-/// The tree, and what was promised, which the judge of a cut needs. Cheap to clone: a clone is the
-/// same tree.
+/// The tree, and its promises, for the check after a cut. Cheap to clone: a clone is the same tree.
 #[derive(Clone)]
 pub struct AppendTree {
     inner: Rc<Inner>,
@@ -163,13 +161,13 @@ struct Inner {
     job: AppendTreeJob,
     seed: u64,
     popular: Zipf,
-    /// Updates appended, and acknowledged.
+    /// The number of updates appended, and acknowledged.
     appended: Cell<u64>,
     acknowledged: Cell<u64>,
     counts: RefCell<TreeCounts>,
 }
 
-/// What block `part` of update `number` carries.
+/// The stamp of block `part` of update `number`.
 fn stamp(number: u64, part: u64) -> u64 {
     number << 8 | part | 1 << 63
 }
@@ -178,7 +176,7 @@ impl AppendTree {
     /// An empty file.
     ///
     /// # Errors
-    /// That the job makes no sense, or does not fit.
+    /// The job is not valid, or does not fit.
     pub fn new(
         rt: &Rt,
         job: &AppendTreeJob,
@@ -199,7 +197,7 @@ impl AppendTree {
         })
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn counts(&self) -> TreeCounts {
         self.inner.counts.borrow().clone()
     }
@@ -209,7 +207,7 @@ impl AppendTree {
         self.inner.acknowledged.get()
     }
 
-    /// Begins to count operations anew.
+    /// Resets the counters of operations.
     pub fn reset(&self) {
         *self.inner.counts.borrow_mut() = TreeCounts::default();
     }
@@ -217,7 +215,7 @@ impl AppendTree {
     /// Runs until the file is full.
     ///
     /// # Errors
-    /// The volume's.
+    /// The volume's error.
     pub async fn run<D: BlockDevice>(&self, volume: &Volume<D>, round: u64) -> Result<(), IoError> {
         let this = &*self.inner;
         let mut dice = Stream::new(mix64(this.seed) ^ round, "operations");
@@ -246,10 +244,10 @@ impl AppendTree {
         Ok(())
     }
 
-    /// Opens the file after a cut, judges it, and goes on behind the newest version.
+    /// Opens the file after a cut, checks it, and goes on after the newest version.
     ///
     /// # Errors
-    /// The volume's, other than for blocks that cannot be read.
+    /// The volume's error, except for blocks that cannot be read.
     pub async fn recover<D: BlockDevice>(&self, volume: &Volume<D>) -> Result<TreeCheck, IoError> {
         let this = &*self.inner;
         let mut blocks = Vec::with_capacity((this.appended.get() * UPDATE_BLOCKS) as usize);
@@ -279,8 +277,8 @@ impl AppendTree {
             lost: this.acknowledged.get().saturating_sub(version),
             missing: missing.count() as u64,
         };
-        // What is missing is written anew, and what lies behind the version is cut off, so
-        // that the next cut is judged by itself.
+        // Missing blocks are written anew, and blocks after the version are cut off, so that the
+        // next cut is checked by itself.
         let again = if found.missing > 0 { 0 } else { version };
         for number in again..this.appended.get() {
             let sound = |part| if number < version { stamp(number, part) } else { 0 };
@@ -332,7 +330,7 @@ impl Inner {
     }
 }
 
-/// Where an update lies in the file.
+/// The place of an update in the file.
 fn place(number: u64) -> Block {
     Block(number * UPDATE_BLOCKS)
 }

@@ -1,9 +1,10 @@
-//! The double-write area: where copies of pages go before the pages go to their places.
+//! The double-write area: copies of pages are written here before the pages are written to their
+//! places.
 //!
-//! 1. The part for batches takes one batch at a time, the part for single pages one
-//!    page a slot: a copy is not overwritten before its page is durable in its place.
-//! 2. A copy is durable when [`DoubleWrite::batch`] or [`DoubleWrite::single`] gives the
-//!    guard (as far as the host can know).
+//! 1. The part for batches takes one batch at a time. The part for single pages has a slot for each
+//!    page. A copy is not overwritten before its page is durable in its place.
+//! 2. A copy is durable when [`DoubleWrite::batch`] or [`DoubleWrite::single`] returns its guard
+//!    (as far as the host knows).
 
 use super::storage::PageVersion;
 use super::volume::Volume;
@@ -13,13 +14,13 @@ use tantalum_device::{Block, BlockDevice, IoError};
 use tantalum_rt::Rt;
 use tantalum_rt::sync::{Mutex, Permit, Semaphore};
 
-/// Pages in a batch, at most, and slots for single pages: InnoDB's own division of its
-/// 128 pages (`srv_doublewrite_batch_size`).
+/// The most pages in a batch. With [`SINGLE_SLOTS`] this is InnoDB's own division of its 128 pages
+/// (`srv_doublewrite_batch_size`).
 pub const BATCH_PAGES: u32 = 120;
-/// See [`BATCH_PAGES`].
+/// Slots for single pages; see [`BATCH_PAGES`].
 pub const SINGLE_SLOTS: u32 = 8;
 
-/// Where the area lies, and how large its pages are.
+/// The place of the area, and the size of its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AreaPlace {
     /// Its first block.
@@ -60,11 +61,11 @@ impl<D: BlockDevice> DoubleWrite<D> {
         }
     }
 
-    /// Stores copies of these pages (at most [`BATCH_PAGES`]) side by side. Keep the guard until
-    /// they are durable in their places.
+    /// Writes copies of these pages (at most [`BATCH_PAGES`]) next to each other. Keep the guard
+    /// until the pages are durable in their places.
     ///
     /// # Errors
-    /// The volume's.
+    /// The volume's error.
     pub async fn batch(&self, pages: &[PageVersion]) -> Result<Permit<'_>, IoError> {
         let turn = self.batch.lock().await;
         let copies = pages.iter().flat_map(|p| {
@@ -75,11 +76,11 @@ impl<D: BlockDevice> DoubleWrite<D> {
         Ok(turn)
     }
 
-    /// Stores a copy of one page in a slot of its own. Keep the guard until it is durable in
-    /// its place.
+    /// Writes a copy of one page into a slot of its own. Keep the guard until the page is durable
+    /// in its place.
     ///
     /// # Errors
-    /// The volume's.
+    /// The volume's error.
     pub async fn single(&self, page: PageVersion) -> Result<Slot<'_, D>, IoError> {
         self.singles.take(1).await;
         let taken = self.free.borrow_mut().pop();
@@ -107,7 +108,7 @@ impl<D: BlockDevice> Drop for Slot<'_, D> {
 /// The whole copies that the area holds.
 ///
 /// # Errors
-/// The volume's.
+/// The volume's error.
 pub async fn copies<D: BlockDevice>(
     volume: &Volume<D>,
     place: AreaPlace,

@@ -1,13 +1,13 @@
-//! The update-in-place engine: clients that get pages into the pool, change them, and
-//! commit. How pages are written is in `flush`.
+//! The update-in-place engine: clients that get pages into the pool, change them, and commit.
+//! `flush` writes pages.
 //!
-//! 1. A change of one page is one mini-transaction: record and page change in one poll.
+//! 1. A change of one page is one mini-transaction: the record and the page change in one poll.
 //! 2. No page is changed while it is being written, or before the log has room.
-//! 3. A page that is read from the drive is whole and is the one that was asked for, or the engine
-//!    stops.
-//! 4. All tasks of an engine are in one power domain, the host's: a cut drops them with
-//!    all their memory. What outlives it is on the drives, and in the [`Journal`] of who
-//!    judges.
+//! 3. A page that is read from the drive must be whole and must be the requested one. Otherwise the
+//!    engine stops.
+//! 4. All tasks of an engine are in the host's power domain: a cut drops them with all their
+//!    memory. What survives is on the drives, and in the [`Journal`], which is for the check after
+//!    a cut.
 
 use super::job::LSN_END;
 use super::mix::REDO_OVERHEAD;
@@ -20,15 +20,15 @@ use tantalum_device::{AtomicError, IoError, Latencies};
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 
-/// A page must be touched again after so long to become young (`innodb_old_blocks_time`
-/// is a second; scaled like the pool).
+/// A page becomes young if it is touched again after at least this time (`innodb_old_blocks_time`
+/// is a second; this is scaled like the pool).
 const OLD_TIME: Nanos = Nanos::from_millis(10);
 
-/// Frames at the tail in which a reader looks for a clean one at first
+/// The number of frames at the tail in which a reader first looks for a clean one
 /// (`BUF_LRU_SEARCH_SCAN_THRESHOLD`).
 const CLEAN_SEARCH: usize = 100;
 
-/// Queues for the frames' changes of state.
+/// The number of queues for changes of frames' states.
 const QUEUES: usize = 64;
 
 /// Why an engine stopped.
@@ -40,16 +40,16 @@ pub enum EngineError {
     /// The drive does not take pages as an atomic group.
     #[error("writing pages as an atomic group: {0}")]
     Group(AtomicError),
-    /// What was read is not the page.
+    /// A read did not return the page.
     #[error("page {} is damaged: {what}", .page.0)]
     Damaged {
-        /// Which page.
+        /// The page.
         page: PageNo,
         /// What is wrong.
         what: &'static str,
     },
-    /// The run was too long for the stamps.
-    #[error("the log is longer than stamps can say (1 TiB): run fewer transactions")]
+    /// The run was too long for the stamps' log sequence numbers.
+    #[error("the log is longer than stamps can count (1 TiB): run fewer transactions")]
     LogSpent,
 }
 
@@ -62,12 +62,12 @@ impl From<AtomicError> for EngineError {
     }
 }
 
-/// What an engine has done since counting began.
+/// Counters of an engine since the last reset.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Transactions completed.
     pub transactions: u64,
-    /// Of those, the ones that changed something.
+    /// Transactions that changed something.
     pub commits: u64,
     /// How long transactions took.
     pub latency: Latencies,
@@ -77,23 +77,23 @@ pub struct Counts {
     pub page_uses: u64,
     /// Pages read from the drive.
     pub page_reads: u64,
-    /// Of those, the ones that waited for a write, since there was no clean frame.
+    /// Page reads that waited for a write, since there was no clean frame.
     pub blocked_reads: u64,
-    /// How long they waited, in sum.
+    /// The sum of these waits.
     pub blocked: Nanos,
     /// Changes that waited because their page was being written.
     pub latched: u64,
     /// Pages written by cleaners.
     pub pages_cleaned: u64,
-    /// Batches in which they were.
+    /// Batches of pages written by cleaners.
     pub batches: u64,
-    /// Pages written by readers in need of a frame.
+    /// Pages written by readers that needed a frame.
     pub single_flushes: u64,
     /// Atomic groups in which cleaners and readers wrote.
     pub groups: u64,
 }
 
-/// An engine that runs.
+/// A running engine.
 pub struct Engine<P, L> {
     pub(super) rt: Rt,
     pub(super) domain: Domain,
@@ -102,16 +102,16 @@ pub struct Engine<P, L> {
     pub(super) pool: RefCell<Pool>,
     pub(super) log: L,
     pub(super) journal: Journal,
-    /// Oldest changes of writes that no barrier covers yet.
+    /// The oldest change of each write that is not known to be durable yet.
     pub(super) unsynced: RefCell<BTreeMap<u64, Lsn>>,
     pub(super) next_write: Cell<u64>,
-    /// A frame may have become free.
+    /// Notified when a frame may have become free.
     pub(super) freed: WaitQueue,
-    /// A cleaner is wanted; how often that was.
+    /// Notified when a cleaner is needed; and the number of these calls.
     pub(super) call: WaitQueue,
     pub(super) calls: Cell<u64>,
     pub(super) counts: RefCell<Counts>,
-    /// What the page store had done when counting began.
+    /// The counters of the page store at the last reset.
     stored: Cell<StoreCounts>,
     states: Vec<WaitQueue>,
     cores: Semaphore,
@@ -120,7 +120,7 @@ pub struct Engine<P, L> {
 }
 
 impl<P: PageStore, L: LogStore> Engine<P, L> {
-    /// An engine over a loaded page store and its log, with an empty pool; nothing runs yet. All
+    /// An engine over a loaded page store and its log, with an empty pool. Nothing runs yet. All
     /// its tasks will belong to `domain`.
     pub fn new(
         rt: &Rt,
@@ -153,8 +153,8 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         })
     }
 
-    /// Fills the pool as so many transactions would, without time or I/O: only for a database that
-    /// was not changed since it was loaded.
+    /// Fills the pool as this many transactions would, without time or I/O. Only for a freshly
+    /// loaded database.
     pub fn warm(&self, seed: u64, transactions: u64) {
         let mut dice = Stream::new(seed, "warming the pool");
         let mut uses = Vec::new();
@@ -175,11 +175,11 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         }
     }
 
-    /// Writes the first checkpoint and starts cleaners and clients. They run until the
-    /// domain is killed or something fails ([`Engine::failure`]).
+    /// Writes the first checkpoint and starts cleaners and clients. They run until the domain is
+    /// killed or something fails ([`Engine::failure`]).
     ///
     /// # Errors
-    /// The log's.
+    /// The log's error.
     pub async fn start(self: &Rc<Self>, seed: u64) -> Result<(), EngineError> {
         self.log.begin().await?;
         for number in 0..self.job.cleaners {
@@ -213,7 +213,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         self.failure.borrow().clone()
     }
 
-    /// What it has done since the last reset.
+    /// The counters since the last reset.
     pub fn counts(&self) -> Counts {
         let groups = self.pages.counts().groups - self.stored.get().groups;
         Counts { groups, ..self.counts.borrow().clone() }
@@ -224,7 +224,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         self.counts.borrow().transactions
     }
 
-    /// Begins to count anew.
+    /// Resets the counters.
     pub fn reset(&self) {
         *self.counts.borrow_mut() = Counts::default();
         self.stored.set(self.pages.counts());
@@ -240,7 +240,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         self.pool.borrow().dirty_frames()
     }
 
-    /// The pages in clean frames, with their last changes: what the drive holds, too.
+    /// The pages in clean frames, with their last changes. The drive has the same.
     pub fn clean_pages(&self) -> Vec<(PageNo, Lsn)> {
         self.pool.borrow().clean_frames().collect()
     }
@@ -289,7 +289,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         }
     }
 
-    /// Changes a page by a record of so many bytes; where that ends.
+    /// Changes a page by a record of this many bytes. Returns the end of the record.
     async fn change(&self, page: PageNo, bytes: u32) -> Result<Lsn, EngineError> {
         loop {
             if self.log.fullness() > super::flush::LOG_SCARCE {
@@ -310,7 +310,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         }
     }
 
-    /// The frame with the page, which can be used (or changed) until the next await.
+    /// The frame with the page, which may be used (or changed) until the next await.
     async fn get(&self, page: PageNo, change: bool) -> Result<FrameId, EngineError> {
         loop {
             let found = self.pool.borrow().find(page);
@@ -325,7 +325,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         }
     }
 
-    /// Touches the frame if its page can be used (or changed) now.
+    /// Touches the frame if its page can be used (or changed) now. Returns whether it can.
     fn use_frame(&self, f: FrameId, change: bool) -> bool {
         let mut pool = self.pool.borrow_mut();
         let usable = if change { pool.is_changeable(f) } else { pool.is_readable(f) };
@@ -337,7 +337,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         usable
     }
 
-    /// Reads a page into a frame, unless another client does so at the same time.
+    /// Reads a page into a frame, unless another client has begun to.
     async fn fetch(&self, page: PageNo) -> Result<(), EngineError> {
         let f = self.free_frame().await?;
         {
@@ -356,7 +356,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         Ok(())
     }
 
-    /// A frame off the free list; else a clean one; else one that must be written first.
+    /// A frame from the free list, else a clean one, else one that is written first.
     async fn free_frame(&self) -> Result<FrameId, EngineError> {
         let mut depth = CLEAN_SEARCH;
         let mut waited_since = None;

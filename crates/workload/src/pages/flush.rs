@@ -1,21 +1,21 @@
-//! Which pages are written when: batches of the page cleaners, single pages of readers in need,
-//! and checkpoints behind both. How a page is written is the page store's ([`PageStore`]).
+//! When pages are written: batches of the page cleaners, single pages for readers that need a
+//! frame, and checkpoints after both. The page store writes them ([`PageStore`]).
 //!
 //! 1. Before a page is written, the log is made durable up to its last change.
-//! 2. A page counts for checkpoints as not written until the store says that it is durable.
+//! 2. For checkpoints a page counts as not written until the store says that it is durable.
 
 use super::engine::{Engine, EngineError};
 use super::storage::{After, LogStore, PageStore, PageVersion};
 use super::{FrameId, Lsn};
 use std::rc::Rc;
 
-/// Above this share of the log cleaners write the oldest changes too.
+/// Above this share of the log cleaners also write the oldest changes.
 const LOG_BUSY: f64 = 0.5;
 
-/// Above this one they do it until it is below, and clients call them.
+/// Above this share they do so until it is below, and clients call them.
 pub(super) const LOG_SCARCE: f64 = 0.75;
 
-/// Above this share of frames with changes cleaners write the oldest ones
+/// Above this share of dirty frames cleaners write the oldest changes
 /// (`innodb_max_dirty_pages_pct`).
 const DIRTY: f64 = 0.75;
 
@@ -23,7 +23,7 @@ const DIRTY: f64 = 0.75;
 const CHECKPOINT_STEP: f64 = 1.0 / 16.0;
 
 impl<P: PageStore, L: LogStore> Engine<P, L> {
-    /// A page cleaner, for ever. One of them writes the checkpoints.
+    /// Runs a page cleaner for ever. One of the cleaners writes the checkpoints.
     pub(super) async fn clean(self: &Rc<Self>, checkpoints: bool) -> Result<(), EngineError> {
         loop {
             let calls = self.calls.get();
@@ -46,7 +46,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         }
     }
 
-    /// One turn over the tail of the LRU list.
+    /// One pass over the tail of the LRU list.
     async fn clean_tail(self: &Rc<Self>) -> Result<(), EngineError> {
         let depth = self.job.lru_depth as usize;
         let mut left = depth;
@@ -69,7 +69,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         Ok(())
     }
 
-    /// The pages with the oldest changes, if it is time to write them.
+    /// The frames with the oldest changes, if it is time to write them.
     fn due(&self) -> Option<Vec<FrameId>> {
         let pool = self.pool.borrow();
         let dirty = pool.dirty_frames() as f64 / f64::from(self.job.frames());
@@ -80,7 +80,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Writes these frames; those that leave are free then.
+    /// Writes these frames. With [`After::Leaves`] they are free afterwards.
     async fn flush_batch(
         self: &Rc<Self>,
         frames: Vec<FrameId>,
@@ -99,11 +99,11 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         Ok(())
     }
 
-    /// Writes one frame, which is free then.
+    /// Writes one frame, which is free afterwards.
     pub(super) async fn flush_single(&self, frame: FrameId) -> Result<(), EngineError> {
         let (pages, number) = self.begin_writes(&[frame]);
         self.log.flush(pages[0].lsn).await?;
-        // The frame is free only when all is done, since the writer wants it.
+        // The frame is freed only at the end, since the caller wants it.
         self.pages.write_one(pages[0]).await?;
         self.unsynced.borrow_mut().remove(&number);
         self.end_write(frame, After::Leaves);
@@ -111,7 +111,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         Ok(())
     }
 
-    /// The frames are being written from now on, and count as not written for checkpoints.
+    /// Marks frames as being written. For checkpoints they count as not written.
     fn begin_writes(&self, frames: &[FrameId]) -> (Vec<PageVersion>, u64) {
         let mut pool = self.pool.borrow_mut();
         let mut oldest = Lsn(u64::MAX);

@@ -1,11 +1,12 @@
-//! Pages in their places on a volume, as InnoDB has them: torn pages are repaired from the
-//! double-write area, or none can tear, or the engine takes the risk ([`PageWrites`]).
+//! Pages in their places on a volume, as in InnoDB. Torn pages are repaired from the double-write
+//! area, or cannot occur, or the engine takes the risk ([`PageWrites`]).
 //!
-//! 1. With the double-write area: copies, a barrier, the pages, a barrier. Without: the pages, a
-//!    barrier. With O_DSYNC each page has its own barrier, and no other.
-//! 2. As atomic groups: as few as the drive's limit allows, side by side; a page is never split
-//!    over two. No barrier: a group that completed is durable. (The file's time stamp is not
-//!    committed either: nothing about the pages depends on it.)
+//! 1. With the double-write area the order is: copies, a barrier, the pages, a barrier. Without it:
+//!    the pages, a barrier. With O_DSYNC each page has a barrier of its own instead of the last
+//!    one.
+//! 2. Atomic groups are as few as the drive's limit allows, and are written at the same time. A
+//!    page is never split over two. There is no barrier, since a completed group is durable. (The
+//!    file's time stamp is not committed either: nothing about the pages depends on it.)
 //! 3. All writes are tasks of the engine's power domain.
 
 use super::doublewrite::{DoubleWrite, copies};
@@ -22,7 +23,7 @@ use tantalum_rt::{Domain, Join, Rt};
 /// Blocks of the largest page.
 const PAGE_BLOCKS: usize = 16;
 
-/// Blocks read at a time by a survey.
+/// Blocks that a survey reads at a time.
 const RUN: usize = 64;
 
 /// Pages in their places on a volume. Cheap to clone: a clone is the same pages.
@@ -48,7 +49,7 @@ struct Shared<D> {
 }
 
 impl<D: BlockDevice + 'static> InPlace<D> {
-    /// The pages of `job` on a volume, as its layout says. All writes will be tasks of `domain`.
+    /// The pages of `job` on a volume, by its layout. All writes will be tasks of `domain`.
     pub fn new(
         rt: &Rt,
         domain: Domain,
@@ -71,10 +72,10 @@ impl<D: BlockDevice + 'static> InPlace<D> {
         InPlace { shared: Rc::new(shared) }
     }
 
-    /// Writes the pages of a freshly loaded database, some in a command.
+    /// Writes the pages of a freshly loaded database, several in a command.
     ///
     /// # Errors
-    /// The volume's.
+    /// The volume's error.
     pub async fn load(&self) -> Result<(), IoError> {
         let Shared { volume, layout, .. } = &*self.shared;
         let each = layout.page_blocks as usize;
@@ -108,7 +109,7 @@ impl<D: BlockDevice + 'static> InPlace<D> {
         all(tasks.collect()).await
     }
 
-    /// Writes pages as one atomic group; they are durable then.
+    /// Writes pages as one atomic group. They are durable when it returns.
     async fn put_group(&self, pages: &[PageVersion]) -> Result<(), EngineError> {
         let s = &*self.shared;
         let each = s.layout.page_blocks as usize;
@@ -121,7 +122,7 @@ impl<D: BlockDevice + 'static> InPlace<D> {
         Ok(())
     }
 
-    /// Writes a batch one page a command, over the double-write area if there is one.
+    /// Writes a batch with one page in a command, with the double-write area if there is one.
     async fn put_batch(&self, pages: &[PageVersion], landed: &Landed) -> Result<(), EngineError> {
         let s = &*self.shared;
         let copies = match &s.area {
@@ -152,7 +153,7 @@ impl<D: BlockDevice + 'static> InPlace<D> {
         if s.o_dsync { s.volume.flush().await } else { Ok(()) }
     }
 
-    /// What each page says of itself; `None` if it is torn or cannot be read.
+    /// The number and last change in each page; `None` if it is torn or cannot be read.
     async fn read_all(&self, count: u32) -> Result<Vec<Option<(PageNo, Lsn)>>, IoError> {
         let Shared { volume, layout, .. } = &*self.shared;
         let each = layout.page_blocks as usize;
@@ -182,11 +183,11 @@ impl<D: BlockDevice + 'static> InPlace<D> {
     }
 }
 
-/// Waits for all of these; the first error.
+/// Waits for all of these. Returns the first error.
 async fn all(tasks: Vec<Join<Result<(), EngineError>>>) -> Result<(), EngineError> {
     let mut result = Ok(());
     for task in tasks {
-        // Cancelled only together with this one.
+        // A task is cancelled only together with this one.
         result = result.and(task.await.unwrap_or(Ok(())));
     }
     result
@@ -241,7 +242,7 @@ impl<D: BlockDevice + 'static> PageStore for InPlace<D> {
         Ok(volume.discard(range).await?)
     }
 
-    /// Whatever was written is in its place, durable.
+    /// Every written page is durable in its place.
     async fn checkpoint(&self, _: Lsn) -> Result<(), EngineError> {
         Ok(())
     }

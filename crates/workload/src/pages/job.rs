@@ -1,4 +1,4 @@
-//! What an engine runs, with which settings, and where things lie on its volumes.
+//! The configuration of an engine, and the layout of its volumes.
 
 use super::doublewrite::{AreaPlace, BATCH_PAGES};
 use super::redo::LogPlace;
@@ -6,7 +6,7 @@ use super::volume::{Host, JOURNAL_BLOCKS};
 use super::{BLOCK_BYTES, Lsn, Mix, PageWrites};
 use tantalum_device::{Block, Caps, GroupLimit};
 
-/// Which benchmark's pages are read and changed.
+/// The benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Benchmark {
@@ -16,11 +16,11 @@ pub enum Benchmark {
     Tpcc,
 }
 
-/// Where the log is.
+/// The place of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogDevice {
-    /// On a drive of its own, of the same kind unless [`EngineJob::log_design`] names another.
+    /// On a drive of its own, of the same design unless [`EngineJob::log_design`] names another.
     Own,
     /// At the end of the drive with the pages.
     Same,
@@ -30,29 +30,31 @@ pub enum LogDevice {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineJob {
-    /// Whose pages.
+    /// The benchmark.
     pub benchmark: Benchmark,
     /// Size of the database, MiB.
     pub database_mib: u64,
-    /// Size of the buffer pool, per cent of the database.
+    /// Size of the buffer pool in per cent of the database.
     pub buffer_percent: f64,
     /// Bytes in a page: 4096 to 65536, a power of two.
     pub page_bytes: u32,
-    /// Whether pages go over the double-write area, or as atomic groups without it.
+    /// How pages are written: with the double-write area, or without it in place or as atomic
+    /// groups.
     pub double_write: PageWrites,
-    /// The share of LinkBench's operations that change something, per cent; without it, that of
-    /// its mix (about 31). Among themselves those that read and those that change keep their
-    /// shares.
+    /// The share of LinkBench's operations that change something, in per cent; without it, that of
+    /// its mix (about 31). The operations that read keep their shares among themselves, and so do
+    /// those that change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_percent: Option<f64>,
     /// Whether the host sends flushes.
     pub barriers: bool,
-    /// Whether each write of a page carries a barrier of its own (files opened with O_DSYNC).
+    /// Whether each write of a page is followed by a barrier of its own (files opened with
+    /// O_DSYNC).
     pub o_dsync: bool,
-    /// Whether flushes go beside other commands; over ATA they do not.
+    /// Whether flushes may run together with other commands; over ATA they may not.
     pub queued_flush: bool,
-    /// Granularity of a file's time stamps, ms: an fsync in another tick than the last one
-    /// commits the file system's journal. 0: the files are synced without (fdatasync).
+    /// Granularity of a file's time stamps in ms: an fsync in another tick than the last one
+    /// commits the file system's journal. 0: the files are synced without a commit (fdatasync).
     pub tick_ms: u64,
     /// Clients, without think time.
     pub clients: u32,
@@ -64,25 +66,25 @@ pub struct EngineJob {
     pub page_cpu_us: f64,
     /// Size of the log, MiB.
     pub log_mib: u64,
-    /// Where it is.
+    /// The place of the log.
     pub log_device: LogDevice,
     /// The design of the log's own drive; without it, that of the drive with the pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_design: Option<String>,
-    /// Whether the log's own drive carries real bytes, and not stamps.
+    /// Whether the log's own drive carries real bytes instead of stamps.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub log_bytes: bool,
     /// Page cleaners.
     pub cleaners: u32,
-    /// Pages that a cleaner takes off the tail at a time: clean ones are freed, the others
-    /// written together (the chunk of 100 in MySQL's `buf_flush_LRU_tail`).
+    /// Pages that a cleaner takes from the tail at a time: it frees clean ones and writes the
+    /// others together (the chunk of 100 in MySQL's `buf_flush_LRU_tail`).
     pub batch_pages: u32,
-    /// Pages at the tail of the LRU list that a cleaner looks at in a turn, and free frames
-    /// that it tries to keep.
+    /// Pages at the tail of the LRU list that a cleaner examines in a pass, and the number of free
+    /// frames that it tries to keep.
     pub lru_depth: u32,
-    /// Time between turns of a cleaner that is not called, ms.
+    /// Time between passes of a cleaner that is not called, ms.
     pub cleaner_ms: f64,
-    /// Whether a reader that finds no clean frame writes one page itself (InnoDB), or waits
+    /// Whether a reader that finds no clean frame writes one page itself (as in InnoDB), or waits
     /// for a cleaner.
     pub single_page_flush: bool,
     /// Transactions before measuring begins.
@@ -92,7 +94,7 @@ pub struct EngineJob {
 }
 
 impl Default for EngineJob {
-    /// MySQL's shape, with the settings of the published LinkBench runs.
+    /// An engine like MySQL's, with the settings of the published LinkBench runs.
     fn default() -> EngineJob {
         EngineJob {
             benchmark: Benchmark::LinkBench,
@@ -127,14 +129,14 @@ impl Default for EngineJob {
 /// Why an engine cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum JobError {
-    /// A value that makes no sense.
+    /// A value is out of its range.
     #[error("{key} = {value}: must be {must}")]
     Value {
-        /// Which.
+        /// The key.
         key: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it may be.
+        /// Its allowed values.
         must: String,
     },
     /// The drive is too small.
@@ -144,7 +146,7 @@ pub enum JobError {
         what: &'static str,
         /// Blocks needed.
         need: u64,
-        /// Blocks there are.
+        /// Blocks of the drive.
         have: u64,
     },
     /// The drive has blocks of another size.
@@ -158,12 +160,12 @@ pub enum JobError {
     Groups {
         /// Bytes of a page.
         page: u32,
-        /// What the drive has instead.
+        /// The drive's limit, in words.
         has: String,
     },
 }
 
-/// Where everything lies.
+/// The layout of the volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Blocks in a page.
@@ -179,7 +181,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Where the page is.
+    /// The place of a page.
     pub fn place(&self, page: super::PageNo) -> Block {
         Block(self.first.0 + u64::from(page.0) * u64::from(self.page_blocks))
     }
@@ -191,7 +193,7 @@ impl Layout {
 }
 
 impl EngineJob {
-    /// What its transactions do.
+    /// The mix of its transactions.
     pub fn mix(&self) -> Mix {
         Mix::new(self.benchmark, self.database_mib, self.page_bytes).updating(self.update_percent)
     }
@@ -208,10 +210,10 @@ impl EngineJob {
         (bytes / f64::from(self.page_bytes)) as u32
     }
 
-    /// Whether the values make sense.
+    /// Checks the values.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first value that is not valid.
     pub fn check(&self) -> Result<(), JobError> {
         let wrong =
             |key, value: String, must: &str| JobError::Value { key, value, must: must.into() };
@@ -261,7 +263,7 @@ impl EngineJob {
                 return Err(wrong("update_percent", share.to_string(), must));
             }
         }
-        // Each client may hold one frame; the cleaners must find others.
+        // Each client may hold one frame, and the cleaners must find others.
         let least = self.clients + self.cleaners * self.batch_pages;
         if self.frames() < least {
             let must = format!(
@@ -280,7 +282,7 @@ impl EngineJob {
         Ok(())
     }
 
-    /// Where everything lies for a database of so many pages, on drives like this one.
+    /// The layout for a database of this many pages, on drives like this one.
     ///
     /// # Errors
     /// What does not fit.
@@ -325,10 +327,10 @@ impl EngineJob {
     }
 }
 
-/// Pages of this size in an atomic group, at most.
+/// The most pages of this size in an atomic group.
 pub(super) fn pages_in(limit: GroupLimit, page_bytes: u32) -> usize {
     u64::from(limit.extents).min(limit.bytes / u64::from(page_bytes)) as usize
 }
 
-/// A log sequence number that no block can carry any more.
+/// The first log sequence number that does not fit a stamp.
 pub(super) const LSN_END: Lsn = Lsn(1 << 40);

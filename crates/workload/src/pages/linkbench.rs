@@ -5,16 +5,16 @@ use super::mix::{Access, Tree};
 use crate::linkbench::{LinkBench, LinkBenchScale, Operation};
 use tantalum_rt::Stream;
 
-/// Bytes of rows with InnoDB's headers; the data are log-normal around 128 and 8 bytes.
+/// Bytes of rows with InnoDB's headers. The data are log-normal around 128 and 8 bytes.
 const NODE_ROW: u32 = 250;
 const LINK_ROW: u32 = 85;
 const COUNT_ROW: u32 = 50;
 
-/// Links of a node, as loaded, and lists that they are in.
+/// Loaded links of a node, and the lists that they are in.
 const LINKS: f64 = 4.4;
 const LISTS: f64 = 1.6;
 
-/// The share of rows by which tables can grow at their end.
+/// The factor by which tables can grow at their end.
 const HEADROOM: f64 = 1.05;
 
 /// See the module.
@@ -23,7 +23,7 @@ pub struct LinkBenchPages {
     nodes: u64,
     /// Nodes added so far.
     added: u64,
-    /// The share of operations that change something; `None`: that of the mix.
+    /// The share of operations that change something, in per cent; `None`: that of the mix.
     pub(super) update_percent: Option<f64>,
     node_table: Tree,
     link_table: Tree,
@@ -33,9 +33,9 @@ pub struct LinkBenchPages {
 }
 
 impl LinkBenchPages {
-    /// A graph that fills about so many MiB.
+    /// A graph that fills about this many MiB.
     pub fn new(database_mib: u64, page_bytes: u32) -> LinkBenchPages {
-        // A node with all that hangs on it, at a fill of 70 %; inner pages are 2 % more.
+        // A node with its links and counts, at a fill of 70 %. Inner pages are 2 % more.
         let each = f64::from(NODE_ROW) * HEADROOM
             + 2.0 * LINKS * f64::from(LINK_ROW)
             + LISTS * f64::from(COUNT_ROW);
@@ -62,28 +62,28 @@ impl LinkBenchPages {
         self.pages
     }
 
-    /// Where a list lies in the table (by type, then node).
+    /// The first row of a list in the table (by type, then node).
     fn in_table(&self, (id, kind): (u64, u64)) -> u64 {
         ((kind * self.nodes + id) as f64 * LINKS / 2.0) as u64
     }
 
-    /// Where it lies in the index (by node, then type).
+    /// The first row of a list in the index (by node, then type).
     fn in_index(&self, (id, kind): (u64, u64)) -> u64 {
         ((id * 2 + kind) as f64 * LINKS / 2.0) as u64
     }
 
-    /// Where its count lies.
+    /// The row of a list's count.
     fn in_counts(&self, (id, kind): (u64, u64)) -> u64 {
         ((id * 2 + kind) as f64 * LISTS / 2.0) as u64
     }
 
-    /// What the next operation does.
+    /// Appends the accesses of the next operation.
     pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) {
         let operation = match self.update_percent {
             None => LinkBench::draw(dice),
             Some(share) => {
                 let changes = (dice.below(1_000_000) as f64) < share * 1e4;
-                // Both kinds are in the mix with a third at least: this ends soon.
+                // Each kind has a share of at least 30 % in the mix, so this ends soon.
                 loop {
                     let drawn = LinkBench::draw(dice);
                     if is_change(drawn) == changes {
@@ -96,7 +96,7 @@ impl LinkBenchPages {
             Operation::GetNode => self.node_table.read(self.graph.node_to_read(dice), out),
             Operation::UpdateNode => self.node_table.change(self.graph.node_to_update(dice), out),
             Operation::AddNode => {
-                // The ids go up; at the end of the headroom they begin there anew.
+                // Ids go up. At the end of the headroom they start again at its beginning.
                 let room = self.node_table.rows() - self.nodes;
                 self.node_table.change(self.nodes + self.added % room.max(1), out);
                 self.added += 1;
@@ -112,7 +112,7 @@ impl LinkBenchPages {
                 self.count_table.read(self.in_counts(list), out);
             }
             Operation::MultigetLink => {
-                // The links of one list lie side by side.
+                // The links of one list are side by side.
                 let list = self.graph.list_to_read(dice);
                 self.link_table.scan(self.in_table(list), self.graph.links_in(list).min(3), out);
             }
@@ -120,7 +120,8 @@ impl LinkBenchPages {
                 let list = self.graph.list_to_change(dice);
                 let which = dice.below(self.graph.links_in(list).max(1));
                 self.link_table.change(self.in_table(list) + which, out);
-                // The index holds the time: the old entry goes, a new one comes beside it.
+                // The index holds the time: the old entry is removed, and a new one is added beside
+                // it.
                 self.link_index.change(self.in_index(list) + which, out);
                 if operation != Operation::UpdateLink {
                     self.count_table.change(self.in_counts(list), out);

@@ -1,10 +1,9 @@
-//! Which pages a transaction reads and changes: clustered trees, and the benchmarks' mixes
-//! over them.
+//! The pages that a transaction reads and changes: clustered trees, and the benchmarks' mixes over
+//! them.
 //!
-//! 1. A page holds as many rows as fit its size at a fill of 70 % (random inserts
-//!    into a B-tree): larger pages hold more rows, and there are fewer of them.
-//! 2. Every access goes down from the root: inner pages compete for the pool like
-//!    any other.
+//! 1. A page holds as many rows as fit it at a fill of 70 % (random inserts into a B-tree). Larger
+//!    pages hold more rows, and there are fewer of them.
+//! 2. Every access descends from the root, so inner pages compete for the pool like any other.
 
 use super::linkbench::LinkBenchPages;
 use super::tpcc::TpccPages;
@@ -14,7 +13,7 @@ use tantalum_rt::Stream;
 /// One use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Which.
+    /// The page.
     pub page: PageNo,
     /// Bytes of the redo record if it is changed; 0 if it is only read.
     pub redo: u32,
@@ -23,16 +22,16 @@ pub struct Access {
 /// The share of a page that rows fill.
 const FILL: f64 = 0.7;
 
-/// Bytes of an entry of an inner page: key, child, and what the page keeps for it.
+/// Bytes of an entry of an inner page: key, child, and the page's overhead for it.
 const ENTRY_BYTES: f64 = 32.0;
 
-/// Bytes of redo log beside the row itself: headers, and the undo record's own record.
+/// Bytes of redo log in addition to the row: headers, and the record of the undo record.
 pub(super) const REDO_OVERHEAD: u32 = 120;
 
 /// A clustered tree of pages.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// First page and count of each level, the root's first.
+    /// First page and number of pages of each level, from the root on.
     levels: Vec<(u32, u32)>,
     fanout: u32,
     rows: u64,
@@ -41,7 +40,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A tree of so many rows; its pages are numbered from `next` on, which moves on.
+    /// A tree of this many rows. Its pages are numbered from `next` on, and `next` is advanced.
     pub fn new(next: &mut u32, rows: u64, row_bytes: u32, page_bytes: u32) -> Tree {
         let room = f64::from(page_bytes) * FILL;
         let rows_per_leaf = ((room / f64::from(row_bytes)) as u64).max(1);
@@ -59,17 +58,17 @@ impl Tree {
         Tree { levels, fanout, rows, rows_per_leaf, row_bytes }
     }
 
-    /// Rows there are.
+    /// The number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Reads a row (numbers beyond the last count from 0 again).
+    /// Reads a row (row numbers wrap around).
     pub fn read(&self, row: u64, out: &mut Vec<Access>) {
         self.scan(row, 1, out);
     }
 
-    /// Reads rows one after the other, as many leaves as they fill.
+    /// Reads consecutive rows, with all leaves that they are in.
     pub fn scan(&self, row: u64, count: u64, out: &mut Vec<Access>) {
         let row = row % self.rows;
         let leaf = (row / self.rows_per_leaf) as u32;
@@ -79,7 +78,7 @@ impl Tree {
         out.extend((leaf..=last as u32).map(|l| Access { page: PageNo(first + l), redo: 0 }));
     }
 
-    /// Changes a row (or inserts, or marks as deleted).
+    /// Changes a row (or inserts it, or marks it as deleted).
     pub fn change(&self, row: u64, out: &mut Vec<Access>) {
         let leaf = (row % self.rows / self.rows_per_leaf) as u32;
         self.descend(leaf, out);
@@ -108,7 +107,7 @@ pub enum Mix {
 }
 
 impl Mix {
-    /// The benchmark over a database of about so many MiB.
+    /// The benchmark over a database of about this many MiB.
     pub fn new(benchmark: Benchmark, database_mib: u64, page_bytes: u32) -> Mix {
         match benchmark {
             Benchmark::LinkBench => Mix::LinkBench(LinkBenchPages::new(database_mib, page_bytes)),
@@ -116,8 +115,8 @@ impl Mix {
         }
     }
 
-    /// The same with another share of operations that change something, per cent; only
-    /// LinkBench's has one to choose.
+    /// The same with another share of operations that change something, in per cent. Only LinkBench
+    /// uses it.
     pub fn updating(mut self, percent: Option<f64>) -> Mix {
         if let Mix::LinkBench(pages) = &mut self {
             pages.update_percent = percent;
@@ -133,7 +132,7 @@ impl Mix {
         }
     }
 
-    /// What the next transaction does.
+    /// Appends the accesses of the next transaction.
     pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) {
         match self {
             Mix::LinkBench(m) => m.next(dice, out),
@@ -150,7 +149,7 @@ mod tests {
     fn a_tree_has_a_page_for_every_row_and_goes_down_from_its_root() {
         let mut next = 10;
         let tree = Tree::new(&mut next, 100_000, 200, 4096);
-        // 14 rows to a leaf, 89 entries to an inner page.
+        // 14 rows in a leaf, 89 entries in an inner page.
         let sizes: Vec<u32> = tree.levels.iter().map(|l| l.1).collect();
         assert_eq!(sizes, [1, 81, 7143]);
         assert_eq!(next, 10 + 1 + 81 + 7143);
@@ -164,7 +163,7 @@ mod tests {
         out.clear();
         tree.scan(13, 16, &mut out);
         assert_eq!(out.len(), 2 + 3);
-        // Four times the page, a quarter of the leaves.
+        // A page of four times the size gives a quarter of the leaves.
         let mut next = 0;
         assert!(Tree::new(&mut next, 100_000, 200, 16384).levels[2].1.abs_diff(7143 / 4) < 40);
     }

@@ -1,15 +1,15 @@
-//! The buffer pool: frames, the page each holds, and the lists that say which goes next.
-//! No I/O and no waiting: the engine does both.
+//! The buffer pool: frames, the page in each, and the lists that decide which page leaves next. It
+//! does no I/O and no waiting: the engine does both.
 //!
-//! 1. A page is in one frame at most; a frame that holds one is in exactly one of the two parts of
-//!    the LRU list, any other is free or lent to a client that reads into it.
-//! 2. The flush list holds exactly the dirty frames, by the first change since each was
+//! 1. A page is in one frame at most. A frame with a page is in exactly one of the two parts of the
+//!    LRU list. Any other frame is free, or borrowed by a client that is going to read into it.
+//! 2. The flush list holds exactly the dirty frames, ordered by the first change since each was
 //!    written.
-//! 3. A frame that is being written can be read, but neither changed nor evicted; one
-//!    that is being read into cannot be touched.
-//! 4. New pages enter at the midpoint: at the head of the old part, which is kept at
-//!    three eighths of the list. A page moves to the head of the young part when it is
-//!    touched again, not earlier than `old_time` after it came.
+//! 3. A frame that is being written can be read, but neither changed nor evicted. A frame that is
+//!    being read into cannot be used.
+//! 4. New pages enter at the midpoint: at the head of the old part, which is kept at three eighths
+//!    of the list. A page moves to the head of the young part when it is touched again, at least
+//!    `old_time` after it came.
 
 use super::storage::PageVersion;
 use super::{Lsn, PageNo};
@@ -24,7 +24,7 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// On the free list, or on loan.
+    /// On the free list, or borrowed.
     Free,
     /// Its page is being read.
     Reading,
@@ -39,7 +39,7 @@ struct Frame {
     page: PageNo,
     state: State,
     lsn: Lsn,
-    /// Where the first change since it was written begins; zero if there is none.
+    /// The beginning of the first change since it was written; zero if there is none.
     oldest: Lsn,
     came: Nanos,
     young: bool,
@@ -67,7 +67,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// An empty pool of so many frames, for a database of so many pages.
+    /// An empty pool of this many frames, for a database of this many pages.
     pub fn new(frames: u32, pages: u32, old_time: Nanos) -> Pool {
         let empty = Frame {
             page: PageNo(0),
@@ -91,7 +91,7 @@ impl Pool {
         }
     }
 
-    /// The frame that holds the page, or is being read into for it.
+    /// The frame that holds the page, or into which it is being read.
     pub fn find(&self, page: PageNo) -> Option<FrameId> {
         let at = self.places[page.0 as usize];
         (at != NONE).then_some(FrameId(at))
@@ -107,28 +107,28 @@ impl Pool {
         self.frames[f.0 as usize].state == State::Ready
     }
 
-    /// Page and last change of a frame.
+    /// The page in a frame, and its last change.
     pub fn content(&self, f: FrameId) -> (PageNo, Lsn) {
         let frame = &self.frames[f.0 as usize];
         (frame.page, frame.lsn)
     }
 
-    /// Frames that hold nothing and wait on the free list.
+    /// The number of frames on the free list.
     pub fn free_frames(&self) -> usize {
         self.free.len()
     }
 
-    /// Frames that hold changes not yet written.
+    /// The number of frames with changes that are not written.
     pub fn dirty_frames(&self) -> usize {
         self.dirty.len()
     }
 
-    /// Where the oldest change that is not written begins.
+    /// The beginning of the oldest change that is not written.
     pub fn oldest_change(&self) -> Option<Lsn> {
         self.dirty.first().map(|d| d.0)
     }
 
-    /// The page was used: it moves in the list.
+    /// Notes a use of the page, which may move it in the list.
     pub fn touch(&mut self, f: FrameId, now: Nanos) {
         let frame = &self.frames[f.0 as usize];
         if frame.young || now.saturating_sub(frame.came) >= self.old_time {
@@ -138,17 +138,17 @@ impl Pool {
         }
     }
 
-    /// A frame off the free list, on loan.
+    /// Borrows a frame from the free list.
     pub fn borrow_free(&mut self) -> Option<FrameId> {
         self.free.pop().map(FrameId)
     }
 
-    /// A frame on loan goes to the free list.
+    /// Puts a borrowed frame back on the free list.
     pub fn give_back(&mut self, f: FrameId) {
         self.free.push(f.0);
     }
 
-    /// A frame on loan is to hold this page, which is being read.
+    /// Gives a borrowed frame this page, which is being read.
     pub fn begin_read(&mut self, f: FrameId, page: PageNo, now: Nanos) {
         let frame = &mut self.frames[f.0 as usize];
         frame.page = page;
@@ -160,15 +160,15 @@ impl Pool {
         self.balance();
     }
 
-    /// The page was read; its last change is `lsn`.
+    /// Notes that the page was read. Its last change is `lsn`.
     pub fn end_read(&mut self, f: FrameId, lsn: Lsn) {
         let frame = &mut self.frames[f.0 as usize];
         frame.lsn = lsn;
         frame.state = State::Ready;
     }
 
-    /// The page in the frame is changed by the record from `begin` to `end`. The caller
-    /// has asked whether it may ([`Pool::is_changeable`]).
+    /// Notes a change of the page by the record from `begin` to `end`. The caller has checked that
+    /// it may ([`Pool::is_changeable`]).
     pub fn change(&mut self, f: FrameId, begin: Lsn, end: Lsn) {
         let frame = &mut self.frames[f.0 as usize];
         assert_eq!(frame.state, State::Ready, "only a page that is ready can be changed");
@@ -179,8 +179,8 @@ impl Pool {
         }
     }
 
-    /// The clean frame nearest to the tail, of the last `depth` frames, emptied and on
-    /// loan; and the page that was in it.
+    /// Evicts the page of the clean frame nearest to the tail, among the last `depth` frames.
+    /// Returns the frame, which is borrowed then, and the page.
     pub fn evict_clean(&mut self, depth: usize) -> Option<(FrameId, PageVersion)> {
         let clean = self.tail_first().take(depth).find(|&at| {
             let f = &self.frames[at as usize];
@@ -190,15 +190,15 @@ impl Pool {
         Some((FrameId(clean), page))
     }
 
-    /// The dirty frame nearest to the tail, of the last `depth`, that is not being written.
+    /// The dirty frame nearest to the tail, among the last `depth`, that is not being written.
     pub fn dirty_near_tail(&self, depth: usize) -> Option<FrameId> {
         self.tail_first().take(depth).find(|&at| self.is_writable(at)).map(FrameId)
     }
 
-    /// What a page cleaner does with the tail, up to `depth` frames from it: clean frames go to the
-    /// free list, and dirty ones that are not being written are found. It takes at most `most` of
-    /// both in all, and ends when free and found ones are `spare`. Returns the frames found, and the
-    /// pages that were in frames that are free now.
+    /// A page cleaner's work on up to `depth` frames from the tail: it frees clean frames, and
+    /// finds dirty ones that are not being written. It takes at most `most` of both together, and
+    /// ends when free and found ones together are `spare`. Returns the frames found, and the pages
+    /// that left freed frames.
     pub fn clean_tail(
         &mut self,
         depth: usize,
@@ -225,13 +225,14 @@ impl Pool {
         (found, freed)
     }
 
-    /// Up to `most` dirty frames that are not being written, those with the oldest changes first.
+    /// Up to `most` dirty frames that are not being written, oldest changes first.
     pub fn oldest_dirty(&self, most: usize) -> Vec<FrameId> {
         let each = self.dirty.iter().filter(|d| self.is_writable(d.1));
         each.take(most).map(|d| FrameId(d.1)).collect()
     }
 
-    /// The frame is being written from now on; what is written, and its oldest change.
+    /// Notes that the frame is being written. Returns its page, its last change, and its oldest
+    /// change.
     pub fn begin_write(&mut self, f: FrameId) -> (PageNo, Lsn, Lsn) {
         let frame = &mut self.frames[f.0 as usize];
         assert_eq!(frame.state, State::Ready, "one write of a frame at a time");
@@ -239,7 +240,7 @@ impl Pool {
         (frame.page, frame.lsn, frame.oldest)
     }
 
-    /// The frame was written: it is clean. With `evict` it goes to the free list.
+    /// Notes that the frame was written and is clean. With `evict` it goes to the free list.
     pub fn end_write(&mut self, f: FrameId, evict: bool) {
         let frame = &mut self.frames[f.0 as usize];
         self.dirty.remove(&(frame.oldest, f.0));
@@ -276,7 +277,7 @@ impl Pool {
         if self.old.tail == NONE { self.young.tail } else { self.old.tail }
     }
 
-    /// The next one towards the head of the whole list.
+    /// The next frame towards the head of the whole list.
     fn before(&self, at: u32) -> u32 {
         let f = &self.frames[at as usize];
         if f.prev == NONE && !f.young { self.young.tail } else { f.prev }
@@ -325,7 +326,7 @@ impl Pool {
         }
     }
 
-    /// Young pages become old until that part has its three eighths.
+    /// Moves young pages to the old part until that has its three eighths.
     fn balance(&mut self) {
         while self.old.len * 8 < (self.young.len + self.old.len) * 3 && self.young.tail != NONE {
             let at = self.young.tail;
@@ -359,7 +360,7 @@ mod tests {
         pool.touch(used, Nanos(5)); // Too early to count.
         assert_eq!(pool.dirty_near_tail(8), None);
         pool.touch(used, Nanos(10));
-        // A scan over many pages leaves it where it is.
+        // A scan over many pages does not evict it.
         for page in 10..60 {
             load(&mut pool, page, 20);
         }
@@ -390,11 +391,11 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map from page to (first, last) change.
+        /// Compares with a map from page to (first, last) change.
         #[test]
         fn pages_and_changes_are_never_lost(steps in prop::collection::vec(step(), 1..300)) {
             let mut pool = Pool::new(12, 40, Nanos(3));
-            // Dirty pages: oldest and last change, and whether being written.
+            // Dirty pages: oldest and last change, and whether it is being written.
             let mut dirty = BTreeMap::<u32, (u64, u64, bool)>::new();
             for (time, step) in (1u64..).zip(steps) {
                 let now = Nanos(time);

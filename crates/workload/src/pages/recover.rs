@@ -1,23 +1,23 @@
-//! What a power cut has left of a database: log, copies and pages are read back, as
-//! recovery would, and compared with what was promised.
+//! Checks what a power cut has left of a database: log, copies and pages are read back, as in a
+//! recovery, and compared with the promises.
 //!
-//! 1. Nothing but what the drives return is believed: the log reaches as far as its blocks
-//!    say, and a record is read only up to there.
+//! 1. Only what the drives return counts: the log reaches as far as its blocks say, and records are
+//!    used only up to there.
 //! 2. A page must be whole, or be repaired by a whole copy in the double-write area.
-//! 3. A record changes the page whose number is the one before it; a page that is older
-//!    than its next record, or than the checkpoint, has lost changes.
+//! 3. A record applies to a page whose last change is the one before the record. A page that is
+//!    older than its next record expects, or than the checkpoint, has lost changes.
 //! 4. A page that is newer than the log was written before its log.
-//! 5. Afterwards every page is whole and of the state that was recovered, durable, and the
-//!    log begins anew behind everything it ever held.
+//! 5. Afterwards every page is whole, durable and in the recovered state, and the log begins anew
+//!    after everything that it ever held.
 
 use super::storage::{LogStore, PageStore, PageVersion, Stored};
 use super::{Journal, PageNo};
 use tantalum_device::IoError;
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Pages looked at.
+    /// Pages checked.
     pub pages: u64,
     /// Acknowledged commits that the log has lost.
     pub commits_lost: u64,
@@ -25,26 +25,25 @@ pub struct Recovered {
     pub repaired: u64,
     /// Torn or unreadable pages without a copy.
     pub torn: u64,
-    /// Pages that lack changes which the log does not hold any more.
+    /// Pages that lack changes which the log does not have any more.
     pub behind: u64,
-    /// Pages with changes that the log does not hold yet.
+    /// Pages with changes which the log does not have yet.
     pub ahead: u64,
     /// Records that changed a page.
     pub replayed: u64,
 }
 
 impl Recovered {
-    /// Whether the database is damaged beyond what its log can mend.
+    /// Whether the database has damage that its log cannot repair.
     pub fn is_damaged(&self) -> bool {
         self.torn + self.behind + self.ahead > 0
     }
 }
 
-/// Judges what a power cut has left in these stores, and makes them sound again. Barriers must be
-/// on in both.
+/// Checks what a power cut has left in these stores, and repairs them. Barriers must be on in both.
 ///
 /// # Errors
-/// The stores', other than for pages that cannot be read.
+/// The stores' errors, except for pages that cannot be read.
 pub async fn recover<P: PageStore, L: LogStore>(
     pages: &P,
     log: &L,

@@ -1,15 +1,14 @@
 //! The redo log: a ring of blocks on a volume, with group commit and checkpoints.
 //!
-//! 1. Records become durable in their order: what survives a cut is what lies before the
-//!    first block that did not.
+//! 1. Records become durable in order: those before the first lost block survive a cut.
 //! 2. One write of the log at a time. Clients that commit meanwhile wait, and the next write takes
 //!    the records of all of them.
-//! 3. The ring is never overrun: no record goes over what lies behind the checkpoint.
-//! 4. A checkpoint moves forward only, and only after the flush that makes it durable.
+//! 3. The ring is never overrun: no record overwrites one that is after the checkpoint.
+//! 4. A checkpoint only moves forward, and only after the flush that makes it durable.
 //!
-//! Each block carries how far the log reaches in it. What the records say is kept beside
-//! the log, in the [`Journal`], which outlives a power cut: a record may be read there
-//! only if the blocks of the log vouch for it.
+//! Each block carries how far the log reaches in it. The content of records is kept beside the log,
+//! in the [`Journal`], which outlives a power cut. A recovery may use a record there only if the
+//! blocks of the log reach it.
 
 use super::storage::LogStore;
 use super::volume::Volume;
@@ -24,47 +23,47 @@ use tantalum_rt::sync::WaitQueue;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Blocks before the ring: two, which take the checkpoints in turn.
+/// Blocks before the ring: two, which hold checkpoints in turn.
 const HEAD_BLOCKS: u64 = 2;
 
-/// The largest record, bytes.
+/// The largest record in bytes.
 pub const MAX_RECORD: u32 = 4096;
 
-/// Bytes of the ring that are kept free: the block that is being filled, and the records
-/// that clients have room for but not written yet.
+/// Bytes of the ring that are kept free: the block that is being filled, and records for which
+/// clients had room but that they have not written yet.
 const MARGIN: u64 = 256 * BLOCK;
 
-/// What one record says: this page changed, and what its last change before was.
+/// A record: the page that changed, and its last change before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where the record ends: the page's number after it.
+    /// The end of the record: the page's log sequence number after it.
     pub end: Lsn,
-    /// Which page.
+    /// The page.
     pub page: PageNo,
-    /// Its number before.
+    /// The page's log sequence number before it.
     pub before: Lsn,
 }
 
-/// The records of a log, and what was promised, which the judge of a cut needs. Cheap to clone: a
-/// clone is the same journal.
+/// The records of a log, and its promises, for the check after a cut. Cheap to clone: a clone is
+/// the same journal.
 #[derive(Clone)]
 pub struct Journal {
     inner: Rc<RefCell<Inner>>,
 }
 
 struct Inner {
-    /// Records not behind the checkpoint.
+    /// Records after the checkpoint.
     records: VecDeque<Record>,
-    /// Of each page the last change that is behind the checkpoint.
+    /// For each page, its last change before the checkpoint.
     settled: Vec<Lsn>,
-    /// Acknowledged commits not behind the checkpoint.
+    /// Acknowledged commits after the checkpoint.
     acknowledged: Vec<Lsn>,
     commits: u64,
     next: Lsn,
 }
 
 impl Journal {
-    /// Of a database of so many pages, freshly loaded.
+    /// The journal of a freshly loaded database of this many pages.
     pub fn new(pages: u32) -> Journal {
         let inner = Inner {
             records: VecDeque::new(),
@@ -76,32 +75,32 @@ impl Journal {
         Journal { inner: Rc::new(RefCell::new(inner)) }
     }
 
-    /// Where the next record will begin.
+    /// The beginning of the next record.
     pub fn next(&self) -> Lsn {
         self.inner.borrow().next
     }
 
-    /// Commits acknowledged, ever.
+    /// The number of commits ever acknowledged.
     pub fn commits(&self) -> u64 {
         self.inner.borrow().commits
     }
 
-    /// Acknowledged commits that end after `end`.
+    /// The number of acknowledged commits that end after `end`.
     pub fn acknowledged_after(&self, end: Lsn) -> u64 {
         self.inner.borrow().acknowledged.iter().filter(|a| **a > end).count() as u64
     }
 
-    /// Acknowledged commits that may still be looked for.
+    /// The number of acknowledged commits after the checkpoint.
     pub fn unsettled_commits(&self) -> u64 {
         self.inner.borrow().acknowledged.len() as u64
     }
 
-    /// Of each page the last change behind the checkpoint.
+    /// For each page, its last change before the checkpoint.
     pub fn settled(&self) -> Vec<Lsn> {
         self.inner.borrow().settled.clone()
     }
 
-    /// The records in this range, in their order: of those that end in it.
+    /// The records that end in this range, in order.
     pub fn records(&self, range: Range<Lsn>) -> Vec<Record> {
         let inner = self.inner.borrow();
         let each = inner.records.iter().filter(|r| r.end > range.start && r.end <= range.end);
@@ -132,7 +131,7 @@ impl Journal {
         inner.acknowledged.retain(|a| *a > checkpoint);
     }
 
-    /// After a recovery: what each page is now, and where the log goes on.
+    /// After a recovery: sets the last change of each page, and where the log goes on.
     pub fn restart(&self, pages: Vec<Lsn>, next: Lsn) {
         let mut inner = self.inner.borrow_mut();
         inner.records.clear();
@@ -142,12 +141,12 @@ impl Journal {
     }
 }
 
-/// Where a log lies on its volume.
+/// The place of a log on its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogPlace {
     /// Its first block.
     pub first: Block,
-    /// Blocks, the two for checkpoints included.
+    /// Its blocks, including the two for checkpoints.
     pub blocks: u64,
 }
 
@@ -156,12 +155,12 @@ impl LogPlace {
         self.blocks - HEAD_BLOCKS
     }
 
-    /// Bytes of records that may lie between checkpoint and end.
+    /// The most bytes of records between checkpoint and end.
     pub fn capacity(&self) -> u64 {
         (self.ring() * BLOCK).saturating_sub(MARGIN)
     }
 
-    /// The fewest blocks with which a log can work.
+    /// The fewest blocks of a log.
     pub const LEAST: u64 = HEAD_BLOCKS + 2 * MARGIN / BLOCK;
 
     fn block(&self, number: u64) -> Block {
@@ -169,7 +168,7 @@ impl LogPlace {
     }
 }
 
-/// A log being written.
+/// A log that is being written.
 pub struct Redo<D> {
     volume: Volume<D>,
     place: LogPlace,
@@ -185,7 +184,7 @@ pub struct Redo<D> {
 }
 
 impl<D: BlockDevice> Redo<D> {
-    /// The log that goes on where the journal says, checkpoint and end there; see
+    /// The log that goes on where the journal ends. Its checkpoint and end are there; see
     /// [`LogStore::begin`].
     pub fn new(rt: &Rt, volume: Volume<D>, place: LogPlace, journal: Journal) -> Redo<D> {
         let next = journal.next();
@@ -232,7 +231,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
         self.begin_at(self.checkpoint.get()).await
     }
 
-    /// Of at most a page of 4 KiB.
+    /// The record has at most [`MAX_RECORD`] bytes.
     fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
         self.journal.append(page, before, bytes.clamp(1, MAX_RECORD))
     }
@@ -307,7 +306,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
             for reach in room[..count].iter().copied() {
                 let (begin, full) = (number * BLOCK, (number + 1) * BLOCK);
                 if reach <= begin || reach > full {
-                    break 'log; // Of another round: nothing was written here yet.
+                    break 'log; // Of an earlier round: the log does not reach here.
                 }
                 end = end.max(reach);
                 if reach < full {
@@ -319,7 +318,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
         Ok((Lsn(checkpoint), Lsn(end)))
     }
 
-    /// At the beginning of a block.
+    /// The log restarts at the beginning of a block.
     async fn restart(&self, lsn: Lsn) -> Result<Lsn, IoError> {
         let next = Lsn((self.journal.next().max(lsn).0.div_ceil(BLOCK) + 1) * BLOCK);
         self.begin_at(next).await?;
@@ -331,7 +330,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
     }
 }
 
-/// While it lives, the log is being written.
+/// The log is being written while this lives.
 struct Writing<'a, D>(&'a Redo<D>);
 
 impl<D> Drop for Writing<'_, D> {

@@ -1,15 +1,17 @@
-//! What an engine stores its pages and its log in: two traits, so that a volume, a cache over a
-//! slow volume, a log ring or a log over several devices can each take the place of another.
+//! Two traits for the stores of an engine's pages and log, so that different stores fit: a volume,
+//! a cache over a slow volume, a log ring, a log over several devices.
 //!
-//! 1. **Pages.** A page that leaves the pool is handed over, dirty or clean. From the first poll of
-//!    that call on, a fetch of the page finds the version that was handed over, or a newer one.
+//! 1. **Pages.** Each page that leaves the pool is handed to the store, dirty or clean. From the
+//!    first poll of that call on, a fetch of the page returns the version that was handed over, or
+//!    a newer one.
 //! 2. **Write-ahead.** The engine hands over a dirty page only after its log is durable up to the
 //!    page's last change.
-//! 3. **Durable.** What [`PageStore::write`] and [`PageStore::write_one`] returned for survives a
-//!    power cut, as far as the host can know: without barriers it cannot.
-//! 4. **Log.** Records become durable in their order. After a cut [`LogStore::recover`] says how
-//!    far they reach.
-//! 5. All state of a store in memory belongs to the power domain of its engine: a cut drops it.
+//! 3. **Durable.** Pages for which [`PageStore::write`] or [`PageStore::write_one`] has returned
+//!    survive a power cut, as far as the host knows: without barriers it cannot know.
+//! 4. **Log.** Records become durable in order. After a cut [`LogStore::recover`] says how far they
+//!    reach.
+//! 5. **Memory.** All state of a store in memory belongs to the power domain of its engine: a cut
+//!    drops it.
 
 use super::engine::EngineError;
 use super::{Lsn, PageNo};
@@ -19,29 +21,29 @@ use tantalum_device::IoError;
 /// A page and its last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageVersion {
-    /// Which page.
+    /// The page.
     pub page: PageNo,
-    /// Where the record of its last change ends.
+    /// The end of the record of its last change.
     pub lsn: Lsn,
 }
 
-/// Whether pages that are written stay in the pool, clean.
+/// Whether written pages stay in the pool, clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// They stay: a checkpoint wanted them written.
+    /// They stay: they were written for a checkpoint.
     Stays,
-    /// They leave the pool: their frames are wanted.
+    /// They leave the pool: their frames are needed.
     Leaves,
 }
 
-/// Called with the place of a page in its batch when it may be changed again, or its frame taken.
-/// It may be called before the page is durable.
+/// Called with the index of a page in its batch when the page may be changed again, or its frame
+/// reused. That may be before the page is durable.
 pub type Landed = Rc<dyn Fn(usize)>;
 
-/// What a store says of a page after a power cut.
+/// The state of a page after a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// It is there, with this last change.
+    /// It is whole, with this last change.
     Whole(Lsn),
     /// It was torn, and there is a whole copy with this last change.
     Copy(Lsn),
@@ -49,20 +51,20 @@ pub enum Stored {
     Torn,
 }
 
-/// Where pages are that are not in the pool.
+/// A store for pages that are not in the pool.
 #[allow(async_fn_in_trait)]
 pub trait PageStore: 'static {
-    /// Reads a page: where its last change ends.
+    /// Reads a page. Returns its last change.
     ///
     /// # Errors
-    /// The device's, or that what was read is not the page.
+    /// The device's error, or that the read did not return the page.
     async fn fetch(&self, page: PageNo) -> Result<Lsn, EngineError>;
 
-    /// Writes a batch of dirty pages. `landed` is called once for each; all are durable when this
+    /// Writes a batch of dirty pages. `landed` is called once for each. All are durable when this
     /// returns.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn write(
         &self,
         pages: &[PageVersion],
@@ -70,54 +72,54 @@ pub trait PageStore: 'static {
         landed: Landed,
     ) -> Result<(), EngineError>;
 
-    /// Writes one dirty page that leaves the pool, for a reader who needs its frame. It is durable
+    /// Writes one dirty page that leaves the pool, for a reader that needs its frame. It is durable
     /// when this returns.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn write_one(&self, page: PageVersion) -> Result<(), EngineError>;
 
-    /// Clean pages leave the pool: they are as [`PageStore::fetch`] or a write had them. A store
-    /// that is a place below the pool has nothing to do; a cache may take them.
+    /// Takes clean pages that leave the pool, as [`PageStore::fetch`] or a write had them. A store
+    /// that is the pages' place has nothing to do. A cache may keep them.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn evict_clean(&self, pages: &[PageVersion]) -> Result<(), EngineError> {
         let _ = pages;
         Ok(())
     }
 
-    /// The page's content is void: it will be written before it is fetched again.
+    /// Drops the page's content: the page will be written before it is fetched again.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn forget(&self, page: PageNo) -> Result<(), EngineError>;
 
-    /// A checkpoint of the log is to move to `lsn`: when this returns, a recovery finds every page
-    /// that was written, without records before `lsn`.
+    /// Prepares a checkpoint of the log at `lsn`: when this returns, a recovery finds every written
+    /// page without records before `lsn`.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn checkpoint(&self, lsn: Lsn) -> Result<(), EngineError>;
 
-    /// After a power cut: what there is of each of the first `pages` pages.
+    /// After a power cut: the state of each of the first `pages` pages.
     ///
     /// # Errors
-    /// The device's, other than for pages that cannot be read.
+    /// The device's error, except for pages that cannot be read.
     async fn survey(&self, pages: u32) -> Result<Vec<Stored>, IoError>;
 
     /// After a power cut: writes these pages over whatever is there. They are durable when this
     /// returns.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn restore(&self, pages: &[PageVersion]) -> Result<(), IoError>;
 
-    /// What the device under it has done so far.
+    /// The counters of the store so far.
     fn counts(&self) -> StoreCounts;
 }
 
-/// What a page store has done so far.
+/// Counters of a page store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounts {
     /// Flushes that the device has completed.
@@ -129,32 +131,32 @@ pub struct StoreCounts {
 /// A write-ahead log.
 #[allow(async_fn_in_trait)]
 pub trait LogStore: 'static {
-    /// Begins the log where it goes on ([`LogStore::checkpoint`]), as after a recovery.
+    /// Begins the log at [`LogStore::checkpoint`], as after a recovery.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn begin(&self) -> Result<(), IoError>;
 
-    /// Appends a record of `bytes`: this page changes, and its last change before ended at
-    /// `before`. Where the record begins and ends. Ask for room first ([`LogStore::room`]).
+    /// Appends a record of `bytes` for a change of this page, whose last change before ended at
+    /// `before`. Returns the record's begin and end. Wait for room first ([`LogStore::room`]).
     fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn);
 
-    /// Waits until everything up to `lsn` is durable, and has it written if need be.
+    /// Waits until everything up to `lsn` is durable, and writes it if needed.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn flush(&self, lsn: Lsn) -> Result<(), IoError>;
 
     /// Makes a commit durable and counts it as acknowledged.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn commit(&self, lsn: Lsn) -> Result<(), IoError>;
 
-    /// Bytes that may lie between checkpoint and end.
+    /// The most bytes between checkpoint and end.
     fn capacity(&self) -> u64;
 
-    /// Bytes between checkpoint and end, for each byte of [`LogStore::capacity`].
+    /// The bytes between checkpoint and end, as a share of [`LogStore::capacity`].
     fn fullness(&self) -> f64;
 
     /// Whether a record may be appended.
@@ -165,34 +167,34 @@ pub trait LogStore: 'static {
     /// Waits until a record may be appended.
     async fn room(&self);
 
-    /// Where a recovery would begin.
+    /// The place where a recovery would begin.
     fn checkpoint(&self) -> Lsn;
 
-    /// Writes a checkpoint: all changes before `lsn` are in the page store, durable. The log before
-    /// it may be used again.
+    /// Writes a checkpoint: all changes before `lsn` are durable in the page store. The log before
+    /// it may be overwritten.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn write_checkpoint(&self, lsn: Lsn) -> Result<(), IoError>;
 
     /// After a power cut: the newest checkpoint, and how far the records reach from there.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn recover(&self) -> Result<(Lsn, Lsn), IoError>;
 
-    /// After a power cut: the log begins anew. It goes on behind `lsn`, and behind all it ever
-    /// held; where.
+    /// After a power cut: begins the log anew, after `lsn` and after everything that it ever held.
+    /// Returns where.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     async fn restart(&self, lsn: Lsn) -> Result<Lsn, IoError>;
 
-    /// Writes of the log so far, and their bytes.
+    /// The number of writes of the log so far, and their bytes.
     fn written(&self) -> (u64, u64);
 }
 
-/// A log that others look at, too.
+/// A shared log.
 impl<L: LogStore> LogStore for Rc<L> {
     async fn begin(&self) -> Result<(), IoError> {
         (**self).begin().await

@@ -1,28 +1,27 @@
-//! What an engine does against pages that a power cut tears.
+//! How an engine protects pages from being torn by a power cut.
 //!
-//! 1. In files it is `true`, `false` or `"atomic"`, and nothing else.
+//! 1. In files the value is `true`, `false` or `"atomic"`.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// How pages are written, so that none is torn for good (`innodb_doublewrite`).
+/// How pages are written (`innodb_doublewrite`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageWrites {
-    /// To their places only (`false`): a page larger than what the drive writes whole can tear.
+    /// To their places only (`false`): a page that is larger than the drive's atomic unit can tear.
     InPlace,
     /// To the double-write area first (`true`): a torn page is repaired from there.
     #[default]
     Double,
-    /// To their places only, as atomic groups of the drive (`"atomic"`): none can tear, and what
-    /// completed is durable. See Ouyang, Nellans, Wipfel, Flynn, Panda, "Beyond Block I/O"
+    /// To their places only, as atomic groups of the drive (`"atomic"`): no page can tear, and
+    /// completed writes are durable. See Ouyang, Nellans, Wipfel, Flynn, Panda, "Beyond Block I/O"
     /// (HPCA 2011), section 5.
     Atomic,
 }
 
 impl PageWrites {
-    /// Whether a page survives every cut whole, or is repaired, on a drive that writes
-    /// `atomic_unit` bytes whole.
+    /// Whether a page survives every cut whole or is repaired, on a drive with this atomic unit.
     pub fn is_safe(self, page_bytes: u32, atomic_unit: u32) -> bool {
         self != PageWrites::InPlace || page_bytes <= atomic_unit
     }

@@ -2,8 +2,8 @@
 //! 2.1.6) over the trees of its tables.
 //!
 //! There are no row locks: at the published scale of a thousand warehouses clients seldom meet, and
-//! a database scaled down to a few would make them meet all the time. The item table,
-//! which all warehouses share, is scaled down with them for the same reason.
+//! with a few warehouses they would meet all the time. The item table, which all warehouses share,
+//! is scaled down with them for the same reason.
 
 use super::mix::{Access, Tree};
 use tantalum_rt::{Stream, mix64};
@@ -14,11 +14,11 @@ const DISTRICTS: u64 = 10;
 const CUSTOMERS: u64 = 3000;
 /// Items, and rows of stock of a warehouse.
 const ITEMS: u64 = 100_000;
-/// Orders of a district that there is room for; the oldest rows make place for new ones.
+/// Orders of a district that there is room for. New ones replace the oldest.
 const ORDERS: u64 = 3900;
 /// Orders that wait for delivery in a district.
 const WAITING: u64 = 900;
-/// Lines of an order, on average and at most.
+/// Lines of an order: the average, and the most that have rows of their own.
 const LINES: u64 = 10;
 /// Warehouses of the published run.
 const PUBLISHED_WAREHOUSES: u64 = 1000;
@@ -46,7 +46,7 @@ pub struct TpccPages {
 }
 
 impl TpccPages {
-    /// As many warehouses as fill about so many MiB, at least one.
+    /// As many warehouses as fill about this many MiB, at least one.
     pub fn new(database_mib: u64, page_bytes: u32) -> TpccPages {
         let warehouses = ((database_mib + WAREHOUSE_MIB / 2) / WAREHOUSE_MIB).max(1);
         let districts = warehouses * DISTRICTS;
@@ -77,7 +77,7 @@ impl TpccPages {
         self.pages
     }
 
-    /// What the next transaction does.
+    /// Appends the accesses of the next transaction.
     pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) {
         match dice.below(100) {
             0..45 => self.new_order(dice, out),
@@ -92,7 +92,7 @@ impl TpccPages {
         dice.below(self.warehouses * DISTRICTS)
     }
 
-    /// Another warehouse than that of the district in so many of a hundred cases.
+    /// A random warehouse in `percent` of 100 cases, else the home warehouse.
     fn maybe_remote(&self, dice: &mut Stream, home: u64, percent: u64) -> u64 {
         if dice.chance(percent, 100) { dice.below(self.warehouses) } else { home }
     }
@@ -121,14 +121,14 @@ impl TpccPages {
         }
     }
 
-    /// Looks for a customer, by last name in 60 of 100 cases; which one it is.
+    /// Finds a customer, in 60 of 100 cases by last name. Returns the customer's row.
     fn find_customer(&self, dice: &mut Stream, district: u64, out: &mut Vec<Access>) -> u64 {
         if !dice.chance(60, 100) {
             let row = district * CUSTOMERS + customer(dice);
             self.customer.read(row, out);
             return row;
         }
-        // Three customers on average share a name; theirs are rows apart.
+        // On average three customers share a name, and their rows are apart.
         let name = nurand(dice, 255, 1000);
         self.customer_names.scan(district * CUSTOMERS + name * 3, 3, out);
         let same = [0, 1, 2].map(|i| district * CUSTOMERS + mix64(name * 3 + i) % CUSTOMERS);

@@ -1,16 +1,15 @@
-//! A drive as a host's file system and block layer give it to a database.
+//! A drive behind a host's file system and block layer, as a database sees it.
 //!
-//! 1. With barriers off no flush is ever sent. With barriers on, a flush that returns
-//!    was begun by the drive after it was asked for.
+//! 1. With barriers off no flush is ever sent. With barriers on, a returned flush was begun by the
+//!    drive after it was requested.
 //! 2. One flush at a time: requests that come while one runs share the next one (as in Linux).
-//! 3. An fsync is a flush, and a commit of the file system's journal if the file has grown
-//!    or its time stamps have changed (see [`crate::jobs::Fsync`]): a block, with forced unit
-//!    access if barriers are on.
-//! 4. A block carries a stamp, whatever the drive's payload: of a drive that carries bytes the
-//!    stamp fills the block. A block of different stamps is torn, and reads as none.
-//! 5. If flushes are not queued (the rule of ATA: FLUSH CACHE cannot be outstanding
-//!    together with queued commands), a flush waits for the commands in flight,
-//!    and commands that come after it wait for it.
+//! 3. An fsync is a flush, and a commit of the file system's journal if the file has grown or its
+//!    time stamps have changed (see [`crate::jobs::Fsync`]). The commit writes one block, with
+//!    forced unit access if barriers are on.
+//! 4. A block carries a stamp for either payload of the drive. On a drive of bytes the stamp fills
+//!    the block. A block with different stamps is torn, and reads as empty.
+//! 5. If flushes are not queued (in ATA, FLUSH CACHE cannot be outstanding together with queued
+//!    commands), a flush waits for the commands in flight, and later commands wait for the flush.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,27 +20,27 @@ use tantalum_device::{
 use tantalum_rt::Rt;
 use tantalum_rt::sync::{Mutex, WaitQueue};
 
-/// Blocks at the end of the drive in which the journal lies, written round and round.
+/// Blocks of the journal at the end of the drive. It is written as a ring.
 pub(super) const JOURNAL_BLOCKS: u64 = 1024;
 
-/// What the host does on the way.
+/// The behaviour of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Whether flushes and forced unit access are sent to the drive at all.
     pub barriers: bool,
-    /// Whether flushes go beside other commands; over ATA they do not.
+    /// Whether flushes may run together with other commands; over ATA they may not.
     pub queued_flush: bool,
-    /// Granularity of a file's time stamps, ms: an fsync in another tick than the last one
-    /// commits the journal. 0: only files that grow do.
+    /// Granularity of a file's time stamps in ms: an fsync in another tick than the last one
+    /// commits the journal. 0: only a file that grows does.
     pub tick_ms: u64,
 }
 
 impl Host {
-    /// Barriers, and nothing else: to examine what a cut has left.
+    /// Barriers and nothing else: to check what a cut has left.
     pub const PLAIN: Host = Host { barriers: true, queued_flush: true, tick_ms: 0 };
 }
 
-/// The host's way to a drive. Cheap to clone: a clone is the same way.
+/// The host's access to a drive. Cheap to clone: a clone is the same access.
 pub struct Volume<D> {
     shared: Rc<Shared<D>>,
 }
@@ -56,22 +55,22 @@ struct Shared<D> {
     rt: Rt,
     device: D,
     host: Host,
-    /// Reads and writes on their way.
+    /// Commands in flight.
     in_flight: Cell<u32>,
-    /// A flush waits for those, or is on its way.
+    /// A flush waits for these commands, or is in flight.
     flushing: Cell<bool>,
     begun: Cell<u64>,
     done: Cell<u64>,
     changed: WaitQueue,
     idle: WaitQueue,
-    /// The tick of the last commit of the journal; commits so far.
+    /// The tick of the last commit of the journal, and the number of commits.
     tick: Cell<u64>,
     commits: Cell<u64>,
     journal: Mutex,
 }
 
 impl<D: BlockDevice> Volume<D> {
-    /// The way of `host` to `device`.
+    /// The access of `host` to `device`.
     pub fn new(rt: &Rt, device: D, host: Host) -> Volume<D> {
         let shared = Shared {
             rt: rt.clone(),
@@ -90,7 +89,7 @@ impl<D: BlockDevice> Volume<D> {
         Volume { shared: Rc::new(shared) }
     }
 
-    /// What the drive promises.
+    /// The capabilities of the drive.
     pub fn caps(&self) -> &Caps {
         self.shared.device.caps()
     }
@@ -103,7 +102,7 @@ impl<D: BlockDevice> Volume<D> {
     /// Reads the stamps of the blocks from `at` on.
     ///
     /// # Errors
-    /// The drive's.
+    /// The drive's error.
     pub async fn read(&self, at: Block, stamps: &mut [u64]) -> Result<(), IoError> {
         let _turn = self.turn().await;
         let Some(each) = self.block_bytes() else {
@@ -116,13 +115,13 @@ impl<D: BlockDevice> Volume<D> {
         Ok(())
     }
 
-    /// Bytes in a block, of a drive that carries them.
+    /// Bytes of a block, if the drive carries bytes.
     fn block_bytes(&self) -> Option<usize> {
         let caps = self.caps();
         (caps.payload == Payload::Bytes).then_some(caps.block_size as usize)
     }
 
-    /// Writes stamps, as the drive carries them.
+    /// Writes stamps in the drive's payload.
     async fn put(&self, at: Block, stamps: &[u64], want: Durability) -> Result<(), IoError> {
         let device = &self.shared.device;
         match self.block_bytes() {
@@ -134,18 +133,18 @@ impl<D: BlockDevice> Volume<D> {
     /// Writes the stamps of the blocks from `at` on, in one command.
     ///
     /// # Errors
-    /// The drive's.
+    /// The drive's error.
     pub async fn write(&self, at: Block, stamps: &[u64]) -> Result<(), IoError> {
         let _turn = self.turn().await;
         self.put(at, stamps, Durability::Normal).await
     }
 
-    /// Writes the stamps of all these extents, or of none; see [`BlockDevice::write_atomic`]. They
-    /// are durable when it returns, with barriers or without: the drive's promise of a group does
+    /// Writes the stamps of all these extents or of none; see [`BlockDevice::write_atomic`]. They
+    /// are durable when it returns, with barriers or without: the drive's promise for groups does
     /// not need them.
     ///
     /// # Errors
-    /// The drive's.
+    /// The drive's error.
     pub async fn write_atomic(&self, group: &[(Block, &[u64])]) -> Result<(), AtomicError> {
         let _turn = self.turn().await;
         let device = &self.shared.device;
@@ -164,19 +163,19 @@ impl<D: BlockDevice> Volume<D> {
             .await
     }
 
-    /// Gives blocks back: they read as zeros.
+    /// Discards blocks: they read as zeros.
     ///
     /// # Errors
-    /// The drive's.
+    /// The drive's error.
     pub async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         let _turn = self.turn().await;
         self.shared.device.discard(range).await
     }
 
-    /// A barrier: what was written before is durable when it returns, if barriers are on.
+    /// A barrier: when it returns, earlier writes are durable, if barriers are on.
     ///
     /// # Errors
-    /// The drive's.
+    /// The drive's error.
     pub async fn flush(&self) -> Result<(), IoError> {
         let s = &*self.shared;
         if !s.host.barriers {
@@ -205,7 +204,7 @@ impl<D: BlockDevice> Volume<D> {
     /// or its time stamps have changed.
     ///
     /// # Errors
-    /// The drive's.
+    /// The drive's error.
     pub async fn fsync(&self, grown: bool) -> Result<(), IoError> {
         let s = &*self.shared;
         self.flush().await?;
@@ -214,7 +213,7 @@ impl<D: BlockDevice> Volume<D> {
         if !grown && !stale() {
             return Ok(());
         }
-        // One commit at a time; it speaks for all that waited for it.
+        // One commit at a time. It also covers those that waited for it.
         let _turn = s.journal.lock().await;
         if !grown && !stale() {
             return Ok(());
@@ -237,7 +236,7 @@ impl<D: BlockDevice> Volume<D> {
     }
 }
 
-/// Blocks of so many bytes, each filled with its stamp.
+/// Blocks of this many bytes, each filled with its stamp.
 fn filled(stamps: &[u64], each: usize) -> Vec<u8> {
     let words = stamps.iter().flat_map(|stamp| std::iter::repeat_n(stamp.to_le_bytes(), each / 8));
     words.flatten().collect()
@@ -252,7 +251,7 @@ fn stamp_in(block: &[u8]) -> u64 {
     }
 }
 
-/// While it lives, a flush is on its way.
+/// A flush is in flight while this lives.
 struct Running<'a, D>(&'a Shared<D>);
 
 impl<D> Drop for Running<'_, D> {
@@ -262,7 +261,7 @@ impl<D> Drop for Running<'_, D> {
     }
 }
 
-/// While it lives, a read or write is on its way.
+/// A command is in flight while this lives.
 struct Turn<'a, D>(&'a Shared<D>);
 
 impl<D> Drop for Turn<'_, D> {
