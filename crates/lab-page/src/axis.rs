@@ -1,4 +1,4 @@
-//! Axes: where a value lies, and which values are marked.
+//! Axes: the coordinates of values, and the values that are marked.
 
 /// Maps values to coordinates.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ enum Kind {
     /// A mark at each multiple of this.
     Linear(f64),
     Logarithmic,
-    /// So many places, each with its mark.
+    /// This many places, each with its mark.
     Places(usize),
 }
 
@@ -43,13 +43,13 @@ impl Axis {
         Axis { values, coordinates, kind: Kind::Logarithmic }
     }
 
-    /// The places 0, 1, … of so many things that stand side by side.
+    /// The places 0, 1, … of `count` things side by side.
     pub fn places(count: usize, coordinates: [f64; 2]) -> Axis {
         let values = [-0.4, count.max(1) as f64 - 0.6];
         Axis { values, coordinates, kind: Kind::Places(count) }
     }
 
-    /// The coordinate of a value; a value beyond an end is put there.
+    /// The coordinate of a value; a value beyond an end has the coordinate of that end.
     pub fn at(&self, value: f64) -> f64 {
         let [low, high] = self.values;
         let value = if value.is_nan() { low } else { value.clamp(low, high) };
@@ -118,7 +118,7 @@ mod tests {
             }
         }
         assert_eq!(axes[0].at(5.0), 50.0);
-        // Places are within the ends, and as far apart from each other.
+        // Places are within the ends, at equal distances.
         let places = [0.0, 1.0, 2.0].map(|i| Axis::places(3, [0.0, 100.0]).at(i));
         assert!(0.0 < places[0] && places[2] < 100.0 && (places[1] - 50.0).abs() < 1e-9);
         assert!(Axis::places(0, [0.0, 100.0]).at(0.0).is_finite());

@@ -77,7 +77,7 @@ fn table(c: &Comparison) -> Markup {
     }
 }
 
-/// In per cent: less is no better and no worse.
+/// Differences below this, in per cent, count as neither better nor worse.
 const TELLING: f64 = 1.0;
 
 fn change(measure: &Measure, pair: &Pair) -> Markup {
@@ -90,7 +90,7 @@ fn change(measure: &Measure, pair: &Pair) -> Markup {
     }
 }
 
-/// The rows that have the measure, by what their names begin with.
+/// The rows that have the measure, grouped by the beginning of their names.
 fn parts(c: &Comparison, measure: usize) -> Vec<(String, Vec<&RowPair>)> {
     let mut parts: Vec<(String, Vec<&RowPair>)> = Vec::new();
     for row in &c.rows {

@@ -1,4 +1,4 @@
-//! What rows did to their drives: write amplification and its parts, waits, wear.
+//! The drives of the rows: write amplification and its parts, waits, wear.
 
 use crate::experiment::{Group, groups, number, settings, words_cell};
 use crate::lines::{Lines, Range, Scale};
@@ -30,7 +30,7 @@ pub(crate) fn drives(report: &Report) -> Markup {
     }
     html! {
         h2 { "Drives" }
-        p { "Over-provisioning is what the flash holds beyond the capacity, everything included; spare left, what of it superseded data can lie in when all that is promised is there (after map log, dump areas, open units and the units that collection keeps free). Write amplification is that under load; overall, from the first load to the last cut, with what was programmed between the loads (recovery, checks, warm-up), where a drive goes on to collect; erases there are those outside load. Waits for the buffer are summed over the commands that waited, waits for free erase units over the dies; wear is that of all erase units at the end, and, as mean / most, that of the units of one use at the last cut." }
+        p { "Over-provisioning is all flash beyond the capacity. Spare left is the part of it for superseded data when the drive holds its full capacity: without map log, dump areas, open units and the units that garbage collection keeps free. Write amplification is that under load; overall is that from the first load to the last cut, including what was programmed between the loads (recovery, checks, warm-up), where a drive continues garbage collection. Erases between the loads are those outside load. Waits for the buffer are summed over the commands that waited, waits for free erase units over the dies. Wear is that of all erase units at the end, and, as mean / most, that of the units of one use at the last cut." }
         @for group in groups(report) {
             @if group.rows.iter().any(|r| r.findings.drives.is_some()) {
                 h3 { (group.title) }
@@ -39,10 +39,10 @@ pub(crate) fn drives(report: &Report) -> Markup {
         }
         (preconditioning(report))
         h3 { "Write amplification" }
-        p { "Bytes programmed into flash under load for each byte that the host wrote: with its data, with what the collection moved, with the map." }
+        p { "Bytes programmed into flash under load for each byte that the host wrote: host data, data moved by garbage collection, and the map." }
         (bars(report, &AMPLIFICATION))
         h3 { "Wear" }
-        p { "How often erase units were erased since the drive was new, and the share of units for which that holds. Rows in which none was are left out." }
+        p { "How often erase units were erased since the drive was new, and the share of units with that count. Rows without erases are left out." }
         @if report.rows.len() > MANY_ROWS { details { summary { "Histograms of all rows" } (wear(report)) } }
         @else { (wear(report)) }
     }
@@ -87,7 +87,7 @@ fn preconditioning(report: &Report) -> Markup {
     }
     html! {
         h3 { "Preconditioning" }
-        p { "What was done to each drive before its row began. Steady: the write amplification of successive windows kept within the bound that the experiment sets. Drive writes: bytes written by then, for each byte of the capacity; write amplification over the last windows; times are virtual." }
+        p { "The preconditioning of each drive before its row began. Steady: the write amplification of successive windows kept within the bound of the experiment. Drive writes: bytes written by then, for each byte of the capacity. Write amplification is over the last windows; times are virtual." }
         @for group in groups(report) {
             @if group.rows.iter().any(|r| of(r).is_some()) {
                 (scrolling(&format!("Preconditioning, {}", group.title), group.rows.len(), &html! {
@@ -121,7 +121,7 @@ fn preconditioning(report: &Report) -> Markup {
 fn ended(how: Ended) -> Markup {
     html! {
         @match how {
-            Ended::Filled => "filled, no overwrites asked for",
+            Ended::Filled => "filled, no overwrites requested",
             Ended::Steady => span.good { "✓ steady" },
             Ended::Bound => span.bad { "✗ not steady when the bound was reached" },
         }
@@ -193,7 +193,7 @@ fn wear_of(row: &RowReport) -> Option<&Wear> {
     row.findings.drives.as_ref().map(|d| &d.wear).filter(|w| w.max > 0)
 }
 
-/// The outline of a histogram, from the axis and back to it.
+/// The outline of a histogram, beginning and ending at the axis.
 fn outline(wear: &Wear) -> Vec<(f64, f64)> {
     let units = wear.units().max(1) as f64;
     let mut points = vec![(f64::from(wear.min), 0.0)];

@@ -45,7 +45,7 @@ pub fn experiment(report: &Report, command: &Command) -> String {
     page(&report.title, &body)
 }
 
-/// What else is to be said of its rows.
+/// The notes on its rows.
 fn notes(group: &Group<'_>) -> Markup {
     html! {
         @if group.rows.iter().any(|r| !r.notes().is_empty()) {
@@ -66,7 +66,7 @@ pub(crate) struct Group<'r> {
 }
 
 impl Group<'_> {
-    /// The words for what its rows count.
+    /// The terms for the counts of its rows.
     pub fn terms(&self) -> &'static Terms {
         Terms::of(self.rows.iter().copied())
     }
@@ -106,16 +106,16 @@ fn summary(report: &Report, folded: &Report, command: &Command) -> Markup {
             dt { "Power cuts" } dd { (report.cuts) " for each row" }
             @if let Some(n) = folded.rows.iter().filter_map(|r| r.spread).map(|s| s.repetitions).max() {
                 dt { "Repetitions" }
-                dd { (n) " of each row: rates, latencies and recoveries are medians, what was acknowledged and what was lost are sums; distributions and figures of drives are those of the repetition with the median rate" }
+                dd { (n) " of each row: rates, latencies and recoveries are medians; acknowledged and lost commits are sums; distributions and figures of drives are those of the repetition with the median rate" }
             }
             dt { "Seed" } dd { (report.seed) }
             dt { "Repeat it" } dd { code { (command.base) (command.rows) } }
         }
-        p.soft { "Times are virtual: they say what the modelled drive would take, and are the same on every machine." }
+        p.soft { "Times are virtual: they are those of the modelled drive, the same on every machine." }
     }
 }
 
-/// What tells the rows of a design apart.
+/// The settings that distinguish the rows of a design.
 pub(crate) fn settings(row: &RowReport) -> String {
     let parameters = row.parameters();
     match (!row.has_journal(), parameters.is_empty()) {
@@ -126,8 +126,8 @@ pub(crate) fn settings(row: &RowReport) -> String {
     }
 }
 
-/// A column: title, in which `{rate}` and `{writes}` stand for the words of the workload,
-/// whether it holds words, and the text of its cells.
+/// A column: its title (`{rate}` and `{writes}` stand for the terms of the workload), whether it
+/// holds words, and the text of its cells.
 type Column = (&'static str, bool, fn(&RowReport) -> String);
 
 const COLUMNS: &[Column] = &[
@@ -163,7 +163,7 @@ fn expected(row: &RowReport) -> &'static str {
 fn table(group: &Group<'_>) -> Markup {
     let (rows, terms) = (&group.rows, group.terms());
     let title = |t: &str| t.replace("{rate}", terms.rate).replace("{writes}", terms.writes);
-    // A column in which no row has anything is left out.
+    // Empty columns are left out.
     let said = |c: &&Column| rows.iter().any(|r| (c.2)(r) != units::MISSING);
     let columns: Vec<&Column> = COLUMNS.iter().filter(said).collect();
     html! {
@@ -186,7 +186,7 @@ fn table(group: &Group<'_>) -> Markup {
     }
 }
 
-/// A cell of words, which go on in the next line if they are many.
+/// A cell of words, which wrap if they are many.
 pub(crate) fn words_cell(words: &str) -> Markup {
     html! { td.word.fold[words.chars().count() > 30] { (words) } }
 }
@@ -208,7 +208,7 @@ fn wrong(report: &Report, command: &Command) -> Markup {
                 ul {
                     @if let Some(error) = &row.error { li { (error) } }
                     @if row.verdict == Verdict::NothingLost {
-                        li { "Lost nothing in " (row.findings.cuts) " power cuts, although it should." }
+                        li { "Lost nothing in " (row.findings.cuts) " power cuts, although a loss was expected." }
                     }
                     @for problem in &row.findings.problems { li { (problem) } }
                     @if row.findings.problems_total > row.findings.problems.len() as u64 {
@@ -255,14 +255,14 @@ pub(crate) fn rate(row: &RowReport) -> Option<f64> {
     (row.findings.load_ns > 0).then_some(row.findings.transactions_per_second)
 }
 
-/// From the slowest repetition to the fastest, if there are several.
+/// The range from the slowest repetition to the fastest, if there are several.
 pub(crate) fn spread(row: &RowReport) -> Option<String> {
     let [least, most] =
         row.spread.map(|s| [s.least, s.most])?.map(|n| number(Some(n), Unit::Number));
     Some(format!("{least}–{most}"))
 }
 
-/// A latency of a row's reads (0) or writes (1), where it does both.
+/// A latency of a row's reads (0) or writes (1), if it has both.
 fn command(row: &RowReport, which: usize, of: fn(&Times) -> u64) -> String {
     row.reads_and_writes().map_or(units::MISSING.into(), |both| time(1, of(both[which])))
 }

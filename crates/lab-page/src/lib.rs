@@ -1,13 +1,13 @@
-//! Reports as pages: one HTML file each, that needs nothing else.
+//! Reports as pages: one self-contained HTML file each.
 //!
 //! # Invariants
 //!
-//! 1. A page loads nothing: style and plots are in it, it has no script, and its
-//!    content security policy allows none.
+//! 1. A page loads nothing: it contains its style and plots, has no script, and its content
+//!    security policy allows none.
 //! 2. The same report gives the same bytes.
-//! 3. What was not measured is shown as a dash.
-//! 4. Colour alone carries no meaning: bars have their numbers, lines their marks and dashes,
-//!    results their words.
+//! 3. A value that was not measured is shown as a dash.
+//! 4. No meaning depends on colour alone: bars have numbers, lines have marks and dashes, results
+//!    have words.
 
 mod axis;
 mod comparison;
@@ -30,7 +30,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = concat!(include_str!("plot.css"), include_str!("style.css"));
 
-/// What plots need of it.
+/// The part of the style that plots need.
 const PLOT_STYLE: &str = include_str!("plot.css");
 
 /// A whole page.
@@ -55,11 +55,11 @@ fn page(title: &str, body: &Markup) -> String {
     text
 }
 
-/// Rows of a table that has its own height.
+/// Tables with more rows than this scroll vertically.
 const TALL: usize = 30;
 
-/// A table of so many rows in a box of its own, in which it scrolls if the page is narrow;
-/// up and down too if the rows are many.
+/// A table in a box of its own, in which it scrolls if the page is narrow, and also vertically if
+/// it has many rows.
 fn scrolling(label: &str, rows: usize, table: &Markup) -> Markup {
     html! {
         div.scroll.tall[rows > TALL] role="region" aria-label=(label) tabindex="0" { (table) }

@@ -1,4 +1,4 @@
-//! Lines over two axes, and marks on them.
+//! Lines with marks over two axes.
 
 use crate::axis::Axis;
 use crate::plot::{Sample, at, key, svg};
@@ -6,18 +6,18 @@ use crate::text::width;
 use maud::{Markup, Render, html};
 use tantalum_lab::report::units::MISSING;
 
-/// Width of a plot of lines: three of them go side by side.
+/// Width of a plot of lines: three plots fit side by side.
 const LINES: f64 = 340.0;
 
 /// One line of a plot.
 pub struct Line {
-    /// Its name in the key.
+    /// Its name in the legend.
     pub label: String,
     /// Its colour and the shape of its marks, 0 to 3.
     pub style: usize,
     /// Whether it is dashed.
     pub dashed: bool,
-    /// Whether each of its points has a mark; otherwise a few places have.
+    /// Whether each point has a mark; otherwise only a few places have one.
     pub marked: bool,
     /// Its points, from left to right.
     pub points: Vec<(f64, f64)>,
@@ -25,22 +25,22 @@ pub struct Line {
 
 /// An axis of a plot.
 pub struct Scale {
-    /// What is on it.
+    /// Its name.
     pub name: String,
     /// Its values.
     pub range: Range,
-    /// How its marks read.
+    /// The text of a mark.
     pub mark: Box<dyn Fn(f64) -> String>,
 }
 
 impl Scale {
-    /// An axis with this name, these values, and marks that read so.
+    /// An axis with this name, these values, and these texts of marks.
     pub fn new(name: &str, range: Range, mark: impl Fn(f64) -> String + 'static) -> Scale {
         Scale { name: name.to_string(), range, mark: Box::new(mark) }
     }
 
-    /// Named places side by side; if they are many, not all get a mark. `None` if a name is
-    /// too long to stand there.
+    /// Named places side by side; if there are many, not all get a mark. `None` if a name is too
+    /// long for a mark.
     pub fn places(name: &str, places: Vec<String>) -> Option<Scale> {
         if places.iter().any(|p| p.chars().count() > LONGEST_PLACE) {
             return None;
@@ -54,9 +54,9 @@ impl Scale {
     }
 }
 
-/// Places that get a mark, at most.
+/// The most places that get a mark.
 const MOST_PLACES: usize = 9;
-/// Letters of such a mark, at most.
+/// The most letters of such a mark.
 const LONGEST_PLACE: usize = 8;
 
 /// The values of an axis.
@@ -64,11 +64,11 @@ const LONGEST_PLACE: usize = 8;
 pub enum Range {
     /// From 0 to about this.
     To(f64),
-    /// From about this to about that.
+    /// From about the first to about the second.
     Between([f64; 2]),
     /// Decades around these.
     Decades([f64; 2]),
-    /// The places of so many things.
+    /// This many places.
     Places(usize),
 }
 
@@ -87,26 +87,26 @@ impl Range {
 pub struct Lines {
     /// Unique on the page.
     pub id: String,
-    /// What is shown.
+    /// The title.
     pub title: String,
-    /// The text for readers who cannot see it.
+    /// The text for readers who cannot see the plot.
     pub description: String,
-    /// What goes to the right.
+    /// The horizontal axis.
     pub x: Scale,
-    /// What goes up.
+    /// The vertical axis.
     pub y: Scale,
     /// The lines.
     pub lines: Vec<Line>,
 }
 
 impl Lines {
-    /// What is drawn, and its size.
+    /// The drawing, and its size.
     pub fn drawing(&self) -> (Markup, [f64; 2]) {
         let (bottom, height) = (190.0, 226.0);
         let y = self.y.range.axis([bottom, 24.0]);
         let marks: Vec<_> = y.ticks().into_iter().map(|v| (v, (self.y.mark)(v))).collect();
         let left = marks.iter().map(|m| width(&m.1)).fold(0.0, f64::max) + 6.0;
-        // (The last mark stands half beyond the end of its axis.)
+        // (Half of the last mark is beyond the end of its axis.)
         let ends = |right: f64| self.x.range.axis([left, right]);
         let last =
             ends(LINES).ticks().into_iter().next_back().map_or(0.0, |v| width(&(self.x.mark)(v)));
@@ -132,7 +132,8 @@ impl Lines {
         (drawing, [LINES, height])
     }
 
-    /// What each line is called; a line without a name is alone, and the caption says what it is.
+    /// The legend: the names of the lines. A line without a name is alone, and the caption names
+    /// it.
     pub fn key(&self) -> Vec<Sample> {
         self.lines.iter().filter(|l| l.label != MISSING).map(sample).collect()
     }
@@ -154,7 +155,7 @@ fn drawn(line: &Line, place: usize, x: &Axis, y: &Axis) -> Markup {
     let finite = line.points.iter().filter(|(a, b)| a.is_finite() && b.is_finite());
     let points: Vec<_> = finite.map(|&(a, b)| (x.at(a), y.at(b))).collect();
     let path: Vec<_> = points.iter().map(|(a, b)| format!("{a:.1},{b:.1}")).collect();
-    // Each line has its marks elsewhere, so that lines on each other both show.
+    // Each line has its marks at other places, so that lines on top of each other both show.
     let few = (0..MARKS).map(|m| {
         let share = (m as f64 + 0.25 + 0.17 * (place % 4) as f64) / MARKS as f64;
         points.get((share * points.len() as f64) as usize)
@@ -171,7 +172,7 @@ fn class(line: &Line) -> String {
     format!("line s{}{dashed}", line.style % 4)
 }
 
-/// A circle, a square, a triangle or a diamond: lines differ not by colour alone.
+/// A circle, a square, a triangle or a diamond: lines do not differ by colour alone.
 fn mark(style: usize, x: f64, y: f64) -> Markup {
     let corners: &[(f64, f64)] = match style % 4 {
         0 => return html! { circle class="mark s0" cx=(at(x)) cy=(at(y)) r="3.5" {} },
@@ -217,7 +218,7 @@ mod tests {
                     t if t.contains("\"end\"") => [at - width(words), at],
                     _ => [at - width(words) / 2.0, at + width(words) / 2.0],
                 };
-                // (The first mark may stand before its axis, where the other axis has its own.)
+                // (The first mark may begin before its axis, below the marks of the other axis.)
                 assert!(
                     reach[1] <= wide && (reach[0] >= 0.0 || words == mark),
                     "{words}: {reach:?}"

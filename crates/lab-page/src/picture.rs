@@ -1,6 +1,5 @@
-//! One kind of plot of a report as a file of its own: an SVG with its colours, fonts and
-//! words in it, which follows light and dark by itself and has a ground of its own, so that
-//! it can stand on any page.
+//! One kind of plot of a report as a file: an SVG with its own colours, fonts and texts. It follows
+//! light and dark mode and has a background of its own, so that it fits on any page.
 
 use crate::PLOT_STYLE;
 use crate::drives::AMPLIFICATION;
@@ -15,10 +14,10 @@ use tantalum_lab::report::Report;
 use tantalum_lab::report::panels::{Panel, Panels};
 use tantalum_lab::report::terms::Terms;
 
-/// What there can be a picture of.
+/// The kinds of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picture {
-    /// Transactions (of block jobs, requests) per second, and which rows lose any.
+    /// Transactions (of block jobs, requests) per second, and which rows lose some.
     Throughput,
     /// Commits (of block jobs, blocks) lost.
     Losses,
@@ -26,7 +25,7 @@ pub enum Picture {
     Flash,
     /// Write amplification in its parts.
     Amplification,
-    /// The time of recoveries.
+    /// Recovery times.
     Recovery,
     /// Published numbers and ours.
     Published,
@@ -36,7 +35,7 @@ pub enum Picture {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no picture \"{name}\"; there are: {}", Picture::names().join(", "))]
 pub struct UnknownPicture {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -58,7 +57,7 @@ impl FromStr for Picture {
     }
 }
 
-/// Space around everything, and between panels.
+/// Space around the picture, and between panels.
 const MARGIN: f64 = 20.0;
 const GAP: f64 = 32.0;
 /// Height of a panel's caption of one line.
@@ -102,8 +101,7 @@ impl Picture {
         .to_string()
     }
 
-    /// The picture of a report: an SVG that needs nothing else. The same report gives the
-    /// same bytes.
+    /// The picture of a report: a self-contained SVG. The same report gives the same bytes.
     pub fn draw(self, report: &Report) -> String {
         let mut panels = Vec::new();
         let mut samples: Vec<Sample> = Vec::new();
@@ -113,7 +111,7 @@ impl Picture {
                 for (g, group) in groups(&report.folded()).iter().enumerate() {
                     let what = (shown.what)(group.terms());
                     for (mut caption, bars) in shown.of(g, group) {
-                        // (Where workloads count other things, each says what.)
+                        // (Where workloads count different things, each panel names its own.)
                         if what != (shown.what)(all) {
                             caption = format!("{caption}: {}", what.to_lowercase());
                         }

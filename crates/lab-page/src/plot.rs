@@ -1,19 +1,18 @@
-//! Plots as SVG that takes its colours from the page's style, so that they follow
-//! light and dark. A unit is about a pixel: readable at the width of a phone. No text is cut:
-//! a label that leaves no room for its bar stands above it, and what is longer than a line
-//! goes on in the next one.
+//! Plots as SVG with colours from the page's style, so that they follow light and dark mode. A unit
+//! is about a pixel: readable at the width of a phone. No text is truncated: a label that leaves no
+//! room for its bar stands above it, and a text longer than a line is wrapped.
 
 use crate::text::{BOLD, width, wrap};
 use maud::{Markup, Render, html};
 use tantalum_lab::report::units::MISSING;
 
-/// Width of bars, with their texts.
+/// Width of a plot of bars, with texts.
 const BARS: f64 = 400.0;
-/// The longest bar is at least so long.
+/// The longest bar has at least this length.
 const SHORTEST: f64 = 60.0;
-/// From one bar to the next.
+/// Distance from one bar to the next.
 const BAR: f64 = 20.0;
-/// From one line of text to the next.
+/// Distance from one line of text to the next.
 pub(crate) const LINE: f64 = 16.0;
 
 /// How a bar is drawn.
@@ -22,9 +21,9 @@ pub enum Look {
     /// Filled.
     #[default]
     Filled,
-    /// Its outline, of what was lost.
+    /// Only its outline: the row lost data.
     Lossy,
-    /// Its outline, of what others found.
+    /// Only its outline: a published number.
     Published,
 }
 
@@ -32,17 +31,17 @@ pub enum Look {
 pub struct Bar {
     /// A heading over this bar and those after it with the same one.
     pub group: String,
-    /// Before it.
+    /// The text before the bar.
     pub label: String,
-    /// How long it is; no bar if there is no number.
+    /// Its length; no bar if there is no number.
     pub value: Option<f64>,
     /// A further value, as a stroke.
     pub stroke: Option<f64>,
-    /// After it.
+    /// The text after the bar.
     pub text: String,
     /// How it is drawn.
     pub look: Look,
-    /// What the value consists of, in the order of [`Bars::parts`]; empty if it is one.
+    /// The parts of the value, in the order of [`Bars::parts`]; empty if it has none.
     pub parts: Vec<f64>,
 }
 
@@ -54,9 +53,9 @@ pub struct Bars {
     pub title: String,
     /// The text for readers who cannot see it.
     pub description: String,
-    /// The names of the parts that bars consist of, four at most; empty if they do not.
+    /// The names of the parts of bars, four at most; empty if they have none.
     pub parts: &'static [&'static str],
-    /// How much the whole width is, if that is more than the longest bar: for plots to be
+    /// The value of the whole width, if it is more than the longest bar: so that plots can be
     /// compared with each other.
     pub most: f64,
     /// The bars.
@@ -68,7 +67,7 @@ impl Bars {
         self.bars.iter().map(|b| width(text(b))).fold(0.0, f64::max)
     }
 
-    /// What is drawn, and its size.
+    /// The drawing, and its size.
     pub fn drawing(&self) -> (Markup, [f64; 2]) {
         let text = self.widest(|b| &b.text) + 8.0;
         let label = self.widest(|b| &b.label) + 6.0;
@@ -77,7 +76,7 @@ impl Bars {
         let right = (BARS - text).max(left + SHORTEST);
         let values = self.bars.iter().flat_map(|b| [b.value, b.stroke]).flatten();
         let most = values.filter(|v| v.is_finite()).fold(0.0, f64::max).max(self.most);
-        // Not rounded up: the numbers stand beside the bars.
+        // The width is not rounded up to a round number, because numbers stand beside the bars.
         let share = |v: f64| if most > 0.0 && v.is_finite() { v.max(0.0) / most } else { 0.0 };
         let x = |v: f64| left + share(v) * (right - left);
         let mut y = 0.0;
@@ -125,7 +124,7 @@ impl Bars {
         (html! { @for d in &drawn { (d) } }, [BARS.max(right + text), y + 6.0])
     }
 
-    /// The parts of a bar one after the other; where there is room, with their names.
+    /// The parts of a bar side by side, with their names where there is room.
     fn stacked(&self, bar: &Bar, y: f64, x: &impl Fn(f64) -> f64) -> Markup {
         let mut from = 0.0;
         let mut drawn = Vec::new();
@@ -146,7 +145,7 @@ impl Bars {
         html! { @for d in &drawn { (d) } }
     }
 
-    /// What each part is called.
+    /// The legend: the names of the parts.
     pub fn key(&self) -> Vec<Sample> {
         let part = |(i, name): (usize, &&'static str)| Sample {
             drawn: html! { rect class=(format!("part s{}", i % 4)) x="0" y="0" width="12" height="12" {} },
@@ -166,17 +165,17 @@ impl Render for Bars {
     }
 }
 
-/// A sample of something drawn, 12 high, and its name.
+/// An entry of a legend: a sample of a drawing, 12 high, and its name.
 pub struct Sample {
-    /// How it looks.
+    /// The drawing.
     pub drawn: Markup,
-    /// How wide that is.
+    /// Its width.
     pub width: f64,
     /// Its name.
     pub label: String,
 }
 
-/// Samples and their names, under a plot.
+/// The legend under a plot.
 pub(crate) fn key(samples: &[Sample]) -> Markup {
     html! {
         @if !samples.is_empty() {
@@ -206,7 +205,7 @@ pub(crate) fn svg(
     }
 }
 
-/// A coordinate: a tenth of a unit is less than a pixel.
+/// A coordinate, rounded to a tenth of a unit, which is less than a pixel.
 pub(crate) fn at(v: f64) -> String {
     if v.is_finite() { format!("{v:.1}") } else { "0".to_string() }
 }
@@ -235,7 +234,7 @@ mod tests {
         }
     }
 
-    /// The texts of a drawing, in their order.
+    /// The texts of a drawing, in order.
     fn texts(bars: &Bars) -> Vec<String> {
         let drawn = bars.drawing().0.into_string();
         let text = |t: &str| t.split_once('>').unwrap().1.split_once("</text>").unwrap().0.into();

@@ -33,14 +33,14 @@ pub(crate) fn published(report: &Report) -> Markup {
         }
         @if !report.ratios.is_empty() {
             h2 { "Ratios" }
-            p { "One row divided by another, as published (the stroke is the end of a range) and ours (the median; the stroke is the largest of all repetitions). ✓ is a ratio within a quarter of the published one, in the range, or above the bound." }
+            p { "One row divided by another, published (the stroke is the end of a range) and ours (the median; the stroke is the largest of all repetitions). ✓ marks a ratio within a quarter of the published one, in the range, or above the bound." }
             (figure("Ratios, published and ours", &ratios(&report.ratios)))
             (scrolling("Ratios", 0, &ratio_table(&report.ratios)))
         }
     }
 }
 
-/// What was published, in the words of the rows that it was published of.
+/// What the published numbers are, in the terms of their rows.
 pub(crate) fn per_second(report: &Report) -> String {
     let published = report.rows.iter().filter(|r| r.published.is_some());
     Terms::of(published).throughput.to_lowercase()
@@ -75,19 +75,19 @@ fn workloads(panels: &[Panel]) -> Vec<String> {
     names
 }
 
-/// Beyond this quotient of the largest to the smallest value an axis has decades.
+/// If the largest value is more than this many times the smallest, an axis has decades.
 const DECADES_BEYOND: f64 = 20.0;
 
 /// How points are plotted.
 pub(crate) enum Plot {
-    /// Over the values of the parameter that tells them apart.
+    /// Over the values of the parameter that distinguishes them.
     Lines(Lines),
-    /// Each by itself, where they are alone or what tells them apart is long.
+    /// Each as a bar, if there is only one or their names are long.
     Bars(Bars),
 }
 
 impl Plot {
-    /// What is drawn, its size, and what lines are called.
+    /// The drawing, its size, and its legend.
     pub(crate) fn drawing(&self) -> (Markup, [f64; 2], Vec<Sample>) {
         let ((drawing, size), key) = match self {
             Plot::Lines(lines) => (lines.drawing(), lines.key()),
@@ -106,8 +106,8 @@ impl Render for Plot {
     }
 }
 
-/// A plot for each panel with more than one point, all with the same axes, and one for those
-/// of one point; with their captions. Axes have these names.
+/// A plot for each panel with more than one point, all with the same axes, and one plot for all
+/// panels of one point; with captions. The axes have these names.
 pub(crate) fn plots(
     group: usize,
     [key, per_second]: [&str; 2],
@@ -240,7 +240,7 @@ fn table(key: &str, panels: &[&Panel]) -> Markup {
     }
 }
 
-/// What was published of a ratio.
+/// The published value of a ratio.
 fn claim(q: &Quotient) -> String {
     match (q.published, q.more_than) {
         (Some(Claim::About(n)), _) => format!("{n} ×"),
@@ -250,7 +250,7 @@ fn claim(q: &Quotient) -> String {
     }
 }
 
-/// Ours, with the spread over repetitions.
+/// Our value, with the spread over repetitions.
 fn ours(q: &Quotient) -> String {
     let median = q.median().filter(|m| m.is_finite());
     let Some(median) = median else { return units::MISSING.to_string() };

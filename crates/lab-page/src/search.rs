@@ -12,7 +12,7 @@ pub fn search(found: &Findings, farads: impl Fn(f64) -> f64) -> String {
     let body = html! {
         h1 { "The least energy: " (found.workload) }
         p { (wanted(found)) "." }
-        @if found.interrupted { p { span.bad { "Interrupted: this is what was known by then." } } }
+        @if found.interrupted { p { span.bad { "Interrupted: these are the results until then." } } }
         p { (outcome(found)) }
         @if let Some(toml) = &found.toml { pre { code { (toml) } } }
         div.plots { @for (caption, lines) in &plots { (figure(caption, lines)) } }
@@ -23,7 +23,7 @@ pub fn search(found: &Findings, farads: impl Fn(f64) -> f64) -> String {
     page(&format!("The least energy: {}", found.workload), &body)
 }
 
-/// The plots alone, as an SVG that needs nothing else.
+/// Only the plots, as a self-contained SVG.
 pub fn search_picture(found: &Findings) -> String {
     let plots = plots(found);
     let samples = plots.first().map(|p| p.1.key()).unwrap_or_default();
@@ -60,7 +60,7 @@ fn outcome(found: &Findings) -> String {
 
 fn counts(found: &Findings) -> String {
     format!(
-        "Of {} candidates {} were tried, {} left out since they could not meet the limits; {} failed.",
+        "Of {} candidates {} were tried, {} left out because they could not meet the limits; {} failed.",
         found.candidates,
         found.tried.len(),
         found.left_out,
@@ -68,10 +68,10 @@ fn counts(found: &Findings) -> String {
     )
 }
 
-/// What a candidate is good for.
+/// A measure of a candidate.
 type Measure = fn(&Tried) -> f64;
 
-/// Energy and slowdown, energy and restart: the least that can be had for so much energy.
+/// Plots of the least slowdown and the quickest restart over energy.
 fn plots(found: &Findings) -> Vec<(String, Lines)> {
     let limits = found.limits;
     let energies = || found.tried.iter().map(|t| t.candidate.energy_j * 1e6);
@@ -80,13 +80,13 @@ fn plots(found: &Findings) -> Vec<(String, Lines)> {
     let late: Measure = |t| t.recovery.as_millis_f64();
     let quick = move |t: &Tried| t.recovery <= limits.recovery;
     let fast = move |t: &Tried| t.slowdown <= limits.slowdown;
-    // From the least to the most, and 0.
+    // The ends of an axis.
     type Ends = fn(f64, f64) -> Range;
     let linear: Ends = |low, high| Range::Between([low.min(0.0), high.max(0.0)]);
     let decades: Ends = |low, high| Range::Decades([low, high]);
     let plot =
         |id: &str, name: &str, what: Measure, scale: Ends, other: &dyn Fn(&Tried) -> bool| {
-            // (Steps are many: a few marks tell them apart.)
+            // (There are many steps: a few marks suffice to distinguish the lines.)
             let line = |label: &str, style, dashed, points: Vec<_>| Line {
                 label: label.to_string(),
                 style,
@@ -119,10 +119,10 @@ fn plots(found: &Findings) -> Vec<(String, Lines)> {
     ]
 }
 
-/// The best that can be had for each energy, as steps.
+/// The best value for each energy, as steps.
 fn least(found: &Findings, what: Measure, counts: &dyn Fn(&Tried) -> bool) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
-    // They come by rising energy.
+    // Candidates are sorted by energy.
     for t in found.tried.iter().filter(|t| counts(t)) {
         let (at, value) = (t.candidate.energy_j * 1e6, what(t));
         match points.last() {

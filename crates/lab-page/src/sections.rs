@@ -1,5 +1,5 @@
-//! Sections of an experiment's page: one kind of plot for each measure, a plot for each
-//! workload, or for each design where rows are many.
+//! Sections of an experiment's page: one kind of plot for each measure, with a plot for each
+//! workload, or for each design if there are many rows.
 
 use crate::experiment::{Group, groups, number, rate, settings, spread, time};
 use crate::figure;
@@ -12,10 +12,10 @@ use tantalum_lab::report::units::{self, Unit};
 use tantalum_lab::report::{Report, RowReport};
 use tantalum_rt::Nanos;
 
-/// With more rows than this a workload has a plot for each design.
+/// A workload with more rows than this has a plot for each design.
 pub(crate) const MANY_ROWS: usize = 24;
 
-/// The rows of a workload as plots of bars take them: a caption, and rows.
+/// The rows of a workload for plots of bars: captions and rows.
 pub(crate) fn plots<'r>(group: &Group<'r>) -> Vec<(String, Vec<&'r RowReport>)> {
     if group.rows.len() <= MANY_ROWS {
         return vec![(group.title.clone(), group.rows.clone())];
@@ -36,15 +36,15 @@ pub(crate) fn most(values: impl Iterator<Item = f64>) -> f64 {
     values.filter(|v| v.is_finite()).fold(0.0, f64::max)
 }
 
-/// What a section's plots show.
+/// What the plots of a section show.
 pub(crate) struct Shown {
-    /// What it is, in the words of a workload.
+    /// Its name, in the terms of a workload.
     pub what: fn(&Terms) -> &'static str,
-    /// Begins what is unique on the page.
+    /// The beginning of ids on the page.
     pub id: &'static str,
-    /// What a row's bar shows.
+    /// The value of a row's bar.
     pub bar: fn(&RowReport) -> Value,
-    /// What bars consist of.
+    /// The names of the parts of bars.
     pub parts: &'static [&'static str],
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct Value {
     pub value: Option<f64>,
     /// A further value.
     pub stroke: Option<f64>,
-    /// What it consists of.
+    /// Its parts.
     pub parts: Vec<f64>,
-    /// What stands beside it.
+    /// The text beside it.
     pub text: String,
 }
 
@@ -67,7 +67,7 @@ impl Shown {
         let all = group.rows.iter().map(|r| (self.bar)(r));
         let most = most(all.flat_map(|v| [v.value, v.stroke]).flatten());
         let plots = plots(group);
-        // Where nothing but the design tells rows apart, it is their label.
+        // If only the design distinguishes rows, it is their label.
         let bare = group.rows.iter().all(|r| settings(r) == units::MISSING);
         let split = plots.len() > 1;
         let what = (self.what)(group.terms());
@@ -87,7 +87,7 @@ impl Shown {
         plots.filter(|(_, bars)| has_value(bars)).collect()
     }
 
-    /// A row's bar; of a plot of one design, which its caption names.
+    /// The bar of a row. `split`: the plot has one design, which its caption names.
     fn bar(&self, row: &RowReport, split: bool, bare: bool) -> Bar {
         let Value { value, stroke, parts, text } = (self.bar)(row);
         Bar {
@@ -102,7 +102,7 @@ impl Shown {
     }
 }
 
-/// A word at the beginning of a sentence.
+/// A word with a capital letter.
 pub(crate) fn capital(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
@@ -201,18 +201,18 @@ pub(crate) fn losses(report: &Report) -> Markup {
     let terms = Terms::of(&report.rows);
     html! {
         h2 { (terms.losses) }
-        p { "Acknowledged " (terms.writes) " that a power cut undid, and how many were acknowledged in all." }
+        p { "Acknowledged " (terms.writes) " that a power cut undid, of all that were acknowledged." }
         (bars(report, &LOSSES))
     }
 }
 
-/// Nothing if no row has contents of rows.
+/// The section of flash bytes; nothing if no workload has row contents.
 pub(crate) fn flash(report: &Report) -> Markup {
     let some = report.rows.iter().any(|r| r.findings.flash_bytes_per_user_byte.is_some());
     html! {
         @if some {
             h2 { "Flash bytes" }
-            p { "Bytes programmed into flash for each byte of row contents that was committed." }
+            p { "Bytes programmed into flash for each committed byte of row contents." }
             (bars(report, &FLASH))
         }
     }
@@ -226,11 +226,10 @@ pub(crate) fn recovery(report: &Report) -> Markup {
     }
 }
 
-/// Lines in a plot: so many can be told apart.
+/// The most lines in a plot that can be distinguished.
 const MOST_LINES: usize = 8;
 
-/// The rows of a group, by design; a design with many rows comes several times, with about
-/// as many each time.
+/// The rows of a group, by design; a design with many rows is split into parts of about equal size.
 pub(crate) fn designs<'r>(group: &Group<'r>) -> Vec<(String, Vec<&'r RowReport>)> {
     let mut designs: Vec<(&str, Vec<&RowReport>)> = Vec::new();
     for row in &group.rows {
@@ -251,8 +250,8 @@ pub(crate) fn designs<'r>(group: &Group<'r>) -> Vec<(String, Vec<&'r RowReport>)
     plots
 }
 
-/// A row's line: its style says the settings, so that they look alike in all plots;
-/// where these do not tell rows apart, its place does.
+/// The line of a row. Its style follows from the settings, so that equal settings look alike in all
+/// plots; if settings do not distinguish the rows, the style follows from its place.
 pub(crate) fn line(row: &RowReport, place: usize, points: Vec<(f64, f64)>) -> Line {
     let (style, dashed) = match row.synchronous {
         _ if !row.has_journal() || !row.params.is_empty() => (place % 4, place / 4 % 2 == 1),
@@ -267,7 +266,7 @@ pub(crate) fn line(row: &RowReport, place: usize, points: Vec<(f64, f64)>) -> Li
 pub(crate) fn latency(report: &Report) -> Markup {
     html! {
         h2 { "Latency" }
-        p { "The share of operations, reads too, that took at most so long. Plots of one workload have the same axes." }
+        p { "The share of operations, including reads, that took at most this long. Plots of one workload have the same axes." }
         @for (g, group) in groups(report).into_iter().enumerate() {
             @let all = || group.rows.iter().flat_map(|r| &r.findings.latency_quantiles);
             @if let (Some(least), Some(most)) = (all().map(|q| q.1).min(), all().map(|q| q.1).max()) {
@@ -308,7 +307,7 @@ fn medians(rows: &[&RowReport]) -> String {
 pub(crate) fn over_time(report: &Report) -> Markup {
     html! {
         h2 { "Throughput over time" }
-        p { "Over the virtual time under load; the outages and recoveries between are left out. Plots of one workload have the same axes." }
+        p { "Over the virtual time under load, without outages and recoveries. Plots of one workload have the same axes." }
         @for (g, group) in groups(report).into_iter().enumerate() {
             @let rates: Vec<_> = group.rows.iter().map(|r| rates_of(r)).collect();
             @let end = most(rates.iter().flatten().map(|p| p.0));
@@ -338,7 +337,7 @@ fn rates_of(row: &RowReport) -> Vec<(f64, f64)> {
     thinned(series.map_or(Vec::new(), |s| s.rates(row.findings.load_ns)))
 }
 
-/// Not more points than the eye can tell apart in a small plot: means of neighbours.
+/// The points, reduced to as many as are visible in a small plot: means of neighbours.
 fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     const MOST: usize = 50;
     let together = points.len().div_ceil(MOST).max(1);

@@ -1,13 +1,11 @@
-//! Texts in plots, which know nothing of the font that they will be shown in: how much room
-//! they take, and lines that fit.
+//! The size of texts in plots, whose font is unknown: their width, and lines that fit.
 
-/// How much wider the letters of headings are.
+/// The relative width of letters in headings.
 pub(crate) const BOLD: f64 = 1.12;
-/// Those of a picture's title, which are larger, too.
+/// The relative width of letters in a picture's title.
 pub(crate) const TITLE: f64 = 1.5;
 
-/// The width of a text of 12 pixels: that of DejaVu Sans, about the widest of the fonts that a
-/// plot may be shown in.
+/// The width of a text of 12 pixels in DejaVu Sans, about the widest of the fonts that may be used.
 pub(crate) fn width(text: &str) -> f64 {
     text.chars().map(letter).sum()
 }
@@ -26,8 +24,8 @@ fn letter(c: char) -> f64 {
     }
 }
 
-/// A text in lines of this width at most: they end behind a space or a slash, or, if a word is
-/// wider than a line, within it. A text of nothing is one line of nothing.
+/// A text in lines of at most this width. Lines end after a space or a slash or, if a word is wider
+/// than a line, within the word. An empty text is one empty line.
 pub(crate) fn wrap(text: &str, room: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut taken = 0.0;
@@ -55,7 +53,7 @@ mod tests {
 
     #[test]
     fn letters_take_their_room() {
-        // DejaVu Sans as a browser measures it.
+        // Widths in DejaVu Sans, measured by a browser.
         for (text, measured) in [
             ("barriers=true double_write=true page_bytes=16384", 317.9),
             ("queue_depth=32", 103.9),
@@ -75,7 +73,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is lost but spaces at the ends of lines, and no line is too long.
+        /// Only spaces at the ends of lines are lost, and no line is too long.
         #[test]
         fn lines_have_the_whole_text(text in "[a-zé/ ]{0,80}", room in 1.0_f64..200.0) {
             let lines = wrap(&text, room);

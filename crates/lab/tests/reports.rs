@@ -488,7 +488,7 @@ fn preconditioning_is_on_the_page(report: &Report) {
     is_sound(&page);
     let (_, shown) = page.split_once("<h3>Preconditioning</h3>").expect("a section");
     let (shown, _) = shown.split_once("</table>").expect("a table");
-    assert!(shown.contains("filled, no overwrites asked for"), "{shown}");
+    assert!(shown.contains("filled, no overwrites requested"), "{shown}");
     for row in &report.rows {
         let p = row.findings.preconditioned.as_ref().expect("all were");
         assert_eq!((p.drive_writes * 100.0).round(), 1.0, "{p:?}");
