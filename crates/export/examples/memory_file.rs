@@ -1,7 +1,7 @@
 //! A minimal FUSE file with direct I/O: bytes in memory, served by the `fuser` crate.
 //! `scripts/bench-mount` compares the file of a drive with it.
 //!
-//! `memory_file DIR BYTES` mounts it at DIR as `drive`, prints "ready", and ends when it is unmounted.
+//! `memory_file DIR BYTES` mounts it at DIR as `drive`, prints "ready", and ends at the unmount.
 
 #![allow(clippy::disallowed_types, reason = "the crate's times are the system's")]
 

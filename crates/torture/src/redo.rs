@@ -11,7 +11,7 @@
 //!    in its last block, that equal those at the same place in one earlier block.
 //! 2. Bytes that begin at a sector boundary are never called stale, since a drive could be the
 //!    cause.
-//! 3. Reading ends for any bytes. A file that is not a log has no end.
+//! 3. Reading any bytes terminates. A file that is not a log has no end.
 //! 4. All pages that the records of stale bytes change are reported. If one of the pages cannot be
 //!    determined, none of the bytes are called stale.
 //!

@@ -314,7 +314,7 @@ impl<P: PowerCycle + 'static> Server<P> {
         false
     }
 
-    /// Waits until the server is told to stop.
+    /// Waits until the server has to stop.
     pub(crate) async fn stopping(&self) {
         self.inner.left.until(|| self.inner.stopping.get()).await;
     }

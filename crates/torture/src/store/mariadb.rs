@@ -158,7 +158,7 @@ impl Store for Mariadb {
     }
 
     fn checkpoint(&mut self) -> Result<(), StoreError> {
-        // InnoDB has no command for it: its page cleaner is told to leave nothing dirty.
+        // InnoDB has no command for it. This setting makes its page cleaner leave nothing dirty.
         Ok(self.0.query_drop("SET GLOBAL innodb_max_dirty_pages_pct = 0")?)
     }
 
