@@ -95,7 +95,7 @@ impl FromStr for Seed {
     fn from_str(text: &str) -> Result<Seed, String> {
         match text {
             "random" => Ok(Seed::Random),
-            _ => text.parse().map(Seed::Is).map_err(|_| "a number or `random` is wanted".into()),
+            _ => text.parse().map(Seed::Is).map_err(|_| "expected a number or `random`".into()),
         }
     }
 }
@@ -113,7 +113,7 @@ impl Seed {
 
 fn budget(text: &str) -> Result<Nanos, String> {
     match time::time(text)? {
-        Nanos(0) => Err("it takes some time to find anything".into()),
+        Nanos(0) => Err("the time must be longer than 0".into()),
         time => Ok(time),
     }
 }
@@ -167,13 +167,13 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     }
     code = code.max(findings.map_or(out::OK, |findings| findings.code()));
     if found.over == Some(Over::Interrupted) {
-        out::note("interrupted: this shows what was done until then");
+        out::note("interrupted: these are the results until then");
         std::process::exit(out::INTERRUPTED);
     }
     let not_run = found.count(RowState::NotRun);
     if code == out::OK && not_run > 0 {
         let rows = found.rows.len();
-        let what = format!("{not_run} of {rows} rows were not run: give it more time than --for");
+        let what = format!("{not_run} of {rows} rows were not run: give a longer --for");
         return out::error(what, out::UNKNOWN);
     }
     code
@@ -217,7 +217,9 @@ fn load(arguments: &CrashArguments) -> Result<(CrashFile, Vec<CrashRow>), String
     let name = path.display().to_string();
     let mut file = CrashFile::parse(&name, &text).map_err(|e| e.to_string())?;
     if arguments.case.is_some() && arguments.seed == Some(Seed::Random) {
-        return Err("a case is one of the seed with which it was found: give that to --seed".into());
+        return Err(
+            "--case needs the seed with which the case was found: give that to --seed".into()
+        );
     }
     file.seed = arguments.seed.map_or(Ok(file.seed), Seed::number)?;
     file.nested = arguments.nested.unwrap_or(file.nested);
@@ -245,7 +247,7 @@ fn one_case(file: &CrashFile, rows: &[CrashRow], id: &str) -> u8 {
         (all, Some(row)) if all.iter().all(|r| r.name.starts_with(&row.name)) => row,
         _ => {
             let names = rows.iter().map(|r| r.name.as_str()).collect::<Vec<_>>().join(", ");
-            let what = format!("a case is one of one row; choose it with --row: {names}");
+            let what = format!("--case repeats a case of one row; choose it with --row: {names}");
             return out::error(what, out::USAGE);
         }
     };

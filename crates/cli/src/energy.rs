@@ -168,13 +168,14 @@ fn text(reports: &[Report]) -> String {
         if let Some(c) = r.components.iter().find(free) {
             let _ = writeln!(
                 text,
-                "the full count may be below the paper's: {} is in the latter, while this drive \
-                 finds it again at a restart and spends nothing on it",
+                "the full count may be below the paper's count, which includes {}: this drive \
+                 recovers it at a restart, without energy",
                 c.component.name
             );
         }
         if r.total_j <= 0.0 {
-            let _ = writeln!(text, "no capacitors: what a power cut takes was not promised");
+            let _ =
+                writeln!(text, "no capacitors: the data that a power cut loses was not promised");
             continue;
         }
         let _ = writeln!(
@@ -198,7 +199,7 @@ fn text(reports: &[Report]) -> String {
             ]);
         }
         match r.capacitors.is_empty() {
-            true => text.push_str("no type of capacitor bears that voltage\n"),
+            true => text.push_str("no type of capacitor is rated for that voltage\n"),
             false => _ = writeln!(text, "{parts}"),
         }
     }

@@ -92,7 +92,7 @@ pub struct Setting {
 /// The expected form, in a line.
 pub fn setting(argument: &str) -> Result<Setting, String> {
     let Some((key, text)) = argument.split_once('=') else {
-        return Err("a key and its value are wanted, as in --set cuts=100".into());
+        return Err("expected a key and its value, as in --set cuts=100".into());
     };
     let (key, text) = (key.trim(), text.trim());
     if key.is_empty() {
@@ -125,7 +125,7 @@ fn drawing(argument: &str) -> Result<Drawing, String> {
             let what = what.trim().parse().map_err(|e: UnknownPicture| e.to_string())?;
             Ok(Drawing { what, file: file.into() })
         }
-        _ => Err("what to draw and a file are wanted, as in --svg throughput=plot.svg".into()),
+        _ => Err("expected a kind of plot and a file, as in --svg throughput=plot.svg".into()),
     }
 }
 
@@ -172,7 +172,7 @@ pub fn run(arguments: &RunArguments) -> u8 {
     };
     if experiment.cuts < CUTS_TO_SHOW_LOSS && rows.iter().any(|r| r.expect == Expect::Lossy) {
         out::note(format_args!(
-            "note: rows that are expected to lose something are cut until they do, up to \
+            "note: rows that are expected to lose data are cut until they do, up to \
              {CUTS_TO_SHOW_LOSS} times"
         ));
     }

@@ -95,7 +95,7 @@ fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim().parse::<f64>();
     match number {
         Ok(n) if (0.0..100.0).contains(&n) => Ok(n / 100.0),
-        _ => Err("per cent are wanted, 0 to less than 100, as in 5%".into()),
+        _ => Err("expected per cent, from 0 to less than 100, as in 5%".into()),
     }
 }
 
@@ -152,7 +152,7 @@ pub fn search(arguments: &SearchArguments) -> u8 {
         code = code.max(svg.put(&page::search_picture(&found)));
     }
     if found.interrupted {
-        out::note("interrupted: this shows what was known by then");
+        out::note("interrupted: these are the results until then");
         std::process::exit(out::INTERRUPTED);
     }
     if found.winner.is_none() {
@@ -261,7 +261,7 @@ fn summary(found: &Findings, volts: Voltages) -> String {
     let _ = writeln!(
         text,
         "None of these is better in energy, slowdown and restart at once. Of {} candidates {} were tried,\n\
-         {} left out since they could not meet the limits; farads from {} V down to {} V.",
+         {} left out because they could not meet the limits; farads from {} V down to {} V.",
         found.candidates,
         found.tried.len(),
         found.left_out,
@@ -277,7 +277,7 @@ fn summary(found: &Findings, volts: Voltages) -> String {
             let keys = found.conflicts.join(", ");
             let _ = writeln!(
                 text,
-                "# [drive] of this file has other values, which would win: take out {keys}"
+                "# [drive] of this file has other values, which take precedence: remove {keys}"
             );
         }
     }

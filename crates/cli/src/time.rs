@@ -26,7 +26,7 @@ pub fn time(text: &str) -> Result<Nanos, String> {
             ));
         }
     };
-    let number: f64 = number.parse().map_err(|_| "a time is wanted, as in 10s".to_string())?;
+    let number: f64 = number.parse().map_err(|_| "expected a time, as in 10s".to_string())?;
     match number * seconds {
         time if time <= LONGEST => Ok(Nanos((time * 1e9).round() as u64)),
         _ => Err("that is longer than a year".to_string()),

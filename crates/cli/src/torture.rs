@@ -141,11 +141,10 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
         return clients::run(orders);
     }
     if arguments.journal.is_some() && !matches!(arguments.db, Some(Database::Sqlite)) {
-        return out::error("--journal: it is SQLite's; use it with --db sqlite", out::USAGE);
+        return out::error("--journal: it is for SQLite; use it with --db sqlite", out::USAGE);
     }
     if arguments.cuts == 0 && arguments.kills == 0 {
-        let message =
-            "--cuts 0: without a cut or a kill there is nothing to lose; ask for one of them";
+        let message = "--cuts 0: without a cut or a kill nothing is tested; ask for one of them";
         return out::error(message, out::USAGE);
     }
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
@@ -279,7 +278,7 @@ impl Place {
     #[allow(clippy::disallowed_methods, reason = "the edge: the directory of a run")]
     fn new(arguments: &TortureArguments) -> Result<Place, String> {
         if !arguments.plain && !rustix::process::geteuid().is_root() {
-            return Err("mounting a drive takes root; --plain needs none".to_string());
+            return Err("mounting a drive needs root; --plain does not".to_string());
         }
         let path = arguments.dir.clone().unwrap_or_else(|| {
             std::env::temp_dir().join(format!("tantalum-torture-{}", std::process::id()))

@@ -207,7 +207,8 @@ fn a_budget_ends_it_and_says_what_was_covered() {
     // However slow the machine is, two rows of forty cuts are done within an hour.
     let (out, _) = ends(&crash(&[&small, "--for", "1h", "--samples", "40"]), 0);
     assert!(out.contains(", for 1h 0m at most") && out.contains(": nothing found\n"), "{out}");
-    for (time, said) in [("x", "is no unit of time"), ("0s", "takes some time"), ("1d", "no unit")]
+    for (time, said) in
+        [("x", "is no unit of time"), ("0s", "must be longer than 0"), ("1d", "no unit")]
     {
         let (_, err) = ends(&crash(&[&small, "--for", time]), 2);
         assert!(err.contains(said), "{err}");

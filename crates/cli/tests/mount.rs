@@ -448,7 +448,7 @@ fn what_is_in_use_is_waited_for_or_left_to_its_users() {
         if twice {
             mounted.signal("TERM");
             assert_eq!(mounted.wait(), Some(1), "{}", mounted.said());
-            mounted.wait_for("asked for twice", 1);
+            mounted.wait_for("by a second signal", 1);
             let gone = file.write_all(b"not any more").and_then(|()| file.sync_all());
             assert!(gone.is_err());
         } else {

@@ -85,8 +85,8 @@ fn mistakes_end_in_2_and_are_named() {
         (changed("base", "volatile"), "has no capacitors"),
         (changed("10s", "10"), "is no unit of time"),
         (changed("10s", "ten s"), "is no unit of time"),
-        (changed("10s", ".s"), "a time is wanted"),
-        (changed("5%", "100%"), "per cent are wanted"),
+        (changed("10s", ".s"), "expected a time"),
+        (changed("5%", "100%"), "expected per cent"),
         (changed(small, "nowhere.toml"), "cannot read the experiment file nowhere.toml"),
     ] {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

@@ -123,7 +123,7 @@ fn what_can_not_be_served_is_refused() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("image") && said.contains("--design"));
     for (arguments, code, why) in [
-        (&[][..], 1, "no place to listen: give --unix PATH or --tcp PORT, or have systemd"),
+        (&[][..], 1, "no place to listen: give --unix PATH or --tcp PORT, or a socket of systemd"),
         (&["--unix", "/nonexistent/socket"], 1, "cannot listen at /nonexistent/socket"),
         (&["--tcp", "0", "--restore-after", "1s"], 2, "--cut-every"),
         (&["--tcp", "drive:1"], 2, "it should be a port"),

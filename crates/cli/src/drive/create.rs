@@ -55,7 +55,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "t" | "tib" => 40,
         _ => return Err(format!("\"{unit}\" is no unit; use K, M, G or T, as in 8GiB")),
     };
-    let number: u64 = number.parse().map_err(|_| "a number is wanted, as in 8GiB".to_string())?;
+    let number: u64 = number.parse().map_err(|_| "expected a number, as in 8GiB".to_string())?;
     number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(|| "no drive has that size".into())
 }
 

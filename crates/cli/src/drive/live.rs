@@ -165,7 +165,7 @@ fn let_run<B: LiveBox>(
     build: impl Build,
 ) -> Result<u8, String> {
     let rt = runtime.handle();
-    let io = rt.io().ok_or("the clock has no way to sockets")?;
+    let io = rt.io().ok_or("the clock has no sockets")?;
     let about = About {
         image: image.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
         time_scale: arguments.time_scale,
@@ -173,7 +173,7 @@ fn let_run<B: LiveBox>(
     };
     let site = Site { drive: Stats::new(&rt, bare), rt, io };
     let life = live(site, about, arguments.clone(), build);
-    runtime.block_on(life).map_err(|e| format!("the drive stands still: {e}"))?
+    runtime.block_on(life).map_err(|e| format!("the drive has stalled: {e}"))?
 }
 
 fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, String> {
@@ -287,7 +287,7 @@ async fn at_once<B: LiveBox, F: Front>(
         site.drive.inner().off().await;
     };
     first(give_up, signals.next()).await;
-    Err("stopped at once, as asked for twice".to_string())
+    Err("stopped at once by a second signal".to_string())
 }
 
 /// Ends in good order.

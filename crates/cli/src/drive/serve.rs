@@ -137,8 +137,8 @@ fn may_listen(at: SocketAddr, arguments: &ServeArguments) -> Result<(), String> 
         None => "let clients show a certificate with --tls DIR",
     };
     Err(format!(
-        "{at}: everybody who reaches this address could read and write the drive: {way}, or say that it is \
-         meant so with --insecure"
+        "{at}: everybody who reaches this address could read and write the drive: {way}, or allow this \
+         with --insecure"
     ))
 }
 
@@ -265,10 +265,10 @@ fn server<B: LiveBox>(
 }
 
 /// The error if systemd passes a connection instead of a socket to listen at.
-const CONNECTION: &str = "a connection was handed over, not a socket to listen at: one process serves all \
+const CONNECTION: &str = "systemd passed a connection, not a listening socket: one process serves all \
                           clients of a drive, so its socket unit needs Accept=no";
 
-const NOWHERE: &str = "no place to listen: give --unix PATH or --tcp PORT, or have systemd hand a socket over \
+const NOWHERE: &str = "no place to listen: give --unix PATH or --tcp PORT, or a socket of systemd \
                        (LISTEN_FDS)";
 
 /// All listeners, each with its URI.
@@ -280,14 +280,14 @@ async fn listeners(io: &Io, arguments: &ServeArguments) -> Result<Vec<(Listener,
         if activation::is_connection(&fd) {
             return Err(CONNECTION.to_string());
         }
-        let listener = io.from_fd(fd).map_err(|e| format!("a socket that was handed over: {e}"))?;
+        let listener = io.from_fd(fd).map_err(|e| format!("a socket passed by systemd: {e}"))?;
         let uri = match listener.address() {
             Ok(address) => {
                 may_listen(address, arguments)?;
                 warn(address, arguments);
                 format!("{scheme}://{address}/{name}")
             }
-            Err(_) => "a socket that was handed over".to_string(),
+            Err(_) => "a socket passed by systemd".to_string(),
         };
         all.push((listener, uri));
     }

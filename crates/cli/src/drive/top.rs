@@ -124,7 +124,7 @@ impl Watch {
             let _ = say.send(said.unwrap_or_else(|e| e));
         };
         if std::thread::Builder::new().spawn(asked).is_err() {
-            self.message = "no further thread can be started".to_string();
+            self.message = "no thread can be started".to_string();
         }
     }
 

@@ -169,8 +169,8 @@ impl LiveArguments {
         match self.http {
             Some(at) if listen::is_for_others(at) && !self.insecure => Err(format!(
                 "--http {at}: everybody who reaches this address could see what the drive does, since HTTP \
-                 has no TLS here: take an address of this machine's own (127.0.0.1) with a proxy or a \
-                 tunnel before it, or say that it is meant so with --insecure"
+                 has no TLS here: use an address of this machine (127.0.0.1) behind a proxy or a \
+                 tunnel, or allow this with --insecure"
             )),
             _ => Ok(()),
         }

@@ -77,11 +77,11 @@ impl Sample {
             "Whether it refuses writes although it has power, until it is restored",
             &i64::from(status.defect.is_some()),
         )?;
-        out.gauge("capacity_bytes", "What the drive promises", &wide(status.capacity_bytes))?;
+        out.gauge("capacity_bytes", "The capacity of the drive", &wide(status.capacity_bytes))?;
         out.gauge("clock_seconds", "The clock of the drive", &seconds(stats.now_ns))?;
         out.gauge(
             "real_clock_seconds",
-            "Real time since the process has the drive",
+            "Real time since the process opened the drive",
             &seconds(stats.real_now_ns),
         )
     }
@@ -260,7 +260,7 @@ pub fn page(status: &StatusReport, stats: &StatsReport) -> String {
     let mut page = String::from(
         "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=5>\
          <title>tantalum</title><style>body{font:15px/1.5 sans-serif;margin:2em}\
-         pre{font:13px/1.5 monospace}</style><h1>A drive that runs</h1><pre>",
+         pre{font:13px/1.5 monospace}</style><h1>A running drive</h1><pre>",
     );
     page.push_str(&escape(&crate::drive::remote::status_text(status)));
     page.push('\n');

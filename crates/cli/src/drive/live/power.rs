@@ -20,12 +20,12 @@ use tantalum_rt::{Nanos, Rt};
 pub enum RestoreError {
     /// Its dump is not complete.
     #[error(
-        "the drive does not start: {0}. What is left can be had with `tantalum drive restore --salvage`"
+        "the drive does not start: {0}. `tantalum drive restore --salvage` starts it with the remaining data"
     )]
     DumpLost(String),
     /// Its image is damaged.
     #[error(
-        "the drive does not start: {0}; `tantalum drive check` tells more. What is left can be had with `tantalum drive restore --salvage`"
+        "the drive does not start: {0}; `tantalum drive check` tells more. `tantalum drive restore --salvage` starts it with the remaining data"
     )]
     Damaged(String),
     /// The drive does not start for another reason.
@@ -172,7 +172,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
             }
             Err(RestoreError::DumpLost(why)) => {
                 return Err(format!(
-                    "the drive does not start: {why}. What is left can be had with --salvage"
+                    "the drive does not start: {why}. --salvage starts it with the remaining data"
                 ));
             }
             Err(e) => return Err(e.to_string()),

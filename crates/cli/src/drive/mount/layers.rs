@@ -470,7 +470,7 @@ pub fn busy(Busy { at, users }: &Busy) -> String {
         }
     };
     format!(
-        "{} is in use: {by}. It is unmounted as soon as that ends; a second signal leaves it to its users",
+        "{} is in use: {by}. It is unmounted as soon as they are done; a second signal leaves it to its users",
         at.display()
     )
 }
