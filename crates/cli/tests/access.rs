@@ -1,4 +1,4 @@
-//! Who may use what a drive's process makes, and where it listens.
+//! Who may use the files and sockets of a drive's process, and where it listens.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and look at files")]
 
@@ -95,7 +95,7 @@ fn a_socket_has_the_mode_that_is_asked_for() {
     }
 }
 
-/// Who reaches a TCP socket without TLS can do all that the server can.
+/// Everybody who can connect to a TCP socket without TLS can read and write the drive.
 #[test]
 fn tcp_that_others_can_reach_takes_tls_or_the_users_word() {
     for (words, ways) in [
@@ -127,7 +127,7 @@ fn tcp_that_others_can_reach_takes_tls_or_the_users_word() {
     }
 }
 
-/// A socket that is handed over is one of its own kind.
+/// A socket passed by systemd is checked like one that the server opens itself.
 #[test]
 fn tcp_that_is_handed_over_is_no_exception() {
     for (at, code) in [("0.0.0.0:0", Some(1)), ("127.0.0.1:0", None)] {

@@ -1,4 +1,4 @@
-//! Boxes that are no drive behind the same commands: memory, a magnetic disk, a file of the host.
+//! The same commands on other boxes than drives: memory, a magnetic disk, a file of the host.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs, and make files and sockets")]
 
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tantalum_testing::Spot;
 
-/// A box at these two sockets.
+/// Serves a box at these two sockets.
 fn serve(name: &str, which: &[&str]) -> (Serving, Spot, Spot) {
     let (nbd, control) = (socket(&format!("{name}.nbd")), socket(&format!("{name}.ctl")));
     let mut command = tantalum(&["drive", "serve", "--time-scale", "0"]);
@@ -48,7 +48,7 @@ fn write_to(nbd: &Path) {
     (2..32).for_each(|block| client.write(block, &content(block)).expect("written"));
 }
 
-/// How many of these 30 are not there; the one that was flushed is.
+/// How many of these 30 blocks are lost; checks that the flushed block is there.
 fn lost(nbd: &Path) -> u64 {
     let mut client = Nbd::connect(nbd).expect("a server");
     assert_eq!(client.read(1).expect("read"), content(1));
@@ -56,7 +56,7 @@ fn lost(nbd: &Path) -> u64 {
     (2..32).filter(|block| is_lost(block)).count() as u64
 }
 
-/// Every value that a box shows is described, and every description is of one.
+/// Every value of a box has a description, and every description has a value.
 fn described(answer: &Value) {
     for field in answer["fields"].as_array().expect("descriptions") {
         let name = field["name"].as_str().expect("a name");
@@ -104,7 +104,7 @@ fn memory_loses_at_a_cut_what_it_does_not_promise() {
     assert!(text.contains("took commands") && !text.contains("phases"), "{text}");
     let lost = lost(&nbd);
     assert!(lost <= 30, "{lost}");
-    // What the cut left is durable.
+    // The blocks that survived the cut are durable.
     assert_eq!(json("stats", &control)["cache"]["blocks"], 0);
     assert_eq!(json("stats", &control)["outages"]["cuts"], 1);
     let (code, said) = serving.stop();
@@ -112,7 +112,7 @@ fn memory_loses_at_a_cut_what_it_does_not_promise() {
     assert!(!control.exists() && !nbd.exists(), "a socket is still there");
 }
 
-/// Over many cuts something is lost, or the device would promise less than it keeps.
+/// Over many cuts something must be lost, or the device would keep more than it promises.
 #[test]
 fn cuts_of_memory_come_by_themselves() {
     let more = ["--ram", "16MiB", "--cut-after-ops", "60", "--restore-after", "0s"];
@@ -132,7 +132,7 @@ fn cuts_of_memory_come_by_themselves() {
         let mut client = Nbd::connect(&nbd).expect("a server");
         let is_lost = |block: &u64| client.read(*block).expect("read") != tag(*block);
         lost += (0..written as u64).take(40).filter(is_lost).count();
-        // The rest of the count.
+        // The remaining commands until the next cut.
         let mut client = Nbd::connect(&nbd).expect("a server");
         while client.read(0).is_ok() {}
         back(2 * round + 2);
@@ -179,7 +179,8 @@ fn a_disk_is_served_watched_and_cut() {
     assert_eq!(serving.stop().0, Some(0));
 }
 
-/// A file with this many bytes of zeros, where direct I/O is more likely than in a temporary folder.
+/// A file with this many bytes of zeros, in a directory where direct I/O is more likely than in a
+/// temporary one.
 fn file(name: &str, bytes: u64) -> std::path::PathBuf {
     let path = common::file(name, "");
     std::fs::File::options()
@@ -191,7 +192,8 @@ fn file(name: &str, bytes: u64) -> std::path::PathBuf {
     path
 }
 
-/// What clients wrote is in the file, where they wrote it; after a kill, too, since the host goes on.
+/// Data that clients wrote is in the file at its offset, also after a kill, because the host keeps
+/// its power.
 #[test]
 fn a_file_is_served_as_it_is() {
     let path = file("plain.raw", 8 << 20);
@@ -231,7 +233,8 @@ fn a_file_is_served_as_it_is() {
 
     serving.child.kill().expect("it can be killed");
     serving.child.wait().expect("it ends");
-    // Its control socket is beside it, if no other is named; it was removed with the process, or is replaced.
+    // By default the control socket is beside the file. It was removed at the end of the process,
+    // or is replaced.
     let mut command = tantalum(&["drive", "serve", "--file", name, "--buffered", "--unix"]);
     command.arg(&nbd);
     let serving = Serving::start(command);
@@ -244,7 +247,7 @@ fn a_file_is_served_as_it_is() {
     std::fs::remove_file(&path).expect("removed");
 }
 
-/// Another file is not written to because it has the name of the first.
+/// A new file with the name of the served one is not written.
 #[test]
 fn a_file_that_was_replaced_is_not_restored() {
     let path = file("replaced.raw", 1 << 20);
@@ -285,9 +288,9 @@ fn metrics_are_those_of_the_box() {
     assert_eq!(serving.stop_quietly(), Some(0));
 }
 
-/// A box is named once, and in a way that can be meant.
+/// Arguments must name exactly one valid box.
 #[test]
-fn what_can_not_be_meant_is_refused() {
+fn invalid_arguments_are_refused() {
     let refused = |arguments: &[&str], code: i32, why: &str| {
         let mut command = tantalum(&["drive", "serve", "--unix", "/nonexistent/nbd"]);
         let output = command.args(arguments).stdin(Stdio::null()).output().expect("it starts");

@@ -1,4 +1,4 @@
-//! The command as a user meets it: what it prints, and how it ends.
+//! The command as a user meets it: its output and exit codes.
 
 #![allow(clippy::disallowed_methods, reason = "tests write the files that they name")]
 
@@ -112,7 +112,7 @@ fn mistakes_end_in_2_and_are_named() {
     ends(&tantalum(&["run", &fine, "--cuts", "0"]), 2);
     let (_, err) = ends(&tantalum(&["compare", &fine, &one, "--fail-over", "-3"]), 2);
     assert!(err.contains("must be a number from 0 up"), "{err}");
-    // No file takes the place of these.
+    // Paths like these are never replaced by a file.
     let (_, err) = ends(&tantalum(&["run", &key, "--json", "/dev/null", "--html", "/dev/null"]), 2);
     assert!(err.contains("unknown key"), "{err}");
     ends(&tantalum(&["run", &fine, "--set", "cuts"]), 2);
@@ -135,8 +135,8 @@ fn values_can_be_set_and_two_runs_compared() {
     assert!(written.ends_with("}\n") && written.contains("\"cuts\": 4"), "{written}");
 }
 
-/// However few cuts are asked for: a row that is to lose something is cut until it does, and does
-/// not pass if it never does.
+/// A row that is expected to lose data is cut until it does, even if fewer cuts were requested, and
+/// does not pass if it never does.
 #[test]
 fn a_row_that_is_to_lose_something_is_held_to_it_with_few_cuts_too() {
     let lossy = |name: &str, row: &str| {
@@ -167,7 +167,7 @@ fn an_interrupt_ends_it_at_once_and_leaves_results_alone() {
     command.arg("run").arg(&experiment).arg("--json").arg(&json).arg("--log-writes").arg(&log);
     command.args(["--row", "ycsb-a/durassd"]);
     let mut child = command.stdout(Stdio::null()).spawn().expect("the command starts");
-    // The log is made when everything is ready to run.
+    // The log is created when everything is ready to run.
     while !log.exists() {
         assert_eq!(child.try_wait().expect("it can be asked"), None, "it ended by itself");
         std::thread::yield_now();
@@ -176,7 +176,7 @@ fn an_interrupt_ends_it_at_once_and_leaves_results_alone() {
     assert!(kill.expect("kill can be run").success());
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let _ = std::fs::remove_file(&log);
-    // Nothing was there, and nothing is.
+    // There was no file, and there is none.
     let folder = json.parent().expect("it is in a folder");
     let left = std::fs::read_dir(folder).expect("it is there").filter_map(|e| {
         e.ok()?.file_name().into_string().ok().filter(|name| name.starts_with("long.json"))
@@ -199,8 +199,8 @@ fn designs_can_be_listed_shown_and_completed() {
     assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
 }
 
-/// What is printed of a preset is a design: as one of an experiment's own it is the same,
-/// and it says what the preset's text leaves out.
+/// The printed text of a preset is a design: in an experiment file it gives the same drive, and it
+/// has the keys that the preset leaves out.
 #[test]
 fn a_design_with_every_key_can_be_given_back() {
     let (names, _) = ends(&tantalum(&["designs"]), 0);
@@ -233,7 +233,7 @@ fn a_design_with_every_key_can_be_given_back() {
     assert!(disk.contains("is a magnetic disk"), "{disk}");
 }
 
-/// The keys of a table and of those in it, with dots between.
+/// The keys of a table and of its tables, separated by dots.
 fn keys(table: &toml::Table, above: &str) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for (key, value) in table {
@@ -315,7 +315,7 @@ fn a_recorded_run_is_the_run_itself_and_its_log_can_be_read() {
     };
     assert!(count("writes") > 100 && count("flushes") > 10, "{info}");
     assert!(count("marks") >= 3, "a mark at each cut: {info}");
-    // All rows into one log would mean nothing.
+    // One log of several rows has no meaning.
     let (_, error) = ends(&tantalum(&["run", experiment, "--log-writes", log]), 2);
     assert!(error.contains("--row"), "{error}");
 }

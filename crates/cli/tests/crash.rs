@@ -79,12 +79,13 @@ fn all_points_of_a_row_and_random_drives_can_be_explored() {
     assert!(out.contains("random/default") && out.contains("of 2 runs"), "{out}");
 }
 
-/// The file with capacitors that hold too little: the drive loses its dump, and that is found.
+/// An exploration with too little energy in the capacitors: the drive loses its dump, which is
+/// found.
 fn weak(name: &str) -> String {
     file(name, &SMALL.replace("[drive]\n", "[drive]\npower = { joules = 0.00005 }\n"))
 }
 
-/// The command that a line of this text says repeats a finding; without the program.
+/// The command in this text that repeats a finding, without the program.
 fn repeats(text: &str) -> Vec<&str> {
     let repeat = text.lines().find_map(|line| line.split_once("repeat it with: "));
     let (_, repeat) = repeat.unwrap_or_else(|| panic!("it says how: {text}"));
@@ -110,7 +111,7 @@ fn what_is_found_ends_in_1_and_can_be_repeated() {
     assert_eq!(failure(&err), failure(&other));
 }
 
-/// Each finding is a line of the file, with the command that repeats it; what was there stays.
+/// Each finding is a line of the file, with the command that repeats it; earlier lines stay.
 #[test]
 fn findings_are_kept_in_a_file_and_do_not_end_the_exploration() {
     let weak = weak("crash-kept.toml");
@@ -135,21 +136,20 @@ fn findings_are_kept_in_a_file_and_do_not_end_the_exploration() {
     assert!(cases[0].contains("it does not start"), "{text}");
     let shorter = lines.iter().find(|line| !line["reduced"].is_null()).expect("one is shorter");
     assert_eq!(shorter["case"], found[0]["case"]);
-    // A line repeats its case.
+    // The command of a line repeats its case.
     let line = lines.iter().find(|line| line["case"] == found[1]["case"]).expect("it is there");
     let repeat = format!("repeat it with: {}", line["repeat"].as_str().expect("a command"));
     let (_, again) = ends(&crash(&repeats(&repeat)), 1);
     assert!(again.contains(line["case"].as_str().unwrap()), "{again}");
     assert!(again.contains(line["failure"].as_str().unwrap()), "{again}");
-    // The first one ends it, if that is what is asked for.
+    // With --stop-at-first the first finding ends the exploration.
     let first = [&*weak, "--stop-at-first", "--threads", "1", "--json", "-"];
     let told: serde_json::Value = serde_json::from_str(&ends(&crash(&first), 1).0).expect("JSON");
     assert!(told["ended_by"] == "finding", "{told}");
     assert_eq!(told["rows"][1]["found"].as_array().map(Vec::len), Some(1), "{told}");
 }
 
-/// Rows that never ran are not clean; nor does a row that was cut short pass for one that was run
-/// to its end.
+/// Rows that never ran are not clean, and a row that was ended early does not count as complete.
 #[test]
 fn what_was_interrupted_says_what_was_not_run() {
     let big = SMALL.replace("samples = 40", "samples = 100000000");
@@ -157,7 +157,7 @@ fn what_was_interrupted_says_what_was_not_run() {
     let many: String = (0..60).map(|i| format!("[[row]]\ndesign = \"durassd\"\nname = \"{i}\"\ndrive = {{ cache = {{ atomic_unit_kib = 16 }}, map = {{ dump_units = 4 }} }}\n")).collect();
     let big = file("crash-interrupted.toml", &format!("{big}{many}"));
     let json = big.replace(".toml", ".json");
-    // Wait until it works: it has said its seed by then, and can be interrupted.
+    // Wait until the exploration runs: by then it has printed its seed, and can be interrupted.
     let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
     let arguments = ["crash", &big, "--threads", "1", "--json", &json];
     let command = command.args(arguments).stdin(Stdio::null());
@@ -194,8 +194,8 @@ fn what_was_interrupted_says_what_was_not_run() {
     assert_eq!(told["rows"][61]["state"], "not-run");
 }
 
-/// A budget that is too short for a row says so and is no success; another one ends it with what
-/// it covered.
+/// If the time is too short for a row, the command says so and does not succeed; otherwise it ends
+/// with its coverage.
 #[test]
 fn a_budget_ends_it_and_says_what_was_covered() {
     let small = file("crash-budget.toml", SMALL);

@@ -24,7 +24,7 @@ fn path(name: &str) -> PathBuf {
     path
 }
 
-/// Makes a small image; `killed`: by a process that wrote ten blocks and ended without a cut.
+/// Makes a small image; `killed`: a process then wrote ten blocks and ended without a cut.
 fn image(name: &str, design: &str, killed: bool) -> String {
     let path = path(name);
     let text = path.to_str().unwrap().to_string();
@@ -77,7 +77,7 @@ fn a_new_image_is_blank_and_whole() {
     assert!(out.ends_with("all is well\n"), "{out}");
     let (out, _) = ends(&drive(&["inspect", &image, "--design"]), 0);
     assert!(out.contains("name = \"durassd\"") && out.contains("blocks = 48"), "{out}");
-    // It is not overwritten unasked.
+    // It is not overwritten without --force.
     let (_, err) = ends(&drive(&["create", &image]), 2);
     assert!(err.contains("--force overwrites it"), "{err}");
     ends(&drive(&["create", &image, "--design", "volatile", "--capacity", "4GiB", "--force"]), 0);
@@ -117,13 +117,13 @@ fn damage_is_found_and_told() {
         change(&mut bytes);
         std::fs::write(&image, bytes).unwrap();
     };
-    // A block that was written: somewhere in the payload.
+    // A written block, at some place in the payload.
     let block = vec![7u8; 4096];
     let at = whole.windows(4096).step_by(4096).position(|w| w == block);
     let at = at.expect("the block is on flash") * 4096;
     damage(&|bytes| bytes[at + 100] ^= 1);
     let (out, _) = ends(&drive(&["check", &image]), 1);
-    // The page, and the block in it.
+    // The page and its block are reported.
     assert!(out.contains("is not what its checksum says") && out.contains("2 faults"), "{out}");
     assert!(out.contains("cannot be read"), "{out}");
     assert_eq!(json(&["check", &image], 1)["faults"], 2);
@@ -159,7 +159,7 @@ fn an_image_in_use_is_refused() {
 }
 
 #[test]
-fn what_can_not_be_meant_is_refused() {
+fn invalid_arguments_are_refused() {
     let image = path("refused.img");
     let image = image.to_str().unwrap();
     for (arguments, what) in [
@@ -213,8 +213,8 @@ fn checksum(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Makes an image one of another boot of the host (`docs/image.md`, "Marks, log and base"); how many marks
-/// there were.
+/// Changes the marks of an image to another boot of the host (`docs/image.md`, "Marks, log and
+/// base"); returns the number of marks.
 fn reboot(image: &Path) -> u32 {
     let mut bytes = std::fs::read(image).expect("an image");
     let mut marks = 0;
@@ -242,7 +242,7 @@ fn serve_and_kill(image: &str, more: &[&str]) {
     serving.child.wait().expect("it ends");
 }
 
-/// Serves an image, gives what it has in these blocks, and stops; `None`: it is refused.
+/// Serves an image, reads these blocks, and stops; `None`: the image is refused.
 fn serve_and_read(image: &str, more: &[&str], blocks: &[u64]) -> (Option<Vec<u8>>, String) {
     let nbd = socket("host.nbd");
     let mut command = tantalum(&["drive", "serve", image, "--time-scale", "0", "--unix"]);
@@ -262,18 +262,18 @@ fn serve_and_read(image: &str, more: &[&str], blocks: &[u64]) -> (Option<Vec<u8>
     (Some(found), said)
 }
 
-/// With --host-sync what was flushed survives a crash of the host; the image of one is refused until
-/// somebody says that this is known.
+/// With --host-sync flushed data survives a crash of the host. After a crash the image is refused
+/// without --host-crashed.
 #[test]
 fn a_crash_of_the_host_is_noticed_and_survived() {
     for (name, sync) in [("synced.img", &["--host-sync"][..]), ("unsynced.img", &[])] {
         let image = image(name, "durassd", false);
-        // A process that is killed is no crash of the host.
+        // A killed process is not a crash of the host.
         serve_and_kill(&image, sync);
         let (found, said) = serve_and_read(&image, sync, &[1, 2]);
         assert_eq!(found, Some(vec![1, 2]), "{said}");
         assert!(said.contains("was killed") && !said.contains("host crashed"), "{said}");
-        // An end in good order leaves nothing to a crash.
+        // After an orderly end a crash has no effect.
         assert!(reboot(Path::new(&image)) > 0);
         assert_eq!(serve_and_read(&image, sync, &[1, 2]).0, Some(vec![1, 2]));
 
@@ -290,11 +290,12 @@ fn a_crash_of_the_host_is_noticed_and_survived() {
         assert!(said.contains("the host crashed: the image"), "{said}");
         let synced = said.contains("newest moment that was synced");
         assert_eq!(synced, !sync.is_empty(), "{said}");
-        // The page cache of the host is what it was: only the synced one goes back to a moment before.
+        // The host's page cache is intact here: only the synced image goes back to an earlier
+        // moment.
         let found = found.expect("it is served");
         assert_eq!(found[0], 1, "{name}: what was flushed");
         assert!([0, 2].contains(&found[1]) && (synced || found[1] == 2), "{name}: {found:?}");
-        // It is known now.
+        // Now the image is accepted without --host-crashed.
         assert_eq!(serve_and_read(&image, &[], &[1]).0, Some(vec![1]), "{name}");
         std::fs::remove_file(&image).expect("removed");
     }

@@ -30,7 +30,7 @@ fn the_published_drive_needs_what_was_published() {
     assert_eq!(terms(1), ("0.0618".into(), "0.0201".into()));
     assert_eq!(terms(2), ("0.0618".into(), "0.0069".into()));
     assert!(drives.iter().all(|d| d["capacitors"].as_array().unwrap().len() == 3));
-    // Full protection is on the outside, too.
+    // The fields of full protection are also at the top level.
     for (key, value) in drives[0].as_object().unwrap() {
         assert_eq!(&report[key], value, "{key}");
     }
@@ -116,7 +116,7 @@ fn components_add_up_to_both_counts() {
 }
 
 #[test]
-fn what_can_not_be_is_refused() {
+fn invalid_arguments_are_refused() {
     for (arguments, says) in [
         (["--design", "durasd"], "did you mean \"durassd\"?"),
         (["--design", "disk-15k"], "is a magnetic disk"),

@@ -1,11 +1,11 @@
-//! What the product is built from.
+//! The features that the product is built with.
 
 #![allow(clippy::disallowed_methods, reason = "tests read the files of the workspace")]
 
 use std::path::Path;
 
-/// Defects that tests plant in the firmware are in no build but that of these tests: only
-/// development dependencies ask for them.
+/// Defects that tests plant in the firmware are only in builds of those tests: only development
+/// dependencies enable them.
 #[test]
 fn no_planted_defect_is_in_the_product() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it has a parent");

@@ -1,4 +1,4 @@
-//! A host whose disk is full. Takes root, for a small file system of its own.
+//! A host whose disk is full. Needs root, for a small file system.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and make directories")]
 
@@ -14,7 +14,7 @@ use tantalum_testing::{Need, left_out};
 
 const SIGBUS: i32 = 7;
 
-/// A file system with so little room.
+/// A file system with little room.
 struct Disk<'a>(&'a str);
 
 impl Disk<'_> {
@@ -27,12 +27,12 @@ impl Disk<'_> {
 
 impl Drop for Disk<'_> {
     fn drop(&mut self) {
-        // (Of a process that was ended something may be left for a moment.)
+        // (The files of a process that has ended may stay in use for a moment.)
         let _ = Command::new("umount").args(["-l", self.0]).status();
     }
 }
 
-/// The process ends, and says why; when there is room again everything is there that was acknowledged.
+/// The process ends, and says why; when there is room again, all acknowledged data is there.
 #[test]
 fn a_drive_on_a_full_disk_says_so_and_loses_nothing() {
     if left_out(&[Need::Root, Need::Mounts]) {
@@ -66,7 +66,7 @@ fn a_drive_on_a_full_disk_says_so_and_loses_nothing() {
     let line = said.strip_prefix(&format!("error: {image}: the host has no room for it: "));
     assert!(line.is_some_and(|line| line.ends_with("power cut\n")), "{said}");
 
-    // It stays so as long as there is no room.
+    // The next process ends in the same way while there is no room.
     let again = serve().output().expect("it starts");
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(again.status.signal() == Some(SIGBUS) && said.contains("no room"), "{again:?}");
@@ -83,7 +83,7 @@ fn a_drive_on_a_full_disk_says_so_and_loses_nothing() {
     drop(disk);
 }
 
-/// A SIGBUS that is not of the image ends the process as it would without us.
+/// A SIGBUS that does not come from the image ends the process as usual.
 #[test]
 fn another_fault_ends_it_too() {
     let nbd = socket("fault.nbd");

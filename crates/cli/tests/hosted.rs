@@ -1,5 +1,5 @@
-//! A device over a block device of the system, which loses what was not synced: a loop device on the
-//! file of a mounted drive whose power is cut. The oracle holds [`File`] to what it promises.
+//! [`File`] over a block device that loses unsynced writes: a loop device on the file of a mounted
+//! drive whose power is cut. The oracle checks the promises of [`File`].
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests start programs and mount drives")]
@@ -28,7 +28,7 @@ impl Loop {
         let how = ["--find", "--show", "--direct-io=on", "--sector-size", "4096", file];
         let name = output("losetup", &how).trim().to_string();
         assert!(name.starts_with("/dev/loop"), "no loop device: {name:?}");
-        // Whoever had it before may have told it that nobody wants flushes.
+        // Its previous user may have switched its flushes off.
         let knob = format!("/sys/block/{}/queue/write_cache", &name["/dev/".len()..]);
         std::fs::write(&knob, "write back").expect("flushes reach the drive");
         Loop(name)
@@ -41,8 +41,8 @@ impl Drop for Loop {
     }
 }
 
-/// A few blocks of a device over a loop device, on a drive whose power is cut with the link. What had
-/// the drive's file open loses it with the power: a start makes a new loop device.
+/// A few blocks of a device over a loop device, on a drive whose power is cut together with the
+/// link. An open file of the drive fails after the cut, so a start makes a new loop device.
 struct Hosted {
     rt: Rt,
     image: String,
@@ -79,7 +79,7 @@ impl PowerCycle for Hosted {
     }
 
     fn cut(&self) {
-        // In this order: what is under way meets a drive without power.
+        // In this order, so that commands under way meet a drive without power.
         self.ask("cut");
         self.on.borrow().0.cut();
     }

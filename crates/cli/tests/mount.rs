@@ -1,4 +1,4 @@
-//! `tantalum drive mount` with the kernel: FUSE, loop devices, ext4, XFS. Takes root, and
+//! `tantalum drive mount` with the kernel: FUSE, loop devices, ext4, XFS. Needs root, and
 //! `scripts/install-mount-tools`.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and write files")]
@@ -26,7 +26,7 @@ const XFS: [Need; 4] = [
     Need::Program("mkfs.xfs"),
     Need::Program("xfs_repair"),
 ];
-/// XFS with blocks that are longer than the processor's pages.
+/// XFS with blocks that are larger than the processor's pages.
 const LONG_XFS: [Need; 5] = {
     let [a, b, c, d] = XFS;
     [a, b, c, d, Need::Kernel(6, 12)]
@@ -41,7 +41,7 @@ const DISK: [Need; 4] = [
 
 const O_DIRECT: i32 = 0o40000;
 
-/// The checkers of the file systems find nothing, on the drive as the file system's end has left it.
+/// The checkers of the file systems find no error on the drive after an unmount.
 fn assert_sound(place: &Place, image: &str, fs: &str) {
     let dir = place.path("raw");
     let mounted = Mounted::new(&dir, &[image, &dir]);
@@ -88,8 +88,7 @@ fn a_drive_is_a_file_and_keeps_what_is_in_it() {
     place.assert_clean();
 }
 
-/// Who can write to an image from elsewhere could put a program there that runs as root for whoever
-/// starts it, or a device.
+/// A user who can write an image could put a setuid program or a device file on it.
 #[test]
 fn what_is_mounted_has_neither_set_user_ids_nor_devices() {
     if !possible(&[&EXT4[..], &XFS].concat()) {
@@ -121,8 +120,8 @@ fn what_is_mounted_has_neither_set_user_ids_nor_devices() {
     place.assert_clean();
 }
 
-/// Writes files, each synced, until it is told to stop or one fails; the names of those that were
-/// synced, directory and all.
+/// Writes files and syncs each, with its directory, until it is stopped or one fails; returns the
+/// names of the synced files.
 fn write_files(dir: &Path, prefix: &str, stop: &std::sync::atomic::AtomicBool) -> Vec<String> {
     let mut synced = Vec::new();
     while !stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -145,8 +144,8 @@ fn content(name: &str) -> String {
     name.repeat(3000)
 }
 
-/// Power cuts under load, each followed by a restart: what was synced is there, and the file system is
-/// sound.
+/// Power cuts under load, each followed by a restart: synced files are there, and the file system
+/// is sound.
 fn cut_under_load(fs: &str, more: &[&str], needs: &[Need]) {
     if !possible(needs) {
         return;
@@ -167,14 +166,14 @@ fn cut_under_load(fs: &str, more: &[&str], needs: &[Need]) {
             };
             let writers: Vec<_> = (0..3).map(write).collect();
             mounted.wait_for("cut after", 1);
-            // Whoever has not noticed by now writes to the one that is mounted next.
+            // A writer that has not failed by now writes to the next mount.
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             writers.into_iter().map(|w| w.join().expect("a writer")).collect::<Vec<_>>().concat()
         });
         assert!(!synced.is_empty(), "nothing was written in round {round}");
         all.extend(synced);
         mounted.wait_for("took commands after", 1);
-        // It is mounted before that is said, or just after.
+        // The mount may be visible before the message, or just after it.
         for name in &all {
             let back = fs::read_to_string(mounted.path(name));
             let back = back.unwrap_or_else(|e| panic!("{name}: {e}; {}", mounted.said()));
@@ -197,7 +196,7 @@ fn xfs_with_long_blocks_survives_power_cuts_under_load() {
     cut_under_load("xfs", &["--fs-block", "16KiB", "--on-cut", "drop"], &LONG_XFS);
 }
 
-/// Where one drive is mounted no other one is, and it notices nothing.
+/// A second drive is not mounted over a mounted one, which is not disturbed.
 #[test]
 fn two_drives_are_not_mounted_on_one_directory() {
     if !possible(&EXT4) {
@@ -224,13 +223,13 @@ fn two_drives_are_not_mounted_on_one_directory() {
     }
 }
 
-/// That the device is there, and for others, is not told as if it were not.
+/// If /dev/fuse exists but may not be opened, the error does not say that it is missing.
 #[test]
 fn who_may_not_open_the_fuse_device_is_told_so() {
     if !possible(&[]) {
         return;
     }
-    // In a mount namespace of its own the name leads to a device on a file system that allows none.
+    // In a mount namespace of its own, /dev/fuse is on a file system that does not allow devices.
     const SCRIPT: &str = r#"set -e
 mount -t tmpfs -o nodev tmpfs "$0"
 mknod "$0/fuse" c 10 229
@@ -248,8 +247,8 @@ exec "$@""#;
     assert!(!Path::new(&dir).exists());
 }
 
-/// Asked to stop before the drive is mounted: that is said, and nothing is left. A file system that is
-/// being made is finished.
+/// A process that is stopped before the drive is mounted says so, and leaves nothing behind. It
+/// finishes a file system that it is making.
 #[test]
 fn a_mount_can_be_interrupted() {
     if !possible(&EXT4) {
@@ -276,7 +275,7 @@ PATH=/usr/sbin:/sbin:/usr/bin:/bin exec mkfs.ext4 \"$@\"
     assert!(!Path::new(&dir).exists());
     assert_sound(&place, &image, "ext4");
 
-    // While the drive starts there is nothing yet to be finished.
+    // While the drive starts, there is nothing to finish.
     let mut command = tantalum(&["drive", "mount", "--time-scale", "10000", &image, &dir]);
     command.args(["--fs", "ext4"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut starting = command.spawn().expect("it starts");
@@ -318,7 +317,7 @@ fn a_cut_and_a_restart_on_command() {
     assert!(file.sync_all().is_err());
     let answer = ask("restore");
     assert!(answer.contains(&format!("remounted: {dir}")), "{answer}");
-    // What was open belongs to the one that is gone.
+    // Files that were open belong to the old mount.
     assert!(file.write_all(b"too late").and_then(|()| file.sync_all()).is_err());
     drop(file);
     let back = fs::read_to_string(&path).expect("the file");
@@ -328,7 +327,7 @@ fn a_cut_and_a_restart_on_command() {
     assert_sound(&place, &image, "xfs");
 }
 
-/// Loop devices that nobody uses, told that nobody wants flushes. Others than tests may use them later.
+/// Unused loop devices with flushes switched off. Other programs may use them later.
 struct Knobs(Vec<PathBuf>);
 
 impl Knobs {
@@ -343,7 +342,7 @@ impl Knobs {
         let back =
             |knob: &PathBuf| fs::read_to_string(knob).is_ok_and(|is| is.trim() == "write back");
         let knobs = Knobs(knobs.filter(back).collect());
-        // (Another test may have got one meanwhile; it does not mind.)
+        // (Another test may have taken one meanwhile, which does no harm.)
         knobs.set("write through");
         knobs
     }
@@ -361,7 +360,7 @@ impl Drop for Knobs {
     }
 }
 
-/// A loop device remembers that somebody wanted no flushes: a drive that is mounted wants them.
+/// A loop device keeps the setting "no flushes" of an earlier user; a mounted drive needs flushes.
 #[test]
 fn the_kernel_sends_flushes_whatever_the_loop_device_was_told_before() {
     if !possible(&EXT4) {
@@ -405,7 +404,7 @@ fn a_killed_process_leaves_nothing_that_the_next_does_not_clean_up() {
             let stop = std::sync::atomic::AtomicBool::new(false);
             all.extend(std::thread::scope(|threads| {
                 let writer = threads.spawn(|| write_files(&mounted.dir, &round.to_string(), &stop));
-                // The second file is there when the first is synced.
+                // The second file exists when the first is synced.
                 while !mounted.path(&format!("{round}-1")).exists() && !writer.is_finished() {
                     std::thread::sleep(Duration::from_millis(10));
                 }
@@ -441,7 +440,7 @@ fn what_is_in_use_is_waited_for_or_left_to_its_users() {
         let mut file = File::create(mounted.path("open")).expect("a file");
         mounted.signal("TERM");
         mounted.wait_for("is in use", 1);
-        // (By us; or by a process that another test is about to start, for a moment.)
+        // (In use by this process or, for a moment, by a process that another test starts.)
         let who = format!(") has {dir}/open");
         assert!(mounted.said().contains(&who), "{}", mounted.said());
         file.write_all(b"it works all the while").expect("written");
@@ -458,7 +457,7 @@ fn what_is_in_use_is_waited_for_or_left_to_its_users() {
         place.assert_clean();
         assert!(!Path::new(&dir).exists());
     }
-    // What was written before the first signal's end is there; and before the second's, too.
+    // Data written before the first process ended is there, and data of the second one, too.
     let mounted = Mounted::new(&dir, &[&image, &dir, "--fs", "ext4"]);
     let back = fs::read_to_string(mounted.path("open")).expect("the file");
     assert_eq!(back, "it works all the while");
@@ -466,8 +465,8 @@ fn what_is_in_use_is_waited_for_or_left_to_its_users() {
     assert_sound(&place, &image, "ext4");
 }
 
-/// A process with a mount namespace of its own, begun while a drive is mounted, has a copy of the mount:
-/// that is told, and waited for.
+/// A process that starts its own mount namespace while a drive is mounted has a copy of the mount:
+/// the drive's process names it, and waits for it.
 #[test]
 fn a_copy_of_the_mount_is_told_and_waited_for() {
     if !possible(&EXT4) {
@@ -483,7 +482,7 @@ fn a_copy_of_the_mount_is_told_and_waited_for() {
         mounted.wait_for(&who, 1);
         drop(other);
         assert_eq!(mounted.wait(), Some(0), "{}", mounted.said());
-        // Told once, however often it was tried.
+        // The message comes once, however often unmounting is tried.
         assert_eq!(mounted.said().matches("is in use").count(), 1, "{}", mounted.said());
         place.assert_clean();
     }
@@ -503,7 +502,7 @@ fn no_file_system_is_made_over_what_is_there() {
         let (code, said) = Mounted::try_new(&dir, &all).err().expect("it is refused");
         assert!(code != Some(0) && said.contains(why), "{arguments:?}: {code:?} {said}");
         assert!(!Path::new(&dir).exists(), "{arguments:?}");
-        // It has ended in order, and was not killed.
+        // The process has ended in good order.
         let found = output(env!("CARGO_BIN_EXE_tantalum"), &["drive", "inspect", &image]);
         assert!(found.contains("units") && !found.contains("was killed"), "{found}");
     };
@@ -553,8 +552,8 @@ fn fio(disk: &Disk, arguments: &[&str]) -> Child {
     command.spawn().expect("fio starts")
 }
 
-/// What blktests has as block/003: discards of all lengths, wherever they begin. Then some among
-/// writes, compared with what must be there.
+/// As block/003 of blktests: discards of all lengths and alignments. Then discards among writes,
+/// compared with the expected content.
 #[test]
 fn discards_of_any_length_work() {
     if !possible(&DISK) {
@@ -566,7 +565,8 @@ fn discards_of_any_length_work() {
     let (image, dir) = (place.image("durassd"), place.path("m"));
     let mounted = Mounted::new(&dir, &[&image, &dir]);
     let disk = Disk::new(&mounted.path("drive"));
-    // As there: a few, of most of the disk. And many that are short, which are rare among those.
+    // As in blktests, a few discards of most of the disk; and many short ones, which are rare
+    // there.
     for lengths in ["--bsrange=4k-4g", "--bsrange=4k-1m"] {
         let trim = ["--rw=randtrim", "--norandommap", lengths, "--number_ios=2000"];
         assert!(fio(&disk, &trim).wait().expect("it ends").success());
@@ -595,13 +595,13 @@ fn discards_of_any_length_work() {
         }
         model[from..to].fill(0);
     }
-    // By another way, past what the kernel has cached.
+    // Read with direct I/O, to bypass the kernel's cache.
     let mut back = vec![1; REGION];
     let file = File::open(mounted.path("drive")).expect("the file");
     file.read_exact_at(&mut back, 0).expect("read");
     let wrong = (0..REGION).find(|i| back[*i] != model[*i]);
     assert_eq!(wrong, None, "not what was written");
-    // And what was discarded is nowhere on flash, not zeros that take room.
+    // Discarded blocks are unmapped, not stored as zeros.
     let held = model.chunks(BLOCK).filter(|block| block[0] != 0).count() as u64;
     let stats = stats(&image);
     let number = |of: &str, what: &str| stats[of][what].as_u64().expect("a number");
@@ -613,7 +613,7 @@ fn discards_of_any_length_work() {
     place.assert_clean();
 }
 
-/// What blktests has as block/005: the scheduler of the disk is switched while there is I/O.
+/// As block/005 of blktests: the scheduler of the disk is switched during I/O.
 #[test]
 fn schedulers_are_switched_under_load() {
     if !possible(&DISK) {
@@ -651,7 +651,7 @@ fn schedulers_are_switched_under_load() {
     place.assert_clean();
 }
 
-/// A page of a database that is written with direct I/O to XFS with blocks of its length is one command of
+/// A database page written with direct I/O to XFS with blocks of the page size is one command of
 /// the drive.
 #[test]
 fn a_page_reaches_the_drive_in_one_piece() {
@@ -674,7 +674,7 @@ fn a_page_reaches_the_drive_in_one_piece() {
         file.write_all_at(page, (i * 37 % 1024) * (16 << 10)).expect("written");
     }
     let after = commands(&image, &["write", "fua", "group"]);
-    // Pages, and the little that the file system does meanwhile.
+    // The pages, and a few commands of the file system.
     let (writes, bytes) = (after.0 - before.0, after.1 - before.1);
     assert!((500..550).contains(&writes), "{writes} writes");
     assert!((500 * (16 << 10)..9 << 20).contains(&bytes), "{bytes} bytes");

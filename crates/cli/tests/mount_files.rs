@@ -1,5 +1,5 @@
-//! `tantalum drive mount --files` under a stock SQLite: its own file access for UNIX, compiled with
-//! batch-atomic writes, which finds the ioctls of F2FS there. Takes root.
+//! `tantalum drive mount --files` under an unmodified SQLite: its own UNIX file access, compiled
+//! with batch-atomic writes, which uses the ioctls of F2FS. Needs root.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and write files")]
 
@@ -19,14 +19,14 @@ impl Db {
     fn open(path: &Path) -> Result<Db, String> {
         let path = CString::new(path.to_str().expect("text")).expect("no NUL");
         let mut db = std::ptr::null_mut();
-        // SAFETY: the path ends in NUL, and the pointer is to a variable of ours. The handle is
-        // there even if opening failed, and closed by `Drop`.
+        // SAFETY: the path ends in NUL, and the pointer is to a local variable. There is a handle
+        // even if opening failed; `Drop` closes it.
         let code = unsafe { ffi::sqlite3_open(path.as_ptr(), &raw mut db) };
         let db = Db(db);
         if code == ffi::SQLITE_OK { Ok(db) } else { Err(format!("cannot be opened: {code}")) }
     }
 
-    /// Runs statements; the first column of the last row.
+    /// Runs statements; returns the first column of the last row.
     fn run(&self, sql: &str) -> Result<String, String> {
         let sql = CString::new(sql).expect("no NUL");
         let mut last = String::new();
@@ -43,7 +43,7 @@ impl Db {
 /// Keeps the first column of a row.
 ///
 /// # Safety
-/// As SQLite calls it: `to` is to a [`String`], `values` to as many strings as there are columns.
+/// Called by SQLite: `to` points to a [`String`], `values` to as many strings as there are columns.
 unsafe extern "C" fn keep(
     to: *mut c_void,
     columns: c_int,
@@ -51,7 +51,7 @@ unsafe extern "C" fn keep(
     _names: *mut *mut c_char,
 ) -> c_int {
     if columns > 0 {
-        // SAFETY: the caller's; a value is NULL or ends in NUL.
+        // SAFETY: the caller guarantees it; a value is NULL or ends in NUL.
         unsafe {
             if !(*values).is_null() {
                 *to.cast::<String>() = CStr::from_ptr(*values).to_string_lossy().into_owned();
@@ -63,21 +63,22 @@ unsafe extern "C" fn keep(
 
 impl Drop for Db {
     fn drop(&mut self) {
-        // SAFETY: it is open, and has no statements left.
+        // SAFETY: the connection is open, and has no statements left.
         unsafe { ffi::sqlite3_close(self.0) };
     }
 }
 
-/// A row that counts, and pages that hold the count too.
+/// A row with a count, and pages that hold the same count.
 const MAKE: &str = "create table counter(n integer); insert into counter values (0);
     create table pages(id integer primary key, n integer, filler blob);
     with recursive i(x) as (select 1 union all select x + 1 from i where x < 40)
     insert into pages select x, 0, zeroblob(3000) from i;";
 
-/// Changes all of them, in one transaction each time, until that fails; the last that was acknowledged.
+/// Changes all of them in one transaction, repeatedly until that fails; returns the last
+/// acknowledged count.
 fn count(path: &Path, acknowledged: &AtomicI64, stop: &AtomicBool) -> Result<(), String> {
     let db = Db::open(path)?;
-    // A journal that is used stays: it would be seen.
+    // A journal, if one is used, is kept, so that the test sees it.
     db.run("pragma journal_mode = persist; pragma synchronous = full;")?;
     while !stop.load(Ordering::Relaxed) {
         db.run(
@@ -89,13 +90,13 @@ fn count(path: &Path, acknowledged: &AtomicI64, stop: &AtomicBool) -> Result<(),
     Ok(())
 }
 
-/// What is in the database after a crash: whole, and no transaction less than was acknowledged.
+/// Checks the database after a crash: it is whole, and has all acknowledged transactions.
 fn check(path: &Path, acknowledged: i64) -> i64 {
     let db = Db::open(path).expect("it opens");
     assert_eq!(db.run("pragma integrity_check").as_deref(), Ok("ok"));
     let number = |sql| db.run(sql).expect("read").parse::<i64>().expect("a number");
     let n = number("select n from counter");
-    // One may have been committed just before the crash, and not been acknowledged.
+    // One transaction may have been committed but not acknowledged before the crash.
     assert!((acknowledged..=acknowledged + 1).contains(&n), "{n}, acknowledged {acknowledged}");
     assert_eq!(number("select min(n) from pages where id % 4 = 1"), n);
     assert_eq!(number("select max(n) from pages where id % 4 = 1"), n);
@@ -119,7 +120,7 @@ fn sqlite_writes_no_journal_and_survives_cuts_and_kills() {
             let counting = threads.spawn(|| count(&path, &acknowledged, &stop));
             pull();
             stop.store(true, Ordering::Relaxed);
-            // It failed, or was just told to stop.
+            // The client failed, or was just stopped.
             let _ = counting.join().expect("no panic");
         });
         let done = acknowledged.load(Ordering::Relaxed) - before;
@@ -129,7 +130,7 @@ fn sqlite_writes_no_journal_and_survives_cuts_and_kills() {
         let more = ["--files", "--cut-after-ops", "400", "--restore-after", "300ms"];
         let mounted = Mounted::new(&dir, &[&[&*image, &*dir][..], &more].concat());
         Db::open(&path).and_then(|db| db.run(MAKE)).expect("made");
-        // What made the table may have had a journal.
+        // The creation of the table may have used a journal.
         let _ = std::fs::remove_file(&journal);
         for round in 1..=3 {
             crash(&mounted, &|| mounted.wait_for("cut after", round));
@@ -146,7 +147,7 @@ fn sqlite_writes_no_journal_and_survives_cuts_and_kills() {
         let mut mounted = Mounted::new(&dir, &[&image, &dir, "--files"]);
         let before = acknowledged.load(Ordering::Relaxed);
         crash(&mounted, &|| {
-            // Until there is something to be lost, and a little longer.
+            // Wait until there are commits that could be lost, and a little longer.
             for _ in 0..6000 {
                 if acknowledged.load(Ordering::Relaxed) > before {
                     break;

@@ -1,5 +1,5 @@
-//! `tantalum drive mount --files` under an unmodified MariaDB, which asks as it would ask a Fusion-io
-//! card and then writes no page twice. Takes root, and `scripts/install-databases`.
+//! `tantalum drive mount --files` under an unmodified MariaDB, which uses the ioctl of Fusion-io
+//! cards and then writes no page twice. Needs root, and `scripts/install-databases`.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and make directories")]
 
@@ -17,8 +17,8 @@ const SERVER: [Need; 4] = [
     Need::Program("setpriv"),
 ];
 
-/// Runs what follows its first argument in a mount namespace with a /dev of its own, in which there
-/// is the name by which MariaDB knows that a card is there. It belongs to nobody else.
+/// Runs the command after its first argument in a mount namespace with a /dev of its own, which has
+/// the file by which MariaDB detects a card. No other process sees this /dev.
 const WITH_CARD: &str = r#"set -e
 mkdir "$0"
 mount -t tmpfs -o mode=755 tmpfs "$0"
@@ -36,7 +36,7 @@ struct Server {
     socket: String,
 }
 
-/// Pages that a server has written, and those of them that it wrote twice.
+/// Pages that a server has written, and how many of them it wrote twice.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     all: u64,
@@ -48,7 +48,7 @@ fn options(place: &Place, files: &str) -> Vec<String> {
     vec![
         "--no-defaults".to_string(),
         at("datadir", &place.path("data")),
-        // A server that starts removes what it takes for leftovers there, another's too.
+        // A starting server removes temporary files there, including those of other servers.
         at("tmpdir", &place.path("tmp")),
         at("innodb-data-home-dir", files),
         at("innodb-log-group-home-dir", files),
@@ -68,7 +68,7 @@ impl Server {
         words.extend(options.iter().map(String::as_str));
         words.push("--skip-test-db");
         run(AS_MYSQL[0], &words);
-        // A database is a directory; all of the files of this one are on the drive.
+        // A database is a directory; all files of this one are on the drive.
         run("ln", &["-s", files, &place.path("data/flat")]);
     }
 
@@ -92,7 +92,7 @@ impl Server {
         panic!("it does not take commands: {}", log_of(place));
     }
 
-    /// What the statements give, or why they do not.
+    /// The output of the statements, or the error.
     fn ask(&self, sql: &str) -> String {
         let words = ["--no-defaults", "-N", "-B", "-uroot", "-S", &self.socket, "-e", sql];
         let said = Command::new("mariadb").args(words).output().expect("the client starts");
@@ -113,7 +113,7 @@ impl Server {
             let flush = format!("flush tables flat.{table} for export; unlock tables");
             assert_eq!(self.ask(&format!("{sql}; {flush}; select 'done'")), "done\n");
         };
-        // What a page had in it before it was first written is nothing to be protected.
+        // The first write of a page needs no protection.
         done(&format!(
             "create table flat.{table} (id int primary key, filler varbinary(1000)) engine=innodb;
              insert into flat.{table} select seq, repeat('x', 1000) from flat.seq_1_to_8000"
@@ -142,7 +142,7 @@ fn log_of(place: &Place) -> String {
     std::fs::read_to_string(place.path("log")).unwrap_or_default()
 }
 
-/// Where the server's account can reach it, with a directory that belongs to that.
+/// A place that the server's account can reach, with a directory that it owns.
 fn place(name: &str) -> (Place, String) {
     let dir = std::env::temp_dir().join(format!("tantalum-{name}-{}", std::process::id()));
     run("install", &["-d", "-m", "755", dir.to_str().expect("text")]);
@@ -163,9 +163,9 @@ fn mariadb_writes_no_page_twice_and_survives_a_kill_of_the_drive() {
     Server::create(&place, &files);
     let server = Server::start(&place, &files, &[]);
     let written = server.rewrite("a");
-    // A page more or less may be of the server's own tables, which are elsewhere.
+    // Single pages may belong to the server's own tables, which are elsewhere.
     assert!(written.all >= 500 && written.twice < 10, "{written:?}");
-    // The log is on the drive: it cannot go on without.
+    // The log is on the drive, so the server cannot continue without it.
     mounted.signal("KILL");
     mounted.wait();
     server.kill(&place);
@@ -175,7 +175,7 @@ fn mariadb_writes_no_page_twice_and_survives_a_kill_of_the_drive() {
     let checked = server.ask("check table flat.a extended");
     assert!(checked.ends_with("\tstatus\tOK\n"), "{checked}");
     server.kill(&place);
-    // Told not to ask it does what it always does.
+    // With atomic writes switched off, it writes pages twice.
     let server = Server::start(&place, &files, &["--innodb-use-atomic-writes=0"]);
     let written = server.rewrite("b");
     assert!(written.twice >= 500, "{written:?}");

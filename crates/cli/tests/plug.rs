@@ -1,4 +1,4 @@
-//! The plug of a drive that runs: cut and restored over its control socket, under load.
+//! The power of a running drive, cut and restored over its control socket under load.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs, threads and open sockets")]
 
@@ -41,7 +41,7 @@ fn json(command: &str, path: &Path, code: i32) -> Value {
     serde_json::from_str(&ask(command, path, &["--json"], code).0).expect("it prints JSON")
 }
 
-/// The content of a block that was written as the `turn`-th.
+/// The content of a block written in this turn.
 fn content(block: u64, turn: u64) -> [u8; 4096] {
     let mut data = [0; 4096];
     data[..8].copy_from_slice(&block.to_le_bytes());
@@ -50,7 +50,7 @@ fn content(block: u64, turn: u64) -> [u8; 4096] {
     data
 }
 
-/// Writes blocks of its own until the drive has no power; the turns that were acknowledged, by block.
+/// Writes its own blocks until the drive has no power; returns the acknowledged turn of each block.
 fn writer(nbd: PathBuf, first: u64) -> std::thread::JoinHandle<Vec<u64>> {
     std::thread::spawn(move || {
         let mut client = Nbd::connect(&nbd).expect("a server");
@@ -69,7 +69,7 @@ fn writer(nbd: PathBuf, first: u64) -> std::thread::JoinHandle<Vec<u64>> {
     })
 }
 
-/// What was acknowledged is there, or something newer.
+/// Acknowledged data, or newer data, is there.
 fn check(nbd: &Path, first: u64, acknowledged: &[u64]) {
     let mut client = Nbd::connect(nbd).expect("a server");
     for (block, turn) in (first..).zip(acknowledged) {
@@ -101,7 +101,7 @@ fn what_was_acknowledged_survives_cuts_under_load() {
         assert!(needed <= joules("there").expect("joules"), "{cut:?}");
         let acknowledged: Vec<_> =
             writers.into_iter().map(|(w, writer)| (w, writer.join().expect("it ends"))).collect();
-        // Without power nobody gets in, and nobody who asks is hurt.
+        // Without power no client is admitted, and requests for the state are answered.
         assert!(Nbd::connect(&nbd).is_err());
         let status = client.status().expect("status");
         assert_eq!((status.power, status.cuts), (Power::Off, round + 1));
@@ -118,7 +118,7 @@ fn what_was_acknowledged_survives_cuts_under_load() {
     assert!(!control.exists(), "the control socket is still there");
 }
 
-/// What is not flushed of a volatile cache is lost, and that is said; what was is not.
+/// Unflushed data of a volatile cache is lost, which is reported; flushed data is not.
 #[test]
 fn a_volatile_cache_loses_what_was_not_flushed_and_says_so() {
     let (serving, nbd, control) = serve("volatile", "volatile", &[]);
@@ -134,7 +134,7 @@ fn a_volatile_cache_loses_what_was_not_flushed_and_says_so() {
     assert_eq!(cut.values.get("discharge"), Some(&Value::Null));
     let (said, _) = ask("restore", &control, &[], 0);
     assert!(said.contains("until it took commands"), "{said}");
-    // Once more: nothing happens, and that is said once.
+    // A second restore does nothing, and says so once.
     let (said, _) = ask("restore", &control, &[], 0);
     assert_eq!(said.matches("power already").count(), 1, "{said}");
     let mut client = Nbd::connect(&nbd).expect("a server");
@@ -144,8 +144,8 @@ fn a_volatile_cache_loses_what_was_not_flushed_and_says_so() {
     assert_eq!(serving.stop().0, Some(0));
 }
 
-/// A restart without protected map cannot tell a page of the map that the file has lost from one that
-/// a power cut tore, and would go back to what was flushed before.
+/// A restart without a protected map cannot distinguish a damaged map page from one that a power
+/// cut tore, and would go back to the data flushed before it.
 #[test]
 fn an_image_that_has_lost_what_was_flushed_is_refused() {
     let image = socket("lost.img");
@@ -173,7 +173,7 @@ fn an_image_that_has_lost_what_was_flushed_is_refused() {
         assert_eq!(serving.stop().0, Some(0));
     }
     let whole = std::fs::read(&image).expect("an image");
-    // In the payload (part 8), what is not the data is the map's.
+    // Pages of the payload (part 8) that are not data are the map's.
     let is_map = |at: &usize| {
         let page = &whole[*at..*at + 4096];
         page.iter().any(|b| *b != 0) && page[..8] != 5u64.to_le_bytes()
@@ -188,7 +188,7 @@ fn an_image_that_has_lost_what_was_flushed_is_refused() {
         let mut bytes = whole.clone();
         bytes[at + 100] ^= 4;
         std::fs::write(&image, bytes).expect("written");
-        // It is no better the second time.
+        // The second attempt fails, too.
         for _ in 0..2 {
             let serving = serve(&[]);
             if serving.uri.is_empty() {
@@ -202,7 +202,7 @@ fn an_image_that_has_lost_what_was_flushed_is_refused() {
                 serving.stop();
             }
         }
-        // What was programmed before the last page of the map is needed.
+        // Salvage may fail: a map page before the last one is needed.
         let serving = serve(&["--salvage"]);
         let starts = !serving.uri.is_empty();
         salvaged += u32::from(starts);
@@ -240,12 +240,12 @@ fn a_dump_without_the_energy_is_told_and_salvaged() {
     assert!(status["failure"].as_str().expect("text").contains("not complete"), "{status}");
     assert_eq!(serving.stop().0, Some(0));
 
-    // It is no other for the next process.
+    // It is the same for the next process.
     let refused = serve(&[]).output().expect("it starts");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(1) && said.contains("--salvage"), "{said}");
     assert!(!said.contains("was killed"), "{said}");
-    // All that was on flash is found again.
+    // All data on flash is found.
     let serving = Serving::start(serve(&["--salvage", "--cut-after-ops", "500"]));
     let mut client = Nbd::connect(&nbd).expect("a server");
     let acknowledged =
@@ -266,13 +266,13 @@ fn a_dump_without_the_energy_is_told_and_salvaged() {
     assert!(0 < missing && missing <= lost, "{missing} are missing, {lost} were told");
     let (code, said) = serving.stop();
     assert_eq!(code, Some(0), "{said}");
-    // Of the start; the cut and its restart are told to who asks.
+    // The message of the start; the cut and its restart are in the answers to requests.
     let (found, took) = (" map entries found out again", ", SALVAGED without its dump; ");
     let mut lines = said.lines();
     assert!(lines.next().is_some_and(|l| l.starts_with("found: ") && l.ends_with(found)), "{said}");
     assert!(lines.next().is_some_and(|l| l.contains(took)), "{said}");
 
-    // One that is killed has no more energy than one whose plug is pulled, and says so.
+    // A killed drive has no more energy than one whose power is cut, and says so.
     let mut serving = Serving::start(serve(&["--salvage"]));
     let mut client = Nbd::connect(&nbd).expect("a server");
     (0..4000).for_each(|block| client.write(block, &content(block, 3)).expect("written"));
@@ -298,7 +298,7 @@ fn cuts_come_by_count_and_by_the_clock() {
     let mut next = || said.next().expect("a line").expect("text");
     for _ in 0..2 {
         let mut client = Nbd::connect(&nbd).expect("a server");
-        // Who connects asks whether the drive is there, which is a command.
+        // A client that connects sends one command.
         let written = (1..).find(|turn| client.write(1, &content(1, *turn)).is_err());
         assert_eq!(written, Some(100));
         let line = next();
@@ -308,7 +308,7 @@ fn cuts_come_by_count_and_by_the_clock() {
         let mut client = Nbd::connect(&nbd).expect("a server");
         assert_eq!(client.read(1).expect("read"), content(1, 99));
         drop(client);
-        // What is left of the count.
+        // The remaining commands until the cut.
         let mut client = Nbd::connect(&nbd).expect("a server");
         while client.read(1).is_ok() {}
         next();
@@ -322,7 +322,7 @@ fn cuts_come_by_count_and_by_the_clock() {
     let mut said = BufReader::new(serving.child.stderr.take().expect("standard error")).lines();
     let line = said.next().expect("a line").expect("text");
     assert!(line.starts_with("cut after 0.0"), "{line}");
-    // It stays so until somebody restores it, and then goes on.
+    // The drive stays off until a client restores it, and then continues.
     assert_eq!(json("status", &control, 0)["power"], "off");
     ask("restore", &control, &[], 0);
     let line = said.next().expect("a line").expect("text");
@@ -343,7 +343,7 @@ fn broken_clients_do_not_hurt() {
     assert!(is.file_type().is_socket());
     assert_eq!(is.permissions().mode() & 0o777, 0o600);
 
-    // What is no request is answered, and the next line is heard.
+    // An invalid request gets an answer, and the next line is read.
     let mut stream = connect();
     stream.write_all(b"cut it\n\n{\"version\":1,\"command\":\"status\"}\n").expect("sent");
     let mut lines = BufReader::new(&stream).lines().map(|line| line.expect("text"));
@@ -356,24 +356,24 @@ fn broken_clients_do_not_hurt() {
     request.iter().for_each(|b| stream.write_all(&[*b]).expect("sent"));
     stream.write_all(last).expect("sent");
     assert!(line(&mut stream).contains("\"power\":\"on\""));
-    // A line without end is not waited for.
+    // The server does not wait for the end of a line that is too long.
     let mut stream = connect();
     stream.write_all(&vec![b'x'; MAX_LINE]).expect("sent");
     let mut rest = String::new();
     stream.read_to_string(&mut rest).expect("it ends");
     assert!(rest.contains("\"kind\":\"too-long\""), "{rest}");
-    // Other versions are not guessed at.
+    // Other versions are refused.
     let mut stream = connect();
     stream.write_all(b"{\"version\":7,\"command\":\"cut\"}\n").expect("sent");
     assert!(line(&mut stream).contains("\"kind\":\"version\""));
-    // Who goes before the answer has had its request carried out all the same.
+    // The request of a client that leaves before the answer is carried out.
     let mut stream = connect();
     stream.write_all(b"{\"version\":1,\"command\":\"cut\"}\n").expect("sent");
     drop(stream);
     let mut client = Client::connect(&control).expect("a control socket");
     while client.status().expect("status").cuts == 0 {}
     client.restore(false).expect("it is restored");
-    // Too many are sent away, and told; when they are gone others get in.
+    // Excess clients get an error and are disconnected; later others are admitted.
     let idle: Vec<_> = (1..MAX_CLIENTS).map(|_| connect()).collect();
     match Client::connect(&control).expect("a control socket").status() {
         Err(ClientError::Refused(refusal)) => assert_eq!(refusal.kind, Kind::TooManyClients),
@@ -381,7 +381,7 @@ fn broken_clients_do_not_hurt() {
     }
     drop(idle);
     while Client::connect(&control).expect("a control socket").status().is_err() {}
-    // The drive has not noticed.
+    // The drive is not disturbed.
     Nbd::connect(&nbd).expect("a server").write(1, &content(1, 1)).expect("written");
     let (code, said) = serving.stop();
     assert_eq!(code, Some(0), "{said}");
@@ -400,7 +400,7 @@ fn sockets_are_not_shared_and_not_left_behind() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("cannot listen at"), "{said}");
     assert_eq!(json("status", &control, 0)["design"], "durassd");
-    // One of a process that was killed is told of as such, and is replaced.
+    // The socket of a killed process is reported as such, and replaced.
     first.child.kill().expect("it can be killed");
     first.child.wait().expect("it ends");
     // (Its socket is closed a little later.)
@@ -414,7 +414,7 @@ fn sockets_are_not_shared_and_not_left_behind() {
     let serving = Serving::start(second(&control));
     assert_eq!(json("status", &control, 0)["design"], "volatile");
     assert_eq!(serving.stop().0, Some(0));
-    // Something else is left alone.
+    // Other files are left alone.
     std::fs::write(&control, "a file").expect("written");
     let mut third = second(&control).spawn().expect("it starts");
     let code = third.wait().expect("it ends").code();
@@ -432,7 +432,7 @@ fn who_asks_for_a_drive_that_does_not_run_is_told_so() {
     assert!(why.contains("does not run") && why.contains("tantalum drive serve"), "{why}");
     let (_, why) = ask("restore", Path::new("no-such.img"), &[], 2);
     assert!(why.contains("neither no-such.img nor no-such.img.control"), "{why}");
-    // Somebody who does not speak the protocol.
+    // A server that does not speak the protocol.
     let path = socket("stranger");
     let listener = UnixListener::bind(&path).expect("a socket");
     let stranger = std::thread::spawn(move || {
@@ -447,7 +447,7 @@ fn who_asks_for_a_drive_that_does_not_run_is_told_so() {
     std::fs::remove_file(&path).expect("removed");
 }
 
-/// The socket is beside the file, by whatever name that is opened and asked for.
+/// The socket is beside the file itself, whichever link is used to open the drive or to reach it.
 #[test]
 fn a_drive_is_found_by_its_image_and_by_links_to_it() {
     let (image, link) = (socket("linked.img"), socket("link.img"));
@@ -469,11 +469,11 @@ fn a_drive_is_found_by_its_image_and_by_links_to_it() {
     }
 }
 
-/// Who may not connect is told whose the drive is, and what helps.
+/// A user who may not connect is told whose drive it is, and what helps.
 #[test]
 fn who_may_not_ask_is_told_so() {
     let (serving, _, control) = serve("durassd", "denied", &[]);
-    // Root may all the same, but for a root without any capability.
+    // Root may always connect, except a root without capabilities.
     std::fs::set_permissions(&control, Permissions::from_mode(0o000)).expect("changed");
     let mut asked = Command::new(env!("CARGO_BIN_EXE_tantalum"));
     if rustix::process::geteuid().is_root() {
@@ -488,7 +488,7 @@ fn who_may_not_ask_is_told_so() {
     assert_eq!(serving.stop().0, Some(0));
 }
 
-/// A drive that is asked to stop before it serves says so, serves nobody, and leaves nothing.
+/// A drive that is stopped before it serves says so, serves no client, and leaves nothing behind.
 #[test]
 fn a_start_can_be_interrupted() {
     let (image, nbd) = (socket("interrupted.img"), socket("interrupted.nbd"));
@@ -504,7 +504,7 @@ fn a_start_can_be_interrupted() {
     Nbd::connect(&nbd).expect("a server").write(5, &content(5, 1)).expect("written");
     assert_eq!(serving.stop().0, Some(0));
     for signal in ["-TERM", "-INT"] {
-        // Its start takes so long that it is met.
+        // Its start takes long enough to be interrupted.
         let mut command = serve("10000");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut starting = command.spawn().expect("it starts");
@@ -527,7 +527,7 @@ fn a_start_can_be_interrupted() {
     std::fs::remove_file(&image).expect("removed");
 }
 
-/// What is printed can be read back, field by field.
+/// The printed JSON can be read back, field by field.
 #[test]
 fn reports_are_what_the_library_reads() {
     let (serving, nbd, control) = serve("durassd", "reports", &[]);
@@ -541,7 +541,7 @@ fn reports_are_what_the_library_reads() {
     let energy = |name| stats.values.number(name).expect("it has capacitors");
     let (needed, worst) = (energy("energy.needed_j"), energy("energy.worst_j"));
     assert!(0.0 < needed && needed <= worst, "{needed} of {worst}");
-    // Each value of the drive is described, and there.
+    // Each value of the drive is there, with a description.
     for field in &stats.fields {
         assert!(stats.values.get(&field.name).is_some(), "{field:?}");
     }
@@ -553,7 +553,7 @@ fn reports_are_what_the_library_reads() {
     assert_eq!(serving.stop().0, Some(0));
 }
 
-/// What comes over HTTP for this path: the status, and the rest.
+/// The HTTP answer for this path: the status, and the rest.
 fn get(at: &str, path: &str) -> (u16, String) {
     let mut stream = std::net::TcpStream::connect(at).expect("a server");
     let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
@@ -602,7 +602,7 @@ fn the_state_is_shown_over_http() {
     }
     assert_eq!(get(&at, "/cut").0, 404);
 
-    // Without power there is less to tell, and the server goes on; so it does with broken clients.
+    // Without power there are fewer values, and the server continues; also with broken clients.
     ask("cut", &control, &[], 0);
     let mut broken = std::net::TcpStream::connect(&at).expect("a server");
     broken.write_all(b"\x16\x03\x01 what is this\r\n\r\n").expect("sent");
@@ -616,7 +616,8 @@ fn the_state_is_shown_over_http() {
     assert_eq!(serving.stop_quietly(), Some(0));
 }
 
-/// That a process was killed is no cut of the next one, which makes the dump; all say one number.
+/// The kill of a process does not count as a cut of the next process, which makes the dump; all
+/// commands report the same number.
 #[test]
 fn cuts_are_those_of_the_process() {
     let (image, nbd) = (socket("killed.img"), socket("killed.nbd"));
@@ -651,8 +652,8 @@ fn cuts_are_those_of_the_process() {
     std::fs::remove_file(&image).expect("removed");
 }
 
-/// Holds a text to what the format asks for: metadata before the samples of a family, families in one
-/// piece, values that are numbers, buckets that do not fall, an end. And each metric is documented.
+/// Checks the rules of the format: metadata before the samples of a family, families in one piece,
+/// values that are numbers, buckets that do not decrease, an end. Each metric must be documented.
 fn exposition(text: &str) {
     let docs = include_str!("../../../docs/control.md");
     assert!(text.ends_with("# EOF\n"));
@@ -749,7 +750,8 @@ fn every_field_is_documented() {
     assert_eq!(serving.stop().0, Some(0));
 }
 
-/// The paths of all fields; kinds of commands are one, and earlier answers are told of elsewhere.
+/// The paths of all fields. All kinds of commands count as one; fields of earlier answers are
+/// tested elsewhere.
 fn fields(value: &Value, path: &str, found: &mut dyn FnMut(&str)) {
     match value {
         Value::Object(_) if path.starts_with("last_") => found(path),
@@ -767,11 +769,11 @@ fn fields(value: &Value, path: &str, found: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The plug is pulled while the drive starts.
+/// The power is cut while the drive starts.
 #[test]
 fn a_restart_can_be_cut() {
     let (nbd, control) = (socket("restart.nbd"), socket("restart.control"));
-    // Slow enough to be met while it starts.
+    // Slow enough to be cut while it starts.
     let mut command = tantalum(&["drive", "serve", "--design", "durassd", "--time-scale", "40"]);
     command.args(["--capacity", "2GiB", "--unix"]).arg(&nbd).arg("--control").arg(&control);
     let serving = Serving::start(command);

@@ -38,7 +38,7 @@ fn what_is_found_is_a_design_that_can_be_run() {
     let told: serde_json::Value = serde_json::from_str(&written(&json)).expect("it is JSON");
     assert_eq!(told["winner"]["meets"], true);
     assert_eq!(told["conflicts"], serde_json::json!([]));
-    // The same again, with another number of threads.
+    // The same search with another number of threads.
     let mut again = with(small, "10s", "20");
     again.extend(["--json", "-", "--threads", "1"]);
     assert_eq!(ends(&search(&again), 0).0, written(&json));
@@ -62,7 +62,7 @@ fn a_search_without_a_result_tells_the_nearest() {
     assert!(err.contains("too long"), "{err}");
 }
 
-/// Keys of `[drive]` go over those of a design, also over those of the one that is found.
+/// Keys of `[drive]` override those of a design, also of the design that was found.
 #[test]
 fn keys_of_the_file_that_would_change_it_are_named() {
     let text = SMALL.replace("[design.base]", "cache = { buffer_kib = 64 }\n[design.base]");

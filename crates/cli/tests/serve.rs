@@ -19,7 +19,7 @@ fn use_it(socket: &Path) {
     talk(socket, true);
 }
 
-/// Reads the block that [`use_it`] wrote; writes it before, if `write`.
+/// Reads the block that [`use_it`] wrote; if `write`, writes it first.
 fn talk(socket: &Path, write: bool) {
     let mut client = Nbd::connect(socket).expect("a server");
     assert!(client.size >= 2 << 30);
@@ -43,8 +43,8 @@ fn it_serves_until_it_is_told_to_stop() {
     assert!(!path.exists(), "the socket is still there");
 }
 
-/// A process that is killed has cut the power of its drive: what a durable cache had
-/// acknowledged is there again.
+/// Killing a process cuts the power of its drive: data acknowledged by a durable cache is still
+/// there.
 #[test]
 fn an_image_is_served_after_its_server_was_killed() {
     let path = socket("image.sock");
@@ -77,7 +77,7 @@ fn an_image_is_served_after_its_server_was_killed() {
     ];
     assert_eq!(lines.len(), begins.len(), "{said}");
     assert!(lines.iter().zip(begins).all(|(line, begin)| line.starts_with(begin)), "{said}");
-    // There is nothing to say of one that ended in good order.
+    // After an orderly end there is no message.
     assert_eq!(Serving::start(serve()).stop(), (Some(0), String::new()));
     let check = tantalum(&["drive", "check", name]).output().expect("it starts");
     let said = String::from_utf8_lossy(&check.stdout);
@@ -90,7 +90,7 @@ fn it_serves_sockets_that_are_handed_over() {
     let path = socket("activated.sock");
     let listener = UnixListener::bind(&path).expect("a socket");
     let mut command = Command::new("sh");
-    // As systemd does: the socket is descriptor 3, and the process is told by its number.
+    // As systemd does: the socket is descriptor 3, and a variable has the number of the process.
     let script = "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"";
     command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_tantalum")]).args(ARGUMENTS);
     command.stdin(Stdio::from(OwnedFd::from(listener)));
@@ -98,7 +98,7 @@ fn it_serves_sockets_that_are_handed_over() {
     use_it(&path);
     let (code, said) = serving.stop();
     assert_eq!(code, Some(0), "{said}");
-    // It is not the server's to remove.
+    // The server must not remove this socket.
     std::fs::remove_file(&path).expect("the socket is there");
 }
 
@@ -118,7 +118,7 @@ fn a_connection_that_is_handed_over_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_can_not_be_served_is_refused() {
+fn what_cannot_be_served_is_refused() {
     let output = tantalum(&["drive", "serve", "--tcp", "0"]).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("image") && said.contains("--design"));
@@ -142,7 +142,7 @@ fn what_can_not_be_served_is_refused() {
     }
 }
 
-/// The command under a limit of the shell's.
+/// The command under a limit of the shell.
 fn limited(limit: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\"")]);
@@ -150,7 +150,8 @@ fn limited(limit: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// However few descriptors there are: whoever prints an address serves at it, and else says why not.
+/// With any number of descriptors: a process that prints an address serves there; otherwise it says
+/// why not.
 #[test]
 fn a_server_without_descriptors_says_so_and_does_not_start() {
     let path = socket("descriptors.sock");
@@ -163,7 +164,7 @@ fn a_server_without_descriptors_says_so_and_does_not_start() {
             let mut serving = Serving::start(command);
             if serving.uri.is_empty() {
                 let (code, said) = (serving.child.wait().expect("it ends").code(), serving.said());
-                // Even its libraries may not come that far.
+                // Not even its libraries may be loaded.
                 assert!(code != Some(0), "{said}");
                 let uring = said.contains("io_uring") || said.contains("not permitted");
                 refused += usize::from(said.contains("ulimit -n"));
@@ -178,7 +179,7 @@ fn a_server_without_descriptors_says_so_and_does_not_start() {
     assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
 }
 
-/// One that has run out of descriptors says so, and goes on when there are some.
+/// A server without free descriptors says so, and continues when there are some.
 #[test]
 fn a_server_goes_on_when_descriptors_are_free_again() {
     let path = socket("spare.sock");
@@ -186,10 +187,10 @@ fn a_server_goes_on_when_descriptors_are_free_again() {
     command.arg("--unix").arg(&path);
     let mut serving = Serving::start(command);
     let many: Vec<_> = (0..40).map(|_| UnixStream::connect(&path).expect("a place")).collect();
-    // All but those for which there are no descriptors are greeted.
+    // All clients with a descriptor are greeted.
     let mut greeting = [0; 18];
     std::io::Read::read_exact(&mut &many[0], &mut greeting).expect("a greeting");
-    // At the first one for which there is none, it says so.
+    // At the first client without a descriptor, it prints a message.
     let mut err = BufReader::new(serving.child.stderr.take().expect("standard error"));
     let mut said = String::new();
     while !said.contains("a client could not be accepted") {
@@ -201,11 +202,12 @@ fn a_server_goes_on_when_descriptors_are_free_again() {
     assert_eq!(serving.stop_quietly(), Some(0));
 }
 
-/// What clients ask for and the system does not have is an error to them, not the end of the process.
+/// If the system has no memory for a client's request, the client gets an error, and the process
+/// continues.
 #[test]
 fn a_server_without_memory_lives() {
     let path = socket("memory.sock");
-    // A drive in memory takes what is written, and nothing is.
+    // A drive in memory takes memory only for written blocks, and none is written.
     let mut command = limited("-v 1200000", &ARGUMENTS);
     command.args(["--memory", "64GiB", "--unix"]).arg(&path);
     let serving = Serving::start(command);
@@ -217,7 +219,7 @@ fn a_server_without_memory_lives() {
         }
         clients.push(client);
     }
-    // Some got an error, since all of it is far more than there is.
+    // Some clients got an error, because all requests together need far more memory than there is.
     use_it(&path);
     let errors = clients.iter_mut().filter_map(|client| client.error()).collect::<Vec<_>>();
     assert!(errors.contains(&12), "{errors:?}");

@@ -1,5 +1,6 @@
-//! `tantalum drive serve --tls` with clients that others wrote: libnbd's, qemu's, nbdkit's. Certificates are
-//! those that `scripts/tls-certificates` makes; `scripts/install-nbd-tools` installs the clients.
+//! `tantalum drive serve --tls` with clients of other projects: libnbd, qemu, nbdkit.
+//! `scripts/tls-certificates` makes the certificates; `scripts/install-nbd-tools` installs the
+//! clients.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and write files")]
 
@@ -10,10 +11,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tantalum_testing::{Need, Scratch, Spot, left_out};
 
-/// Bytes of what is copied.
+/// Bytes to copy.
 const FILE_BYTES: usize = 8 << 20;
 
-/// Clients, and what makes certificates.
+/// The programs of the clients, and those that make certificates.
 const TOOLS: [Need; 5] = [
     Need::Program("openssl"),
     Need::Program("nbdinfo"),
@@ -22,7 +23,7 @@ const TOOLS: [Need; 5] = [
     Need::Program("nbdkit"),
 ];
 
-/// Certificates of an authority: of a server on this machine, of alice and of bob.
+/// Certificates of one authority: for a server on this machine, for alice and for bob.
 struct Certificates(Scratch);
 
 impl Certificates {
@@ -168,7 +169,7 @@ fn clients_without_a_good_certificate_are_not_taken() {
         return;
     }
     let (pki, other) = (Certificates::new(), Certificates::new());
-    // bob's is not good any more.
+    // bob's certificate is revoked.
     let revoked = Command::new("sh")
         .args(["-c", REVOKE, "sh", &pki.of("authority"), &pki.of("bob"), &pki.of("server")])
         .output()
@@ -176,7 +177,7 @@ fn clients_without_a_good_certificate_are_not_taken() {
     assert!(revoked.status.success(), "{revoked:?}");
     let served = Secured::new("tls-bad", &pki, &[]);
     let (alice, bob, stranger) = (pki.of("alice"), pki.of("bob"), other.of("alice"));
-    // Who believes the server, but has no certificate; or one of somebody else.
+    // Clients that trust the server, but have no certificate, or one of another authority.
     for (name, certificate) in [("none", None), ("odd", Some(&stranger))] {
         let dir = pki.of(name);
         std::fs::create_dir(&dir).expect("a directory");
@@ -193,23 +194,23 @@ fn clients_without_a_good_certificate_are_not_taken() {
         }
     }
     refused("nbdinfo", &[&served.unix(&bob)]);
-    // Who does not believe the server.
+    // A client that does not trust the server.
     refused("nbdinfo", &[&served.tcp(&stranger)]);
-    // Who talks plain text: in the ways of today and of old.
+    // Clients that use plain text, with the new and the old negotiation.
     let plain = format!("nbd+unix:///drive?socket={}", served.unix.display());
     let said = refused("nbdinfo", &[&plain]);
     assert!(said.contains("TLS"), "{said}");
     refused("nbdinfo", &[&format!("nbd://localhost:{}/drive", served.port)]);
     refused("qemu-img", &["info", &plain]);
     assert!(Nbd::connect(&served.unix).is_err());
-    // After all that, one who may.
+    // After all that, a client with a valid certificate.
     ok("nbdinfo", &[&served.unix(&alice)]);
     let (code, said) = served.serving.stop();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("TLS did not begin: "), "{said}");
 }
 
-/// A list of what is revoked, as openssl's own authority keeps it.
+/// A list of revoked certificates, made by openssl.
 const REVOKE: &str = r#"set -e
 cd "$1"
 : >index.txt
@@ -238,7 +239,7 @@ fn any_client_is_taken_if_the_user_says_so_and_needs_tls_all_the_same() {
 }
 
 #[test]
-fn tls_that_can_not_be_is_refused() {
+fn invalid_tls_is_refused() {
     if left_out(&TOOLS[..1]) {
         return;
     }
@@ -249,7 +250,7 @@ fn tls_that_can_not_be_is_refused() {
         (&["--tcp", "0", "--tls", "/nonexistent"][..], 1, "/nonexistent/server-cert.pem"),
         (&["--tcp", "0", "--tls", &alice], 1, "server-cert.pem"),
         (&["--tcp", "0", "--tls-any-client"], 2, "--tls"),
-        // TLS without certificates of clients keeps nobody away.
+        // TLS without client certificates authenticates no client.
         (&["--tcp", "0.0.0.0:0", "--tls", &server, "--tls-any-client"], 2, "--insecure"),
         (&["--tcp", "0", "--tls", &server, "--http", "0.0.0.0:0"], 2, "--insecure"),
     ] {
@@ -258,7 +259,7 @@ fn tls_that_can_not_be_is_refused() {
         assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
         assert!(said.contains(why), "{words:?}: {said}");
     }
-    // Whoever reaches it must have a certificate.
+    // Every client must have a certificate, so all addresses are allowed.
     let mut command = tantalum(&blank);
     command.args(["--time-scale", "0", "--tcp", "0.0.0.0:0", "--tls", &server]);
     let serving = Serving::start(command);

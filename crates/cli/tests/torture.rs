@@ -1,5 +1,5 @@
-//! `tantalum torture` as a user meets it, with SQLite, which needs no server. Those of servers are in
-//! `crates/torture/tests`, and in the checks of the whole project.
+//! `tantalum torture` as a user meets it, with SQLite, which needs no server. Tests with servers
+//! are in `crates/torture/tests`, and in `.ci/run`.
 
 #![allow(clippy::disallowed_methods, reason = "tests start the command and make files")]
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tantalum_testing::{CopyOfMount, Need, Scratch, left_out};
 
-/// What a drive that is mounted with XFS, whose blocks are as long as pages of SQLite, takes.
+/// The requirements of a drive mounted with XFS with blocks of SQLite's page size.
 const MOUNTED: [Need; 6] = [
     Need::Root,
     Need::Mounts,
@@ -31,7 +31,7 @@ fn torture(arguments: &[&str]) -> Output {
     command(arguments).output().expect("the command starts")
 }
 
-/// A directory for a run, which is not there, and goes with this if the run has left it.
+/// A path for the directory of a run; the directory is removed on drop, if the run has left it.
 struct Place {
     dir: PathBuf,
     _scratch: Scratch,
@@ -50,7 +50,7 @@ fn place() -> Place {
     Place { dir: scratch.path("run"), _scratch: scratch }
 }
 
-/// Neither its files nor anything mounted below it is left.
+/// Checks that neither its files nor mounts below it are left.
 fn nothing_is_left_of(place: &Path) {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts can be read");
     assert!(!mounts.contains(place.to_str().unwrap()), "{mounts}");
@@ -58,7 +58,7 @@ fn nothing_is_left_of(place: &Path) {
 }
 
 #[test]
-fn what_can_not_be_meant_is_refused() {
+fn invalid_arguments_are_refused() {
     ends(&torture(&[]), 2);
     ends(&torture(&["--db", "oracle"]), 2);
     ends(&torture(&["--db", "sqlite", "--plain", "--kills", "1"]), 2);
@@ -135,7 +135,7 @@ fn a_durable_drive_keeps_commits_over_cuts_and_kills() {
     nothing_is_left_of(&dir);
 }
 
-/// Who keeps a copy of the mount is told; it says nothing about the drive.
+/// A process that keeps a copy of the mount is named; this is no finding about the drive.
 #[test]
 fn a_copy_of_the_mount_is_no_finding() {
     if left_out(&MOUNTED) || left_out(&[Need::Program("unshare")]) {

@@ -23,11 +23,11 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// What the command does with this on its standard input.
+/// The output of the command with this standard input.
 fn info(arguments: &[&str], input: &[u8]) -> Output {
     let mut child = command(arguments).spawn().expect("the command starts");
     let mut stdin = child.stdin.take().expect("it has a standard input");
-    // It may end before it has read everything.
+    // The command may end before it has read everything.
     let _ = stdin.write_all(input);
     drop(stdin);
     child.wait_with_output().expect("it ends")

@@ -1,4 +1,4 @@
-//! Commands that let a drive run, and a client of theirs.
+//! Commands that run a drive, and an NBD client.
 
 #![allow(dead_code, reason = "not all tests need all of it")]
 
@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tantalum_testing::Spot;
 
-/// A process that lets a drive run.
+/// A process that runs a drive.
 pub struct Serving {
     pub child: Child,
-    /// What it printed once it could be used.
+    /// The line that it printed when it was ready.
     pub uri: String,
-    /// The second line of that, if there is one.
+    /// The second such line, if there is one.
     pub second: String,
 }
 
@@ -25,20 +25,20 @@ impl Serving {
         let out = child.stdout.take().expect("standard output");
         let mut out = BufReader::new(out);
         out.read_line(&mut uri).expect("a line");
-        // All addresses are printed in one go.
+        // All addresses are printed at once.
         if !out.buffer().is_empty() {
             out.read_line(&mut second).expect("a line");
         }
         Serving { child, uri: uri.trim_end().to_string(), second }
     }
 
-    /// Asks it to stop; its exit code.
+    /// Stops it; returns its exit code.
     pub fn stop_quietly(mut self) -> Option<i32> {
         self.terminate();
         self.child.wait().expect("it ends").code()
     }
 
-    /// What it said on standard error; it has ended.
+    /// Its standard error, after it has ended.
     pub fn said(&mut self) -> String {
         let mut said = String::new();
         let mut err = self.child.stderr.take().expect("standard error");
@@ -52,13 +52,13 @@ impl Serving {
         assert!(killed.success());
     }
 
-    /// Asks it to stop; its exit code, and what it said meanwhile.
+    /// Stops it; returns its exit code and its standard error.
     pub fn stop(self) -> (Option<i32>, String) {
         self.terminate();
         self.end()
     }
 
-    /// Its end, of its own accord: its exit code, and what it said.
+    /// Waits until it ends by itself; returns its exit code and its standard error.
     pub fn end(mut self) -> (Option<i32>, String) {
         let said = self.said();
         (self.child.wait().expect("it ends").code(), said)
@@ -67,7 +67,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // If a test fails.
+        // Only if a test fails.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -79,8 +79,8 @@ pub fn tantalum(arguments: &[&str]) -> Command {
     command
 }
 
-/// A path that is short enough for a socket, and not that of another run of the tests. What is there goes when
-/// this is dropped.
+/// A path that is short enough for a socket, unique to this run of the tests. The file there is
+/// removed on drop.
 pub fn socket(name: &str) -> Spot {
     Spot::new(name)
 }
@@ -92,7 +92,7 @@ pub struct Nbd {
 }
 
 impl Nbd {
-    /// Of the first export at this socket.
+    /// Connects to the first export at this socket.
     pub fn connect(socket: &Path) -> io::Result<Nbd> {
         let mut nbd = Nbd { stream: UnixStream::connect(socket)?, size: 0 };
         assert_eq!(nbd.get(18)?[..16], *b"NBDMAGICIHAVEOPT");
@@ -108,7 +108,7 @@ impl Nbd {
         Ok(bytes)
     }
 
-    /// Asks for so many bytes from a block on, and leaves the answer where it is.
+    /// Requests this many bytes from a block on, and does not read the answer.
     pub fn ask_for(&mut self, block: u64, length: u32) -> io::Result<()> {
         let mut bytes = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0];
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 7]);
@@ -117,14 +117,14 @@ impl Nbd {
         self.stream.write_all(&bytes)
     }
 
-    /// The error of the next answer, if it is one.
+    /// The error of the next answer, if it has one.
     pub fn error(&mut self) -> Option<u32> {
         let reply = self.get(16).ok()?;
         let errno = u32::from_be_bytes(reply[4..8].try_into().expect("four bytes"));
         (errno > 0).then_some(errno)
     }
 
-    /// Sends a request on a block of 4 KiB; the answer is an error if the server says so.
+    /// Sends a request for a block of 4 KiB; returns the server's error, if any.
     fn ask(&mut self, kind: u16, block: u64, length: u32, data: &[u8]) -> io::Result<()> {
         let mut bytes = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
         bytes.extend(kind.to_be_bytes());

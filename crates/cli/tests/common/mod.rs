@@ -1,11 +1,11 @@
-//! What the tests of the command share.
+//! Common parts of the tests of the command.
 
 pub mod live;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-/// A file in the scratch folder of the tests.
+/// A file in the scratch directory of the tests.
 #[allow(dead_code, reason = "not all tests need files")]
 pub fn file(name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

@@ -1,4 +1,4 @@
-//! Drives that are mounted, for tests.
+//! Mounted drives for tests.
 
 #![allow(dead_code)] // Each test binary uses a part of it.
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tantalum_testing::{Need, left_out};
 
-/// Whether drives can be mounted here, and this is there, too. If not, the test has been left out.
+/// Whether drives can be mounted here, and this requirement is met. If not, the test is left out.
 pub fn possible(more: &[Need]) -> bool {
     !left_out(&[&[Need::Root, Need::Mounts, Need::Fuse], more].concat())
 }
@@ -20,7 +20,7 @@ pub fn output(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A program that must go well.
+/// Runs a program that must succeed.
 pub fn run(program: &str, arguments: &[&str]) {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(program).args(arguments).env("PATH", path).output();
@@ -34,14 +34,14 @@ pub fn tantalum(arguments: &[&str]) -> Command {
     command
 }
 
-/// A place of its own for a test; what is there goes at the end.
+/// A directory for one test, removed at the end.
 pub struct Place {
     pub dir: PathBuf,
 }
 
 impl Place {
     pub fn new(name: &str) -> Place {
-        // Not that of another run of the tests.
+        // Unique to this run of the tests.
         let name = format!("mount-{name}-{}", std::process::id());
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_dir_all(&dir);
@@ -62,7 +62,7 @@ impl Place {
         path
     }
 
-    /// Nothing is left of whatever was mounted below it.
+    /// Checks that no mounts are left below it.
     pub fn assert_clean(&self) {
         let dir = self.dir.to_str().expect("text");
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
@@ -73,7 +73,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Of a test that failed, too; but nothing is removed through a mount that it has left.
+        // Also after a failed test; but nothing is removed through a mount that it has left.
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         if !mounts.contains(self.dir.to_string_lossy().as_ref()) {
             let _ = fs::remove_dir_all(&self.dir);
@@ -81,7 +81,7 @@ impl Drop for Place {
     }
 }
 
-/// A drive that is mounted.
+/// A mounted drive.
 pub struct Mounted {
     child: Child,
     pub dir: PathBuf,
@@ -89,12 +89,12 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts it, as these arguments say, and waits until it can be used.
+    /// Mounts it with these arguments, and waits until it is ready.
     pub fn new(dir: &str, arguments: &[&str]) -> Mounted {
         Mounted::try_new(dir, arguments).unwrap_or_else(|(code, said)| panic!("{code:?}: {said}"))
     }
 
-    /// Or what it said, and its exit code.
+    /// The same; on failure returns its standard error and exit code.
     pub fn try_new(dir: &str, arguments: &[&str]) -> Result<Mounted, (Option<i32>, String)> {
         let mut command = tantalum(&["drive", "mount", "--time-scale", "0"]);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -122,7 +122,7 @@ impl Mounted {
         self.said.lock().expect("text").clone()
     }
 
-    /// Waits until it has said this so often.
+    /// Waits until it has printed this text this many times.
     pub fn wait_for(&self, what: &str, times: usize) {
         for _ in 0..2400 {
             if self.said().matches(what).count() >= times {
@@ -142,7 +142,7 @@ impl Mounted {
         self.child.wait().expect("it ends").code()
     }
 
-    /// Asks it to stop; it must end in good order.
+    /// Stops it; it must end in good order.
     pub fn stop(mut self) {
         self.signal("INT");
         let code = self.wait();
@@ -153,7 +153,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            // A test has failed: without a mount that would be in the way of the next.
+            // A test has failed: do not leave a mount that disturbs the next test.
             let _ = Command::new("kill").arg(self.child.id().to_string()).status();
             std::thread::sleep(Duration::from_millis(500));
             let _ = Command::new("kill").arg(self.child.id().to_string()).status();

@@ -1,8 +1,8 @@
-//! A client of the protocol that keeps many requests under way.
+//! An NBD client that keeps many requests under way.
 //!
 //! 1. Each connection has a task that sends and a task that receives. Replies come in any order.
-//! 2. When the server goes, all that is under way ends with [`Trouble::Gone`].
-//! 3. A reply that breaks the protocol ends the connection, and is told.
+//! 2. When the server ends, all requests under way end with [`Trouble::Gone`].
+//! 3. A reply that breaks the protocol ends the connection, and is reported.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,25 +16,25 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 
-/// What went wrong in the eyes of the test, in words.
+/// A failure of the test, in words.
 pub type Complaints = Rc<RefCell<Vec<String>>>;
 
-/// Why a request was not answered as it should be.
+/// Why a request failed.
 #[derive(Clone, Copy, Debug)]
 pub enum Trouble {
-    /// The server went.
+    /// The server has ended.
     Gone,
-    /// The server answers with this error of the protocol.
+    /// The server answered with this error of the protocol.
     Error(u32),
 }
 
-/// A request that is under way.
+/// A request under way.
 struct Waiting {
     /// Where a read begins, in bytes.
     at: u64,
-    /// Room for what is read.
+    /// Buffer for the data of a read.
     data: Vec<u8>,
-    /// Bytes of it that have come.
+    /// Bytes of it that have arrived.
     come: usize,
     error: u32,
     answer: oneshot::Sender<Result<Vec<u8>, u32>>,
@@ -45,7 +45,7 @@ impl Waiting {
         let whole = self.come == self.data.len();
         ensure(self.error != 0 || whole, "a read is answered in parts")?;
         let result = if self.error == 0 { Ok(self.data) } else { Err(self.error) };
-        // Whoever asked may have been given up.
+        // The future that waits for the reply may have been dropped.
         let _ = self.answer.send(result);
         Ok(())
     }
@@ -71,7 +71,7 @@ fn ensure(holds: bool, why: &str) -> io::Result<()> {
 }
 
 impl Connection {
-    /// Connects; replies are structured if that is asked for.
+    /// Connects; with structured replies if requested.
     pub fn open(socket: &Path, structured: bool, told: &Complaints) -> io::Result<Connection> {
         let mut stream = UnixStream::connect(socket)?;
         let size = negotiate(&mut stream, structured)?;
@@ -84,7 +84,7 @@ impl Connection {
         Ok(Connection { shared, out, size })
     }
 
-    /// Sends a request at once; what is awaited is the reply.
+    /// Sends a request at once; the returned future waits for the reply.
     pub async fn ask(
         &self,
         (kind, flags): (u16, u16),
@@ -108,7 +108,7 @@ impl Connection {
     }
 }
 
-/// Chooses the first export; its bytes.
+/// Chooses the first export; returns its size in bytes.
 fn negotiate(stream: &mut UnixStream, structured: bool) -> io::Result<u64> {
     let mut greeting = [0; 18];
     stream.read_exact(&mut greeting)?;
@@ -118,7 +118,7 @@ fn negotiate(stream: &mut UnixStream, structured: bool) -> io::Result<u64> {
         let replies = option(stream, wire::opt::STRUCTURED_REPLY, &[])?;
         ensure(replies.is_empty(), "an ack has no data")?;
     }
-    // An empty name, and nothing special to be told.
+    // An empty name, and no requests for information.
     let replies = option(stream, wire::opt::GO, &[0; 6])?;
     let export = replies.iter().find(|data| data.starts_with(&wire::info::EXPORT.to_be_bytes()));
     let export = export.ok_or(Error::new(ErrorKind::InvalidData, "there is no export"))?;
@@ -131,7 +131,7 @@ fn negotiate(stream: &mut UnixStream, structured: bool) -> io::Result<u64> {
     Ok(u64::from_be_bytes(export[2..10].try_into().expect("eight bytes")))
 }
 
-/// The data of all replies before the ack.
+/// The data of all replies before the acknowledgement.
 fn option(stream: &mut UnixStream, option: u32, data: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     let mut bytes = wire::OPTION_MAGIC.to_be_bytes().to_vec();
     bytes.extend(option.to_be_bytes());
@@ -150,7 +150,7 @@ fn option(stream: &mut UnixStream, option: u32, data: &[u8]) -> io::Result<Vec<V
         match word(12) {
             wire::rep::ACK => return Ok(replies),
             wire::rep::INFO => replies.push(data),
-            // Without power nobody gets in, which is no breach.
+            // Without power no client is admitted, which breaks no rule.
             error => return Err(Error::other(format!("the server refuses: {error:#x}"))),
         }
     }

@@ -1,7 +1,8 @@
-//! An export as a device of sectors, so that the judge of devices can judge it.
+//! An export as a device of sectors, for the oracle.
 //!
-//! 1. Sectors have 512 bytes although the drive has blocks of 4 KiB: writes of parts of blocks are judged, too.
-//! 2. The drive may fail commands only after the outage began. Anything else is told as a complaint.
+//! 1. Sectors have 512 bytes although the drive has blocks of 4 KiB: writes of parts of blocks are
+//!    judged, too.
+//! 2. The drive may fail commands only after the outage began. Other failures are reported.
 
 use super::client::{Complaints, Connection, Trouble};
 use std::cell::Cell;
@@ -21,11 +22,11 @@ pub const PER_BLOCK: u64 = 8;
 /// How a range is made to read as zeros.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Blank {
-    /// The whole blocks in it are given back, and parts of blocks stay.
+    /// Whole blocks are discarded, and parts of blocks stay.
     Trim,
-    /// All of it is zeroed, and its space given back.
+    /// All of it is zeroed, and its space is freed.
     Zero,
-    /// All of it is zeroed, and its space kept.
+    /// All of it is zeroed, and its space stays allocated.
     ZeroAndKeep,
 }
 
@@ -54,7 +55,7 @@ impl Exported {
         Ok(Rc::new(Exported { connections, caps: *caps, turn, outage, complaints }))
     }
 
-    /// From now on commands may fail.
+    /// Allows commands to fail from now on.
     pub fn begin_outage(&self) {
         self.outage.set(true);
     }

@@ -1,15 +1,15 @@
-//! The presets, small enough that a few thousand commands fill them and collect garbage.
+//! The presets, so small that a few thousand commands fill them and cause garbage collection.
 
 use super::device::{PER_BLOCK, SECTOR};
 use tantalum_device::{Ack, Caps, Payload};
 use tantalum_drive::{Design, Drive};
 use tantalum_rt::Runtime;
 
-/// Whose acknowledged writes survive, by what the presets say of themselves.
+/// Presets whose acknowledged writes survive, by their own description.
 const SAFE: [&str; 6] =
     ["durassd", "full-protection", "durassd-bounded", "spartan-b", "spartan-e", "spartan-es"];
 
-/// What is set otherwise than in the preset of this name.
+/// The changes to the preset of this name.
 pub fn settings(name: &str) -> Vec<&'static str> {
     let mut all = vec![
         "geometry.channels=2",
@@ -34,8 +34,8 @@ pub fn settings(name: &str) -> Vec<&'static str> {
     all
 }
 
-/// What a small drive of this preset promises to a client of the protocol: in sectors, and without an order of
-/// what is under way together.
+/// The promises of a small drive of this preset to an NBD client: in sectors, and without an order
+/// of concurrent writes.
 pub fn promises(name: &str) -> Caps {
     let table: toml::Table = toml::from_str(&settings(name).join("\n")).expect("TOML");
     let design = Design::preset(name).expect("a preset").with_overrides(&table).expect("a design");

@@ -1,4 +1,4 @@
-//! A server that lies: what stands between it and the judge breaks its word.
+//! A lying server: a layer between server and oracle breaks the server's promises.
 
 use super::device::{Blank, Exported, SECTOR};
 use std::cell::{Cell, RefCell};
@@ -9,39 +9,39 @@ use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
 };
 
-/// How the server breaks its word.
+/// How the server breaks its promises.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lie {
-    /// It does not.
+    /// It keeps them.
     Nothing,
-    /// Every eighth forced write is acknowledged, and not done.
+    /// Every eighth forced write is acknowledged, but not carried out.
     ForcedWritesAreDropped,
-    /// A forced write is one like any other.
+    /// A forced write is carried out as an ordinary write.
     ForcedWritesAreNotForced,
-    /// A flush is acknowledged, and not done.
+    /// A flush is acknowledged, but not carried out.
     FlushesAreSkipped,
     /// Every eighth read sees the first version of its first sector.
     OldVersionsAreRead,
-    /// A few writes are under way when the power goes, of which one half is done.
+    /// Half of each of a few writes under way at the cut is carried out.
     WritesAreTorn,
-    /// What was trimmed is there again after a restart.
+    /// Trimmed data is there again after a restart.
     TrimsComeBack,
 }
 
-/// Writes that are torn in one time with power, at most.
+/// The most torn writes in one power cycle.
 const TORN: u32 = 8;
 
-/// What is remembered of a time with power, to lie about it.
+/// The state of a power cycle that the lies need.
 #[derive(Default)]
 struct Memory {
     turn: Cell<u64>,
     torn: Cell<u32>,
-    /// What was written first to sectors.
+    /// The first version of each sector.
     first: RefCell<BTreeMap<u64, Vec<u8>>>,
     trimmed: RefCell<Vec<(Block, Vec<u8>)>>,
 }
 
-/// An export that is served by a liar.
+/// An export of a lying server.
 #[derive(Clone)]
 pub struct Liar {
     export: Rc<Exported>,
@@ -72,7 +72,7 @@ impl Liar {
         self.export.blank(how, range, want).await
     }
 
-    /// The power is back: `export` is the new way to the drive.
+    /// The power is back: `export` is the new connection to the drive.
     pub async fn restart(&self, export: &Exported) -> Result<(), IoError> {
         let trimmed = self.memory.trimmed.take();
         for (at, was) in trimmed {
@@ -81,7 +81,7 @@ impl Liar {
         Ok(())
     }
 
-    /// Half of the write, and nothing is answered.
+    /// Carries out half of the write, without an answer.
     async fn tear(&self, at: Block, data: &[u8]) -> Result<(), IoError> {
         let half = data.len() / 2 / SECTOR as usize * SECTOR as usize;
         self.export.write(at, Data::Bytes(&data[..half]), Durability::Fua).await?;

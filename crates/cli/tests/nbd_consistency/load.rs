@@ -1,8 +1,8 @@
 //! The load: many commands under way on ranges that overlap.
 //!
-//! 1. A write of parts of blocks touches no more than one atomic unit: the drive writes whole blocks, so that its
-//!    units begin with the first block, and not with the first byte.
-//! 2. A trim is judged in the whole blocks that it covers: parts of blocks keep what they have.
+//! 1. A write of parts of blocks touches at most one atomic unit: the drive writes whole blocks, so
+//!    its units begin at the first block, not at the first byte.
+//! 2. A trim is judged only in the whole blocks that it covers: parts of blocks keep their content.
 
 use super::client::Complaints;
 use super::device::{Blank, PER_BLOCK, SECTOR};
@@ -17,12 +17,12 @@ use tokio::task::{JoinHandle, spawn_local};
 
 /// Commands under way.
 const UNDER_WAY: usize = 64;
-/// Half of the commands go to so many blocks at the start of the drive.
+/// Half of the commands go to this many blocks at the start of the drive.
 const HOT_BLOCKS: u64 = 128;
-/// The longest write is 128 KiB; one of 16 is up to twice as long.
+/// The longest ordinary write is 128 KiB; one write of 16 is up to twice as long.
 const LONGEST: u64 = 32;
 
-/// What was done.
+/// Counts of commands.
 #[derive(Default)]
 pub struct Tally {
     done: Cell<u64>,
@@ -38,14 +38,14 @@ pub struct Load {
     complaints: Complaints,
 }
 
-/// How often what becomes durable before it ends is among the commands, of which each round has its own: what is
-/// durable by a flush shows nothing of whether it was forced.
+/// How often flushes and forced writes are among the commands. Each round has frequencies of its
+/// own: a write that a flush made durable does not show whether it was forced.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
-    /// Of 1000 commands so many are flushes. As many of 1000 trims and zeroes are forced, since that is a flush on a
-    /// drive with a volatile cache.
+    /// Flushes among 1000 commands. The same number of 1000 trims and zeroes is forced, because on
+    /// a drive with a volatile cache that is a flush.
     flushes: u64,
-    /// Of 1000 writes so many are forced.
+    /// Forced writes among 1000 writes.
     forced: u64,
 }
 
@@ -64,7 +64,7 @@ enum Command {
 }
 
 impl Load {
-    /// Begins.
+    /// Starts the load.
     pub fn start(host: &Host<Liar>, mut dice: Stream, complaints: &Complaints) -> Load {
         let tally = Rc::<Tally>::default();
         let mix = Mix::new(&mut dice);
@@ -74,14 +74,14 @@ impl Load {
         Load { hosts, tally, complaints: complaints.clone() }
     }
 
-    /// Waits until so many commands are done, or something is wrong.
+    /// Waits until this many commands are done, or there is a failure.
     pub async fn until(&self, count: u64) {
         while self.tally.done.get() < count && self.complaints.borrow().is_empty() {
             self.tally.more.notified().await;
         }
     }
 
-    /// Waits until all commands have ended; how many writes were done.
+    /// Waits until all commands have ended; returns the counts.
     pub async fn end(self) -> u64 {
         for host in self.hosts {
             host.await.expect("a host does not panic");
@@ -144,7 +144,7 @@ fn command(dice: &mut Stream, mix: Mix, caps: &Caps) -> Command {
 
 /// Blocks that a write of parts of blocks may touch.
 fn most_in_parts(caps: &Caps) -> u64 {
-    // A sector for each unit is torn anyhow.
+    // With units of one sector, a write may be torn between any two sectors.
     if caps.atomic_unit <= SECTOR { 8 } else { u64::from(caps.atomic_unit) / 4096 }
 }
 

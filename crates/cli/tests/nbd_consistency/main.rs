@@ -1,19 +1,23 @@
-//! Whether a served drive keeps its word when its power goes under load.
+//! Whether a served drive keeps its promises when its power is cut under load.
 //!
-//! A client with many requests under way writes, forces, zeroes, trims, flushes and reads ranges that overlap.
-//! Then the server is killed, or the power is cut over its control socket, or both happen again while it starts.
-//! After that every sector is read and judged by `tantalum_oracle`, with what the design promises.
+//! A client with many requests under way writes, forces, zeroes, trims, flushes and reads
+//! overlapping ranges. Then the server is killed, or the power is cut over its control socket, or
+//! this happens again while it starts. After that every sector is read, and `tantalum_oracle`
+//! judges it by the promises of the design.
 //!
-//! 1. **What is judged.** A sector holds a write that may have happened. It is not older than what the design
-//!    promises to keep: what was acknowledged, if the ack survives; else what was forced or flushed. A write is
-//!    all or nothing in each atomic unit. What was zeroed or trimmed reads as zeros, and comes back no more than a
-//!    write is lost. A read under load sees nothing older than what was complete before it began.
-//! 2. **What is not judged** is the order of writes that were under way together: the protocol has none, and so
-//!    an ordered design promises none here.
-//! 3. **The moment** of an outage is a number of finished commands, so that a slow machine does not change it much.
-//!    The clock of the machine decides the rest: a seed repeats commands and kinds of outages, but not to the letter.
+//! 1. **What is judged.** A sector holds a write that may have happened. It is not older than the
+//!    design promises: the last acknowledged write, if acknowledged writes survive; otherwise the
+//!    last one forced or flushed. A write is all or nothing in each atomic unit. Zeroed or trimmed
+//!    sectors read as zeros; like writes, these commands are lost only if that is allowed. A read
+//!    under load sees nothing older than the last write that was complete before it began.
+//! 2. **What is not judged** is the order of concurrent writes: the protocol has none, so an
+//!    ordered design promises none here.
+//! 3. **The moment** of an outage is a number of finished commands, so a slow machine does not
+//!    change it much. The rest depends on real time: a seed repeats the commands and the kinds of
+//!    outages, but not the exact run.
 //!
-//! `TANTALUM_NBD_SEED` repeats a seed, `TANTALUM_NBD_ROUNDS` asks for more outages of each design than three.
+//! `TANTALUM_NBD_SEED` repeats a seed; `TANTALUM_NBD_ROUNDS` sets the number of outages of each
+//! design (3 by default).
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and open sockets")]
 
@@ -32,7 +36,7 @@ use lies::Lie;
 use run::{Plan, rounds, run, seed};
 use tantalum_oracle::Violation;
 
-/// Each design, with this real time for each second of the drive's.
+/// Each design, with its time scale.
 fn every_design(time_scale: u32, commands: (u64, u64)) {
     let seed = seed();
     for &design in tantalum_drive::Design::presets() {
@@ -60,9 +64,9 @@ fn every_design_keeps_its_word_in_real_time() {
     every_design(1, (100, 1200));
 }
 
-/// Whether the judge finds what a server that lies does.
+/// Whether the oracle finds the lies of a server.
 fn finds(design: &'static str, lie: Lie, wanted: fn(&Violation) -> bool) {
-    // As fast as can be, hardly anything is in a volatile cache for long.
+    // At time scale 0 data hardly stays in a volatile cache.
     let time_scale = 1;
     let plan =
         Plan { design, time_scale, seed: seed(), rounds: 40, commands: (300, 900), lie, wanted };

@@ -1,4 +1,4 @@
-//! Loads, outages and the judge, round after round.
+//! Rounds of load, outage and judgement.
 
 use super::client::Complaints;
 use super::device::Exported;
@@ -14,16 +14,16 @@ use tantalum_oracle::{Oracle, Violation};
 use tantalum_rt::Stream;
 use tokio::task::LocalSet;
 
-/// What is run.
+/// The parameters of a run.
 pub struct Plan {
     pub design: &'static str,
     pub time_scale: u32,
     pub seed: u64,
     pub rounds: u32,
-    /// Between so many commands are done when the power goes.
+    /// The range of the number of finished commands at the outage.
     pub commands: (u64, u64),
     pub lie: Lie,
-    /// The run ends with the round in which such a violation is found.
+    /// The run ends with the round that finds such a violation.
     pub wanted: fn(&Violation) -> bool,
 }
 
@@ -42,7 +42,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// The seed that is asked for, or a new one.
+/// The requested seed, or a new one.
 pub fn seed() -> u64 {
     number("TANTALUM_NBD_SEED").unwrap_or_else(|| {
         let mut bytes = [0; 4];
@@ -58,15 +58,15 @@ pub fn rounds() -> u32 {
     number("TANTALUM_NBD_ROUNDS").map_or(3, |n| n as u32)
 }
 
-/// Runs it; what the judge found.
+/// Runs it; returns what the oracle found.
 pub fn run(plan: &Plan) -> Vec<Violation> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     LocalSet::new().block_on(&runtime.expect("a runtime"), rounds_of(plan))
 }
 
-/// Says it at once: if something hangs this is all that is known.
+/// Prints a line at once: if the test hangs, this is the only information.
 fn say(text: fmt::Arguments<'_>) {
-    // Not `eprintln!`, which libtest keeps back.
+    // Not `eprintln!`, whose output libtest captures.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 

@@ -8,12 +8,12 @@ use tantalum_export::control::{Client, ClientError, Kind};
 use tantalum_rt::Stream;
 use tantalum_testing::Spot;
 
-/// How the power goes.
+/// The kinds of outages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outage {
     /// The process is killed.
     Kill,
-    /// The process is killed, and so are some that begin to serve the image after it.
+    /// The process is killed, and so are some later ones while they start.
     KillAgain,
     /// The power is cut over the control socket.
     Cut,
@@ -22,7 +22,7 @@ pub enum Outage {
 }
 
 impl Outage {
-    /// The one of this round: a kill, a cut, and a kill of those that start.
+    /// The kind of this round: kill, cut, and kill during starts, in turn.
     pub fn of(round: u32, dice: &mut Stream) -> Outage {
         match round % 3 {
             0 => Outage::Kill,
@@ -40,7 +40,7 @@ pub struct Server {
     control: Spot,
     time_scale: u32,
     serving: Option<Serving>,
-    /// How many times the power went.
+    /// The number of outages.
     pub outages: u64,
 }
 
@@ -85,7 +85,7 @@ impl Server {
         Client::connect(&self.control).expect("a control socket")
     }
 
-    /// The power goes.
+    /// Makes an outage.
     pub fn outage(&mut self, outage: Outage) {
         match outage {
             Outage::Kill | Outage::KillAgain => self.kill(),
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// The power comes back.
+    /// Restores the power.
     pub fn back(&mut self, outage: Outage, dice: &mut Stream) {
         match outage {
             Outage::Kill => self.start(),
@@ -139,13 +139,13 @@ impl Server {
         self.outages += 1;
     }
 
-    /// A start takes some 20 ms, or more on a machine with much to do: every part of it is met.
+    /// A start takes some 20 ms, or more on a busy machine; random times hit every part of it.
     fn some_time(&self, dice: &mut Stream) -> Duration {
         let most = 1_000 << dice.below(7);
         Duration::from_micros(dice.range(most / 2, most))
     }
 
-    /// Ends the process in good order, and holds the image to the drive's invariants.
+    /// Ends the process in good order, and checks the drive's invariants in the image.
     pub fn end(mut self) {
         let (code, said) = self.serving.take().expect("a server").stop();
         assert_eq!(code, Some(0), "{said}");
