@@ -306,8 +306,8 @@ fn choose(experiment: &Experiment, words: &[String]) -> Result<Vec<Row>, String>
     Ok(rows)
 }
 
-/// A bar for the power cuts, and one for each drive that is being preconditioned. Drawn on
-/// standard error, and only if that is a terminal.
+/// A bar for the power cuts, and one for each drive that is being preconditioned. They are drawn
+/// only if standard error is a terminal.
 #[derive(Clone)]
 struct Bars {
     all: MultiProgress,
@@ -354,15 +354,15 @@ impl Bars {
     }
 
     fn clear(&self) {
-        // Nothing is left to draw on if the terminal is gone.
+        // An error means that the terminal is gone.
         let _ = self.all.clear();
     }
 }
 
-/// How long it will still take, as soon as anything is known of that.
+/// The remaining time, as soon as it can be estimated.
 fn left(state: &ProgressState, words: &mut dyn std::fmt::Write) {
     if state.pos() > 0 {
-        // A bar that cannot be written to is not there.
+        // If writing fails, there is no bar.
         let _ = write!(words, ", {:#} left", HumanDuration(state.eta()));
     }
 }
@@ -383,7 +383,7 @@ fn print(report: &Report, arguments: &RunArguments) -> u8 {
     };
     for row in report.unexpected() {
         let kind = if row.verdict == Verdict::NotJudged { out::UNKNOWN } else { out::FAILED };
-        // What failed weighs more than what is not known.
+        // A failure takes precedence over a missing verdict.
         code = if code == out::FAILED { code } else { kind };
         out::error(why(row), kind);
         for problem in &row.findings.problems {

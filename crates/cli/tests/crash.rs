@@ -179,7 +179,7 @@ fn what_was_interrupted_says_what_was_not_run() {
     let output = child.wait_with_output().expect("it ends");
     let (out, err) = ends(&output, 130);
     assert!(out.contains("not run") && !out.contains(": nothing found\n"), "{out}");
-    assert!(out.contains("nothing found in what was run") || out.contains("nothing was run"));
+    assert!(out.contains("nothing found in the rows that ran") || out.contains("nothing was run"));
     assert!(out.contains("interrupted: ") && out.contains("of 62 rows were not run"), "{out}");
     assert!(err.contains("interrupted"), "{err}");
     let line = |name: &str| {

@@ -288,7 +288,7 @@ fn a_crash_of_the_host_is_noticed_and_survived() {
         let more = [sync, &["--host-crashed"]].concat();
         let (found, said) = serve_and_read(&image, &more, &[1, 2]);
         assert!(said.contains("the host crashed: the image"), "{said}");
-        let synced = said.contains("newest moment that was synced");
+        let synced = said.contains("the state of its newest sync");
         assert_eq!(synced, !sync.is_empty(), "{said}");
         // The host's page cache is intact here: only the synced image goes back to an earlier
         // moment.

@@ -731,10 +731,9 @@ fn every_field_is_documented() {
         ("status", json("status", &control, 0)),
     ];
     for (command, answer) in parts {
-        let (_, part) =
-            docs.split_once(&format!("### What is answered to `{command}`")).expect("a part");
+        let (_, part) = docs.split_once(&format!("### Answer to `{command}`")).expect("a part");
         let part = part.split("\n##").next().expect("a part");
-        let (_, common) = docs.split_once("### What a box describes").expect("a part");
+        let (_, common) = docs.split_once("### Fields of a box").expect("a part");
         let common = common.split("\n##").next().expect("a part");
         let part = [part, common].concat();
         let mut missing = Vec::new();

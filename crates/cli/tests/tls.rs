@@ -82,7 +82,7 @@ impl Secured {
     }
 }
 
-/// Runs a program that must be there; what it prints, and whether it succeeded.
+/// Runs a program that must exist; returns its output, and whether it succeeded.
 fn run(program: &str, arguments: &[&str]) -> (String, bool) {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|e| {

@@ -37,7 +37,7 @@ impl<'g> Connection<'g> {
     /// Runs one or more statements, without their results.
     ///
     /// # Errors
-    /// Of the first one that fails.
+    /// That of the first statement that fails.
     pub fn execute(&self, sql: &str) -> Result<(), SqliteError> {
         let mut rest = sql;
         while let (Some(mut statement), tail) = Statement::prepare(self, rest)? {

@@ -129,7 +129,7 @@ impl<'c> Statement<'c> {
         values.iter().zip(1..).try_for_each(|(v, i)| self.bind(i, *v))
     }
 
-    /// Goes on to the next row; false if there is none.
+    /// Steps to the next row; returns false if there is none.
     ///
     /// # Errors
     /// SQLite's. After an I/O error of a commit it is unknown whether the commit took place.

@@ -91,7 +91,7 @@ fn outcome(found: &Survey) -> String {
     let (rows, not_run) = (found.rows.len(), found.count(RowState::NotRun));
     match found.rows.iter().filter(|row| !row.cases.is_empty()).count() {
         0 if not_run == rows => "nothing was run".to_string(),
-        0 if found.over.is_some() => "nothing found in what was run".to_string(),
+        0 if found.over.is_some() => "nothing found in the rows that ran".to_string(),
         0 => "nothing found".to_string(),
         n => format!("something found in {n} of {rows} rows"),
     }

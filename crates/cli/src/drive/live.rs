@@ -191,7 +191,7 @@ fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, St
             Drive::on_damaged_file(rt, image.clone()).map_err(|e| e.to_string())
         }
         Err(e @ DriveImageError::Memory { .. }) => {
-            Err(format!("{e}. --salvage starts it with what is on its flash"))
+            Err(format!("{e}. --salvage starts it with the data on its flash"))
         }
         other => other.map_err(|e| e.to_string()),
     };

@@ -165,7 +165,7 @@ impl<B: LiveBox> MountFront<B> {
         let _announced = self.site.rt.outstanding("what is on the drive");
         let content = filesystem::content(&device)
             .await
-            .map_err(|e| format!("what is on the drive cannot be read: {e}"))?;
+            .map_err(|e| format!("the drive cannot be read: {e}"))?;
         match content {
             Content::Nothing => Ok(Some(wanted.unwrap_or(4096))),
             Content::Known(there, _) if there != kind => Err(format!(
@@ -202,7 +202,7 @@ impl<B: LiveBox> MountFront<B> {
                                    --force to overwrite it";
                     return Err(message.to_string());
                 }
-                Err(e) => return Err(format!("what is on the drive cannot be read: {e}")),
+                Err(e) => return Err(format!("the drive cannot be read: {e}")),
             }
         }
         self.layers.format().await

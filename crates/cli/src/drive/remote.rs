@@ -193,8 +193,8 @@ fn cut_text(r: &CutReport) -> String {
     lines.add(
         "lost",
         match (r.lost_blocks_at_most, r.acknowledged_is_safe) {
-            (0, true) => "nothing: what was acknowledged survives".to_string(),
-            (0, false) => "nothing: all that was acknowledged had been flushed".to_string(),
+            (0, true) => "nothing: acknowledged writes survive".to_string(),
+            (0, false) => "nothing: all acknowledged writes had been flushed".to_string(),
             (n, _) => format!("up to {n} acknowledged blocks of 4 KiB"),
         },
     );

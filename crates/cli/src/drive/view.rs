@@ -60,8 +60,8 @@ impl View {
 /// The state of an image after a crash of the host.
 pub fn host_crashed(image: &ImageFile) -> String {
     let what = match image.was_synced() {
-        true => "the image is that of the newest moment that was synced".to_string(),
-        false => "the image was not synced: what was written last may be missing".to_string(),
+        true => "the image has the state of its newest sync".to_string(),
+        false => "the image was not synced: the last writes may be missing".to_string(),
     };
     format!("the host crashed: {what}; {} pages cannot be read any more", image.torn_by_crash())
 }

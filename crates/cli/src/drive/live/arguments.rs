@@ -105,7 +105,7 @@ pub struct Schedule {
 /// What of a RAM device survives a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RamAck {
-    /// What was flushed, and any part of the rest
+    /// Flushed writes, and any part of the others
     Volatile,
     /// Everything
     Safe,

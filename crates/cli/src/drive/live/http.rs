@@ -95,7 +95,7 @@ async fn serve(listener: TcpListener, post: Post<Letter>) {
         .route("/stats", get(stats))
         .route("/metrics", get(prometheus))
         .with_state(post);
-    // It does not end by itself.
+    // The server runs until the process ends.
     let _ = axum::serve(Limited::new(listener, IDLE), seated(router)).await;
 }
 

@@ -24,7 +24,7 @@ impl Kind {
     }
 }
 
-/// What is on a drive.
+/// The content of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Nothing was ever written, or all was discarded.
@@ -38,7 +38,7 @@ pub enum Content {
 /// Bytes that suffice to recognise a file system.
 const HEAD_BYTES: u64 = 8192;
 
-/// Finds out what is on a device.
+/// Recognises the content of a device.
 pub async fn content<D: BlockDevice>(device: &D) -> Result<Content, IoError> {
     let caps = *device.caps();
     let count = (HEAD_BYTES / u64::from(caps.block_size)).max(1).min(caps.blocks);
