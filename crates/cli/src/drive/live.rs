@@ -85,7 +85,7 @@ pub trait Front: 'static {
     /// The power is about to return. An error leaves the drive without power.
     async fn before_restore(&self) -> Result<(), String>;
 
-    /// The drive takes commands again. Returns lines for the client that asked for it.
+    /// The drive takes commands again. Returns lines for the client that restored it.
     async fn after_restore(&self) -> Result<Vec<String>, String>;
 
     /// Takes no further requests, and waits for those under way. The drive may have no power.
@@ -106,8 +106,8 @@ pub trait Front: 'static {
     }
 }
 
-/// Runs a box until a signal ends it: the drive in `image`, or the box that the arguments name.
-/// `build` makes the front, before the box starts. Gives the exit code.
+/// Runs a box until a signal ends it: the drive in `image`, or the box of the arguments. `build`
+/// makes the front before the box starts. Returns the exit code.
 pub fn run(arguments: &LiveArguments, image: Option<&Path>, build: impl Build) -> u8 {
     if let Err(message) = arguments.check() {
         return out::error(message, out::USAGE);

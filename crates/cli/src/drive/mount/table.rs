@@ -84,7 +84,7 @@ pub struct User {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// What of it.
+    /// How it uses the file system.
     pub what: Use,
 }
 
