@@ -36,6 +36,7 @@ mod geometry;
 mod image;
 mod medium;
 mod outage;
+mod pool;
 mod schedule;
 mod store;
 mod timing;
