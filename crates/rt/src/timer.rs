@@ -189,12 +189,13 @@ impl Timers {
         task
     }
 
-    fn is_first_wanted(&self) -> bool {
+    /// The task that the first timer wakes, unless that timer was cancelled.
+    pub fn next_task(&self) -> Option<TaskId> {
         let first = match self.lanes.get(self.first) {
             Some(lane) => lane.front(),
             None => self.heap.peek(),
         };
-        first.is_some_and(|e| self.wanted.get(e.key).is_some())
+        first.and_then(|e| self.wanted.get(e.key)).copied()
     }
 
     /// Slots and timers in use at the fullest.
@@ -205,7 +206,7 @@ impl Timers {
     /// When the next timer fires that is still wanted.
     pub fn next(&mut self) -> Option<Nanos> {
         while let Some(at) = self.soonest() {
-            if self.is_first_wanted() {
+            if self.next_task().is_some() {
                 return Some(at);
             }
             self.pop();

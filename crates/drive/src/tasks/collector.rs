@@ -315,13 +315,9 @@ impl<'a> Move<'a> {
         });
         fw.stats.flash_reads.add(1);
         let Some(op) = fw.must(op) else { return end };
-        {
-            let map = fw.state.map.borrow();
-            for page in room.oob[..count as usize * words].chunks_exact(words) {
-                let lpns = page[2..].iter().take(ps as usize);
-                lpns.for_each(|lpn| map.look_ahead(Lpn((lpn & !(PART | MORE)) as u32)));
-            }
-        }
+        let pages = room.oob[..count as usize * words].chunks_exact(words);
+        let lpns = pages.flat_map(|page| page[2..].iter().take(ps as usize));
+        fw.look_ahead(lpns.map(|lpn| Lpn((lpn & !(PART | MORE)) as u32)));
         op.await;
         self.pack(first_page, count, &room);
         self.room = Some(room);
