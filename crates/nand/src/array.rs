@@ -387,6 +387,12 @@ impl NandArray {
         store.unit(unit).next == 0 && state == PageState::Erased
     }
 
+    /// Pages from `at` on are read or programmed soon: the processor may fetch them meanwhile. It is
+    /// no operation and changes nothing but speed.
+    pub fn look_ahead(&self, at: PageAddr, count: u32) {
+        self.state.borrow().store.look_ahead(at, count);
+    }
+
     fn broken(at: PageAddr, rule: &'static str) -> OpError {
         OpError::Rule { at, rule }
     }

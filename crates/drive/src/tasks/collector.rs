@@ -242,7 +242,7 @@ impl<'a> Move<'a> {
             if self.packed.is_empty() {
                 break;
             }
-            if !self.program(target, most).await {
+            if !self.program(target, most, cursor).await {
                 return;
             }
         }
@@ -319,6 +319,7 @@ impl<'a> Move<'a> {
         let lpns = pages.flat_map(|page| page[2..].iter().take(ps as usize));
         fw.look_ahead(lpns.map(|lpn| Lpn((lpn & !(PART | MORE)) as u32)));
         op.await;
+        fw.look_ahead_of_program(self.die, self.stream);
         self.pack(first_page, count, &room);
         self.room = Some(room);
         end
@@ -354,8 +355,9 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Programs up to `most` packed sectors; whether that went well.
-    async fn program(&mut self, target: u32, most: u32) -> bool {
+    /// Programs up to `most` packed sectors; whether that went well. The unit is read on from sector
+    /// `cursor` then.
+    async fn program(&mut self, target: u32, most: u32, cursor: u32) -> bool {
         let fw = self.fw;
         let ps = fw.places.page_sectors;
         let count = most.min(self.packed.len() as u32);
@@ -397,6 +399,8 @@ impl<'a> Move<'a> {
             fw.end_changes(reserved);
             return !fw.is_poisoned();
         }
+        let next = PageAddr { unit: self.victim, page: cursor / ps };
+        fw.nand.look_ahead(next, fw.places.planes);
         self.land(at, used);
         fw.landed(at.unit, pages);
         fw.end_changes(reserved);
