@@ -2,9 +2,10 @@
 
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
+use tantalum_lab::report::Report;
+use tantalum_lab::report::measures::Named;
 use tantalum_lab::report::panels::{Panels, Point};
 use tantalum_lab::report::published::{Claim, Quotient};
-use tantalum_lab::report::{Report, RowReport};
 
 /// The tables; empty if nothing was published.
 pub fn tables(report: &Report, width: usize) -> String {
@@ -21,9 +22,9 @@ pub fn tables(report: &Report, width: usize) -> String {
         let aims = source.and_then(|s| Some((s.mean_within?, s.each_within?)));
         if let Some((mean, each)) = aims {
             let _ = write!(text, " (aimed at: {mean} % and {each} %)");
-            let far = |r: &&RowReport| r.deviation_percent().is_some_and(|d| d.abs() > each);
-            for row in report.rows.iter().filter(far) {
-                let _ = write!(text, "\n  beyond: {}", row.name);
+            let all = report.rows.iter().flat_map(|r| r.deviations().map(move |d| (r, d)));
+            for (row, (measure, _)) in all.filter(|(_, (_, d))| d.abs() > each) {
+                let _ = write!(text, "\n  beyond: {}{}", row.name, of(measure));
             }
         }
         text.push('\n');
@@ -57,7 +58,8 @@ fn numbers(report: &Report, width: usize) -> String {
                 cells.extend(some.iter().map(|c| panel.at(c).map_or(String::new(), of)));
                 table.add_row(cells);
             };
-            add(&panel.name, "published", &|p| figure(Some(p.published)));
+            let name = format!("{}{}", panel.name, of(panel.measure));
+            add(&name, "published", &|p| figure(Some(p.published)));
             add("", "ours", &|p| figure(p.median()));
             add("", "", &|p| p.deviation_percent().map_or("-".into(), |d| format!("{d:+.0} %")));
         }
@@ -70,6 +72,14 @@ fn numbers(report: &Report, width: usize) -> String {
         let _ = write!(text, "{}{table}", if text.is_empty() { "" } else { "\n\n" });
     }
     text
+}
+
+/// The words behind a row's name for its measure; none for throughput.
+fn of(measure: Named) -> String {
+    match measure == Named::default() {
+        true => String::new(),
+        false => format!(", {}", measure.name()),
+    }
 }
 
 fn figure(n: Option<f64>) -> String {
@@ -99,7 +109,7 @@ fn quotients(all: &[Quotient]) -> Table {
         };
         let agrees = q.agrees().map_or("", |a| if a { "agrees" } else { "differs" });
         let ours = q.median().map_or("-".into(), |m| format!("{m:.2} x"));
-        table.add_row([q.what.as_str(), of, &published, &ours, &spread, agrees]);
+        table.add_row([q.what.as_str(), &of, &published, &ours, &spread, agrees]);
     }
     for (i, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 0));

@@ -3,7 +3,8 @@
 use crate::plot::{Bar, Bars, Look};
 use crate::{figure, page, scrolling};
 use maud::{Markup, html};
-use tantalum_lab::report::compare::{Comparison, Measure, Pair, RowPair, Side};
+use tantalum_lab::report::compare::{Comparison, Pair, RowPair, Side};
+use tantalum_lab::report::measures::Measure;
 use tantalum_lab::report::units;
 
 /// The page of two reports side by side.

@@ -11,6 +11,7 @@ use crate::text::{BOLD, TITLE, width as text_width, wrap};
 use maud::{Markup, PreEscaped, html};
 use std::str::FromStr;
 use tantalum_lab::report::Report;
+use tantalum_lab::report::measures::Named;
 use tantalum_lab::report::panels::{Panel, Panels};
 use tantalum_lab::report::terms::Terms;
 
@@ -123,17 +124,23 @@ impl Picture {
                 (shown.what)(all)
             }
             None => {
-                let per_second = published::per_second(report);
                 let Panels { key, panels: all } = Panels::of(report);
-                let all: Vec<&Panel> = all.iter().collect();
-                for (caption, plot) in published::plots(0, [&key, &per_second], &all) {
-                    let (drawing, size, key) = plot.drawing();
-                    if !key.is_empty() {
-                        samples = key;
+                let mut measures: Vec<Named> = all.iter().map(|p| p.measure).collect();
+                measures.sort_unstable_by_key(|m| all.iter().position(|p| p.measure == *m));
+                measures.dedup();
+                for (i, measure) in measures.iter().enumerate() {
+                    let axis = published::axis(report, *measure);
+                    let these: Vec<&Panel> = all.iter().filter(|p| p.measure == *measure).collect();
+                    for (caption, plot) in published::plots(i, [&key, &axis], &these) {
+                        let (drawing, size, key) = plot.drawing();
+                        if !key.is_empty() {
+                            samples = key;
+                        }
+                        panels.push(Drawn { caption, drawing, size });
                     }
-                    panels.push(Drawn { caption, drawing, size });
                 }
-                &capital(&per_second)
+                let axes = measures.iter().map(|m| published::axis(report, *m));
+                &capital(&axes.collect::<Vec<_>>().join("; "))
             }
         };
         let plain = report.cuts == 1;

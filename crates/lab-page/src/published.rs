@@ -6,6 +6,7 @@ use crate::plot::{Bar, Bars, Look, Sample};
 use crate::{figure, scrolling};
 use maud::{Markup, Render, html};
 use tantalum_lab::report::Report;
+use tantalum_lab::report::measures::Named;
 use tantalum_lab::report::panels::{Panel, Panels, Point};
 use tantalum_lab::report::published::{Claim, Quotient};
 use tantalum_lab::report::terms::Terms;
@@ -21,14 +22,15 @@ pub(crate) fn published(report: &Report) -> Markup {
                 p { (source.what) @if !source.what.is_empty() { ". " } (source.source) }
             }
             (nearness(report))
-            @let per_second = per_second(report);
-            @for (i, workload) in workloads(&panels).into_iter().enumerate() {
-                @let these: Vec<&Panel> = panels.iter().filter(|p| p.workload == workload).collect();
-                h3 { (workload) }
-                div.plots { @for (caption, plot) in plots(i, [&key, &per_second], &these) {
+            @for (i, (workload, measure)) in groups(&panels).into_iter().enumerate() {
+                @let these: Vec<&Panel> =
+                    panels.iter().filter(|p| p.workload == workload && p.measure == measure).collect();
+                @let heading = heading(&workload, measure);
+                h3 { (heading) }
+                div.plots { @for (caption, plot) in plots(i, [&key, &axis(report, measure)], &these) {
                     (figure(&caption, &plot))
                 } }
-                (scrolling(&format!("Published and ours, {workload}"), 0, &table(&key, &these)))
+                (scrolling(&format!("Published and ours, {heading}"), 0, &table(&key, &these)))
             }
         }
         @if !report.ratios.is_empty() {
@@ -40,10 +42,24 @@ pub(crate) fn published(report: &Report) -> Markup {
     }
 }
 
-/// What the published numbers are, in the terms of their rows.
-pub(crate) fn per_second(report: &Report) -> String {
-    let published = report.rows.iter().filter(|r| r.published.is_some());
-    Terms::of(published).throughput.to_lowercase()
+/// What the numbers of this measure are, for an axis.
+pub(crate) fn axis(report: &Report, measure: Named) -> String {
+    if measure != Named::default() {
+        return match measure.unit() {
+            Unit::Microseconds => format!("{}, µs", measure.name()),
+            _ => measure.name(),
+        };
+    }
+    // In the words of the rows that it was published of.
+    let rows = report.rows.iter().filter(|r| r.published_number(measure).is_some());
+    Terms::of(rows).throughput.to_lowercase()
+}
+
+fn heading(workload: &str, measure: Named) -> String {
+    match measure == Named::default() {
+        true => workload.to_string(),
+        false => format!("{workload}, {}", measure.name()),
+    }
 }
 
 fn nearness(report: &Report) -> Markup {
@@ -65,14 +81,15 @@ fn nearness(report: &Report) -> Markup {
     }
 }
 
-fn workloads(panels: &[Panel]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
+/// Workloads and measures: panels of one such group have the same axes.
+pub(crate) fn groups(panels: &[Panel]) -> Vec<(String, Named)> {
+    let mut groups: Vec<(String, Named)> = Vec::new();
     for panel in panels {
-        if !names.contains(&panel.workload) {
-            names.push(panel.workload.clone());
+        if !groups.iter().any(|(w, m)| *w == panel.workload && *m == panel.measure) {
+            groups.push((panel.workload.clone(), panel.measure));
         }
     }
-    names
+    groups
 }
 
 /// If the largest value is more than this many times the smallest, an axis has decades.
@@ -148,7 +165,8 @@ pub(crate) fn plots(
                 ],
             }),
             None => {
-                let bars = panel.points.iter().flat_map(|p| pair(&p.at, p)).collect();
+                let bars =
+                    panel.points.iter().flat_map(|p| pair(&p.at, p, panel.measure)).collect();
                 Plot::Bars(Bars { id, title, description, parts: &[], most, bars })
             }
         };
@@ -165,20 +183,21 @@ pub(crate) fn plots(
 
 fn in_words(panel: &Panel) -> String {
     let words = panel.points.iter().map(|p| {
-        let [published, ours] = [Some(p.published), p.median()].map(|v| number(v, Unit::Number));
+        let [published, ours] =
+            [Some(p.published), p.median()].map(|v| number(v, panel.measure.unit()));
         format!("{}: published {published}, ours {ours}", p.at)
     });
     words.collect::<Vec<_>>().join("; ")
 }
 
 /// The two bars of a point.
-fn pair(heading: &str, point: &Point) -> [Bar; 2] {
+fn pair(heading: &str, point: &Point, measure: Named) -> [Bar; 2] {
     let bar = |label: &str, value: Option<f64>, look| Bar {
         group: heading.to_string(),
         label: label.to_string(),
         value,
         stroke: None,
-        text: number(value, Unit::Number),
+        text: number(value, measure.unit()),
         look,
         parts: Vec::new(),
     };
@@ -204,7 +223,7 @@ fn alone(group: usize, key: &str, panels: &[&Panel]) -> Option<(String, Plot)> {
         description: words.join("; "),
         parts: &[],
         most: 0.0,
-        bars: single().flat_map(|p| pair(&heading(p), &p.points[0])).collect(),
+        bars: single().flat_map(|p| pair(&heading(p), &p.points[0], p.measure)).collect(),
     };
     (!bars.bars.is_empty()).then_some((title, Plot::Bars(bars)))
 }
@@ -231,9 +250,9 @@ fn table(key: &str, panels: &[&Panel]) -> Markup {
                 tr {
                     th.first scope="rowgroup" rowspan="3" { (panel.name) }
                     td.word { "published" }
-                    (row(panel, &|p| number(Some(p.published), Unit::Number)))
+                    (row(panel, &|p| number(Some(p.published), panel.measure.unit())))
                 }
-                tr { td.word { "ours" } (row(panel, &|p| number(p.median(), Unit::Number))) }
+                tr { td.word { "ours" } (row(panel, &|p| number(p.median(), panel.measure.unit()))) }
                 tr { td.word.soft { "deviation" } (row(panel, &deviation)) }
             } }
         }

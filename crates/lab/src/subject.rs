@@ -299,6 +299,7 @@ impl RowBox for AnyBox {
                 host_bytes: drives.0,
                 flash_bytes: Some(drives.1),
                 counts: Counts::of(self.drives()),
+                ..Traffic::default()
             },
             disks => Traffic {
                 host_bytes: disks.iter().map(Disk::bytes_written).sum(),

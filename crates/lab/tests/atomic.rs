@@ -30,9 +30,11 @@ fn groups_cost_less_than_the_same_writes_apart() {
         assert_eq!(row.verdict, Verdict::AsExpected, "{row:#?}");
         let group = row.name.ends_with("group") || row.name.ends_with("flag");
         assert!(!group || row.findings.commits_lost == 0, "{row:#?}");
-        let off = row.deviation_percent();
-        assert!(off.is_none_or(|off| off.abs() < 10.0), "{}: {off:?}", row.name);
+        for (measure, off) in row.deviations() {
+            assert!(off.abs() < 10.0, "{}: {off} % in {measure:?}", row.name);
+        }
     }
+    assert_eq!(report.nearness().map(|n| n.rows), Some(9));
     for pattern in ["random", "strided", "sequential"] {
         let of = |how| rate(&format!("{pattern}/card/job.{pattern}.batch.how={how}"));
         assert!(of("group") >= of("unordered"), "{pattern}");

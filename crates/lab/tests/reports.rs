@@ -9,6 +9,7 @@ use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::report::Report;
 use tantalum_lab::report::compare;
 use tantalum_lab::report::figures::Wear;
+use tantalum_lab::report::measures;
 use tantalum_lab::run::runner;
 use tantalum_lab_page::{self as page, Command, Picture};
 
@@ -512,6 +513,7 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     // (With a buffer so small that pages are written back.)
     let engine = ENGINE.replace("warmup = 0", "warmup = 0\ndouble_write = \"atomic\"");
     let engine = engine.replace("buffer_percent = 50.0", "buffer_percent = 20.0");
+    let twice = twice.replace("[15000, 9000]", "{ throughput = [15000, 9000], p99 = [300, 900] }");
     let engine = engine.replace("transactions = 100", "transactions = 4000");
     let report = report(&format!("{twice}{TRACE}{engine}\n{filled}"));
     preconditioning_is_on_the_page(&report);
@@ -522,6 +524,10 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     run.insert("rows[].full".to_string());
     let mut speed = BTreeSet::new();
     fields(&serde_json::to_value(bench::drive(1, |_| ())).unwrap(), "", &mut speed);
+    let (of_run, of_measures) = of_run.split_once("### Measures").unwrap();
+    let named = of_measures.lines().filter_map(|l| l.strip_prefix("| `")?.split(" | ").next());
+    let named: Vec<&str> = named.flat_map(|l| l.trim_end_matches('`').split("`, `")).collect();
+    assert_eq!(named, measures::keys().collect::<Vec<_>>());
     for (found, text) in [(run, of_run), (speed, of_bench)] {
         assert!(found.len() > 4);
         let documented = text.lines().filter_map(|l| l.strip_prefix("| `")?.split('`').next());

@@ -6,6 +6,8 @@
 
 use crate::file::experiment::{Experiment, Row};
 use crate::file::kinds::{Expect, Journal, Synchronous, WorkloadKind};
+use crate::report::measures::Named;
+use crate::report::published::Numbers;
 use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -28,9 +30,9 @@ pub struct Entry {
     drive: toml::Table,
     #[serde(default)]
     disk: toml::Table,
-    /// The published number of each row that this stands for, in their order.
+    /// The published numbers of each row that this stands for, in their order.
     #[serde(default)]
-    published: Vec<f64>,
+    published: Numbers,
     /// Dotted keys of the experiment (`run.clients`, `drive.cache.buffer_kib`,
     /// `job.NAME.queue_depth`), each with a value or a list of them.
     #[serde(default)]
@@ -91,7 +93,7 @@ impl Entry {
                                 synchronous,
                                 expect: self.expect,
                                 params,
-                                published: self.published.get(rows.len()).copied(),
+                                published: self.published.of(rows.len()),
                                 scene,
                                 quick: e.is_quick(),
                             });
@@ -100,10 +102,14 @@ impl Entry {
                 }
             }
         }
-        let (told, count) = (self.published.len(), rows.len());
-        if told != 0 && told != count {
+        let count = rows.len();
+        if let Some((measure, told)) = self.published.odd(count) {
+            let of = match measure == Named::default() {
+                true => String::new(),
+                false => format!(" of {}", measure.key()),
+            };
             return Err(format!(
-                "published has {told} numbers, but its [[row]] stands for {count} rows, the first of them {}",
+                "published has {told} numbers{of}, but its [[row]] stands for {count} rows, the first of them {}",
                 rows.first().map_or("none", |r: &Row| r.name.as_str())
             ));
         }

@@ -15,7 +15,7 @@ use crate::file::parse::{self, Fault, Wrong};
 use crate::file::scene::BENCHMARKS;
 pub use crate::file::scene::{RunParameters, Scene};
 use crate::file::source;
-use crate::report::published::{Ratio, Source};
+use crate::report::published::{Published, Ratio, Source};
 use crate::run::engines::PageModel;
 use crate::run::precondition::{Overwrites, Precondition, PreconditionError};
 use crate::subject::Model;
@@ -125,9 +125,8 @@ pub struct Row {
     pub expect: Expect,
     /// The parameters that distinguish it in the file, with their values.
     pub params: BTreeMap<String, toml::Value>,
-    /// The number that was published for it, if any: of transactions or commands in a
-    /// second.
-    pub published: Option<f64>,
+    /// The numbers that were published for it.
+    pub published: Vec<Published>,
     /// The parameters that it runs with.
     pub scene: Scene,
     /// Whether it is to be small.

@@ -1,77 +1,9 @@
 //! Two reports side by side: the rows that both have, by name, and for each measure
 //! both values, their ratio, and whether the second is worse.
 
+use crate::report::measures::{self, Better, Measure, less, more};
 use crate::report::units::{self, Unit};
 use serde_json::Value;
-
-/// Whether more of a measure is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
-    /// It is.
-    More,
-    /// Less is.
-    Less,
-}
-
-/// Something that is compared.
-#[derive(Clone, Copy, Debug)]
-pub struct Measure {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is counted in.
-    pub unit: Unit,
-    /// Which way is better.
-    pub better: Better,
-}
-
-const fn more(name: &'static str, unit: Unit) -> Measure {
-    Measure { name, unit, better: Better::More }
-}
-
-const fn less(name: &'static str, unit: Unit) -> Measure {
-    Measure { name, unit, better: Better::Less }
-}
-
-/// Which rows have this measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
-    /// Of every row.
-    All,
-    /// Of databases, which commit transactions.
-    Databases,
-    /// Of block jobs and traces, which have requests.
-    Jobs,
-}
-
-/// What is compared of an experiment's rows, of which of them, and the way to it in the JSON.
-const OF_ROWS: [(Measure, Of, &str); 22] = [
-    (more("transactions/s", Unit::Number), Of::Databases, "/tx_per_s"),
-    (more("requests/s", Unit::Number), Of::Jobs, "/iops"),
-    (less("latency p50", Unit::Microseconds), Of::All, "/latency_us/p50"),
-    (less("latency p99", Unit::Microseconds), Of::All, "/latency_us/p99"),
-    (less("commits lost", Unit::Count), Of::Databases, "/lost"),
-    (less("blocks lost", Unit::Count), Of::Jobs, "/lost"),
-    (less("databases corrupt", Unit::Count), Of::Databases, "/corrupt"),
-    (less("flash bytes per user byte", Unit::Ratio), Of::All, "/flash_bytes_per_user_byte"),
-    (less("write amplification", Unit::Ratio), Of::All, "/write_amplification"),
-    (less("write amplification, host data", Unit::Ratio), Of::All, "/drive/amplification/host"),
-    (
-        less("write amplification, moved data", Unit::Ratio),
-        Of::All,
-        "/drive/amplification/collection",
-    ),
-    (less("write amplification, map", Unit::Ratio), Of::All, "/drive/amplification/map"),
-    (less("bytes dumped", Unit::Count), Of::All, "/drive/programmed_bytes/dump"),
-    (less("wait for the buffer, s", Unit::Ratio), Of::All, "/drive/buffer_wait_s"),
-    (less("wait for free units, s", Unit::Ratio), Of::All, "/drive/space_wait_s"),
-    (more("free units, fewest", Unit::Count), Of::All, "/drive/units/free_least"),
-    (less("units gone bad", Unit::Count), Of::All, "/drive/units/retired"),
-    (less("erases", Unit::Count), Of::All, "/drive/erases"),
-    (less("wear, mean", Unit::Ratio), Of::All, "/drive/wear/mean"),
-    (less("wear, spread", Unit::Count), Of::All, "/drive/wear/spread"),
-    (less("recovery, median", Unit::Microseconds), Of::All, "/recovery_us/p50"),
-    (less("off what was published, %", Unit::Number), Of::All, "/deviation_percent"),
-];
 
 /// What is compared of the benchmark's runs, with the JSON's key.
 const OF_RUNS: [(Measure, &str); 4] = [
@@ -153,6 +85,11 @@ pub fn read(file: &str, text: &str) -> Result<Document, CompareError> {
             Err(not_a_report("it has neither \"experiment\" and \"rows\" nor \"runs\"".into()))
         }
     }
+}
+
+/// What is compared of an experiment's rows.
+fn compared() -> impl Iterator<Item = &'static measures::OfRow> {
+    measures::OF_ROWS.iter().filter(|m| m.is_compared)
 }
 
 fn name(member: &Value) -> Option<&str> {
@@ -241,7 +178,7 @@ pub fn compare(files: [&str; 2], documents: &[Document; 2]) -> Result<Comparison
     };
     let [first, second] = sides;
     let measures = match documents {
-        [Document::Experiment(_), _] => OF_ROWS.iter().map(|m| m.0).collect(),
+        [Document::Experiment(_), _] => compared().map(|m| m.measure).collect(),
         [Document::Bench(_), _] => OF_RUNS.iter().map(|m| m.0).collect(),
     };
     let alone = |these: &[Half], others: &[Half]| {
@@ -309,21 +246,7 @@ struct Half {
 fn rows(report: &Value) -> Vec<Half> {
     let half = |row: &Value| {
         let number = |path: &str| row.pointer(path).and_then(Value::as_f64);
-        // A measure that a row did not take is missing, not 0.
         let some = |path: &str| number(path).is_some_and(|n| n > 0.0);
-        let job = row.get("iops").is_some();
-        let measured = |(_, of, path): &(Measure, Of, &str)| {
-            let there = match *path {
-                _ if *of == if job { Of::Databases } else { Of::Jobs } => false,
-                "/tx_per_s" | "/iops" => some("/load_s"),
-                "/latency_us/p50" | "/latency_us/p99" => some("/transactions"),
-                "/lost" | "/corrupt" => some("/cuts"),
-                "/recovery_us/p50" => some(path),
-                _ => true,
-            };
-            // (More is as far off as less.)
-            number(path).filter(|_| there).map(f64::abs)
-        };
         let verdict = row.get("verdict").and_then(Value::as_str).unwrap_or("unknown");
         let as_expected = verdict == "as-expected";
         let result = match as_expected {
@@ -335,7 +258,7 @@ fn rows(report: &Value) -> Vec<Half> {
             name: name(row).unwrap_or_default().to_string(),
             result: Some(result.to_string()),
             as_expected,
-            values: OF_ROWS.iter().map(measured).collect(),
+            values: compared().map(|m| m.read(row)).collect(),
         }
     };
     report.get("rows").and_then(Value::as_array).into_iter().flatten().map(half).collect()

@@ -6,7 +6,8 @@
 
 use crate::report::figures::DriveFigures;
 use crate::report::json_layout;
-use crate::report::published::Quotient;
+use crate::report::measures::Named;
+use crate::report::published::{Published, Quotient};
 use crate::report::{Report, RowFindings, RowReport, Times};
 use serde_json::{Map, Value, json};
 
@@ -61,6 +62,29 @@ fn ratio(q: &Quotient) -> Value {
 }
 
 fn row(row: &RowReport) -> Value {
+    let mut all = measured(row);
+    all["published"] = row.published_number(Named::default()).into();
+    all["deviation_percent"] = row.deviation_percent().into();
+    let others = row.published.iter().filter(|p| p.measure != Named::default());
+    let others: Vec<Value> = others.map(|p| other(row, p)).collect();
+    if !others.is_empty() {
+        all["published_of"] = others.into();
+    }
+    all
+}
+
+/// What was published of another measure than throughput.
+fn other(row: &RowReport, p: &Published) -> Value {
+    json!({
+        "measure": p.measure,
+        "published": p.number,
+        "ours": p.measure.of(row),
+        "deviation_percent": p.deviation_percent(row),
+    })
+}
+
+/// A row without what was published for it.
+pub(crate) fn measured(row: &RowReport) -> Value {
     let f = &row.findings;
     let is_job = row.is_job();
     let mut params = Map::new();
@@ -89,10 +113,9 @@ fn row(row: &RowReport) -> Value {
             "time_s": p.time_ns as f64 / 1e9,
         })),
         rate: f.transactions_per_second,
-        "published": row.published,
-        "deviation_percent": row.deviation_percent(),
         "transactions": f.transactions,
         "load_s": f.load_ns as f64 / 1e9,
+        "utilisation": (f.load_ns > 0).then(|| f.busy_ns as f64 / f.load_ns as f64),
         "latency_us": {
             "mean": us(f.latency.mean_ns),
             "p50": us(f.latency.p50_ns),

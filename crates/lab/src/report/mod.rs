@@ -6,6 +6,7 @@ pub mod crash;
 pub mod figures;
 pub mod json;
 pub mod json_layout;
+pub mod measures;
 pub mod panels;
 pub mod published;
 pub mod repeated;
@@ -15,7 +16,7 @@ pub mod units;
 
 use crate::file::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
 use crate::report::figures::{Counts, DriveFigures};
-use crate::report::published::{Quotient, Source};
+use crate::report::published::{Published, Quotient, Source};
 use crate::report::repeated::Spread;
 use crate::report::series::Series;
 use crate::run::precondition::Preconditioned;
@@ -88,8 +89,8 @@ pub struct RowReport {
     pub expect: Expect,
     /// Its parameters, where the file gives any.
     pub params: BTreeMap<String, toml::Value>,
-    /// What was published for it, of transactions or commands in a second.
-    pub published: Option<f64>,
+    /// What was published for it, in the order of the file.
+    pub published: Vec<Published>,
     /// The row's own seed.
     pub seed: u64,
     /// Whether it showed that.
@@ -204,6 +205,8 @@ pub struct RowFindings {
     pub full: bool,
     /// Bytes of row contents written by acknowledged commits.
     pub user_bytes: u64,
+    /// How long under load at least one command was under way.
+    pub busy_ns: u64,
     /// Bytes the host wrote to the drive under load.
     pub host_bytes: u64,
     /// Bytes programmed into flash under load; `None` for a device without flash.
@@ -241,6 +244,7 @@ impl RowFindings {
         }
         self.last_look = Some(to);
         self.host_bytes += to.host_bytes - from.host_bytes;
+        self.busy_ns += to.busy.saturating_sub(from.busy).0;
         let counts = (from.counts, to.counts);
         if let (Some(to), Some(from)) = (to.flash_bytes, from.flash_bytes) {
             self.flash_bytes = Some(self.flash_bytes.unwrap_or(0) + to - from);
@@ -357,7 +361,7 @@ impl RowReport {
             synchronous: row.synchronous,
             expect: row.expect,
             params: row.params.clone(),
-            published: row.published,
+            published: row.published.clone(),
             seed,
             verdict,
             findings,
@@ -448,7 +452,7 @@ mod tests {
             synchronous: Synchronous::Full,
             expect,
             params: BTreeMap::new(),
-            published: None,
+            published: Vec::new(),
             scene: Scene::default(),
             quick: false,
         }

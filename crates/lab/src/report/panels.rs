@@ -1,14 +1,17 @@
 //! Published numbers and ours in an order to be shown in: a panel for each device and
 //! workload, and in it a point for each value of the parameters.
 
-use crate::report::published::median;
+use crate::report::measures::Named;
+use crate::report::published::{Published, median};
 use crate::report::{Report, RowReport};
 
-/// The points of one device under one workload.
+/// The points of one device under one workload, of one measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
     /// The workload.
     pub workload: String,
+    /// What was published of it.
+    pub measure: Named,
     /// The design, and the database's settings if there are any.
     pub name: String,
     /// Its points, in the order of the file.
@@ -52,12 +55,14 @@ impl Panels {
     /// Those of a report.
     pub fn of(report: &Report) -> Panels {
         let mut panels: Vec<Panel> = Vec::new();
-        for row in &report.rows {
-            let Some(published) = row.published else { continue };
+        let all = report.rows.iter().flat_map(|r| r.published.iter().map(move |p| (r, *p)));
+        for (row, Published { measure, number: published }) in all {
             let (workload, name) = (row.workload.to_string(), device(row));
-            let found = panels.iter().position(|p| p.workload == workload && p.name == name);
+            let found = panels
+                .iter()
+                .position(|p| p.workload == workload && p.name == name && p.measure == measure);
             let place = found.unwrap_or_else(|| {
-                panels.push(Panel { workload, name, points: Vec::new() });
+                panels.push(Panel { workload, measure, name, points: Vec::new() });
                 panels.len() - 1
             });
             let points = &mut panels[place].points;
@@ -67,8 +72,8 @@ impl Panels {
                 points.push(Point { at, published, ours: Vec::new() });
                 points.len() - 1
             });
-            if row.error.is_none() && row.findings.transactions > 0 {
-                points[place].ours.push(row.findings.transactions_per_second);
+            if let Some(ours) = measure.of(row) {
+                points[place].ours.push(ours);
                 points[place].ours.sort_by(f64::total_cmp);
             }
         }

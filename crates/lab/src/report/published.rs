@@ -5,9 +5,12 @@
 
 use crate::file::experiment::Row;
 use crate::file::parse;
+use crate::report::measures::Named;
 use crate::report::repeated::base;
 use crate::report::{Report, RowReport};
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 
 /// Where published numbers come from, and how near ours should be.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -26,19 +29,66 @@ pub struct Source {
     pub each_within: Option<f64>,
 }
 
-/// What is divided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Measure {
-    /// Transactions or commands in a second.
-    #[default]
-    Throughput,
-    /// The 99th percentile of latency.
-    P99,
-    /// Bytes programmed into flash for each transaction or command.
-    FlashBytes,
-    /// The longest time from the return of the power to a drive that takes commands.
-    Recovery,
+/// A number that was published for a row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Published {
+    /// The measure.
+    pub measure: Named,
+    /// In the unit of the measure; times are in microseconds.
+    pub number: f64,
+}
+
+/// The `published` key of a `[[row]]`: for each measure, one number for each row that the entry
+/// stands for, in the order of the rows. A list without a measure is of throughput.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Numbers(Vec<(Named, Vec<f64>)>);
+
+impl Numbers {
+    /// Those of the row with this number.
+    pub(crate) fn of(&self, row: usize) -> Vec<Published> {
+        let each = self.0.iter();
+        each.filter_map(|(measure, n)| Some(Published { measure: *measure, number: *n.get(row)? }))
+            .collect()
+    }
+
+    /// The first list whose length is not the number of rows: its measure and its length.
+    pub(crate) fn odd(&self, rows: usize) -> Option<(Named, usize)> {
+        let counts = self.0.iter().map(|(measure, n)| (*measure, n.len()));
+        counts.into_iter().find(|(_, n)| *n != rows)
+    }
+}
+
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Numbers, D::Error> {
+        struct Lists;
+        impl<'de> Visitor<'de> for Lists {
+            type Value = Numbers;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of numbers, or a table with such a list for each measure")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Numbers, A::Error> {
+                let mut numbers = Vec::new();
+                while let Some(number) = list.next_element()? {
+                    numbers.push(number);
+                }
+                Ok(Numbers(match numbers.is_empty() {
+                    true => Vec::new(),
+                    false => vec![(Named::default(), numbers)],
+                }))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Numbers, A::Error> {
+                let mut all = Vec::new();
+                while let Some(measure) = table.next_entry()? {
+                    all.push(measure);
+                }
+                Ok(Numbers(all))
+            }
+        }
+        deserializer.deserialize_any(Lists)
+    }
 }
 
 /// Which of the quotients of several pairs of rows counts.
@@ -74,7 +124,7 @@ pub struct Ratio {
     pub what: String,
     /// What is divided.
     #[serde(default)]
-    pub measure: Measure,
+    pub measure: Named,
     /// The name of the row above the line.
     pub of: String,
     /// The name of the row below the line.
@@ -99,7 +149,7 @@ pub struct Quotient {
     /// What it says.
     pub what: String,
     /// What is divided.
-    pub measure: Measure,
+    pub measure: Named,
     /// The row above the line.
     pub of: String,
     /// The row below the line.
@@ -197,33 +247,6 @@ fn repetitions<'a>(rows: &'a [RowReport], name: &str) -> Vec<&'a RowReport> {
     rows.iter().filter(|r| r.name == name || base(&r.name) == name).collect()
 }
 
-impl Measure {
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Measure::Throughput => "throughput",
-            Measure::P99 => "p99",
-            Measure::FlashBytes => "flash bytes",
-            Measure::Recovery => "recovery",
-        }
-    }
-
-    fn of(self, row: &RowReport) -> Option<f64> {
-        let f = &row.findings;
-        if row.error.is_some() || f.transactions == 0 {
-            return None;
-        }
-        match self {
-            Measure::Throughput => Some(f.transactions_per_second),
-            Measure::P99 => Some(f.latency.p99_ns as f64),
-            Measure::FlashBytes => Some(f.flash_bytes? as f64 / f.transactions as f64),
-            Measure::Recovery => {
-                (f.drive_recovery.count > 0).then_some(f.drive_recovery.max_ns as f64)
-            }
-        }
-    }
-}
-
 impl Quotient {
     /// The median of ours.
     pub fn median(&self) -> Option<f64> {
@@ -251,7 +274,7 @@ pub(crate) fn median(rising: &[f64]) -> Option<f64> {
 /// How near the rows are to what was published for them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Nearness {
-    /// Rows with a published number and a result.
+    /// Published numbers of rows that have a result.
     pub rows: u32,
     /// Mean absolute deviation, in per cent of the published number.
     pub mean_percent: f64,
@@ -262,18 +285,37 @@ pub struct Nearness {
 }
 
 impl RowReport {
-    /// The deviation from what was published, in per cent of it: positive if ours is more.
+    /// What was published of this measure.
+    pub fn published_number(&self, measure: Named) -> Option<f64> {
+        self.published.iter().find(|p| p.measure == measure).map(|p| p.number)
+    }
+
+    /// The deviation of the throughput from what was published, in per cent of it: positive if
+    /// ours is more.
     pub fn deviation_percent(&self) -> Option<f64> {
-        let published = self.published.filter(|p| *p > 0.0)?;
-        let ours = Measure::Throughput.of(self)?;
-        Some((ours / published - 1.0) * 100.0)
+        let throughput = self.published.iter().find(|p| p.measure == Named::default())?;
+        throughput.deviation_percent(self)
+    }
+
+    /// The deviations from all that was published, with the measures.
+    pub fn deviations(&self) -> impl Iterator<Item = (Named, f64)> {
+        self.published.iter().filter_map(|p| Some((p.measure, p.deviation_percent(self)?)))
+    }
+}
+
+impl Published {
+    /// How far a row is from it, in per cent: positive if ours is more.
+    pub fn deviation_percent(&self, row: &RowReport) -> Option<f64> {
+        let ours = self.measure.of(row).filter(|_| self.number > 0.0)?;
+        Some((ours / self.number - 1.0) * 100.0)
     }
 }
 
 impl Report {
     /// How near its rows are to what was published; `None` if no row has such a number.
     pub fn nearness(&self) -> Option<Nearness> {
-        let each: Vec<f64> = self.rows.iter().filter_map(RowReport::deviation_percent).collect();
+        let all = self.rows.iter().flat_map(RowReport::deviations);
+        let each: Vec<f64> = all.map(|(_, deviation)| deviation).collect();
         if each.is_empty() {
             return None;
         }
@@ -320,8 +362,12 @@ mod tests {
             };
             let more = row.design == "durassd" && row.name.ends_with("repetition=2");
             let transactions_per_second = if more { 2.0 * rate } else { rate };
-            let found =
-                RowFindings { transactions: 1, transactions_per_second, ..RowFindings::default() };
+            let found = RowFindings {
+                transactions: 1,
+                load_ns: 1,
+                transactions_per_second,
+                ..RowFindings::default()
+            };
             RowReport::new(row, 1, found, None)
         };
         e.rows().unwrap().iter().map(report).collect()
@@ -342,6 +388,55 @@ mod tests {
         // Nor if not all were run.
         rows.retain(|r| !r.name.starts_with("a/"));
         assert_eq!(found(&rows), [None, None, None, Some(vec![4.0, 8.0])]);
+    }
+
+    #[test]
+    fn any_measure_can_be_published() {
+        let published = |text: &str| {
+            FILE.replacen("\"durassd\"] }]", &format!("\"durassd\"], published = {text} }}]"), 1)
+        };
+        let two = "{ p99 = [100, 200, 300, 400], throughput = [2, 3, 2, 8] }";
+        let e = Experiment::parse("f.toml", &published(two)).unwrap();
+        let mut rows = reports(&e);
+        rows.iter_mut().for_each(|r| r.findings.latency.p99_ns = 150_000);
+        let title = e.title.clone();
+        let mut report =
+            Report { title, seed: 1, cuts: 1, published: None, ratios: Vec::new(), rows };
+        let p99 = Named::parse("p99").unwrap();
+        let first = &report.rows[0];
+        assert_eq!(first.published_number(p99), Some(100.0));
+        assert_eq!(
+            (first.published_number(Named::default()), first.deviation_percent()),
+            (Some(2.0), Some(0.0))
+        );
+        let each: Vec<_> = first.deviations().collect();
+        assert!(each.contains(&(p99, 50.0)) && each.len() == 2, "{each:?}");
+        // Every number counts for how near the report is.
+        assert_eq!(report.nearness().unwrap().rows, 16);
+        // A measure that a row did not take has no deviation.
+        report.rows.iter_mut().for_each(|r| r.findings.transactions = 0);
+        assert_eq!(report.nearness(), None);
+    }
+
+    #[test]
+    fn published_numbers_that_do_not_fit_are_refused() {
+        for (text, expected) in [
+            (
+                "{ p99 = [1, 2] }",
+                "published has 2 numbers of p99, but its [[row]] stands for 4 rows",
+            ),
+            ("[1, 2]", "published has 2 numbers, but its [[row]] stands for 4 rows"),
+            ("{ p98 = [1, 2, 3, 4] }", "there is no measure \"p98\"; did you mean \"p9"),
+            ("7", "a list of numbers, or a table with such a list for each measure"),
+        ] {
+            let text = FILE.replacen(
+                "\"durassd\"] }]",
+                &format!("\"durassd\"], published = {text} }}]"),
+                1,
+            );
+            let error = Experiment::parse("f.toml", &text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

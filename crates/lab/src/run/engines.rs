@@ -308,6 +308,10 @@ impl<S: RowBox> Run<S> {
             let bytes = to.host_bytes - from.host_bytes;
             let each = bytes as f64 / counts.transactions.max(1) as f64;
             f.measures.insert("log_bytes_per_transaction", each);
+            if f.load_ns > 0 {
+                let busy = to.busy.saturating_sub(from.busy).0 as f64 / f.load_ns as f64;
+                f.measures.insert("log_utilisation", busy);
+            }
         }
         ended
     }
@@ -443,6 +447,10 @@ fn measures(f: &mut RowFindings, counts: &Counts, flushes: u64) {
         ("changes_blocked_by_writes_per_transaction", counts.latched as f64 / all),
         ("flushes_per_transaction", flushes as f64 / all),
     ]);
+    if counts.page_uses > 0 {
+        let missed = counts.page_reads as f64 / counts.page_uses as f64;
+        f.measures.insert("page_hit_rate", (1.0 - missed).max(0.0));
+    }
     if counts.groups > 0 {
         f.measures.insert("groups_per_transaction", counts.groups as f64 / all);
     }

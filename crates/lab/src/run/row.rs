@@ -42,6 +42,8 @@ pub struct Traffic {
     pub host_bytes: u64,
     /// Bytes programmed into flash, if the device has any.
     pub flash_bytes: Option<u64>,
+    /// How long at least one command was under way, where that is measured.
+    pub busy: Nanos,
     /// What its SSDs count beside that.
     pub counts: Counts,
 }

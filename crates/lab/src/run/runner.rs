@@ -6,6 +6,7 @@ use crate::file::experiment::{Expect, Experiment, Row};
 use crate::file::source;
 use crate::report::{Report, RowFindings, RowReport};
 use crate::run::block;
+use crate::run::busy::Busy;
 use crate::run::engines::{self, PageModel, Part};
 use crate::run::memory;
 use crate::run::precondition::Preparation;
@@ -163,7 +164,7 @@ fn try_row(
     };
     let made = |rt: &Rt| {
         let built = model.build(rt, payload).map_err(RowError::Design)?;
-        Ok(Recorded::new(built, log.cloned()))
+        Ok(Recorded::new(Busy::new(rt, built), log.cloned()))
     };
     let progress = progress.clone();
     let cut = move || progress(Progress::Cut);
@@ -180,7 +181,7 @@ fn try_row(
             let built = of(part).and_then(|model| model.build(rt, payload));
             // What is recorded is the drive with the pages.
             let log = log.filter(|_| part == Part::Pages).cloned();
-            Ok(Recorded::new(built.map_err(RowError::Design)?, log))
+            Ok(Recorded::new(Busy::new(rt, built.map_err(RowError::Design)?), log))
         };
         return engines::run(seed, plan, engine.clone(), made, cut);
     }

@@ -194,7 +194,7 @@ impl Search {
             synchronous: Synchronous::Full,
             expect: Expect::Promised,
             params: BTreeMap::new(),
-            published: None,
+            published: Vec::new(),
             scene: self.scene.clone(),
             quick: false,
         };
