@@ -4,8 +4,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::{Context, Waker};
-use tantalum_device::{Ack, Caps, GroupLimit, IoError, Payload, PowerCycle, RamDevice, RamOptions};
-use tantalum_rt::{Domain, Nanos, Runtime};
+use tantalum_device::{
+    Ack, BlockDevice, Caps, Disk, DiskModel, GroupLimit, IoError, Operation, Payload, PowerCycle,
+    RamDevice, RamOptions,
+};
+use tantalum_rt::{Domain, Nanos, Rt, Runtime};
 use tantalum_workload::pages::{
     After, AppendTree, AppendTreeJob, Benchmark, Engine, EngineError, EngineJob, Host, InPlace,
     Journal, Landed, Layout, LogDevice, LogStore, Lsn, PageNo, PageStore, PageVersion, PageWrites,
@@ -15,21 +18,30 @@ use tantalum_workload::pages::{
 /// The promises of a device, without its size.
 #[derive(Clone, Copy)]
 struct Kind {
+    block_size: u32,
     ack: Ack,
     atomic_unit: u32,
     groups: Option<GroupLimit>,
     payload: Payload,
 }
 
-const VOLATILE: Kind =
-    Kind { ack: Ack::Volatile, atomic_unit: 4096, groups: None, payload: Payload::Stamps };
+const VOLATILE: Kind = Kind {
+    block_size: 4096,
+    ack: Ack::Volatile,
+    atomic_unit: 4096,
+    groups: None,
+    payload: Payload::Stamps,
+};
+/// With small blocks, each of which is written whole, and no more.
+const SMALL_BLOCKS: Kind = Kind { block_size: 512, atomic_unit: 512, ..VOLATILE };
 const DURABLE: Kind = Kind { ack: Ack::PowerSafe, atomic_unit: 131_072, ..VOLATILE };
 const DURABLE_4K: Kind = Kind { ack: Ack::PowerSafe, ..VOLATILE };
 
-fn device(rt: &tantalum_rt::Rt, kind: Kind, blocks: u64, stream: &str) -> RamDevice {
+/// A device of so many times 4 KiB.
+fn device(rt: &tantalum_rt::Rt, kind: Kind, pages: u64, stream: &str) -> RamDevice {
     let caps = Caps {
-        block_size: 4096,
-        blocks,
+        block_size: kind.block_size,
+        blocks: pages * 4096 / u64::from(kind.block_size),
         ack: kind.ack,
         flush: true,
         ordered: kind.ack == Ack::PowerSafe,
@@ -80,8 +92,7 @@ fn cuts_on(seed: u64, job: EngineJob, kinds: [Kind; 2], count: u32) -> Recovered
         let pages = job.mix().pages();
         let data = device(&rt, kinds[0], 40_000, "data");
         let log = device(&rt, kinds[1], 40_000, "log");
-        let layout =
-            job.layout(pages, &Caps::clone(tantalum_device::BlockDevice::caps(&data))).unwrap();
+        let layout = job.layout(pages, data.caps(), log.caps()).unwrap();
         let journal = Journal::new(pages);
         let stores = |domain: &Domain, host| {
             let on_data = Volume::new(&rt, data.device(), host);
@@ -249,11 +260,150 @@ fn drives_that_cannot_write_a_page_as_a_group_are_refused() {
         (Some(GroupLimit { extents: 1, bytes: 16384 }), None),
     ] {
         let drive = device(&rt, Kind { groups, ..VOLATILE }, 40_000, "data");
-        let layout = job.layout(1000, tantalum_device::BlockDevice::caps(&drive));
+        let layout = job.layout(1000, drive.caps(), drive.caps());
         match (layout, told) {
             (Ok(_), None) => {}
             (Err(e), Some(told)) => assert!(e.to_string().contains(told), "{e}"),
             (other, _) => panic!("{groups:?}: {other:?}"),
+        }
+    }
+}
+
+/// A page of 4 KiB over eight blocks, of which each is written whole, can tear: copies mend it, and
+/// atomic groups do not tear it. Nothing else is lost, whatever the blocks of the log are.
+#[test]
+fn pages_over_several_small_blocks_tear_and_are_mended() {
+    let job = EngineJob { buffer_percent: 20.0, page_bytes: 4096, ..small() };
+    let bytes = |kind| Kind { payload: Payload::Bytes, ..kind };
+    let mut repaired = 0;
+    for kinds in [
+        [SMALL_BLOCKS; 2],
+        [SMALL_BLOCKS, VOLATILE],
+        [VOLATILE, SMALL_BLOCKS],
+        [bytes(SMALL_BLOCKS), bytes(VOLATILE)],
+    ] {
+        let found = cuts_on(3, job.clone(), kinds, 8);
+        assert!(is_sound(&found), "{found:?}");
+        repaired += found.repaired;
+    }
+    assert!(repaired > 0);
+    let same = EngineJob { log_device: LogDevice::Same, ..job.clone() };
+    assert!(is_sound(&cuts(4, same, SMALL_BLOCKS, 6)));
+    let alone = EngineJob { double_write: PageWrites::InPlace, ..job.clone() };
+    let found = cuts(3, alone, SMALL_BLOCKS, 12);
+    assert!(found.torn > 0 && found.behind + found.ahead + found.commits_lost == 0, "{found:?}");
+    let groups = Some(GroupLimit { extents: 64, bytes: 1 << 20 });
+    let grouped = EngineJob { double_write: PageWrites::Atomic, ..job.clone() };
+    let found = cuts(3, grouped, Kind { groups, ..SMALL_BLOCKS }, 6);
+    assert!(is_sound(&found) && found.repaired == 0, "{found:?}");
+    // Blocks larger than a page of the redo log's records, too.
+    let large = Kind { block_size: 16384, atomic_unit: 16384, ..VOLATILE };
+    let found = cuts(3, EngineJob { page_bytes: 16384, ..job }, large, 6);
+    assert!(is_sound(&found) && found.repaired == 0, "{found:?}");
+}
+
+/// A disk with a cache and blocks of 512 bytes.
+fn disk() -> DiskModel {
+    DiskModel {
+        block_bytes: 512,
+        blocks: 80_000,
+        rpm: 15_000,
+        track_blocks: 960,
+        heads: 4,
+        seek_track_us: 600,
+        seek_full_us: 7350,
+        command_us: 100,
+        interface_mb_s: 300,
+        queue_depth: 32,
+        cache_kib: 1024,
+        write_cache: true,
+        window: 64,
+        spin_up_ms: 3,
+    }
+}
+
+/// The engine on that disk for a while; at each of these moments of it a copy of the disk is cut,
+/// started and judged. The sum over all, and the moments at which the disk's arm began or ended
+/// something.
+fn every_cut(job: &EngineJob, moments: &[Nanos]) -> (Recovered, Vec<Nanos>) {
+    let (job, mut moments) = (job.clone(), moments.to_vec());
+    moments.sort_unstable();
+    moments.dedup();
+    let mut runtime = Runtime::virtual_time(23);
+    let rt = runtime.handle();
+    let ran = runtime.block_on(async move {
+        let data = Disk::new(&rt, &disk(), Payload::Stamps).unwrap();
+        data.power_on().await.unwrap();
+        let (pages, domain) = (job.mix().pages(), rt.domain());
+        let caps = *data.device().caps();
+        let layout = job.layout(pages, &caps, &caps).unwrap();
+        let journal = Journal::new(pages);
+        let stores = move |rt: &Rt, disk: &Disk, domain: &Domain, job: &EngineJob, host| {
+            let volume = Volume::new(rt, disk.device(), host);
+            let pages = InPlace::new(rt, domain.clone(), job, layout, volume.clone());
+            (pages, volume)
+        };
+        stores(&rt, &data, &rt.domain(), &job, Host::PLAIN).0.load().await.unwrap();
+        let (store, volume) = stores(&rt, &data, &domain, &job, job.host());
+        let log = Redo::new(&rt, volume, layout.log, journal.clone());
+        let engine = Engine::new(&rt, domain.clone(), &job, job.mix(), store, log, &journal);
+        engine.warm(1, 2_000);
+        data.record_operations();
+        engine.start(5).await.unwrap();
+        let mut sum = Recovered::default();
+        for moment in &moments {
+            rt.sleep(moment.saturating_sub(rt.now())).await;
+            let mut after = Runtime::virtual_time(moment.0);
+            let (rt, journal, job) = (after.handle(), journal.fork(), job.clone());
+            let copy = data.cut_copy(&rt).unwrap();
+            let found = after.block_on(async move {
+                copy.power_on().await.unwrap();
+                let (pages, volume) = stores(&rt, &copy, &rt.domain(), &job, Host::PLAIN);
+                let log = Redo::new(&rt, volume, layout.log, journal.clone());
+                recover(&pages, &log, &journal).await.unwrap()
+            });
+            let found = found.unwrap();
+            sum.commits_lost += found.commits_lost;
+            sum.repaired += found.repaired;
+            sum.torn += found.torn;
+            sum.behind += found.behind;
+            sum.ahead += found.ahead;
+            sum.replayed += found.replayed;
+        }
+        if moments.is_empty() {
+            rt.sleep(Nanos::from_secs(3)).await;
+        }
+        assert_eq!(engine.failure(), None);
+        assert!(journal.commits() > 0, "nothing was committed");
+        domain.kill();
+        let operations = data.take_operations();
+        let each = operations.iter().filter(|o| o.changes);
+        let middle = |o: &Operation| Nanos(o.begin.0.midpoint(o.end.0));
+        let moments = each.flat_map(|o| [o.begin, middle(o), o.end]);
+        (sum, moments.collect::<Vec<_>>())
+    });
+    ran.unwrap()
+}
+
+#[test]
+fn every_cut_of_a_disk_with_small_blocks_is_survived_with_copies_and_torn_without() {
+    for double_write in [PageWrites::Double, PageWrites::InPlace] {
+        let job = EngineJob {
+            double_write,
+            page_bytes: 4096,
+            buffer_percent: 10.0,
+            log_device: LogDevice::Same,
+            batch_pages: 8,
+            ..small()
+        };
+        let (_, moments) = every_cut(&job, &[]);
+        assert!(moments.len() > 60, "{}", moments.len());
+        let (found, _) = every_cut(&job, &moments);
+        assert!(found.commits_lost + found.behind + found.ahead == 0, "{found:?}");
+        assert!(found.replayed > 0, "{found:?}");
+        match double_write {
+            PageWrites::Double => assert!(found.torn == 0 && found.repaired > 0, "{found:?}"),
+            _ => assert!(found.torn > 0, "{found:?}"),
         }
     }
 }
@@ -317,7 +467,7 @@ fn tree_cuts(seed: u64, job: AppendTreeJob, kind: Kind, count: u32) -> (u64, u64
     let rt = runtime.handle();
     let sum = runtime.block_on(async move {
         let disk = device(&rt, kind, 80_000, "file");
-        let caps = *tantalum_device::BlockDevice::caps(&disk);
+        let caps = *disk.caps();
         let tree = AppendTree::new(&rt, &job, seed, &caps).unwrap();
         let mut dice = rt.stream("cuts");
         let (mut lost, mut missing) = (0, 0);
@@ -372,7 +522,8 @@ fn jobs_that_make_no_sense_are_refused() {
         atomic_group: None,
         payload: Payload::Stamps,
     };
-    let told = |job: EngineJob| job.layout(4000, &caps(40_000)).unwrap_err().to_string();
+    let drive = caps(40_000);
+    let told = |job: EngineJob| job.layout(4000, &drive, &drive).unwrap_err().to_string();
     for (job, expected) in [
         (EngineJob { page_bytes: 5000, ..small() }, "page_bytes = 5000: must be a power of two"),
         (EngineJob { update_percent: Some(101.0), ..small() }, "update_percent = 101: must be 0"),
@@ -387,9 +538,24 @@ fn jobs_that_make_no_sense_are_refused() {
         let error = told(job);
         assert!(error.contains(expected), "{error}");
     }
-    let sectors = Caps { block_size: 512, ..caps(40_000) };
     let job = EngineJob { buffer_percent: 20.0, page_bytes: 4096, ..small() };
-    assert!(job.layout(4000, &sectors).is_err() && job.layout(4000, &caps(40_000)).is_ok());
+    for (block_size, blocks, expected) in [
+        (4096, 40_000, None),
+        (512, 320_000, None),
+        (512, 40_000, Some("the database needs 41216 blocks of 512 bytes")),
+        (8192, 40_000, Some("a page of 4096 bytes must be a whole number of the drive's blocks")),
+        (256, 640_000, Some("a power of two is needed, 512 to 4096")),
+        (3000, 640_000, Some("these have 3000 bytes (`block_bytes`")),
+    ] {
+        let drive = Caps { block_size, ..caps(blocks) };
+        let layout = job.layout(4000, &drive, &drive);
+        let error = layout.map_or_else(|e| e.to_string(), |_| String::new());
+        assert!(error.contains(expected.unwrap_or("")), "{error}");
+        assert_eq!(error.is_empty(), expected.is_none(), "{error}");
+        // The log's own drive may have other blocks.
+        let layout = job.layout(4000, &caps(40_000), &drive);
+        assert_eq!(layout.is_err(), [256, 3000].contains(&block_size), "{block_size}");
+    }
     let tree = AppendTreeJob { operations: 5_000, ..AppendTreeJob::default() };
     let error = tree.check(Some(&caps(40_000))).unwrap_err().to_string();
     assert!(error.contains("the file needs 51024 blocks"), "{error}");
@@ -515,7 +681,7 @@ fn every_page_that_comes_into_the_pool_is_told_to_leave_once() {
             let data = device(&rt, DURABLE, 40_000, "data");
             let log = device(&rt, DURABLE, 40_000, "log");
             let pages = job.mix().pages();
-            let layout = job.layout(pages, tantalum_device::BlockDevice::caps(&data)).unwrap();
+            let layout = job.layout(pages, data.caps(), data.caps()).unwrap();
             let (domain, journal) = (rt.domain(), Journal::new(pages));
             let volume = |d: &RamDevice| Volume::new(&rt, d.device(), job.host());
             let below = InPlace::new(&rt, domain.clone(), &job, layout, volume(&data));
@@ -549,7 +715,7 @@ fn a_forgotten_page_is_gone_until_it_is_written() {
         let job = EngineJob { buffer_percent: 20.0, ..small() };
         let data = device(&rt, DURABLE, 40_000, "data");
         let pages = job.mix().pages();
-        let layout = job.layout(pages, tantalum_device::BlockDevice::caps(&data)).unwrap();
+        let layout = job.layout(pages, data.caps(), data.caps()).unwrap();
         let volume = Volume::new(&rt, data.device(), job.host());
         let store = InPlace::new(&rt, rt.domain(), &job, layout, volume);
         store.load().await.unwrap();

@@ -191,7 +191,8 @@ impl<S: RowBox> Run<S> {
         prepare(&self.rt, &self.drives.data, &self.plan, &self.findings).await?;
         let caps = *self.drives.data.device().caps();
         let pages = job.mix().pages();
-        let layout = job.layout(pages, &caps).map_err(told)?;
+        let of_log = self.drives.log.as_ref().map_or(caps, |log| *log.device().caps());
+        let layout = job.layout(pages, &caps, &of_log).map_err(told)?;
         let journal = Journal::new(pages);
         let (store, _) = self.stores(&self.rt.domain(), &job, layout, Host::PLAIN, &journal);
         store.load().await.map_err(drive("loading the database"))?;

@@ -1,6 +1,6 @@
 //! Runs a job.
 
-use super::{Job, JobError, JobReport, Places};
+use super::{Job, JobError, JobReport, Places, file_block};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{
@@ -8,7 +8,7 @@ use tantalum_device::{
 };
 use tantalum_rt::{Nanos, Rt, Stream, join_all};
 
-/// The length of the journal in blocks. It is written as a ring.
+/// The length of the journal in blocks of the file system. It is written as a ring.
 const JOURNAL_BLOCKS: u64 = 8192;
 
 /// Runs `job` on `device`.
@@ -165,11 +165,14 @@ impl<D: BlockDevice> Shared<D> {
         }
         let caps = self.host.caps();
         let n = self.committed.replace(self.committed.get() + 2);
-        let first = (caps.blocks as f64 * host.journal_at) as u64;
+        // (It lies at whole blocks of the file system.)
+        let (each, device) = (file_block(caps), caps.blocks);
+        let (first, all) = ((device as f64 * host.journal_at) as u64 / each, device / each);
         let want = if host.barriers { Durability::Fua } else { Durability::Normal };
         let write = |n: u64| async move {
-            let at = Block((first + n % JOURNAL_BLOCKS) % caps.blocks.max(1));
-            let mut block = OwnedData::zeros(caps.payload, 1, caps.block_size);
+            let at = Block((first + n % JOURNAL_BLOCKS) % all.max(1) * each);
+            let count = each.min(device) as usize;
+            let mut block = OwnedData::zeros(caps.payload, count, caps.block_size);
             fill(&mut block, stamp ^ n);
             self.host.write(at, block.as_data(), want).await
         };

@@ -9,9 +9,11 @@
 //!    grown).
 //! 4. Each block has the number of its update. After a cut the newest update whose own blocks are
 //!    all there is the version that is opened, and every node of that version must be there.
+//! 5. A node has 4 KiB: one block of the device, or several, each of which has the number.
 
-use super::volume::JOURNAL_BLOCKS;
-use super::{BLOCK_BYTES, Host, JobError, Volume};
+use super::job::whole_blocks;
+use super::volume::journal_blocks;
+use super::{Host, JobError, Volume};
 use crate::zipf::Zipf;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,12 +24,15 @@ use tantalum_rt::{Nanos, Rt, Stream, mix64};
 /// Levels of the tree.
 const LEVELS: usize = 4;
 
-/// Blocks that an update appends: the document, with the header that names the root, and a node of
+/// Nodes that an update appends: the document, with the header that names the root, and a node of
 /// each level. 20 KiB.
-const UPDATE_BLOCKS: u64 = 1 + LEVELS as u64;
+const UPDATE_NODES: u64 = 1 + LEVELS as u64;
 
-/// The most blocks of one write command of an fsync.
-const COMMAND_BLOCKS: usize = 128;
+/// Bytes of a node.
+const NODE_BYTES: u32 = 4096;
+
+/// The most nodes of one write command of an fsync.
+const COMMAND_NODES: usize = 128;
 
 /// The most write commands of one fsync in flight.
 const COMMANDS: usize = 8;
@@ -105,18 +110,26 @@ impl AppendTreeJob {
             ));
         }
         let Some(caps) = caps else { return Ok(()) };
-        if caps.block_size != BLOCK_BYTES {
-            return Err(JobError::Drive);
-        }
-        let need = JOURNAL_BLOCKS + self.room() * UPDATE_BLOCKS;
-        match need > caps.blocks {
-            true => Err(JobError::Space { what: "file", need, have: caps.blocks }),
+        self.fits_blocks(caps.block_size)?;
+        let (block, have) = (caps.block_size, caps.blocks);
+        let nodes = self.room() * UPDATE_NODES;
+        let need = journal_blocks(caps) + nodes * u64::from(NODE_BYTES / block);
+        match need > have {
+            true => Err(JobError::Space { what: "file", need, block, have }),
             false => Ok(()),
         }
     }
 }
 
 impl AppendTreeJob {
+    /// Whether it can run on a drive with blocks of so many bytes.
+    ///
+    /// # Errors
+    /// [`JobError::Blocks`].
+    pub fn fits_blocks(&self, block: u32) -> Result<(), JobError> {
+        whole_blocks("a node", NODE_BYTES, block)
+    }
+
     /// The host on which it runs.
     pub fn host(&self) -> Host {
         Host { barriers: self.barriers, queued_flush: false, tick_ms: 0 }
@@ -160,6 +173,8 @@ struct Inner {
     rt: Rt,
     job: AppendTreeJob,
     seed: u64,
+    /// Blocks of the device in a node.
+    node: usize,
     popular: Zipf,
     /// The number of updates appended, and acknowledged.
     appended: Cell<u64>,
@@ -167,7 +182,7 @@ struct Inner {
     counts: RefCell<TreeCounts>,
 }
 
-/// The stamp of block `part` of update `number`.
+/// The stamp of the blocks of node `part` of update `number`.
 fn stamp(number: u64, part: u64) -> u64 {
     number << 8 | part | 1 << 63
 }
@@ -189,6 +204,7 @@ impl AppendTree {
                 rt: rt.clone(),
                 job: job.clone(),
                 seed,
+                node: (NODE_BYTES / caps.block_size) as usize,
                 popular: Zipf::new(job.documents, job.theta),
                 appended: Cell::new(0),
                 acknowledged: Cell::new(0),
@@ -250,19 +266,21 @@ impl AppendTree {
     /// The volume's error, except for blocks that cannot be read.
     pub async fn recover<D: BlockDevice>(&self, volume: &Volume<D>) -> Result<TreeCheck, IoError> {
         let this = &*self.inner;
-        let mut blocks = Vec::with_capacity((this.appended.get() * UPDATE_BLOCKS) as usize);
-        let mut room = [0; UPDATE_BLOCKS as usize];
+        let mut blocks = Vec::with_capacity(this.appended.get() as usize * this.update_blocks());
+        let mut room = vec![0; this.update_blocks()];
         for number in 0..this.appended.get() {
-            match volume.read(place(number), &mut room).await {
-                Ok(()) => blocks.extend(room),
-                Err(IoError::Uncorrectable(_)) => blocks.extend([0; UPDATE_BLOCKS as usize]),
+            match volume.read(this.place(number), &mut room).await {
+                Ok(()) => {}
+                Err(IoError::Uncorrectable(_)) => room.fill(0),
                 Err(e) => return Err(e),
             }
+            blocks.extend_from_slice(&room);
         }
         let there = |number: u64, part: u64| {
-            blocks[(number * UPDATE_BLOCKS + part) as usize] == stamp(number, part)
+            let first = (number * UPDATE_NODES + part) as usize * this.node;
+            blocks[first..first + this.node].iter().all(|b| *b == stamp(number, part))
         };
-        let whole = |number: &u64| (0..UPDATE_BLOCKS).all(|part| there(*number, part));
+        let whole = |number: &u64| (0..UPDATE_NODES).all(|part| there(*number, part));
         let version = (0..this.appended.get()).rev().find(whole).map_or(0, |n| n + 1);
         // The newest block of each document and node up to that version.
         let mut newest = BTreeMap::new();
@@ -282,8 +300,9 @@ impl AppendTree {
         let again = if found.missing > 0 { 0 } else { version };
         for number in again..this.appended.get() {
             let sound = |part| if number < version { stamp(number, part) } else { 0 };
-            let all: Vec<u64> = (0..UPDATE_BLOCKS).map(sound).collect();
-            volume.write(place(number), &all).await?;
+            let all: Vec<u64> =
+                (0..UPDATE_NODES).flat_map(|part| this.blocks(sound(part))).collect();
+            volume.write(this.place(number), &all).await?;
         }
         volume.flush().await?;
         this.appended.set(version);
@@ -293,6 +312,21 @@ impl AppendTree {
 }
 
 impl Inner {
+    /// The blocks of a node, which carry the same stamp each.
+    fn blocks(&self, stamp: u64) -> impl Iterator<Item = u64> + use<> {
+        std::iter::repeat_n(stamp, self.node)
+    }
+
+    /// Blocks that an update appends.
+    fn update_blocks(&self) -> usize {
+        UPDATE_NODES as usize * self.node
+    }
+
+    /// Where an update lies in the file.
+    fn place(&self, number: u64) -> Block {
+        Block(number * self.update_blocks() as u64)
+    }
+
     fn count(&self, begun: &[Nanos], updates: u64) {
         let mut counts = self.counts.borrow_mut();
         for begin in begun {
@@ -303,11 +337,11 @@ impl Inner {
     }
 
     /// The document of an update, and the nodes above it from the leaf to the root.
-    fn path(&self, number: u64) -> [u64; UPDATE_BLOCKS as usize] {
+    fn path(&self, number: u64) -> [u64; UPDATE_NODES as usize] {
         let mut dice = Stream::new(mix64(self.seed ^ number), "document");
         let document = self.popular.sample_scrambled(&mut dice, self.seed);
         let fanout = (libm::pow(self.job.documents as f64, 1.0 / LEVELS as f64) as u64).max(1) + 1;
-        let mut path = [document; UPDATE_BLOCKS as usize];
+        let mut path = [document; UPDATE_NODES as usize];
         for level in 1..path.len() {
             path[level] = path[level - 1] / fanout;
         }
@@ -317,10 +351,12 @@ impl Inner {
     /// Writes what was appended since update `from`, and makes it durable.
     async fn fsync<D: BlockDevice>(&self, volume: &Volume<D>, from: u64) -> Result<(), IoError> {
         let stamps: Vec<u64> = (from..self.appended.get())
-            .flat_map(|number| (0..UPDATE_BLOCKS).map(move |part| stamp(number, part)))
+            .flat_map(|number| (0..UPDATE_NODES).map(move |part| stamp(number, part)))
+            .flat_map(|stamp| self.blocks(stamp))
             .collect();
+        let most = COMMAND_NODES * self.node;
         let commands: Vec<_> =
-            (place(from).0..).step_by(COMMAND_BLOCKS).zip(stamps.chunks(COMMAND_BLOCKS)).collect();
+            (self.place(from).0..).step_by(most).zip(stamps.chunks(most)).collect();
         for some in commands.chunks(COMMANDS) {
             let each = some.iter().map(|(at, stamps)| volume.write(Block(*at), stamps));
             let done = tantalum_rt::join_all(each.collect()).await;
@@ -328,11 +364,6 @@ impl Inner {
         }
         volume.fsync(true).await
     }
-}
-
-/// The place of an update in the file.
-fn place(number: u64) -> Block {
-    Block(number * UPDATE_BLOCKS)
 }
 
 fn micros(us: f64) -> Nanos {

@@ -20,11 +20,14 @@ use std::rc::Rc;
 use tantalum_device::{AtomicError, BlockDevice, Blocks, IoError};
 use tantalum_rt::{Domain, Join, Rt};
 
-/// Blocks of the largest page.
-const PAGE_BLOCKS: usize = 16;
+/// Blocks of the largest page, if they are the smallest.
+const PAGE_BLOCKS: usize = 128;
 
-/// Blocks that a survey reads at a time.
-const RUN: usize = 64;
+/// Bytes that a load writes at a time.
+const LOAD_BYTES: u32 = 128 << 10;
+
+/// Bytes that a survey reads at a time.
+const RUN_BYTES: u32 = 256 << 10;
 
 /// Pages in their places on a volume. Cheap to clone: a clone is the same pages.
 pub struct InPlace<D> {
@@ -77,9 +80,9 @@ impl<D: BlockDevice + 'static> InPlace<D> {
     /// # Errors
     /// The volume's error.
     pub async fn load(&self) -> Result<(), IoError> {
-        let Shared { volume, layout, .. } = &*self.shared;
+        let Shared { volume, layout, page_bytes, .. } = &*self.shared;
         let each = layout.page_blocks as usize;
-        let step = (32 / each).max(1) as u32;
+        let step = (LOAD_BYTES / page_bytes).max(1);
         let mut page = 0;
         while page < layout.pages {
             let count = step.min(layout.pages - page);
@@ -155,10 +158,10 @@ impl<D: BlockDevice + 'static> InPlace<D> {
 
     /// The number and last change in each page; `None` if it is torn or cannot be read.
     async fn read_all(&self, count: u32) -> Result<Vec<Option<(PageNo, Lsn)>>, IoError> {
-        let Shared { volume, layout, .. } = &*self.shared;
+        let Shared { volume, layout, page_bytes, .. } = &*self.shared;
         let each = layout.page_blocks as usize;
         let mut pages = Vec::with_capacity(count as usize);
-        let mut room = vec![0; RUN.max(each)];
+        let mut room = vec![0; (RUN_BYTES / page_bytes).max(1) as usize * each];
         while pages.len() < count as usize {
             let some = (room.len() / each).min(count as usize - pages.len());
             let first = pages.len();

@@ -2,8 +2,8 @@
 
 use super::doublewrite::{AreaPlace, BATCH_PAGES};
 use super::redo::LogPlace;
-use super::volume::{Host, JOURNAL_BLOCKS};
-use super::{BLOCK_BYTES, Lsn, Mix, PageWrites};
+use super::volume::{Host, journal_blocks};
+use super::{Lsn, Mix, PageWrites};
 use tantalum_device::{Block, Caps, GroupLimit};
 
 /// The benchmark.
@@ -36,7 +36,7 @@ pub struct EngineJob {
     pub database_mib: u64,
     /// Size of the buffer pool in per cent of the database.
     pub buffer_percent: f64,
-    /// Bytes in a page: 4096 to 65536, a power of two.
+    /// Bytes in a page: 4096 to 65536, a power of two, and no less than a block of the drive.
     pub page_bytes: u32,
     /// How pages are written: with the double-write area, or without it in place or as atomic
     /// groups.
@@ -140,18 +140,30 @@ pub enum JobError {
         must: String,
     },
     /// The drive is too small.
-    #[error("the {what} needs {need} blocks of 4 KiB, and the drive has {have}")]
+    #[error("the {what} needs {need} blocks of {block} bytes, and the drive has {have}")]
     Space {
         /// What does not fit.
         what: &'static str,
         /// Blocks needed.
         need: u64,
+        /// Bytes of a block.
+        block: u32,
         /// Blocks of the drive.
         have: u64,
     },
-    /// The drive has blocks of another size.
-    #[error("the drive must have blocks of 4 KiB")]
-    Drive,
+    /// The drive has blocks that do not fit.
+    #[error(
+        "{what} of {bytes} bytes must be a whole number of the drive's blocks, and these have \
+         {block} bytes (`block_bytes` of its design): a power of two is needed, 512 to {bytes}"
+    )]
+    Blocks {
+        /// What does not consist of such blocks.
+        what: &'static str,
+        /// Bytes of that.
+        bytes: u32,
+        /// Bytes of a block.
+        block: u32,
+    },
     /// The drive cannot write a page as an atomic group.
     #[error(
         "double_write = \"atomic\" needs a drive that takes atomic groups of at least {page} bytes, \
@@ -192,6 +204,18 @@ impl Layout {
     }
 }
 
+impl JobError {
+    /// The key of the job that is to be changed, if it is one.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            JobError::Value { key, .. } => Some(*key),
+            JobError::Groups { .. } => Some("double_write"),
+            JobError::Blocks { what: PAGE, .. } => Some("page_bytes"),
+            JobError::Blocks { .. } | JobError::Space { .. } => None,
+        }
+    }
+}
+
 impl EngineJob {
     /// The mix of its transactions.
     pub fn mix(&self) -> Mix {
@@ -218,7 +242,7 @@ impl EngineJob {
         let wrong =
             |key, value: String, must: &str| JobError::Value { key, value, must: must.into() };
         let page = self.page_bytes;
-        if !page.is_power_of_two() || !(BLOCK_BYTES..=65536).contains(&page) {
+        if !page.is_power_of_two() || !(4096..=65536).contains(&page) {
             return Err(wrong("page_bytes", page.to_string(), "a power of two, 4096 to 65536"));
         }
         let numbers = [
@@ -282,15 +306,26 @@ impl EngineJob {
         Ok(())
     }
 
-    /// The layout for a database of this many pages, on drives like this one.
+    /// Whether it can run on drives with blocks of so many bytes, of the pages and of the log.
+    ///
+    /// # Errors
+    /// [`JobError::Blocks`].
+    pub fn fits_blocks(&self, block: u32, log: u32) -> Result<(), JobError> {
+        whole_blocks(PAGE, self.page_bytes, block)?;
+        match self.log_device {
+            LogDevice::Own => whole_blocks("the log's room", LOG_UNIT, log),
+            LogDevice::Same => Ok(()),
+        }
+    }
+
+    /// The layout for a database of this many pages, on a drive like this one, with the log on a
+    /// drive like `log` if it has its own.
     ///
     /// # Errors
     /// What does not fit.
-    pub fn layout(&self, pages: u32, caps: &Caps) -> Result<Layout, JobError> {
+    pub fn layout(&self, pages: u32, caps: &Caps, log: &Caps) -> Result<Layout, JobError> {
         self.check()?;
-        if caps.block_size != BLOCK_BYTES {
-            return Err(JobError::Drive);
-        }
+        self.fits_blocks(caps.block_size, log.block_size)?;
         if self.double_write == PageWrites::Atomic {
             let has = match caps.atomic_group {
                 Some(limit) if pages_in(limit, self.page_bytes) > 0 => None,
@@ -303,27 +338,43 @@ impl EngineJob {
                 return Err(JobError::Groups { page: self.page_bytes, has });
             }
         }
-        let page_blocks = self.page_bytes / BLOCK_BYTES;
+        let page_blocks = self.page_bytes / caps.block_size;
         let area = AreaPlace { first: Block(0), page_blocks };
-        let log_blocks = (self.log_mib << 20) / u64::from(BLOCK_BYTES);
+        let log = if self.log_device == LogDevice::Own { log } else { caps };
         let mut layout = Layout {
             page_blocks,
             pages,
             area,
             first: Block(area.blocks()),
-            log: LogPlace { first: Block(0), blocks: log_blocks.max(LogPlace::LEAST) },
+            log: LogPlace::of(Block(0), self.log_mib << 20, log.block_size),
         };
         let mut data = layout.data_blocks();
         if self.log_device == LogDevice::Same {
             layout.log.first = Block(data);
             data += layout.log.blocks;
         }
-        let needs =
-            [("database", data + JOURNAL_BLOCKS), ("log", layout.log.blocks + JOURNAL_BLOCKS)];
-        match needs.into_iter().find(|n| n.1 > caps.blocks) {
-            Some((what, need)) => Err(JobError::Space { what, need, have: caps.blocks }),
-            None => Ok(layout),
+        let needs = [("database", data, caps), ("log", layout.log.blocks, log)];
+        for (what, files, caps) in needs {
+            let (need, have) = (files + journal_blocks(caps), caps.blocks);
+            if need > have {
+                return Err(JobError::Space { what, need, block: caps.block_size, have });
+            }
         }
+        Ok(layout)
+    }
+}
+
+/// What consists of the blocks of the drive with the pages.
+const PAGE: &str = "a page";
+
+/// What the room of a log is a multiple of, bytes.
+const LOG_UNIT: u32 = 1 << 20;
+
+/// Whether so many bytes are a whole number of blocks on which an engine can run.
+pub(super) fn whole_blocks(what: &'static str, bytes: u32, block: u32) -> Result<(), JobError> {
+    match block.is_power_of_two() && (512..=bytes).contains(&block) {
+        true => Ok(()),
+        false => Err(JobError::Blocks { what, bytes, block }),
     }
 }
 

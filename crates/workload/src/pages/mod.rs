@@ -5,8 +5,9 @@
 //! and the page size change the throughput of a database on a drive. The structures are real
 //! (buffer pool, redo log, double-write area, tree). The times are those of the drive and the
 //! processor. What a power cut leaves is read back and checked. The content of rows is not
-//! modelled: a page has a number and the log sequence number of its last change, and each of its
-//! blocks carries both in a stamp.
+//! modelled: a page has a number and the log sequence number of its last change, and each
+//! block of the device under it carries both in a stamp. So a page of 4 KiB on a device with blocks
+//! of 512 bytes has eight stamps, and can tear.
 //!
 //! A transaction takes this path: `mix` says which pages it reads and changes. `engine` gets them
 //! into the `pool`, changes them, and commits them in the log. Later `flush` writes them. `storage`
@@ -54,9 +55,6 @@ pub use redo::{Journal, LogPlace, Record, Redo};
 pub use storage::{After, Landed, LogStore, PageStore, PageVersion, StoreCounts, Stored};
 pub use torn::PageWrites;
 pub use volume::{Host, Volume};
-
-/// Bytes of a block. Each block carries one stamp, and all drives here have blocks of this size.
-pub const BLOCK_BYTES: u32 = 4096;
 
 /// The number of a page of the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,6 +5,7 @@
 //!    the records of all of them.
 //! 3. The ring is never overrun: no record overwrites one that is after the checkpoint.
 //! 4. A checkpoint only moves forward, and only after the flush that makes it durable.
+//! 5. A block of the log is a block of the device.
 //!
 //! Each block carries how far the log reaches in it. The content of records is kept beside the log,
 //! in the [`Journal`], which outlives a power cut. A recovery may use a record there only if the
@@ -12,7 +13,7 @@
 
 use super::storage::LogStore;
 use super::volume::Volume;
-use super::{BLOCK_BYTES, LOADED, Lsn, PageNo};
+use super::{LOADED, Lsn, PageNo};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,17 +22,17 @@ use tantalum_device::{Block, BlockDevice, IoError};
 use tantalum_rt::Rt;
 use tantalum_rt::sync::WaitQueue;
 
-const BLOCK: u64 = BLOCK_BYTES as u64;
-
 /// Blocks before the ring: two, which hold checkpoints in turn.
 const HEAD_BLOCKS: u64 = 2;
 
 /// The largest record in bytes.
 pub const MAX_RECORD: u32 = 4096;
 
-/// Bytes of the ring that are kept free: the block that is being filled, and records for which
-/// clients had room but that they have not written yet.
-const MARGIN: u64 = 256 * BLOCK;
+/// The beginning of the first record of a log.
+const FIRST: Lsn = Lsn(4096);
+
+/// Bytes that a recovery reads at a time.
+const RUN_BYTES: u64 = 256 << 10;
 
 /// A record: the page that changed, and its last change before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,7 @@ pub struct Journal {
     inner: Rc<RefCell<Inner>>,
 }
 
+#[derive(Clone)]
 struct Inner {
     /// Records after the checkpoint.
     records: VecDeque<Record>,
@@ -70,9 +72,15 @@ impl Journal {
             settled: vec![LOADED; pages as usize],
             acknowledged: Vec::new(),
             commits: 0,
-            next: Lsn(BLOCK),
+            next: FIRST,
         };
         Journal { inner: Rc::new(RefCell::new(inner)) }
+    }
+
+    /// A separate journal with the same content, for a copy of the device.
+    #[must_use]
+    pub fn fork(&self) -> Journal {
+        Journal { inner: Rc::new(RefCell::new(self.inner.borrow().clone())) }
     }
 
     /// The beginning of the next record.
@@ -148,22 +156,39 @@ pub struct LogPlace {
     pub first: Block,
     /// Its blocks, including the two for checkpoints.
     pub blocks: u64,
+    /// Bytes of a block.
+    pub block_bytes: u32,
 }
 
 impl LogPlace {
+    /// A log of `bytes`, or of as many as it cannot work without, in blocks of `block_bytes`.
+    pub fn of(first: Block, bytes: u64, block_bytes: u32) -> LogPlace {
+        let place = LogPlace { first, blocks: bytes / u64::from(block_bytes), block_bytes };
+        let least = HEAD_BLOCKS + 2 * place.margin() / place.block();
+        LogPlace { blocks: place.blocks.max(least), ..place }
+    }
+
+    /// Bytes of a block.
+    fn block(&self) -> u64 {
+        self.block_bytes.into()
+    }
+
     fn ring(&self) -> u64 {
         self.blocks - HEAD_BLOCKS
     }
 
-    /// The most bytes of records between checkpoint and end.
-    pub fn capacity(&self) -> u64 {
-        (self.ring() * BLOCK).saturating_sub(MARGIN)
+    /// Bytes of the ring that are kept free: the block that is being filled, and records for which
+    /// clients had room but that they have not written yet.
+    fn margin(&self) -> u64 {
+        256 * self.block().max(MAX_RECORD.into())
     }
 
-    /// The fewest blocks of a log.
-    pub const LEAST: u64 = HEAD_BLOCKS + 2 * MARGIN / BLOCK;
+    /// The most bytes of records between checkpoint and end.
+    pub fn capacity(&self) -> u64 {
+        (self.ring() * self.block()).saturating_sub(self.margin())
+    }
 
-    fn block(&self, number: u64) -> Block {
+    fn at(&self, number: u64) -> Block {
         Block(self.first.0 + HEAD_BLOCKS + number % self.ring())
     }
 }
@@ -210,15 +235,16 @@ impl<D: BlockDevice> Redo<D> {
     }
 
     async fn write_blocks(&self, numbers: Range<u64>, end: u64) -> Result<(), IoError> {
-        let stamps: Vec<u64> = numbers.clone().map(|n| end.min((n + 1) * BLOCK)).collect();
+        let block = self.place.block();
+        let stamps: Vec<u64> = numbers.clone().map(|n| end.min((n + 1) * block)).collect();
         self.writes.set(self.writes.get() + 1);
-        self.written_bytes.set(self.written_bytes.get() + stamps.len() as u64 * BLOCK);
+        self.written_bytes.set(self.written_bytes.get() + stamps.len() as u64 * block);
         let mut done = 0;
         while done < stamps.len() {
             let number = numbers.start + done as u64;
             let before_wrap = self.place.ring() - number % self.place.ring();
             let count = (stamps.len() - done).min(before_wrap as usize);
-            self.volume.write(self.place.block(number), &stamps[done..done + count]).await?;
+            self.volume.write(self.place.at(number), &stamps[done..done + count]).await?;
             done += count;
         }
         Ok(())
@@ -245,7 +271,8 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
             self.writing.set(true);
             let _writing = Writing(self);
             let (from, end) = (self.durable.get().0, self.journal.next().0);
-            self.write_blocks(from / BLOCK..end.div_ceil(BLOCK), end).await?;
+            let block = self.place.block();
+            self.write_blocks(from / block..end.div_ceil(block), end).await?;
             self.volume.fsync(false).await?;
             self.durable.set(Lsn(end));
         }
@@ -297,14 +324,15 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
         volume.read(place.first, &mut head).await?;
         let checkpoint = head.into_iter().max().unwrap_or(0);
         let mut end = checkpoint;
-        let mut room = vec![0; 64];
-        let first = checkpoint / BLOCK;
+        let block = place.block();
+        let mut room = vec![0; (RUN_BYTES / block).max(1) as usize];
+        let first = checkpoint / block;
         let mut number = first;
         'log: while number < first + place.ring() {
             let count = (place.ring() - number % place.ring()).min(room.len() as u64) as usize;
-            volume.read(place.block(number), &mut room[..count]).await?;
+            volume.read(place.at(number), &mut room[..count]).await?;
             for reach in room[..count].iter().copied() {
-                let (begin, full) = (number * BLOCK, (number + 1) * BLOCK);
+                let (begin, full) = (number * block, (number + 1) * block);
                 if reach <= begin || reach > full {
                     break 'log; // Of an earlier round: the log does not reach here.
                 }
@@ -320,7 +348,8 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
 
     /// The log restarts at the beginning of a block.
     async fn restart(&self, lsn: Lsn) -> Result<Lsn, IoError> {
-        let next = Lsn((self.journal.next().max(lsn).0.div_ceil(BLOCK) + 1) * BLOCK);
+        let block = self.place.block();
+        let next = Lsn((self.journal.next().max(lsn).0.div_ceil(block) + 1) * block);
         self.begin_at(next).await?;
         Ok(next)
     }

@@ -4,13 +4,14 @@
 //!    drive after it was requested.
 //! 2. One flush at a time: requests that come while one runs share the next one (as in Linux).
 //! 3. An fsync is a flush, and a commit of the file system's journal if the file has grown or its
-//!    time stamps have changed (see [`crate::jobs::Fsync`]). The commit writes one block, with
-//!    forced unit access if barriers are on.
+//!    time stamps have changed (see [`crate::jobs::Fsync`]). The commit writes one block of
+//!    the file system, with forced unit access if barriers are on.
 //! 4. A block carries a stamp for either payload of the drive. On a drive of bytes the stamp fills
 //!    the block. A block with different stamps is torn, and reads as empty.
 //! 5. If flushes are not queued (in ATA, FLUSH CACHE cannot be outstanding together with queued
 //!    commands), a flush waits for the commands in flight, and later commands wait for the flush.
 
+use crate::jobs::file_block;
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{
@@ -20,8 +21,13 @@ use tantalum_device::{
 use tantalum_rt::Rt;
 use tantalum_rt::sync::{Mutex, WaitQueue};
 
-/// Blocks of the journal at the end of the drive. It is written as a ring.
-pub(super) const JOURNAL_BLOCKS: u64 = 1024;
+/// Blocks of the file system for its journal at the end of the drive. It is written as a ring.
+const JOURNAL_BLOCKS: u64 = 1024;
+
+/// The journal in blocks of the drive.
+pub(super) fn journal_blocks(caps: &Caps) -> u64 {
+    JOURNAL_BLOCKS * file_block(caps)
+}
 
 /// The behaviour of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,10 +226,12 @@ impl<D: BlockDevice> Volume<D> {
         }
         s.tick.set(tick(s));
         let n = s.commits.replace(s.commits.get() + 1);
-        let at = Block(self.caps().blocks.saturating_sub(JOURNAL_BLOCKS) + n % JOURNAL_BLOCKS);
+        let (caps, each) = (self.caps(), file_block(self.caps()));
+        let first = caps.blocks.saturating_sub(journal_blocks(caps));
+        let at = Block(first + n % JOURNAL_BLOCKS * each);
         let want = if s.host.barriers { Durability::Fua } else { Durability::Normal };
         let _command = self.turn().await;
-        self.put(at, &[n + 1], want).await
+        self.put(at, &vec![n + 1; each as usize], want).await
     }
 
     async fn turn(&self) -> Turn<'_, D> {
