@@ -130,6 +130,8 @@ struct Inner {
     /// The link of this power cycle, and whether the device takes commands.
     link: RefCell<Link>,
     ready: Cell<bool>,
+    /// Bytes of writes, over all power cycles.
+    written: Cell<u64>,
     operations: Operations,
 }
 
@@ -167,6 +169,7 @@ impl RamDevice {
             sampler,
             link: RefCell::new(link.clone()),
             ready: Cell::new(true),
+            written: Cell::new(0),
             operations: Operations::default(),
             options,
         };
@@ -175,13 +178,20 @@ impl RamDevice {
 
     /// The device as a power cut at this moment leaves it, in another runtime, without power;
     /// this one goes on. What the cut keeps is decided by the seed of the other runtime.
-    /// (A device whose times are sampled has the times of its options there.)
     #[must_use]
     pub fn cut_copy(&self, rt: &Rt) -> RamDevice {
-        let copy = RamDevice::new(rt, self.inner.options.clone());
+        let Inner { options, sampler, .. } = &*self.inner;
+        let again = |s: &RefCell<Sampler>| RefCell::new(s.borrow().copy(rt, &options.stream));
+        let copy = RamDevice::with(rt, options.clone(), sampler.as_ref().map(again));
+        copy.inner.written.set(self.inner.written.get());
         *copy.inner.state.borrow_mut() = self.inner.state.borrow().clone();
         copy.cut();
         copy
+    }
+
+    /// Bytes of writes that it received, over all power cycles.
+    pub fn bytes_written(&self) -> u64 {
+        self.inner.written.get()
     }
 
     /// From now on remembers the commands that it carries out: [`RamDevice::take_operations`].
@@ -210,7 +220,9 @@ impl RamDevice {
 
     /// Receives a command and waits until it is complete.
     async fn carry_out(&self, parts: Vec<Part>, kind: CommandKind) {
-        let Inner { rt, options, state, operations, .. } = &*self.inner;
+        let Inner { rt, options, state, written, operations, .. } = &*self.inner;
+        let data: u64 = parts.iter().filter(|p| p.data.is_some()).map(|p| p.count).sum();
+        written.set(written.get() + data * u64::from(options.caps.block_size));
         let count = parts.iter().map(|p| p.count).sum();
         let done = self.end_of(kind, parts.first().map_or(0, |p| p.at), count);
         let group = kind == CommandKind::Group;

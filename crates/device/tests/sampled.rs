@@ -89,7 +89,7 @@ fn the_preset_can_be_read_and_written_and_its_mistakes_are_told() {
         let result: Result<SampledModel, _> = toml::from_str(&text);
         let said = match result {
             Err(e) => e.to_string(),
-            Ok(model) => model.check().unwrap_err(),
+            Ok(model) => model.check().unwrap_err().to_string(),
         };
         assert!(said.contains(told), "{to}: {said}");
     };
@@ -107,7 +107,7 @@ fn the_preset_can_be_read_and_written_and_its_mistakes_are_told() {
     wrong("streams = 2", "strems = 2", "strems");
     let mut none = model.clone();
     none.latency.retain(|row| row.command != "read");
-    assert!(none.check().unwrap_err().contains("no latency of a read"));
+    assert!(none.check().unwrap_err().to_string().contains("no latency of a read"));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use crate::boxes::AnyBox;
 use crate::subject::{Blueprint, Room};
 use tantalum_device::{
-    Ack, Caps, Disk, DiskModel, Payload, PowerCycle, RaidBox, RamDevice, RamOptions,
+    Ack, Bus, Caps, Disk, DiskModel, Payload, PowerCycle, RaidBox, RamDevice, RamOptions,
+    SampledModel,
 };
 use tantalum_drive::{Design, Drive};
 use tantalum_rt::{Nanos, Rt};
@@ -207,6 +208,78 @@ impl Blueprint for DiskBlueprint {
     }
 }
 
+/// A device whose times are drawn from tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampledBlueprint {
+    /// Its tables.
+    pub model: SampledModel,
+    /// What it keeps.
+    pub payload: Payload,
+    /// MB (1,000,000 bytes) each second of a bus that several of them share; `None`: each has its
+    /// own, if its model says so.
+    pub shared_bus_mb_s: Option<u64>,
+}
+
+impl SampledBlueprint {
+    /// Of a model as TOML, as [`Blueprint::to_rust`] prints it.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a line.
+    pub fn from_toml(
+        text: &str,
+        payload: Payload,
+        shared_bus_mb_s: Option<u64>,
+    ) -> Result<SampledBlueprint, String> {
+        let model: SampledModel = toml::from_str(text).map_err(|e| e.message().to_string())?;
+        Ok(SampledBlueprint { model, payload, shared_bus_mb_s })
+    }
+}
+
+impl Blueprint for SampledBlueprint {
+    type Subject = RamDevice;
+
+    fn name(&self) -> String {
+        "sampled".into()
+    }
+
+    fn build(&self, rt: &Rt) -> Result<RamDevice, String> {
+        let mut one = self.build_several(rt, 1)?;
+        one.pop().ok_or_else(|| "sampled: there is none".to_string())
+    }
+
+    /// Each has random streams of its own.
+    fn build_several(&self, rt: &Rt, count: u32) -> Result<Vec<RamDevice>, String> {
+        let bus = self.shared_bus_mb_s.map(Bus::new).transpose()?;
+        let one = |i| {
+            let name = format!("sampled {i}");
+            let device = self.model.build(rt, &name, self.payload, bus.as_ref())?;
+            PowerCycle::cut(&device); // It was made with its power on.
+            Ok(device)
+        };
+        (0..count).map(one).collect()
+    }
+
+    fn room(&self) -> Result<Room, String> {
+        self.model.check().map_err(|fault| fault.to_string())?;
+        Ok(Room { blocks: self.model.blocks, faults: 0 })
+    }
+
+    /// The longest latency of its tables, without outliers and stalls.
+    fn step(&self) -> Nanos {
+        let most = self.model.latency.iter().flat_map(|row| &row.us).max();
+        Nanos::from_micros(most.copied().unwrap_or(0).max(1))
+    }
+
+    fn to_rust(&self) -> String {
+        let model = toml::to_string(&self.model).unwrap_or_default();
+        format!(
+            "tantalum_explore::SampledBlueprint::from_toml(\n    r#\"\n{model}\"#,\n    \
+             tantalum_device::Payload::{:?},\n    {:?},\n    ).unwrap()",
+            self.payload, self.shared_bus_mb_s
+        )
+    }
+}
+
 /// Several of one blueprint as a RAID-0 on one plug.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Raid0Blueprint<B> {
@@ -229,9 +302,7 @@ where
     }
 
     fn build(&self, rt: &Rt) -> Result<RaidBox<B::Subject>, String> {
-        let members: Result<Vec<_>, String> =
-            (0..self.members).map(|_| self.member.build(rt)).collect();
-        RaidBox::new(members?, self.chunk)
+        RaidBox::new(self.member.build_several(rt, self.members)?, self.chunk)
     }
 
     fn room(&self) -> Result<Room, String> {
@@ -267,12 +338,16 @@ pub enum AnyBlueprint {
     Ram(RamBlueprint),
     /// A magnetic disk.
     Disk(DiskBlueprint),
+    /// A device whose times are drawn from tables.
+    Sampled(SampledBlueprint),
     /// SSDs, striped.
     Drives(Box<Raid0Blueprint<DriveBlueprint>>),
     /// RAM devices, striped.
     Rams(Raid0Blueprint<RamBlueprint>),
     /// Disks, striped.
     Disks(Raid0Blueprint<DiskBlueprint>),
+    /// Devices whose times are drawn from tables, striped.
+    Sampleds(Raid0Blueprint<SampledBlueprint>),
 }
 
 impl From<DriveBlueprint> for AnyBlueprint {
@@ -288,9 +363,11 @@ macro_rules! any {
             AnyBlueprint::Drive($it) => $call,
             AnyBlueprint::Ram($it) => $call,
             AnyBlueprint::Disk($it) => $call,
+            AnyBlueprint::Sampled($it) => $call,
             AnyBlueprint::Drives($it) => $call,
             AnyBlueprint::Rams($it) => $call,
             AnyBlueprint::Disks($it) => $call,
+            AnyBlueprint::Sampleds($it) => $call,
         }
     };
 }
@@ -307,9 +384,11 @@ impl Blueprint for AnyBlueprint {
             AnyBlueprint::Drive(b) => AnyBox::Ssd(b.build(rt)?),
             AnyBlueprint::Ram(b) => AnyBox::Ram(b.build(rt)?),
             AnyBlueprint::Disk(b) => AnyBox::Disk(b.build(rt)?),
+            AnyBlueprint::Sampled(b) => AnyBox::Ram(b.build(rt)?),
             AnyBlueprint::Drives(b) => AnyBox::Ssds(b.build(rt)?),
             AnyBlueprint::Rams(b) => AnyBox::Rams(b.build(rt)?),
             AnyBlueprint::Disks(b) => AnyBox::Disks(b.build(rt)?),
+            AnyBlueprint::Sampleds(b) => AnyBox::Rams(b.build(rt)?),
         })
     }
 

@@ -134,6 +134,15 @@ impl AnyBox {
         }
     }
 
+    /// The RAM devices that it consists of; the times of some may be sampled.
+    pub fn rams(&self) -> &[RamDevice] {
+        match self {
+            AnyBox::Ram(device) => std::slice::from_ref(device),
+            AnyBox::Rams(array) => array.members(),
+            _ => &[],
+        }
+    }
+
     /// The software SSDs that it consists of.
     pub fn drives(&self) -> &[Drive] {
         match self {

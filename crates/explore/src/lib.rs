@@ -70,7 +70,9 @@ mod survey;
 mod swarm;
 mod work;
 
-pub use blueprints::{AnyBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint, RamBlueprint};
+pub use blueprints::{
+    AnyBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint, RamBlueprint, SampledBlueprint,
+};
 pub use boxes::{AnyBox, AnyLink};
 pub use command::{Command, Ingredients};
 pub use contract::Contract;

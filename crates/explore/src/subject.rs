@@ -134,6 +134,14 @@ pub trait Blueprint: Clone + Debug + PartialEq + 'static {
     /// Why it cannot be built, in a line.
     fn build(&self, rt: &Rt) -> Result<Self::Subject, String>;
 
+    /// So many that belong together, as the members of an array.
+    ///
+    /// # Errors
+    /// Why one cannot be built, in a line.
+    fn build_several(&self, rt: &Rt, count: u32) -> Result<Vec<Self::Subject>, String> {
+        (0..count).map(|_| self.build(rt)).collect()
+    }
+
     /// What commands may ask of it.
     ///
     /// # Errors

@@ -11,7 +11,9 @@
 mod model;
 mod schedule;
 
-pub use model::{LatencyRow, Mode, Outlier, Overlap, SampledAck, SampledModel, Stall, StreamKind};
+pub use model::{
+    LatencyRow, Mode, Outlier, Overlap, SampledAck, SampledFault, SampledModel, Stall, StreamKind,
+};
 
 use crate::{CommandKind, Payload, RamDevice};
 use model::Tables;
@@ -39,6 +41,11 @@ impl Bus {
             None | Some(0) => Err("bus: it moves at least 1 MB each second".into()),
             Some(bytes_per_s) => Ok(Bus { bytes_per_s, taken: Rc::default() }),
         }
+    }
+
+    /// Another one, just as fast, that nobody has taken.
+    fn idle(&self) -> Bus {
+        Bus { bytes_per_s: self.bytes_per_s, taken: Rc::default() }
     }
 
     /// Takes the bus as soon as it is free for so long, at `begin` at the earliest. Returns when all
@@ -91,11 +98,17 @@ impl SampledModel {
     ) -> Result<RamDevice, String> {
         self.check()?;
         let own = self.bus_mb_s.map(Bus::new).transpose()?;
+        let sampler = self.sampler(rt, name, bus.cloned().or(own));
+        let options = self.ram_options(name, payload);
+        Ok(RamDevice::sampled(rt, options, sampler))
+    }
+
+    fn sampler(&self, rt: &Rt, name: &str, bus: Option<Bus>) -> Sampler {
         let stream = |what: &str| rt.stream(&format!("{name} {what}"));
-        let sampler = Sampler {
+        Sampler {
             tables: Tables::of(self),
             model: self.clone(),
-            bus: bus.cloned().or(own),
+            bus,
             dice: stream("latency"),
             stalls: self
                 .stall
@@ -109,9 +122,7 @@ impl SampledModel {
             writes: Ends::default(),
             recent: VecDeque::new(),
             unflushed: 0,
-        };
-        let options = self.ram_options(name, payload);
-        Ok(RamDevice::sampled(rt, options, sampler))
+        }
     }
 }
 
@@ -151,6 +162,13 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
+    /// The same for a copy of the device in another runtime. (A bus that several devices share is
+    /// one for each copy there.)
+    pub fn copy(&self, rt: &Rt, name: &str) -> Sampler {
+        let bus = self.bus.as_ref().map(Bus::idle);
+        self.model.sampler(rt, name, bus)
+    }
+
     /// The power is on again: what was under way is gone.
     pub fn restart(&mut self) {
         self.places.clear();

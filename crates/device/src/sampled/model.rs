@@ -2,6 +2,7 @@
 
 use crate::{Ack, Caps, CommandKind, Payload, RamOptions};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use tantalum_rt::{Nanos, Stream};
 
 /// Steps of a probability.
@@ -160,6 +161,11 @@ pub struct Mode {
     pub write_percent: u64,
 }
 
+/// The names of commands, for errors.
+fn commands() -> String {
+    format!("known are: {}", CommandKind::ALL.map(CommandKind::name).join(", "))
+}
+
 fn kind_of(name: &str) -> Option<CommandKind> {
     CommandKind::ALL.into_iter().find(|kind| kind.name() == name)
 }
@@ -170,11 +176,54 @@ impl Outlier {
     }
 }
 
-fn from_to(what: &str, range: [u64; 2], least: u64) -> Result<(), String> {
+/// What is wrong with a model: which key, and in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampledFault {
+    /// The key's parts, from the model's root; the place in a list is a number.
+    pub key: Vec<String>,
+    /// In one line.
+    pub what: String,
+}
+
+impl SampledFault {
+    fn at<K: ToString>(key: &[K], what: impl Into<String>) -> SampledFault {
+        SampledFault { key: key.iter().map(ToString::to_string).collect(), what: what.into() }
+    }
+
+    /// Of a key in the member of a list.
+    fn of(list: &str, place: usize, key: &str, what: impl Into<String>) -> SampledFault {
+        SampledFault::at(&[list, &place.to_string(), key], what)
+    }
+}
+
+impl fmt::Display for SampledFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sampled: {}", self.what)
+    }
+}
+
+impl From<SampledFault> for String {
+    fn from(fault: SampledFault) -> String {
+        fault.to_string()
+    }
+}
+
+/// Whether a range in the member of a list can be.
+fn from_to(
+    (list, place, key): (&str, usize, &str),
+    range: [u64; 2],
+    least: u64,
+) -> Result<(), SampledFault> {
     match range[0] >= least && range[0] <= range[1] && range[1] <= 1_000_000_000_000 {
         true => Ok(()),
-        false => Err(format!(
-            "sampled: {what} = {range:?}: the first at least {least}, the second no less, at most 10^12"
+        false => Err(SampledFault::of(
+            list,
+            place,
+            key,
+            format!(
+                "a {list}'s {key} = {range:?}: the first at least {least}, the second no less, at \
+                 most 10^12"
+            ),
         )),
     }
 }
@@ -183,78 +232,101 @@ impl SampledModel {
     /// Checks that a device can have these parameters.
     ///
     /// # Errors
-    /// What is wrong, in a line.
-    pub fn check(&self) -> Result<(), String> {
-        let wrong = |what: String| Err(format!("sampled: {what}"));
+    /// What is wrong, and with which key.
+    pub fn check(&self) -> Result<(), SampledFault> {
+        let wrong = |key: &str, what: String| Err(SampledFault::at(&[key], what));
         if !self.block_bytes.is_power_of_two() || !(512..=1 << 20).contains(&self.block_bytes) {
             let is = self.block_bytes;
-            return wrong(format!("block_bytes is {is}: a power of two, 512 to 1048576"));
+            return wrong(
+                "block_bytes",
+                format!("block_bytes is {is}: a power of two, 512 to 1048576"),
+            );
         }
         let at_least_one = [
             ("blocks", self.blocks),
             ("atomic_bytes", self.atomic_bytes.into()),
             ("queue_depth", self.queue_depth.into()),
+            ("bus_mb_s", self.bus_mb_s.unwrap_or(1)),
         ];
         if let Some((name, _)) = at_least_one.iter().find(|p| p.1 == 0) {
-            return wrong(format!("{name} must be at least 1"));
+            return wrong(name, format!("{name} must be at least 1"));
         }
         if self.blocks.checked_mul(self.block_bytes.into()).is_none() {
-            return wrong(format!("blocks is {}: more than can be addressed", self.blocks));
+            let what = format!("blocks is {}: more than can be addressed", self.blocks);
+            return wrong("blocks", what);
         }
-        if self.queue_depth > 65_536 || self.streams > 1024 {
-            return wrong("queue_depth is at most 65536, streams at most 1024".into());
+        let at_most =
+            [("queue_depth", self.queue_depth as usize, 65_536), ("streams", self.streams, 1024)];
+        if let Some((name, is, most)) = at_most.into_iter().find(|(_, is, most)| is > most) {
+            return wrong(name, format!("{name} is {is}, at most {most}"));
         }
         self.check_latencies()?;
-        for outlier in &self.outlier {
-            if let Some(name) = outlier.command.as_deref().filter(|n| kind_of(n).is_none()) {
-                return wrong(format!("an outlier's command is \"{name}\": there is none"));
-            }
-            if outlier.one_in == 0 {
-                return wrong("an outlier's one_in must be at least 1".into());
-            }
-            from_to("an outlier's us", outlier.us, 0)?;
-        }
-        for stall in &self.stall {
-            from_to("a stall's every_ms", stall.every_ms, 1)?;
-            from_to("a stall's lasts_ms", stall.lasts_ms, 0)?;
-        }
-        for mode in &self.mode {
-            from_to("a mode's lasts_ms", mode.lasts_ms, 1)?;
-            if mode.weight == 0 || mode.weight > 1 << 32 {
-                return wrong("a mode's weight is 1 to 4294967296".into());
-            }
-        }
+        self.check_lists()?;
         match &self.overlap {
             Some(o) if o.percent < 100 || o.recent == 0 || o.recent > 4096 => {
-                wrong("overlap: percent is at least 100, recent 1 to 4096".into())
+                wrong("overlap", "overlap: percent is at least 100, recent 1 to 4096".into())
             }
             _ => Ok(()),
         }
     }
 
-    fn check_latencies(&self) -> Result<(), String> {
-        for row in &self.latency {
+    fn check_lists(&self) -> Result<(), SampledFault> {
+        for (i, outlier) in self.outlier.iter().enumerate() {
+            if let Some(name) = outlier.command.as_deref().filter(|n| kind_of(n).is_none()) {
+                let what = format!("an outlier's command is \"{name}\": {}", commands());
+                return Err(SampledFault::of("outlier", i, "command", what));
+            }
+            if outlier.one_in == 0 {
+                let what = "an outlier's one_in must be at least 1";
+                return Err(SampledFault::of("outlier", i, "one_in", what));
+            }
+            from_to(("outlier", i, "us"), outlier.us, 0)?;
+        }
+        for (i, stall) in self.stall.iter().enumerate() {
+            from_to(("stall", i, "every_ms"), stall.every_ms, 1)?;
+            from_to(("stall", i, "lasts_ms"), stall.lasts_ms, 0)?;
+        }
+        for (i, mode) in self.mode.iter().enumerate() {
+            from_to(("mode", i, "lasts_ms"), mode.lasts_ms, 1)?;
+            if mode.weight == 0 || mode.weight > 1 << 32 {
+                let what = "a mode's weight is 1 to 4294967296";
+                return Err(SampledFault::of("mode", i, "weight", what));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_latencies(&self) -> Result<(), SampledFault> {
+        for (i, row) in self.latency.iter().enumerate() {
             let LatencyRow { command, bytes, us, .. } = row;
             if kind_of(command).is_none() {
-                return Err(format!("sampled: a latency's command is \"{command}\": none is"));
+                let what = format!("a latency's command is \"{command}\": {}", commands());
+                return Err(SampledFault::of("latency", i, "command", what));
             }
             let ascends = us.windows(2).all(|w| w[0] <= w[1]);
-            if us.is_empty() || !ascends || us.iter().any(|us| *us > 1_000_000_000) || *bytes == 0 {
-                return Err(format!(
-                    "sampled: latency of {command}, {bytes} bytes: us must ascend, with at least one \
-                     number and none above 10^9; bytes must be at least 1"
-                ));
+            if us.is_empty() || !ascends || us.iter().any(|us| *us > 1_000_000_000) {
+                let what = format!(
+                    "latency of {command}, {bytes} bytes: us must ascend, with at least one number \
+                     and none above 10^9"
+                );
+                return Err(SampledFault::of("latency", i, "us", what));
+            }
+            if *bytes == 0 {
+                let what = format!("latency of {command}: bytes must be at least 1");
+                return Err(SampledFault::of("latency", i, "bytes", what));
             }
             let same = |other: &&LatencyRow| {
                 (&other.command, other.stream, other.bytes) == (command, row.stream, *bytes)
             };
             if self.latency.iter().filter(same).count() > 1 {
-                return Err(format!("sampled: two latencies of {command}, {bytes} bytes"));
+                let what = format!("two latencies of {command}, {bytes} bytes");
+                return Err(SampledFault::of("latency", i, "bytes", what));
             }
         }
         for kind in [CommandKind::Read, CommandKind::Write] {
             if !self.latency.iter().any(|row| row.command == kind.name()) {
-                return Err(format!("sampled: there is no latency of a {kind}"));
+                let what = format!("there is no latency of a {kind}");
+                return Err(SampledFault::at(&["latency"], what));
             }
         }
         Ok(())

@@ -6,15 +6,13 @@
 
 use crate::file::entry::{OneOrMany, merge};
 use crate::file::experiment::{ExperimentError, Scene};
-use crate::file::parse::{self, Wrong};
+use crate::file::parse::{self, Fault, Wrong};
 use crate::subject::{BLOCK_BYTES, Model};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_device::{Ack, Caps, GroupLimit, Payload};
-use tantalum_drive::Design;
 use tantalum_explore::{
-    AnyBlueprint, Blueprint, CrashRow, DiskBlueprint, DriveBlueprint, Exploration, Ingredients,
-    Nesting, Raid0Blueprint, RamBlueprint,
+    AnyBlueprint, Blueprint, CrashRow, Exploration, Ingredients, Nesting, RamBlueprint,
 };
 use tantalum_rt::{Nanos, mix64};
 
@@ -88,7 +86,7 @@ struct Entry {
     /// What is explored.
     #[serde(default)]
     subject: Kind,
-    /// Which drives, disks or arrays; a RAM device has none.
+    /// Which drives, disks, sampled devices or arrays; a RAM device has none.
     #[serde(default)]
     design: Option<OneOrMany<String>>,
     #[serde(default = "default_mix")]
@@ -101,6 +99,9 @@ struct Entry {
     /// Changes to its disks.
     #[serde(default)]
     disk: toml::Table,
+    /// Changes to its sampled devices.
+    #[serde(default)]
+    sampled: toml::Table,
     /// What its RAM device promises, and how long it takes.
     #[serde(default)]
     ram: Option<Ram>,
@@ -116,6 +117,7 @@ enum Kind {
     Drive,
     Ram,
     Disk,
+    Sampled,
     Raid0,
 }
 
@@ -138,6 +140,7 @@ impl Kind {
             Kind::Drive => "drive",
             Kind::Ram => "ram",
             Kind::Disk => "disk",
+            Kind::Sampled => "sampled",
             Kind::Raid0 => "raid0",
         }
     }
@@ -242,7 +245,11 @@ impl CrashFile {
             file: w.line.map_or(file.to_string(), |line| format!("{file}:{line}")),
             what: w.what,
         };
-        parse::read(text).map_err(wrong)
+        let read: CrashFile = parse::read(text).map_err(wrong)?;
+        read.check().map_err(|fault| {
+            wrong(Wrong { line: parse::line_of(text, &fault.key), what: fault.what })
+        })?;
+        Ok(read)
     }
 
     /// What holds for all of its rows.
@@ -314,39 +321,52 @@ impl CrashFile {
         design: &str,
         payload: Payload,
     ) -> Result<AnyBlueprint, String> {
-        let (mut drive, disk) = (self.drive.clone(), entry.disk.clone());
-        merge(&mut drive, &entry.drive);
-        let scene = Scene { drive, disk, design: self.design.clone(), ..Scene::default() };
-        let of_model = |design: Box<Design>| DriveBlueprint { design: *design, payload };
-        Ok(match (kind, Model::of(design, &scene)?) {
-            (Kind::Drive, Model::Ssd(design)) => of_model(design).into(),
-            (Kind::Disk, Model::Disk(model)) => {
-                AnyBlueprint::Disk(DiskBlueprint { model, payload })
-            }
-            (Kind::Raid0, Model::Raid0 { member, stripes }) => {
-                let (members, chunk) = (stripes.members, stripes.chunk_kib / 4);
-                match *member {
-                    Model::Ssd(design) => {
-                        let member = of_model(design);
-                        AnyBlueprint::Drives(Box::new(Raid0Blueprint { member, members, chunk }))
-                    }
-                    Model::Disk(model) => {
-                        let member = DiskBlueprint { model, payload };
-                        AnyBlueprint::Disks(Raid0Blueprint { member, members, chunk })
-                    }
-                    Model::Raid0 { .. } => return Err("arrays have no arrays".into()),
-                }
-            }
-            (_, model) => {
+        let scene = self.scene(entry);
+        let model = Model::of(design, &scene)?;
+        match (kind, &model) {
+            (Kind::Drive, Model::Ssd(_))
+            | (Kind::Disk, Model::Disk(_))
+            | (Kind::Sampled, Model::Sampled(_))
+            | (Kind::Raid0, Model::Raid0 { .. }) => model.blueprint(payload),
+            _ => {
                 let kind = kind.name();
                 let fits = match model {
                     Model::Ssd(_) => "drive",
                     Model::Disk(_) => "disk",
+                    Model::Sampled(_) => "sampled",
                     Model::Raid0 { .. } => "raid0",
                 };
-                return Err(format!("it is no {kind}: set subject = \"{fits}\""));
+                Err(format!("it is no {kind}: set subject = \"{fits}\""))
             }
-        })
+        }
+    }
+
+    /// What designs, disks and sampled devices of a row are changed by.
+    fn scene(&self, entry: &Entry) -> Scene {
+        let (disk, sampled) = (entry.disk.clone(), entry.sampled.clone());
+        let mut drive = self.drive.clone();
+        merge(&mut drive, &entry.drive);
+        Scene { drive, disk, sampled, design: self.design.clone(), ..Scene::default() }
+    }
+
+    /// Whether the models of its rows can be built, as far as a fault has a key.
+    fn check(&self) -> Result<(), Fault> {
+        for (i, entry) in self.entries.iter().enumerate() {
+            let (scene, place) = (self.scene(entry), i.to_string());
+            for design in entry.subject.designs(entry).unwrap_or_default() {
+                let Err(fault) = Model::read(&design, &scene) else { continue };
+                if fault.key.is_empty() {
+                    continue; // It is told with the row.
+                }
+                let own = match fault.key.first().map(String::as_str) {
+                    Some("disk" | "sampled") => true,
+                    Some("drive") => fault.key.get(1).is_some_and(|k| entry.drive.contains_key(k)),
+                    _ => false,
+                };
+                return Err(if own { fault.below(&["row", &place]) } else { fault });
+            }
+        }
+        Ok(())
     }
 
     fn ingredients(&self, mix: &str) -> Result<Ingredients, String> {
@@ -374,6 +394,7 @@ impl CrashFile {
             name: None,
             drive: toml::Table::new(),
             disk: toml::Table::new(),
+            sampled: toml::Table::new(),
             ram: None,
             payload: Keeps::Stamps,
         };

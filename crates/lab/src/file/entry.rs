@@ -30,6 +30,8 @@ pub struct Entry {
     drive: toml::Table,
     #[serde(default)]
     disk: toml::Table,
+    #[serde(default)]
+    sampled: toml::Table,
     /// The published numbers of each row that this stands for, in their order.
     #[serde(default)]
     published: Numbers,
@@ -48,6 +50,18 @@ fn default_synchronous() -> OneOrMany<Synchronous> {
 }
 
 impl Entry {
+    /// Whether it has this key itself, where the file has it for all rows, too.
+    pub(crate) fn has(&self, key: &[String]) -> bool {
+        let [kind, name, ..] = key else { return false };
+        let own = match kind.as_str() {
+            "drive" => &self.drive,
+            "disk" => &self.disk,
+            "sampled" => &self.sampled,
+            _ => return false,
+        };
+        own.contains_key(name)
+    }
+
     /// The rows that it stands for.
     ///
     /// # Errors
@@ -75,6 +89,7 @@ impl Entry {
                             let mut scene = e.scene(&params)?;
                             merge(&mut scene.drive, &self.drive);
                             merge(&mut scene.disk, &self.disk);
+                            merge(&mut scene.sampled, &self.sampled);
                             let mut name = format!("{workload}/{design}");
                             if !job {
                                 name += &format!("/{journal}/{synchronous}");

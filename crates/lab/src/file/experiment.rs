@@ -12,7 +12,7 @@
 use crate::file::entry::Entry;
 pub use crate::file::kinds::{Expect, Journal, Synchronous, WorkloadKind};
 use crate::file::parse::{self, Fault, Wrong};
-use crate::file::scene::BENCHMARKS;
+use crate::file::scene::{BENCHMARKS, LEAST_BLOCK};
 pub use crate::file::scene::{RunParameters, Scene};
 use crate::file::source;
 use crate::report::published::{Published, Ratio, Source};
@@ -21,6 +21,7 @@ use crate::run::precondition::{Overwrites, Precondition, PreconditionError};
 use crate::subject::Model;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use tantalum_files::FormatOptions;
 use tantalum_rt::mix64;
 use tantalum_workload::database::Benchmark;
 use tantalum_workload::jobs::Job;
@@ -75,6 +76,9 @@ pub struct Experiment {
     /// Changes to the magnetic disk of every row.
     #[serde(default)]
     pub disk: toml::Table,
+    /// Changes to the sampled device of every row.
+    #[serde(default)]
+    pub sampled: toml::Table,
     /// How the drive of each row is preconditioned; not at all without it.
     #[serde(default)]
     pub precondition: Option<Precondition>,
@@ -206,6 +210,7 @@ impl Experiment {
             for row in entry.rows(self, 1).map_err(at)? {
                 self.check_row(&row).map_err(|fault| match row.changes(&fault.key) {
                     Some(key) => fault.moved(&["row", &place, "params", key]),
+                    None if entry.has(&fault.key) => fault.below(&["row", &place]),
                     None => fault,
                 })?;
                 if rows.iter().any(|r| r.name == row.name) {
@@ -223,11 +228,16 @@ impl Experiment {
         // (Those that rows use are checked with what the rows change.)
         let scene = self.scene(&BTreeMap::new())?;
         for workload in scene.workloads().filter(|w| rows.iter().all(|r| r.workload != *w)) {
-            scene.check_workload(&workload)?;
+            scene.check_workload(&workload, LEAST_BLOCK)?;
         }
         for name in self.design.keys().filter(|d| rows.iter().all(|r| r.design != **d)) {
-            Model::of(name, &scene)
-                .map_err(|e| Fault::at(&["design", name], format!("[design.{name}]: {e}")))?;
+            Model::read(name, &scene).map_err(|fault| {
+                let what = format!("[design.{name}]: {}", fault.what);
+                match fault.key.is_empty() {
+                    true => Fault::at(&["design", name], what),
+                    false => Fault { what, ..fault },
+                }
+            })?;
         }
         let rows = self.rows()?;
         for (i, ratio) in self.ratios.iter_mut().enumerate() {
@@ -239,7 +249,22 @@ impl Experiment {
 
     fn check_row(&self, row: &Row) -> Result<(), Fault> {
         row.scene.check()?;
-        row.scene.check_workload(&row.workload)?;
+        // (What has no key is told when the row is to run.)
+        let model = match Model::read(&row.design, &row.scene) {
+            Err(fault) if !fault.key.is_empty() => return Err(fault),
+            model => model.ok(),
+        };
+        let block = model.map_or(LEAST_BLOCK, |model| model.block_bytes());
+        row.scene.check_workload(&row.workload, block)?;
+        let chunk = FormatOptions::default().chunk;
+        if row.workload.has_journal() && block > chunk {
+            let what = format!(
+                "row \"{}\": block_bytes = {block}: the files of SQLite need a device with blocks of \
+                 512 to {chunk} bytes",
+                row.name
+            );
+            return Err(Fault::at(&["design", &row.design, "block_bytes"], what));
+        }
         let how = row.scene.precondition.as_ref();
         if row.job().is_none() && how.is_some_and(|p| p.pattern == Overwrites::Job) {
             let what = format!("row \"{}\": {}", row.name, PreconditionError::NoJob);
@@ -290,6 +315,7 @@ impl Experiment {
             "design",
             "drive",
             "disk",
+            "sampled",
             "precondition",
         ];
         for key in params.keys() {

@@ -3,6 +3,7 @@
 
 use serde::de::DeserializeOwned;
 use tantalum_drive::nearest_name;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What is wrong with a text, and on which line if that is known.
@@ -75,6 +76,32 @@ pub fn line_of(text: &str, key: &[String]) -> Option<usize> {
     start.map(|start| line(text, start))
 }
 
+/// The key, name or value, that is at this byte of a text; empty if there is none.
+fn key_at(text: &str, byte: usize) -> Vec<String> {
+    fn in_table(table: &DeTable<'_>, byte: usize, key: &mut Vec<String>) -> bool {
+        table.iter().any(|(name, value)| {
+            key.push(name.get_ref().to_string());
+            let found = name.span().contains(&byte) || in_value(value, byte, key);
+            found || key.pop().is_none()
+        })
+    }
+    fn in_value(value: &Spanned<DeValue<'_>>, byte: usize, key: &mut Vec<String>) -> bool {
+        match value.get_ref() {
+            DeValue::Table(table) => in_table(table, byte, key),
+            DeValue::Array(list) => list.iter().enumerate().any(|(i, one)| {
+                key.push(i.to_string());
+                in_value(one, byte, key) || key.pop().is_none()
+            }),
+            _ => value.span().contains(&byte),
+        }
+    }
+    let mut key = Vec::new();
+    if let Ok(document) = DeTable::parse(text) {
+        in_table(document.get_ref(), byte, &mut key);
+    }
+    key
+}
+
 fn line(text: &str, byte: usize) -> usize {
     1 + text.as_bytes()[..byte.min(text.len())].iter().filter(|b| **b == b'\n').count()
 }
@@ -93,6 +120,24 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Wrong> {
 /// [`Wrong`], without a line.
 pub fn read_table<T: DeserializeOwned>(table: toml::Table) -> Result<T, Wrong> {
     table.try_into().map_err(|e| wrong(&e, None))
+}
+
+/// Reads a value from a table; what is wrong has its key.
+///
+/// # Errors
+/// [`Fault`], with the key as it is in the table.
+pub fn read_keys<T: DeserializeOwned>(table: &toml::Table) -> Result<T, Fault> {
+    let text = table.to_string();
+    toml::from_str(&text).map_err(|e: toml::de::Error| {
+        let key = e.span().map_or(Vec::new(), |span| key_at(&text, span.start));
+        let what = one_line(e.message());
+        match key.last() {
+            Some(last) if !what.contains(last.as_str()) => {
+                Fault { what: format!("{}: {what}", key.join(".")), key }
+            }
+            _ => Fault { key, what },
+        }
+    })
 }
 
 /// An error of the reader, in one line.
@@ -167,6 +212,38 @@ mod tests {
         assert_eq!(line(&["row", "1", "x"]), Some(7));
         assert_eq!(line(&["row", "1", "y", "z.z"]), Some(8));
         assert_eq!(line(&["none", "x"]), None);
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_table_has_its_key() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[allow(dead_code, reason = "only read")]
+        struct Inner {
+            cuts: u64,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[allow(dead_code, reason = "only read")]
+        struct Outer {
+            x: u64,
+            one: Inner,
+            list: Vec<Inner>,
+        }
+        let sound = "x = 1\n[one]\ncuts = 1\n[[list]]\ncuts = 2\n[[list]]\ncuts = 3";
+        for (from, to, key, what) in [
+            ("x = 1", "x = 1\ny = 2", "y", "unknown key \"y\""),
+            ("x = 1", "x = \"a\"", "x", "x: invalid type: string"),
+            ("cuts = 1", "cutz = 1", "one.cutz", "unknown key \"cutz\"; did you mean \"cuts\"?"),
+            ("cuts = 3", "cuts = -3", "list.1.cuts", "list.1.cuts: invalid value"),
+            ("cuts = 3", "cut = 3", "list.1.cut", "did you mean \"cuts\"?"),
+        ] {
+            let table = sound.replace(from, to).parse().unwrap();
+            let fault = read_keys::<Outer>(&table).unwrap_err();
+            assert_eq!(fault.key.join("."), key, "{}", fault.what);
+            assert!(fault.what.contains(what), "{}", fault.what);
+        }
+        assert!(read_keys::<Outer>(&sound.parse().unwrap()).is_ok());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::file::kinds::WorkloadKind;
 use crate::file::parse::Fault;
 use crate::run::precondition::{Precondition, PreconditionError};
+use crate::subject::Model;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_workload::jobs::Job;
@@ -42,12 +43,17 @@ pub struct Scene {
     pub drive: toml::Table,
     /// Changes to magnetic disks.
     pub disk: toml::Table,
+    /// Changes to sampled devices.
+    pub sampled: toml::Table,
     /// How the drive is preconditioned, if it is.
     pub precondition: Option<Precondition>,
 }
 
 /// The names of the benchmarks on SQLite.
 pub(crate) const BENCHMARKS: [&str; 3] = ["linkbench", "ycsb-a", "tpcc"];
+
+/// Bytes of the smallest blocks that a device can have.
+pub(crate) const LEAST_BLOCK: u32 = 512;
 
 /// Bytes of a device that is larger than any: on it a job's range is no bound.
 const ANY_BYTES: u64 = 1 << 50;
@@ -150,11 +156,11 @@ impl Scene {
         Ok(())
     }
 
-    /// Checks the values of a workload of the file.
+    /// Checks the values of a workload of the file, which runs on blocks of so many bytes.
     ///
     /// # Errors
     /// What cannot, with its key.
-    pub(crate) fn check_workload(&self, workload: &WorkloadKind) -> Result<(), Fault> {
+    pub(crate) fn check_workload(&self, workload: &WorkloadKind, block: u32) -> Result<(), Fault> {
         let (WorkloadKind::Job(name) | WorkloadKind::Pages(name)) = workload else {
             return Ok(());
         };
@@ -162,15 +168,9 @@ impl Scene {
             let parts = [kind, name].into_iter().chain(key.into_iter().flat_map(|k| k.split('.')));
             Fault::at(&parts.collect::<Vec<_>>(), format!("{kind}.{name}: {what}"))
         };
-        let modelled = |kind: &str, e: JobError| {
-            let key = match &e {
-                JobError::Value { key, .. } => Some(*key),
-                _ => None,
-            };
-            fault(kind, key, e.to_string())
-        };
+        let modelled = |kind: &str, e: JobError| fault(kind, e.key(), e.to_string());
         if let Some(job) = self.job.get(name) {
-            let sound = job.check().and_then(|()| job.fits(ANY_BYTES, crate::subject::BLOCK_BYTES));
+            let sound = job.check().and_then(|()| job.fits(ANY_BYTES, block));
             sound.map_err(|e| fault("job", e.key(), e.to_string()))?;
         }
         if let Some(how) = self.trace.get(name) {
@@ -183,10 +183,14 @@ impl Scene {
             })?;
         }
         if let Some(engine) = self.engine.get(name) {
-            engine.check().map_err(|e| modelled("engine", e))?;
+            let named = engine.log_design.as_ref().and_then(|name| Model::of(name, self).ok());
+            let log = named.map_or(block, |log| log.block_bytes());
+            let sound = engine.check().and_then(|()| engine.fits_blocks(block, log));
+            sound.map_err(|e| modelled("engine", e))?;
         }
         if let Some(tree) = self.tree.get(name) {
-            tree.check(None).map_err(|e| modelled("tree", e))?;
+            let sound = tree.check(None).and_then(|()| tree.fits_blocks(block));
+            sound.map_err(|e| modelled("tree", e))?;
         }
         Ok(())
     }

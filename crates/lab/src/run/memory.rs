@@ -37,7 +37,7 @@ use tantalum_workload::ycsb::YcsbScale;
 pub const RUN_BYTES: u64 = 28 << 20;
 /// What the oracle keeps of a block that was written.
 pub const WITNESS_BYTES: u64 = 256;
-/// What a block costs on a magnetic disk where payload is a stamp.
+/// What a block costs on a device without flash where payload is a stamp.
 pub const DISK_STAMP_BYTES: u64 = 64;
 /// What every row needs.
 pub const BASE_BYTES: u64 = 16 << 20;
@@ -90,7 +90,7 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
         }
         return Ok(Need { memory: memory + BASE_BYTES, load: 0, database: 0, capacity });
     }
-    let Some(design) = model.ssd() else { return Ok(on_disks(row, cuts, &model)) };
+    let Some(design) = model.ssd() else { return Ok(without_flash(row, cuts, &model)) };
     let layout = design.check().map_err(|e| e.to_string())?;
     let members = u64::from(model.members());
     let books = books(design, &layout) * members;
@@ -125,8 +125,8 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
 fn filled(model: &Model, engine: &PageModel, part: Part) -> Result<(u64, u64), String> {
     let (members, payload) = (u64::from(model.members()), engine.payload(part));
     let Some(design) = model.ssd() else {
-        let capacity = model.disk().map_or(0, |disk| disk.blocks) * SECTOR * members;
-        let block = DISK_STAMP_BYTES + if payload == Payload::Bytes { SECTOR } else { 0 };
+        let capacity = plain(model).0 * members;
+        let block = stamp_bytes(model) + if payload == Payload::Bytes { SECTOR } else { 0 };
         return Ok((engine.blocks() * block, capacity));
     };
     let layout = design.check().map_err(|e| e.to_string())?;
@@ -162,18 +162,38 @@ fn run_millis(scene: &Scene, cuts: u32) -> u64 {
     (run.warm_up_ms + (run.run_ms[0] + run.run_ms[1]) / 2).saturating_mul(cuts.into())
 }
 
-/// The same for magnetic disks: they keep what was written, and have no books.
-fn on_disks(row: &Row, cuts: u32, model: &Model) -> Need {
-    let disk = model.disk().map_or((0, 0), |d| (d.blocks, d.interface_mb_s));
+/// Bytes that a device without flash holds, or a member of an array of them, and how many MB it
+/// takes in a second, at most.
+fn plain(model: &Model) -> (u64, u64) {
+    if let Some(disk) = model.disk() {
+        return (disk.blocks.saturating_mul(disk.block_bytes.into()), disk.interface_mb_s);
+    }
+    let Some(sampled) = model.sampled() else { return (0, 0) };
+    // (A byte for each microsecond is a MB for each second.)
+    let quickest = sampled.latency.iter().filter(|row| row.command != "read");
+    let rates = quickest.filter_map(|row| Some(row.bytes.div_ceil((*row.us.first()?).max(1))));
+    let most = rates.max().unwrap_or(1).saturating_mul(sampled.queue_depth.into());
+    let bytes = sampled.blocks.saturating_mul(sampled.block_bytes.into());
+    (bytes, most.min(sampled.bus_mb_s.unwrap_or(u64::MAX)))
+}
+
+/// What the stamps of 4 KiB cost on such a device: a smaller block has its own.
+fn stamp_bytes(model: &Model) -> u64 {
+    DISK_STAMP_BYTES * (SECTOR / u64::from(model.block_bytes())).max(1)
+}
+
+/// The same for devices without flash: they keep what was written, and have no books.
+fn without_flash(row: &Row, cuts: u32, model: &Model) -> Need {
+    let (bytes, rate) = plain(model);
     let members = u64::from(model.members());
-    let capacity = disk.0 * SECTOR * members;
+    let capacity = bytes * members;
     let scene = &row.scene;
     let millis = run_millis(scene, cuts);
     let page = u64::from(scene.run.page_bytes);
     let (database, load) = match (&row.workload, block_range(row)) {
         (_, Some(range)) => {
-            let written = job_sectors(range, capacity / SECTOR, disk.1 * members, millis);
-            let memory = written.min(capacity / SECTOR) * DISK_STAMP_BYTES + BASE_BYTES;
+            let written = job_sectors(range, capacity / SECTOR, rate * members, millis);
+            let memory = written.min(capacity / SECTOR) * stamp_bytes(model) + BASE_BYTES;
             return Need { memory, load: 0, database: 0, capacity };
         }
         (WorkloadKind::YcsbA, _) => ycsb(&scene.ycsb, page),

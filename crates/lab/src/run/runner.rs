@@ -45,8 +45,11 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
         let told = |e| format!("row \"{}\": {e}", row.name);
         let model = row.model().map_err(told)?;
         if row.scene.precondition.is_some() && model.ssd().is_none() {
-            let what = "[precondition]: it is a magnetic disk, which writing does not bring \
-                        into another state; run it from a file without [precondition]";
+            let kind = if model.disk().is_some() { "magnetic disk" } else { "sampled device" };
+            let what = format!(
+                "[precondition]: it is a {kind}, which writing does not bring into another state; \
+                 run it from a file without [precondition]"
+            );
             return Err(told(format!("design \"{}\": {what}", row.design)));
         }
         if let Some(design) = row.pages().as_ref().and_then(PageModel::log_design) {
@@ -54,7 +57,7 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
         }
         if let Some(job) = row.job() {
             let bytes = memory::need(row, 1).map_err(told)?.capacity;
-            job.fits(bytes, BLOCK_BYTES).map_err(|e| told(e.to_string()))?;
+            job.fits(bytes, model.block_bytes()).map_err(|e| told(e.to_string()))?;
         }
     }
     source::check(rows)
@@ -162,6 +165,15 @@ fn try_row(
         Ok(model) => model,
         Err(e) => return (RowFindings::default(), Err(RowError::Design(e))),
     };
+    if log.is_some() && model.block_bytes() != BLOCK_BYTES {
+        let what = format!(
+            "a log of writes has blocks of {BLOCK_BYTES} bytes, and design \"{}\" has {} \
+             (`block_bytes`)",
+            row.design,
+            model.block_bytes()
+        );
+        return (RowFindings::default(), Err(RowError::Design(what)));
+    }
     let made = |rt: &Rt| {
         let built = model.build(rt, payload).map_err(RowError::Design)?;
         Ok(Recorded::new(Busy::new(rt, built), log.cloned()))
