@@ -6,6 +6,7 @@
 //!    is no order and no atomicity: only within a chunk is a write as atomic as on the
 //!    member.
 //! 3. A flush is a flush of every member.
+//! 4. An error names a block of the array, not of the member that reported it.
 
 use crate::planted::planted;
 use crate::{
@@ -85,6 +86,18 @@ impl<D> Raid0<D> {
         }
         parts
     }
+
+    /// 4: an error of a member.
+    fn own(&self, member: usize, error: IoError) -> IoError {
+        match error {
+            IoError::Uncorrectable(Block(below)) => {
+                let (stripe, within) = (below / self.chunk, below % self.chunk);
+                let chunks = stripe * self.members.len() as u64 + member as u64;
+                IoError::Uncorrectable(Block(chunks * self.chunk + within))
+            }
+            other => other,
+        }
+    }
 }
 
 impl<D: BlockDevice> Raid0<D> {
@@ -119,7 +132,8 @@ impl<D: BlockDevice> BlockDevice for Raid0<D> {
         for part in self.parts(at, count) {
             let (room, behind) = rest.split_at(part.count, size);
             rest = behind;
-            reads.push(self.members[part.member].read(part.at, room));
+            let read = self.members[part.member].read(part.at, room);
+            reads.push(async move { read.await.map_err(|e| self.own(part.member, e)) });
         }
         all(join_all(reads).await)
     }
@@ -129,7 +143,8 @@ impl<D: BlockDevice> BlockDevice for Raid0<D> {
         let count = self.caps.check(at, data.kind(), data.blocks(size))?;
         let writes = self.parts(at, count).into_iter().map(|part| {
             let some = data.slice(part.first..part.first + part.count, size);
-            self.members[part.member].write(part.at, some, want)
+            let write = self.members[part.member].write(part.at, some, want);
+            async move { write.await.map_err(|e| self.own(part.member, e)) }
         });
         all(join_all(writes.collect()).await)
     }

@@ -1,5 +1,8 @@
 //! Partitions against a model: whatever the others of one device do, each is a device by itself.
 
+mod bad_block;
+
+use bad_block::BadBlock;
 use proptest::prelude::*;
 use tantalum_device::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability,
@@ -228,7 +231,8 @@ fn ranges_that_are_not_there_are_refused_and_errors_name_blocks_of_the_partition
     faults.fail_nth(CommandKind::Flush, 1);
     let done = runtime.block_on(async move {
         let part =
-            Partition::new(BadBlock(faults), Blocks { start: Block(20), count: 10 }).unwrap();
+            Partition::new(BadBlock(faults, Block(23)), Blocks { start: Block(20), count: 10 })
+                .unwrap();
         let read = part.read(Block(3), DataMut::Stamps(&mut [0])).await;
         assert_eq!(read, Err(IoError::Uncorrectable(Block(3))));
         let group = [Extent { at: Block(10), data: Data::Stamps(&[1]) }];
@@ -239,40 +243,4 @@ fn ranges_that_are_not_there_are_refused_and_errors_name_blocks_of_the_partition
         assert_eq!(write, Err(IoError::Poisoned));
     });
     done.unwrap();
-}
-
-/// A device one of whose blocks cannot be read: 23.
-struct BadBlock(Faults<RamDevice>);
-
-impl BlockDevice for BadBlock {
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.0.is_alive()
-    }
-
-    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        match at {
-            Block(23) => Err(IoError::Uncorrectable(at)),
-            _ => self.0.read(at, buf).await,
-        }
-    }
-
-    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
-        self.0.write(at, data, want).await
-    }
-
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        self.0.write_atomic(group).await
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        self.0.flush().await
-    }
-
-    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        self.0.discard(range).await
-    }
 }

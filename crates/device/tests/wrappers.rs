@@ -1,8 +1,11 @@
-//! The wrappers that fail and count commands.
+//! The wrappers that fail and count commands, and arrays of devices.
 
+mod bad_block;
+
+use bad_block::BadBlock;
 use tantalum_device::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability,
-    Extent, Faults, GroupLimit, IoError, Payload, PowerCycle, RamDevice, RamOptions, Stats,
+    Extent, Faults, GroupLimit, IoError, Payload, PowerCycle, Raid0, RamDevice, RamOptions, Stats,
 };
 use tantalum_rt::{Nanos, Rt, Runtime};
 
@@ -220,4 +223,22 @@ fn latencies_are_counted_by_bounds() {
     assert_eq!(latencies.within(&bounds), [2, 4, 5, 5]);
     let (sum, want) = (latencies.sum().0 as f64, 5_000_659e3);
     assert!((sum / want - 1.0).abs() < 1e-3, "{sum}");
+}
+
+#[test]
+fn errors_of_an_array_name_its_blocks() {
+    run(1, |rt| async move {
+        // Chunks of 4 blocks over 3 members: block 42 of the array is in chunk 10, the fourth of
+        // member 1, and there block 14.
+        let members = (0..3).map(|m| BadBlock(ram(&rt), Block(if m == 1 { 14 } else { 999 })));
+        let array = Raid0::new(members.collect(), 4).unwrap();
+        for (at, count) in [(42, 1), (40, 3), (0, 60), (30, 100)] {
+            let read = array.read(Block(at), DataMut::Stamps(&mut vec![0; count])).await;
+            assert_eq!(read, Err(IoError::Uncorrectable(Block(42))), "{at} {count}");
+        }
+        for (at, count) in [(0, 42), (43, 60)] {
+            let read = array.read(Block(at), DataMut::Stamps(&mut vec![0; count])).await;
+            assert_eq!(read, Ok(()), "{at} {count}");
+        }
+    });
 }
