@@ -1,6 +1,7 @@
 //! The contract in code: addresses, capabilities, commands and errors.
 
 use crate::{Data, DataMut, Payload};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The number of a block on a device.
@@ -22,8 +23,10 @@ pub struct Blocks {
     pub count: u64,
 }
 
-/// What the completion of a write means (contract, 1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What the completion of a write means (contract, 1). In files it is `volatile`, `power-safe` or
+/// `on-media`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Ack {
     /// It may be lost with the power until a flush returns.
     Volatile,

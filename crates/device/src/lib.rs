@@ -106,7 +106,6 @@ pub use planted::{Defect, plant};
 pub use raid::{Raid0, RaidBox};
 pub use ram::{RamDevice, RamOptions};
 pub use sampled::{
-    Bus, LatencyRow, Mode, Outlier, Overlap, SampledAck, SampledFault, SampledModel, Stall,
-    StreamKind,
+    Bus, LatencyRow, Mode, Outlier, Overlap, SampledFault, SampledModel, Stall, StreamKind,
 };
 pub use stats::{DeviceStats, KindStats, Latencies, Stats};

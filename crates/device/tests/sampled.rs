@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 use tantalum_device::{
-    Block, BlockDevice, Blocks, Bus, CommandKind, Data, DataMut, Durability, LatencyRow, Mode,
-    Outlier, Overlap, Payload, RamDevice, SampledAck, SampledModel, Stall, StreamKind,
+    Ack, Block, BlockDevice, Blocks, Bus, CommandKind, Data, DataMut, Durability, LatencyRow, Mode,
+    Outlier, Overlap, Payload, RamDevice, SampledModel, Stall, StreamKind,
 };
 use tantalum_oracle::harness::{CrashPlan, CutAt, crash_run};
 use tantalum_rt::{Nanos, Rt, Runtime};
@@ -19,7 +19,7 @@ fn plain() -> SampledModel {
     SampledModel {
         block_bytes: 512,
         blocks: 100_000,
-        ack: SampledAck::Volatile,
+        ack: Ack::Volatile,
         ordered: false,
         atomic_bytes: 512,
         queue_depth: 1,
@@ -334,7 +334,7 @@ fn the_oracle_finds_nothing() {
     let preset: SampledModel = toml::from_str(PRESET).unwrap();
     let preset = SampledModel { blocks: 64, start_ms: 1, ..preset };
     let (mut cuts, mut interrupted) = (0, 0);
-    for ack in [SampledAck::Volatile, SampledAck::PowerSafe, SampledAck::OnMedia] {
+    for ack in [Ack::Volatile, Ack::PowerSafe, Ack::OnMedia] {
         for (ordered, queue_depth) in [(false, 8), (true, 8), (false, 1)] {
             for payload in [Payload::Bytes, Payload::Stamps] {
                 let model = SampledModel { ack, ordered, queue_depth, ..preset.clone() };

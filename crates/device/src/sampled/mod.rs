@@ -12,7 +12,7 @@ mod model;
 mod schedule;
 
 pub use model::{
-    LatencyRow, Mode, Outlier, Overlap, SampledAck, SampledFault, SampledModel, Stall, StreamKind,
+    LatencyRow, Mode, Outlier, Overlap, SampledFault, SampledModel, Stall, StreamKind,
 };
 
 use crate::{CommandKind, Payload, RamDevice};

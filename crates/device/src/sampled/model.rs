@@ -18,7 +18,7 @@ pub struct SampledModel {
     /// How many blocks there are.
     pub blocks: u64,
     /// What a completed write means.
-    pub ack: SampledAck,
+    pub ack: Ack,
     /// Whether what survives a cut is a prefix of what arrived.
     #[serde(default)]
     pub ordered: bool,
@@ -69,18 +69,6 @@ fn streams() -> usize {
 
 fn hundred() -> u64 {
     100
-}
-
-/// What a completed write means; see [`Ack`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SampledAck {
-    /// It may be lost with the power until a flush.
-    Volatile,
-    /// It is in memory that survives.
-    PowerSafe,
-    /// It is on the medium.
-    OnMedia,
 }
 
 /// Whether a command begins where another one of its kind has ended.
@@ -338,11 +326,7 @@ impl SampledModel {
             block_size: self.block_bytes,
             blocks: self.blocks,
             thin: false,
-            ack: match self.ack {
-                SampledAck::Volatile => Ack::Volatile,
-                SampledAck::PowerSafe => Ack::PowerSafe,
-                SampledAck::OnMedia => Ack::OnMedia,
-            },
+            ack: self.ack,
             flush: true,
             ordered: self.ordered,
             atomic_unit: self.atomic_bytes,

@@ -157,7 +157,7 @@ struct Ram {
     group_extents: u32,
     group_kib: u64,
     /// "volatile", "power-safe" or "on-media".
-    ack: RamAck,
+    ack: Ack,
     flush: bool,
     ordered: bool,
     command_us: u64,
@@ -165,14 +165,6 @@ struct Ram {
     flush_us: u64,
     start_us: u64,
     cache_commands: usize,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum RamAck {
-    Volatile,
-    PowerSafe,
-    OnMedia,
 }
 
 impl Default for Ram {
@@ -183,7 +175,7 @@ impl Default for Ram {
             atomic_unit: 512,
             group_extents: 16,
             group_kib: 256,
-            ack: RamAck::Volatile,
+            ack: Ack::Volatile,
             flush: true,
             ordered: false,
             command_us: 20,
@@ -203,11 +195,7 @@ impl Ram {
                 block_size: self.block_bytes,
                 blocks: self.blocks,
                 thin: false,
-                ack: match self.ack {
-                    RamAck::Volatile => Ack::Volatile,
-                    RamAck::PowerSafe => Ack::PowerSafe,
-                    RamAck::OnMedia => Ack::OnMedia,
-                },
+                ack: self.ack,
                 flush: self.flush,
                 ordered: self.ordered,
                 atomic_unit: self.atomic_unit,
