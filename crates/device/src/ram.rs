@@ -13,7 +13,6 @@
 
 use crate::operations::{Operation, Operations};
 use crate::planted::planted;
-use crate::sampled::Sampler;
 use crate::{
     AfterCut, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut,
     Durability, Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload, PowerCycle,
@@ -61,6 +60,18 @@ impl RamOptions {
             stream: "ram".to_string(),
         }
     }
+}
+
+/// Times that something else than the options decides.
+pub(crate) trait Timing {
+    /// The same for a copy of the device in another runtime, with the random streams of `name`.
+    fn copy(&self, rt: &Rt, name: &str) -> Box<dyn Timing>;
+
+    /// The power is on again: what was under way is gone.
+    fn restart(&mut self);
+
+    /// When a command that arrives `now` ends.
+    fn end_of(&mut self, now: Nanos, kind: CommandKind, at: u64, count: u64) -> Nanos;
 }
 
 /// Orders versions of a block: by power cycle, then by the order of effect.
@@ -125,8 +136,8 @@ struct Inner {
     state: RefCell<State>,
     dice: RefCell<Stream>,
     jitter: RefCell<Stream>,
-    /// Draws the times instead of the options.
-    sampler: Option<RefCell<Sampler>>,
+    /// Decides the times instead of the options.
+    timing: Option<RefCell<Box<dyn Timing>>>,
     /// The link of this power cycle, and whether the device takes commands.
     link: RefCell<Link>,
     ready: Cell<bool>,
@@ -152,12 +163,12 @@ impl RamDevice {
         RamDevice::with(rt, options, None)
     }
 
-    /// One whose times are sampled.
-    pub(crate) fn sampled(rt: &Rt, options: RamOptions, sampler: Sampler) -> RamDevice {
-        RamDevice::with(rt, options, Some(RefCell::new(sampler)))
+    /// One with other times than those of its options.
+    pub(crate) fn timed(rt: &Rt, options: RamOptions, timing: Box<dyn Timing>) -> RamDevice {
+        RamDevice::with(rt, options, Some(RefCell::new(timing)))
     }
 
-    fn with(rt: &Rt, options: RamOptions, sampler: Option<RefCell<Sampler>>) -> RamDevice {
+    fn with(rt: &Rt, options: RamOptions, timing: Option<RefCell<Box<dyn Timing>>>) -> RamDevice {
         assert!(options.caps.block_size > 0, "a block has at least one byte");
         assert!(options.caps.atomic_unit > 0, "an atomic unit has at least one byte");
         let link = Link::new(rt);
@@ -166,7 +177,7 @@ impl RamDevice {
             state: RefCell::default(),
             dice: RefCell::new(rt.stream(&format!("{} cut", options.stream))),
             jitter: RefCell::new(rt.stream(&format!("{} jitter", options.stream))),
-            sampler,
+            timing,
             link: RefCell::new(link.clone()),
             ready: Cell::new(true),
             written: Cell::new(0),
@@ -180,9 +191,10 @@ impl RamDevice {
     /// this one goes on. What the cut keeps is decided by the seed of the other runtime.
     #[must_use]
     pub fn cut_copy(&self, rt: &Rt) -> RamDevice {
-        let Inner { options, sampler, .. } = &*self.inner;
-        let again = |s: &RefCell<Sampler>| RefCell::new(s.borrow().copy(rt, &options.stream));
-        let copy = RamDevice::with(rt, options.clone(), sampler.as_ref().map(again));
+        let Inner { options, timing, .. } = &*self.inner;
+        let again =
+            |t: &RefCell<Box<dyn Timing>>| RefCell::new(t.borrow().copy(rt, &options.stream));
+        let copy = RamDevice::with(rt, options.clone(), timing.as_ref().map(again));
         copy.inner.written.set(self.inner.written.get());
         *copy.inner.state.borrow_mut() = self.inner.state.borrow().clone();
         copy.cut();
@@ -207,8 +219,8 @@ impl RamDevice {
     /// When a command ends that arrives now.
     fn end_of(&self, kind: CommandKind, at: u64, count: u64) -> Nanos {
         let (o, now) = (&self.inner.options, self.inner.rt.now());
-        if let Some(sampler) = &self.inner.sampler {
-            return sampler.borrow_mut().end_of(now, kind, at, count);
+        if let Some(timing) = &self.inner.timing {
+            return timing.borrow_mut().end_of(now, kind, at, count);
         }
         let latency = match (kind, o.jitter) {
             (CommandKind::Flush, _) => o.flush,
@@ -357,8 +369,8 @@ impl PowerCycle for RamDevice {
         let start = inner.rt.sleep(inner.options.start);
         link.command("the start of a device", async {
             start.await;
-            if let Some(sampler) = &inner.sampler {
-                sampler.borrow_mut().restart();
+            if let Some(timing) = &inner.timing {
+                timing.borrow_mut().restart();
             }
             inner.ready.set(true);
             Ok(())

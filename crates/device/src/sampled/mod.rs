@@ -15,6 +15,7 @@ pub use model::{
     LatencyRow, Mode, Outlier, Overlap, SampledFault, SampledModel, Stall, StreamKind,
 };
 
+use crate::ram::Timing;
 use crate::{CommandKind, Payload, RamDevice};
 use model::Tables;
 use schedule::Schedule;
@@ -100,7 +101,7 @@ impl SampledModel {
         let own = self.bus_mb_s.map(Bus::new).transpose()?;
         let sampler = self.sampler(rt, name, bus.cloned().or(own));
         let options = self.ram_options(name, payload);
-        Ok(RamDevice::sampled(rt, options, sampler))
+        Ok(RamDevice::timed(rt, options, Box::new(sampler)))
     }
 
     fn sampler(&self, rt: &Rt, name: &str, bus: Option<Bus>) -> Sampler {
@@ -144,7 +145,7 @@ impl Ends {
 }
 
 /// Draws the times of one device.
-pub(crate) struct Sampler {
+struct Sampler {
     tables: Tables,
     model: SampledModel,
     bus: Option<Bus>,
@@ -161,24 +162,21 @@ pub(crate) struct Sampler {
     unflushed: u64,
 }
 
-impl Sampler {
-    /// The same for a copy of the device in another runtime. (A bus that several devices share is
-    /// one for each copy there.)
-    pub fn copy(&self, rt: &Rt, name: &str) -> Sampler {
+impl Timing for Sampler {
+    /// (A bus that several devices share is one for each copy there.)
+    fn copy(&self, rt: &Rt, name: &str) -> Box<dyn Timing> {
         let bus = self.bus.as_ref().map(Bus::idle);
-        self.model.sampler(rt, name, bus)
+        Box::new(self.model.sampler(rt, name, bus))
     }
 
-    /// The power is on again: what was under way is gone.
-    pub fn restart(&mut self) {
+    fn restart(&mut self) {
         self.places.clear();
         (self.reads, self.writes) = (Ends::default(), Ends::default());
         self.recent.clear();
         self.unflushed = 0;
     }
 
-    /// Returns when a command that arrives `now` ends, and updates the sampler's state.
-    pub fn end_of(&mut self, now: Nanos, kind: CommandKind, at: u64, count: u64) -> Nanos {
+    fn end_of(&mut self, now: Nanos, kind: CommandKind, at: u64, count: u64) -> Nanos {
         let bytes = count * u64::from(self.model.block_bytes);
         let span = self.span(now, kind, at, count, bytes);
         let place = self.take_place(now);
@@ -194,7 +192,9 @@ impl Sampler {
         self.places[place] = end;
         end
     }
+}
 
+impl Sampler {
     /// How long the device works at it, ns.
     fn span(&mut self, now: Nanos, kind: CommandKind, at: u64, count: u64, bytes: u64) -> u64 {
         let writes = matches!(kind, CommandKind::Write | CommandKind::Fua | CommandKind::Group);
