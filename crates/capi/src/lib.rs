@@ -18,6 +18,7 @@ mod mailbox;
 mod memory;
 mod open;
 mod power;
+mod record;
 mod report;
 mod server;
 

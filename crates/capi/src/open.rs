@@ -4,6 +4,7 @@ use crate::abi::*;
 use crate::client::Client;
 use crate::command::Ram;
 use crate::error::{Failure, boundary};
+use crate::record::{put, take};
 use crate::tantalum_drive;
 use ::tantalum_drive::{Design, Drive};
 use std::cell::Cell;

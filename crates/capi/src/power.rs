@@ -3,6 +3,7 @@
 use crate::abi::*;
 use crate::command::{Command, Done};
 use crate::error::{Failure, boundary};
+use crate::record::put;
 use crate::{client, tantalum_drive};
 use std::ffi::c_int;
 use tantalum_rt::Nanos;

@@ -307,7 +307,7 @@ fn again(arguments: &CrashArguments, seed: u64, row: &str, case: &str) -> String
     words.extend(["--row".into(), row.to_string()]);
     words.extend(["--seed".into(), seed.to_string()]);
     words.extend(["--case".into(), case.to_string()]);
-    repeat::of_words(&words)
+    repeat::command(&words)
 }
 
 /// Makes a panic in a copy of a drive silent: it is printed as a finding.

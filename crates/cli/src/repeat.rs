@@ -1,40 +1,17 @@
-//! The command line that repeats one row of a run, for pasting into a shell.
+//! Command lines that repeat something, for pasting into a shell.
 
-use crate::run::RunArguments;
-use tantalum_lab::report::{Report, RowReport};
 use tantalum_lab_page::Command;
 
-/// The command line. It has all changes of the command line, and always the seed and the number of
-/// cuts, because the file may change.
-pub fn command(row: &RowReport, report: &Report, arguments: &RunArguments) -> String {
-    let mut words = all(report, arguments);
-    words.extend(["--row".into(), row.name.clone()]);
-    format!("{} {}", program(), line(&words))
-}
-
 /// The command line of these words.
-pub fn of_words(words: &[String]) -> String {
+pub fn command(words: &[String]) -> String {
     format!("{} {}", program(), line(words))
 }
 
-/// The same for a page, without the program's path.
-pub fn of_page(report: &Report, arguments: &RunArguments) -> Command {
-    let rows = arguments.rows.iter().map(|row| format!(" --row {}", quoted(row))).collect();
-    Command { base: format!("tantalum {}", line(&all(report, arguments))), rows }
-}
-
-/// All words but the program and the choice of rows.
-fn all(report: &Report, arguments: &RunArguments) -> Vec<String> {
-    let mut words = vec!["run".to_string(), arguments.experiment.display().to_string()];
-    for set in &arguments.sets {
-        words.extend(["--set".into(), format!("{}={}", set.key, set.text)]);
-    }
-    words.extend(["--seed".into(), report.seed.to_string()]);
-    words.extend(["--cuts".into(), report.cuts.to_string()]);
-    if arguments.quick {
-        words.push("--quick".into());
-    }
-    words
+/// The same for a page, without the path of the program. The page has a choice of
+/// rows, and `rows` is the one that was made.
+pub fn of_page(words: &[String], rows: &[String]) -> Command {
+    let rows = rows.iter().map(|row| format!(" --row {}", quoted(row))).collect();
+    Command { base: format!("tantalum {}", line(words)), rows }
 }
 
 fn line(words: &[String]) -> String {

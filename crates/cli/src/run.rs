@@ -35,11 +35,11 @@ Exit codes: 0, every row is as expected; 1, one is not; 2, the file is invalid; 
 is expected to lose data ended after too few cuts to judge.")]
 pub struct RunArguments {
     /// The experiment file (TOML)
-    pub experiment: PathBuf,
+    experiment: PathBuf,
     /// Another value for a key of the experiment's TOML, with dots for tables; may be given several
     /// times. A value that is not TOML is taken as a string
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
-    pub sets: Vec<Setting>,
+    sets: Vec<Setting>,
     /// Write the report as JSON to this file; `-`: to standard output, without the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -63,17 +63,42 @@ pub struct RunArguments {
     cuts: Option<u32>,
     /// Small databases and few cuts: seconds, for a first look
     #[arg(long)]
-    pub quick: bool,
+    quick: bool,
     /// Run everything twice, and fail if the runs differ in any event
     #[arg(long)]
     check_determinism: bool,
     /// Only rows whose name contains this (names are workload/design/journal/synchronous);
     /// may be given several times
     #[arg(long = "row", value_name = "TEXT")]
-    pub rows: Vec<String>,
+    rows: Vec<String>,
     /// Rows that run at the same time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+}
+
+impl RunArguments {
+    /// All words of the command that repeats this run, but the program and the choice of rows. They
+    /// name what was changed on the command line, and the seed and the number of cuts whether they
+    /// were or not: the file may change.
+    fn words(&self, report: &Report) -> Vec<String> {
+        let mut words = vec!["run".to_string(), self.experiment.display().to_string()];
+        for set in &self.sets {
+            words.extend(["--set".into(), format!("{}={}", set.key, set.text)]);
+        }
+        words.extend(["--seed".into(), report.seed.to_string()]);
+        words.extend(["--cuts".into(), report.cuts.to_string()]);
+        if self.quick {
+            words.push("--quick".into());
+        }
+        words
+    }
+
+    /// The command that repeats one row of this run.
+    fn again(&self, row: &RowReport, report: &Report) -> String {
+        let mut words = self.words(report);
+        words.extend(["--row".into(), row.name.clone()]);
+        repeat::command(&words)
+    }
 }
 
 /// `KEY=VALUE` of the command line.
@@ -194,7 +219,8 @@ pub fn run(arguments: &RunArguments) -> u8 {
         code = code.max(json.put(&report.to_json()));
     }
     if let Some(html) = html {
-        let page = page::experiment(&report, &repeat::of_page(&report, arguments));
+        let page =
+            page::experiment(&report, &repeat::of_page(&arguments.words(&report), &arguments.rows));
         code = code.max(html.put(&page));
     }
     for (what, sink) in pictures {
@@ -264,7 +290,7 @@ fn compare(one: &Report, two: &Report, arguments: &RunArguments) -> u8 {
                 ),
                 out::FAILED,
             );
-            let again = repeat::command(one_row, one, arguments);
+            let again = arguments.again(one_row, one);
             out::note(format_args!("  repeat it with: {again} --check-determinism"));
         }
     }
@@ -389,7 +415,7 @@ fn print(report: &Report, arguments: &RunArguments) -> u8 {
         for problem in &row.findings.problems {
             out::note(format_args!("  {problem}"));
         }
-        out::note(format_args!("  repeat it with: {}", repeat::command(row, report, arguments)));
+        out::note(format_args!("  repeat it with: {}", arguments.again(row, report)));
     }
     code
 }
