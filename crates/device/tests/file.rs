@@ -4,7 +4,7 @@
 mod both;
 
 use both::{run, runtimes};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use tantalum_device::{
@@ -157,6 +157,51 @@ fn discards_give_room_back_or_keep_it() {
                 let room = std::fs::metadata(path).unwrap().blocks() * 512;
                 assert_eq!(room >= 4 * MIB, keep_room, "{room}");
             }
+        };
+        run(&mut runtime, main);
+    }
+}
+
+#[test]
+fn holes_of_a_file_are_told_and_have_no_room_to_keep() {
+    for (mut runtime, rt) in runtimes() {
+        let scratch = Scratch::new();
+        let (path, usual) = (scratch.path("holes"), usual(scratch.dir(), 4096));
+        let sparse = std::fs::File::create(&path).unwrap();
+        sparse.set_len(4 * MIB).unwrap();
+        sparse.write_all_at(&[7; 65_536], MIB).unwrap();
+        // In a block of 64 KiB, and not at its start.
+        sparse.write_all_at(&[8; 4096], 3 * MIB + 32_768).unwrap();
+        sparse.sync_all().unwrap();
+        let main = async move {
+            let told = async |file: &File, start, count| {
+                let range = Blocks { start: Block(start), count };
+                let told = file.allocation(range).await.unwrap();
+                (told.blocks, told.hole)
+            };
+            let keep = FileSettings { keep_room: true, ..usual.clone() };
+            let file = File::open(&rt, &path, &keep).unwrap();
+            assert!(file.caps().thin, "a write into a hole may find no room");
+            assert_eq!(told(&file, 0, 1024).await, (256, true));
+            assert_eq!(told(&file, 0, 10).await, (10, true));
+            assert_eq!(told(&file, 256, 3).await, (3, false));
+            assert!(told(&file, 256, 768).await.0 >= 16);
+            assert_eq!(told(&file, 900, 124).await, (124, true));
+            write(&file, 900, 1, 1).await.unwrap();
+            assert!(!told(&file, 900, 124).await.1);
+            let beyond = Blocks { start: Block(1024), count: 1 };
+            assert!(matches!(file.allocation(beyond).await, Err(IoError::Invalid(_))));
+            file.cut();
+            assert_eq!(file.allocation(beyond).await, Err(IoError::PowerLost));
+            drop(file);
+
+            let large = FileSettings { block_size: Some(65_536), ..usual };
+            let file = File::open(&rt, &path, &large).unwrap();
+            assert_eq!(told(&file, 40, 8).await, (8, true));
+            assert_eq!(told(&file, 40, 10).await, (8, true));
+            assert!(!told(&file, 48, 1).await.1);
+            file.discard(Blocks { start: Block(48), count: 1 }).await.unwrap();
+            assert!(told(&file, 48, 1).await.1);
         };
         run(&mut runtime, main);
     }

@@ -116,6 +116,10 @@ fn room_in_files_is_reserved_zeroed_and_given_back() {
             for (i, byte) in [5, 0, 0, 5].into_iter().enumerate() {
                 assert!(holds(&file, i as u64 * MIB, 1 << 20, byte).await, "{backend:?} {i}");
             }
+            assert_eq!(file.storage().unwrap().allocated, room(&path));
+            assert_eq!(file.next_data(0).unwrap().unwrap().start, 0);
+            assert_eq!(file.next_data(2 * MIB).unwrap(), Some(3 * MIB..4 * MIB));
+            assert_eq!(file.next_data(4 * MIB).unwrap(), None);
             assert_eq!(file.len().unwrap(), 4 * MIB, "zeroing and punching keep the length");
 
             let error = file.allocate(Space::Reserve, u64::MAX / 2, 1).await.unwrap_err();

@@ -2,14 +2,30 @@
 
 use super::File;
 use crate::{
-    AfterCut, Caps, CutOutcome, Field, IoError, Line, LiveBox, PowerCycle, PowerState, StartError,
-    Unit,
+    AfterCut, Caps, CutOutcome, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
+    StartError, Unit, bytes_in_words,
 };
 
 impl File {
     /// Syncs that were begun since the power came.
     fn syncs(&self) -> u64 {
         self.inner.life.borrow().as_ref().map_or(0, |life| life.begun.get())
+    }
+
+    /// Bytes that the host's file system has allocated. `None`: it does not say.
+    fn allocated(&self) -> Option<u64> {
+        self.inner.owner.storage().ok().map(|storage| storage.allocated)
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let inner = &self.inner;
+        let how = if inner.settings.buffered { "page cache" } else { "direct I/O" };
+        let (block, unit) = (inner.caps.block_size, inner.caps.atomic_unit);
+        let (under_way, syncs) = (inner.under_way.get(), self.syncs());
+        vec![
+            Line::new("file", format!("{how}, blocks of {block} bytes, {unit} of them atomic")),
+            Line::new("host", format!("{under_way} operations, {syncs} syncs")),
+        ]
     }
 }
 
@@ -80,17 +96,31 @@ impl LiveBox for File {
             .gauge("host_operations"),
             count("syncs", self.syncs(), "syncs of the file since the power came")
                 .gauge("file_syncs"),
+            Field::new(
+                "allocated_bytes",
+                Unit::Bytes,
+                self.allocated(),
+                "room that the host's file system has given the file",
+            )
+            .gauge("file_allocated_bytes"),
         ]
     }
 
     fn stats_lines(&self) -> Vec<Line> {
-        let inner = &self.inner;
-        let how = if inner.settings.buffered { "page cache" } else { "direct I/O" };
-        let (block, unit) = (inner.caps.block_size, inner.caps.atomic_unit);
-        let syncs = self.syncs();
-        vec![
-            Line::new("file", format!("{how}, blocks of {block} bytes, {unit} of them atomic")),
-            Line::new("host", format!("{} operations, {syncs} syncs", inner.under_way.get())),
-        ]
+        let (has, all) = (self.allocated(), bytes_in_words(self.inner.caps.bytes()));
+        let has = has.map_or("unknown".to_string(), bytes_in_words);
+        let mut lines = self.lines();
+        lines.push(Line::new("allocated", format!("{has} of {all}")));
+        lines
+    }
+
+    fn panels(&self) -> Vec<Panel> {
+        let (has, all) = (self.allocated(), self.inner.caps.bytes());
+        let mut lines = self.lines();
+        if let Some(has) = has {
+            let text = format!("{} of {}", bytes_in_words(has), bytes_in_words(all));
+            lines.push(Line::bar("allocated", has as f64 / all as f64, text));
+        }
+        vec![Panel::new("inside", lines)]
     }
 }

@@ -15,9 +15,9 @@
 //!    written is most likely there. [`PowerCycle::off`] waits for their end, and so does
 //!    [`PowerCycle::power_on`].
 //! 7. **Space.** A discard frees the room of a file, or zeroes it (see
-//!    [`FileSettings::keep_room`]). A later write there may find no room. Then a write of one block
-//!    is refused with [`IoError::NoSpace`]; a longer one fails, and a part of it may have been
-//!    written.
+//!    [`FileSettings::keep_room`]). A later write there, or into a hole that was there before, may
+//!    find no room. Then a write of one block is refused with [`IoError::NoSpace`]; a longer one
+//!    fails, and a part of it may have been written.
 
 mod error;
 mod live;
@@ -28,14 +28,13 @@ mod received;
 pub use error::FileError;
 
 use crate::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    Link, PowerCycle,
+    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
+    IoError, Link, PowerCycle,
 };
 use open::Identity;
 use pool::{Lease, Pool};
 use received::Received;
 use std::cell::{Cell, RefCell};
-use std::fs::File as Owner;
 use std::path::PathBuf;
 use std::rc::Rc;
 use tantalum_rt::sync::WaitQueue;
@@ -55,9 +54,10 @@ pub struct FileSettings {
     pub block_size: Option<u32>,
     /// Use the host's page cache instead of direct I/O.
     pub buffered: bool,
-    /// Discarded blocks of a file keep their room: no write lacks room later. The next write of
-    /// such a block changes metadata of the file system, so its sync costs more. (Block devices
-    /// decide by themselves.)
+    /// Discarded blocks of a file keep their room: no write lacks room later, unless the file had
+    /// holes when it was opened (then the device is [`Caps::thin`]). The next write of such a block
+    /// changes metadata of the file system, so its sync costs more. (Block devices decide by
+    /// themselves.)
     pub keep_room: bool,
     /// Nothing is written.
     pub read_only: bool,
@@ -101,8 +101,10 @@ struct Inner {
     /// If set, every write is atomic in blocks.
     atomic: Option<AtomicWrites>,
     identity: Identity,
+    /// It is a regular file.
+    is_file: bool,
     /// Has the lock.
-    _owner: Owner,
+    owner: IoFile,
     pool: Rc<Pool>,
     blank: Cell<Blank>,
     life: RefCell<Option<Rc<Life>>>,
@@ -332,6 +334,29 @@ impl File {
     }
 }
 
+impl Inner {
+    fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        let all = |hole| Allocation { blocks: range.count, hole };
+        if !self.is_file {
+            return Ok(all(false));
+        }
+        let size = u64::from(self.caps.block_size);
+        let (from, to) = (range.start.0 * size, (range.start.0 + range.count) * size);
+        let data = self.owner.next_data(from).map_err(|e| error::of_command(&e))?;
+        Ok(match data.filter(|data| data.start < to) {
+            None => all(true),
+            // A block that is a hole in part holds data.
+            Some(data) if data.start - from >= size => {
+                Allocation { blocks: (data.start - from) / size, hole: true }
+            }
+            Some(data) => {
+                let blocks = (data.end.min(to) - from).div_ceil(size);
+                Allocation { blocks: blocks.max(1), hole: false }
+            }
+        })
+    }
+}
+
 /// The operation of a write, and what follows from its end.
 async fn carry_out_write(
     busy: Busy,
@@ -440,6 +465,15 @@ impl BlockDevice for File {
             }
         };
         self.command("a discard of a file", body).await
+    }
+
+    /// As the file system tells it. A block device does not tell.
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        let body = async |_: &Rc<Life>| {
+            self.inner.caps.check_range(range)?;
+            self.inner.allocation(range)
+        };
+        self.command("a look at the room of a file", body).await
     }
 }
 

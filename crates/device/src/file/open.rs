@@ -103,7 +103,7 @@ fn caps(path: &Path, storage: &Storage, settings: &FileSettings) -> Result<Caps,
     Ok(Caps {
         block_size,
         blocks: bytes / u64::from(block_size),
-        thin: is_file && !settings.keep_room && !settings.read_only,
+        thin: is_file && !settings.read_only && !(settings.keep_room && storage.allocated >= bytes),
         ack: Ack::Volatile,
         flush: true,
         ordered: false,
@@ -211,9 +211,8 @@ impl File {
         path: &Path,
         settings: &FileSettings,
     ) -> Result<File, FileError> {
-        let failed = system(path, "it cannot be looked at");
-        let owned = io.file(owner.try_clone().map_err(&failed)?.into(), false);
-        let storage = owned.storage().map_err(&failed)?;
+        let owner = io.file(owner.into(), false);
+        let storage = owner.storage().map_err(system(path, "it cannot be looked at"))?;
         let caps = caps(path, &storage, settings)?;
         let inner = Rc::new(Inner {
             rt: rt.clone(),
@@ -223,7 +222,8 @@ impl File {
             caps,
             atomic: atomic_writes(&storage, settings, caps.block_size),
             identity: identity(&storage),
-            _owner: owner,
+            is_file: storage.kind == StorageKind::File,
+            owner,
             pool: Pool::new(rt, settings.memory()),
             blank: Cell::new(if settings.keep_room { Blank::Zero } else { Blank::Punch }),
             life: RefCell::default(),
@@ -309,6 +309,7 @@ mod tests {
             kind: StorageKind::File,
             identity: (0, 1),
             bytes: 1 << 20,
+            allocated: 1 << 20,
             direct: DirectIo::Aligned { memory: 4, offset: 512 },
             logical_block: None,
             preferred_block: 4096,
@@ -385,6 +386,9 @@ mod tests {
         };
         assert!(thin(StorageKind::File, false));
         assert!(!thin(StorageKind::File, true) && !thin(StorageKind::BlockDevice, false));
+        let settings = FileSettings { keep_room: true, ..FileSettings::default() };
+        let holes = Storage { allocated: (1 << 20) - 512, ..storage() };
+        assert!(promise(holes, &settings).unwrap().thin, "what is a hole has no room to keep");
         let other =
             promise(Storage { kind: StorageKind::Other, ..storage() }, &FileSettings::default());
         assert!(matches!(other, Err(FileError::NoStorage(_))));

@@ -2,7 +2,9 @@
 
 use super::IoFile;
 use rustix::fs::{AtFlags, FileType, SeekFrom, StatxFlags};
+use rustix::io::Errno;
 use std::io;
+use std::ops::Range;
 
 /// `STATX_WRITE_ATOMIC`, since Linux 6.11; not among the names that rustix has.
 const WRITE_ATOMIC: StatxFlags = StatxFlags::from_bits_retain(0x0001_0000);
@@ -16,6 +18,8 @@ pub struct Storage {
     pub identity: (u64, u64),
     /// Length of the file, or capacity of the block device, bytes.
     pub bytes: u64,
+    /// Bytes that the file system has allocated for the file; of a block device its capacity.
+    pub allocated: u64,
     /// Which direct I/O there is.
     pub direct: DirectIo,
     /// Bytes in a logical block of a block device. Of a file `None`.
@@ -86,6 +90,11 @@ impl IoFile {
             (0, _) | (_, 0) => DirectIo::None,
             (memory, offset) => DirectIo::Aligned { memory, offset },
         };
+        let bytes = match is_device {
+            // The same as `BLKGETSIZE64`.
+            true => rustix::fs::seek(fd, SeekFrom::End(0))?,
+            false => told.stx_size,
+        };
         let (min, max) = (told.stx_atomic_write_unit_min, told.stx_atomic_write_unit_max);
         Ok(Storage {
             kind,
@@ -94,11 +103,8 @@ impl IoFile {
                 true => (u64::MAX, pair(told.stx_rdev_major, told.stx_rdev_minor)),
                 false => (pair(told.stx_dev_major, told.stx_dev_minor), told.stx_ino),
             },
-            bytes: match is_device {
-                // The same as `BLKGETSIZE64`.
-                true => rustix::fs::seek(fd, SeekFrom::End(0))?,
-                false => told.stx_size,
-            },
+            bytes,
+            allocated: if is_device { bytes } else { told.stx_blocks.saturating_mul(512) },
             direct,
             logical_block: match is_device {
                 true => Some(rustix::fs::ioctl_blksszget(fd)?),
@@ -108,5 +114,20 @@ impl IoFile {
             atomic: (has(WRITE_ATOMIC) && min > 0 && max >= min)
                 .then_some(AtomicWrites { min, max }),
         })
+    }
+
+    /// The next range of the file, from `offset` on, that may hold data; `None`: there are only
+    /// zeros from there to its end. A file system that does not know calls everything data. The
+    /// call holds up the thread.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        let start = match rustix::fs::seek(&*self.fd, SeekFrom::Data(offset)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        Ok(Some(start..rustix::fs::seek(&*self.fd, SeekFrom::Hole(start))?))
     }
 }
