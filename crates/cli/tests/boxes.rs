@@ -9,7 +9,7 @@ use common::live::{Nbd, Serving, socket, tantalum};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tantalum_testing::Spot;
@@ -250,6 +250,86 @@ fn a_file_is_served_as_it_is() {
     std::fs::remove_file(&path).expect("removed");
 }
 
+/// With `--capacity`; without, the error says so.
+#[test]
+fn a_file_that_does_not_exist_is_created() {
+    let path = file("made.raw", 0);
+    std::fs::remove_file(&path).expect("removed");
+    let name = path.to_str().expect("text");
+    let refused = |more: &[&str], code: i32| {
+        let nbd = socket("refused.nbd");
+        let mut command = tantalum(&["drive", "serve", "--file", name, "--buffered", "--unix"]);
+        let output = command.arg(&*nbd).args(more).output().expect("it starts");
+        ends(&output, code).1
+    };
+    let why = refused(&[], 1);
+    assert!(why.contains("cannot be opened") && why.contains("--capacity SIZE creates it"));
+    let why = refused(&["--read-only"], 1);
+    assert!(why.contains("cannot be opened") && !why.contains("--capacity"), "{why}");
+    let why = refused(&["--read-only", "--capacity", "1MiB"], 2);
+    assert!(why.contains("it creates a file"), "{why}");
+    // Nothing is left of one that cannot be made: there is no room.
+    refused(&["--capacity", "4000000TiB"], 1);
+    assert!(!path.exists());
+
+    let which = ["--file", name, "--buffered", "--keep-room", "--capacity", "1000KiB"];
+    let (serving, nbd, control) = serve("made", &which);
+    assert_eq!(Nbd::connect(&nbd).expect("a server").size, 1000 << 10);
+    let allocated = json("stats", &control)["allocated_bytes"].as_u64();
+    assert!(allocated >= Some(1000 << 10), "{allocated:?}");
+    let found = std::fs::metadata(&path).expect("it is there");
+    assert_eq!((found.len(), found.permissions().mode() & 0o777), (1000 << 10, 0o600));
+    write_to(&nbd);
+    let (code, said) = serving.stop();
+    assert_eq!((code, said), (Some(0), format!("{name}: creating it, 1000.00 KiB\n")));
+
+    // The same command again opens it, and one that needs more than it has is refused.
+    let (serving, nbd, _control) = serve("made", &which);
+    assert_eq!(lost(&nbd), 0);
+    assert_eq!(serving.stop(), (Some(0), String::new()));
+    let why = refused(&["--capacity", "1004KiB"], 1);
+    assert!(why.contains("it exists, and has only 1024000 bytes"), "{why}");
+    std::fs::remove_file(&path).expect("removed");
+}
+
+/// It needs no right to write then.
+#[test]
+fn a_file_that_is_served_to_be_read_is_opened_to_be_read() {
+    let path = file("reader.raw", 1 << 20);
+    std::fs::write(&path, content(3).repeat(16)).expect("written");
+    let readable = std::fs::Permissions::from_mode(0o400);
+    std::fs::set_permissions(&path, readable).expect("its owner may");
+    let name = path.to_str().expect("text");
+    let which = ["--file", name, "--buffered", "--read-only"];
+    let (serving, nbd, control) = serve("reader", &which);
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    assert_eq!(client.read(5).expect("read"), content(3));
+    // A client that does not ask whether it may write: not permitted.
+    let refused = client.write(5, &content(5)).expect_err("it can only be read");
+    assert_eq!(refused.raw_os_error(), Some(1));
+    client.flush().expect("there is nothing to flush");
+    assert_eq!(client.read(5).expect("read"), content(3));
+    // Root may open a file for writing whatever its mode is: so look at how it is open.
+    let fds = format!("/proc/{}/fd", serving.child.id());
+    let entries = std::fs::read_dir(&fds).expect("descriptors").map(|entry| entry.expect("one"));
+    let of_file =
+        |entry: &std::fs::DirEntry| std::fs::read_link(entry.path()).is_ok_and(|to| to == path);
+    let open: Vec<_> = entries.filter(of_file).collect();
+    assert_eq!(open.len(), 3, "to read, to sync, and the lock");
+    for entry in open {
+        let info = entry.path().to_str().expect("text").replace("/fd/", "/fdinfo/");
+        let info = std::fs::read_to_string(info).expect("of this process");
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags");
+        let flags = u32::from_str_radix(flags.trim(), 8).expect("octal");
+        assert_eq!(flags & 3, 0, "{info}");
+    }
+    ask("cut", &control, &[], 0);
+    ask("restore", &control, &[], 0);
+    assert_eq!(Nbd::connect(&nbd).expect("a server").read(5).expect("read"), content(3));
+    assert_eq!(serving.stop(), (Some(0), String::new()));
+    std::fs::remove_file(&path).expect("removed");
+}
+
 /// A new file with the name of the served one is not written.
 #[test]
 fn a_file_that_was_replaced_is_not_restored() {
@@ -312,6 +392,7 @@ fn invalid_arguments_are_refused() {
     refused(&["--ram", "1GiB", "--buffered"], 2, "it goes with --file");
     refused(&["disk.img", "--ram-ack", "safe"], 2, "it goes with --ram");
     refused(&["disk.img", "--buffered"], 2, "it goes with --file");
+    refused(&["--ram", "1GiB", "--keep-room"], 2, "it goes with --file");
     refused(&["--ram", "5000"], 2, "not whole blocks");
     refused(&["--ram", "0"], 2, "no drive has that size");
     refused(&["--disk", "disk-15"], 2, "disk-15k");

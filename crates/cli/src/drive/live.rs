@@ -12,6 +12,7 @@
 mod arguments;
 mod control;
 mod descriptors;
+mod host_file;
 mod http;
 mod metrics;
 mod power;
@@ -30,7 +31,7 @@ use source::Source;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tantalum_device::{
-    BlockDevice, Disk, File, FileError, LiveBox, Payload, PowerState, RamDevice, RamOptions, Stats,
+    BlockDevice, Disk, LiveBox, Payload, PowerState, RamDevice, RamOptions, Stats,
 };
 use tantalum_drive::{Drive, DriveImageError};
 use tantalum_export::control::{Clients, MAX_CLIENTS};
@@ -66,6 +67,11 @@ pub struct About {
 pub trait Build: 'static {
     /// The front for this kind of box.
     type Front<B: LiveBox>: Front;
+
+    /// Whether the front only reads the box. Then a file is opened for reading only.
+    fn is_read_only(&self) -> bool {
+        false
+    }
 
     /// Builds the front before the box starts.
     async fn build<B: LiveBox>(self, site: Site<B>) -> Result<Self::Front<B>, String>;
@@ -112,7 +118,7 @@ pub fn run(arguments: &LiveArguments, image: Option<&Path>, build: impl Build) -
     if let Err(message) = arguments.check() {
         return out::error(message, out::USAGE);
     }
-    let source = match Source::of(arguments, image) {
+    let source = match Source::of(arguments, image, build.is_read_only()) {
         Ok(source) => source,
         Err(message) => return out::error(message, out::USAGE),
     };
@@ -123,7 +129,7 @@ pub fn run(arguments: &LiveArguments, image: Option<&Path>, build: impl Build) -
 }
 
 fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Result<u8, String> {
-    let runtime = Runtime::wall_time(arguments.seed, arguments.clock())
+    let mut runtime = Runtime::wall_time(arguments.seed, arguments.clock())
         .map_err(|e| format!("the wall clock does not start: {e}"))?;
     let rt = runtime.handle();
     match source {
@@ -144,14 +150,11 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             let disk = Disk::new(&rt, model, Payload::Bytes)?;
             let_run(runtime, disk, None, arguments, build)
         }
-        Source::File(path, settings) => {
-            let file = File::open(&rt, path, settings).map_err(|e| match e {
-                FileError::NoDirectIo(_) => {
-                    format!("{}: it has no direct I/O: use --buffered", path.display())
-                }
-                e => e.to_string(),
-            })?;
-            let_run(runtime, file, Some(path), arguments, build)
+        Source::File(path, settings, length) => {
+            match host_file::open(&mut runtime, path, settings, *length)? {
+                Some(file) => let_run(runtime, file, Some(path), arguments, build),
+                None => Ok(interrupted()),
+            }
         }
     }
 }
@@ -270,8 +273,12 @@ async fn live<B: LiveBox>(
     }
     match served {
         Some(_) => Ok(out::OK),
-        None => Ok(out::error("interrupted before it could be used", out::INTERRUPTED as u8)),
+        None => Ok(interrupted()),
     }
+}
+
+fn interrupted() -> u8 {
+    out::error("interrupted before it could be used", out::INTERRUPTED as u8)
 }
 
 /// Ends without waiting for users of the drive.

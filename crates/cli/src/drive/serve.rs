@@ -30,6 +30,7 @@ Examples:
   tantalum drive serve --design volatile --capacity 8GiB --tcp 10809 --time-scale 0
   tantalum drive serve --ram 1GiB --unix ram.sock --control ram.control
   tantalum drive serve --file /dev/sdb --unix sdb.sock
+  tantalum drive serve --file disk.raw --capacity 8GiB --unix raw.sock
   tantalum drive serve disk.img --tcp 192.0.2.1:10809 --tls /etc/pki/tantalum
 
 When the drive is ready, a line for each address prints its URI, for instance
@@ -82,7 +83,7 @@ pub struct ServeArguments {
     /// The name of the export; clients that name none also get it
     #[arg(long, value_name = "NAME", default_value = "drive")]
     export: String,
-    /// Serve the drive read-only
+    /// Serve the drive read-only. A file of --file is opened for reading only
     #[arg(long)]
     read_only: bool,
     /// Also export the drive under this name, read-only
@@ -150,6 +151,10 @@ struct Serve {
 
 impl Build for Serve {
     type Front<B: LiveBox> = NbdFront<B>;
+
+    fn is_read_only(&self) -> bool {
+        self.arguments.read_only
+    }
 
     async fn build<B: LiveBox>(self, site: Site<B>) -> Result<NbdFront<B>, String> {
         NbdFront::new(site, &self.arguments, self.tls).await

@@ -12,7 +12,7 @@ use tantalum_rt::wall::{Backend, WallOptions};
 /// The common arguments.
 #[derive(Args, Clone)]
 #[command(group(ArgGroup::new("blank").args(["design", "disk", "ram", "file"])))]
-#[command(group(ArgGroup::new("sized").args(["design", "disk"]).multiple(true)))]
+#[command(group(ArgGroup::new("sized").args(["design", "disk", "file"]).multiple(true)))]
 pub struct LiveArguments {
     /// A blank drive in memory instead of an image, of this design: a preset (see `tantalum
     /// designs`) or a TOML file
@@ -25,17 +25,21 @@ pub struct LiveArguments {
     #[arg(long, value_name = "SIZE", value_parser = create::bytes)]
     pub ram: Option<u64>,
     /// A regular file or a block device of the host as it is, instead of an image: its blocks are
-    /// those of the drive. A cut cuts only the connection to it: the host keeps its power
+    /// those of the drive. A cut cuts only the connection to it: the host keeps its power. With
+    /// --capacity a file that does not exist is created, full of zeros
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
     /// Read and write the file of --file through the host's page cache instead of direct I/O
     #[arg(long)]
     pub buffered: bool,
+    /// Discarded blocks of the file of --file stay allocated: no later write lacks space
+    #[arg(long)]
+    pub keep_room: bool,
     /// Which acknowledged writes to --ram survive a power cut [default: volatile]
     #[arg(long, value_enum)]
     pub ram_ack: Option<RamAck>,
-    /// The least capacity of --design or --disk, for instance 8GiB [default: its own]. Only written
-    /// data takes memory
+    /// The least capacity of --design, --disk or --file, for instance 8GiB [default: its own]. Only
+    /// written data takes memory; a new file is allocated as a whole
     #[arg(long, value_name = "SIZE", value_parser = create::bytes, requires = "sized")]
     pub capacity: Option<u64>,
     /// Start the drive even if its emergency dump is not complete, or pages that the start reads
@@ -162,6 +166,9 @@ impl LiveArguments {
     pub fn check(&self) -> Result<(), String> {
         if self.buffered && self.file.is_none() {
             return Err("--buffered: it goes with --file".to_string());
+        }
+        if self.keep_room && self.file.is_none() {
+            return Err("--keep-room: it goes with --file".to_string());
         }
         if self.ram_ack.is_some() && self.ram.is_none() {
             return Err("--ram-ack: it goes with --ram".to_string());

@@ -8,7 +8,7 @@ use tantalum_device::{Ack, Caps, DiskModel, FileSettings, Payload};
 use tantalum_drive::Design;
 use tantalum_lab::subject::disk_preset;
 
-/// Bytes of a block of a RAM device.
+/// Bytes of a block of a RAM device. The length of a new file is a multiple of it.
 const BLOCK: u64 = 4096;
 
 /// A box to run.
@@ -21,16 +21,22 @@ pub enum Source {
     Ram(Caps),
     /// A blank magnetic disk in memory.
     Disk(DiskModel),
-    /// A regular file or block device of the host.
-    File(PathBuf, FileSettings),
+    /// A regular file or block device of the host. With a length it has at least so many bytes, and
+    /// is created if it does not exist.
+    File(PathBuf, FileSettings, Option<u64>),
 }
 
 impl Source {
-    /// The box of the arguments, which exclude each other.
+    /// The box of the arguments, which exclude each other. If it is `read_only`, nothing will be
+    /// written to it.
     ///
     /// # Errors
     /// What is missing or wrong, in a line.
-    pub fn of(arguments: &LiveArguments, image: Option<&Path>) -> Result<Source, String> {
+    pub fn of(
+        arguments: &LiveArguments,
+        image: Option<&Path>,
+        read_only: bool,
+    ) -> Result<Source, String> {
         if let Some(path) = image {
             return Ok(Source::Image(path.to_owned()));
         }
@@ -44,8 +50,17 @@ impl Source {
             return Ok(Source::Disk(disk(name, arguments.capacity)?));
         }
         if let Some(path) = &arguments.file {
-            let settings = FileSettings { buffered: arguments.buffered, ..FileSettings::default() };
-            return Ok(Source::File(path.clone(), settings));
+            let LiveArguments { buffered, keep_room, capacity, .. } = *arguments;
+            if read_only && capacity.is_some() {
+                return Err(
+                    "--capacity: it creates a file, and --read-only only reads one".to_string()
+                );
+            }
+            let whole = |bytes: u64| bytes.checked_next_multiple_of(BLOCK);
+            let length = capacity.map(|bytes| whole(bytes).ok_or("--capacity: no file is so long"));
+            let settings =
+                FileSettings { buffered, keep_room, read_only, ..FileSettings::default() };
+            return Ok(Source::File(path.clone(), settings, length.transpose()?));
         }
         Err("give the image of a drive, or a design with --design, or --disk, --ram or --file"
             .to_string())
