@@ -235,6 +235,19 @@ pub struct Allocation {
     pub hole: bool,
 }
 
+/// Blocks that are looked at for one answer, at most.
+const LOOK: u64 = 1 << 16;
+
+impl Allocation {
+    /// The answer of a device that can say of each block whether it is a hole.
+    pub(crate) fn of(range: Blocks, is_hole: impl Fn(u64) -> bool) -> Allocation {
+        let (first, count) = (range.start.0, range.count.min(LOOK));
+        let hole = is_hole(first);
+        let blocks = (1..count).find(|i| is_hole(first + i) != hole).unwrap_or(count);
+        Allocation { blocks, hole }
+    }
+}
+
 /// A block device that keeps the contract in the crate's documentation.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait BlockDevice {

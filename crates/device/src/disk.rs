@@ -18,9 +18,9 @@
 use crate::operations::{Operation, Operations};
 use crate::planted::planted;
 use crate::{
-    Ack, AfterCut, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability,
-    Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload, PowerCycle, PowerState,
-    Unit, unprotected_cut,
+    Ack, AfterCut, Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut,
+    Durability, Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload, PowerCycle,
+    PowerState, Unit, unprotected_cut,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -592,6 +592,17 @@ impl BlockDevice for Disk {
             Ok(())
         };
         self.command("a discard of a disk", body).await
+    }
+
+    /// As the model knows it: a real disk could not tell. It takes no time.
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        let body = async {
+            self.shared.caps.check_range(range)?;
+            let (s, platter) = (self.life()?.state.borrow(), self.shared.platter.borrow());
+            let is_hole = |block| !s.cache.contains_key(&block) && !platter.contains_key(&block);
+            Ok(Allocation::of(range, is_hole))
+        };
+        self.command("a look at what is stored", body).await
     }
 }
 

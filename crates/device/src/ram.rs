@@ -14,9 +14,9 @@
 use crate::operations::{Operation, Operations};
 use crate::planted::planted;
 use crate::{
-    AfterCut, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut,
-    Durability, Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload, PowerCycle,
-    PowerState, Unit, unprotected_cut,
+    AfterCut, Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data,
+    DataMut, Durability, Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload,
+    PowerCycle, PowerState, Unit, unprotected_cut,
 };
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
@@ -322,6 +322,17 @@ impl BlockDevice for RamDevice {
             Ok(())
         };
         self.link.command("a discard", body).await
+    }
+
+    /// It takes no time.
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        let body = async {
+            self.caps().check_range(range)?;
+            let mut s = self.inner.state.borrow_mut();
+            s.settle(self.inner.rt.now(), self.caps());
+            Ok(Allocation::of(range, |block| matches!(s.content(block), Content::Zero)))
+        };
+        self.link.command("a look at what is stored", body).await
     }
 }
 

@@ -1,8 +1,8 @@
 //! What boxes say of themselves is so: how much a cut may lose, and how far they have power.
 
 use tantalum_device::{
-    Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, DiskModel, Durability, LiveBox,
-    Payload, PowerCycle, PowerState, RamDevice, RamOptions, StartError, Value,
+    Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, DiskModel, Durability, IoError,
+    LiveBox, Payload, PowerCycle, PowerState, RamDevice, RamOptions, StartError, Value,
 };
 use tantalum_rt::{Nanos, Rt, Runtime};
 
@@ -182,4 +182,46 @@ fn a_start_that_is_cut_is_told_apart() {
         );
     });
     done.expect("it ends");
+}
+
+/// What holds nothing, by runs of blocks that are alike.
+async fn runs(device: &impl BlockDevice) -> Vec<(u64, bool)> {
+    let (mut at, mut runs) = (0, Vec::new());
+    while at < BLOCKS {
+        let rest = Blocks { start: Block(at), count: BLOCKS - at };
+        let told = device.allocation(rest).await.expect("told");
+        runs.push((told.blocks, told.hole));
+        at += told.blocks;
+    }
+    runs
+}
+
+/// Blank, then with data in a cache, behind it, and discarded.
+async fn holes(of: impl LiveBox) {
+    of.power_on().await.expect("power");
+    let device = of.device();
+    assert_eq!(runs(&device).await, [(BLOCKS, true)]);
+    put(&device, 10, &[1; 20]).await;
+    device.flush().await.expect("flushed");
+    put(&device, 40, &[2; 5]).await;
+    let told = [(10, true), (20, false), (10, true), (5, false), (BLOCKS - 45, true)];
+    assert_eq!(runs(&device).await, told);
+    device.discard(Blocks { start: Block(10), count: 30 }).await.expect("discarded");
+    device.flush().await.expect("flushed");
+    assert_eq!(runs(&device).await, [(40, true), (5, false), (BLOCKS - 45, true)]);
+    let beyond = Blocks { start: Block(BLOCKS), count: 1 };
+    assert!(matches!(device.allocation(beyond).await, Err(IoError::Invalid(_))));
+    of.cut();
+    assert_eq!(device.allocation(beyond).await, Err(IoError::PowerLost));
+}
+
+#[test]
+fn memory_and_disks_tell_what_holds_nothing() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let main = async move {
+        holes(RamDevice::new(&rt, RamOptions::new(volatile()))).await;
+        holes(Disk::new(&rt, &disk(), Payload::Stamps).expect("a disk")).await;
+    };
+    runtime.block_on(main).expect("nothing stands still");
 }

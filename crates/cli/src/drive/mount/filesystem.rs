@@ -1,6 +1,7 @@
 //! File systems of the kernel on a drive: recognising, making and checking them.
 
 use super::programs;
+use crate::out;
 use clap::ValueEnum;
 use tantalum_device::{Block, BlockDevice, Blocks, IoError, OwnedData};
 use tantalum_rt::Rt;
@@ -27,7 +28,7 @@ impl Kind {
 /// The content of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing was ever written, or all was discarded.
+    /// Nothing but zeros, if anything was ever written.
     Nothing,
     /// A file system, with its block size in bytes.
     Known(Kind, u32),
@@ -38,7 +39,12 @@ pub enum Content {
 /// Bytes that suffice to recognise a file system.
 const HEAD_BYTES: u64 = 8192;
 
-/// Recognises the content of a device.
+/// Bytes that are read at a time.
+const STEP_BYTES: u64 = 1 << 20;
+/// After so many bytes a message says why it takes long.
+const LONG_BYTES: u64 = 4 << 30;
+
+/// Recognises the content of a device. A device of zeros is read to its end, except for holes.
 pub async fn content<D: BlockDevice>(device: &D) -> Result<Content, IoError> {
     let caps = *device.caps();
     let count = (HEAD_BYTES / u64::from(caps.block_size)).max(1).min(caps.blocks);
@@ -49,15 +55,43 @@ pub async fn content<D: BlockDevice>(device: &D) -> Result<Content, IoError> {
     {
         return Ok(Content::Known(kind, block));
     }
-    let mut at = 0;
+    let (mut at, mut looked_at) = (0, 0);
     while at < caps.blocks {
         let found = device.allocation(Blocks { start: Block(at), count: caps.blocks - at }).await?;
-        if !found.hole {
+        if !found.hole && !is_zeros(device, at, found.blocks, &mut looked_at).await? {
             return Ok(Content::Unknown);
         }
         at += found.blocks.max(1);
     }
     Ok(Content::Nothing)
+}
+
+/// Whether these blocks are zeros, like those of a new file. `looked_at` counts bytes.
+async fn is_zeros<D: BlockDevice>(
+    device: &D,
+    at: u64,
+    count: u64,
+    looked_at: &mut u64,
+) -> Result<bool, IoError> {
+    let caps = *device.caps();
+    let step = (STEP_BYTES / u64::from(caps.block_size)).max(1).min(count);
+    let mut data = OwnedData::zeros(caps.payload, step as usize, caps.block_size);
+    let mut done = 0;
+    while done < count {
+        // The last step may read blocks again.
+        let from = done.min(count - step);
+        device.read(Block(at + from), data.as_mut()).await?;
+        if !data.as_data().is_zero() {
+            return Ok(false);
+        }
+        let was = *looked_at;
+        *looked_at += step * u64::from(caps.block_size);
+        if was < LONG_BYTES && *looked_at >= LONG_BYTES {
+            out::note("reading the drive to overwrite no data; --force skips this");
+        }
+        done = from + step;
+    }
+    Ok(true)
 }
 
 /// The file system that begins with these bytes, and its block size.
