@@ -20,7 +20,7 @@ use crate::planted::planted;
 use crate::{
     Ack, AfterCut, Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut,
     Durability, Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload, PowerCycle,
-    PowerState, Unit, unprotected_cut,
+    PowerState, Shown, Unit, unprotected_cut,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -704,13 +704,13 @@ impl LiveBox for Disk {
         Box::new(move || unprotected_cut(bytes.div_ceil(4096)))
     }
 
-    fn stats_fields(&self) -> Vec<Field> {
+    fn shown(&self) -> Shown {
         let (cached, queued) = self.backlog();
         let model = &self.shared.model;
         let room = if model.write_cache { model.cache_blocks() } else { 0 };
-        let stored = self.shared.platter.borrow().len() as u64;
+        let (stored, all) = (self.shared.platter.borrow().len() as u64, model.blocks);
         let written = self.bytes_written();
-        vec![
+        let fields = vec![
             Field::new("cache.used", Unit::Count, cached, "blocks in the write cache")
                 .gauge("cache_used_blocks"),
             Field::new("cache.blocks", Unit::Count, room, "blocks that the write cache can hold")
@@ -721,34 +721,24 @@ impl LiveBox for Disk {
                 .counter("host_written_bytes"),
             Field::new("stored_blocks", Unit::Count, stored, "blocks that hold something")
                 .gauge("stored_blocks"),
-        ]
-    }
-
-    fn stats_lines(&self) -> Vec<Line> {
-        let (cached, queued) = self.backlog();
-        let model = &self.shared.model;
-        let cache = match model.write_cache {
-            true => format!("{cached} of {} blocks", model.cache_blocks()),
-            false => "switched off".to_string(),
-        };
-        vec![Line::new("cache", cache), Line::new("arm", format!("{queued} commands wait for it"))]
-    }
-
-    fn panels(&self) -> Vec<Panel> {
-        let (cached, queued) = self.backlog();
-        let model = &self.shared.model;
-        let cache = match model.write_cache {
-            true => {
-                let room = model.cache_blocks();
-                Line::level("cache", cached, room, format_args!("of {room} blocks"))
+        ];
+        let (cache, cache_bar) = match model.write_cache {
+            true => (
+                Line::new("cache", format!("{cached} of {room} blocks")),
+                Line::level("cache", cached, room, format_args!("of {room} blocks")),
+            ),
+            false => {
+                let off = Line::new("cache", "switched off");
+                (off.clone(), off.dim())
             }
-            false => Line::new("cache", "switched off").dim(),
         };
+        let lines = vec![cache, Line::new("arm", format!("{queued} commands wait for it"))];
         let of = model.queue_depth;
-        let queue = Line::level("queue", queued, of.into(), format_args!("of {of} commands"));
-        let stored = self.shared.platter.borrow().len() as u64;
-        let all = model.blocks;
-        let stored = Line::level("stored", stored, all, format_args!("of {all} blocks"));
-        vec![Panel::new("inside", vec![cache, queue, stored])]
+        let bars = vec![
+            cache_bar,
+            Line::level("queue", queued, of.into(), format_args!("of {of} commands")),
+            Line::level("stored", stored, all, format_args!("of {all} blocks")),
+        ];
+        Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }
     }
 }

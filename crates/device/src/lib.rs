@@ -97,7 +97,7 @@ pub use file::{File, FileError, FileSettings};
 pub use kind::CommandKind;
 pub use link::Link;
 pub use live::{
-    AfterCut, CutOutcome, LiveBox, PowerState, StartError, StartOutcome, unprotected_cut,
+    AfterCut, CutOutcome, LiveBox, PowerState, Shown, StartError, StartOutcome, unprotected_cut,
 };
 pub use operations::Operation;
 pub use partition::Partition;

@@ -68,6 +68,17 @@ pub struct StartOutcome {
     pub fields: Vec<Field>,
 }
 
+/// What a box has done, and what is in it, at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// In values, each with its description.
+    pub fields: Vec<Field>,
+    /// In lines.
+    pub lines: Vec<Line>,
+    /// On a screen. The first part gets the room that is left.
+    pub panels: Vec<Panel>,
+}
+
 /// Gives the outcome of a cut, once the box is off.
 pub type AfterCut = Box<dyn FnOnce() -> CutOutcome>;
 
@@ -162,18 +173,8 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
         vec![Line::new("promises", words)]
     }
 
-    /// What it has done, and what is in it.
-    fn stats_fields(&self) -> Vec<Field>;
-
-    /// The same in lines.
-    fn stats_lines(&self) -> Vec<Line> {
-        self.stats_fields().iter().map(|f| Line::new(f.name, f.to_string())).collect()
-    }
-
-    /// The same on a screen. The first part gets the room that is left.
-    fn panels(&self) -> Vec<Panel> {
-        vec![Panel::new("inside", self.stats_lines())]
-    }
+    /// What it has done, and what is in it: everything from one look at the box.
+    fn shown(&self) -> Shown;
 }
 
 /// The outcome of a cut of a box that protects no memory. `lost_blocks` acknowledged blocks of 4

@@ -16,7 +16,7 @@ use crate::planted::planted;
 use crate::{
     AfterCut, Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data,
     DataMut, Durability, Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload,
-    PowerCycle, PowerState, Unit, unprotected_cut,
+    PowerCycle, PowerState, Shown, Unit, unprotected_cut,
 };
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
@@ -415,50 +415,32 @@ impl LiveBox for RamDevice {
         Box::new(move || unprotected_cut(bytes.div_ceil(4096)))
     }
 
-    fn stats_fields(&self) -> Vec<Field> {
-        let options = &self.inner.options;
+    fn shown(&self) -> Shown {
+        let RamOptions { caps, cache_commands, .. } = &self.inner.options;
         let mut s = self.inner.state.borrow_mut();
-        let (commands, blocks) = s.at_risk(self.inner.rt.now(), &options.caps);
+        let (commands, blocks) = s.at_risk(self.inner.rt.now(), caps);
+        let (stored, all, of) = (s.stored(), caps.blocks, *cache_commands as u64);
         let help = "commands that are complete and not durable";
-        vec![
+        let most = "such commands, at most: beyond that the oldest become durable";
+        let fields = vec![
             Field::new("cache.commands", Unit::Count, commands, help).gauge("volatile_commands"),
-            Field::new(
-                "cache.commands_max",
-                Unit::Count,
-                options.cache_commands as u64,
-                "such commands, at most: beyond that the oldest become durable",
-            )
-            .gauge("volatile_commands_limit"),
+            Field::new("cache.commands_max", Unit::Count, of, most)
+                .gauge("volatile_commands_limit"),
             Field::new("cache.blocks", Unit::Count, blocks, "blocks that a cut may lose")
                 .gauge("volatile_blocks"),
-            Field::new("stored_blocks", Unit::Count, s.stored(), "blocks that hold something")
+            Field::new("stored_blocks", Unit::Count, stored, "blocks that hold something")
                 .gauge("stored_blocks"),
-        ]
-    }
-
-    fn stats_lines(&self) -> Vec<Line> {
-        let options = &self.inner.options;
-        let mut s = self.inner.state.borrow_mut();
-        let (commands, blocks) = s.at_risk(self.inner.rt.now(), &options.caps);
-        let of = options.cache_commands;
-        vec![
-            Line::new("volatile", format!("{commands} of {of} commands, {blocks} blocks")),
-            Line::new("stored", format!("{} of {} blocks", s.stored(), options.caps.blocks)),
-        ]
-    }
-
-    fn panels(&self) -> Vec<Panel> {
-        let options = &self.inner.options;
-        let mut s = self.inner.state.borrow_mut();
-        let (commands, blocks) = s.at_risk(self.inner.rt.now(), &options.caps);
-        let of = options.cache_commands as u64;
-        let text = format!("of {of} commands, {blocks} blocks");
-        let (stored, all) = (s.stored(), options.caps.blocks);
+        ];
         let lines = vec![
+            Line::new("volatile", format!("{commands} of {of} commands, {blocks} blocks")),
+            Line::new("stored", format!("{stored} of {all} blocks")),
+        ];
+        let text = format!("of {of} commands, {blocks} blocks");
+        let bars = vec![
             Line::level("volatile", commands, of, text),
             Line::level("stored", stored, all, format_args!("of {all} blocks")),
         ];
-        vec![Panel::new("inside", lines)]
+        Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }
     }
 }
 

@@ -100,7 +100,7 @@ fn no_more_is_lost_than_was_told() {
 }
 
 fn count(of: &impl LiveBox, name: &str) -> u64 {
-    let fields = of.stats_fields();
+    let fields = of.shown().fields;
     let field = fields.iter().find(|field| field.name == name).expect("a field");
     let Value::Count(count) = field.value else { panic!("{field:?}") };
     count
@@ -157,8 +157,8 @@ fn fields_follow_what_is_done() {
         assert_eq!((count("cache.commands"), count("cache.blocks")), (0, 0));
         assert_eq!(count("stored_blocks"), 2);
         assert_eq!(ram.failure().or(ram.stopped_by()), None);
-        // What a box has no words of its own for is told by its fields.
-        assert_eq!(ram.stats_lines().len(), ram.panels()[0].lines.len());
+        let shown = ram.shown();
+        assert_eq!(shown.lines.len(), shown.panels[0].lines.len());
     });
     done.expect("it ends");
 }

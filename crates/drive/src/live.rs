@@ -1,9 +1,12 @@
 //! The drive as a live process shows it: its fields, metrics and lines.
 
-use crate::{Drive, EnergyModel, PHASES, PowerLoss, RecoveryError};
+use crate::{
+    Census, Drive, DriveStats, EnergyModel, PHASES, PowerLoss, PowerLosses, RecoveryError,
+    WearReport,
+};
 use tantalum_device::{
     AfterCut, Caps, CutOutcome, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
-    StartError, StartOutcome, Unit, Value, bytes_in_words, joules_in_words, time_in_words,
+    Shown, StartError, StartOutcome, Unit, Value, bytes_in_words, joules_in_words, time_in_words,
 };
 
 /// What the memory of a drive held at the moment of a cut.
@@ -275,27 +278,55 @@ impl LiveBox for Drive {
         lines
     }
 
-    fn stats_fields(&self) -> Vec<Field> {
-        let mut fields = counters(self);
-        fields.extend(memory(self));
-        fields.extend(flash(self));
-        fields.extend(energy(self));
-        fields.extend(outages(self));
-        fields
+    fn shown(&self) -> Shown {
+        let look = Look::at(self);
+        let mut fields = counters(&look);
+        fields.extend(memory(&look));
+        fields.extend(flash(&look));
+        fields.extend(energy(&look));
+        fields.extend(outages(&look));
+        let panels =
+            vec![Panel::new("inside", inside(&look)), Panel::new("flash", on_flash(&look))];
+        Shown { fields, lines: lines(&look), panels }
+    }
+}
+
+/// What is shown of a drive at one moment. Census and wear are passes over all erase units: there
+/// is one of each for everything that is shown.
+struct Look<'a> {
+    drive: &'a Drive,
+    stats: DriveStats,
+    losses: PowerLosses,
+    /// Pages in the write buffer, and map entries in memory alone.
+    backlog: (u32, u32),
+    /// With power, as the wear.
+    census: Option<Census>,
+    wear: Option<WearReport>,
+    /// What is in the capacitors, what a cut would take now, and at worst.
+    joules: Option<(f64, f64, f64)>,
+}
+
+impl Look<'_> {
+    fn at(drive: &Drive) -> Look<'_> {
+        Look {
+            drive,
+            stats: drive.stats(),
+            losses: drive.power_losses(),
+            backlog: drive.backlog(),
+            census: drive.census(),
+            wear: drive.wear(),
+            joules: joules(drive),
+        }
     }
 
-    fn stats_lines(&self) -> Vec<Line> {
-        lines(self)
-    }
-
-    fn panels(&self) -> Vec<Panel> {
-        vec![Panel::new("inside", inside(self)), Panel::new("flash", on_flash(self))]
+    fn mapped_pages(&self) -> u32 {
+        self.census.as_ref().map_or(0, |c| c.mapped_pages)
     }
 }
 
 /// What was done since the process has the drive.
-fn counters(drive: &Drive) -> Vec<Field> {
-    let s = drive.stats();
+fn counters(look: &Look<'_>) -> Vec<Field> {
+    let s = &look.stats;
     let bytes = |name, n: u64, help| Field::new(name, Unit::Bytes, n, help);
     let count = |name, n: u64, help| Field::new(name, Unit::Count, n, help);
     let waited = |name, ns: u64, what| {
@@ -346,10 +377,9 @@ fn rooms(drive: &Drive) -> (u64, u64) {
     (u64::from(design.cache.buffer_kib) / 4, entries.into())
 }
 
-fn memory(drive: &Drive) -> Vec<Field> {
-    let (used, unstored) = drive.backlog();
-    let (pages, entries) = rooms(drive);
-    let mapped = drive.census().map_or(0, |c| c.mapped_pages);
+fn memory(look: &Look<'_>) -> Vec<Field> {
+    let ((used, unstored), (pages, entries)) = (look.backlog, rooms(look.drive));
+    let mapped = look.mapped_pages();
     let count = |name, n: u64, help| Field::new(name, Unit::Count, n, help);
     vec![
         count("buffer.pages", pages, "Pages that the write buffer can hold").gauge("buffer_pages"),
@@ -364,17 +394,17 @@ fn memory(drive: &Drive) -> Vec<Field> {
 }
 
 /// Erase units and their wear.
-fn flash(drive: &Drive) -> Vec<Field> {
+fn flash(look: &Look<'_>) -> Vec<Field> {
     let unknown = |name, help| Field::new(name, Unit::Text, Value::Unknown, help);
     let mut fields = Vec::new();
-    match drive.census() {
+    match &look.census {
         None => fields.push(unknown("units", "erase units, of a drive with power")),
         Some(c) => {
             let help = "Erase units by what they are there for";
             let units = |name, n: u32, role, what| {
                 Field::new(name, Unit::Count, n, what).gauge("units").labelled("role", role, help)
             };
-            let least = drive.stats().free_units_min;
+            let least = look.stats.free_units_min;
             fields.extend([
                 units("units.free", c.free, "free", "free units"),
                 Field::new("units.free_min", Unit::Count, least, "the fewest since the start"),
@@ -386,7 +416,7 @@ fn flash(drive: &Drive) -> Vec<Field> {
             ]);
         }
     }
-    match drive.wear() {
+    match &look.wear {
         None => fields.push(unknown("wear", "erases of a unit, of a drive with power")),
         Some(wear) => {
             let erases = |name, n: f64, of, what| {
@@ -394,7 +424,7 @@ fn flash(drive: &Drive) -> Vec<Field> {
                 let field = Field::new(name, Unit::Count, value, what).gauge("unit_erases");
                 field.labelled("of", of, "Erases of a unit")
             };
-            let endurance = drive.design().wear.endurance;
+            let endurance = look.drive.design().wear.endurance;
             let help = "erases that a unit can take; 0: any number";
             fields.extend([
                 erases("wear.min", wear.all.min.into(), "min", "erases of the least worn unit"),
@@ -417,8 +447,8 @@ fn joules(drive: &Drive) -> Option<(f64, f64, f64)> {
     })
 }
 
-fn energy(drive: &Drive) -> Vec<Field> {
-    let Some((there, needed, worst)) = joules(drive) else {
+fn energy(look: &Look<'_>) -> Vec<Field> {
+    let Some((there, needed, worst)) = look.joules else {
         let help = "energy, of a protected drive with power";
         return vec![Field::new("energy", Unit::Text, Value::Unknown, help)];
     };
@@ -434,8 +464,8 @@ fn energy(drive: &Drive) -> Vec<Field> {
     ]
 }
 
-fn outages(drive: &Drive) -> Vec<Field> {
-    let losses = drive.power_losses();
+fn outages(look: &Look<'_>) -> Vec<Field> {
+    let losses = &look.losses;
     vec![
         Field::new(
             "outages.incomplete",
@@ -460,11 +490,10 @@ fn outages(drive: &Drive) -> Vec<Field> {
 }
 
 /// What `stats` prints.
-fn lines(drive: &Drive) -> Vec<Line> {
-    let s = drive.stats();
-    let (used, unstored) = drive.backlog();
-    let (pages, entries) = rooms(drive);
-    let mapped = drive.census().map_or(0, |c| c.mapped_pages);
+fn lines(look: &Look<'_>) -> Vec<Line> {
+    let s = &look.stats;
+    let ((used, unstored), (pages, entries)) = (look.backlog, rooms(look.drive));
+    let mapped = look.mapped_pages();
     let mut lines = vec![
         Line::new("buffer", format!("{used} of {pages} pages")),
         Line::new(
@@ -483,7 +512,7 @@ fn lines(drive: &Drive) -> Vec<Line> {
             ),
         ),
     ];
-    if let Some(c) = drive.census() {
+    if let Some(c) = &look.census {
         lines.push(Line::new(
             "units",
             format!(
@@ -498,27 +527,26 @@ fn lines(drive: &Drive) -> Vec<Line> {
             ),
         ));
     }
-    if let Some(wear) = drive.wear() {
+    if let Some(wear) = &look.wear {
         let (min, max, mean) = (wear.all.min, wear.all.max, wear.all.mean());
-        let of = match drive.design().wear.endurance {
+        let of = match look.drive.design().wear.endurance {
             0 => String::new(),
             n => format!(" of {n}"),
         };
         lines.push(Line::new("wear", format!("{min} to {max} erases{of}, {mean:.1} on average")));
     }
-    if let Some((there, needed, _)) = joules(drive) {
+    if let Some((there, needed, _)) = look.joules {
         let (there, needed) = (joules_in_words(there), joules_in_words(needed));
         lines.push(Line::new("energy", format!("{there} there, {needed} needed now at most")));
     }
-    let incomplete = drive.power_losses().incomplete;
+    let incomplete = look.losses.incomplete;
     lines.push(Line::new("dumps", format!("not complete: {incomplete}")));
     lines
 }
 
 /// What is in its memory, as bars.
-fn inside(drive: &Drive) -> Vec<Line> {
-    let (used, unstored) = drive.backlog();
-    let (pages, entries) = rooms(drive);
+fn inside(look: &Look<'_>) -> Vec<Line> {
+    let ((used, unstored), (pages, entries)) = (look.backlog, rooms(look.drive));
     let mut lines = vec![
         Line::level("buffer", used.into(), pages, format_args!("of {pages} pages")),
         Line::level(
@@ -528,22 +556,24 @@ fn inside(drive: &Drive) -> Vec<Line> {
             format_args!("of {entries} entries in memory alone"),
         ),
     ];
-    lines.push(match joules(drive) {
+    lines.push(match look.joules {
         Some((there, needed, _)) => {
             let text =
                 format!("{} needed of {} there", joules_in_words(needed), joules_in_words(there));
             Line::bar("energy", needed / there, text)
         }
-        None if drive.design().is_protected() => Line::new("energy", "unknown without power").dim(),
+        None if look.drive.design().is_protected() => {
+            Line::new("energy", "unknown without power").dim()
+        }
         None => Line::new("energy", "no capacitors: memory goes with the power").dim(),
     });
-    if let Some(c) = drive.census() {
+    if let Some(c) = &look.census {
         let all = u64::from(c.free + c.open + c.full + c.leaving);
         let in_use = all - u64::from(c.free);
         lines.push(Line::level("in use", in_use, all, format_args!("of {all} units for data")));
     }
-    let endurance = drive.design().wear.endurance;
-    if let Some(wear) = drive.wear().filter(|_| endurance > 0) {
+    let endurance = look.drive.design().wear.endurance;
+    if let Some(wear) = look.wear.as_ref().filter(|_| endurance > 0) {
         let text = format!("of {endurance} erases (the most worn unit)");
         lines.push(Line::level("worn", wear.all.max.into(), endurance.into(), text));
     }
@@ -551,14 +581,14 @@ fn inside(drive: &Drive) -> Vec<Line> {
 }
 
 /// What is done on flash.
-fn on_flash(drive: &Drive) -> Vec<Line> {
+fn on_flash(look: &Look<'_>) -> Vec<Line> {
     let mut lines = vec![
         Line::new(
             "",
             format!(
                 "write amplification {:.3}, now {{drive.flash_program_bytes/drive.host_write_bytes}}   \
                  programmed {{drive.flash_program_bytes/s}}/s",
-                drive.stats().write_amplification()
+                look.stats.write_amplification()
             ),
         ),
         Line::new(
@@ -566,14 +596,14 @@ fn on_flash(drive: &Drive) -> Vec<Line> {
             "{drive.moved_bytes/s}/s moved, {drive.erases/s}/s erases   map {drive.map_bytes/s}/s",
         ),
     ];
-    lines.push(match drive.census() {
+    lines.push(match &look.census {
         None => Line::new("units", "unknown without power").dim(),
         Some(c) => Line::new(
             "units",
             format!(
                 "{} free ({} least), {} open, {} full, {} log, {} dump, {} bad",
                 c.free,
-                drive.stats().free_units_min,
+                look.stats.free_units_min,
                 c.open,
                 c.full + c.leaving,
                 c.map,
@@ -582,10 +612,10 @@ fn on_flash(drive: &Drive) -> Vec<Line> {
             ),
         ),
     });
-    lines.push(match drive.wear() {
+    lines.push(match &look.wear {
         None => Line::new("wear", "unknown without power").dim(),
         Some(wear) => {
-            let of = match drive.design().wear.endurance {
+            let of = match look.drive.design().wear.endurance {
                 0 => "any number".to_string(),
                 n => n.to_string(),
             };

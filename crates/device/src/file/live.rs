@@ -3,29 +3,13 @@
 use super::File;
 use crate::{
     AfterCut, Caps, CutOutcome, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
-    StartError, Unit, bytes_in_words,
+    Shown, StartError, Unit, bytes_in_words,
 };
 
 impl File {
     /// Syncs that were begun since the power came.
     fn syncs(&self) -> u64 {
         self.inner.life.borrow().as_ref().map_or(0, |life| life.begun.get())
-    }
-
-    /// Bytes that the host's file system has allocated. `None`: it does not say.
-    fn allocated(&self) -> Option<u64> {
-        self.inner.owner.storage().ok().map(|storage| storage.allocated)
-    }
-
-    fn lines(&self) -> Vec<Line> {
-        let inner = &self.inner;
-        let how = if inner.settings.buffered { "page cache" } else { "direct I/O" };
-        let (block, unit) = (inner.caps.block_size, inner.caps.atomic_unit);
-        let (under_way, syncs) = (inner.under_way.get(), self.syncs());
-        vec![
-            Line::new("file", format!("{how}, blocks of {block} bytes, {unit} of them atomic")),
-            Line::new("host", format!("{under_way} operations, {syncs} syncs")),
-        ]
     }
 }
 
@@ -75,52 +59,48 @@ impl LiveBox for File {
         })
     }
 
-    fn stats_fields(&self) -> Vec<Field> {
+    fn shown(&self) -> Shown {
         let inner = &self.inner;
-        let count = |name, n: u64, help| Field::new(name, Unit::Count, n, help);
-        let bytes = |name, n: u32, help| Field::new(name, Unit::Bytes, n, help);
-        vec![
-            bytes("block_bytes", inner.caps.block_size, "the block of the file"),
-            bytes("atomic_bytes", inner.caps.atomic_unit, "what is written whole or not at all"),
+        let direct = !inner.settings.buffered;
+        let Caps { block_size: block, atomic_unit: unit, .. } = inner.caps;
+        let (under_way, syncs) = (inner.under_way.get() as u64, self.syncs());
+        // `None`: the host does not say.
+        let has = inner.owner.storage().ok().map(|storage| storage.allocated);
+        let fields = vec![
+            Field::new("block_bytes", Unit::Bytes, block, "the block of the file"),
+            Field::new("atomic_bytes", Unit::Bytes, unit, "what is written whole or not at all"),
+            Field::new("direct", Unit::Flag, direct, "past the host's page cache"),
             Field::new(
-                "direct",
-                Unit::Flag,
-                !inner.settings.buffered,
-                "past the host's page cache",
-            ),
-            count(
                 "operations",
-                inner.under_way.get() as u64,
+                Unit::Count,
+                under_way,
                 "operations that the host carries out",
             )
             .gauge("host_operations"),
-            count("syncs", self.syncs(), "syncs of the file since the power came")
+            Field::new("syncs", Unit::Count, syncs, "syncs of the file since the power came")
                 .gauge("file_syncs"),
             Field::new(
                 "allocated_bytes",
                 Unit::Bytes,
-                self.allocated(),
+                has,
                 "room that the host's file system has given the file",
             )
             .gauge("file_allocated_bytes"),
-        ]
-    }
-
-    fn stats_lines(&self) -> Vec<Line> {
-        let (has, all) = (self.allocated(), bytes_in_words(self.inner.caps.bytes()));
-        let has = has.map_or("unknown".to_string(), bytes_in_words);
-        let mut lines = self.lines();
-        lines.push(Line::new("allocated", format!("{has} of {all}")));
-        lines
-    }
-
-    fn panels(&self) -> Vec<Panel> {
-        let (has, all) = (self.allocated(), self.inner.caps.bytes());
-        let mut lines = self.lines();
-        if let Some(has) = has {
-            let text = format!("{} of {}", bytes_in_words(has), bytes_in_words(all));
-            lines.push(Line::bar("allocated", has as f64 / all as f64, text));
-        }
-        vec![Panel::new("inside", lines)]
+        ];
+        let how = if direct { "direct I/O" } else { "page cache" };
+        let all = inner.caps.bytes();
+        let room = has.map_or("unknown".to_string(), bytes_in_words);
+        let room = format!("{room} of {}", bytes_in_words(all));
+        let mut lines = vec![
+            Line::new("file", format!("{how}, blocks of {block} bytes, {unit} of them atomic")),
+            Line::new("host", format!("{under_way} operations, {syncs} syncs")),
+        ];
+        let mut bars = lines.clone();
+        bars.push(match has {
+            Some(has) => Line::bar("allocated", has as f64 / all as f64, room.clone()),
+            None => Line::new("allocated", room.clone()).dim(),
+        });
+        lines.push(Line::new("allocated", room));
+        Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }
     }
 }

@@ -65,11 +65,7 @@ pub fn begin<B: LiveBox, F: Front>(
     plug.rt().spawn_background("letters from the HTTP server", async move {
         while let Some(letter) = inbox.next().await {
             // A client that no longer waits does not need the answer.
-            let _ = letter.send((
-                report::status(&asked),
-                report::stats(&asked),
-                report::metrics(&asked),
-            ));
+            let _ = letter.send(report::all(&asked));
         }
     });
     let runtime =

@@ -3,7 +3,7 @@
 use super::{Front, Plug};
 use std::collections::BTreeMap;
 use tantalum_device::{
-    AfterCut, CommandKind, Field, KindStats, LiveBox, PowerState, StartOutcome, Unit,
+    AfterCut, CommandKind, Field, KindStats, LiveBox, PowerState, Shown, StartOutcome, Unit,
 };
 use tantalum_export::control::{
     CommandCounts, CutReport, Described, LATENCY_BOUNDS, LatencyCounts, Phase, RestoreReport,
@@ -62,11 +62,30 @@ pub fn restored<B: LiveBox, F: Front>(plug: &Plug<B, F>, was: PowerState) -> Res
     }
 }
 
+/// The state of the box, its counters and contents, and the fields of both that are metrics, all from
+/// one look at the box.
+pub fn all<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> (StatusReport, StatsReport, Vec<Field>) {
+    let (mut fields, shown) = (plug.bare().status_fields(), shown(plug));
+    let status = status_of(plug, &fields);
+    let stats = stats_of(plug, &shown);
+    fields.extend(shown.fields);
+    fields.retain(|field| field.metric.is_some());
+    (status, stats, fields)
+}
+
 /// The state of the box.
 pub fn status<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> StatusReport {
+    status_of(plug, &plug.bare().status_fields())
+}
+
+/// The counters and contents of the box.
+pub fn stats<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> StatsReport {
+    stats_of(plug, &shown(plug))
+}
+
+fn status_of<B: LiveBox, F: Front>(plug: &Plug<B, F>, fields: &[Field]) -> StatusReport {
     let (bare, about) = (plug.bare(), plug.about());
     let caps = bare.promises();
-    let fields = bare.status_fields();
     StatusReport {
         program: env!("CARGO_PKG_VERSION").to_string(),
         pid: std::process::id(),
@@ -84,45 +103,36 @@ pub fn status<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> StatusReport {
         last_restore: plug.last_restore(),
         failure: bare.failure(),
         defect: bare.stopped_by(),
-        values: Values::of(&fields),
-        fields: Described::all(&fields),
+        values: Values::of(fields),
+        fields: Described::all(fields),
         lines: bare.status_lines().into_iter().map(Into::into).collect(),
     }
 }
 
-/// The fields of `stats`: those of the box, and the number of power cuts.
-fn stats_fields<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> Vec<Field> {
-    let mut fields = plug.bare().stats_fields();
+/// What the box shows, and the number of power cuts.
+fn shown<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> Shown {
+    let mut shown = plug.bare().shown();
     let help = "How often this process cut the power";
-    fields.push(Field::new("outages.cuts", Unit::Count, plug.pulls(), help).counter("cuts"));
-    fields
+    let cuts = Field::new("outages.cuts", Unit::Count, plug.pulls(), help).counter("cuts");
+    shown.fields.push(cuts);
+    shown
 }
 
-/// All fields that are metrics.
-pub fn metrics<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> Vec<Field> {
-    let mut fields = plug.bare().status_fields();
-    fields.extend(stats_fields(plug));
-    fields.retain(|field| field.metric.is_some());
-    fields
-}
-
-/// The counters and contents of the box.
-pub fn stats<B: LiveBox, F: Front>(plug: &Plug<B, F>) -> StatsReport {
-    let (bare, counts) = (plug.bare(), plug.drive().snapshot());
+fn stats_of<B: LiveBox, F: Front>(plug: &Plug<B, F>, shown: &Shown) -> StatsReport {
+    let counts = plug.drive().snapshot();
     let kind = |kind: &CommandKind| (kind.name().to_string(), command(counts.of(*kind)));
-    let fields = stats_fields(plug);
     StatsReport {
-        power: bare.power_state(),
+        power: plug.bare().power_state(),
         now_ns: plug.rt().now().0,
         real_now_ns: plug.io().real_now().0,
         under_way: plug.drive().under_way(),
         commands: CommandKind::ALL.iter().map(kind).collect::<BTreeMap<_, _>>(),
         latency_bounds_ns: LATENCY_BOUNDS.to_vec(),
         clients: plug.front().clients(),
-        values: Values::of(&fields),
-        fields: Described::all(&fields),
-        lines: bare.stats_lines().into_iter().map(Into::into).collect(),
-        panels: bare.panels().into_iter().map(Into::into).collect(),
+        values: Values::of(&shown.fields),
+        fields: Described::all(&shown.fields),
+        lines: shown.lines.iter().cloned().map(Into::into).collect(),
+        panels: shown.panels.iter().cloned().map(Into::into).collect(),
     }
 }
 

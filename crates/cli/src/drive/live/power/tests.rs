@@ -8,8 +8,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tantalum_device::{
-    AfterCut, Block, BlockDevice, Caps, Data, Durability, Field, IoError, OwnedData, Payload,
-    PowerCycle, RamDevice, RamOptions, Stats,
+    AfterCut, Block, BlockDevice, Caps, Data, Durability, IoError, OwnedData, Payload, PowerCycle,
+    RamDevice, RamOptions, Shown, Stats,
 };
 use tantalum_drive::{Design, Drive};
 use tantalum_nand::{PageAddr, PageState, Unit};
@@ -150,6 +150,8 @@ fn a_start_that_failed_half_way_is_begun_anew() {
 struct Stopping {
     ram: RamDevice,
     defect: std::rc::Rc<Cell<bool>>,
+    /// How often it was looked at.
+    looks: std::rc::Rc<Cell<u32>>,
 }
 
 impl PowerCycle for Stopping {
@@ -196,8 +198,9 @@ impl LiveBox for Stopping {
         self.ram.watch_cut()
     }
 
-    fn stats_fields(&self) -> Vec<Field> {
-        self.ram.stats_fields()
+    fn shown(&self) -> Shown {
+        self.looks.set(self.looks.get() + 1);
+        self.ram.shown()
     }
 }
 
@@ -210,7 +213,8 @@ fn a_box_that_has_stopped_itself_is_started_anew() {
     let rt = runtime.handle();
     let done = runtime.block_on(async move {
         let ram = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(8, Payload::Bytes)));
-        let stopping = Stopping { ram, defect: std::rc::Rc::default() };
+        let (defect, looks) = Default::default();
+        let stopping = Stopping { ram, defect, looks };
         let drive = Stats::new(&rt, stopping.clone());
         let site = Site { io: rt.io().expect("on the wall clock"), rt, drive };
         let about = About { image: None, time_scale: 0.0, killed: false };
@@ -218,6 +222,11 @@ fn a_box_that_has_stopped_itself_is_started_anew() {
         plug.begin().await.expect("it starts");
         let status = report::status(&plug);
         assert_eq!((status.power, status.defect.as_deref()), (Power::On, None));
+        // A look is a pass over all units of a drive: there is one for each answer.
+        let (_, stats, metrics) = report::all(&plug);
+        assert_eq!(stopping.looks.get(), 1);
+        assert!(!stats.lines.is_empty() && !stats.panels.is_empty());
+        assert!(metrics.iter().any(|field| field.name == "stored_blocks"));
         // A box with power is left alone.
         assert_eq!(plug.restore(false).await.expect("an answer").was, Power::On);
         assert_eq!(plug.pulls(), 0);
