@@ -132,7 +132,7 @@ pub fn read_keys<T: DeserializeOwned>(table: &toml::Table) -> Result<T, Fault> {
         let key = e.span().map_or(Vec::new(), |span| key_at(&text, span.start));
         let what = one_line(e.message());
         match key.last() {
-            Some(last) if !what.contains(last.as_str()) => {
+            Some(last) if !what.contains(&format!("\"{last}\"")) => {
                 Fault { what: format!("{}: {what}", key.join(".")), key }
             }
             _ => Fault { key, what },
