@@ -35,33 +35,6 @@ fn survivor(design: &Design, want: Durability) -> u64 {
     runtime.block_on(test).unwrap()
 }
 
-/// A write with forced unit access waits for its own pages, not for what was buffered before.
-#[test]
-fn forced_unit_access_waits_for_its_own_pages() {
-    let mut runtime = Runtime::virtual_time(5);
-    let rt = runtime.handle();
-    // Four dies with rows of four pages: a hundred pages are several programs of each.
-    let design = with(&small("volatile"), "cache.buffer_kib = 512");
-    let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
-    let test = async move {
-        drive.power_on().await.unwrap();
-        let device = drive.device();
-        let pages = 100;
-        let before = vec![1; pages as usize];
-        device.write(Block(8), Data::Stamps(&before), Durability::Normal).await.unwrap();
-        device.write(Block(3), Data::Stamps(&[42]), Durability::Fua).await.unwrap();
-        let programmed = drive.stats().host_program_bytes;
-        assert!(programmed < pages * 4096, "{programmed} bytes are programmed, of {pages} pages");
-        drive.cut();
-        drive.off().await;
-        drive.power_on().await.unwrap();
-        let mut room = [0];
-        drive.device().read(Block(3), DataMut::Stamps(&mut room)).await.unwrap();
-        assert_eq!(room, [42]);
-    };
-    runtime.block_on(test).unwrap();
-}
-
 #[test]
 fn a_flush_that_is_ignored_keeps_nothing_and_the_drive_says_so() {
     for preset in ["baseline", "volatile", "tlc-modern"] {
