@@ -70,6 +70,85 @@ impl World {
     }
 }
 
+/// Carries out a step in the model and in the space, and compares what the space answers.
+fn apply(
+    step: Step,
+    space: &mut Space,
+    places: &Places,
+    world: &mut World,
+) -> Result<(), TestCaseError> {
+    match step {
+        Step::Open(die, moved) => {
+            if space.has_point(die, stream(moved)) {
+                return Ok(());
+            }
+            let on_die = world.free.iter().filter(|u| GEOMETRY.die(Unit(**u)) == die).count();
+            let spare = on_die > 1 && world.free.len() as u32 > 2 + SHARED_RESERVE;
+            let may = if moved { on_die > 0 } else { spare };
+            let free = space.take_free(die, stream(moved));
+            // Invariant 3: the reserve is the collectors'.
+            prop_assert_eq!(free.is_some(), may);
+            if let Some(free) = free {
+                prop_assert!(world.free.remove(&free.unit.0));
+                world.written.insert(free.unit.0, 0);
+                space.open(stream(moved), free.unit, 0);
+            }
+        }
+        Step::Program(die, moved, pages) => {
+            let left = space.row_left(die, stream(moved));
+            let Some((at, count)) = space.place(die, stream(moved), pages) else { return Ok(()) };
+            prop_assert_eq!(count, pages.min(left));
+            prop_assert_eq!(at.page / 2, (at.page + count - 1) / 2, "one row");
+            let written = world.written.get_mut(&at.unit.0).unwrap();
+            prop_assert_eq!(*written, at.page, "page by page");
+            *written += count;
+            let first = places.ppa(at, 0).0;
+            world.flying.push((at.unit, first, count * places.page_sectors));
+        }
+        Step::Land(which, mask) => {
+            if world.flying.is_empty() {
+                return Ok(());
+            }
+            let (unit, first, count) = world.flying.remove(which % world.flying.len());
+            for i in (0..count).filter(|i| mask >> i & 1 == 1) {
+                space.validate(Ppa(first + i));
+                world.valid.insert(first + i);
+            }
+            space.landed(unit, count / places.page_sectors);
+        }
+        Step::Invalidate(which) => {
+            let Some(&ppa) = world.valid.iter().nth(which % world.valid.len().max(1)) else {
+                return Ok(());
+            };
+            world.valid.remove(&ppa);
+            world.version += 1;
+            space.invalidate(Ppa(ppa), Version(world.version));
+            world.superseded.insert(places.unit(Ppa(ppa)).0, world.version);
+        }
+        Step::Collect(die, below) => {
+            let victim = space.take_victim(die, below);
+            let least = world.collectable(die).map(|u| world.valid_in(u)).min();
+            // Units of 8 sectors: a bucket for each count.
+            prop_assert_eq!(victim.map(|u| world.valid_in(u.0)), least.filter(|l| *l < below));
+            let Some(unit) = victim else { return Ok(()) };
+            prop_assert!(world.collectable(die).any(|u| u == unit.0));
+            let first = world.valid_in(unit.0);
+            let found = space.next_valid(unit, 0);
+            prop_assert_eq!(found.is_some(), first > 0);
+            if first > 0 {
+                space.file(unit);
+                return Ok(());
+            }
+            let superseded = world.superseded.remove(&unit.0).unwrap_or(0);
+            prop_assert_eq!(space.superseded(unit), Version(superseded));
+            world.written.remove(&unit.0);
+            world.free.insert(unit.0);
+            space.give_free(FreeUnit { unit, erase_first: false }, 0);
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
@@ -82,73 +161,7 @@ proptest! {
             world.free.insert(unit);
         }
         for step in steps {
-            match step {
-                Step::Open(die, moved) => {
-                    if space.has_point(die, stream(moved)) {
-                        continue;
-                    }
-                    let on_die = world.free.iter().filter(|u| GEOMETRY.die(Unit(**u)) == die).count();
-                    let spare = on_die > 1 && world.free.len() as u32 > 2 + SHARED_RESERVE;
-                    let may = if moved { on_die > 0 } else { spare };
-                    let free = space.take_free(die, stream(moved));
-                    // Invariant 3: the reserve is the collectors'.
-                    prop_assert_eq!(free.is_some(), may);
-                    if let Some(free) = free {
-                        prop_assert!(world.free.remove(&free.unit.0));
-                        world.written.insert(free.unit.0, 0);
-                        space.open(stream(moved), free.unit, 0);
-                    }
-                }
-                Step::Program(die, moved, pages) => {
-                    let left = space.row_left(die, stream(moved));
-                    let Some((at, count)) = space.place(die, stream(moved), pages) else { continue };
-                    prop_assert_eq!(count, pages.min(left));
-                    prop_assert_eq!(at.page / 2, (at.page + count - 1) / 2, "one row");
-                    let written = world.written.get_mut(&at.unit.0).unwrap();
-                    prop_assert_eq!(*written, at.page, "page by page");
-                    *written += count;
-                    let first = places.ppa(at, 0).0;
-                    world.flying.push((at.unit, first, count * places.page_sectors));
-                }
-                Step::Land(which, mask) => {
-                    if world.flying.is_empty() {
-                        continue;
-                    }
-                    let (unit, first, count) = world.flying.remove(which % world.flying.len());
-                    for i in (0..count).filter(|i| mask >> i & 1 == 1) {
-                        space.validate(Ppa(first + i));
-                        world.valid.insert(first + i);
-                    }
-                    space.landed(unit, count / places.page_sectors);
-                }
-                Step::Invalidate(which) => {
-                    let Some(&ppa) = world.valid.iter().nth(which % world.valid.len().max(1)) else { continue };
-                    world.valid.remove(&ppa);
-                    world.version += 1;
-                    space.invalidate(Ppa(ppa), Version(world.version));
-                    world.superseded.insert(places.unit(Ppa(ppa)).0, world.version);
-                }
-                Step::Collect(die, below) => {
-                    let victim = space.take_victim(die, below);
-                    let least = world.collectable(die).map(|u| world.valid_in(u)).min();
-                    // Units of 8 sectors: a bucket for each count.
-                    prop_assert_eq!(victim.map(|u| world.valid_in(u.0)), least.filter(|l| *l < below));
-                    let Some(unit) = victim else { continue };
-                    prop_assert!(world.collectable(die).any(|u| u == unit.0));
-                    let first = world.valid_in(unit.0);
-                    let found = space.next_valid(unit, 0);
-                    prop_assert_eq!(found.is_some(), first > 0);
-                    if first > 0 {
-                        space.file(unit);
-                        continue;
-                    }
-                    let superseded = world.superseded.remove(&unit.0).unwrap_or(0);
-                    prop_assert_eq!(space.superseded(unit), Version(superseded));
-                    world.written.remove(&unit.0);
-                    world.free.insert(unit.0);
-                    space.give_free(FreeUnit { unit, erase_first: false }, 0);
-                }
-            }
+            apply(step, &mut space, &places, &mut world)?;
             for unit in 0..GEOMETRY.units() {
                 prop_assert_eq!(space.valid_in(Unit(unit)), world.valid_in(unit));
             }
