@@ -111,7 +111,7 @@ fn components_add_up_to_both_counts() {
     }
     let text = String::from_utf8(energy(&["--design", "durassd"]).stdout).unwrap();
     assert!(
-        text.contains("full count, J") && text.contains("collection metadata is in the latter")
+        text.contains("full count, J") && text.contains("includes collection metadata: this drive")
     );
 }
 

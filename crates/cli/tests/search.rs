@@ -68,7 +68,7 @@ fn keys_of_the_file_that_would_change_it_are_named() {
     let text = SMALL.replace("[design.base]", "cache = { buffer_kib = 64 }\n[design.base]");
     let small = file("search-conflict.toml", text);
     let (out, _) = ends(&search(&with(small.to_str().unwrap(), "10s", "90%")), 0);
-    assert!(out.contains("would win: take out cache.buffer_kib"), "{out}");
+    assert!(out.contains("take precedence: remove cache.buffer_kib"), "{out}");
 }
 
 #[test]
