@@ -139,7 +139,7 @@ fn who_breaks_the_rules_is_left_with_a_reason() {
     });
     let ends = ends.borrow();
     let words =
-        ["flags", "does not exist", "does not speak", "more than 64", "in time", "no request"];
+        ["flags", "does not exist", "does not speak", "more than 64", "in time", "not a request"];
     assert_eq!(ends.len(), words.len());
     assert!(ends.iter().zip(&words).all(|(end, word)| end.contains(word)), "{ends:?}");
 }
