@@ -36,7 +36,7 @@ fn documented(heading: &str) -> BTreeMap<String, String> {
 /// The keys that serde knows: an unknown one is answered by all of them.
 fn known<T: DeserializeOwned>(prefix: &str) -> BTreeSet<String> {
     let error = toml::from_str::<T>("no-such-key = 1").err().expect("it is unknown").to_string();
-    let (_, list) = error.split_once("expected one of ").expect("a list");
+    let (_, list) = error.split_once(", expected ").expect("a list");
     let names = list.split('`').skip(1).step_by(2);
     names.map(|name| format!("{prefix}{name}")).collect()
 }
