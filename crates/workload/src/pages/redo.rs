@@ -257,7 +257,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
         self.begin_at(self.checkpoint.get()).await
     }
 
-    /// The record has at most [`MAX_RECORD`] bytes.
+    /// The record has at most 4,096 bytes.
     fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
         self.journal.append(page, before, bytes.clamp(1, MAX_RECORD))
     }
