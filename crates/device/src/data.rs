@@ -129,8 +129,6 @@ impl<'a> DataMut<'a> {
     pub fn copy_from(&mut self, from: Data<'_>) {
         match (self, from) {
             (DataMut::Bytes(to), Data::Bytes(from)) => to.copy_from_slice(from),
-            // One is the most frequent number of them.
-            (DataMut::Stamps([to]), Data::Stamps([from])) => *to = *from,
             (DataMut::Stamps(to), Data::Stamps(from)) => to.copy_from_slice(from),
             _ => panic!("payload of two kinds in one run"),
         }

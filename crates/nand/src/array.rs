@@ -387,12 +387,6 @@ impl NandArray {
         store.unit(unit).next == 0 && state == PageState::Erased
     }
 
-    /// Pages from `at` on are read or programmed soon: the processor may fetch them meanwhile. It is
-    /// no operation and changes nothing but speed.
-    pub fn look_ahead(&self, at: PageAddr, count: u32) {
-        self.state.borrow().store.look_ahead(at, count);
-    }
-
     fn broken(at: PageAddr, rule: &'static str) -> OpError {
         OpError::Rule { at, rule }
     }
@@ -497,9 +491,6 @@ impl NandArray {
         let effect = Effect::Program { at, count, failed };
         let planned = s.schedule.program(die, now, spans, effect, &self.timing);
         s.store.advance(at.unit, at.page + count);
-        // Usually the unit is programmed on from there.
-        let next = PageAddr { unit: at.unit, page: at.page + count };
-        s.store.look_ahead(next, g.planes);
         s.stats.programs += 1;
         s.stats.pages_programmed += u64::from(count);
         self.note(OpKind::Program, at);
@@ -596,12 +587,24 @@ impl NandArray {
         let per_page = if count == 1 { sectors } else { ps };
         for i in 0..count {
             let page = PageAddr { unit: at.unit, page: at.page + i };
-            let at = (i * per_page) as usize;
-            let data = request.data.as_mut();
-            let data = data.map(|d| d.slice(at..at + per_page as usize, SECTOR_BYTES));
-            let oob = request.oob.as_mut();
-            let oob = oob.map(|o| &mut o[i as usize * words..(i as usize + 1) * words]);
-            request.states[i as usize] = s.store.read(page, first as usize, data, oob);
+            let state = s.store.state_of_read(page);
+            let is_there = state == PageState::Programmed;
+            request.states[i as usize] = state;
+            if let Some(d) = &mut request.data {
+                let at = (i * per_page) as usize;
+                let mut room = d.slice(at..at + per_page as usize, SECTOR_BYTES);
+                match is_there {
+                    true => s.store.copy_out(page, first as usize, room),
+                    false => room.zero(),
+                }
+            }
+            if let Some(oob) = &mut request.oob {
+                let room = &mut oob[i as usize * words..(i as usize + 1) * words];
+                match is_there {
+                    true => s.store.copy_oob(page, room),
+                    false => room.fill(0),
+                }
+            }
         }
         let mut bytes = u64::from(sectors) * u64::from(SECTOR_BYTES);
         if request.oob.is_some() {
@@ -613,9 +616,6 @@ impl NandArray {
         let spans = (self.timing.read(row, count, sectors), self.timing.transfer(bytes));
         let ends = s.schedule.read(die, now, (at, count), spans, &self.timing);
         s.stats.reads += 1;
-        // Who reads row by row comes there next.
-        let next = PageAddr { unit: at.unit, page: (row + 1) * self.geometry.planes };
-        s.store.look_ahead(next, self.geometry.planes);
         self.note(OpKind::Read, at);
         Ok(Reading::new(&self.rt, &self.state, die, ends, s.off_at.clone()))
     }

@@ -36,7 +36,6 @@ mod geometry;
 mod image;
 mod medium;
 mod outage;
-mod pool;
 mod schedule;
 mod store;
 mod timing;

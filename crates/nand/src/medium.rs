@@ -144,37 +144,11 @@ impl Store {
         either!(self, s => s.state(at))
     }
 
-    /// What a read finds in a page, and what is in it, where there is room for that: the payload from
-    /// sector `first` on, and the out-of-band words. Zeros, if it is not programmed. A page in an
-    /// image that is not what was programmed cannot be read.
-    pub fn read(
-        &self,
-        at: PageAddr,
-        first: usize,
-        data: Option<DataMut<'_>>,
-        oob: Option<&mut [u64]>,
-    ) -> PageState {
-        let store = match self {
-            Store::Ram(store) => return store.read(at, first, data, oob),
-            Store::Image(store) => store,
-        };
-        let state = store.state_of_read(at);
-        let is_there = state == PageState::Programmed;
-        match data {
-            Some(data) if is_there => store.copy_out(at, first, data),
-            data => data.into_iter().for_each(|mut data| data.zero()),
-        }
-        match oob {
-            Some(oob) if is_there => store.copy_oob(at, oob),
-            oob => oob.into_iter().for_each(|oob| oob.fill(0)),
-        }
-        state
-    }
-
-    /// Pages are read or programmed soon: the processor may fetch them meanwhile.
-    pub fn look_ahead(&self, at: PageAddr, count: u32) {
-        if let Store::Ram(store) = self {
-            store.look_ahead(at, count);
+    /// The same for a read. A page of an image whose checksum does not match cannot be read.
+    pub fn state_of_read(&self, at: PageAddr) -> PageState {
+        match self {
+            Store::Ram(store) => store.state(at),
+            Store::Image(store) => store.state_of_read(at),
         }
     }
 

@@ -5,7 +5,6 @@ use crate::inbox::{Inbox, TaskWaker};
 use crate::join::{Finisher, Join, JoinState};
 #[cfg(not(feature = "wall"))]
 use crate::nowhere::Outside;
-use crate::prefetch::prefetch_all;
 use crate::rng::{Stream, mix64};
 use crate::slab::{Key, Slab};
 use crate::timer::{Sleep, Timers};
@@ -23,9 +22,6 @@ use std::task::{Context, Poll};
 
 /// Polls at one instant after which a run is taken to be in a busy loop.
 const LIVELOCK_POLLS: u64 = 10_000_000;
-
-/// The number of tasks from which on their state is fetched before they are polled.
-const MANY_TASKS: usize = 256;
 
 /// The number of unused wakers that are kept for new tasks.
 const SPARE_WAKERS: usize = 64;
@@ -181,7 +177,6 @@ impl Runtime {
                         return Ok(());
                     }
                 }
-                self.rt.look_ahead();
                 self.rt.poll(task);
                 continue;
             }
@@ -480,21 +475,6 @@ impl Rt {
         let mut wakers = self.inner.wakers.borrow_mut();
         if wakers.len() < SPARE_WAKERS && waker.is_free() {
             wakers.push(waker);
-        }
-    }
-
-    /// The next task to be polled, as far as is known: the processor may fetch it meanwhile. Of many
-    /// tasks it is in none of the nearer caches, of few it usually is.
-    fn look_ahead(&self) {
-        let inner = &*self.inner;
-        if inner.tasks.borrow().len() < MANY_TASKS {
-            return;
-        }
-        let ready = inner.ready.borrow().front().copied();
-        let Some(next) = ready.or_else(|| inner.timers.borrow().next_task()) else { return };
-        let tasks = inner.tasks.borrow();
-        if let Some((future, _)) = tasks.get(next.0).and_then(|task| task.body.as_ref()) {
-            prefetch_all(&**future);
         }
     }
 

@@ -4,33 +4,16 @@
 /// Begins to load the memory at `place` into the processor's cache, without waiting for it. It
 /// helps with tables larger than the cache, when the next access is known early. On processors
 /// other than x86-64 it does nothing.
-#[inline]
 pub fn prefetch<T>(place: &T) {
-    prefetch_at(std::ptr::from_ref(place).cast());
-}
-
-#[inline]
-fn prefetch_at(place: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: every x86-64 processor has the instruction; it changes nothing but caches,
         // and does not even fault.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
-}
-
-/// The same for all of a value, or for the first part of a long one.
-pub(crate) fn prefetch_all<T: ?Sized>(value: &T) {
-    /// Bytes that a processor's cache keeps together, and the most that are fetched.
-    const LINE: usize = 64;
-    const MOST: usize = 2048;
-    let first = std::ptr::from_ref(value).cast::<u8>();
-    for offset in (0..size_of_val(value).min(MOST)).step_by(LINE) {
-        prefetch_at(first.wrapping_add(offset));
-    }
 }
 
 /// Bytes of a large page of the system, and of the smallest table that is worth some.

@@ -189,13 +189,12 @@ impl Timers {
         task
     }
 
-    /// The task that the first timer wakes, unless that timer was cancelled.
-    pub fn next_task(&self) -> Option<TaskId> {
+    fn is_first_wanted(&self) -> bool {
         let first = match self.lanes.get(self.first) {
             Some(lane) => lane.front(),
             None => self.heap.peek(),
         };
-        first.and_then(|e| self.wanted.get(e.key)).copied()
+        first.is_some_and(|e| self.wanted.get(e.key).is_some())
     }
 
     /// Slots and timers in use at the fullest.
@@ -206,7 +205,7 @@ impl Timers {
     /// When the next timer fires that is still wanted.
     pub fn next(&mut self) -> Option<Nanos> {
         while let Some(at) = self.soonest() {
-            if self.next_task().is_some() {
+            if self.is_first_wanted() {
                 return Some(at);
             }
             self.pop();

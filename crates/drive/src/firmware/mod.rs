@@ -166,12 +166,6 @@ impl Firmware {
         lpns.filter_map(|lpn| map.get(lpn)).for_each(|old| space.look_ahead(old));
     }
 
-    /// The stream of a die is programmed soon: the processor may fetch what is there meanwhile.
-    pub fn look_ahead_of_program(&self, die: u32, stream: WriteStream) {
-        let place = self.state.space.borrow().next_place(die, stream);
-        place.into_iter().for_each(|at| self.nand.look_ahead(at, self.places.planes));
-    }
-
     /// The sector in this place is invalid since the change `version`.
     pub fn supersede(&self, old: Ppa, version: Version) {
         self.state.space.borrow_mut().invalidate(old, version);

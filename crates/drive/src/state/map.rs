@@ -101,8 +101,7 @@ impl Map {
     /// zeros beyond the end of the table.
     pub fn encode_page(&self, page: u32, out: &mut [u8]) {
         let (start, end) = self.page_range(page);
-        let (out, beyond) = out.split_at_mut(4 * (end - start));
-        beyond.fill(0);
+        out.fill(0);
         for (entry, bytes) in self.entries[start..end].iter().zip(out.chunks_exact_mut(4)) {
             bytes.copy_from_slice(&entry.to_le_bytes());
         }

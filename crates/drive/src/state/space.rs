@@ -363,12 +363,6 @@ impl Space {
         point.map_or(self.places.planes, |p| self.places.planes - p.page % self.places.planes)
     }
 
-    /// Where the stream programs next, if it has a write point.
-    pub fn next_place(&self, die: u32, stream: WriteStream) -> Option<PageAddr> {
-        let point = self.dies[die as usize].points[stream as usize]?;
-        Some(PageAddr { unit: point.unit, page: point.page })
-    }
-
     /// The next `pages` pages of the stream's write point, at most those left in the
     /// row, to be programmed now; a unit that is full by that leaves the write point.
     /// Tell [`Space::landed`] when the program has ended.

@@ -242,7 +242,7 @@ impl<'a> Move<'a> {
             if self.packed.is_empty() {
                 break;
             }
-            if !self.program(target, most, cursor).await {
+            if !self.program(target, most).await {
                 return;
             }
         }
@@ -315,11 +315,14 @@ impl<'a> Move<'a> {
         });
         fw.stats.flash_reads.add(1);
         let Some(op) = fw.must(op) else { return end };
-        let pages = room.oob[..count as usize * words].chunks_exact(words);
-        let lpns = pages.flat_map(|page| page[2..].iter().take(ps as usize));
-        fw.look_ahead(lpns.map(|lpn| Lpn((lpn & !(PART | MORE)) as u32)));
+        {
+            let map = fw.state.map.borrow();
+            for page in room.oob[..count as usize * words].chunks_exact(words) {
+                let lpns = page[2..].iter().take(ps as usize);
+                lpns.for_each(|lpn| map.look_ahead(Lpn((lpn & !(PART | MORE)) as u32)));
+            }
+        }
         op.await;
-        fw.look_ahead_of_program(self.die, self.stream);
         self.pack(first_page, count, &room);
         self.room = Some(room);
         end
@@ -355,9 +358,8 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Programs up to `most` packed sectors; whether that went well. The unit is read on from sector
-    /// `cursor` then.
-    async fn program(&mut self, target: u32, most: u32, cursor: u32) -> bool {
+    /// Programs up to `most` packed sectors; whether that went well.
+    async fn program(&mut self, target: u32, most: u32) -> bool {
         let fw = self.fw;
         let ps = fw.places.page_sectors;
         let count = most.min(self.packed.len() as u32);
@@ -399,8 +401,6 @@ impl<'a> Move<'a> {
             fw.end_changes(reserved);
             return !fw.is_poisoned();
         }
-        let next = PageAddr { unit: self.victim, page: cursor / ps };
-        fw.nand.look_ahead(next, fw.places.planes);
         self.land(at, used);
         fw.landed(at.unit, pages);
         fw.end_changes(reserved);

@@ -51,7 +51,6 @@ impl Flusher<'_> {
         if fw.is_poisoned() {
             return false;
         }
-        fw.look_ahead_of_program(self.die, WriteStream::Host);
         let most = most.min(fw.takeable());
         fw.state.buffer.borrow_mut().take(most, &mut self.batch);
         if self.batch.is_empty() {

@@ -24,9 +24,6 @@ use tantalum_nand::{Programmed, SECTOR_BYTES, Unit};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// What pads a program.
-static NOTHING: [u8; SECTOR] = [0; SECTOR];
-
 /// Keeps the log, for ever.
 pub(crate) async fn keep_log(fw: Rc<Firmware>) {
     loop {
@@ -435,19 +432,19 @@ async fn issue(
             }
         };
         let some = &sectors[done..sectors.len().min(done + pages as usize * ps)];
-        let mut data = Vec::with_capacity(pages as usize * ps);
+        let mut page = Vec::with_capacity(pages as usize * ps * SECTOR);
         for (i, &sector) in (0..).zip(some) {
             written[sector] = (serial, fw.places.ppa(at, i));
-            data.push(Data::Bytes(&bytes[sector * SECTOR..(sector + 1) * SECTOR]));
+            page.extend_from_slice(&bytes[sector * SECTOR..(sector + 1) * SECTOR]);
         }
-        data.resize(pages as usize * ps, Data::Bytes(&NOTHING));
+        page.resize(pages as usize * ps * SECTOR, 0);
         let words_of = some.iter().map(|s| (indices[*s].into(), 0));
         fw.page_words(kind, version.0, pages, words_of, &mut words);
         for (i, page) in (0..).zip(words.chunks_exact_mut(fw.nand.oob_words())) {
             page[1] |= i << LOG_VERSION_BITS;
             page[2] |= u64::from(before.encode()) << 32;
         }
-        let op = fw.must(fw.nand.program_gathered(at, &data, &words))?;
+        let op = fw.must(fw.nand.program(at, Data::Bytes(&page), &words))?;
         fw.stats.flash_program_bytes.add(fw.page_bytes(pages));
         fw.stats.meta_bytes.add(fw.page_bytes(pages));
         ops.push(Append { unit: at.unit, sectors: some.to_vec(), op });
