@@ -1,4 +1,5 @@
-//! A wrapper that counts commands and bytes and keeps latencies, by kind.
+//! A wrapper that counts commands and bytes, keeps latencies, by kind, and measures how long the
+//! device is busy.
 
 use crate::{
     Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut,
@@ -138,6 +139,10 @@ pub struct Stats<D> {
 struct Shared {
     counts: RefCell<DeviceStats>,
     under_way: Cell<u64>,
+    /// When the first of the commands under way began.
+    busy_since: Cell<Nanos>,
+    /// Busy time up to the last moment without a command.
+    busy_before: Cell<Nanos>,
     /// Commands left until `then` is called; 0: it is not.
     left: Cell<u64>,
     then: RefCell<Option<Box<dyn FnOnce()>>>,
@@ -162,12 +167,18 @@ impl Shared {
 /// A command under way, which may be given up.
 struct UnderWay<'a> {
     began: Nanos,
-    under_way: &'a Cell<u64>,
+    rt: &'a Rt,
+    shared: &'a Shared,
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.under_way.set(self.under_way.get() - 1);
+        let s = self.shared;
+        s.under_way.set(s.under_way.get() - 1);
+        if s.under_way.get() == 0 {
+            let busy = self.rt.now().saturating_sub(s.busy_since.get());
+            s.busy_before.set(s.busy_before.get() + busy);
+        }
     }
 }
 
@@ -192,6 +203,17 @@ impl<D> Stats<D> {
         self.shared.under_way.get()
     }
 
+    /// How long at least one command was under way, from the beginning on. A command that is given
+    /// up ends then.
+    pub fn busy(&self) -> Nanos {
+        let s = &self.shared;
+        let now = match s.under_way.get() {
+            0 => Nanos::ZERO,
+            _ => self.rt.now().saturating_sub(s.busy_since.get()),
+        };
+        s.busy_before.get() + now
+    }
+
     /// Calls `then` when `n` more commands (at least one) have succeeded, before the sender of the
     /// last one continues. It replaces an earlier `then`.
     pub fn after(&self, n: u64, then: impl FnOnce() + 'static) {
@@ -213,9 +235,12 @@ impl<D> Stats<D> {
     /// A command begins.
     #[inline]
     fn begin(&self) -> UnderWay<'_> {
-        let under_way = &self.shared.under_way;
-        under_way.set(under_way.get() + 1);
-        UnderWay { began: self.rt.now(), under_way }
+        let (began, shared) = (self.rt.now(), &*self.shared);
+        if shared.under_way.get() == 0 {
+            shared.busy_since.set(began);
+        }
+        shared.under_way.set(shared.under_way.get() + 1);
+        UnderWay { began, rt: &self.rt, shared }
     }
 
     /// It has ended so.
@@ -317,5 +342,66 @@ impl<B: PowerCycle> PowerCycle for Stats<B> {
 
     async fn power_on(&self) -> Result<(), IoError> {
         self.inner.power_on().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Payload, RamDevice, RamOptions};
+    use tantalum_rt::{Runtime, first};
+
+    /// How many milliseconds a device is busy in `test`; its commands take 1 ms.
+    fn busy_in<F>(test: impl FnOnce(Rt, Stats<RamDevice>) -> F) -> u64
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let mut runtime = Runtime::virtual_time(1);
+        let rt = runtime.handle();
+        let mut options = RamOptions::new(Caps::power_safe(8, Payload::Stamps));
+        options.command = Nanos::from_millis(1);
+        let device = Stats::new(&rt, RamDevice::new(&rt, options));
+        runtime.block_on(test(rt, device.clone())).unwrap();
+        device.busy().0 / 1_000_000
+    }
+
+    async fn write(device: &Stats<RamDevice>, at: u64) {
+        device.device().write(Block(at), Data::Stamps(&[1]), Durability::Normal).await.unwrap();
+    }
+
+    #[test]
+    fn time_without_a_command_does_not_count() {
+        let idle = |rt: Rt, device: Stats<RamDevice>| async move {
+            write(&device, 0).await;
+            rt.sleep(Nanos::from_millis(5)).await;
+            write(&device, 1).await;
+        };
+        assert_eq!(busy_in(idle), 2);
+    }
+
+    #[test]
+    fn commands_at_the_same_time_count_once() {
+        let both = |rt: Rt, device: Stats<RamDevice>| async move {
+            let domain = rt.domain();
+            let other = device.clone();
+            let task = domain.spawn("the other", async move { write(&other, 0).await });
+            write(&device, 1).await;
+            task.await.unwrap();
+        };
+        assert_eq!(busy_in(both), 1);
+    }
+
+    #[test]
+    fn a_command_that_is_given_up_ends_then() {
+        let given_up = |rt: Rt, device: Stats<RamDevice>| async move {
+            let half = Nanos::from_millis(1).0 / 2;
+            first(rt.sleep(Nanos(half)), write(&device, 0)).await;
+            assert_eq!(device.busy(), Nanos(half));
+            rt.sleep(Nanos::from_millis(7)).await;
+            assert_eq!(device.busy(), Nanos(half));
+            write(&device, 1).await;
+            assert_eq!(device.busy(), Nanos(half + 1_000_000));
+        };
+        assert_eq!(busy_in(given_up), 1);
     }
 }

@@ -1,7 +1,6 @@
 //! How rows run: databases, engines as models, block jobs; preparation, power cuts and judgement.
 
 pub mod block;
-pub(crate) mod busy;
 mod clocks;
 pub mod engines;
 pub mod judge;

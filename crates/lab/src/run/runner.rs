@@ -6,7 +6,6 @@ use crate::file::experiment::{Expect, Experiment, Row};
 use crate::file::source;
 use crate::report::{Report, RowFindings, RowReport};
 use crate::run::block;
-use crate::run::busy::Busy;
 use crate::run::engines::{self, PageModel, Part};
 use crate::run::memory;
 use crate::run::precondition::Preparation;
@@ -19,6 +18,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tantalum_device::{Payload, RamDevice, Stats};
+use tantalum_drive::Drive;
 use tantalum_rt::{Nanos, Rt};
 
 /// What has just happened in a run.
@@ -176,7 +176,7 @@ fn try_row(
     }
     let made = |rt: &Rt| {
         let built = model.build(rt, payload).map_err(RowError::Design)?;
-        Ok(Recorded::new(Busy::new(rt, built), log.cloned()))
+        Ok(Recorded::new(Stats::new(rt, built), log.cloned()))
     };
     let progress = progress.clone();
     let cut = move || progress(Progress::Cut);
@@ -193,7 +193,7 @@ fn try_row(
             let built = of(part).and_then(|model| model.build(rt, payload));
             // What is recorded is the drive with the pages.
             let log = log.filter(|_| part == Part::Pages).cloned();
-            Ok(Recorded::new(Busy::new(rt, built.map_err(RowError::Design)?), log))
+            Ok(Recorded::new(Stats::new(rt, built.map_err(RowError::Design)?), log))
         };
         return engines::run(seed, plan, engine.clone(), made, cut);
     }
@@ -210,10 +210,21 @@ fn try_row(
     }
 }
 
+impl<S: RowBox> RowBox for Stats<S> {
+    fn traffic(&self) -> Traffic {
+        Traffic { busy: self.busy(), ..self.inner().traffic() }
+    }
+
+    fn drives(&self) -> &[Drive] {
+        self.inner().drives()
+    }
+}
+
 /// For tests and for a look at what a device without flash would do.
 impl RowBox for Stats<RamDevice> {
     fn traffic(&self) -> Traffic {
-        Traffic { host_bytes: self.snapshot().bytes_written(), ..Traffic::default() }
+        let host_bytes = self.snapshot().bytes_written();
+        Traffic { host_bytes, busy: self.busy(), ..Traffic::default() }
     }
 }
 
