@@ -3,10 +3,13 @@
  * a block, and a start reads the log up to the first empty block. The test cuts the power while
  * puts are under way, and compares the store after a start with the puts.
  *
- *   kv [preset]         on a simulated SSD, or on `ram`, a drive that keeps a random part of the
- *                       writes that were not flushed
- *   kv ram careless     a start does not empty the blocks after the end of the log: the test finds
- *                       this defect
+ *   kv [preset]            on a simulated SSD, or on `ram`, a drive that keeps a random part of the
+ *                          writes that were not flushed
+ *   kv [preset] unflushed  a sync does not flush: the test finds this defect on each drive whose
+ *                          acknowledged writes can be lost
+ *   kv ram stale           a start does not empty the blocks after the end of the log: the test
+ *                          finds this defect where a cut loses a put and keeps a later one, as
+ *                          `ram` does. On `volatile` the puts up to a flush survive, and no others
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +37,7 @@ struct put {
 
 struct store {
     tantalum_drive *drive;
-    int careless;
+    int unflushed, stale;  /* the defects */
     uint64_t end;          /* the block after the last put */
     uint64_t values[KEYS]; /* 0: no value */
 };
@@ -47,6 +50,12 @@ static uint64_t store_put(struct store *store, struct put put) {
     check(tantalum_submit_write(store->drive, store->end++, block, 1, 0, &ticket), "put");
     store->values[put.key] = put.value;
     return ticket;
+}
+
+/* All puts that are acknowledged survive a power cut from here on. */
+static void store_sync(struct store *store) {
+    if (!store->unflushed)
+        check(tantalum_flush(store->drive), "flush");
 }
 
 /* Reads the log, and empties the blocks after its end: otherwise later puts could join old puts to
@@ -62,7 +71,7 @@ static void store_open(struct store *store) {
             break;
         store->values[put.key] = put.value;
     }
-    if (!store->careless)
+    if (!store->stale)
         check(tantalum_discard(store->drive, store->end, LOG - store->end), "empty the rest");
     check(tantalum_flush(store->drive), "flush");
 }
@@ -103,7 +112,7 @@ static void work_and_cut(struct store *store, int acknowledged_is_durable) {
         for (; done + IN_FLIGHT <= i + 1; done++, acknowledged++)
             check(tantalum_wait(store->drive, tickets[done]), "put");
         if (roll(20) == 0) {
-            check(tantalum_flush(store->drive), "flush");
+            store_sync(store);
             durable = acknowledged;
         }
     }
@@ -127,7 +136,10 @@ int main(int argc, char **argv) {
     options.preset = argc > 1 ? argv[1] : "volatile";
     options.seed = 7;
     options.overrides = "[geometry]\nblocks = 64\npages = 64\n"; /* a small drive */
-    struct store store = {.careless = argc > 2 && strcmp(argv[2], "careless") == 0};
+    const char *defect = argc > 2 ? argv[2] : "";
+    struct store store = {0};
+    store.unflushed = strcmp(defect, "unflushed") == 0;
+    store.stale = strcmp(defect, "stale") == 0;
     tantalum_caps caps = TANTALUM_CAPS_INIT;
     tantalum_ram_options ram = TANTALUM_RAM_OPTIONS_INIT;
     ram.seed = 7;

@@ -7,7 +7,7 @@ mod common;
 
 use common::{built, cc, crate_dir, run, scratch};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// The library that a program is linked with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,17 +70,35 @@ fn the_bank_keeps_its_money_without_capacitors() {
 
 #[test]
 fn the_key_value_store_keeps_its_promise_and_a_careless_one_is_caught() {
-    for preset in ["ram", "volatile", "baseline", "durassd"] {
-        let printed = on("examples/kv.c", Linked::Shared, &[preset]);
-        assert!(printed.contains("as promised"), "{printed}");
-        assert!(!printed.contains(" 0 puts kept"), "{printed}");
-    }
-    let dir = scratch("kv.c-careless");
+    let dir = scratch("kv.c");
     let program = compile("examples/kv.c", Linked::Shared, &dir);
-    let caught = Command::new(program).args(["ram", "careless"]).output().expect("it runs");
-    let printed = String::from_utf8_lossy(&caught.stdout);
-    assert_eq!(caught.status.code(), Some(1), "{printed}");
-    assert!(printed.starts_with("broken after cut"), "{printed}");
+    let kv = |args: &[&str]| {
+        let Output { status, stdout, stderr } =
+            Command::new(&program).args(args).output().expect("it runs");
+        let printed = String::from_utf8_lossy(&stdout).into_owned();
+        assert!(stderr.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+        (status.code(), printed)
+    };
+    let kept = |args: &[&str]| {
+        let (code, printed) = kv(args);
+        assert_eq!(code, Some(0), "{args:?}: {printed}");
+        assert!(printed.contains("as promised"), "{args:?}: {printed}");
+        assert!(!printed.contains(" 0 puts kept"), "{args:?}: {printed}");
+    };
+    let caught = |args: &[&str]| {
+        let (code, printed) = kv(args);
+        assert_eq!(code, Some(1), "{args:?}: {printed}");
+        assert!(printed.starts_with("broken after cut"), "{args:?}: {printed}");
+    };
+    for lossy in ["ram", "volatile", "baseline", "shearing", "slc", "tlc-modern", "qlc"] {
+        kept(&[lossy]);
+        caught(&[lossy, "unflushed"]);
+    }
+    for protected in ["durassd", "spartan-b"] {
+        kept(&[protected]);
+        kept(&[protected, "unflushed"]);
+    }
+    caught(&["ram", "stale"]);
 }
 
 #[test]
