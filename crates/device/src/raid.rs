@@ -7,12 +7,16 @@
 //!    member.
 //! 3. A flush is a flush of every member.
 //! 4. An error names a block of the array, not of the member that reported it.
+//! 5. After a durability step failed on one member, the array refuses all changes until the next
+//!    power cycle, though the other members would take them (contract, 6).
 
 use crate::planted::planted;
 use crate::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
     PowerCycle,
 };
+use std::cell::Cell;
+use std::rc::Rc;
 use tantalum_rt::join_all;
 
 /// An array of devices, or of boxes, without redundancy.
@@ -21,6 +25,8 @@ pub struct Raid0<D> {
     members: Vec<D>,
     chunk: u64,
     caps: Caps,
+    /// A durability step failed (5).
+    poisoned: Rc<Cell<bool>>,
 }
 
 /// A run of blocks of a command: on which member, where there, and which blocks of the
@@ -65,7 +71,7 @@ impl<D> Raid0<D> {
             atomic_group: if members.len() == 1 { first.atomic_group } else { None },
             ..*first
         };
-        Ok(Raid0 { members, chunk, caps })
+        Ok(Raid0 { members, chunk, caps, poisoned: Rc::default() })
     }
 
     fn parts(&self, at: Block, count: u64) -> Vec<Part> {
@@ -85,6 +91,20 @@ impl<D> Raid0<D> {
             done += run;
         }
         parts
+    }
+
+    fn check_open(&self) -> Result<(), IoError> {
+        if self.poisoned.get() { Err(IoError::Poisoned) } else { Ok(()) }
+    }
+
+    /// 5: notes how a change ended.
+    fn note(&self, result: Result<(), IoError>, is_durability: bool) -> Result<(), IoError> {
+        match result {
+            Err(IoError::Poisoned) => self.poisoned.set(true),
+            Err(IoError::Failed(_)) if is_durability => self.poisoned.set(true),
+            _ => {}
+        }
+        result
     }
 
     /// 4: an error of a member.
@@ -141,35 +161,41 @@ impl<D: BlockDevice> BlockDevice for Raid0<D> {
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
         let size = self.caps.block_size;
         let count = self.caps.check(at, data.kind(), data.blocks(size))?;
+        self.check_open()?;
         let writes = self.parts(at, count).into_iter().map(|part| {
             let some = data.slice(part.first..part.first + part.count, size);
             let write = self.members[part.member].write(part.at, some, want);
             async move { write.await.map_err(|e| self.own(part.member, e)) }
         });
-        all(join_all(writes.collect()).await)
+        self.note(all(join_all(writes.collect()).await), want == Durability::Fua)
     }
 
     async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
         match self.members.as_slice() {
-            [only] => only.write_atomic(group).await,
+            [only] => {
+                self.check_open()?;
+                only.write_atomic(group).await
+            }
             _ => Err(AtomicError::Unsupported),
         }
     }
 
     async fn flush(&self) -> Result<(), IoError> {
+        self.check_open()?;
         if planted!(Raid0FlushesOne) {
             return self.members[0].flush().await;
         }
-        all(join_all(self.members.iter().map(|m| m.flush()).collect()).await)
+        self.note(all(join_all(self.members.iter().map(|m| m.flush()).collect()).await), true)
     }
 
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         self.caps.check_range(range)?;
+        self.check_open()?;
         let parts = self.parts(range.start, range.count).into_iter().map(|part| {
             let range = Blocks { start: part.at, count: part.count as u64 };
             self.members[part.member].discard(range)
         });
-        all(join_all(parts.collect()).await)
+        self.note(all(join_all(parts.collect()).await), false)
     }
 }
 
@@ -178,6 +204,7 @@ impl<D: BlockDevice> BlockDevice for Raid0<D> {
 pub struct RaidBox<B> {
     members: Vec<B>,
     chunk: u64,
+    poisoned: Rc<Cell<bool>>,
 }
 
 impl<B> RaidBox<B> {
@@ -186,7 +213,7 @@ impl<B> RaidBox<B> {
     #[must_use]
     pub fn try_map<C>(&self, copy: impl Fn(&B) -> Option<C>) -> Option<RaidBox<C>> {
         let members: Option<Vec<C>> = self.members.iter().map(copy).collect();
-        Some(RaidBox { members: members?, chunk: self.chunk })
+        Some(RaidBox { members: members?, chunk: self.chunk, poisoned: Rc::default() })
     }
 
     /// The boxes.
@@ -203,7 +230,7 @@ impl<B: PowerCycle> RaidBox<B> {
     pub fn new(members: Vec<B>, chunk: u64) -> Result<RaidBox<B>, String> {
         let devices: Vec<B::Device> = members.iter().map(|m| m.device()).collect();
         Raid0::new(devices, chunk)?;
-        Ok(RaidBox { members, chunk })
+        Ok(RaidBox { members, chunk, poisoned: Rc::default() })
     }
 }
 
@@ -212,7 +239,8 @@ impl<B: PowerCycle> PowerCycle for RaidBox<B> {
 
     fn device(&self) -> Self::Device {
         let devices = self.members.iter().map(|m| m.device()).collect();
-        Raid0::new(devices, self.chunk).expect("checked when the array was made")
+        let array = Raid0::new(devices, self.chunk).expect("checked when the array was made");
+        Raid0 { poisoned: self.poisoned.clone(), ..array }
     }
 
     fn cut(&self) {
@@ -224,6 +252,8 @@ impl<B: PowerCycle> PowerCycle for RaidBox<B> {
     }
 
     async fn power_on(&self) -> Result<(), IoError> {
-        all(join_all(self.members.iter().map(|m| m.power_on()).collect()).await)
+        all(join_all(self.members.iter().map(|m| m.power_on()).collect()).await)?;
+        self.poisoned.set(false);
+        Ok(())
     }
 }

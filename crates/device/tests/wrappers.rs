@@ -5,7 +5,7 @@ mod bad_block;
 use bad_block::BadBlock;
 use tantalum_device::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability,
-    Extent, Faults, GroupLimit, IoError, Payload, PowerCycle, Raid0, RamDevice, RamOptions, Stats,
+    Extent, Faults, GroupLimit, IoError, Payload, PowerCycle, Raid0, RaidBox, RamDevice, RamOptions, Stats,
 };
 use tantalum_rt::{Nanos, Rt, Runtime};
 
@@ -241,4 +241,46 @@ fn errors_of_an_array_name_its_blocks() {
             assert_eq!(read, Ok(()), "{at} {count}");
         }
     });
+}
+
+#[test]
+fn c6_after_a_durability_step_of_one_member_failed_no_member_takes_changes() {
+    for kind in [CommandKind::Flush, CommandKind::Fua] {
+        run(4, |rt| async move {
+            let members: Vec<_> = (0..3).map(|_| Faults::new(&rt, ram(&rt), "faults")).collect();
+            let array = RaidBox::new(members, 4).unwrap();
+            let d = array.device();
+            let (normal, fua) = (Durability::Normal, Durability::Fua);
+            // A write that fails is no durability step.
+            array.members()[1].fail_nth(CommandKind::Write, 1);
+            assert_eq!(put(&d, 4, 1, normal).await, FAILED);
+            for at in [0, 4, 8] {
+                put(&d, at, 1, normal).await.unwrap();
+            }
+            array.members()[1].fail_nth(kind, 1);
+            let failed = match kind {
+                CommandKind::Flush => d.flush().await,
+                _ => put(&d, 4, 1, fua).await,
+            };
+            assert_eq!(failed, FAILED);
+            let poisoned = Err(IoError::Poisoned);
+            // Another handle of the same power cycle is no other device.
+            for d in [&d, &d.clone(), &array.device()] {
+                for at in [0, 4, 8] {
+                    assert_eq!(put(d, at, 2, normal).await, poisoned, "block {at}");
+                    assert_eq!(put(d, at, 2, fua).await, poisoned, "block {at}");
+                    let blocks = Blocks { start: Block(at), count: 1 };
+                    assert_eq!(d.discard(blocks).await, poisoned, "block {at}");
+                    assert_eq!(get(d, at).await, 1);
+                }
+                assert_eq!(d.flush().await, poisoned);
+            }
+            array.cut();
+            array.off().await;
+            array.power_on().await.unwrap();
+            let d = array.device();
+            assert_eq!(put(&d, 0, 2, fua).await, Ok(()));
+            assert_eq!(d.flush().await, Ok(()));
+        });
+    }
 }
