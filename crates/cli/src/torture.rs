@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tantalum_torture::clients;
-use tantalum_torture::drive::{DriveOptions, FileSystem, MountedDrive};
 use tantalum_torture::ground::Ground;
+use tantalum_torture::ground::drive::{DriveOptions, FileSystem, MountedDrive};
 use tantalum_torture::nemesis::{Options, Watch, torture as run_torture};
 use tantalum_torture::plan::Plan;
 use tantalum_torture::program::Interrupt;
@@ -357,7 +357,7 @@ mod tests {
             blow: tantalum_torture::ground::Blow::Cut,
             commits: 1,
             under_way: 1,
-            outage: tantalum_torture::drive::Outage::default(),
+            outage: tantalum_torture::ground::drive::Outage::default(),
             drive_seconds: None,
             mount_seconds: 0.0,
             database_seconds: 0.0,

@@ -5,7 +5,8 @@ mod bad_block;
 use bad_block::BadBlock;
 use tantalum_device::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability,
-    Extent, Faults, GroupLimit, IoError, Payload, PowerCycle, Raid0, RaidBox, RamDevice, RamOptions, Stats,
+    Extent, Faults, GroupLimit, IoError, Payload, PowerCycle, Raid0, RaidBox, RamDevice,
+    RamOptions, Stats,
 };
 use tantalum_rt::{Nanos, Rt, Runtime};
 

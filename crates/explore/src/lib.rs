@@ -19,7 +19,6 @@ mod blueprints;
 mod boxes;
 mod command;
 mod contract;
-mod dive;
 mod failure;
 mod parallel;
 mod play;
@@ -31,7 +30,6 @@ mod subject;
 mod subjects;
 mod survey;
 mod swarm;
-mod work;
 
 pub use blueprints::{
     AnyBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint, RamBlueprint, SampledBlueprint,

@@ -39,8 +39,8 @@ mod outage;
 mod schedule;
 mod store;
 mod timing;
-mod wait;
 
+pub use array::wait::{Programmed, Reading};
 pub use array::{NandArray, NandStats, OpError, ReadRequest};
 pub use flight::{Image, OpKind};
 pub use geometry::{Geometry, GeometryError, PageAddr, SECTOR_BYTES, Unit};
@@ -51,4 +51,3 @@ pub use outage::{Activity, Outstanding, Turn};
 pub use schedule::OpRecord;
 pub use store::PageState;
 pub use timing::Timing;
-pub use wait::{Programmed, Reading};

@@ -22,7 +22,6 @@
 
 pub mod check;
 pub mod clients;
-pub mod drive;
 pub mod ground;
 pub mod ledger;
 mod leftovers;

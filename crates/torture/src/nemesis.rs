@@ -7,7 +7,7 @@
 
 use crate::check::{Check, Contents, Harm, check};
 use crate::clients::{Orders, Told};
-use crate::drive::{FileSystem, Outage};
+use crate::ground::drive::{FileSystem, Outage};
 use crate::ground::{Blow, Ground, GroundError, Return};
 use crate::ledger::{BadNote, Ledger};
 use crate::pages::{Index, explained, index_of};

@@ -1,8 +1,8 @@
 //! The report of a run.
 
 use crate::check::{Check, Harm};
-use crate::drive::Outage;
 use crate::ground::Blow;
+use crate::ground::drive::Outage;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

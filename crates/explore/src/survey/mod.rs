@@ -7,11 +7,13 @@
 //!    [`Case::repeat`] finds it again.
 //! 3. A row that was not run, or not to its end, is never reported as clean ([`RowState`]).
 
+pub(crate) mod work;
+
 use crate::parallel::side_by_side;
 use crate::reduce::{Reduced, reduce, reduce_until};
 use crate::row::{CrashRow, Exploration};
 use crate::scenario::{Found, Scenario, Tally};
-use crate::work::Work;
+use crate::survey::work::Work;
 
 /// Cuts of one run, when points are chosen at random.
 pub(super) const CUTS_OF_A_RUN: u64 = 64;

@@ -1,14 +1,16 @@
 //! The interface of the array: issue an operation, await its end.
 
+pub(crate) mod wait;
+
 mod outliving;
 
+use crate::array::wait::{Programmed, Reading};
 use crate::flight::{Effect, Image, OpKind};
 use crate::geometry::{GeometryError, SECTOR_BYTES};
 use crate::medium::Store;
 use crate::outage::{Activity, Outstanding, Turn};
 use crate::schedule::{OpRecord, Planned, Schedule};
 use crate::store::PageState;
-use crate::wait::{Programmed, Reading};
 use crate::{Geometry, PageAddr, Timing, Unit};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

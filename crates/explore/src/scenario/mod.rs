@@ -1,11 +1,13 @@
 //! A scenario: a subject and what is done to it; and its way forward, along which it is cut.
 
+pub(crate) mod dive;
+
 use crate::blueprints::AnyBlueprint;
 use crate::command::Command;
-use crate::dive::{Dive, Nested};
 use crate::failure::{Failure, Stage};
 use crate::play::Player;
 use crate::points::{Moment, Point, Points};
+use crate::scenario::dive::{Dive, Nested};
 use crate::subject::{Blueprint, Subject};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

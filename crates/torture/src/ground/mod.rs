@@ -1,6 +1,8 @@
 //! The storage below the database: a mounted drive, or a plain directory.
 
-use crate::drive::{FileSystem, MountedDrive, Outage};
+pub mod drive;
+
+use crate::ground::drive::{FileSystem, MountedDrive, Outage};
 use crate::program::{Interrupt, ProgramError, Stopwatch};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
