@@ -270,7 +270,7 @@ PATH=/usr/sbin:/sbin:/usr/bin:/bin exec mkfs.ext4 \"$@\"
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &*output.stdout), (Some(130), &b""[..]), "{said}");
     assert!(said.contains("stopping once it is set up; a second signal"), "{said}");
-    assert!(said.contains("interrupted before it could be used"), "{said}");
+    assert!(said.contains("interrupted before it was ready"), "{said}");
     place.assert_clean();
     assert!(!Path::new(&dir).exists());
     assert_sound(&place, &image, "ext4");
@@ -290,7 +290,7 @@ PATH=/usr/sbin:/sbin:/usr/bin:/bin exec mkfs.ext4 \"$@\"
     let output = starting.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &*output.stdout), (Some(130), &b""[..]), "{said}");
-    assert_eq!(said, "error: interrupted before it could be used\n");
+    assert_eq!(said, "error: interrupted before it was ready\n");
     place.assert_clean();
     assert!(!Path::new(&dir).exists());
 }

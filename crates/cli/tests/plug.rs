@@ -516,7 +516,7 @@ fn a_start_can_be_interrupted() {
         assert!(Command::new("kill").args([signal, &pid]).status().expect("kill").success());
         let (told, said) = ends(&starting.wait_with_output().expect("it ends"), 130);
         assert_eq!(told, "");
-        assert_eq!(said, "error: interrupted before it could be used\n");
+        assert_eq!(said, "error: interrupted before it was ready\n");
         assert!(!nbd.exists() && !control.exists(), "a socket is still there");
     }
     let serving = Serving::start(serve("0"));

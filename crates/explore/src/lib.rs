@@ -1,5 +1,6 @@
-//! The crash explorer: cuts the power of a subject at every moment of a run, and looks at
-//! what comes back. A [`Subject`] is a drive, a RAM device, a disk, a RAID-0, or one of your own.
+//! The crash explorer: cuts the power of a subject at moments chosen among all of a run, and looks
+//! at what comes back. A [`Subject`] is a drive, a RAM device, a disk, a sampled device, a RAID-0,
+//! or one of your own.
 //!
 //! 1. A run goes forward once; at each point a copy of the subject is cut
 //!    ([`Subject::cut_copy`]) and lives on in a runtime of its own: dump, recovery, check, more
@@ -9,7 +10,8 @@
 //!    ([`Subject::audit`]). Then comes a phase without faults, in which every command must succeed
 //!    and be seen.
 //! 3. A recovery is a run like any other: it is cut at its points, and so is the recovery from
-//!    that, as deep as is asked for.
+//!    that, as deep as is asked for. A recovery without operations (of a disk, a RAM device, a
+//!    sampled device) has no such points.
 //! 4. A case is a [`Scenario`] and the times of its cuts, and nothing else. So a case that fails
 //!    fails again; it can be shortened ([`reduce()`]) and printed as a test.
 //!

@@ -278,7 +278,7 @@ async fn live<B: LiveBox>(
 }
 
 fn interrupted() -> u8 {
-    out::error("interrupted before it could be used", out::INTERRUPTED as u8)
+    out::error("interrupted before it was ready", out::INTERRUPTED as u8)
 }
 
 /// Ends without waiting for users of the drive.
