@@ -9,7 +9,7 @@
  *                          acknowledged writes can be lost
  *   kv ram stale           a start does not empty the blocks after the end of the log: the test
  *                          finds this defect where a cut loses a put and keeps a later one, as
- *                          `ram` does. On `volatile` the puts up to a flush survive, and no others
+ *                          `ram` does. This load has not shown it on `volatile`
  */
 #include <inttypes.h>
 #include <stdio.h>
