@@ -155,7 +155,9 @@ impl MapPersistence for Units {
 
     fn is_high(&self, map: &MapDesign, reserved: u32) -> bool {
         let (young, ranges) = self.journal.young();
-        young as u32 + reserved > map.journal_entries / 2 || ranges >= map.journal_ranges
+        let is_full = young as u32 + reserved > map.journal_entries / 2;
+        // (What is reserved alone may be as much. No checkpoint helps against that.)
+        self.journal.has_news() && (is_full || ranges >= map.journal_ranges)
     }
 
     fn dirty(&self) -> Option<&Dirty> {
@@ -214,5 +216,30 @@ impl MapPersistence for Persistence {
 
     fn dirty_mut(&mut self) -> Option<&mut Dirty> {
         each!(self, one => one.dirty_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::design::Design;
+    use crate::format::unit_journal::{Entry, OPEN};
+    use tantalum_nand::Unit;
+
+    /// Otherwise the keeper would make one checkpoint after the other, while no time passes, and
+    /// what is reserved would never be given back.
+    #[test]
+    fn reserved_entries_alone_ask_for_no_second_checkpoint() {
+        let map = Design::preset("spartan-es").unwrap().map;
+        let half = map.journal_entries / 2;
+        let mut units = Units { dirty: Dirty::new(1), journal: UnitJournal::default() };
+        units.journal.push(Entry::Written { unit: Unit(1), from: 0, until: OPEN });
+        assert!(!units.is_high(&map, half - 1));
+        assert!(units.is_high(&map, half));
+        assert!(units.journal.begin_checkpoint([(Unit(1), 4)].into_iter()));
+        units.journal.end_checkpoint();
+        assert!(!units.is_high(&map, half));
+        units.journal.push(Entry::Written { unit: Unit(2), from: 0, until: OPEN });
+        assert!(units.is_high(&map, half));
     }
 }

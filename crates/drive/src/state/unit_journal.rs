@@ -54,6 +54,8 @@ pub struct UnitJournal {
     ranges: u32,
     /// How many ranges of each unit are spilled, or on their way.
     named: BTreeMap<u32, u32>,
+    /// Entries were made since the last checkpoint began, beside its own.
+    has_news: bool,
     /// The first of [`UnitJournal::entries`] that has changed, other than by adding entries.
     pub changes: Changes<usize>,
 }
@@ -66,6 +68,7 @@ impl UnitJournal {
 
     /// One more.
     pub fn push(&mut self, entry: Entry) {
+        self.has_news = true;
         // A large discard makes several entries.
         if let (
             Some(Entry::Gone { first, count, sequence }),
@@ -133,6 +136,12 @@ impl UnitJournal {
         (self.len() - self.older, self.ranges)
     }
 
+    /// Whether a checkpoint would make entries void that the last one left or found: another one
+    /// right after it would not.
+    pub fn has_news(&self) -> bool {
+        self.has_news
+    }
+
     /// Sectors that are spilled.
     pub fn spilled(&self) -> &[Spilled] {
         &self.spilled
@@ -196,6 +205,7 @@ impl UnitJournal {
     /// At recovery: what a dump has of the journal, and the sectors that it names.
     pub fn restore(&mut self, spilled: Vec<Spilled>, entries: &[Entry]) {
         self.changes.note(0);
+        self.has_news = true;
         for entry in spilled.iter().flat_map(|sector| &sector.entries) {
             match entry {
                 Entry::Written { unit, .. } => *self.named.entry(unit.0).or_default() += 1,
@@ -223,6 +233,7 @@ impl UnitJournal {
         for (unit, from) in writing {
             self.push(Entry::Written { unit, from, until: OPEN });
         }
+        self.has_news = false;
         true
     }
 
@@ -285,6 +296,7 @@ mod tests {
         journal.push(Entry::Gone { first: Lpn(11), count: 1, sequence: 10 });
         assert_eq!((journal.len(), journal.young()), (5, (2, 2)));
         journal.end_checkpoint();
+        assert!(journal.has_news());
         let left: Vec<_> = journal.entries().collect();
         assert_eq!(left, [written(1, 4), Entry::Gone { first: Lpn(11), count: 1, sequence: 10 }]);
         assert_eq!(journal.young(), (2, 1));
