@@ -49,7 +49,8 @@ pub use design::energy::{
 pub use design::layout::{Layout, LayoutError};
 pub use design::{
     AtomicDesign, CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign,
-    FlushMode, GroupScheme, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign, nearest_name,
+    FlushMode, ForcedAccess, GroupScheme, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign,
+    nearest_name,
 };
 pub use drive::Drive;
 pub use firmware::stats::DriveStats;

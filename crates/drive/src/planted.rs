@@ -58,6 +58,10 @@ mod defects {
         DiscardForgotten,
         /// A write with forced unit access does not store its mapping.
         FuaWithoutMap,
+        /// A write with forced unit access does not wait for its pages that are being programmed.
+        FuaSkipsFlying,
+        /// A write with forced unit access does not wait for pages that an older copy holds back.
+        FuaSkipsHeld,
         /// A flush does not wait for pages that are being programmed.
         FlushSkipsFlying,
         /// Recovery takes the older of two images of a map page.

@@ -147,6 +147,19 @@ pub enum FlushMode {
     Ignore,
 }
 
+/// What a write with forced unit access waits for, where the cache is volatile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForcedAccess {
+    /// Its own pages and their entries of the map (NVMe). A drive that promises an order, or whose
+    /// groups are told by flags, waits for what was buffered before, too.
+    #[default]
+    OwnPages,
+    /// All that is buffered, as for a flush. Over SATA a host sends a flush after the write instead,
+    /// unless it was told that the drive can do without (Linux: `libata.fua`, 0 by default).
+    Flush,
+}
+
 /// The write buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,6 +173,10 @@ pub struct CacheDesign {
     pub atomic_unit_kib: u32,
     /// What a flush does.
     pub flush: FlushMode,
+    /// What a write with forced unit access waits for. It makes no difference where the cache is
+    /// protected or off.
+    #[serde(default)]
+    pub fua: ForcedAccess,
     /// Pages that the flusher keeps back and picks from at random. A power loss then leaves any
     /// part of the unflushed writes. Commands are taken in piece by piece, and overtake each other.
     /// 0: in order of arrival. Not with a protected cache, whose order is a promise.

@@ -8,12 +8,15 @@
 //!    one is held back until that is done, and one that was discarded is void. So no
 //!    late program overrides a newer mapping.
 //! 4. A copy leaves the buffer only after its mapping was changed. One that failed to be
-//!    programmed waits again, before all others.
-//!    The order in which they leave it is that of their arrival, unless it is to be another
+//!    programmed waits again, before all others of its queue (7).
+//!    The order in which they are taken is that of their arrival, unless it is to be another
 //!    ([`Buffer::in_disorder`]).
 //! 5. A copy that belongs to an atomic group says so: it stays until its group is whole.
 //! 6. Epochs number the writes between flushes; an epoch is done when each of its
 //!    pages, or a newer copy of it, is on flash.
+//! 7. Copies that somebody waits for alone ([`Buffer::hasten`]) have a queue of their own, in the
+//!    order in which they were asked for. A copy that holds back one of these is in it, too.
+//! 8. Both queues go on: while there are pages in both, every second page taken is of either.
 
 mod audit;
 
@@ -27,6 +30,14 @@ use tantalum_nand::SECTOR_BYTES;
 use tantalum_rt::Stream;
 
 const NONE: u32 = u32::MAX;
+
+/// Names a copy of a page. What replaces it while it waits has the same name; no other copy ever
+/// has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyId {
+    at: u32,
+    number: u64,
+}
 
 /// A place in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,18 +68,36 @@ struct Entry {
     successor: u32,
     /// It belongs to an atomic group.
     grouped: bool,
+    /// Somebody waits for it alone: when it waits, it is in the queue of these.
+    hasty: bool,
+    /// How many copies were there before it.
+    number: u64,
 }
 
-/// The buffer: slots, an index by logical page number, the flusher's queue.
+/// Entries that wait, in the order in which they are taken.
+#[derive(Clone, Copy)]
+struct Queue {
+    head: u32,
+    tail: u32,
+    count: u32,
+}
+
+impl Queue {
+    const EMPTY: Queue = Queue { head: NONE, tail: NONE, count: 0 };
+}
+
+/// The buffer: slots, an index by logical page number, the flusher's queues.
 #[derive(Clone)]
 pub struct Buffer {
     entries: Vec<Entry>,
     data: OwnedData,
     index: FxHashMap<u32, u32>,
     free: Vec<u32>,
-    head: u32,
-    tail: u32,
-    waiting: u32,
+    /// Copies that wait; the second queue is that of the hasty ones.
+    queues: [Queue; 2],
+    /// Whether the next copy is a hasty one, if there are both.
+    hasty_next: bool,
+    copies: u64,
     epoch: u64,
     /// Pages not yet on flash, for each epoch from `first_epoch` on.
     open: VecDeque<u32>,
@@ -91,15 +120,17 @@ impl Buffer {
             next: NONE,
             successor: NONE,
             grouped: false,
+            hasty: false,
+            number: 0,
         };
         Buffer {
             entries: vec![blank; slots as usize],
             data: OwnedData::zeros(kind, slots as usize, SECTOR_BYTES),
             index: FxHashMap::default(),
             free: (0..slots).rev().collect(),
-            head: NONE,
-            tail: NONE,
-            waiting: 0,
+            queues: [Queue::EMPTY; 2],
+            hasty_next: true,
+            copies: 0,
             epoch: 0,
             open: VecDeque::from([0]),
             first_epoch: 0,
@@ -129,7 +160,12 @@ impl Buffer {
 
     /// Pages that wait for the flusher.
     pub fn waiting(&self) -> u32 {
-        self.waiting
+        self.queues[0].count + self.queues[1].count
+    }
+
+    /// Whether pages that somebody waits for alone ([`Buffer::hasten`]) wait for the flusher.
+    pub fn is_hasty(&self) -> bool {
+        self.queues[1].count > 0
     }
 
     /// Slots in use.
@@ -156,6 +192,8 @@ impl Buffer {
         e.lpn = lpn;
         e.epoch = self.epoch;
         e.successor = NONE;
+        e.number = self.copies;
+        self.copies += 1;
         *self.open.back_mut().expect("there is always an epoch") += 1;
         self.index.insert(lpn.0, at);
         match held_by {
@@ -180,6 +218,44 @@ impl Buffer {
         if let Some(at) = self.index.get(&lpn.0) {
             self.entries[*at as usize].grouped = true;
         }
+    }
+
+    /// Somebody waits for the newest copy of a page alone: it goes to flash before most others.
+    /// Which copy that is; `None` if the page is not buffered.
+    pub fn hasten(&mut self, lpn: Lpn) -> Option<CopyId> {
+        let at = *self.index.get(&lpn.0)?;
+        match self.entries[at as usize].state {
+            State::Waiting => self.put_first(at),
+            State::Held => {
+                self.entries[at as usize].hasty = true;
+                let older = self.entries.iter().position(|e| e.successor == at);
+                let older = older.filter(|at| self.entries[*at].state == State::Waiting);
+                older.into_iter().for_each(|at| self.put_first(at as u32));
+            }
+            State::Free | State::Flying | State::Void => {}
+        }
+        Some(CopyId { at, number: self.entries[at as usize].number })
+    }
+
+    /// A page that waits is a hasty one from now on.
+    fn put_first(&mut self, at: u32) {
+        if !self.entries[at as usize].hasty {
+            self.unlink(at);
+            self.entries[at as usize].hasty = true;
+            self.enqueue(at);
+        }
+    }
+
+    /// Whether this copy, or what was written over it, is neither on flash nor discarded.
+    pub fn is_under_way(&self, copy: CopyId) -> bool {
+        let e = &self.entries[copy.at as usize];
+        let skipped = match e.state {
+            State::Free => true,
+            State::Flying => planted!(FuaSkipsFlying),
+            State::Held => planted!(FuaSkipsHeld),
+            State::Waiting | State::Void => false,
+        };
+        e.number == copy.number && !skipped
     }
 
     /// Whether what was taken belongs to an atomic group.
@@ -238,7 +314,7 @@ impl Buffer {
     /// ([`Buffer::payload`]) stays as it is until they are finished or wait again.
     pub fn take(&mut self, most: u32, batch: &mut Vec<(Slot, Lpn)>) {
         batch.clear();
-        while (batch.len() as u32) < most && self.head != NONE {
+        while (batch.len() as u32) < most && self.waiting() > 0 {
             let at = self.next();
             self.unlink(at);
             let e = &mut self.entries[at as usize];
@@ -254,9 +330,15 @@ impl Buffer {
 
     /// The page to be taken next; there is one.
     fn next(&mut self) -> u32 {
-        let mut at = self.head;
+        let [others, hasty] = self.queues;
+        let is_hasty = hasty.count > 0 && (self.hasty_next || others.count == 0);
+        self.hasty_next = !is_hasty;
+        if is_hasty {
+            return hasty.head;
+        }
+        let mut at = others.head;
         if self.window > 1 {
-            for _ in 0..self.roll(self.window.min(self.waiting).into()) {
+            for _ in 0..self.roll(self.window.min(others.count).into()) {
                 at = self.entries[at as usize].next;
             }
         }
@@ -283,7 +365,7 @@ impl Buffer {
         self.release(at);
     }
 
-    /// The program failed: the page waits again, before all others. Whether its slot is
+    /// The program failed: the page waits again, before all others of its queue. Whether its slot is
     /// free instead, since it was discarded.
     pub fn requeue(&mut self, slot: Slot) -> bool {
         let at = slot.0;
@@ -291,17 +373,20 @@ impl Buffer {
             self.finish(slot);
             return true;
         }
-        let head = self.head;
+        let newer = self.entries[at as usize].successor;
+        let is_hasty = newer != NONE && self.entries[newer as usize].hasty;
         let e = &mut self.entries[at as usize];
         debug_assert_eq!(e.state, State::Flying);
         e.state = State::Waiting;
-        (e.prev, e.next) = (NONE, head);
-        match head {
-            NONE => self.tail = at,
-            head => self.entries[head as usize].prev = at,
+        e.hasty |= is_hasty;
+        let queue = &mut self.queues[usize::from(e.hasty)];
+        (e.prev, e.next) = (NONE, queue.head);
+        let next = std::mem::replace(&mut queue.head, at);
+        queue.count += 1;
+        match next {
+            NONE => queue.tail = at,
+            next => self.entries[next as usize].prev = at,
         }
-        self.head = at;
-        self.waiting += 1;
         false
     }
 
@@ -339,30 +424,32 @@ impl Buffer {
     }
 
     fn enqueue(&mut self, at: u32) {
-        let tail = self.tail;
         let e = &mut self.entries[at as usize];
+        let queue = &mut self.queues[usize::from(e.hasty)];
         e.state = State::Waiting;
-        e.prev = tail;
+        e.prev = queue.tail;
         e.next = NONE;
-        match tail {
-            NONE => self.head = at,
-            tail => self.entries[tail as usize].next = at,
+        let prev = std::mem::replace(&mut queue.tail, at);
+        queue.count += 1;
+        match prev {
+            NONE => queue.head = at,
+            prev => self.entries[prev as usize].next = at,
         }
-        self.tail = at;
-        self.waiting += 1;
     }
 
     fn unlink(&mut self, at: u32) {
-        let (prev, next) = (self.entries[at as usize].prev, self.entries[at as usize].next);
+        let e = &self.entries[at as usize];
+        let (prev, next) = (e.prev, e.next);
+        let queue = &mut self.queues[usize::from(e.hasty)];
+        queue.count -= 1;
         match prev {
-            NONE => self.head = next,
+            NONE => queue.head = next,
             prev => self.entries[prev as usize].next = next,
         }
         match next {
-            NONE => self.tail = prev,
+            NONE => queue.tail = prev,
             next => self.entries[next as usize].prev = prev,
         }
-        self.waiting -= 1;
     }
 
     fn release(&mut self, at: u32) {
@@ -370,6 +457,7 @@ impl Buffer {
         e.state = State::Free;
         e.successor = NONE;
         e.grouped = false;
+        e.hasty = false;
         let epoch = (e.epoch - self.first_epoch) as usize;
         self.open[epoch] -= 1;
         self.pass_done_epochs();
@@ -401,5 +489,56 @@ mod tests {
         b.take(1, &mut batch);
         b.finish(batch[0].0);
         assert!(b.epoch_done(one) && b.epoch_done(after));
+    }
+
+    fn taken(b: &mut Buffer, most: u32) -> Vec<(Slot, Lpn)> {
+        let mut batch = Vec::new();
+        b.take(most, &mut batch);
+        b.audit().unwrap();
+        batch
+    }
+
+    #[test]
+    fn what_somebody_waits_for_goes_first() {
+        let mut b = Buffer::new(8, Payload::Stamps);
+        for lpn in 0..4 {
+            b.insert(Lpn(lpn), Data::Stamps(&[1]));
+        }
+        let (two, three) = (b.hasten(Lpn(2)).unwrap(), b.hasten(Lpn(3)).unwrap());
+        assert!(b.is_hasty() && b.hasten(Lpn(7)).is_none());
+        let batch = taken(&mut b, 3);
+        // In turns with what has waited longest.
+        assert_eq!(batch.iter().map(|b| b.1.0).collect::<Vec<_>>(), [2, 0, 3]);
+        assert!(!b.is_hasty());
+        b.finish(batch[0].0);
+        assert!(!b.is_under_way(two) && b.is_under_way(three));
+        // Its slot goes to another page: that is another copy.
+        b.insert(Lpn(9), Data::Stamps(&[1]));
+        assert!(!b.is_under_way(two));
+    }
+
+    #[test]
+    fn what_holds_a_copy_back_that_somebody_waits_for_goes_first_too() {
+        for hasten_late in [false, true] {
+            let mut b = Buffer::new(8, Payload::Stamps);
+            b.insert(Lpn(7), Data::Stamps(&[1]));
+            b.insert(Lpn(8), Data::Stamps(&[1]));
+            let older = taken(&mut b, 2);
+            b.insert(Lpn(7), Data::Stamps(&[2]));
+            let early = if hasten_late { None } else { b.hasten(Lpn(7)) };
+            assert!(!b.is_hasty());
+            // Both fail.
+            assert!(!b.requeue(older[1].0) && !b.requeue(older[0].0));
+            let newer = early.or_else(|| b.hasten(Lpn(7))).unwrap();
+            assert!(b.is_hasty());
+            b.audit().unwrap();
+            let again = taken(&mut b, 1);
+            assert_eq!(again, older[..1]);
+            b.finish(again[0].0);
+            assert!(b.is_hasty() && b.is_under_way(newer));
+            // In turns.
+            let last = taken(&mut b, 2);
+            assert_eq!([last[0].1, last[1].1], [Lpn(8), Lpn(7)]);
+        }
     }
 }

@@ -158,6 +158,7 @@ impl Firmware {
         waiting >= row + self.design.cache.reorder
             || (waiting > 0
                 && (self.host.urgent.get() > 0
+                    || buffer.is_hasty()
                     || self.groups.under_way.borrow().are_open()
                     || stuck))
             || self.is_poisoned()

@@ -12,7 +12,9 @@ use crate::firmware::{Firmware, HOST_FAILED};
 use crate::format::unit_journal::Entry;
 use crate::format::words::{Lpn, MORE, PART};
 use crate::planted::planted;
-use crate::{CacheMode, FlushMode};
+use crate::state::buffer::CopyId;
+use crate::{CacheMode, FlushMode, ForcedAccess};
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use tantalum_device::{
@@ -197,6 +199,7 @@ impl Firmware {
         if through {
             self.work_for(self.design.firmware.through_us).await;
         }
+        let mut own = (fua && !through && self.can_hasten()).then(Vec::new);
         let half = u64::from(self.design.buffer_slots() / 2);
         let disorder = self.design.is_disorderly();
         let shears = self.caps.atomic_unit < SECTOR_BYTES;
@@ -242,6 +245,9 @@ impl Firmware {
                 self.admit(at.0 + first, piece);
             }
             self.keep_changes()?;
+            if let Some(copies) = &mut own {
+                self.hasten(at.0 + first..at.0 + first + count, copies);
+            }
             first += count;
             if disorder {
                 drop(turn.take());
@@ -250,8 +256,10 @@ impl Firmware {
         drop((grant, turn));
         self.stats.host_writes.add(1);
         self.stats.host_write_bytes.add(bytes);
-        if through || fua {
-            self.program_so_far().await?;
+        match own {
+            Some(copies) => self.program_copies(&copies).await?,
+            None if through || fua => self.program_so_far().await?,
+            None => {}
         }
         if fua && !planted!(FuaWithoutMap) {
             self.store_map_so_far().await?;
@@ -339,6 +347,33 @@ impl Firmware {
         let _urgent = Urgent::new(self);
         let flown = || planted!(FlushSkipsFlying) && self.state.buffer.borrow().waiting() == 0;
         let done = || self.state.buffer.borrow().epoch_done(epoch) || self.is_poisoned() || flown();
+        self.flusher.epochs.until(done).await;
+        self.still_healthy()
+    }
+
+    /// Whether a forced write waits for its own pages. These may then go to flash before those that
+    /// arrived earlier: the drive promises no order, and no page is the last one of a group because
+    /// of when it is programmed.
+    fn can_hasten(&self) -> bool {
+        let own = self.design.cache.fua == ForcedAccess::OwnPages;
+        own && !self.caps.ordered && !self.groups.scheme.is_alone()
+    }
+
+    /// A command waits for these pages alone, which were just admitted.
+    fn hasten(&self, pages: Range<u64>, copies: &mut Vec<CopyId>) {
+        let mut buffer = self.state.buffer.borrow_mut();
+        copies.extend(pages.filter_map(|page| buffer.hasten(Lpn(page as u32))));
+        drop(buffer);
+        self.announce_work();
+    }
+
+    /// Waits until these copies, or what was written over them in the buffer, are on flash. Those
+    /// that were discarded need not be.
+    async fn program_copies(&self, copies: &[CopyId]) -> Result<(), IoError> {
+        let done = || {
+            let buffer = self.state.buffer.borrow();
+            !copies.iter().any(|copy| buffer.is_under_way(*copy)) || self.is_poisoned()
+        };
         self.flusher.epochs.until(done).await;
         self.still_healthy()
     }

@@ -5,10 +5,11 @@
 use crate::designs::tiny;
 use std::cell::Cell;
 use tantalum_device::{Payload, PowerCycle};
-use tantalum_drive::{Design, Drive};
+use tantalum_drive::{Design, Drive, ForcedAccess, GroupScheme};
 use tantalum_explore::{DriveBlueprint, Ingredients, Moment, Nesting, Point, Scenario, Tally};
 use tantalum_nand::{PageAddr, PageState, Unit};
 use tantalum_oracle::Oracle;
+use tantalum_oracle::harness::Mix;
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 
 fn scenario(preset: &str, seed: u64, what: &Ingredients) -> Scenario<DriveBlueprint> {
@@ -44,6 +45,27 @@ fn every_operation_of_a_short_run_is_a_cut_point() {
         assert!(of(Moment::Host) > 20 && of(Moment::Begin) > 100, "{preset}: {tally:?}");
         // Each is a cut with its recovery, and another one after some work.
         assert_eq!(tally.cycles, 2 * tally.all_cuts(), "{preset}: {tally:?}");
+    }
+}
+
+/// Writes with forced unit access, which wait for their own pages, among plain ones, discards and
+/// groups: on drives that may lose what they acknowledged, every point is cut.
+#[test]
+fn forced_writes_among_others_are_there_after_every_cut() {
+    let mix = Mix { write: 8, fua: 6, group: 2, flush: 1, discard: 2, read: 1 };
+    for (i, preset) in ["volatile", "shearing", "tlc-modern", "ssd-a"].into_iter().enumerate() {
+        for scheme in [GroupScheme::Record, GroupScheme::Flag] {
+            // Few blocks: pages are written again while they are on their way to flash.
+            let hosts = 2 + 2 * i as u32;
+            let what = Ingredients { commands: 120, hosts, mix, range: 24, ..Default::default() };
+            let mut scenario = scenario(preset, 31 + i as u64, &what);
+            scenario.subject.design.atomic.scheme = scheme;
+            scenario.subject.design.cache.fua = ForcedAccess::OwnPages;
+            let points: Vec<_> = scenario.points(20).unwrap().into_iter().enumerate().collect();
+            let nesting = Nesting { depth: 1, inner: 2, stride: 16 };
+            let tally = explore(&scenario, &points, nesting);
+            assert!(tally.all_cuts() > 500, "{preset}: {tally:?}");
+        }
     }
 }
 

@@ -35,6 +35,42 @@ fn survivor(design: &Design, want: Durability) -> u64 {
     runtime.block_on(test).unwrap()
 }
 
+/// Pages that are buffered before a forced write.
+const PAGES: usize = 100;
+
+/// A write with forced unit access waits for its own pages, not for what was buffered before; over
+/// SATA for that, too.
+#[test]
+fn forced_unit_access_waits_for_its_own_pages() {
+    let programmed = |fua: &str| {
+        let mut runtime = Runtime::virtual_time(5);
+        let rt = runtime.handle();
+        // Four dies with rows of four pages: a hundred pages are several programs of each.
+        let keys = format!("cache.buffer_kib = 512\ncache.fua = \"{fua}\"");
+        let drive = Drive::new(&rt, &with(&small("volatile"), &keys), Payload::Stamps).unwrap();
+        let test = async move {
+            drive.power_on().await.unwrap();
+            let device = drive.device();
+            let before = vec![1; PAGES];
+            device.write(Block(8), Data::Stamps(&before), Durability::Normal).await.unwrap();
+            device.write(Block(3), Data::Stamps(&[42]), Durability::Fua).await.unwrap();
+            let programmed = drive.stats().host_program_bytes;
+            drive.cut();
+            drive.off().await;
+            drive.power_on().await.unwrap();
+            let mut room = [0];
+            drive.device().read(Block(3), DataMut::Stamps(&mut room)).await.unwrap();
+            assert_eq!(room, [42]);
+            programmed
+        };
+        runtime.block_on(test).unwrap()
+    };
+    let all = PAGES as u64 * 4096;
+    let (own, flush) = (programmed("own-pages"), programmed("flush"));
+    assert!(own < all, "{own} bytes are programmed, of {PAGES} pages");
+    assert!(flush > all, "{flush} bytes are programmed, of {PAGES} pages and one");
+}
+
 #[test]
 fn a_flush_that_is_ignored_keeps_nothing_and_the_drive_says_so() {
     for preset in ["baseline", "volatile", "tlc-modern"] {

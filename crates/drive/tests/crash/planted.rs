@@ -4,14 +4,14 @@
 use crate::designs::{tiny, with_spare};
 use crate::groups::moving;
 use tantalum_device::Payload;
-use tantalum_drive::{Defect, FlushMode, GroupScheme, plant};
+use tantalum_drive::{Defect, FlushMode, ForcedAccess, GroupScheme, plant};
 use tantalum_explore::{
     Command, DriveBlueprint, Found, Ingredients, Nesting, Scenario, Tally, reduce,
 };
 use tantalum_oracle::harness::Mix;
 use tantalum_rt::Stream;
 
-/// Runs for each design, and cuts for each run.
+/// Runs for each design, to which one of forced writes comes; and cuts for each run.
 const RUNS: u64 = 8;
 const CUTS: u64 = 160;
 
@@ -49,6 +49,20 @@ fn storm(preset: &str, run: u64) -> Scenario<DriveBlueprint> {
     what.scenario(DriveBlueprint { design, payload: Payload::Stamps }, run).unwrap()
 }
 
+/// Many writes with forced unit access on few blocks: copies that are being programmed hold back
+/// newer ones, for which a host waits.
+fn forced(preset: &str, run: u64, groups: Option<GroupScheme>) -> Scenario<DriveBlueprint> {
+    let mut what = Ingredients { hosts: 4, max_blocks: 3, range: 16, ..Ingredients::default() };
+    what.mix = Mix { write: 10, fua: 8, group: 0, flush: 0, discard: 1, read: 1 };
+    let mut design = tiny(preset);
+    design.cache.fua = ForcedAccess::OwnPages;
+    if let Some(scheme) = groups {
+        design.atomic.scheme = scheme;
+        what.mix.group = 4;
+    }
+    what.scenario(DriveBlueprint { design, payload: Payload::Stamps }, run).unwrap()
+}
+
 /// Looks for anything that is wrong with a preset, whatever is planted; after how many cuts
 /// it was found.
 fn hunt(
@@ -56,10 +70,11 @@ fn hunt(
     groups: Option<GroupScheme>,
     cuts: &mut u64,
 ) -> Option<(Scenario<DriveBlueprint>, Found)> {
-    for run in 0..RUNS {
+    for run in 0..=RUNS {
         let scenario = match groups == Some(GroupScheme::Record) && run == RUNS - 1 {
             true => moving("volatile", run),
             false if preset.starts_with("spartan-e") && run == RUNS - 1 => storm(preset, run),
+            false if run == RUNS => forced(preset, run, groups),
             false => scenario(preset, run, groups),
         };
         let mut dice = Stream::new(run, "points");

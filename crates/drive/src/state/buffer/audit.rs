@@ -1,6 +1,6 @@
 //! The buffer held against itself (buffer, invariants 1, 3 and 6).
 
-use super::{Buffer, NONE, State};
+use super::{Buffer, Entry, NONE, State};
 use crate::state::audit::ensure;
 use std::collections::BTreeSet;
 
@@ -35,19 +35,28 @@ impl Buffer {
     }
 
     fn audit_queue(&self) -> Result<(), String> {
-        let (mut at, mut prev, mut count) = (self.head, NONE, 0);
-        while at != NONE && count <= self.entries.len() {
-            let e = &self.entries[at as usize];
-            ensure(e.state == State::Waiting && e.prev == prev, || {
-                format!("slot {at} in the queue is {:?} behind {}", e.state, e.prev as i32)
+        for (queue, is_hasty) in self.queues.iter().zip([false, true]) {
+            let (mut at, mut prev, mut count) = (queue.head, NONE, 0);
+            while at != NONE && count <= self.entries.len() {
+                let e = &self.entries[at as usize];
+                let fits = e.state == State::Waiting && e.prev == prev && e.hasty == is_hasty;
+                ensure(fits, || {
+                    format!("slot {at} in the queue is {:?} behind {}", e.state, e.prev as i32)
+                })?;
+                let newer = self.entries.get(e.successor as usize);
+                ensure(is_hasty || newer.is_none_or(|newer| !newer.hasty), || {
+                    format!("slot {at} is not in haste, and holds back one that is")
+                })?;
+                (prev, at, count) = (at, e.next, count + 1);
+            }
+            let is_here = |e: &&Entry| e.state == State::Waiting && e.hasty == is_hasty;
+            let waiting = self.entries.iter().filter(is_here).count();
+            let fits = queue.tail == prev && count == waiting && count == queue.count as usize;
+            ensure(fits, || {
+                format!("{waiting} pages wait, {count} are queued, counted {}", queue.count)
             })?;
-            (prev, at, count) = (at, e.next, count + 1);
         }
-        let waiting = self.entries.iter().filter(|e| e.state == State::Waiting).count();
-        let fits = self.tail == prev && count == waiting && count == self.waiting as usize;
-        ensure(fits, || {
-            format!("{waiting} pages wait, {count} are queued, counted {}", self.waiting)
-        })
+        Ok(())
     }
 
     fn audit_copies(&self) -> Result<(), String> {

@@ -1,9 +1,9 @@
 //! The buffer and the flash behind it against "the last write counts".
 
 use crate::format::words::Lpn;
-use crate::state::buffer::{Buffer, Slot};
+use crate::state::buffer::{Buffer, CopyId, Slot};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tantalum_device::{Data, DataMut, Payload};
 
 const SLOTS: u32 = 6;
@@ -19,6 +19,8 @@ enum Step {
     /// Which of them fails.
     Fail(usize),
     CloseEpoch,
+    /// A write with forced unit access waits for this page.
+    Hasten(u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -29,6 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<usize>().prop_map(Step::Finish),
         1 => any::<usize>().prop_map(Step::Fail),
         1 => Just(Step::CloseEpoch),
+        2 => (0..LPNS).prop_map(Step::Hasten),
     ]
 }
 
@@ -41,6 +44,10 @@ struct World {
     newest: BTreeMap<u32, (u64, u64)>,
     epochs: u64,
     stamp: u64,
+    /// What is waited for: its name, its page, and its stamp when that began.
+    awaited: Vec<(CopyId, u32, u64)>,
+    /// The newest stamp of all when a page was last discarded.
+    discarded: BTreeMap<u32, u64>,
 }
 
 impl World {
@@ -52,6 +59,8 @@ impl World {
             newest: BTreeMap::new(),
             epochs: 0,
             stamp: 0,
+            awaited: Vec::new(),
+            discarded: BTreeMap::new(),
         }
     }
 
@@ -71,11 +80,21 @@ impl World {
                 assert_eq!(before - self.buffer.used(), freed);
                 self.flash.remove(&lpn);
                 self.newest.insert(lpn, (0, self.epochs));
+                self.discarded.insert(lpn, self.stamp);
             }
+            Step::Hasten(lpn) => match self.buffer.hasten(Lpn(lpn)) {
+                Some(copy) => self.awaited.push((copy, lpn, self.newest[&lpn].0)),
+                None => assert!(!self.buffer.contains(Lpn(lpn))),
+            },
             Step::Take(most) => {
                 let mut batch = Vec::new();
+                let is_hasty = self.buffer.is_hasty();
                 self.buffer.take(most, &mut batch);
                 assert!(batch.len() <= most as usize);
+                // Invariants 7 and 8.
+                let awaited: BTreeSet<u32> = self.awaited.iter().map(|a| a.1).collect();
+                let goes = batch.iter().any(|(_, lpn)| awaited.contains(&lpn.0));
+                assert!(!is_hasty || goes || most == 1, "{batch:?} has none of {awaited:?}");
                 for (slot, lpn) in batch {
                     let stamp = self.payload(slot);
                     // Invariant 3: at most one copy that counts is under way.
@@ -104,6 +123,21 @@ impl World {
             }
         }
         self.check();
+        self.end_waits();
+        self.buffer.audit().unwrap();
+    }
+
+    /// What was waited for and is not under way any more is on flash, or something newer is, or it
+    /// was discarded since.
+    fn end_waits(&mut self) {
+        let (flash, discarded) = (&self.flash, &self.discarded);
+        self.awaited.retain(|(copy, lpn, stamp)| {
+            let is_under_way = self.buffer.is_under_way(*copy);
+            let is_there = |at: Option<&u64>| at.is_some_and(|at| at >= stamp);
+            let has_gone = is_there(flash.get(lpn)) || is_there(discarded.get(lpn));
+            assert!(is_under_way || has_gone, "{copy:?} of page {lpn}, {stamp}: {flash:?}");
+            is_under_way
+        });
     }
 
     fn payload(&self, slot: Slot) -> u64 {
@@ -130,7 +164,7 @@ impl World {
             assert_eq!(if buffered { out[0] } else { flash }, newest, "page {lpn}");
             assert_eq!(dumped.get(&lpn).copied().unwrap_or(flash), newest, "dump of {lpn}");
         }
-        // Invariant 5: what belongs to a done epoch needs the buffer no more.
+        // Invariant 6: what belongs to a done epoch needs the buffer no more.
         for epoch in (0..self.epochs).filter(|e| self.buffer.epoch_done(*e)) {
             for (lpn, &(newest, wrote)) in &self.newest {
                 if wrote <= epoch {
@@ -148,6 +182,7 @@ impl World {
             self.step(&Step::Finish(0));
         }
         assert_eq!(self.buffer.waiting(), 0);
+        assert!(self.awaited.is_empty() && !self.buffer.is_hasty());
         assert!(self.buffer.epoch_done(self.epochs - 1));
     }
 }
