@@ -135,6 +135,7 @@ impl Design {
             ("timing.command_ns", t.command_ns.div_ceil(1000), 0),
             ("link.occupancy_ns", self.link.occupancy_ns.div_ceil(1000), 0),
             ("link.latency_ns", self.link.latency_ns.div_ceil(1000), 0),
+            ("link.page_ns", self.link.page_ns.div_ceil(1000), 0),
             ("firmware.through_us", self.firmware.through_us, 0),
             ("firmware.flush_us", self.firmware.flush_us, 0),
             ("firmware.map_us", self.firmware.map_us, 0),

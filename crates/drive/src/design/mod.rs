@@ -115,6 +115,11 @@ pub struct LinkDesign {
     pub occupancy_ns: u64,
     /// Time a command takes beside that, which overlaps with others, ns.
     pub latency_ns: u64,
+    /// Time that each 4 KiB of a command's data take beside the link (the controller, DMA), ns. The
+    /// 4 KiB of a row (planes × page) come one after the other. The rows of a command overlap, and
+    /// so do commands.
+    #[serde(default)]
+    pub page_ns: u64,
     /// Commands that may be outstanding.
     pub queue_depth: u32,
 }

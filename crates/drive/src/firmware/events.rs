@@ -17,6 +17,8 @@ use tantalum_rt::{Nanos, Rt};
 pub(crate) struct HostSide {
     /// When the link is free again.
     link_free: Cell<Nanos>,
+    /// When the command arrives that came last.
+    last_arrival: Cell<Nanos>,
     pub queue: Semaphore,
     pub arrival: Mutex,
     /// Writes that were granted room, for whose pages there has to be room.
@@ -39,6 +41,7 @@ impl HostSide {
         let depth = design.link.queue_depth;
         HostSide {
             link_free: Cell::new(Nanos::ZERO),
+            last_arrival: Cell::new(Nanos::ZERO),
             queue: Semaphore::new(rt, "a place in the command queue", depth.into()),
             arrival: Mutex::new(rt, "its turn to be admitted"),
             grants: RefCell::default(),
@@ -56,6 +59,13 @@ impl HostSide {
         let end = self.link_free.get().max(now) + time;
         self.link_free.set(end);
         end
+    }
+
+    /// When a command arrives that is ready then: none overtakes those that came before it.
+    pub fn arrives(&self, ready: Nanos) -> Nanos {
+        let at = self.last_arrival.get().max(ready);
+        self.last_arrival.set(at);
+        at
     }
 }
 

@@ -373,28 +373,35 @@ impl Firmware {
     pub async fn take_data(&self, bytes: u64) {
         let link = &self.design.link;
         let rate = if link.write_mb_s == 0 { link.mb_s } else { link.write_mb_s.min(link.mb_s) };
-        self.pass_command(link.occupancy_ns + bytes * 1_000 / rate).await;
+        self.pass_command(link.occupancy_ns + bytes * 1_000 / rate, self.handling(bytes)).await;
     }
 
     /// A command without data passes the link to the drive.
     pub async fn pass_link(&self) {
-        self.pass_command(self.design.link.occupancy_ns).await;
+        self.pass_command(self.design.link.occupancy_ns, Nanos::ZERO).await;
     }
 
-    async fn pass_command(&self, ns: u64) {
+    /// What `bytes` of data take beside the link ([`page_ns`](crate::LinkDesign::page_ns)).
+    fn handling(&self, bytes: u64) -> Nanos {
+        let row = self.design.geometry.row_sectors();
+        let one_by_one = bytes.div_ceil(u64::from(SECTOR_BYTES)).min(row.into());
+        Nanos(one_by_one * self.design.link.page_ns)
+    }
+
+    async fn pass_command(&self, ns: u64, handling: Nanos) {
         if self.uses_idle_times() {
             self.host.last_command.set(self.rt.now());
             self.host.activity.notify_all();
         }
-        let end = self.occupy_link(ns);
         let latency = Nanos(self.design.link.latency_ns);
-        self.rt.sleep_until_for(end + latency, "the link").await;
+        let arrives = self.host.arrives(self.occupy_link(ns) + latency + handling);
+        self.rt.sleep_until_for(arrives, "the link").await;
     }
 
     /// `bytes` of data pass the link to the host.
     pub async fn pass_data(&self, bytes: u64) {
         let end = self.occupy_link(bytes * 1_000 / self.design.link.mb_s);
-        self.rt.sleep_until_for(end, "the link").await;
+        self.rt.sleep_until_for(end + self.handling(bytes), "the link").await;
     }
 
     fn occupy_link(&self, ns: u64) -> Nanos {

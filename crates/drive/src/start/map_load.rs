@@ -1,8 +1,8 @@
 //! The map at a restart, from what its log has on flash.
 //!
 //! 1. The newest image of each map page counts, then the deltas newer than that, in order.
-//! 2. What the dump has put into the map stays: dirty entries, and map pages that are known
-//!    already, are newer than any image.
+//! 2. What the dump has put into the map stays: dirty entries are newer than any record, and map
+//!    pages that are known already than any image.
 //! 3. A page of the log may be unreadable only where a power loss or a failed program can have torn
 //!    it: in the last program of a power cycle in a unit, and behind it (map log, 6). Even there it
 //!    may not, if a later page says that this program was whole. Such a page is the first that the
@@ -195,8 +195,11 @@ async fn replay_deltas(
                 *last = record.sequence.max(*last);
             }
             if images.get(&page).is_none_or(|&image| record.version > image) {
-                fw.state.map.borrow_mut().put(lpn, to);
-                fw.state.log.borrow_mut().delta_stored(lpn, record.serial);
+                let mut log = fw.state.log.borrow_mut();
+                if !log.dirty().is_some_and(|dirty| dirty.has(lpn)) {
+                    fw.state.map.borrow_mut().put(lpn, to);
+                }
+                log.delta_stored(lpn, record.serial);
             }
         }
     }

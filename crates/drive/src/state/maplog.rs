@@ -24,7 +24,7 @@ mod audit;
 use crate::format::entries::map_page;
 use crate::format::words::{Before, Lpn, Places, Ppa, Version};
 use crate::state::dirty::{Dirty, MapChange};
-use crate::state::persistence::{MapPersistence, Persistence};
+use crate::state::persistence::{Entries, MapPersistence, Persistence};
 use crate::state::space::FreeUnit;
 use crate::state::unit_journal::UnitJournal;
 use std::collections::VecDeque;
@@ -183,6 +183,17 @@ impl MapLog {
             Persistence::Deltas(deltas) => std::mem::take(&mut deltas.pending),
             _ => Vec::new(),
         }
+    }
+
+    /// Takes the changes since the map was drained, if they are known; from now on they are. Those
+    /// that an image has told since are not among them.
+    pub fn take_undrained(&mut self) -> Option<Vec<Lpn>> {
+        let Persistence::Entries(Entries { dirty, undrained }) = &mut self.persistence else {
+            return None;
+        };
+        let mut lpns = undrained.take()?;
+        lpns.retain(|lpn| dirty.has(*lpn));
+        Some(lpns)
     }
 
     /// A unit belongs to the log and is free.

@@ -19,15 +19,15 @@ pub(crate) mod unit_journal;
 pub(crate) mod victims;
 pub(crate) mod wear;
 
-use crate::Design;
 use crate::design::layout::Layout;
+use crate::{Design, FlushMode};
 use buffer::Buffer;
 use changes::Watched;
 use dirty::Dirty;
 use dump_areas::DumpAreas;
 use map::Map;
 use maplog::MapLog;
-use persistence::{Deltas, Entries, Pages, Persistence, Units};
+use persistence::{Deltas, Entries, Pages, Persistence, Undrained, Units};
 use space::Space;
 use std::cell::{Cell, RefCell};
 use tantalum_device::Payload;
@@ -58,8 +58,14 @@ impl State {
             () if design.keeps_units() => {
                 Persistence::Units(Units { dirty: dirty(), journal: UnitJournal::default() })
             }
-            () if design.map.dirty_pages_max > 0 => Persistence::Pages(Pages(Entries(dirty()))),
-            () if design.is_protected() => Persistence::Entries(Entries(dirty())),
+            () if design.map.dirty_pages_max > 0 => {
+                Persistence::Pages(Pages(Entries { dirty: dirty(), undrained: Undrained::new(0) }))
+            }
+            () if design.is_protected() => {
+                let drains = design.cache.flush == FlushMode::Drain;
+                let undrained = Undrained::new(if drains { design.map.dirty_max } else { 0 });
+                Persistence::Entries(Entries { dirty: dirty(), undrained })
+            }
             () => Persistence::Deltas(Deltas::default()),
         };
         let points = design.map.write_points;

@@ -4,7 +4,7 @@
 //! | | a change is kept by | the keeper writes |
 //! |---|---|---|
 //! | [`Deltas`] | the map log alone | deltas, or images where these take less room |
-//! | [`Entries`] | the dump: entries | images of map pages |
+//! | [`Entries`] | the dump: entries | images of map pages; deltas for a flush that drains |
 //! | [`Pages`] | the dump: whole map pages | images of map pages |
 //! | [`Units`] | the dump: which units were written | checkpoints; entries of the journal, spilled |
 
@@ -71,15 +71,57 @@ impl MapPersistence for Deltas {
 
 /// Capacitors keep the entries that are dirty.
 #[derive(Clone)]
-pub struct Entries(pub Dirty);
+pub struct Entries {
+    /// What the dump has.
+    pub dirty: Dirty,
+    /// Changes since the map was drained: what a conventional flush still has to store.
+    pub undrained: Undrained,
+}
+
+/// Changes since all of the map was in the log, for a flush that drains though the dump would have
+/// them.
+///
+/// 1. If they are known, each entry that the log does not tell is among them: their deltas and the
+///    log's records give the map. An entry that was drained so stays dirty until an image of its
+///    map page is stored: a restart with a dump needs no delta.
+/// 2. They are not known from the start of a power cycle, or from the change that is one too many,
+///    until images of all dirty map pages are stored.
+#[derive(Clone)]
+pub struct Undrained {
+    /// How many are noted at most; 0 if flushes do not drain.
+    most: usize,
+    known: Option<Vec<Lpn>>,
+}
+
+impl Undrained {
+    /// Not known yet; at most `most` are noted.
+    pub fn new(most: u32) -> Undrained {
+        Undrained { most: most as usize, known: None }
+    }
+
+    fn note(&mut self, lpn: Lpn) {
+        if let Some(known) = &mut self.known {
+            match known.len() < self.most {
+                true => known.push(lpn),
+                false => self.known = None,
+            }
+        }
+    }
+
+    /// Takes them, if they are known. From now on they are.
+    pub fn take(&mut self) -> Option<Vec<Lpn>> {
+        if self.most == 0 { None } else { self.known.replace(Vec::new()) }
+    }
+}
 
 impl MapPersistence for Entries {
     fn changed(&mut self, lpn: Lpn) {
-        self.0.mark(lpn);
+        self.dirty.mark(lpn);
+        self.undrained.note(lpn);
     }
 
     fn backlog(&self) -> u32 {
-        self.0.total()
+        self.dirty.total()
     }
 
     fn dumped_sectors(&self) -> u64 {
@@ -88,15 +130,15 @@ impl MapPersistence for Entries {
 
     fn is_high(&self, map: &MapDesign, reserved: u32) -> bool {
         let high = if map.whole { map.dirty_max / 2 } else { map.dirty_max / 4 * 3 };
-        self.0.total() > 0 && self.0.total() + reserved > high
+        self.dirty.total() > 0 && self.dirty.total() + reserved > high
     }
 
     fn dirty(&self) -> Option<&Dirty> {
-        Some(&self.0)
+        Some(&self.dirty)
     }
 
     fn dirty_mut(&mut self) -> Option<&mut Dirty> {
-        Some(&mut self.0)
+        Some(&mut self.dirty)
     }
 }
 
@@ -114,11 +156,11 @@ impl MapPersistence for Pages {
     }
 
     fn dumped_sectors(&self) -> u64 {
-        self.0.0.dirty_pages().into()
+        self.0.dirty.dirty_pages().into()
     }
 
     fn is_high(&self, map: &MapDesign, reserved: u32) -> bool {
-        let pages = self.0.0.pages() as u32;
+        let pages = self.0.dirty.pages() as u32;
         self.0.is_high(map, reserved) || pages > 0 && 2 * pages >= map.dirty_pages_max
     }
 

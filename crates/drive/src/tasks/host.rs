@@ -399,8 +399,9 @@ impl Firmware {
             // Nothing is left to do, or nothing is to be done.
         } else if self.flush_drains() {
             if self.state.buffer.borrow().used() > 0 {
-                self.work_for(self.design.firmware.flush_us).await;
+                // Programs that the flush finds under way save none of the firmware's own time.
                 self.program_so_far().await?;
+                self.work_for(self.design.firmware.flush_us).await;
             }
             self.store_map_so_far().await?;
         } else {

@@ -11,7 +11,7 @@
 use crate::firmware::Firmware;
 use crate::format::entries::{DELTA_ENTRIES, encode_entry, map_page};
 use crate::format::unit_journal::{ENTRY_BYTES, Entry, SECTOR_ENTRIES};
-use crate::format::words::{Kind, LOG_VERSION_BITS, Ppa, Version};
+use crate::format::words::{Kind, LOG_VERSION_BITS, Lpn, Ppa, Version};
 use crate::planted::planted;
 use crate::state::groups::Change;
 use crate::state::maplog::LogPlace;
@@ -42,6 +42,7 @@ pub(crate) async fn keep_log(fw: Rc<Firmware>) {
             () if fw.groups.under_way.borrow().are_ready() => record_groups(&fw).await,
             () if fw.is_spill_enough() => spill(&fw).await,
             () if fw.design.keeps_units() => checkpoint(&fw).await,
+            () if fw.design.is_protected() && fw.is_drain_due() => drain(&fw).await,
             () if fw.design.is_protected() => store_dirty(&fw).await,
             () => commit(&fw).await,
         };
@@ -57,10 +58,14 @@ impl Firmware {
         let log = self.state.log.borrow();
         self.is_high(&log)
             || self.keeper.durable_wanted.get() > log.durable()
-            || self.keeper.drain_wanted.get() > self.keeper.drained.get()
+            || self.is_drain_due()
             || self.keeper.turn_wanted.get()
             || self.keeper.idle_checkpoint.get()
             || self.groups.under_way.borrow().are_ready()
+    }
+
+    fn is_drain_due(&self) -> bool {
+        self.keeper.drain_wanted.get() > self.keeper.drained.get()
     }
 
     /// Waits until all changes up to `version` survive a power loss. False if the drive
@@ -96,7 +101,25 @@ impl Firmware {
 async fn commit(fw: &Firmware) -> Option<()> {
     clean(fw).await?;
     let version = fw.state.map.borrow().version();
-    let mut pending = fw.state.log.borrow_mut().take_pending();
+    let pending = fw.state.log.borrow_mut().take_pending();
+    store_changes(fw, version, pending).await
+}
+
+/// Writes what has changed since the map was drained, of a protected drive: deltas, as a drive
+/// without capacitors would. Otherwise, where that is not known, images of all dirty map pages.
+async fn drain(fw: &Firmware) -> Option<()> {
+    clean(fw).await?;
+    let version = fw.state.map.borrow().version();
+    let undrained = fw.state.log.borrow_mut().take_undrained();
+    let Some(undrained) = undrained else { return store_dirty(fw).await };
+    store_changes(fw, version, undrained).await?;
+    fw.keeper.drained.set(version);
+    fw.keeper.progress.notify_all();
+    Some(())
+}
+
+/// Writes these changes of the map, which are all up to `version` that count, to the log.
+async fn store_changes(fw: &Firmware, version: Version, mut pending: Vec<Lpn>) -> Option<()> {
     pending.sort_unstable();
     pending.dedup();
     if planted!(JournalSkipsEntry) {
@@ -106,6 +129,9 @@ async fn commit(fw: &Firmware) -> Option<()> {
     pages.dedup();
     if pages.len() < pending.len().div_ceil(DELTA_ENTRIES as usize) {
         // Images take less room; so a commit is never larger than the map.
+        if let Some(dirty) = fw.state.log.borrow_mut().dirty_mut() {
+            pages.iter().for_each(|page| dirty.begin_page(*page));
+        }
         store_images(fw, &pages).await?;
         fw.state.log.borrow_mut().set_durable(version);
         fw.keeper.progress.notify_all();
