@@ -2,8 +2,8 @@
 //! switched off.
 //!
 //! 1. The arm does one job at a time: a queued command, or a run of cached blocks. Which
-//!    one is decided by the shortest positioning time among the oldest `window` jobs
-//!    (the drive's reordering), never by what would be convenient.
+//!    one is decided by positioning time and age (`disk/queue.rs`), never by what would be
+//!    convenient.
 //! 2. Cache off: a write completes when it is on the platter ([`Ack::OnMedia`]). Cache on:
 //!    when it is in the cache, which is lost with the power ([`Ack::Volatile`]); a flush
 //!    completes when what was cached before it is on the platter.
@@ -12,8 +12,13 @@
 //! 4. At a cut the block that the head is on, and those of the job after it, may be old or
 //!    new (seeded); what was cached is lost.
 //!
-//! The model of seek, rotation and transfer follows Ruemmler and Wilkes, "An introduction
-//! to disk drive modeling" (IEEE Computer, 1994).
+//! Not modelled: reading ahead, zones of different density, sectors that go bad.
+
+mod cache;
+mod model;
+mod queue;
+
+pub use model::DiskModel;
 
 use crate::operations::{Operation, Operations};
 use crate::planted::planted;
@@ -22,135 +27,12 @@ use crate::{
     Durability, Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload, PowerCycle,
     PowerState, Shown, Unit, unprotected_cut,
 };
+use queue::{Job, State};
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
-
-/// Cached blocks that follow each other are written in one go, up to so many bytes.
-const RUN_BYTES: u64 = 256 << 10;
-
-/// The parameters of a disk.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DiskModel {
-    /// Bytes in a block, which is a sector: a power of two, 512 to 65536. It is written whole or
-    /// not at all.
-    #[serde(default = "usual_block")]
-    pub block_bytes: u32,
-    /// Capacity, blocks.
-    pub blocks: u64,
-    /// Revolutions per minute.
-    pub rpm: u64,
-    /// Blocks on a track.
-    pub track_blocks: u64,
-    /// Tracks of a cylinder (heads).
-    pub heads: u64,
-    /// A seek to the next cylinder, µs.
-    pub seek_track_us: u64,
-    /// A seek over all cylinders, µs. The time of a shorter seek grows with the root of the
-    /// distance.
-    pub seek_full_us: u64,
-    /// Controller time of a command, µs.
-    pub command_us: u64,
-    /// Bandwidth of the interface, MB/s.
-    pub interface_mb_s: u64,
-    /// Commands that may be outstanding.
-    pub queue_depth: u32,
-    /// The write cache, KiB.
-    pub cache_kib: u64,
-    /// Whether it is on.
-    pub write_cache: bool,
-    /// Jobs among which the arm chooses.
-    pub window: usize,
-    /// From power to the first command, ms.
-    pub spin_up_ms: u64,
-}
-
-fn usual_block() -> u32 {
-    4096
-}
-
-impl DiskModel {
-    /// Checks that a disk can have these parameters.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn check(&self) -> Result<(), String> {
-        let at_least_one = [
-            ("blocks", self.blocks),
-            ("rpm", self.rpm),
-            ("track_blocks", self.track_blocks),
-            ("heads", self.heads),
-            ("interface_mb_s", self.interface_mb_s),
-            ("queue_depth", self.queue_depth.into()),
-            ("window", self.window as u64),
-        ];
-        if let Some((name, _)) = at_least_one.iter().find(|p| p.1 == 0) {
-            return Err(format!("disk: {name} must be at least 1"));
-        }
-        if !self.block_bytes.is_power_of_two() || !(512..=65_536).contains(&self.block_bytes) {
-            let is = self.block_bytes;
-            return Err(format!("disk: block_bytes is {is}: a power of two, 512 to 65536"));
-        }
-        let least = RUN_BYTES >> 10;
-        if self.write_cache && self.cache_kib < least {
-            return Err(format!("disk: cache_kib is {}, at least {least}", self.cache_kib));
-        }
-        if self.seek_full_us < self.seek_track_us || self.seek_full_us > 1_000_000 {
-            return Err("disk: seek_full_us must be at least seek_track_us, at most 1000000".into());
-        }
-        Ok(())
-    }
-
-    /// The most blocks in a run.
-    fn run(&self) -> u64 {
-        RUN_BYTES / u64::from(self.block_bytes)
-    }
-
-    /// Blocks that the cache holds.
-    fn cache_blocks(&self) -> u64 {
-        (self.cache_kib << 10) / u64::from(self.block_bytes)
-    }
-
-    fn revolution(&self) -> u64 {
-        60_000_000_000 / self.rpm
-    }
-
-    fn cylinder(&self, block: u64) -> u64 {
-        block / (self.track_blocks * self.heads)
-    }
-
-    fn cylinders(&self) -> u64 {
-        self.cylinder(self.blocks.saturating_sub(1)) + 1
-    }
-
-    fn seek(&self, from: u64, to: u64) -> u64 {
-        let distance = from.abs_diff(to);
-        if distance == 0 {
-            return 0;
-        }
-        let share = libm::sqrt(distance as f64 / self.cylinders() as f64);
-        let range = (self.seek_full_us - self.seek_track_us) as f64;
-        (self.seek_track_us * 1000) + (range * share * 1000.0) as u64
-    }
-
-    /// The time from now, with the arm at a cylinder, until `block` begins to pass the head.
-    fn position(&self, now: Nanos, arm: u64, block: u64) -> u64 {
-        let seek = self.command_us * 1000 + self.seek(arm, self.cylinder(block));
-        let revolution = self.revolution();
-        let angle = block % self.track_blocks * revolution / self.track_blocks;
-        let there = (now.0 + seek) % revolution;
-        seek + (angle + revolution - there) % revolution
-    }
-
-    fn transfer(&self, blocks: u64) -> u64 {
-        blocks * self.revolution() / self.track_blocks
-    }
-}
 
 /// A disk. Cheap to clone: a handle to one disk on one link.
 #[derive(Clone)]
@@ -181,44 +63,6 @@ struct Life {
     places: Semaphore,
     room: Semaphore,
     interface_free: Cell<Nanos>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Commands that wait for the arm, oldest first.
-    queue: VecDeque<Job>,
-    cache: FxHashMap<u64, Cached>,
-    /// Cached blocks in the order in which they became dirty.
-    oldest: BTreeMap<u64, u64>,
-    ticks: u64,
-    arm: u64,
-    flushing: u32,
-    /// The job the arm is at, with what it writes.
-    at_work: Option<Job>,
-}
-
-struct Cached {
-    data: OwnedData,
-    since: u64,
-    version: u64,
-}
-
-#[derive(Clone)]
-struct Job {
-    id: u64,
-    at: u64,
-    count: u64,
-    /// What to write; `None` for a read.
-    data: Option<OwnedData>,
-    /// Versions of cached blocks that this brings to the platter.
-    versions: Vec<u64>,
-}
-
-impl Job {
-    /// Whether it changes what is on the platter.
-    fn writes(&self) -> bool {
-        self.data.is_some() || !self.versions.is_empty()
-    }
 }
 
 impl Disk {
@@ -308,16 +152,19 @@ impl Disk {
         self.shared.written.set(self.shared.written.get() + bytes);
         let through = through && !planted!(DiskCachesFua);
         if through || !model.write_cache {
-            return life.arm_command(at, count, Some(data)).await;
+            life.arm_command(at, count, Some(data), self.shared.rt.now()).await;
+            return Ok(());
         }
         let mut first = 0;
         while first < count {
             let some = model.run().min(count - first);
-            life.room.take(some).await;
+            life.make_room(some).await;
             let range = first as usize..(first + some) as usize;
             let part = data.as_data().slice(range, model.block_bytes);
-            let replaced =
-                life.state.borrow_mut().cache_blocks(at + first, part, model.block_bytes);
+            let replaced = {
+                let s = &mut *life.state.borrow_mut();
+                s.cache.take(at + first, part, model.block_bytes, &mut s.ticks)
+            };
             life.room.release(replaced);
             life.work.notify_all();
             first += some;
@@ -337,88 +184,18 @@ impl Shared {
 
 impl Life {
     /// Queues a command for the arm and waits for its end.
-    async fn arm_command(
-        &self,
-        at: u64,
-        count: u64,
-        data: Option<OwnedData>,
-    ) -> Result<(), IoError> {
-        let id = {
-            let s = &mut *self.state.borrow_mut();
-            s.ticks += 1;
-            let id = s.ticks;
-            s.queue.push_back(Job { id, at, count, data, versions: Vec::new() });
-            id
-        };
+    async fn arm_command(&self, at: u64, count: u64, data: Option<OwnedData>, now: Nanos) {
+        let id = self.state.borrow_mut().add(at, count, data, now);
         self.work.notify_all();
-        let ended = || {
-            let s = self.state.borrow();
-            !s.queue.iter().any(|j| j.id == id) && s.at_work.as_ref().is_none_or(|j| j.id != id)
-        };
-        self.done.until(ended).await;
-        Ok(())
+        self.done.until(|| self.state.borrow().is_done(id)).await;
     }
-}
 
-impl State {
-    fn drop_cached(&mut self, block: u64) {
-        if let Some(cached) = self.cache.remove(&block) {
-            self.oldest.remove(&cached.since);
+    /// Waits for room in the cache.
+    async fn make_room(&self, blocks: u64) {
+        if !self.room.try_take(blocks) {
+            let _waiting = Waiting::begin(self);
+            self.room.take(blocks).await;
         }
-    }
-
-    /// Takes blocks into the cache; how many replaced an older copy there.
-    fn cache_blocks(&mut self, at: u64, data: Data<'_>, size: u32) -> u64 {
-        let count = data.blocks(size).unwrap_or(0);
-        let mut replaced = 0;
-        for i in 0..count {
-            self.ticks += 1;
-            let now = self.ticks;
-            let one = data.slice(i as usize..i as usize + 1, size).into();
-            match self.cache.get_mut(&(at + i)) {
-                Some(cached) => {
-                    cached.data = one;
-                    cached.version = now;
-                    replaced += 1;
-                }
-                None => {
-                    self.cache.insert(at + i, Cached { data: one, since: now, version: now });
-                    self.oldest.insert(now, at + i);
-                }
-            }
-        }
-        replaced
-    }
-
-    /// Takes the next job: the nearest of the oldest commands and cached blocks.
-    fn pick(&mut self, model: &DiskModel, now: Nanos) -> Option<Job> {
-        let arm = self.arm;
-        let cost = |block: u64| model.position(now, arm, block);
-        let command =
-            (0..self.queue.len().min(model.window)).min_by_key(|&i| cost(self.queue[i].at));
-        let cached = self.oldest.values().take(model.window).min_by_key(|b| cost(**b)).copied();
-        let job = match (command, cached) {
-            // A host waits for a command; for the cache only while it is flushed.
-            (Some(i), None) => self.queue.remove(i)?,
-            (Some(i), Some(b)) if self.flushing == 0 || cost(self.queue[i].at) <= cost(b) => {
-                self.queue.remove(i)?
-            }
-            (_, Some(block)) => self.cached_run(block, model.run()),
-            (None, None) => return None,
-        };
-        self.at_work = Some(job.clone());
-        Some(job)
-    }
-
-    fn cached_run(&mut self, at: u64, most: u64) -> Job {
-        let count = (1..most).find(|i| !self.cache.contains_key(&(at + i))).unwrap_or(most);
-        let versions = (at..at + count).map(|b| self.cache[&b].version).collect();
-        self.ticks += 1;
-        Job { id: self.ticks, at, count, data: None, versions }
-    }
-
-    fn is_cached_since(&self, tick: u64) -> bool {
-        self.oldest.first_key_value().is_some_and(|(since, _)| *since <= tick)
     }
 }
 
@@ -434,7 +211,8 @@ async fn arm(shared: Rc<Shared>, life: Rc<Life>) {
         let now = shared.rt.now();
         let job = life.state.borrow_mut().pick(&shared.model, now);
         let Some(job) = job else { continue };
-        let positioned = shared.model.position(now, life.state.borrow().arm, job.at);
+        let from = life.state.borrow().arm;
+        let positioned = shared.model.position(now, from, job.at, job.writes());
         let span = positioned + shared.model.transfer(job.count);
         shared.operations.add(Operation {
             issued: now,
@@ -462,15 +240,11 @@ impl Shared {
                 self.put(block, data);
             }
             // The cached copy goes if this job has written it, or something newer.
-            let version = s.cache.get(&block).map(|c| c.version);
-            let void = match job.versions.get(i as usize) {
-                Some(brought) => version == Some(*brought),
-                None => job.data.is_some() && version.is_some_and(|v| v < job.id),
+            let version = match job.versions.get(i as usize) {
+                Some(version) => Some(*version),
+                None => job.data.is_some().then_some(job.id),
             };
-            if void {
-                s.drop_cached(block);
-                freed += 1;
-            }
+            freed += u64::from(version.is_some_and(|v| s.cache.written(block, v)));
         }
         freed
     }
@@ -504,7 +278,7 @@ impl Shared {
             }
             // A run from the cache is written as it is in the cache now. A newer version also stays
             // cached.
-            None if !job.versions.is_empty() => s.cache.get(&(job.at + i)).map(|c| c.data.clone()),
+            None if !job.versions.is_empty() => s.cache.get(job.at + i).cloned(),
             None => None,
         }
     }
@@ -525,18 +299,17 @@ impl BlockDevice for Disk {
             let size = self.shared.model.block_bytes;
             let count = self.shared.caps.check(at, buf.kind(), buf.blocks(size))?;
             let _place = life.places.acquire(1).await;
-            let in_cache =
-                |s: &State| (at.0..at.0 + count).all(|block| s.cache.contains_key(&block));
+            let in_cache = |s: &State| (at.0..at.0 + count).all(|block| s.cache.contains(block));
             let cached = in_cache(&life.state.borrow());
             if !cached && count > 0 {
-                life.arm_command(at.0, count, None).await?;
+                life.arm_command(at.0, count, None, self.shared.rt.now()).await;
             }
             self.shared.pass_interface(life, count).await;
             let (s, platter) = (life.state.borrow(), self.shared.platter.borrow());
             for i in 0..count {
                 let mut one = buf.slice(i as usize..i as usize + 1, size);
                 let block = at.0 + i;
-                match s.cache.get(&block).map(|c| &c.data).or_else(|| platter.get(&block)) {
+                match s.cache.get(block).or_else(|| platter.get(&block)) {
                     Some(data) => one.copy_from(data.as_data()),
                     None => one.zero(),
                 }
@@ -569,9 +342,8 @@ impl BlockDevice for Disk {
             if planted!(DiskFlushesEarly) {
                 return Ok(());
             }
-            life.state.borrow_mut().flushing += 1;
-            let _flushing = Flushing(life);
-            life.done.until(|| !life.state.borrow().is_cached_since(tick)).await;
+            let _waiting = Waiting::begin(life);
+            life.done.until(|| !life.state.borrow().cache.is_dirty_since(tick)).await;
             Ok(())
         };
         self.command("a flush of a disk", body).await
@@ -599,7 +371,7 @@ impl BlockDevice for Disk {
         let body = async {
             self.shared.caps.check_range(range)?;
             let (s, platter) = (self.life()?.state.borrow(), self.shared.platter.borrow());
-            let is_hole = |block| !s.cache.contains_key(&block) && !platter.contains_key(&block);
+            let is_hole = |block| !s.cache.contains(block) && !platter.contains_key(&block);
             Ok(Allocation::of(range, is_hole))
         };
         self.command("a look at what is stored", body).await
@@ -607,11 +379,18 @@ impl BlockDevice for Disk {
 }
 
 /// While it lives, cached blocks compete with commands for the arm.
-struct Flushing<'a>(&'a Life);
+struct Waiting<'a>(&'a Life);
 
-impl Drop for Flushing<'_> {
+impl<'a> Waiting<'a> {
+    fn begin(life: &'a Life) -> Waiting<'a> {
+        life.state.borrow_mut().awaited += 1;
+        Waiting(life)
+    }
+}
+
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.state.borrow_mut().flushing -= 1;
+        self.0.state.borrow_mut().awaited -= 1;
     }
 }
 

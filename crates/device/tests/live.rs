@@ -27,7 +27,9 @@ fn disk() -> DiskModel {
         queue_depth: 32,
         cache_kib: 512,
         write_cache: true,
-        window: 8,
+        write_settle_us: 500,
+        cache_window: 8,
+        expiry_ms: 500,
         spin_up_ms: 3000,
     }
 }

@@ -40,7 +40,9 @@ fn disk(write_cache: bool) -> DiskBlueprint {
         queue_depth: 32,
         cache_kib: 1024,
         write_cache,
-        window: 64,
+        write_settle_us: 500,
+        cache_window: 64,
+        expiry_ms: 500,
         spin_up_ms: 3,
     };
     DiskBlueprint { model, payload: Payload::Stamps }

@@ -4,6 +4,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
+use tantalum_device::DiskModel;
 use tantalum_lab::file::entry::Entry;
 use tantalum_lab::file::experiment::{Experiment, RunParameters};
 use tantalum_lab::report::published::{Ratio, Source};
@@ -16,10 +17,15 @@ use tantalum_workload::tpcc::TpccScale;
 use tantalum_workload::ycsb::YcsbScale;
 
 const DOCS: &str = include_str!("../../../docs/experiments.md");
+const DEVICES: &str = include_str!("../../../docs/devices.md");
 
 /// The keys of a table under this heading, with what stands in its column of defaults.
 fn documented(heading: &str) -> BTreeMap<String, String> {
-    let (_, behind) = DOCS.split_once(&format!("\n### {heading}\n")).expect("the heading");
+    columns(DOCS, &format!("### {heading}"))
+}
+
+fn columns(page: &str, heading: &str) -> BTreeMap<String, String> {
+    let (_, behind) = page.split_once(&format!("\n{heading}\n")).expect("the heading");
     let section = behind.split("\n## ").next().and_then(|s| s.split("\n### ").next());
     let mut keys = BTreeMap::new();
     for row in section.unwrap_or_default().lines().filter(|line| line.starts_with("| `")) {
@@ -91,4 +97,19 @@ fn the_page_has_every_key_with_its_default() {
     let mut published = known::<Source>("published.");
     published.extend(known::<Ratio>("ratio."));
     same_keys("`[published]` and `[[ratio]]`", published);
+}
+
+#[test]
+fn the_page_of_devices_has_every_key_of_a_disk() {
+    let documented = columns(DEVICES, "## Magnetic disks");
+    let keys = documented.keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(keys, known::<DiskModel>(""));
+    let preset = include_str!("../../device/presets/disk-15k.toml");
+    let mut needed: toml::Table = toml::from_str(preset).expect("the preset");
+    needed.retain(|key, _| documented[key] == "needed");
+    let disk: DiskModel = toml::from_str(&needed.to_string()).expect("all needed keys are there");
+    let whole = toml::Table::try_from(disk).expect("a table");
+    for (key, default) in documented.iter().filter(|(_, told)| *told != "needed") {
+        assert_eq!(whole[key].to_string(), *default, "{key}");
+    }
 }

@@ -22,7 +22,9 @@ fn model(blocks: u64, write_cache: bool) -> DiskModel {
         queue_depth: 32,
         cache_kib: 16 * 1024,
         write_cache,
-        window: 64,
+        write_settle_us: 500,
+        cache_window: 64,
+        expiry_ms: 500,
         spin_up_ms: 3,
     }
 }

@@ -8,9 +8,11 @@
 //!    command.
 
 mod batch;
+mod elevator;
 mod places;
 mod run;
 
+pub use elevator::{Elevated, Elevator};
 pub use places::{Hot, JESD219_READS, JESD219_SIZES, Pattern, Places};
 pub(crate) use run::fill;
 pub use run::{run, run_observed};
@@ -105,6 +107,9 @@ pub struct Job {
     pub batch: Option<Batch>,
     /// Commands in flight, or batches in flight.
     pub queue_depth: u32,
+    /// The host's elevator, which orders the commands that the device's queue has no place for.
+    /// `None`: they are all sent at once.
+    pub elevator: Option<Elevator>,
     /// The share of the device that is used, from its start on, above 0 to 1.
     pub range: f64,
     /// The number of commands without flushes.
@@ -130,6 +135,7 @@ impl Default for Job {
             fsync: Fsync::default(),
             batch: None,
             queue_depth: 1,
+            elevator: None,
             range: 1.0,
             commands: None,
             passes: None,
@@ -351,6 +357,9 @@ impl Job {
         if !(1..=QUEUE_DEPTH_MAX).contains(&self.queue_depth) {
             let value = self.queue_depth.into();
             return Err(JobError::Value { name: "queue_depth", value, range: "1 to 65536" });
+        }
+        if let Some(e) = self.elevator {
+            e.check()?;
         }
         if self.commands.is_none() && self.passes.is_none() && self.seconds.is_none() {
             return Err(JobError::Endless);

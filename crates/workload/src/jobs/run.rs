@@ -1,6 +1,6 @@
 //! Runs a job.
 
-use super::{Job, JobError, JobReport, Places, file_block};
+use super::{Elevated, Job, JobError, JobReport, Places, file_block};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{
@@ -43,7 +43,7 @@ pub async fn run_observed<D: BlockDevice + Clone + 'static>(
     let passes = job.passes.map(|p| libm::ceil(p * places.commands() as f64) as u64);
     let commands = job.commands.unwrap_or(u64::MAX).min(passes.unwrap_or(u64::MAX));
     let until = job.seconds.map(|s| begin.saturating_add(Nanos((s * 1e9) as u64)));
-    let host = device.clone();
+    let host = Elevated::new(rt, device.clone(), job.elevator);
     let device = Stats::new(rt, host.clone());
     let shared = Rc::new(Shared {
         rt: rt.clone(),
@@ -77,9 +77,9 @@ pub async fn run_observed<D: BlockDevice + Clone + 'static>(
 
 pub(super) struct Shared<D> {
     pub rt: Rt,
-    pub device: Stats<D>,
+    pub device: Stats<Elevated<D>>,
     /// The same device for writes that are not the job's: the journal of the file system.
-    host: D,
+    host: Elevated<D>,
     pub done: Box<dyn Fn(CommandKind, Nanos)>,
     job: Job,
     reads: f64,
