@@ -25,6 +25,7 @@ fn disk() -> DiskModel {
         command_us: 100,
         interface_mb_s: 300,
         queue_depth: 32,
+        queue_window: 0,
         cache_kib: 512,
         write_cache: true,
         write_settle_us: 500,

@@ -38,6 +38,7 @@ fn disk(write_cache: bool) -> DiskBlueprint {
         command_us: 100,
         interface_mb_s: 300,
         queue_depth: 32,
+        queue_window: 0,
         cache_kib: 1024,
         write_cache,
         write_settle_us: 500,

@@ -20,6 +20,7 @@ fn model(blocks: u64, write_cache: bool) -> DiskModel {
         command_us: 100,
         interface_mb_s: 300,
         queue_depth: 32,
+        queue_window: 0,
         cache_kib: 16 * 1024,
         write_cache,
         write_settle_us: 500,

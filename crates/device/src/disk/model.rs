@@ -37,8 +37,12 @@ pub struct DiskModel {
     pub command_us: u64,
     /// Bandwidth of the interface, MB/s.
     pub interface_mb_s: u64,
-    /// Commands that may be outstanding. The arm chooses among all of them.
+    /// Commands that may be outstanding.
     pub queue_depth: u32,
+    /// Outstanding commands among which the arm chooses, the oldest; 0: all of them. A command counts
+    /// once, however long it is.
+    #[serde(default)]
+    pub queue_window: usize,
     /// The write cache, KiB.
     pub cache_kib: u64,
     /// Whether it is on.
@@ -111,6 +115,11 @@ impl DiskModel {
     /// Blocks that the cache holds.
     pub(super) fn cache_blocks(&self) -> u64 {
         (self.cache_kib << 10) / u64::from(self.block_bytes)
+    }
+
+    /// Outstanding commands among which the arm chooses.
+    pub(super) fn commands(&self) -> usize {
+        if self.queue_window == 0 { usize::MAX } else { self.queue_window }
     }
 
     pub(super) fn expiry(&self) -> Nanos {

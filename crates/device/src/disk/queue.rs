@@ -2,8 +2,8 @@
 //!
 //! 1. Each command, and each cached block, is taken once: a job that is taken has left the queue,
 //!    and a cached run has its versions with it.
-//! 2. Next is the job with the shortest positioning time among all queued commands and, when they
-//!    compete, the oldest `cache_window` cached writes. Cached writes compete when no command
+//! 2. Next is the job with the shortest positioning time among the oldest `queue_window` commands
+//!    and, when they compete, the oldest `cache_window` cached writes. Cached writes compete when no command
 //!    waits, or when a host waits for the cache: for a flush, or for room.
 //! 3. What has waited for the expiry goes first, the most patient of all before the others
 //!    (see [`Cache::deadline`] for cached writes).
@@ -99,7 +99,7 @@ impl State {
 
     fn nearest(&self, model: &DiskModel, now: Nanos) -> Option<Next> {
         let cost = |block, writes| model.position(now, self.arm, block, writes);
-        let commands = self.queue.iter().enumerate();
+        let commands = self.queue.iter().take(model.commands()).enumerate();
         let command = commands.map(|(i, j)| (cost(j.at, j.writes()), Next::Command(i)));
         let window = match self.queue.is_empty() || self.awaited > 0 {
             true => model.cache_window,
@@ -154,4 +154,166 @@ enum Next {
     Command(usize),
     /// The run of cached blocks from this one on.
     Cached(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Data;
+    use proptest::prelude::*;
+
+    const BLOCKS: u64 = 4_000;
+
+    fn model() -> DiskModel {
+        DiskModel {
+            block_bytes: 4096,
+            blocks: BLOCKS,
+            rpm: 15_000,
+            track_blocks: 20,
+            heads: 2,
+            seek_track_us: 200,
+            seek_full_us: 6_600,
+            write_settle_us: 600,
+            command_us: 100,
+            interface_mb_s: 300,
+            queue_depth: 32,
+            queue_window: 4,
+            cache_kib: 1024,
+            write_cache: true,
+            cache_window: 3,
+            expiry_ms: 40,
+            spin_up_ms: 3,
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Read(u64, u64),
+        Through(u64, u64),
+        Cached(u64, u64),
+        /// A host begins to wait for the cache, or one ends.
+        Await(bool),
+        /// The arm does its next jobs.
+        Work(u8),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        // Few places, so that many overlap, and some far away.
+        let at = prop_oneof![0..24u64, 0..BLOCKS - 8];
+        let step = prop_oneof![
+            (at.clone(), 1..8u64).prop_map(|(at, n)| Step::Read(at, n)),
+            (at.clone(), 1..8u64).prop_map(|(at, n)| Step::Through(at, n)),
+            (at, 1..8u64).prop_map(|(at, n)| Step::Cached(at, n)),
+            any::<bool>().prop_map(Step::Await),
+            (1..6u8).prop_map(Step::Work),
+        ];
+        prop::collection::vec(step, 1..120)
+    }
+
+    /// What waits, in the order of coming: number, place, length, and whether it writes.
+    #[derive(Default)]
+    struct Waiting(Vec<(u64, u64, u64, bool)>);
+
+    impl Waiting {
+        /// Takes command `id` out; checks that it was there, and that nothing older that conflicts
+        /// with it is left.
+        fn take(&mut self, id: u64) {
+            let i = self.0.iter().position(|w| w.0 == id).expect("it waits, and is taken once");
+            let (_, at, count, writes) = self.0.remove(i);
+            let mut older = self.0[..i].iter();
+            let conflict = older.find(|w| (writes || w.3) && w.1 < at + count && at < w.1 + w.2);
+            assert_eq!(conflict, None, "older than command {id}, and overlaps with it");
+        }
+    }
+
+    proptest! {
+        /// Invariants 1 and 4; and all that came is brought to its end.
+        #[test]
+        fn all_that_waits_is_taken_once_in_an_order_that_is_allowed(all in steps()) {
+            let model = model();
+            let (mut state, mut waiting) = (State::default(), Waiting::default());
+            let mut now = Nanos::ZERO;
+            let rest = std::iter::repeat_n(Step::Work(250), 8);
+            for step in all.into_iter().chain(rest) {
+                match step {
+                    Step::Read(at, count) => {
+                        let id = state.add(at, count, None, now);
+                        waiting.0.push((id, at, count, false));
+                    }
+                    Step::Through(at, count) => {
+                        let stamps = vec![7; count as usize];
+                        let id = state.add(at, count, Some(Data::Stamps(&stamps).into()), now);
+                        waiting.0.push((id, at, count, true));
+                    }
+                    Step::Cached(at, count) => {
+                        let stamps = vec![7; count as usize];
+                        let mut ticks = state.ticks;
+                        state.cache.take(at, Data::Stamps(&stamps), 4096, &mut ticks);
+                        state.ticks = ticks;
+                    }
+                    Step::Await(more) => state.awaited = u32::from(more),
+                    Step::Work(jobs) => for _ in 0..jobs {
+                        let Some(job) = state.pick(&model, now) else { break };
+                        now = now + Nanos(model.position(now, state.arm, job.at, job.writes()))
+                            + Nanos(model.transfer(job.count));
+                        state.arm = model.cylinder(job.at);
+                        if job.versions.is_empty() {
+                            waiting.take(job.id);
+                        }
+                        for (block, version) in (job.at..).zip(&job.versions) {
+                            state.cache.written(block, *version);
+                        }
+                        state.at_work = None;
+                        prop_assert!(state.is_done(job.id));
+                    },
+                }
+            }
+            prop_assert!(waiting.0.is_empty() && state.queue.is_empty());
+            prop_assert!(state.cache.is_empty());
+        }
+    }
+
+    /// Commands far away wait behind nearer ones, but no longer than the expiry and one job.
+    #[test]
+    fn a_command_far_away_is_not_passed_over_for_ever() {
+        let model = model();
+        let mut state = State::default();
+        let far = state.add(BLOCKS - 1, 1, None, Nanos::ZERO);
+        let mut now = Nanos::ZERO;
+        let mut longest = Nanos::ZERO;
+        while !state.is_done(far) {
+            // Three others, always near the arm.
+            while state.queue.len() < 4 {
+                let at = (now.0 / 7) % 20;
+                state.add(at, 1, None, now);
+            }
+            let job = state.pick(&model, now).unwrap();
+            let took = Nanos(model.position(now, state.arm, job.at, false));
+            longest = longest.max(took);
+            if job.id != far {
+                assert!(now < model.expiry(), "it is overdue, and another goes first");
+            }
+            now = now + took;
+            state.arm = model.cylinder(job.at);
+            state.at_work = None;
+        }
+        assert!(now > model.expiry() / 2, "the near ones went first: {now:?}");
+        assert!(now <= model.expiry() + longest + longest);
+    }
+
+    /// The arm looks at no more than the oldest `queue_window` commands.
+    #[test]
+    fn the_arm_chooses_among_the_oldest() {
+        let mut state = State::default();
+        for at in [3_000, 2_900, 2_800, 2_700, 1] {
+            state.add(at, 1, None, Nanos::ZERO);
+        }
+        let wide = DiskModel { queue_window: 0, ..model() };
+        assert_ne!(state.pick(&model(), Nanos::ZERO).unwrap().at, 1);
+        let mut all = State::default();
+        for at in [3_000, 2_900, 2_800, 2_700, 1] {
+            all.add(at, 1, None, Nanos::ZERO);
+        }
+        assert_eq!(all.pick(&wide, Nanos::ZERO).unwrap().at, 1);
+    }
 }
