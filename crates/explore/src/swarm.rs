@@ -45,6 +45,7 @@ pub fn random_design(seed: u64) -> Design {
     } else if pick(0, 1) == 1 {
         table["cache"].as_table_mut().expect("a table").insert("flush".into(), "drain".into());
     }
+    planes(&mut table, seed);
     let g = table["geometry"].as_table().expect("a table");
     let of = |key: &str| g[key].as_integer().expect("a number");
     let dies = of("channels") * of("packages") * of("chips");
@@ -92,6 +93,21 @@ pub fn random_design(seed: u64) -> Design {
         }
     }
     unreachable!("seed {seed}: no design: {last:?}");
+}
+
+/// Planes that read independently, and pages that have all of a word line.
+fn planes(table: &mut toml::Table, seed: u64) {
+    let mut dice = Stream::new(seed, "random planes");
+    let timing = table["timing"].as_table_mut().expect("a table");
+    timing.insert("independent_reads".into(), dice.chance(1, 3).into());
+    if dice.chance(1, 4) {
+        let pages = dice.range(2, 4) as i64;
+        timing.insert("pages_per_program".into(), pages.into());
+        table["geometry"]
+            .as_table_mut()
+            .expect("a table")
+            .insert("page_bytes".into(), (pages * 4096).into());
+    }
 }
 
 /// What the space management may do beside the least that it must.

@@ -20,9 +20,15 @@ pub enum OpKind {
     Erase,
 }
 
+/// All planes of a die.
+pub(crate) const WHOLE_DIE: u64 = u64::MAX;
+
 #[derive(Clone)]
 pub(crate) enum Effect {
-    Read,
+    /// Bit `i` stands for plane `i`: those that it takes. The others may read meanwhile.
+    Read {
+        planes: u64,
+    },
     Program {
         at: PageAddr,
         count: u32,
@@ -85,9 +91,17 @@ impl Flight {
 
     pub fn kind(&self) -> OpKind {
         match self.effect {
-            Effect::Read => OpKind::Read,
+            Effect::Read { .. } => OpKind::Read,
             Effect::Program { .. } => OpKind::Program,
             Effect::Erase { .. } => OpKind::Erase,
+        }
+    }
+
+    /// The planes that it takes, one bit each. A program or an erase takes the whole die.
+    pub fn planes(&self) -> u64 {
+        match self.effect {
+            Effect::Read { planes } => planes,
+            _ => WHOLE_DIE,
         }
     }
 
@@ -107,7 +121,7 @@ impl Flight {
     /// Whether a read of these pages may go ahead of it.
     pub fn gives_way_to(&self, at: PageAddr, count: u32, timing: &Timing) -> bool {
         let apart = match &self.effect {
-            Effect::Read => return true,
+            Effect::Read { .. } => return true,
             Effect::Program { at: own, count: pages, .. } => {
                 own.unit != at.unit || own.page + pages <= at.page || at.page + count <= own.page
             }

@@ -12,7 +12,8 @@
 //! 2. A read of an erased page gives [`PageState::Erased`], and a read of a torn page gives
 //!    [`PageState::Uncorrectable`].
 //! 3. A die does one operation at a time, in order of issue, except that reads may go ahead
-//!    ([`Timing::read_priority`]). A channel moves one transfer at a time. An operation on several
+//!    ([`Timing::read_priority`]), and that reads of different planes may run side by side
+//!    ([`Timing::independent_reads`]). A channel moves one transfer at a time. An operation on several
 //!    planes is one operation.
 //! 4. An operation belongs to the array from its issue: the future only observes it, and dropping
 //!    the future changes nothing.

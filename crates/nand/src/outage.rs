@@ -7,7 +7,7 @@
 
 use crate::PageAddr;
 use crate::channel::Channel;
-use crate::flight::{Effect, Flight, OpKind};
+use crate::flight::{Effect, Flight, OpKind, WHOLE_DIE};
 use crate::medium::Store;
 use crate::schedule::Schedule;
 use std::collections::VecDeque;
@@ -20,7 +20,8 @@ pub struct Activity {
     pub programs: u32,
     /// Dies that erase.
     pub erases: u32,
-    /// Dies that read.
+    /// Reads under way: one for each die that reads, or several of a die whose planes read
+    /// independently.
     pub reads: u32,
     /// The earliest time at which that changes.
     pub until: Nanos,
@@ -118,16 +119,21 @@ impl Schedule {
             while let Some(f) = queue.pop_front_if(|f| f.end <= now) {
                 self.book.ended(&f);
             }
-            let Some(f) = queue.front() else { continue };
-            if f.start > now {
-                activity.until = activity.until.min(f.start);
-                continue;
-            }
-            activity.until = activity.until.min(f.end);
-            match f.kind() {
-                OpKind::Read => activity.reads += 1,
-                OpKind::Program => activity.programs += 1,
-                OpKind::Erase => activity.erases += 1,
+            // Up to the first that takes the whole die, since nothing else runs beside that one.
+            for f in queue.iter() {
+                if f.start > now {
+                    activity.until = activity.until.min(f.start);
+                } else if f.end > now {
+                    activity.until = activity.until.min(f.end);
+                    match f.kind() {
+                        OpKind::Read => activity.reads += 1,
+                        OpKind::Program => activity.programs += 1,
+                        OpKind::Erase => activity.erases += 1,
+                    }
+                }
+                if f.planes() == WHOLE_DIE {
+                    break;
+                }
             }
         }
         activity
@@ -161,7 +167,7 @@ impl Effect {
     /// Undoes the effect without a trace. Call it in reverse order of issue.
     fn undo(self, store: &mut Store) {
         match self {
-            Effect::Read => {}
+            Effect::Read { .. } => {}
             Effect::Program { at, count, failed } => store.undo(at, count, failed),
             Effect::Erase { unit, was } => store.restore(unit, was),
         }

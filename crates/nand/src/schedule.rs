@@ -1,6 +1,8 @@
 //! The schedule: the operations of each die, from their issue to their end.
 //!
-//! 1. A die does one operation at a time. Programs and erases run in order of issue.
+//! 1. A die does one operation at a time. Programs and erases run in order of issue. With
+//!    [`Timing::independent_reads`] a read takes its planes alone: reads of other planes run
+//!    beside it, and nothing else does. Reads of one plane run in their order.
 //! 2. A read goes ahead of operations that wait, at most [`Timing::read_priority`] times for each,
 //!    and never ahead of one that changes the pages it reads. Reads that may go equally far keep
 //!    their order. A read suspends the operation under way if that is possible, saves time, and was
@@ -11,7 +13,7 @@
 //!    an operation. Once the time has come, and the channel is settled up to it, it is exact.
 
 use crate::channel::{Channel, Ends};
-use crate::flight::{Effect, Flight, OpKind};
+use crate::flight::{Effect, Flight, OpKind, WHOLE_DIE};
 use crate::image::Book;
 use crate::store::UnitState;
 use crate::{Geometry, PageAddr, Timing, Unit};
@@ -88,7 +90,7 @@ impl Schedule {
             let unit = match &flight.effect {
                 Effect::Program { at, .. } => at.unit,
                 Effect::Erase { unit, .. } => *unit,
-                Effect::Read => continue,
+                Effect::Read { .. } => continue,
             };
             schedule.dies[geometry.die(unit) as usize].push_back(flight);
         }
@@ -194,25 +196,40 @@ impl Schedule {
         let unsure = flight.transfer.is_some() || queue.iter().any(|f| f.transfer.is_some());
         let ends = (unsure || timing.read_priority > 0).then(|| self.new_ends());
         flight.ends = ends.clone();
+        self.busy += flight.left;
         self.insert(die, now, place, flight);
         Planned { end: self.dies[die as usize][place].end, ends }
     }
 
-    /// Issues a read of `count` pages from `at` on: `span` on the die, then `transfer` on the
-    /// channel.
+    /// Issues a read of `count` pages from `at` on: `span` on these of the die's `planes`, then
+    /// `transfer` on the channel.
     pub fn read(
         &mut self,
         die: u32,
         now: Nanos,
-        (at, count): (PageAddr, u32),
+        (at, count, of): (PageAddr, u32, u32),
         (span, transfer): (Nanos, Nanos),
         timing: &Timing,
     ) -> Rc<Ends> {
         self.enter(die, now);
-        let mut flight = Flight::new(self.next_op, Effect::Read, span);
+        let planes = match timing.independent_reads && of <= u64::BITS {
+            true => (WHOLE_DIE >> (u64::BITS - count)) << (at.page % of),
+            false => WHOLE_DIE,
+        };
+        let mut flight = Flight::new(self.next_op, Effect::Read { planes }, span);
         flight.ready = now;
+        if let Some(f) = self.dies[die as usize].front()
+            && f.kind() == OpKind::Read
+        {
+            // The first read may wait until the die has suspended what was under way.
+            flight.ready = now.max(f.ready);
+        }
         let ends = self.new_ends();
         flight.ends = Some(ends.clone());
+        self.busy += match planes {
+            WHOLE_DIE => span,
+            _ => Nanos(span.0 * u64::from(count) / u64::from(of)),
+        };
         let op = flight.op;
         let mut place = self.place_of_read(die, now, (at, count), timing);
         let queue = &mut self.dies[die as usize];
@@ -266,7 +283,6 @@ impl Schedule {
 
     fn insert(&mut self, die: u32, now: Nanos, place: usize, mut flight: Flight) {
         self.next_op += 1;
-        self.busy += flight.left;
         flight.slot = self.book.enter(&flight);
         if let Some(records) = &mut self.records {
             flight.record = NonZeroU64::new(records.taken + records.kept.len() as u64 + 1);
@@ -282,7 +298,6 @@ impl Schedule {
         let channel = self.channel(die);
         let channel = &mut self.channels[channel];
         let queue = &mut self.dies[die as usize];
-        let mut free = from.checked_sub(1).map_or(Nanos::ZERO, |i| queue[i].end);
         for i in from..queue.len() {
             if let Some(transfer) = queue[i].transfer {
                 // The register is free when the program before this one begins.
@@ -295,14 +310,18 @@ impl Schedule {
                     channel.delay(queue[i].op, asks);
                 }
             }
+            let free = planes_free(queue, i);
             let f = &mut queue[i];
             let start = f.ready.max(free);
             let end = start + f.left;
             if i > from && (f.start, f.end) == (start, end) {
-                return;
+                // Whatever comes after an operation of the whole die depends on that one alone.
+                if f.planes() == WHOLE_DIE {
+                    return;
+                }
+                continue;
             }
             (f.start, f.end) = (start, end);
-            free = end;
             self.book.update(f);
             if let Some(ends) = &f.ends {
                 ends.die.set(end);
@@ -392,7 +411,8 @@ impl Schedule {
         self.channels.fill_with(Channel::default);
     }
 
-    /// The time that dies are busy, summed over dies.
+    /// The time that dies are busy, summed over dies. A read that leaves planes free counts with the
+    /// share of those that it takes.
     pub fn busy(&self) -> Nanos {
         self.busy
     }
@@ -409,4 +429,20 @@ impl Schedule {
         records.taken += records.kept.len() as u64;
         std::mem::take(&mut records.kept)
     }
+}
+
+/// When the planes of operation `i` are free of the operations before it.
+fn planes_free(queue: &VecDeque<Flight>, i: usize) -> Nanos {
+    let planes = queue[i].planes();
+    let mut free = Nanos::ZERO;
+    for before in queue.range(..i).rev() {
+        if before.planes() & planes != 0 {
+            free = free.max(before.end);
+        }
+        // All that is before this one has ended when it begins.
+        if before.planes() == WHOLE_DIE {
+            break;
+        }
+    }
+    free
 }

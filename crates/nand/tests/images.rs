@@ -71,7 +71,8 @@ fn step() -> impl Strategy<Value = Step> {
 fn rules() -> impl Strategy<Value = Timing> {
     let priority = prop::sample::select(vec![0, 1, 100]);
     let suspend = (prop::sample::select(vec![0, 20]), prop::sample::select(vec![0, 50]), 0..4u32);
-    (priority, suspend).prop_map(|(read_priority, suspend)| Timing {
+    (priority, suspend, any::<bool>()).prop_map(|(read_priority, suspend, apart)| Timing {
+        independent_reads: apart,
         read_priority,
         suspend_program_us: suspend.0,
         suspend_erase_us: suspend.1,

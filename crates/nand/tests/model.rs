@@ -59,9 +59,12 @@ fn step() -> impl Strategy<Value = Step> {
 fn rules() -> impl Strategy<Value = Timing> {
     let list = |us: [u64; 3]| prop_oneof![Just(Vec::new()), Just(us.to_vec())];
     let priority = prop::sample::select(vec![0, 1, 3, 100]);
+    let of_planes = (any::<bool>(), 1..3u32);
     let suspend = (prop::sample::select(vec![0, 20]), prop::sample::select(vec![0, 50]), 0..4u32);
-    (list([20, 50, 90]), list([300, 1000, 2000]), priority, suspend).prop_map(
-        |(read_by_page_us, program_by_page_us, read_priority, suspend)| Timing {
+    (list([20, 50, 90]), list([300, 1000, 2000]), priority, suspend, of_planes).prop_map(
+        |(read_by_page_us, program_by_page_us, read_priority, suspend, of_planes)| Timing {
+            independent_reads: of_planes.0,
+            pages_per_program: of_planes.1,
             read_by_page_us,
             program_by_page_us,
             read_priority,
@@ -139,7 +142,7 @@ impl Model {
     fn issue(&mut self, kind: OpKind, unit: u32, pages: (u32, u32)) -> usize {
         let (t, row) = (&self.times.timing, pages.0 / 2);
         let (moved, work) = match kind {
-            OpKind::Read => (PAGE_MOVE, t.read(row, 1, 2)),
+            OpKind::Read => (PAGE_MOVE, t.read(row, 1, 2, 0..2)),
             OpKind::Program if pages.1 == 1 => (PAGE_MOVE, t.program(row)),
             OpKind::Program => (ROW_MOVE, t.program(row)),
             OpKind::Erase => (0, t.erase()),

@@ -236,3 +236,66 @@ fn pages_of_a_wordline_take_each_its_time() {
         assert_eq!(rt.now().0, begin + 70_100 + 100, "both planes at once");
     });
 }
+
+#[test]
+fn planes_read_side_by_side_and_nothing_else_does() {
+    run(1, |rt| async move {
+        let a = built(&rt, Timing { independent_reads: true, ..priority(8) });
+        a.record_ops();
+        let (u, other) = (unit_of(0), Unit(1));
+        let both = |at| {
+            let mut states = [PageState::Erased; 2];
+            let request = tantalum_nand::ReadRequest {
+                at,
+                count: 2,
+                first: 0,
+                data: None,
+                oob: None,
+                states: &mut states,
+            };
+            drop(a.read(request).unwrap());
+        };
+        drop(look(&a, page(u, 0)));
+        drop(look(&a, page(other, 1)));
+        drop(look(&a, page(other, 2)));
+        both(page(u, 0));
+        let erase = a.erase(Unit(2)).unwrap();
+        drop(look(&a, page(other, 3)));
+        rt.sleep(Nanos(1)).await;
+        let activity = a.activity();
+        assert_eq!((activity.reads, activity.until), (2, Nanos(TR)));
+        erase.await.unwrap();
+        let starts: Vec<u64> = a.take_ops().iter().map(|o| o.start.0).collect();
+        // Planes 0, 1, 0; both; the erase after all reads; plane 1, ahead of the erase.
+        assert_eq!(starts, [0, 0, TR, 2 * TR, 4 * TR, 3 * TR]);
+        assert_eq!(a.stats().die_busy.0, TR / 2 * 4 + TR + TBERS);
+    });
+}
+
+#[test]
+fn a_word_line_is_programmed_at_once_and_read_page_by_page() {
+    run(1, |rt| async move {
+        // (A page has two sectors: two pages of a word line with one each.)
+        let t = Timing { pages_per_program: 2, read_by_page_us: vec![30, 60], ..timing() };
+        let a = built(&rt, t);
+        let u = unit_of(0);
+        assert_eq!(program(&rt, &a, u, 0).await, PAGE_MOVE + TPROG);
+        for (sectors, us) in [(0..1, 30), (1..2, 60), (0..2, 90)] {
+            let begin = rt.now().0;
+            let mut data = vec![0; sectors.len()];
+            let mut states = [PageState::Erased];
+            let count = sectors.len() as u64;
+            let request = tantalum_nand::ReadRequest {
+                at: page(u, 0),
+                count: 1,
+                first: sectors.start as u32,
+                data: Some(tantalum_device::DataMut::Stamps(&mut data)),
+                oob: None,
+                states: &mut states,
+            };
+            a.read(request).unwrap().await;
+            assert_eq!(data, stamps(1, 1)[sectors]);
+            assert_eq!(rt.now().0, begin + us * 1000 + 100 + 100 + count * 4096 * 10);
+        }
+    });
+}

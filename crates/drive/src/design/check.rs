@@ -173,6 +173,15 @@ impl Design {
                 return Err(format!("{name} is {n}; it may be at most {MOST}"));
             }
         }
+        if !(1..=16).contains(&t.pages_per_program) {
+            return Err(format!(
+                "timing.pages_per_program is {}; it must be 1 to 16",
+                t.pages_per_program
+            ));
+        }
+        if t.independent_reads && self.geometry.planes > 64 {
+            return Err("timing.independent_reads is for at most 64 planes in a die".into());
+        }
         let suspends = t.suspend_program_us > 0 || t.suspend_erase_us > 0;
         if suspends && (t.read_priority == 0 || t.suspend_limit == 0) {
             return Err("timing.suspend_program_us and timing.suspend_erase_us do nothing unless \

@@ -103,7 +103,9 @@ fn longest_read(design: &Design) -> Nanos {
     // The map log writes a row at each write point, and these may be on one die; or it erases its
     // oldest unit to have room.
     let log = t.erase().max(Nanos(rows * program.0));
-    let own = longest(&|row| t.read(row, 1, 1)) + turn + t.transfer(u64::from(4096 + g.oob_bytes));
+    let own = longest(&|row| t.read(row, 1, g.page_sectors(), 0..1))
+        + turn
+        + t.transfer(u64::from(4096 + g.oob_bytes));
     let over_link = Nanos(link.occupancy_ns + link.latency_ns + 4096 * 1000 / link.mb_s);
     collector + log + own + over_link
 }

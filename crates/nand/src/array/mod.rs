@@ -61,7 +61,8 @@ pub struct NandStats {
     pub pages_programmed: u64,
     /// Erase operations.
     pub erases: u64,
-    /// Time that dies were busy, summed over dies.
+    /// Time that dies were busy, summed over dies. A read that leaves planes free counts with the
+    /// share of those that it takes.
     pub die_busy: Nanos,
 }
 
@@ -608,15 +609,18 @@ impl NandArray {
                 }
             }
         }
+        let wanted = first..first + if count == 1 { sectors } else { sectors / count };
         let mut bytes = u64::from(sectors) * u64::from(SECTOR_BYTES);
         if request.oob.is_some() {
-            bytes += u64::from(count) * u64::from(self.geometry.oob_bytes);
+            let oob = self.timing.oob_bytes(self.geometry.oob_bytes, ps, wanted.clone());
+            bytes += u64::from(count) * oob;
         }
         let die = self.geometry.die(at.unit);
         let now = self.rt.now();
         let row = at.page / self.geometry.planes;
-        let spans = (self.timing.read(row, count, sectors), self.timing.transfer(bytes));
-        let ends = s.schedule.read(die, now, (at, count), spans, &self.timing);
+        let spans = (self.timing.read(row, count, ps, wanted), self.timing.transfer(bytes));
+        let ends =
+            s.schedule.read(die, now, (at, count, self.geometry.planes), spans, &self.timing);
         s.stats.reads += 1;
         self.note(OpKind::Read, at);
         Ok(Reading::new(&self.rt, &self.state, die, ends, s.off_at.clone()))

@@ -255,7 +255,7 @@ impl Inner {
             Effect::Erase { unit, was } => {
                 (2, half(was.half_erased), 0, *unit, was.next, was.erase_count)
             }
-            Effect::Read => return,
+            Effect::Read { .. } => return,
         };
         let first = u64::from(kind) | u64::from(flags) << 8 | u64::from(count) << 32;
         self.region.set_word(at + 8, first);

@@ -29,8 +29,8 @@ pub struct Op {
 #[derive(Clone, Default)]
 struct Die {
     queue: Vec<usize>,
-    /// The operation that it runs, and since when.
-    current: Option<(usize, u64)>,
+    /// The operations that it runs, and since when: one, or reads of different planes.
+    current: Vec<(usize, u64)>,
     /// Until when it is suspending an operation.
     blocked: u64,
 }
@@ -75,8 +75,8 @@ impl Reference {
                 self.begin();
                 self.begins = false;
             }
-            let current = self.dies.iter().filter_map(|d| d.current);
-            let ends = current.map(|(op, since)| since + self.ops[op].left);
+            let current = self.dies.iter().flat_map(|d| &d.current);
+            let ends = current.map(|(op, since)| since + self.ops[*op].left);
             let moved = self.buses.iter().filter_map(|b| b.moving.map(|m| m.1));
             let blocked = self.dies.iter().map(|d| d.blocked).filter(|b| *b > self.now);
             match ends.chain(moved).chain(blocked).min() {
@@ -92,9 +92,10 @@ impl Reference {
     fn end(&mut self) {
         let mut asking = Vec::new();
         for die in &mut self.dies {
-            let Some((op, since)) = die.current else { continue };
-            if since + self.ops[op].left == self.now {
-                die.current = None;
+            let ends = |(op, since): &(usize, u64)| since + self.ops[*op].left == self.now;
+            let (ended, rest): (Vec<_>, Vec<_>) = die.current.iter().partition(|c| ends(c));
+            die.current = rest;
+            for (op, _) in ended {
                 self.ops[op].end = Some(self.now);
                 if self.ops[op].kind == OpKind::Read {
                     asking.push(op);
@@ -115,13 +116,24 @@ impl Reference {
 
     fn begin(&mut self) {
         for die in &mut self.dies {
-            if die.current.is_some() || die.blocked > self.now || die.queue.is_empty() {
+            if die.blocked > self.now {
                 continue;
             }
-            let op = &mut self.ops[die.queue[0]];
-            if op.kind != OpKind::Program || op.loaded {
+            // An operation begins once none that it cannot run beside runs or is before it.
+            let mut i = 0;
+            while i < die.queue.len() {
+                let next = die.queue[i];
+                let before = die.queue[..i].iter().chain(die.current.iter().map(|c| &c.0));
+                let alone = before
+                    .into_iter()
+                    .any(|o| !beside(&self.timing, &self.ops[*o], &self.ops[next]));
+                let op = &mut self.ops[next];
+                if alone || op.kind == OpKind::Program && !op.loaded {
+                    i += 1;
+                    continue;
+                }
                 op.start.get_or_insert(self.now);
-                die.current = Some((die.queue.remove(0), self.now));
+                die.current.push((die.queue.remove(i), self.now));
             }
         }
         let asking = (self.first..self.ops.len()).filter(|op| self.may_ask(*op)).collect();
@@ -217,7 +229,7 @@ impl Reference {
                 place += 1;
             }
         }
-        if let Some((running, since)) = d.current
+        if let [(running, since)] = d.current[..]
             && place == 0
             && limit > 0
         {
@@ -232,7 +244,7 @@ impl Reference {
             if cost > 0 && overtakes(o) && o.suspended < self.timing.suspend_limit && cost < left {
                 o.left = left;
                 o.suspended += 1;
-                d.current = None;
+                d.current.clear();
                 d.blocked = self.now + cost;
                 d.queue.insert(0, running);
             }
@@ -250,4 +262,14 @@ impl Reference {
         self.begins = false;
         self.first = self.ops.len();
     }
+}
+
+/// Whether the two may run at the same time.
+fn beside(timing: &Timing, a: &Op, b: &Op) -> bool {
+    let planes = |o: &Op| {
+        let first = o.page % geometry().planes;
+        first..first + o.count
+    };
+    let reads = a.kind == OpKind::Read && b.kind == OpKind::Read;
+    timing.independent_reads && reads && !planes(a).any(|plane| planes(b).contains(&plane))
 }
