@@ -375,6 +375,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("spartan-es", include_str!("../../presets/spartan-es.toml")),
     ("slc", include_str!("../../presets/slc.toml")),
     ("tlc-modern", include_str!("../../presets/tlc-modern.toml")),
+    ("tlc-datacenter", include_str!("../../presets/tlc-datacenter.toml")),
     ("qlc", include_str!("../../presets/qlc.toml")),
 ];
 

@@ -27,6 +27,11 @@ pub fn small(preset: &str) -> Design {
     if base.cache.reorder > 0 {
         table["cache"].as_table_mut().unwrap().insert("reorder".into(), 8.into());
     }
+    let pages = base.timing.pages_per_program;
+    if pages > 1 {
+        let page_bytes = toml::Value::Integer(4096 * i64::from(pages));
+        table["geometry"].as_table_mut().unwrap().insert("page_bytes".into(), page_bytes);
+    }
     if base.is_protected() {
         let dump: toml::Table =
             "[map]\ndump_units = 2\n[cache]\natomic_unit_kib = 32".parse().unwrap();
