@@ -30,3 +30,25 @@ fn the_cost_of_an_fsync_is_near_what_was_published() {
     assert_eq!(near.rows, 81);
     assert_eq!(near.near_enough, Some(true), "{near:?}: {far:?}");
 }
+
+/// All six figures, on a drive of half the size.
+#[test]
+fn a_data_centre_drive_is_near_the_data_sheets_of_its_class() {
+    let text = include_str!("../../../experiments/datacenter.toml");
+    let smaller = [
+        ("drive.geometry.pages", 8),
+        ("drive.timing.erase_us", 156),
+        ("drive.map.dirty_max", 41667),
+        ("drive.map.dump_units", 16),
+    ]
+    .map(|(key, value)| (key.to_string(), toml::Value::Integer(value)));
+    let e = Experiment::parse_with("datacenter.toml", text, &smaller).unwrap();
+    let rows = e.rows().unwrap();
+    runner::check(&rows).unwrap();
+    let watch: Watch = Arc::new(|_: Progress<'_>| ());
+    let report = runner::run(&e, &rows, 2, &watch);
+    let near = report.nearness().unwrap();
+    let each: Vec<_> = report.rows.iter().map(|r| (&r.name, r.deviation_percent())).collect();
+    println!("{near:?}: {each:?}");
+    assert_eq!((near.rows, near.near_enough), (6, Some(true)), "{near:?}: {each:?}");
+}

@@ -6,8 +6,15 @@ use tantalum_drive::{Design, Drive};
 use tantalum_rt::Runtime;
 
 /// Presets whose acknowledged writes survive, by their own description.
-const SAFE: [&str; 6] =
-    ["durassd", "full-protection", "durassd-bounded", "spartan-b", "spartan-e", "spartan-es"];
+const SAFE: [&str; 7] = [
+    "durassd",
+    "full-protection",
+    "durassd-bounded",
+    "spartan-b",
+    "spartan-e",
+    "spartan-es",
+    "tlc-datacenter",
+];
 
 /// The changes to the preset of this name.
 pub fn settings(name: &str) -> Vec<&'static str> {
@@ -26,7 +33,7 @@ pub fn settings(name: &str) -> Vec<&'static str> {
         all.extend(["map.dump_units=4", "map.write_points=2"]);
     }
     match name {
-        "durassd" | "full-protection" => all.push("map.dirty_max=4096"),
+        "durassd" | "full-protection" | "tlc-datacenter" => all.push("map.dirty_max=4096"),
         "shearing" => all.push("cache.reorder=32"),
         "spartan-b" => all.push("map.dirty_max=1024"),
         _ => {}
