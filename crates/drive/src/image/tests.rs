@@ -57,7 +57,7 @@ fn tiny(preset: &str) -> Design {
     };
     let mut text = format!(
         "wear.endurance = 1000000\ngeometry = {{ channels = 2, packages = 1, chips = 1, planes = 2, \
-         blocks = 24, pages = 4, page_bytes = 4096 }}\n\
+         blocks = 24, pages = 4, page_bytes = 4096, oob_bytes = 448 }}\n\
          space = {{ over_provisioning = {spare}, collect_below = 3 }}\n"
     );
     let (unit, dump) = if protected { (16, 4) } else { (4, 0) };
