@@ -32,6 +32,9 @@ pub fn tables(report: &Report, width: usize) -> String {
     if !report.ratios.is_empty() {
         let _ = write!(text, "\nRatios, published and ours\n{}\n", quotients(&report.ratios));
     }
+    if let Some(deviations) = report.deviations() {
+        let _ = writeln!(text, "\n{deviations}");
+    }
     text
 }
 
@@ -94,7 +97,7 @@ fn quotients(all: &[Quotient]) -> Table {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
     table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
-    table.set_header(["what", "of", "published", "ours", "spread", ""]);
+    table.set_header(["what", "of", "published", "ours", "", "spread", ""]);
     for q in all {
         let published = match (q.published, q.more_than) {
             (Some(Claim::About(n)), _) => format!("{n} x"),
@@ -102,6 +105,7 @@ fn quotients(all: &[Quotient]) -> Table {
             (None, Some(n)) => format!("> {n} x"),
             (None, None) => "-".into(),
         };
+        let off = q.deviation_percent().map_or(String::new(), |d| format!("{d:+.0} %"));
         let of = q.measure.name();
         let spread = match (q.ours.first(), q.ours.last()) {
             (Some(low), Some(high)) if q.ours.len() > 1 => format!("{low:.2}-{high:.2}"),
@@ -109,11 +113,11 @@ fn quotients(all: &[Quotient]) -> Table {
         };
         let agrees = q.agrees().map_or("", |a| if a { "agrees" } else { "differs" });
         let ours = q.median().map_or("-".into(), |m| format!("{m:.2} x"));
-        table.add_row([q.what.as_str(), &of, &published, &ours, &spread, agrees]);
+        table.add_row([q.what.as_str(), &of, &published, &ours, &off, &spread, agrees]);
     }
     for (i, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 0));
-        if (2..5).contains(&i) {
+        if (2..6).contains(&i) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }

@@ -9,6 +9,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_lab::file::experiment::{Expect, Experiment, Row};
+use tantalum_lab::report::published::Deviations;
 use tantalum_lab::report::{CUTS_TO_SHOW_LOSS, Report, RowReport, Verdict};
 use tantalum_lab::run::memory;
 use tantalum_lab::run::record::Log;
@@ -31,8 +32,9 @@ Examples:
   tantalum run experiments/first.toml --row ycsb-a/durassd/wal/full --log-writes w.log
 
 The same seed gives the same table, and the same JSON and page to the last byte.
-Exit codes: 0, every row is as expected; 1, one is not; 2, the file is invalid; 3, a row that
-is expected to lose data ended after too few cuts to judge.")]
+Exit codes: 0, every row is as expected; 1, one is not, or published numbers are too far away
+(--published-within); 2, the file is invalid; 3, a row that is expected to lose data ended after too
+few cuts to judge.")]
 pub struct RunArguments {
     /// The experiment file (TOML)
     experiment: PathBuf,
@@ -67,6 +69,10 @@ pub struct RunArguments {
     /// Run everything twice, and fail if the runs differ in any event
     #[arg(long)]
     check_determinism: bool,
+    /// Fail if the results are off from the published numbers, of rows and ratios, by more than this
+    /// on average
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    published_within: Option<f64>,
     /// Only rows whose name contains this (names are workload/design/journal/synchronous);
     /// may be given several times
     #[arg(long = "row", value_name = "TEXT")]
@@ -98,6 +104,36 @@ impl RunArguments {
         let mut words = self.words(report);
         words.extend(["--row".into(), row.name.clone()]);
         repeat::command(&words)
+    }
+}
+
+/// Reads a share in per cent.
+///
+/// # Errors
+/// The expected form, in a line.
+fn percent(argument: &str) -> Result<f64, String> {
+    let number = argument.trim().trim_end_matches('%').trim_end().parse::<f64>();
+    match number {
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
+        _ => Err("expected a number of per cent, at least 0, as in --published-within 12".into()),
+    }
+}
+
+/// Whether the report is as near to what was published as the command line demands.
+fn near(report: &Report, within: f64) -> u8 {
+    let deviations = report.deviations();
+    match deviations.as_ref().and_then(Deviations::mean_percent) {
+        Some(mean) if mean <= within => out::OK,
+        Some(mean) => out::error(
+            format_args!(
+                "off from the published numbers by {mean:.1} % on average, more than {within} %"
+            ),
+            out::FAILED,
+        ),
+        None => out::error(
+            "--published-within: no row or ratio that ran has a published number and a result",
+            out::FAILED,
+        ),
     }
 }
 
@@ -212,6 +248,10 @@ pub fn run(arguments: &RunArguments) -> u8 {
         arguments.check_determinism.then(|| runner::run(&experiment, &rows, threads, &watch));
     bars.clear();
     let mut code = print(&report, arguments);
+    if let Some(within) = arguments.published_within {
+        let far = near(&report, within);
+        code = if far == out::OK { code } else { far };
+    }
     if let (Some(log), Some(path)) = (log, &arguments.log_writes) {
         code = code.max(end_log(log, path));
     }

@@ -35,9 +35,12 @@ pub(crate) fn published(report: &Report) -> Markup {
         }
         @if !report.ratios.is_empty() {
             h2 { "Ratios" }
-            p { "One row divided by another, published (the stroke is the end of a range) and ours (the median; the stroke is the largest of all repetitions). ✓ marks a ratio within a quarter of the published one, in the range, or above the bound." }
+            p { "One row divided by another, published (the stroke is the end of a range) and ours (the median; the stroke is the largest of all repetitions). ✓ marks a ratio within a quarter of the published one, in the range, or above the bound; where the file has a tolerance, within that." }
             (figure("Ratios, published and ours", &ratios(&report.ratios)))
             (scrolling("Ratios", 0, &ratio_table(&report.ratios)))
+        }
+        @if let Some(deviations) = report.deviations() {
+            p { "From all published numbers. " (deviations) "." }
         }
     }
 }
@@ -281,11 +284,12 @@ fn ours(q: &Quotient) -> String {
     }
 }
 
-fn agrees(q: &Quotient) -> &'static str {
+fn agrees(q: &Quotient) -> String {
+    let off = q.deviation_percent().map_or(String::new(), |d| format!(", {d:+.0} %"));
     match q.agrees() {
-        Some(true) => "✓ agrees",
-        Some(false) => "✗ differs",
-        None => "",
+        Some(true) => format!("✓ agrees{off}"),
+        Some(false) => format!("✗ differs{off}"),
+        None => String::new(),
     }
 }
 

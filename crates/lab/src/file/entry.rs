@@ -35,6 +35,9 @@ pub struct Entry {
     /// The published numbers of each row that this stands for, in their order.
     #[serde(default)]
     published: Numbers,
+    /// Whether parameters were fitted to these numbers.
+    #[serde(default)]
+    fitted: bool,
     /// Dotted keys of the experiment (`run.clients`, `drive.cache.buffer_kib`,
     /// `job.NAME.queue_depth`), each with a value or a list of them.
     #[serde(default)]
@@ -108,7 +111,7 @@ impl Entry {
                                 synchronous,
                                 expect: self.expect,
                                 params,
-                                published: self.published.of(rows.len()),
+                                published: self.published.of(rows.len(), self.fitted),
                                 scene,
                                 quick: e.is_quick(),
                             });

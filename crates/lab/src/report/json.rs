@@ -20,6 +20,7 @@ pub fn to_json(report: &Report) -> String {
         "cuts": report.cuts,
         "published": report.published,
         "nearness": report.nearness(),
+        "deviations": report.deviations(),
         "ratios": report.ratios.iter().map(ratio).collect::<Vec<_>>(),
         "rows": rows,
     });
@@ -55,6 +56,9 @@ fn ratio(q: &Quotient) -> Value {
         "to": q.to,
         "published": q.published,
         "more_than": q.more_than,
+        "within": q.within,
+        "fitted": q.fitted,
+        "deviation_percent": q.deviation_percent(),
         "ours": q.ours,
         "median": q.median(),
         "agrees": q.agrees(),
@@ -65,6 +69,9 @@ fn row(row: &RowReport) -> Value {
     let mut all = measured(row);
     all["published"] = row.published_number(Named::default()).into();
     all["deviation_percent"] = row.deviation_percent().into();
+    if let Some(first) = row.published.first() {
+        all["fitted"] = first.fitted.into();
+    }
     let others = row.published.iter().filter(|p| p.measure != Named::default());
     let others: Vec<Value> = others.map(|p| other(row, p)).collect();
     if !others.is_empty() {

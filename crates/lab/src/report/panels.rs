@@ -56,7 +56,7 @@ impl Panels {
     pub fn of(report: &Report) -> Panels {
         let mut panels: Vec<Panel> = Vec::new();
         let all = report.rows.iter().flat_map(|r| r.published.iter().map(move |p| (r, *p)));
-        for (row, Published { measure, number: published }) in all {
+        for (row, Published { measure, number: published, .. }) in all {
             let (workload, name) = (row.workload.to_string(), device(row));
             let found = panels
                 .iter()

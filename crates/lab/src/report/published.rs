@@ -1,6 +1,7 @@
 //! What was published, beside what is found: numbers of rows, and quotients of two rows.
 //!
-//! 1. A published number never enters a run: it is only laid beside its result.
+//! 1. A published number never enters a run: it is only laid beside its result. Whether the
+//!    parameters of the models were fitted to it, or it is a prediction, is kept with it.
 //! 2. A row that failed has no result, and so neither number nor quotient.
 
 use crate::file::experiment::Row;
@@ -36,6 +37,8 @@ pub struct Published {
     pub measure: Named,
     /// In the unit of the measure; times are in microseconds.
     pub number: f64,
+    /// Whether parameters were fitted to it. If not, ours is a prediction.
+    pub fitted: bool,
 }
 
 /// The `published` key of a `[[row]]`: for each measure, one number for each row that the entry
@@ -45,10 +48,11 @@ pub struct Numbers(Vec<(Named, Vec<f64>)>);
 
 impl Numbers {
     /// Those of the row with this number.
-    pub(crate) fn of(&self, row: usize) -> Vec<Published> {
-        let each = self.0.iter();
-        each.filter_map(|(measure, n)| Some(Published { measure: *measure, number: *n.get(row)? }))
-            .collect()
+    pub(crate) fn of(&self, row: usize, fitted: bool) -> Vec<Published> {
+        let number = |(measure, n): &(Named, Vec<f64>)| {
+            Some(Published { measure: *measure, number: *n.get(row)?, fitted })
+        };
+        self.0.iter().filter_map(number).collect()
     }
 
     /// The first list whose length is not the number of rows: its measure and its length.
@@ -138,6 +142,13 @@ pub struct Ratio {
     /// It was published as more than this.
     #[serde(default)]
     pub more_than: Option<f64>,
+    /// How far ours may be from what was published, in per cent of it: 25 from a number, 0 from a
+    /// range, and above a bound any distance, unless this is given.
+    #[serde(default)]
+    pub within: Option<f64>,
+    /// Whether parameters were fitted to it. If not, ours is a prediction.
+    #[serde(default)]
+    pub fitted: bool,
     /// The rows that it is of, above and below the line.
     #[serde(skip)]
     pairs: Vec<[String; 2]>,
@@ -158,6 +169,10 @@ pub struct Quotient {
     pub published: Option<Claim>,
     /// It was published as more than this.
     pub more_than: Option<f64>,
+    /// How far ours may be from that, in per cent ([`Ratio::within`]).
+    pub within: Option<f64>,
+    /// Whether parameters were fitted to it.
+    pub fitted: bool,
     /// Ours, of each repetition, rising; empty if a row failed.
     pub ours: Vec<f64>,
 }
@@ -226,6 +241,8 @@ impl Ratio {
             to: self.to.clone(),
             published: self.published,
             more_than: self.more_than,
+            within: self.within,
+            fitted: self.fitted,
             ours,
         })
     }
@@ -253,22 +270,97 @@ impl Quotient {
         median(&self.ours)
     }
 
-    /// Whether ours is what was published: above the bound, in the range, or within a
-    /// quarter of the number. `None` if nothing was published or found.
-    pub fn agrees(&self) -> Option<bool> {
+    /// How far ours is from what was published, in per cent of it: positive if ours is more. From a
+    /// range it is the distance to its nearer end, and nothing within. From a bound it is what ours
+    /// is below it, and above it only if [`Ratio::within`] says how far it may be. `None` if nothing
+    /// was published or found.
+    pub fn deviation_percent(&self) -> Option<f64> {
         let ours = self.median()?;
-        match (self.published, self.more_than) {
-            (Some(Claim::About(n)), _) => Some((ours / n - 1.0).abs() <= 0.25),
-            (Some(Claim::Between([low, high])), _) => Some((low..=high).contains(&ours)),
-            (None, Some(n)) => Some(ours > n),
-            (None, None) => None,
-        }
+        let from = match (self.published, self.more_than) {
+            (Some(Claim::About(n)), _) => n,
+            (Some(Claim::Between([low, high])), _) => ours.clamp(low, high),
+            (None, Some(n)) if self.within.is_none() => ours.max(n),
+            (None, Some(n)) => n,
+            (None, None) => return None,
+        };
+        Some((ours / from - 1.0) * 100.0)
+    }
+
+    /// Whether ours is what was published, as near as it has to be. `None` if nothing was published
+    /// or found.
+    pub fn agrees(&self) -> Option<bool> {
+        let (ours, off) = (self.median()?, self.deviation_percent()?);
+        Some(match (self.published, self.more_than) {
+            (None, Some(n)) => ours > n && self.within.is_none_or(|w| off <= w),
+            (Some(Claim::Between(_)), _) => off.abs() <= self.within.unwrap_or(0.0),
+            _ => off.abs() <= self.within.unwrap_or(25.0),
+        })
     }
 }
 
 /// The median of rising numbers: the upper one of two in the middle.
 pub(crate) fn median(rising: &[f64]) -> Option<f64> {
     rising.get(rising.len() / 2).copied()
+}
+
+/// How far numbers are from what was published, rows and ratios together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Deviation {
+    /// Published numbers, of those that have a result.
+    pub numbers: u32,
+    /// Mean absolute deviation, in per cent of the published number.
+    pub mean_percent: f64,
+    /// The largest one.
+    pub worst_percent: f64,
+}
+
+impl Deviation {
+    fn of(each: &[f64]) -> Option<Deviation> {
+        let all = || each.iter().map(|d| d.abs());
+        (!each.is_empty()).then(|| Deviation {
+            numbers: each.len() as u32,
+            mean_percent: all().sum::<f64>() / each.len() as f64,
+            worst_percent: all().fold(0.0, f64::max),
+        })
+    }
+}
+
+/// The deviations of a report, those that parameters were fitted to and predictions apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Deviations {
+    /// From numbers to which parameters were fitted.
+    pub fitted: Option<Deviation>,
+    /// From all others.
+    pub predicted: Option<Deviation>,
+}
+
+impl Deviations {
+    /// The mean of all, in per cent; `None` if there is none.
+    pub fn mean_percent(&self) -> Option<f64> {
+        let both = || [self.fitted, self.predicted].into_iter().flatten();
+        let count: u32 = both().map(|d| d.numbers).sum();
+        let sum: f64 = both().map(|d| d.mean_percent * f64::from(d.numbers)).sum();
+        (count > 0).then(|| sum / f64::from(count))
+    }
+}
+
+impl fmt::Display for Deviations {
+    /// In the words of all outputs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [("fitted", self.fitted), ("predicted", self.predicted)];
+        let told = parts.into_iter().filter_map(|(what, d)| Some((what, d?)));
+        for (i, (what, d)) in told.enumerate() {
+            let comma = if i > 0 { "; " } else { "" };
+            let (mean, worst) = (d.mean_percent, d.worst_percent);
+            let s = if d.numbers == 1 { "" } else { "s" };
+            let n = d.numbers;
+            write!(
+                f,
+                "{comma}{what}: {n} number{s}, off by {mean:.1} % on average, {worst:.1} % at most"
+            )?;
+        }
+        Ok(())
+    }
 }
 
 /// How near the rows are to what was published for them.
@@ -312,19 +404,31 @@ impl Published {
 }
 
 impl Report {
+    /// How far rows and ratios are from what was published for them; `None` if nothing was.
+    pub fn deviations(&self) -> Option<Deviations> {
+        let of = |fitted: bool| {
+            let published =
+                self.rows.iter().flat_map(|row| row.published.iter().map(move |p| (row, p)));
+            let rows = published.filter(|(_, p)| p.fitted == fitted);
+            let rows = rows.filter_map(|(row, p)| p.deviation_percent(row));
+            let ratios = self.ratios.iter().filter(|q| q.fitted == fitted);
+            let each: Vec<f64> =
+                rows.chain(ratios.filter_map(Quotient::deviation_percent)).collect();
+            Deviation::of(&each)
+        };
+        let all = Deviations { fitted: of(true), predicted: of(false) };
+        all.mean_percent().map(|_| all)
+    }
+
     /// How near its rows are to what was published; `None` if no row has such a number.
     pub fn nearness(&self) -> Option<Nearness> {
         let all = self.rows.iter().flat_map(RowReport::deviations);
         let each: Vec<f64> = all.map(|(_, deviation)| deviation).collect();
-        if each.is_empty() {
-            return None;
-        }
-        let mean_percent = each.iter().map(|d| d.abs()).sum::<f64>() / each.len() as f64;
-        let worst_percent = each.iter().map(|d| d.abs()).fold(0.0, f64::max);
+        let Deviation { numbers, mean_percent, worst_percent } = Deviation::of(&each)?;
         let source = self.published.as_ref();
         let wanted = source.and_then(|s| Some((s.mean_within?, s.each_within?)));
         Some(Nearness {
-            rows: each.len() as u32,
+            rows: numbers,
             mean_percent,
             worst_percent,
             near_enough: wanted.map(|(mean, each)| mean_percent <= mean && worst_percent <= each),
@@ -416,6 +520,73 @@ mod tests {
         // A measure that a row did not take has no deviation.
         report.rows.iter_mut().for_each(|r| r.findings.transactions = 0);
         assert_eq!(report.nearness(), None);
+    }
+
+    #[test]
+    fn a_ratio_is_off_by_what_it_is_from_the_claim() {
+        let quotient = |keys: &str| {
+            let text =
+                FILE.replacen("of = \"b/durassd\",", &format!("of = \"b/durassd\", {keys},"), 1);
+            assert_ne!(text, FILE);
+            let e = Experiment::parse("f.toml", &text).unwrap();
+            // 4 and 8: the median is 8.
+            e.ratios[3].quotient(&reports(&e)).unwrap()
+        };
+        for (keys, off, agrees) in [
+            ("published = 10", -20.0, true),
+            ("published = 10, within = 10", -20.0, false),
+            ("published = 5", 60.0, false),
+            ("published = 5, within = 61", 60.0, true),
+            ("published = [4, 9]", 0.0, true),
+            ("published = [4, 5]", 60.0, false),
+            ("published = [10, 12]", -20.0, false),
+            ("published = [10, 12], within = 21", -20.0, true),
+            ("more_than = 5", 0.0, true),
+            ("more_than = 10", -20.0, false),
+            ("more_than = 5, within = 50", 60.0, false),
+            ("more_than = 5, within = 70", 60.0, true),
+            ("more_than = 10, within = 70", -20.0, false),
+        ] {
+            let q = quotient(keys);
+            let found = q.deviation_percent().unwrap();
+            assert!((found - off).abs() < 1e-9, "{keys}: {found}");
+            assert_eq!(q.agrees(), Some(agrees), "{keys}");
+        }
+        let none = quotient("over = \"mean\"");
+        assert_eq!((none.deviation_percent(), none.agrees()), (None, None));
+    }
+
+    #[test]
+    fn what_was_fitted_is_told_apart_from_predictions() {
+        let text = FILE
+            .replacen(
+                "\"durassd\"] }]",
+                "\"durassd\"], published = [2, 2, 2, 8], fitted = true }]",
+                1,
+            )
+            .replacen("of = \"b/durassd\",", "of = \"b/durassd\", published = 16,", 1);
+        let e = Experiment::parse("f.toml", &text).unwrap();
+        let rows = reports(&e);
+        let ratios = e.ratios.iter().filter_map(|r| r.quotient(&rows)).collect();
+        let title = e.title.clone();
+        let report = Report { title, seed: 1, cuts: 1, published: None, ratios, rows };
+        let deviations = report.deviations().unwrap();
+        // In the second repetition durassd does twice as much: 3, 8; 6, 16.
+        let (fitted, predicted) = (deviations.fitted.unwrap(), deviations.predicted.unwrap());
+        assert_eq!((fitted.numbers, fitted.worst_percent), (8, 200.0));
+        assert_eq!((fitted.mean_percent * 8.0).round(), 50.0 + 200.0 + 100.0);
+        assert_eq!((predicted.numbers, predicted.mean_percent), (1, 50.0));
+        assert_eq!(deviations.mean_percent(), Some((350.0 + 50.0) / 9.0));
+        assert_eq!(
+            deviations.to_string(),
+            "fitted: 8 numbers, off by 43.8 % on average, 200.0 % at most; \
+             predicted: 1 number, off by 50.0 % on average, 50.0 % at most"
+        );
+        // Nothing was published.
+        let mut none = report;
+        none.rows.iter_mut().for_each(|row| row.published.clear());
+        none.ratios.clear();
+        assert_eq!(none.deviations(), None);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //!
 //! 1. Nothing is overwritten. The end is the newest, and a root with everything below it is a
 //!    version of the whole tree.
-//! 2. An update is acknowledged by the next fsync. There is one after every `fsync_every` updates.
+//! 2. An update is acknowledged by the next fsync. There is one after every batch of `fsync_every`
+//!    updates or operations, unless nothing was updated in it.
 //! 3. Between fsyncs appends stay in the host's page cache. An fsync writes them in order in large
-//!    commands, followed by a barrier and a commit of the file system's journal (the file has
-//!    grown).
+//!    commands, followed by a barrier. Where the file has grown, or its time stamps have changed, a
+//!    commit of the file system's journal follows.
 //! 4. Each block has the number of its update. After a cut the newest update whose own blocks are
 //!    all there is the version that is opened, and every node of that version must be there.
 //! 5. A node has 4 KiB: one block of the device, or several, each of which has the number.
@@ -37,6 +38,17 @@ const COMMAND_NODES: usize = 128;
 /// The most write commands of one fsync in flight.
 const COMMANDS: usize = 8;
 
+/// What a batch counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Counted {
+    /// Updates.
+    #[default]
+    Updates,
+    /// Updates and reads.
+    Operations,
+}
+
 /// A run on the tree by one thread.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -47,12 +59,19 @@ pub struct AppendTreeJob {
     pub theta: f64,
     /// The share of updates among the operations, 0 to 1. The others are reads.
     pub updates: f64,
-    /// Updates between fsyncs.
+    /// The size of a batch, which ends with an fsync.
     pub fsync_every: u64,
+    /// What is counted for the size of a batch.
+    pub batch_counts: Counted,
     /// Measured operations. The file has room for twice as many updates.
     pub operations: u64,
     /// Whether the host sends flushes.
     pub barriers: bool,
+    /// Whether appends make the file larger, so that each fsync commits the file system's journal.
+    /// False: the file has had its size from the start.
+    pub grows: bool,
+    /// Granularity of the file's time stamps, ms ([`Host::tick_ms`]); 0: none.
+    pub tick_ms: u64,
     /// Processor time of a read, µs: documents are in memory.
     pub read_us: f64,
     /// Processor time of an update, µs.
@@ -67,8 +86,11 @@ impl Default for AppendTreeJob {
             theta: 0.99,
             updates: 0.5,
             fsync_every: 1,
+            batch_counts: Counted::Updates,
             operations: 20_000,
             barriers: true,
+            grows: true,
+            tick_ms: 0,
             read_us: 10.0,
             update_us: 40.0,
         }
@@ -87,6 +109,7 @@ impl AppendTreeJob {
             ("documents", self.documents, 1, 1 << 24),
             ("fsync_every", self.fsync_every, 1, 10_000),
             ("operations", self.operations, 1, 1 << 24),
+            ("tick_ms", self.tick_ms, 0, 1_000_000),
         ] {
             if !(least..=most).contains(&value) {
                 return Err(wrong(key, value.to_string(), &format!("{least} to {most}")));
@@ -132,7 +155,7 @@ impl AppendTreeJob {
 
     /// The host on which it runs.
     pub fn host(&self) -> Host {
-        Host { barriers: self.barriers, queued_flush: false, tick_ms: 0 }
+        Host { barriers: self.barriers, queued_flush: false, tick_ms: self.tick_ms }
     }
 
     /// Updates that the file has room for.
@@ -237,19 +260,25 @@ impl AppendTree {
         let mut dice = Stream::new(mix64(this.seed) ^ round, "operations");
         let mut waiting = Vec::new();
         let mut flushed = this.appended.get();
-        let room = this.job.room();
+        let (room, mut batch) = (this.job.room(), 0);
         while this.appended.get() < room {
             let begin = this.rt.now();
-            if dice.unit() >= this.job.updates {
+            let updates = dice.unit() < this.job.updates;
+            if updates {
+                this.rt.sleep(micros(this.job.update_us)).await;
+                this.appended.set(this.appended.get() + 1);
+                waiting.push(begin);
+            } else {
                 this.rt.sleep(micros(this.job.read_us)).await;
                 this.count(&[begin], 0);
+            }
+            batch += u64::from(updates || this.job.batch_counts == Counted::Operations);
+            let full = this.appended.get() == room;
+            if batch < this.job.fsync_every && !full {
                 continue;
             }
-            this.rt.sleep(micros(this.job.update_us)).await;
-            this.appended.set(this.appended.get() + 1);
-            waiting.push(begin);
-            let full = this.appended.get() == room;
-            if waiting.len() as u64 >= this.job.fsync_every || full {
+            batch = 0;
+            if !waiting.is_empty() {
                 this.fsync(volume, flushed).await?;
                 flushed = this.appended.get();
                 this.acknowledged.set(flushed);
@@ -362,7 +391,7 @@ impl Inner {
             let done = tantalum_rt::join_all(each.collect()).await;
             done.into_iter().collect::<Result<(), IoError>>()?;
         }
-        volume.fsync(true).await
+        volume.fsync(self.job.grows).await
     }
 }
 

@@ -43,7 +43,7 @@ mod torn;
 mod tpcc;
 mod volume;
 
-pub use append_tree::{AppendTree, AppendTreeJob, TreeCheck, TreeCounts};
+pub use append_tree::{AppendTree, AppendTreeJob, Counted, TreeCheck, TreeCounts};
 pub use doublewrite::AreaPlace;
 pub use engine::{Counts, Engine, EngineError};
 pub use in_place::InPlace;

@@ -4,8 +4,9 @@
 //!    drive after it was requested.
 //! 2. One flush at a time: requests that come while one runs share the next one (as in Linux).
 //! 3. An fsync is a flush, and a commit of the file system's journal if the file has grown or its
-//!    time stamps have changed (see [`crate::jobs::Fsync`]). The commit writes one block of
-//!    the file system, with forced unit access if barriers are on.
+//!    time stamps have changed (see [`crate::jobs::Fsync`]). The commit writes a block of the file
+//!    system with the changes, and when that has returned one that commits them, with forced unit
+//!    access if barriers are on.
 //! 4. A block carries a stamp for either payload of the drive. On a drive of bytes the stamp fills
 //!    the block. A block with different stamps is torn, and reads as empty.
 //! 5. If flushes are not queued (in ATA, FLUSH CACHE cannot be outstanding together with queued
@@ -69,9 +70,9 @@ struct Shared<D> {
     done: Cell<u64>,
     changed: WaitQueue,
     idle: WaitQueue,
-    /// The tick of the last commit of the journal, and the number of commits.
+    /// The tick of the last commit of the journal, and the blocks written to it.
     tick: Cell<u64>,
-    commits: Cell<u64>,
+    journal_writes: Cell<u64>,
     journal: Mutex,
 }
 
@@ -89,7 +90,7 @@ impl<D: BlockDevice> Volume<D> {
             changed: WaitQueue::new(rt, "the end of a flush"),
             idle: WaitQueue::new(rt, "commands before a flush"),
             tick: Cell::new(0),
-            commits: Cell::new(0),
+            journal_writes: Cell::new(0),
             journal: Mutex::new(rt, "a commit of the journal"),
         };
         Volume { shared: Rc::new(shared) }
@@ -225,11 +226,17 @@ impl<D: BlockDevice> Volume<D> {
             return Ok(());
         }
         s.tick.set(tick(s));
-        let n = s.commits.replace(s.commits.get() + 1);
+        self.write_journal(Durability::Normal).await?;
+        self.write_journal(if s.host.barriers { Durability::Fua } else { Durability::Normal }).await
+    }
+
+    /// Writes the next block of the file system's journal.
+    async fn write_journal(&self, want: Durability) -> Result<(), IoError> {
+        let s = &*self.shared;
+        let n = s.journal_writes.replace(s.journal_writes.get() + 1);
         let (caps, each) = (self.caps(), file_block(self.caps()));
         let first = caps.blocks.saturating_sub(journal_blocks(caps));
         let at = Block(first + n % JOURNAL_BLOCKS * each);
-        let want = if s.host.barriers { Durability::Fua } else { Durability::Normal };
         let _command = self.turn().await;
         self.put(at, &vec![n + 1; each as usize], want).await
     }
