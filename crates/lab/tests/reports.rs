@@ -51,6 +51,7 @@ workload = "writes"
 design = "durassd"
 params = { "job.writes.fsync_every" = [0, 8] }
 published = [15000, 9000]
+fitted = true
 [published]
 source = "nobody"
 what = "IOPS"
