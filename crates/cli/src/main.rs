@@ -10,6 +10,7 @@ mod crash;
 mod designs;
 mod drive;
 mod energy;
+mod fit;
 mod out;
 mod published;
 mod random;
@@ -45,6 +46,8 @@ Examples:
   tantalum crash experiments/crash.toml        power cuts at every moment of a run
   tantalum search --workload random --recovery-max 1s --slowdown-max 5%
                                                the smallest capacitors that suffice
+  tantalum fit numbers.toml --design tlc-modern
+                                               a design for a drive that was measured
   tantalum drive create disk.img --design durassd --capacity 8GiB
                                                a drive in a file
   tantalum drive serve disk.img --unix drive.sock
@@ -74,6 +77,8 @@ enum Command {
     Energy(energy::EnergyArguments),
     /// Search for the least energy with which a drive is fast enough and starts soon enough
     Search(search::SearchArguments),
+    /// Fit a design to numbers that were measured on a drive
+    Fit(fit::FitArguments),
     /// Run a real database on a drive, cut the power under load, and look for lost data
     Torture(torture::TortureArguments),
     /// Describe recorded block traces
@@ -102,6 +107,7 @@ fn main() -> ExitCode {
         Command::Drive(command) => drive::drive(&command),
         Command::Energy(arguments) => energy::energy(&arguments),
         Command::Search(arguments) => search::search(&arguments),
+        Command::Fit(arguments) => fit::fit(&arguments),
         Command::Torture(arguments) => torture::torture(&arguments),
         Command::Trace(command) => trace::trace(&command),
         Command::Bench(command) => bench::bench(&command),

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod file;
+pub mod fit;
 pub mod report;
 pub mod run;
 pub mod search;
