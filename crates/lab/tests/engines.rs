@@ -50,6 +50,31 @@ fn barriers_and_double_writes_cost_an_engine_what_was_published() {
 }
 
 #[test]
+fn an_engine_tells_the_latency_of_each_kind_of_operation() {
+    let linkbench = include_str!("../../../experiments/linkbench.toml");
+    let tpcc = include_str!("../../../experiments/tpcc.toml");
+    let off = ["/durassd", "page_bytes=4096", "barriers=false"];
+    for (text, share, names) in
+        [(linkbench, ("get link list", 0.507), 10), (tpcc, ("new order", 0.45), 5)]
+    {
+        let json = run(text, &off).to_json();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let row = &json["rows"][0];
+        let operations = row["operations"].as_array().unwrap();
+        assert_eq!(operations.len(), names, "{operations:?}");
+        let number = |o: &serde_json::Value, at: usize| o[at].as_f64().unwrap();
+        for o in operations {
+            let [p50, p99, max, mean, p95] = [3, 4, 5, 6, 7].map(|at| number(o, at));
+            assert!(0.0 < p50 && p50 <= p95 && p95 <= p99 && p99 <= max && mean <= max, "{o}");
+        }
+        let all = row["transactions"].as_f64().unwrap();
+        assert_eq!(operations.iter().map(|o| number(o, 1)).sum::<f64>(), all);
+        let most = operations.iter().find(|o| o[0] == share.0).unwrap();
+        assert!((number(most, 1) / all - share.1).abs() < 0.05, "{most}");
+    }
+}
+
+#[test]
 fn atomic_groups_are_cheaper_than_double_writes() {
     let text = include_str!("../../../experiments/atomic-innodb.toml");
     for design in ["card", "durassd", "volatile"] {

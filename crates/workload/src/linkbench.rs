@@ -68,6 +68,14 @@ pub(crate) enum Operation {
     MultigetLink,
 }
 
+impl Operation {
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        let found = MIX.iter().find(|(_, operation, _)| *operation == self);
+        found.map_or("", |(.., name)| name)
+    }
+}
+
 /// The size of the graph.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -254,7 +254,7 @@ mod tests {
                     Step::Await(more) => state.awaited = u32::from(more),
                     Step::Work(jobs) => for _ in 0..jobs {
                         let Some(job) = state.pick(&model, now) else { break };
-                        now = now + Nanos(model.position(now, state.arm, job.at, job.writes()))
+                        now += Nanos(model.position(now, state.arm, job.at, job.writes()))
                             + Nanos(model.transfer(job.count));
                         state.arm = model.cylinder(job.at);
                         if job.versions.is_empty() {
@@ -293,7 +293,7 @@ mod tests {
             if job.id != far {
                 assert!(now < model.expiry(), "it is overdue, and another goes first");
             }
-            now = now + took;
+            now += took;
             state.arm = model.cylinder(job.at);
             state.at_work = None;
         }

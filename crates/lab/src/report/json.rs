@@ -168,13 +168,14 @@ pub(crate) fn measured(row: &RowReport) -> Value {
 }
 
 /// Of each operation name, count, count in a minute, and latencies: median, 99 of 100, the
-/// longest, the mean.
+/// longest, the mean, 95 of 100.
 fn operations(f: &RowFindings) -> Vec<Value> {
     let minutes = f.load_ns as f64 / 60e9;
     let each = f.operations.iter().map(|(name, times)| {
         let rate = (minutes > 0.0).then(|| times.count as f64 / minutes);
-        let [p50, p99, max] = [times.p50_ns, times.p99_ns, times.max_ns].map(us);
-        json!([name, times.count, rate, p50, p99, max, us(times.mean_ns)])
+        let Times { p50_ns, p95_ns, p99_ns, max_ns, mean_ns, .. } = *times;
+        let [p50, p99, max, mean, p95] = [p50_ns, p99_ns, max_ns, mean_ns, p95_ns].map(us);
+        json!([name, times.count, rate, p50, p99, max, mean, p95])
     });
     each.collect()
 }

@@ -131,6 +131,8 @@ pub struct Times {
     pub mean_ns: u64,
     /// The median.
     pub p50_ns: u64,
+    /// One in twenty takes longer.
+    pub p95_ns: u64,
     /// One in a hundred takes longer.
     pub p99_ns: u64,
     /// One in a thousand takes longer.
@@ -146,6 +148,7 @@ impl Times {
             count: latencies.count(),
             mean_ns: latencies.mean().0,
             p50_ns: latencies.p50().0,
+            p95_ns: latencies.quantile(0.95).0,
             p99_ns: latencies.p99().0,
             p999_ns: latencies.quantile(0.999).0,
             max_ns: latencies.max().0,
@@ -172,8 +175,8 @@ pub struct RowFindings {
     pub latency: Times,
     /// Their distribution; empty if there were none.
     pub latency_quantiles: Quantiles,
-    /// Operations by their names: how many, and how long they took; of SQL benchmarks, and of
-    /// block jobs and traces by kinds of commands, flushes too.
+    /// Operations by their names: how many, and how long they took; of benchmarks on SQLite or on
+    /// an engine as a model, and of block jobs and traces by kinds of commands, flushes too.
     pub operations: BTreeMap<&'static str, Times>,
     /// How much of a recorded trace was played; `None` for other rows.
     pub replay: Option<Played>,

@@ -60,6 +60,7 @@ impl Clocked {
             count: self.0.len(),
             mean_ns: self.0.mean().round() as u64,
             p50_ns: self.0.value_at_quantile(0.5),
+            p95_ns: self.0.value_at_quantile(0.95),
             p99_ns: self.0.value_at_quantile(0.99),
             p999_ns: self.0.value_at_quantile(0.999),
             max_ns: self.0.max(),
@@ -88,9 +89,13 @@ mod tests {
         }
         let t = c.times();
         assert_eq!(t.count, 100);
-        for (found, expected) in
-            [(t.mean_ns, 50_500), (t.p50_ns, 50_000), (t.p99_ns, 99_000), (t.max_ns, 100_000)]
-        {
+        for (found, expected) in [
+            (t.mean_ns, 50_500),
+            (t.p50_ns, 50_000),
+            (t.p95_ns, 95_000),
+            (t.p99_ns, 99_000),
+            (t.max_ns, 100_000),
+        ] {
             assert!(found.abs_diff(expected) * 1000 <= expected, "{found} {expected}");
         }
         assert!(Clocked::default().quantiles().is_empty());

@@ -302,6 +302,8 @@ impl<S: RowBox> Run<S> {
         f.user_bytes = counts.row_bytes;
         f.latency = Times::of(&counts.latency);
         f.latency_quantiles = quantiles_of(&counts.latency);
+        let of_each = counts.operations.iter().map(|(name, all)| (*name, Times::of(all)));
+        f.operations = of_each.collect();
         f.commits_acknowledged = journal.commits();
         f.count_traffic(before[0], after[0]);
         measures(&mut f, &counts, engine.flushes() - flushes);

@@ -71,6 +71,8 @@ pub struct Counts {
     pub commits: u64,
     /// How long transactions took.
     pub latency: Latencies,
+    /// The same of each kind, by its name.
+    pub operations: BTreeMap<&'static str, Latencies>,
     /// Bytes of the rows changed.
     pub row_bytes: u64,
     /// Pages used.
@@ -255,7 +257,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         let mut uses = Vec::new();
         while self.failure.borrow().is_none() {
             uses.clear();
-            self.mix.borrow_mut().next(&mut dice, &mut uses);
+            let operation = self.mix.borrow_mut().next(&mut dice, &mut uses);
             let begin = self.rt.now();
             let cpu = self.job.cpu_us + self.job.page_cpu_us * uses.len() as f64;
             self.compute(Nanos((cpu * 1e3) as u64)).await;
@@ -277,7 +279,9 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
             counts.commits += u64::from(last.is_some());
             counts.row_bytes += row_bytes;
             counts.page_uses += uses.len() as u64;
-            counts.latency.record(self.rt.now() - begin);
+            let took = self.rt.now() - begin;
+            counts.latency.record(took);
+            counts.operations.entry(operation).or_default().record(took);
         }
         Ok(())
     }

@@ -77,8 +77,8 @@ impl LinkBenchPages {
         ((id * 2 + kind) as f64 * LISTS / 2.0) as u64
     }
 
-    /// Appends the accesses of the next operation.
-    pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) {
+    /// Appends the accesses of the next operation. Returns its name in reports.
+    pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) -> &'static str {
         let operation = match self.update_percent {
             None => LinkBench::draw(dice),
             Some(share) => {
@@ -128,6 +128,7 @@ impl LinkBenchPages {
                 }
             }
         }
+        operation.name()
     }
 }
 

@@ -132,8 +132,8 @@ impl Mix {
         }
     }
 
-    /// Appends the accesses of the next transaction.
-    pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) {
+    /// Appends the accesses of the next transaction. Returns its kind's name in reports.
+    pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) -> &'static str {
         match self {
             Mix::LinkBench(m) => m.next(dice, out),
             Mix::Tpcc(m) => m.next(dice, out),

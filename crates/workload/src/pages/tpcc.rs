@@ -77,15 +77,18 @@ impl TpccPages {
         self.pages
     }
 
-    /// Appends the accesses of the next transaction.
-    pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) {
-        match dice.below(100) {
-            0..45 => self.new_order(dice, out),
-            45..88 => self.payment(dice, out),
-            88..92 => self.order_status(dice, out),
-            92..96 => self.delivery(dice, out),
-            _ => self.stock_level(dice, out),
-        }
+    /// Appends the accesses of the next transaction. Returns its name in reports.
+    pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) -> &'static str {
+        let (name, transaction): (_, fn(&mut Self, &mut Stream, &mut Vec<Access>)) =
+            match dice.below(100) {
+                0..45 => ("new order", Self::new_order),
+                45..88 => ("payment", Self::payment),
+                88..92 => ("order status", Self::order_status),
+                92..96 => ("delivery", Self::delivery),
+                _ => ("stock level", Self::stock_level),
+            };
+        transaction(self, dice, out);
+        name
     }
 
     fn district(&self, dice: &mut Stream) -> u64 {
