@@ -65,6 +65,12 @@ impl Design {
                 "link.mb_s, link.queue_depth and timing.channel_mb_s must be at least 1".into()
             );
         }
+        let block = self.link.block_bytes;
+        if !(512..=SECTOR_BYTES).contains(&block) || !block.is_power_of_two() {
+            return Err(format!(
+                "link.block_bytes is {block}; it must be a power of two from 512 to {SECTOR_BYTES}"
+            ));
+        }
         Ok(())
     }
 
@@ -136,6 +142,7 @@ impl Design {
             ("link.occupancy_ns", self.link.occupancy_ns.div_ceil(1000), 0),
             ("link.latency_ns", self.link.latency_ns.div_ceil(1000), 0),
             ("link.page_ns", self.link.page_ns.div_ceil(1000), 0),
+            ("link.extent_ns", self.link.extent_ns.div_ceil(1000), 0),
             ("firmware.through_us", self.firmware.through_us, 0),
             ("firmware.flush_us", self.firmware.flush_us, 0),
             ("firmware.map_us", self.firmware.map_us, 0),

@@ -120,6 +120,14 @@ pub struct LinkDesign {
     /// so do commands.
     #[serde(default)]
     pub page_ns: u64,
+    /// Time that each extent of an atomic group occupies the link beside its data (its descriptor is
+    /// made, fetched and checked), ns. The group's command is charged besides, once.
+    #[serde(default)]
+    pub extent_ns: u64,
+    /// Bytes that a block of 4 KiB is on the link: 512 to 4096, a power of two. Less than 4096: the
+    /// link is charged as if the host's blocks were so small. Behind it they stay 4 KiB.
+    #[serde(default = "whole_pages")]
+    pub block_bytes: u32,
     /// Commands that may be outstanding.
     pub queue_depth: u32,
 }

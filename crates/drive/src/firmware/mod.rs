@@ -371,9 +371,22 @@ impl Firmware {
 
     /// A write and its `bytes` of data pass the link to the drive.
     pub async fn take_data(&self, bytes: u64) {
+        self.take_extents(bytes, 0).await;
+    }
+
+    /// The same for an atomic group of so many extents.
+    pub async fn take_extents(&self, bytes: u64, extents: u64) {
         let link = &self.design.link;
         let rate = if link.write_mb_s == 0 { link.mb_s } else { link.write_mb_s.min(link.mb_s) };
-        self.pass_command(link.occupancy_ns + bytes * 1_000 / rate, self.handling(bytes)).await;
+        let data = self.on_link(bytes) * 1_000 / rate;
+        let occupied = link.occupancy_ns + extents * link.extent_ns + data;
+        self.pass_command(occupied, self.handling(bytes)).await;
+    }
+
+    /// Bytes for which the link is charged
+    /// ([`block_bytes`](crate::LinkDesign::block_bytes)).
+    pub fn on_link(&self, bytes: u64) -> u64 {
+        bytes / u64::from(SECTOR_BYTES / self.design.link.block_bytes)
     }
 
     /// A command without data passes the link to the drive.
@@ -384,7 +397,7 @@ impl Firmware {
     /// What `bytes` of data take beside the link ([`page_ns`](crate::LinkDesign::page_ns)).
     fn handling(&self, bytes: u64) -> Nanos {
         let row = self.design.geometry.row_sectors();
-        let one_by_one = bytes.div_ceil(u64::from(SECTOR_BYTES)).min(row.into());
+        let one_by_one = self.on_link(bytes).div_ceil(u64::from(SECTOR_BYTES)).min(row.into());
         Nanos(one_by_one * self.design.link.page_ns)
     }
 
@@ -400,7 +413,7 @@ impl Firmware {
 
     /// `bytes` of data pass the link to the host.
     pub async fn pass_data(&self, bytes: u64) {
-        let end = self.occupy_link(bytes * 1_000 / self.design.link.mb_s);
+        let end = self.occupy_link(self.on_link(bytes) * 1_000 / self.design.link.mb_s);
         self.rt.sleep_until_for(end + self.handling(bytes), "the link").await;
     }
 

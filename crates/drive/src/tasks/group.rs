@@ -33,7 +33,8 @@ impl Firmware {
         let pages: Vec<Range<u32>> = group.iter().map(range).collect();
         let count: u64 = group.iter().map(blocks).sum();
         let _place = self.host.queue.acquire(1).await;
-        self.take_data(count * u64::from(SECTOR_BYTES)).await;
+        let bytes = count * u64::from(SECTOR_BYTES);
+        self.take_extents(bytes, group.len() as u64).await;
         if matches!(self.design.cache.mode, CacheMode::Through | CacheMode::Off) {
             self.work_for(self.design.firmware.through_us).await;
         }

@@ -313,7 +313,8 @@ impl Firmware {
         }
         mixed[..arrived].copy_from_slice(&page[..arrived]);
         self.admit(lpn.0.into(), Data::Bytes(&mixed));
-        Ok(Nanos((page.len() - arrived) as u64 * 1_000 / self.design.link.mb_s))
+        let rest = self.on_link((page.len() - arrived) as u64);
+        Ok(Nanos(rest * 1_000 / self.design.link.mb_s))
     }
 
     /// Takes pages into the buffer, for which there is room. In one go: after this they

@@ -1,7 +1,7 @@
 //! What a flush costs comes out of the mechanism: one parameter set for all designs,
 //! the published rows of the DuraSSD paper (SIGMOD 2014, table 2) as the yardstick.
 
-use tantalum_device::{Payload, PowerCycle};
+use tantalum_device::{Block, BlockDevice, Data, Extent, Payload, PowerCycle};
 use tantalum_drive::{Design, Drive};
 use tantalum_rt::Runtime;
 use tantalum_workload::jobs::{self, Job};
@@ -101,4 +101,37 @@ fn a_flush_costs_what_the_mechanism_says() {
             );
         }
     }
+}
+
+/// Each extent of a group occupies the link, its data as bytes of blocks as small as the design
+/// says, and the command once.
+#[test]
+fn a_group_costs_its_command_its_extents_and_its_bytes() {
+    let nanos = |extents: u64, blocks: usize, block_bytes: u32| {
+        let mut runtime = Runtime::virtual_time(3);
+        let rt = runtime.handle();
+        let mut design = Design::preset("durassd").unwrap();
+        design.link.write_mb_s = 0;
+        design.link.page_ns = 0;
+        design.link.extent_ns = 9_000;
+        design.link.block_bytes = block_bytes;
+        let link = design.link.clone();
+        let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
+        let stamps = vec![7; blocks];
+        let took = runtime.block_on(async move {
+            drive.power_on().await.unwrap();
+            let data = Data::Stamps(&stamps);
+            let group: Vec<_> = (0..extents).map(|i| Extent { at: Block(100 * i), data }).collect();
+            let began = rt.now();
+            drive.device().write_atomic(&group).await.unwrap();
+            rt.now() - began
+        });
+        let bytes = extents * blocks as u64 * u64::from(block_bytes);
+        let data = bytes * 1_000 / link.mb_s;
+        assert_eq!(took.unwrap().0, link.occupancy_ns + link.latency_ns + extents * 9_000 + data);
+    };
+    nanos(1, 1, 4096);
+    nanos(64, 1, 4096);
+    nanos(64, 1, 512);
+    nanos(64, 4, 1024);
 }

@@ -8,8 +8,9 @@
 //! 3. Between fsyncs appends stay in the host's page cache. An fsync writes them in order in large
 //!    commands, followed by a barrier. Where the file has grown, or its time stamps have changed, a
 //!    commit of the file system's journal follows.
-//! 4. Each block has the number of its update. After a cut the newest update whose own blocks are
-//!    all there is the version that is opened, and every node of that version must be there.
+//! 4. Each block has the number of its update; the header of an update also says what its fsync wrote
+//!    before it, with a checksum. After a cut the newest update that is there with all of that is the
+//!    version that is opened, and every node of that version must be there.
 //! 5. A node has 4 KiB: one block of the device, or several, each of which has the number.
 
 use super::job::whole_blocks;
@@ -202,6 +203,8 @@ struct Inner {
     /// The number of updates appended, and acknowledged.
     appended: Cell<u64>,
     acknowledged: Cell<u64>,
+    /// The first update of each fsync, in ascending order: what headers say.
+    batches: RefCell<Vec<u64>>,
     counts: RefCell<TreeCounts>,
 }
 
@@ -231,6 +234,7 @@ impl AppendTree {
                 popular: Zipf::new(job.documents, job.theta),
                 appended: Cell::new(0),
                 acknowledged: Cell::new(0),
+                batches: RefCell::default(),
                 counts: RefCell::default(),
             }),
         })
@@ -310,7 +314,15 @@ impl AppendTree {
             blocks[first..first + this.node].iter().all(|b| *b == stamp(number, part))
         };
         let whole = |number: &u64| (0..UPDATE_NODES).all(|part| there(*number, part));
-        let version = (0..this.appended.get()).rev().find(whole).map_or(0, |n| n + 1);
+        let mut batches = this.batches.borrow_mut();
+        let valid = |number: &u64| {
+            let batch = batches.partition_point(|first| first <= number);
+            let first = batch.checked_sub(1).map_or(0, |i| batches[i]);
+            (first..=*number).rev().all(|n| whole(&n))
+        };
+        let version = (0..this.appended.get()).rev().find(valid).map_or(0, |n| n + 1);
+        batches.retain(|first| *first < version);
+        drop(batches);
         // The newest block of each document and node up to that version.
         let mut newest = BTreeMap::new();
         for number in 0..version {
@@ -379,6 +391,7 @@ impl Inner {
 
     /// Writes what was appended since update `from`, and makes it durable.
     async fn fsync<D: BlockDevice>(&self, volume: &Volume<D>, from: u64) -> Result<(), IoError> {
+        self.batches.borrow_mut().push(from);
         let stamps: Vec<u64> = (from..self.appended.get())
             .flat_map(|number| (0..UPDATE_NODES).map(move |part| stamp(number, part)))
             .flat_map(|stamp| self.blocks(stamp))
