@@ -314,15 +314,7 @@ impl AppendTree {
             blocks[first..first + this.node].iter().all(|b| *b == stamp(number, part))
         };
         let whole = |number: &u64| (0..UPDATE_NODES).all(|part| there(*number, part));
-        let mut batches = this.batches.borrow_mut();
-        let valid = |number: &u64| {
-            let batch = batches.partition_point(|first| first <= number);
-            let first = batch.checked_sub(1).map_or(0, |i| batches[i]);
-            (first..=*number).rev().all(|n| whole(&n))
-        };
-        let version = (0..this.appended.get()).rev().find(valid).map_or(0, |n| n + 1);
-        batches.retain(|first| *first < version);
-        drop(batches);
+        let version = this.newest_whole(whole);
         // The newest block of each document and node up to that version.
         let mut newest = BTreeMap::new();
         for number in 0..version {
@@ -353,6 +345,20 @@ impl AppendTree {
 }
 
 impl Inner {
+    /// Updates up to the newest one that is whole, as all before it in its batch are: a header
+    /// stands for its batch. Batches behind it are forgotten.
+    fn newest_whole(&self, whole: impl Fn(&u64) -> bool) -> u64 {
+        let mut batches = self.batches.borrow_mut();
+        let valid = |number: &u64| {
+            let batch = batches.partition_point(|first| first <= number);
+            let first = batch.checked_sub(1).map_or(0, |i| batches[i]);
+            (first..=*number).rev().all(|n| whole(&n))
+        };
+        let version = (0..self.appended.get()).rev().find(valid).map_or(0, |n| n + 1);
+        batches.retain(|first| *first < version);
+        version
+    }
+
     /// The blocks of a node, which carry the same stamp each.
     fn blocks(&self, stamp: u64) -> impl Iterator<Item = u64> + use<> {
         std::iter::repeat_n(stamp, self.node)
