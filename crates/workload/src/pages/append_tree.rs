@@ -15,7 +15,7 @@
 
 use super::job::whole_blocks;
 use super::volume::journal_blocks;
-use super::{Host, JobError, Volume};
+use super::{FileNo, Host, JobError, Volume};
 use crate::zipf::Zipf;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -335,7 +335,7 @@ impl AppendTree {
             let sound = |part| if number < version { stamp(number, part) } else { 0 };
             let all: Vec<u64> =
                 (0..UPDATE_NODES).flat_map(|part| this.blocks(sound(part))).collect();
-            volume.write(this.place(number), &all).await?;
+            volume.write(FileNo::SYSTEM, this.place(number), &all).await?;
         }
         volume.flush().await?;
         this.appended.set(version);
@@ -406,11 +406,12 @@ impl Inner {
         let commands: Vec<_> =
             (self.place(from).0..).step_by(most).zip(stamps.chunks(most)).collect();
         for some in commands.chunks(COMMANDS) {
-            let each = some.iter().map(|(at, stamps)| volume.write(Block(*at), stamps));
+            let each =
+                some.iter().map(|(at, stamps)| volume.write(FileNo::SYSTEM, Block(*at), stamps));
             let done = tantalum_rt::join_all(each.collect()).await;
             done.into_iter().collect::<Result<(), IoError>>()?;
         }
-        volume.fsync(self.job.grows).await
+        volume.fsync(FileNo::SYSTEM, self.job.grows).await
     }
 }
 

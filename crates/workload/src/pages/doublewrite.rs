@@ -7,7 +7,7 @@
 //!    (as far as the host knows).
 
 use super::storage::PageVersion;
-use super::volume::Volume;
+use super::volume::{FileNo, Volume};
 use super::{Lsn, PageNo, stamp, whole};
 use std::cell::RefCell;
 use tantalum_device::{Block, BlockDevice, IoError};
@@ -71,8 +71,8 @@ impl<D: BlockDevice> DoubleWrite<D> {
         let copies = pages.iter().flat_map(|p| {
             std::iter::repeat_n(stamp(p.page, p.lsn), self.place.page_blocks as usize)
         });
-        self.volume.write(self.place.slot(0), &copies.collect::<Vec<_>>()).await?;
-        self.volume.fsync(false).await?;
+        self.volume.write(FileNo::SYSTEM, self.place.slot(0), &copies.collect::<Vec<_>>()).await?;
+        self.volume.fsync(FileNo::SYSTEM, false).await?;
         Ok(turn)
     }
 
@@ -86,8 +86,8 @@ impl<D: BlockDevice> DoubleWrite<D> {
         let taken = self.free.borrow_mut().pop();
         let slot = Slot { area: self, slot: taken.expect("one for each permit") };
         let copy = vec![stamp(page.page, page.lsn); self.place.page_blocks as usize];
-        self.volume.write(self.place.slot(slot.slot), &copy).await?;
-        self.volume.fsync(false).await?;
+        self.volume.write(FileNo::SYSTEM, self.place.slot(slot.slot), &copy).await?;
+        self.volume.fsync(FileNo::SYSTEM, false).await?;
         Ok(slot)
     }
 }

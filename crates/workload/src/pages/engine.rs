@@ -376,7 +376,9 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
                 self.job.single_page_flush.then(|| pool.dirty_near_tail(usize::MAX)).flatten()
             };
             waited_since.get_or_insert(self.rt.now());
-            self.call_cleaner();
+            if self.job.wake_cleaner {
+                self.call_cleaner();
+            }
             match dirty {
                 Some(f) => self.flush_single(f).await?,
                 None => self.freed.wait().await,

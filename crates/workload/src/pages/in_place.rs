@@ -2,8 +2,9 @@
 //! area, or cannot occur, or the engine takes the risk ([`PageWrites`]).
 //!
 //! 1. With the double-write area the order is: copies, a barrier, the pages, a barrier. Without it:
-//!    the pages, a barrier. With O_DSYNC each page has a barrier of its own instead of the last
-//!    one.
+//!    the pages, a barrier. The last barrier is an fsync of each file with pages of the batch, one
+//!    after another, as InnoDB does it. With O_DSYNC each page has a barrier of its own instead of
+//!    the last one.
 //! 2. Atomic groups are as few as the drive's limit allows, and are written at the same time. A
 //!    page is never split over two. There is no barrier, since a completed group is durable. (The
 //!    file's time stamp is not committed either: nothing about the pages depends on it.)
@@ -13,9 +14,11 @@ use super::doublewrite::{DoubleWrite, copies};
 use super::engine::EngineError;
 use super::job::pages_in;
 use super::storage::{After, Landed, PageStore, PageVersion, StoreCounts, Stored};
-use super::{EngineJob, LOADED, Layout, Lsn, PageNo, PageWrites, Volume, stamp, whole};
+use super::{
+    EngineJob, FileNo, Files, LOADED, Layout, Lsn, PageNo, PageWrites, Volume, stamp, whole,
+};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tantalum_device::{AtomicError, BlockDevice, Blocks, IoError};
 use tantalum_rt::{Domain, Join, Rt};
@@ -46,9 +49,19 @@ struct Shared<D> {
     domain: Domain,
     writes: PageWrites,
     o_dsync: bool,
+    /// The files of the tables, if each has its own.
+    files: Option<Files>,
     page_bytes: u32,
     area: Option<DoubleWrite<D>>,
     groups: Cell<u64>,
+}
+
+impl<D> Shared<D> {
+    /// The file that the page is in.
+    fn file(&self, page: PageNo) -> FileNo {
+        let number = |files: &Files| FileNo(FileNo::SYSTEM.0 + 1 + files.of_page(page));
+        self.files.as_ref().map_or(FileNo::SYSTEM, number)
+    }
 }
 
 impl<D: BlockDevice + 'static> InPlace<D> {
@@ -68,6 +81,7 @@ impl<D: BlockDevice + 'static> InPlace<D> {
             domain,
             writes: job.double_write,
             o_dsync: job.o_dsync,
+            files: job.file_per_table.then(|| job.mix().files()),
             page_bytes: job.page_bytes,
             area,
             groups: Cell::new(0),
@@ -89,7 +103,9 @@ impl<D: BlockDevice + 'static> InPlace<D> {
             let blocks: Vec<u64> = (page..page + count)
                 .flat_map(|p| std::iter::repeat_n(stamp(PageNo(p), LOADED), each))
                 .collect();
-            volume.write(layout.place(PageNo(page)), &blocks).await?;
+            volume
+                .write(self.shared.file(PageNo(page)), layout.place(PageNo(page)), &blocks)
+                .await?;
             page += count;
         }
         volume.flush().await
@@ -142,7 +158,10 @@ impl<D: BlockDevice + 'static> InPlace<D> {
         });
         all(tasks.collect()).await?;
         if !s.o_dsync {
-            s.volume.fsync(false).await?;
+            let files: BTreeSet<_> = pages.iter().map(|p| s.file(p.page)).collect();
+            for file in files {
+                s.volume.fsync(file, false).await?;
+            }
         }
         drop(copies);
         Ok(())
@@ -152,7 +171,7 @@ impl<D: BlockDevice + 'static> InPlace<D> {
         let s = &*self.shared;
         let blocks = [stamp(page.page, page.lsn); PAGE_BLOCKS];
         let blocks = &blocks[..s.layout.page_blocks as usize];
-        s.volume.write(s.layout.place(page.page), blocks).await?;
+        s.volume.write(s.file(page.page), s.layout.place(page.page), blocks).await?;
         if s.o_dsync { s.volume.flush().await } else { Ok(()) }
     }
 
@@ -233,7 +252,7 @@ impl<D: BlockDevice + 'static> PageStore for InPlace<D> {
         };
         self.put(page).await?;
         if !s.o_dsync {
-            s.volume.fsync(false).await?;
+            s.volume.fsync(s.file(page.page), false).await?;
         }
         drop(copy);
         Ok(())
@@ -270,7 +289,7 @@ impl<D: BlockDevice + 'static> PageStore for InPlace<D> {
         let Shared { volume, layout, .. } = &*self.shared;
         for PageVersion { page, lsn } in pages {
             let blocks = vec![stamp(*page, *lsn); layout.page_blocks as usize];
-            volume.write(layout.place(*page), &blocks).await?;
+            volume.write(self.shared.file(*page), layout.place(*page), &blocks).await?;
         }
         volume.flush().await
     }

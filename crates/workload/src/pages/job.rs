@@ -56,6 +56,9 @@ pub struct EngineJob {
     /// Granularity of a file's time stamps in ms: an fsync in another tick than the last one
     /// commits the file system's journal. 0: the files are synced without a commit (fdatasync).
     pub tick_ms: u64,
+    /// Whether each table, and each partition of one, is a file (`innodb_file_per_table`): a
+    /// batch of pages then ends with an fsync of each file that it wrote to, one after another.
+    pub file_per_table: bool,
     /// Clients, without think time.
     pub clients: u32,
     /// Processor cores.
@@ -87,6 +90,9 @@ pub struct EngineJob {
     /// Whether a reader that finds no clean frame writes one page itself (as in InnoDB), or waits
     /// for a cleaner.
     pub single_page_flush: bool,
+    /// Whether a reader that finds no clean frame also wakes a cleaner (MySQL from 5.7 on), or
+    /// cleaners work by their clock alone (MySQL 5.6).
+    pub wake_cleaner: bool,
     /// Transactions before measuring begins.
     pub warmup: u64,
     /// Transactions measured.
@@ -107,6 +113,7 @@ impl Default for EngineJob {
             o_dsync: false,
             queued_flush: false,
             tick_ms: 10,
+            file_per_table: true,
             clients: 128,
             cores: 32,
             cpu_us: 300.0,
@@ -120,6 +127,7 @@ impl Default for EngineJob {
             lru_depth: 1024,
             cleaner_ms: 1000.0,
             single_page_flush: true,
+            wake_cleaner: true,
             warmup: 40_000,
             transactions: 40_000,
         }

@@ -1,7 +1,7 @@
 //! LinkBench's pages: the operation mix and the access distributions of
 //! [`crate::linkbench`] over the trees of its MySQL schema.
 
-use super::mix::{Access, Tree};
+use super::mix::{Access, Files, Tree};
 use crate::linkbench::{LinkBench, LinkBenchScale, Operation};
 use tantalum_rt::Stream;
 
@@ -10,9 +10,16 @@ const NODE_ROW: u32 = 250;
 const LINK_ROW: u32 = 85;
 const COUNT_ROW: u32 = 50;
 
+/// The share of a page that rows fill: what random inserts into a B-tree leave.
+const FILL: f64 = 0.7;
+
 /// Loaded links of a node, and the lists that they are in.
 const LINKS: f64 = 4.4;
 const LISTS: f64 = 1.6;
+
+/// Partitions of the table of links in LinkBench's schema for MySQL. Its index lies in the same
+/// files.
+const PARTITIONS: u32 = 16;
 
 /// The factor by which tables can grow at their end.
 const HEADROOM: f64 = 1.05;
@@ -43,15 +50,15 @@ impl LinkBenchPages {
         let scale = LinkBenchScale { nodes, links_per_node: LINKS, ..LinkBenchScale::default() };
         let many = |n: f64| (nodes as f64 * n) as u64;
         let mut pages = 0;
-        let mut tree = |rows, bytes| Tree::new(&mut pages, rows, bytes, page_bytes);
+        let mut tree = |rows, bytes| Tree::new(&mut pages, rows, bytes, page_bytes, FILL);
         LinkBenchPages {
             graph: LinkBench::new(scale),
             nodes,
             added: 0,
             update_percent: None,
             node_table: tree(many(HEADROOM), NODE_ROW),
-            link_table: tree(many(LINKS), LINK_ROW),
-            link_index: tree(many(LINKS), LINK_ROW),
+            link_table: tree(many(LINKS), LINK_ROW).partitioned(PARTITIONS),
+            link_index: tree(many(LINKS), LINK_ROW).partitioned(PARTITIONS),
             count_table: tree(many(LISTS), COUNT_ROW),
             pages,
         }
@@ -60,6 +67,12 @@ impl LinkBenchPages {
     /// Pages of the database.
     pub fn pages(&self) -> u32 {
         self.pages
+    }
+
+    /// The files of its tables.
+    pub fn files(&self) -> Files {
+        let links = [&self.link_table, &self.link_index];
+        Files::of(&[&[&self.node_table], &links, &[&self.count_table]])
     }
 
     /// The first row of a list in the table (by type, then node).

@@ -1,8 +1,8 @@
 //! The pages that a transaction reads and changes: clustered trees, and the benchmarks' mixes over
 //! them.
 //!
-//! 1. A page holds as many rows as fit it at a fill of 70 % (random inserts into a B-tree). Larger
-//!    pages hold more rows, and there are fewer of them.
+//! 1. A page holds as many rows as fit the share of it that the benchmark's database has filled.
+//!    Larger pages hold more rows, and there are fewer of them.
 //! 2. Every access descends from the root, so inner pages compete for the pool like any other.
 
 use super::linkbench::LinkBenchPages;
@@ -19,9 +19,6 @@ pub struct Access {
     pub redo: u32,
 }
 
-/// The share of a page that rows fill.
-const FILL: f64 = 0.7;
-
 /// Bytes of an entry of an inner page: key, child, and the page's overhead for it.
 const ENTRY_BYTES: f64 = 32.0;
 
@@ -33,6 +30,7 @@ pub(super) const REDO_OVERHEAD: u32 = 120;
 pub struct Tree {
     /// First page and number of pages of each level, from the root on.
     levels: Vec<(u32, u32)>,
+    partitions: u32,
     fanout: u32,
     rows: u64,
     rows_per_leaf: u64,
@@ -40,9 +38,10 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A tree of this many rows. Its pages are numbered from `next` on, and `next` is advanced.
-    pub fn new(next: &mut u32, rows: u64, row_bytes: u32, page_bytes: u32) -> Tree {
-        let room = f64::from(page_bytes) * FILL;
+    /// A tree of this many rows, which fill this share of a page. Its pages are numbered from
+    /// `next` on, and `next` is advanced.
+    pub fn new(next: &mut u32, rows: u64, row_bytes: u32, page_bytes: u32, fill: f64) -> Tree {
+        let room = f64::from(page_bytes) * fill;
         let rows_per_leaf = ((room / f64::from(row_bytes)) as u64).max(1);
         let fanout = (room / ENTRY_BYTES) as u32;
         let rows = rows.max(1);
@@ -55,7 +54,18 @@ impl Tree {
             levels.push((*next, count));
             *next = next.saturating_add(count);
         }
-        Tree { levels, fanout, rows, rows_per_leaf, row_bytes }
+        Tree { levels, partitions: 1, fanout, rows, rows_per_leaf, row_bytes }
+    }
+
+    /// The same in so many partitions of equal size, each with a file of its own. Which page lies
+    /// in which partition follows from its number; rows that are side by side stay so.
+    pub fn partitioned(self, partitions: u32) -> Tree {
+        Tree { partitions, ..self }
+    }
+
+    /// Its first page, and its partitions.
+    pub(super) fn files(&self) -> (PageNo, u32) {
+        (PageNo(self.levels[0].0), self.partitions)
     }
 
     /// The number of rows.
@@ -98,6 +108,39 @@ impl Tree {
     }
 }
 
+/// Which file each page of a database is in: each table and each partition of one has its own.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The first page of each tree, in ascending order; the first file of its table, and the
+    /// table's partitions.
+    trees: Vec<(PageNo, u32, u32)>,
+}
+
+impl Files {
+    /// The files of these tables, each with all its trees. The trees of all tables together are
+    /// in ascending order of their pages.
+    pub(super) fn of(tables: &[&[&Tree]]) -> Files {
+        let mut file = 0;
+        let mut trees = Vec::new();
+        for table in tables {
+            trees.extend(table.iter().map(|tree| {
+                let (first, partitions) = tree.files();
+                (first, file, partitions)
+            }));
+            file += table.iter().map(|tree| tree.files().1).max().unwrap_or(0);
+        }
+        debug_assert!(trees.is_sorted(), "trees follow each other");
+        Files { trees }
+    }
+
+    /// The number of the page's file.
+    pub fn of_page(&self, page: PageNo) -> u32 {
+        let tree = self.trees.partition_point(|(first, ..)| *first <= page);
+        let (first, file, partitions) = self.trees[tree.max(1) - 1];
+        file + (page.0 - first.0) % partitions
+    }
+}
+
 /// A benchmark's mix over its trees.
 pub enum Mix {
     /// See [`Benchmark::LinkBench`].
@@ -132,6 +175,14 @@ impl Mix {
         }
     }
 
+    /// The files of its tables.
+    pub fn files(&self) -> Files {
+        match self {
+            Mix::LinkBench(m) => m.files(),
+            Mix::Tpcc(m) => m.files(),
+        }
+    }
+
     /// Appends the accesses of the next transaction. Returns its kind's name in reports.
     pub fn next(&mut self, dice: &mut Stream, out: &mut Vec<Access>) -> &'static str {
         match self {
@@ -148,7 +199,7 @@ mod tests {
     #[test]
     fn a_tree_has_a_page_for_every_row_and_goes_down_from_its_root() {
         let mut next = 10;
-        let tree = Tree::new(&mut next, 100_000, 200, 4096);
+        let tree = Tree::new(&mut next, 100_000, 200, 4096, 0.7);
         // 14 rows in a leaf, 89 entries in an inner page.
         let sizes: Vec<u32> = tree.levels.iter().map(|l| l.1).collect();
         assert_eq!(sizes, [1, 81, 7143]);
@@ -165,7 +216,7 @@ mod tests {
         assert_eq!(out.len(), 2 + 3);
         // A page of four times the size gives a quarter of the leaves.
         let mut next = 0;
-        assert!(Tree::new(&mut next, 100_000, 200, 16384).levels[2].1.abs_diff(7143 / 4) < 40);
+        assert!(Tree::new(&mut next, 100_000, 200, 16384, 0.7).levels[2].1.abs_diff(7143 / 4) < 40);
     }
 
     /// The share of transactions that change something, and pages used and changed by each.

@@ -48,13 +48,13 @@ pub use doublewrite::AreaPlace;
 pub use engine::{Counts, Engine, EngineError};
 pub use in_place::InPlace;
 pub use job::{Benchmark, EngineJob, JobError, Layout, LogDevice};
-pub use mix::{Access, Mix, Tree};
+pub use mix::{Access, Files, Mix, Tree};
 pub use pool::{FrameId, Pool};
 pub use recover::{Recovered, recover};
 pub use redo::{Journal, LogPlace, Record, Redo};
 pub use storage::{After, Landed, LogStore, PageStore, PageVersion, StoreCounts, Stored};
 pub use torn::PageWrites;
-pub use volume::{Host, Volume};
+pub use volume::{FileNo, Host, Volume};
 
 /// The number of a page of the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

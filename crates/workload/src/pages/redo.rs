@@ -12,7 +12,7 @@
 //! blocks of the log reach it.
 
 use super::storage::LogStore;
-use super::volume::Volume;
+use super::volume::{FileNo, Volume};
 use super::{LOADED, Lsn, PageNo};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -230,7 +230,7 @@ impl<D: BlockDevice> Redo<D> {
 
     /// Writes a checkpoint into both places: the log begins here.
     async fn begin_at(&self, at: Lsn) -> Result<(), IoError> {
-        self.volume.write(self.place.first, &[at.0; HEAD_BLOCKS as usize]).await?;
+        self.volume.write(FileNo::LOG, self.place.first, &[at.0; HEAD_BLOCKS as usize]).await?;
         self.volume.flush().await
     }
 
@@ -244,7 +244,9 @@ impl<D: BlockDevice> Redo<D> {
             let number = numbers.start + done as u64;
             let before_wrap = self.place.ring() - number % self.place.ring();
             let count = (stamps.len() - done).min(before_wrap as usize);
-            self.volume.write(self.place.at(number), &stamps[done..done + count]).await?;
+            self.volume
+                .write(FileNo::LOG, self.place.at(number), &stamps[done..done + count])
+                .await?;
             done += count;
         }
         Ok(())
@@ -273,7 +275,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
             let (from, end) = (self.durable.get().0, self.journal.next().0);
             let block = self.place.block();
             self.write_blocks(from / block..end.div_ceil(block), end).await?;
-            self.volume.fsync(false).await?;
+            self.volume.fsync(FileNo::LOG, false).await?;
             self.durable.set(Lsn(end));
         }
         Ok(())
@@ -310,8 +312,8 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
         let turn = self.checkpoints.get();
         self.checkpoints.set(turn + 1);
         let at = Block(self.place.first.0 + turn % HEAD_BLOCKS);
-        self.volume.write(at, &[lsn.0]).await?;
-        self.volume.fsync(false).await?;
+        self.volume.write(FileNo::LOG, at, &[lsn.0]).await?;
+        self.volume.fsync(FileNo::LOG, false).await?;
         self.checkpoint.set(lsn);
         self.journal.settle(lsn);
         self.room.notify_all();

@@ -5,7 +5,7 @@
 //! with a few warehouses they would meet all the time. The item table, which all warehouses share,
 //! is scaled down with them for the same reason.
 
-use super::mix::{Access, Tree};
+use super::mix::{Access, Files, Tree};
 use tantalum_rt::{Stream, mix64};
 
 /// Districts of a warehouse.
@@ -20,10 +20,14 @@ const ORDERS: u64 = 3900;
 const WAITING: u64 = 900;
 /// Lines of an order: the average, and the most that have rows of their own.
 const LINES: u64 = 10;
+/// The latest orders of a district that a stock level looks at.
+const LATEST: u64 = 20;
 /// Warehouses of the published run.
 const PUBLISHED_WAREHOUSES: u64 = 1000;
-/// Bytes of a warehouse with all its rows, at a fill of 70 %.
-const WAREHOUSE_MIB: u64 = 126;
+/// The share of a page that rows fill: the published database has 100 GB for a thousand warehouses.
+const FILL: f64 = 0.88;
+/// Bytes of a warehouse with all its rows, at this fill.
+const WAREHOUSE_MIB: u64 = 100;
 
 /// See the module.
 pub struct TpccPages {
@@ -52,7 +56,7 @@ impl TpccPages {
         let districts = warehouses * DISTRICTS;
         let mut pages = 0;
         // Row sizes of clause 1.2, with the headers of a row.
-        let mut tree = |rows, bytes| Tree::new(&mut pages, rows, bytes, page_bytes);
+        let mut tree = |rows, bytes| Tree::new(&mut pages, rows, bytes, page_bytes, FILL);
         TpccPages {
             warehouses,
             warehouse: tree(warehouses, 105),
@@ -75,6 +79,21 @@ impl TpccPages {
     /// Pages of the database.
     pub fn pages(&self) -> u32 {
         self.pages
+    }
+
+    /// The files of its tables.
+    pub fn files(&self) -> Files {
+        Files::of(&[
+            &[&self.warehouse],
+            &[&self.district],
+            &[&self.customer, &self.customer_names],
+            &[&self.history],
+            &[&self.new_order],
+            &[&self.order],
+            &[&self.order_line],
+            &[&self.item],
+            &[&self.stock],
+        ])
     }
 
     /// Appends the accesses of the next transaction. Returns its name in reports.
@@ -115,8 +134,8 @@ impl TpccPages {
         let row = self.order_row(d, order);
         self.order.change(row, out);
         self.new_order.change(row, out);
-        for line in 0..dice.range(5, 16) {
-            let item = nurand(dice, 8191, ITEMS);
+        for line in 0..lines_of(d, order) {
+            let item = item_of(d, order, line);
             self.item.read(item * self.item.rows() / ITEMS, out);
             let from = self.maybe_remote(dice, w, 1);
             self.stock.change(from * ITEMS + item, out);
@@ -131,14 +150,13 @@ impl TpccPages {
             self.customer.read(row, out);
             return row;
         }
-        // On average three customers share a name, and their rows are apart.
+        // On average three customers share a name. The index has their first names, too, so only
+        // the row of the one in the middle is read; it may be anywhere in the district.
         let name = nurand(dice, 255, 1000);
         self.customer_names.scan(district * CUSTOMERS + name * 3, 3, out);
-        let same = [0, 1, 2].map(|i| district * CUSTOMERS + mix64(name * 3 + i) % CUSTOMERS);
-        for row in same {
-            self.customer.read(row, out);
-        }
-        same[1]
+        let row = district * CUSTOMERS + mix64(name) % CUSTOMERS;
+        self.customer.read(row, out);
+        row
     }
 
     fn payment(&mut self, dice: &mut Stream, out: &mut Vec<Access>) {
@@ -182,17 +200,33 @@ impl TpccPages {
     fn stock_level(&mut self, dice: &mut Stream, out: &mut Vec<Access>) {
         let d = self.district(dice);
         self.district.read(d, out);
-        let order = self.placed[d as usize].saturating_sub(20);
-        self.order_line.scan(self.order_row(d, order) * LINES, 20 * LINES, out);
-        for _ in 0..20 * LINES {
-            let item = nurand(dice, 8191, ITEMS);
-            self.stock.read(d / DISTRICTS * ITEMS + item, out);
+        let placed = self.placed[d as usize];
+        let first = placed.saturating_sub(LATEST);
+        self.order_line.scan(self.order_row(d, first) * LINES, LATEST * LINES, out);
+        // The stock of the items of these orders: rows that were changed not long ago.
+        for order in first..placed {
+            for line in 0..lines_of(d, order) {
+                let item = item_of(d, order, line);
+                self.stock.read(d / DISTRICTS * ITEMS + item, out);
+            }
         }
     }
 }
 
 fn customer(dice: &mut Stream) -> u64 {
     nurand(dice, 1023, CUSTOMERS)
+}
+
+/// The number of lines of an order: 5 to 15.
+fn lines_of(district: u64, order: u64) -> u64 {
+    5 + mix64(mix64(district) ^ order) % 11
+}
+
+/// The item of a line of an order: NURand(8191, 0, ITEMS - 1) of dice that follow from the line, so
+/// that who reads the line later finds the same item.
+fn item_of(district: u64, order: u64, line: u64) -> u64 {
+    let dice = mix64(mix64(mix64(district) ^ order) ^ (line + 1));
+    ((dice % 8192) | (mix64(dice) % ITEMS)) % ITEMS
 }
 
 /// NURand(a, 0, n - 1) with C = 0.

@@ -3,17 +3,20 @@
 //! 1. With barriers off no flush is ever sent. With barriers on, a returned flush was begun by the
 //!    drive after it was requested.
 //! 2. One flush at a time: requests that come while one runs share the next one (as in Linux).
-//! 3. An fsync is a flush, and a commit of the file system's journal if the file has grown or its
-//!    time stamps have changed (see [`crate::jobs::Fsync`]). The commit writes a block of the file
-//!    system with the changes, and when that has returned one that commits them, with forced unit
-//!    access if barriers are on.
-//! 4. A block carries a stamp for either payload of the drive. On a drive of bytes the stamp fills
+//! 3. A flush that is asked for takes part in the next one that is queued for the drive. One that is
+//!    queued already, and waits for commands in flight, is too late (as in Linux).
+//! 4. An fsync is a flush, and a commit of the file system's journal if the file has grown, or if
+//!    its time stamps have changed and no commit since has had them (see [`crate::jobs::Fsync`]).
+//!    A commit has the changes of all files. It writes a block of the file system with them, and
+//!    when that has returned one that commits them, with forced unit access if barriers are on.
+//! 5. A block carries a stamp for either payload of the drive. On a drive of bytes the stamp fills
 //!    the block. A block with different stamps is torn, and reads as empty.
-//! 5. If flushes are not queued (in ATA, FLUSH CACHE cannot be outstanding together with queued
+//! 6. If flushes are not queued (in ATA, FLUSH CACHE cannot be outstanding together with queued
 //!    commands), a flush waits for the commands in flight, and later commands wait for the flush.
 
 use crate::jobs::file_block;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
@@ -37,9 +40,29 @@ pub struct Host {
     pub barriers: bool,
     /// Whether flushes may run together with other commands; over ATA they may not.
     pub queued_flush: bool,
-    /// Granularity of a file's time stamps in ms: an fsync in another tick than the last one
-    /// commits the journal. 0: only a file that grows does.
+    /// Granularity of a file's time stamps in ms: the first write to a file in a tick changes
+    /// them, and the file's next fsync commits the journal. 0: only a file that grows does.
     pub tick_ms: u64,
+}
+
+/// A file on a volume, as far as its time stamps go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileNo(pub u32);
+
+impl FileNo {
+    /// The file of an engine that has only one; else the one with the double-write area.
+    pub const SYSTEM: FileNo = FileNo(0);
+    /// The log.
+    pub const LOG: FileNo = FileNo(u32::MAX);
+}
+
+/// What the file system holds of a file in memory.
+#[derive(Clone, Copy, Default)]
+struct Inode {
+    /// The tick of its time stamps.
+    tick: u64,
+    /// The transaction of the journal with its last change; 0 if it never changed.
+    transaction: u64,
 }
 
 impl Host {
@@ -70,8 +93,11 @@ struct Shared<D> {
     done: Cell<u64>,
     changed: WaitQueue,
     idle: WaitQueue,
-    /// The tick of the last commit of the journal, and the blocks written to it.
-    tick: Cell<u64>,
+    inodes: RefCell<BTreeMap<FileNo, Inode>>,
+    /// The journal: the transaction that takes changes, the last one that is committed, and the
+    /// blocks written.
+    running: Cell<u64>,
+    committed: Cell<u64>,
     journal_writes: Cell<u64>,
     journal: Mutex,
 }
@@ -89,7 +115,9 @@ impl<D: BlockDevice> Volume<D> {
             done: Cell::new(0),
             changed: WaitQueue::new(rt, "the end of a flush"),
             idle: WaitQueue::new(rt, "commands before a flush"),
-            tick: Cell::new(0),
+            inodes: RefCell::default(),
+            running: Cell::new(1),
+            committed: Cell::new(0),
             journal_writes: Cell::new(0),
             journal: Mutex::new(rt, "a commit of the journal"),
         };
@@ -137,13 +165,28 @@ impl<D: BlockDevice> Volume<D> {
         }
     }
 
-    /// Writes the stamps of the blocks from `at` on, in one command.
+    /// Writes the stamps of the blocks from `at` on, which belong to this file, in one command.
     ///
     /// # Errors
     /// The drive's error.
-    pub async fn write(&self, at: Block, stamps: &[u64]) -> Result<(), IoError> {
+    pub async fn write(&self, file: FileNo, at: Block, stamps: &[u64]) -> Result<(), IoError> {
+        self.touch(file);
         let _turn = self.turn().await;
         self.put(at, stamps, Durability::Normal).await
+    }
+
+    /// Sets the file's time stamps, which are as fine as a tick.
+    fn touch(&self, file: FileNo) {
+        let s = &*self.shared;
+        if s.host.tick_ms == 0 {
+            return;
+        }
+        let tick = s.rt.now().0 / (s.host.tick_ms * 1_000_000) + 1;
+        let mut inodes = s.inodes.borrow_mut();
+        let inode = inodes.entry(file).or_default();
+        if inode.tick != tick {
+            *inode = Inode { tick, transaction: s.running.get() };
+        }
     }
 
     /// Writes the stamps of all these extents or of none; see [`BlockDevice::write_atomic`]. They
@@ -196,11 +239,11 @@ impl<D: BlockDevice> Volume<D> {
             }
             s.flushing.set(true);
             let _running = Running(s);
+            let this = s.begun.get() + 1;
+            s.begun.set(this);
             if !s.host.queued_flush {
                 s.idle.until(|| s.in_flight.get() == 0).await;
             }
-            let this = s.begun.get() + 1;
-            s.begun.set(this);
             s.device.flush().await?;
             s.done.set(this);
         }
@@ -208,26 +251,29 @@ impl<D: BlockDevice> Volume<D> {
     }
 
     /// An fsync of a file: [`Volume::flush`], and a commit of the journal if it has `grown`
-    /// or its time stamps have changed.
+    /// or its time stamps are in no commit yet.
     ///
     /// # Errors
     /// The drive's error.
-    pub async fn fsync(&self, grown: bool) -> Result<(), IoError> {
+    pub async fn fsync(&self, file: FileNo, grown: bool) -> Result<(), IoError> {
         let s = &*self.shared;
+        let stamped = s.inodes.borrow().get(&file).map_or(0, |inode| inode.transaction);
+        let wanted = if grown { s.running.get() } else { stamped };
         self.flush().await?;
-        let tick = |s: &Shared<D>| s.rt.now().0 / (s.host.tick_ms.max(1) * 1_000_000);
-        let stale = || s.host.tick_ms > 0 && s.tick.get() != tick(s);
-        if !grown && !stale() {
+        if wanted <= s.committed.get() {
             return Ok(());
         }
         // One commit at a time. It also covers those that waited for it.
         let _turn = s.journal.lock().await;
-        if !grown && !stale() {
+        if wanted <= s.committed.get() {
             return Ok(());
         }
-        s.tick.set(tick(s));
+        let this = s.running.replace(s.running.get() + 1);
+        let commit = if s.host.barriers { Durability::Fua } else { Durability::Normal };
         self.write_journal(Durability::Normal).await?;
-        self.write_journal(if s.host.barriers { Durability::Fua } else { Durability::Normal }).await
+        self.write_journal(commit).await?;
+        s.committed.set(this);
+        Ok(())
     }
 
     /// Writes the next block of the file system's journal.
