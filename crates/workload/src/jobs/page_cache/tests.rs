@@ -191,6 +191,44 @@ fn a_failed_write_back_fails_all_that_follows() {
     runtime.drain().unwrap();
 }
 
+/// Whether the memory has a block.
+fn keeps(pages: &mut Pages, at: u64) -> bool {
+    pages.read(at..at + 1, &mut DataMut::Stamps(&mut [0]))
+}
+
+#[test]
+fn nothing_clean_is_kept_where_a_command_passes() {
+    let mut pages = Pages::new(Payload::Stamps, 4096, 8);
+    let (stamp, now) = (Data::Stamps(&[1]), Nanos::ZERO);
+    pages.write(2, stamp, now);
+    let run = pages.take(EVERYWHERE, u64::MAX, 1).unwrap();
+    pages.written(&run);
+    let early = pages.begin_fill(3..4);
+    assert!(keeps(&mut pages, 2));
+    pages.begin_pass(2..4);
+    assert!(!keeps(&mut pages, 2));
+    // Reads that began before and while it passes, and a write that is written back meanwhile.
+    let late = pages.begin_fill(2..4);
+    pages.end_fill(3..4, early, Some(stamp));
+    pages.end_fill(2..4, late, Some(Data::Stamps(&[1, 1])));
+    assert!(!keeps(&mut pages, 2) && !keeps(&mut pages, 3));
+    pages.write(2, stamp, now);
+    let run = pages.take(EVERYWHERE, u64::MAX, 1).unwrap();
+    assert!(keeps(&mut pages, 2));
+    // It is under way: no second command of it.
+    pages.write(2, stamp, now);
+    assert!(pages.take(EVERYWHERE, u64::MAX, 1).is_none());
+    pages.written(&run);
+    let run = pages.take(EVERYWHERE, u64::MAX, 1).unwrap();
+    pages.written(&run);
+    assert!(!keeps(&mut pages, 2));
+    pages.end_pass(2..4);
+    let after = pages.begin_fill(2..4);
+    pages.end_fill(2..4, after, Some(Data::Stamps(&[1, 1])));
+    assert!(keeps(&mut pages, 2) && keeps(&mut pages, 3));
+    assert_eq!((pages.unclean(), pages.is_pending(EVERYWHERE, u64::MAX)), (0, false));
+}
+
 #[test]
 fn settings_out_of_range_are_refused_by_name() {
     let told = |b: Buffered| b.check().unwrap_err().key().unwrap();
