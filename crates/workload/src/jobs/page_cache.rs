@@ -13,16 +13,14 @@
 //! 4. The cache is bounded. A write waits while the limit of dirty blocks is reached.
 //! 5. Dirty blocks next to each other go in one command, up to its longest, by ascending place. At
 //!    most `depth` commands are under way.
-//! 6. Once a command of write-back has failed, all further writes and fsyncs fail in the same way:
-//!    nobody is told that what was lost is there.
+//! 6. Once a command of write-back has failed, all further writes and fsyncs fail in the same way.
 //!
 //! A read that does not find all of its blocks reads them all by one command, and takes those that
 //! are dirty from the cache: so it sees all of a group, or nothing of it.
 //!
-//! Not modelled: read-ahead; files (all of a job is one file); and the read that a write of less
-//! than a block of the file system needs, since the blocks of the device are that file system's
-//! blocks, and all commands have whole ones. The cache keeps, dirties and drops them one by one.
-//! Each call has a processor for itself.
+//! The blocks of the device are those of the file system. All commands have whole ones, so no write
+//! has to read first; the cache keeps, dirties and drops them one by one. All of a job is one file,
+//! and each call has a processor for itself. There is no read-ahead.
 
 mod pages;
 mod settings;
@@ -41,8 +39,7 @@ use tantalum_device::{
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::{Join, Nanos, Rt, first};
 
-/// The drive refused what the cache had already acknowledged: it cannot be as if nothing had been
-/// written.
+/// The drive refused what the cache had acknowledged: an error, not a write that may be repeated.
 const NO_SPACE: IoError = IoError::Failed("no space left when buffered writes were written back");
 
 /// A device behind a host's page cache or, without settings, without one. Clones share it.
@@ -126,8 +123,7 @@ impl<D: BlockDevice + Clone + 'static> Cached<D> {
         let done = if clean { cache.write_back(EVERYWHERE).await } else { Ok(()) };
         cache.ends.set(true);
         cache.changed.notify_all();
-        let writer = cache.writer.borrow_mut().take();
-        if let Some(writer) = writer {
+        if let Some(writer) = cache.writer.take() {
             // It is never cancelled, since it belongs to no power domain.
             let _ = writer.await;
         }
