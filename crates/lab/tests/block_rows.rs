@@ -106,3 +106,81 @@ fn a_row_that_ends_early_keeps_what_it_measured() {
     let page = page::experiment(&report, &command);
     assert!(page.contains("FAILED") && page.contains("only be read"), "{page}");
 }
+
+/// Jobs through the host's page cache, and one that does the same with direct I/O.
+const BUFFERED: &str = r#"
+title = "buffered"
+cuts = 3
+[run]
+run_ms = [40, 60]
+outage_ms = [10, 10]
+[job.direct]
+range = 0.3
+commands = 10000000
+[job.never]
+range = 0.3
+buffered = {}
+commands = 10000000
+[job.each]
+fsync_every = 1
+fsync = { tick_ms = 3, journal_at = 0.1 }
+range = 0.3
+buffered = {}
+commands = 10000000
+[job.busy]
+pattern = { zipf = 0.9 }
+queue_depth = 8
+reads = 0.4
+discards = 0.02
+fua = 0.05
+fsync_every = 20
+fsync = { barriers = BARRIERS, tick_ms = 5, journal_at = 0.01 }
+range = 0.02
+buffered = { cache_pages = 2000, dirty_expire_ms = 5, writeback_ms = 5 }
+commands = 10000000
+[job.groups]
+batch = { writes = 20, how = "group" }
+range = 0.3
+buffered = {}
+commands = 10000000
+[drive]
+geometry = { channels = 1, packages = 1, blocks = 64, pages = 16 }
+map = { dirty_max = 1024, write_points = 4, dump_units = 4 }
+cache = { buffer_kib = 128 }
+space = { over_provisioning = 40.0 }
+[[row]]
+workload = ["direct", "never", "each", "busy", "groups"]
+design = ["durassd", "volatile"]
+"#;
+
+/// What was acknowledged and not synced is lost, and breaks no promise; what was synced is there.
+#[test]
+fn buffered_writes_are_lost_until_they_are_synced() {
+    for barriers in ["true", "false"] {
+        let text = BUFFERED.replace("BARRIERS", barriers);
+        let experiment = Experiment::parse("x.toml", &text).unwrap();
+        let watch: runner::Watch = Arc::new(|_| ());
+        let report = runner::run(&experiment, &experiment.rows().unwrap(), 2, &watch);
+        for row in &report.rows {
+            let f = &row.findings;
+            assert_eq!((row.error.as_deref(), f.violations, f.cuts), (None, 0, 3), "{}", row.name);
+            assert!(f.commits_acknowledged > 50, "{}: {f:?}", row.name);
+            let lost = match row.name.split('/').next() {
+                Some("never") => f.commits_lost > 1000,
+                // At each cut one write may have been acknowledged whose fsync had not ended.
+                Some("each") => f.commits_lost <= 3,
+                Some("direct") if row.name.contains("durassd") => f.commits_lost == 0,
+                Some("groups") => f.commits_lost == 0,
+                _ => true,
+            };
+            assert!(lost, "{} lost {}", row.name, f.commits_lost);
+        }
+        let busy = report.rows.iter().find(|row| row.name == "busy/durassd").unwrap();
+        let [read, write] = busy.reads_and_writes().expect("it did both");
+        // Half of the reads or more find what is cached. Forced writes go to the drive.
+        assert_eq!(read.p50_ns / 100, 40, "{read:?}");
+        assert_eq!(write.p50_ns / 100, 40, "{write:?}");
+        let forced = &busy.findings.operations["fua"];
+        assert!(forced.count > 0 && forced.p50_ns > 20_000, "{forced:?}");
+    }
+}

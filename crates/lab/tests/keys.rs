@@ -9,7 +9,7 @@ use tantalum_lab::file::entry::Entry;
 use tantalum_lab::file::experiment::{Experiment, RunParameters};
 use tantalum_lab::report::published::{Ratio, Source};
 use tantalum_lab::run::precondition::Precondition;
-use tantalum_workload::jobs::Job;
+use tantalum_workload::jobs::{Buffered, Job};
 use tantalum_workload::linkbench::LinkBenchScale;
 use tantalum_workload::pages::{AppendTreeJob, EngineJob};
 use tantalum_workload::replay::Playing;
@@ -83,6 +83,8 @@ fn the_page_has_every_key_with_its_default() {
     same_defaults::<AppendTreeJob>(&tree, "");
     let job = same_keys("`[job.NAME]`", known::<Job>(""));
     same_defaults::<Job>(&job, "");
+    let buffered = same_keys("`buffered` of a job", known::<Buffered>(""));
+    same_defaults::<Buffered>(&buffered, "");
     let precondition = same_keys("`[precondition]`", known::<Precondition>(""));
     same_defaults::<Precondition>(&precondition, "");
 

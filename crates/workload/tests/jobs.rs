@@ -8,8 +8,8 @@ use tantalum_device::{
 };
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 use tantalum_workload::jobs::{
-    Batch, Fsync, Hot, Job, JobError, JobReport, Pattern, Places, ReadsFrom, Together, run,
-    run_observed,
+    Batch, Buffered, Fsync, Hot, Job, JobError, JobReport, Pattern, Places, ReadsFrom, Together,
+    run, run_observed,
 };
 
 const BLOCKS: u64 = 1024;
@@ -520,6 +520,67 @@ fn a_batch_takes_as_long_as_all_of_it() {
     assert!(refused.to_string().contains("the limit is 64 extents"), "{refused}");
     let job = Job { reads: Some(0.5), ..of(Together::Group, 1) };
     assert!(matches!(job.check(), Err(JobError::Value { .. })));
+}
+
+/// A call takes 2 µs and a page 1, an fsync 3; the device 100 for a command, and 1000 for a flush.
+const PAGE_CACHE: Buffered = Buffered {
+    call_ns: 2000,
+    page_ns: 1000,
+    fsync_ns: 3000,
+    cache_pages: 4096,
+    dirty_background_percent: 90,
+    dirty_percent: 99,
+    dirty_expire_ms: 1_000_000_000,
+    writeback_ms: 5000,
+    command_pages: 8,
+    depth: 8,
+};
+
+#[test]
+fn a_buffered_job_takes_calls_and_fsyncs_and_leaves_what_a_direct_one_leaves() {
+    let buffered = Some(PAGE_CACHE);
+    // Without fsyncs, the neighbours among 400 blocks are written at the end, eight at a time.
+    for (fsync_every, us) in [(0, 600..2600), (1, 110_900..110_901)] {
+        let pattern = Pattern::Permutation;
+        let direct = Job {
+            pattern,
+            block_size: 4 * 4096,
+            fsync_every,
+            range: 0.5,
+            commands: Some(100),
+            ..Job::default()
+        };
+        let job = Job { buffered, ..direct.clone() };
+        let (report, left) = on_ram(job, 7);
+        let report = report.unwrap();
+        assert_eq!(left, on_ram(direct, 7).1);
+        let mean = report.stats.of(CommandKind::Write).latency.mean();
+        // (A histogram has three digits.)
+        assert_eq!(mean.0 / 100, 60, "a buffered write");
+        assert!(us.contains(&(report.elapsed.0 / 1000)), "{}", report.elapsed);
+    }
+    // Sixteen writes: each synced, and with one fsync for two commands of eight neighbours.
+    for (how, us) in [
+        (Together::Flushed, 16 * (3 + 3 + 100 + 1000)),
+        (Together::Unordered, 16 * 3 + 3 + 100 + 1000),
+        (Together::Group, 100),
+    ] {
+        let batch = Some(Batch { writes: 16, how });
+        let pattern = Pattern::Sequential;
+        let job = Job { pattern, batch, buffered, commands: Some(1), ..Job::default() };
+        let elapsed = on_ram(job, 1).0.unwrap().elapsed;
+        assert_eq!(elapsed, Nanos::from_micros(us), "{how:?}");
+    }
+    let reads = Job {
+        reads: Some(0.8),
+        pattern: Pattern::Zipf(0.9),
+        queue_depth: 4,
+        buffered,
+        commands: Some(20_000),
+        ..Job::default()
+    };
+    let read = on_ram(reads, 1).0.unwrap().stats.of(CommandKind::Read).latency.p50();
+    assert_eq!(read.0 / 100, 30, "a read of what is cached");
 }
 
 #[test]

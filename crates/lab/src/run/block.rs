@@ -5,7 +5,9 @@
 //!    what the file system of its host adds.
 //! 2. A load that ends early is measured up to that moment, and no cut follows.
 //! 3. After a cut a job begins anew; a trace goes on behind the requests that were issued.
-//! 4. A write refused for want of space does not count as done. The load goes on. Refused writes of
+//! 4. The oracle watches the host's side of the device: buffered writes count as acknowledged when
+//!    the page cache has them, and as promised after an fsync. A cut takes the cache, too.
+//! 5. A write refused for want of space does not count as done. The load goes on. Refused writes of
 //!    warm-ups are counted, too.
 
 use crate::report::RowFindings;
@@ -16,7 +18,7 @@ use std::rc::Rc;
 use tantalum_device::{BlockDevice, CommandKind, IoError};
 use tantalum_oracle::shadow::Witness;
 use tantalum_rt::{Cancelled, First, Join, Nanos, Rt, Stream, first};
-use tantalum_workload::jobs::{self, Job, JobError};
+use tantalum_workload::jobs::{self, Host, Job, JobError};
 use tantalum_workload::replay::{Ended, Open, Player, Playing, ReplayError};
 
 /// What runs on the device.
@@ -138,12 +140,18 @@ impl<S: RowBox> Run<S> {
 
     /// Runs the job until the cut; when that was.
     async fn under_load(&mut self, witness: &Witness, number: u32) -> Result<Nanos, RowError> {
-        let device = witness.watch(self.subject.device());
+        let device = self.subject.device();
         let (before, refused) = (witness.acknowledged(), witness.refused());
         let measured: Measured = Rc::default();
         let mut load = match &self.load {
-            Load::Job(job) => self.run_job(device, (**job).clone(), number, &measured),
-            Load::Trace(player) => self.play(device, player.clone(), &measured),
+            Load::Job(job) => {
+                let seed = self.rt.seed() ^ u64::from(number);
+                let watching = witness.clone();
+                let watch = move |host| watching.watch(host);
+                let done = self.observer(&measured);
+                until_cut(&self.rt, device, (**job).clone(), seed, watch, done)
+            }
+            Load::Trace(player) => self.play(witness.watch(device), player.clone(), &measured),
         };
         let early = first(self.rt.sleep(self.plan.warm_up), &mut load).await;
         failed(early)?;
@@ -199,17 +207,6 @@ impl<S: RowBox> Run<S> {
         }
     }
 
-    fn run_job<D: BlockDevice + Clone + 'static>(
-        &self,
-        device: D,
-        job: Job,
-        number: u32,
-        measured: &Measured,
-    ) -> Join<Result<(), String>> {
-        let seed = self.rt.seed() ^ u64::from(number);
-        until_cut(&self.rt, device, job, seed, self.observer(measured))
-    }
-
     /// Plays a trace, round and round, until the power goes.
     fn play<D: BlockDevice + Clone + 'static>(
         &self,
@@ -234,20 +231,26 @@ impl<S: RowBox> Run<S> {
 }
 
 /// Runs a job until the power goes; what failed before, in words. A job that is over before
-/// that begins anew. `done` hears of each command and fsync that was completed.
-pub(crate) fn until_cut<D: BlockDevice + Clone + 'static>(
+/// that begins anew. Its commands go through what `watch` makes of the host's side of the device.
+/// `done` hears of each command and fsync that was completed.
+pub(crate) fn until_cut<D, W>(
     rt: &Rt,
     device: D,
     job: Job,
     seed: u64,
+    watch: impl Fn(Host<D>) -> W + 'static,
     done: impl Fn(CommandKind, Nanos) + 'static,
-) -> Join<Result<(), String>> {
+) -> Join<Result<(), String>>
+where
+    D: BlockDevice + Clone + 'static,
+    W: BlockDevice + Clone + 'static,
+{
     let (on, done) = (rt.clone(), Rc::new(done));
     rt.spawn("a block job", async move {
         loop {
             let done = done.clone();
             let done = move |kind, took| done(kind, took);
-            match jobs::run_observed(&on, &device, &job, seed, done).await {
+            match jobs::run_watched(&on, &device, &job, seed, &watch, done).await {
                 Ok(_) => {}
                 Err(JobError::Io { error: IoError::PowerLost, .. }) => return Ok(()),
                 Err(e) => return Err(e.to_string()),

@@ -78,7 +78,8 @@ impl Load {
             let count =
                 move |kind, _| counter.set(counter.get() + u64::from(kind != CommandKind::Flush));
             let seed = self.seed ^ u64::from(number);
-            let load = block::until_cut(&rt, subject.device(), self.job.clone(), seed, count);
+            let (device, job) = (subject.device(), self.job.clone());
+            let load = block::until_cut(&rt, device, job, seed, |host| host, count);
             let watched = self.watch(&rt, &drive, &completed).await;
             subject.cut();
             load.await.map_err(|_| "the job was dropped".to_string())??;

@@ -1,4 +1,4 @@
-//! Batches of writes: flushed one by one, all at once, or as an atomic group.
+//! Batches of writes: flushed one by one, all at once, or as an atomic group; direct or buffered.
 //!
 //! 1. No two writes of a batch touch the same block, so that each way leaves the same content.
 //! 2. A batch that is refused for lack of space is not counted. Those of its blocks that were
@@ -34,6 +34,9 @@ impl<D: BlockDevice> Shared<D> {
         let start = self.rt.now();
         let (kind, done) = match batch.how {
             Together::Flushed => (CommandKind::Write, self.flushed(&writes, first.stamp).await),
+            Together::Unordered if self.job.buffered.is_some() => {
+                (CommandKind::Write, self.synced(&writes, first.stamp).await)
+            }
             Together::Unordered => (CommandKind::Write, self.unordered(&writes).await),
             Together::Group => (CommandKind::Group, self.group(&writes).await),
         };
@@ -64,11 +67,18 @@ impl<D: BlockDevice> Shared<D> {
 
     async fn flushed(&self, writes: &[(Block, Data<'_>)], stamp: u64) -> Result<(), JobError> {
         for write in writes {
-            self.one(write).await?;
-            let (kind, at) = (CommandKind::Flush, write.0);
-            self.fsync(stamp).await.map_err(|error| JobError::Io { kind, at, error })?;
+            self.synced(std::slice::from_ref(write), stamp).await?;
         }
         Ok(())
+    }
+
+    /// One after the other, then one fsync.
+    async fn synced(&self, writes: &[(Block, Data<'_>)], stamp: u64) -> Result<(), JobError> {
+        for write in writes {
+            self.one(write).await?;
+        }
+        let (kind, at) = (CommandKind::Flush, writes[0].0);
+        self.fsync(stamp).await.map_err(|error| JobError::Io { kind, at, error })
     }
 
     async fn unordered(&self, writes: &[(Block, Data<'_>)]) -> Result<(), JobError> {

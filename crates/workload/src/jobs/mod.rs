@@ -9,13 +9,15 @@
 
 mod batch;
 mod elevator;
+mod page_cache;
 mod places;
 mod run;
 
 pub use elevator::{Elevated, Elevator};
+pub use page_cache::{Buffered, Cached};
 pub use places::{Hot, JESD219_READS, JESD219_SIZES, Pattern, Places};
 pub(crate) use run::fill;
-pub use run::{run, run_observed};
+pub use run::{Host, run, run_observed, run_watched};
 
 use tantalum_device::{AtomicError, Block, Caps, CommandKind, DeviceStats, IoError};
 use tantalum_rt::Nanos;
@@ -59,9 +61,10 @@ pub struct ReadsFrom {
 pub enum Together {
     /// One after the other, each followed by an fsync.
     Flushed,
-    /// All at once, in any order.
+    /// All at once, in any order. Buffered writes: one after the other into the page cache, with
+    /// one fsync at the end.
     Unordered,
-    /// As one atomic group.
+    /// As one atomic group. It goes past the page cache.
     Group,
 }
 
@@ -107,6 +110,10 @@ pub struct Job {
     pub batch: Option<Batch>,
     /// Commands in flight, or batches in flight.
     pub queue_depth: u32,
+    /// The host's page cache, through which reads and writes go. A completed write is then durable
+    /// after an fsync only. Atomic groups, forced unit access and discards go past it. When the job
+    /// ends, what is dirty is written back. `None`: direct I/O.
+    pub buffered: Option<Buffered>,
     /// The host's elevator, which orders the commands that the device's queue has no place for.
     /// `None`: they are all sent at once.
     pub elevator: Option<Elevator>,
@@ -135,6 +142,7 @@ impl Default for Job {
             fsync: Fsync::default(),
             batch: None,
             queue_depth: 1,
+            buffered: None,
             elevator: None,
             range: 1.0,
             commands: None,
@@ -357,6 +365,9 @@ impl Job {
         if !(1..=QUEUE_DEPTH_MAX).contains(&self.queue_depth) {
             let value = self.queue_depth.into();
             return Err(JobError::Value { name: "queue_depth", value, range: "1 to 65536" });
+        }
+        if let Some(b) = self.buffered {
+            b.check()?;
         }
         if let Some(e) = self.elevator {
             e.check()?;

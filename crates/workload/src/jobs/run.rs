@@ -1,6 +1,6 @@
 //! Runs a job.
 
-use super::{Elevated, Job, JobError, JobReport, Places, file_block};
+use super::{Cached, Elevated, Job, JobError, JobReport, Places, file_block};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{
@@ -36,6 +36,30 @@ pub async fn run_observed<D: BlockDevice + Clone + 'static>(
     seed: u64,
     done: impl Fn(CommandKind, Nanos) + 'static,
 ) -> Result<JobReport, JobError> {
+    run_watched(rt, device, job, seed, |host| host, done).await
+}
+
+/// A device as the programs of a host see it: behind the page cache and the elevator of the job.
+pub type Host<D> = Cached<Elevated<D>>;
+
+/// The same. All commands of the job go through what `watch` makes of the host's side of the
+/// device, and so does what the file system of the host writes past the page cache. So a watcher
+/// sees what was acknowledged to the job, and when.
+///
+/// # Errors
+/// [`JobError`], as for [`run`].
+pub async fn run_watched<D, W>(
+    rt: &Rt,
+    device: &D,
+    job: &Job,
+    seed: u64,
+    watch: impl Fn(Host<D>) -> W,
+    done: impl Fn(CommandKind, Nanos) + 'static,
+) -> Result<JobReport, JobError>
+where
+    D: BlockDevice + Clone + 'static,
+    W: BlockDevice + Clone + 'static,
+{
     job.check()?;
     let places = job.places(device.caps(), seed)?;
     let read_places = job.read_places(device.caps(), seed)?;
@@ -43,12 +67,13 @@ pub async fn run_observed<D: BlockDevice + Clone + 'static>(
     let passes = job.passes.map(|p| libm::ceil(p * places.commands() as f64) as u64);
     let commands = job.commands.unwrap_or(u64::MAX).min(passes.unwrap_or(u64::MAX));
     let until = job.seconds.map(|s| begin.saturating_add(Nanos((s * 1e9) as u64)));
-    let host = Elevated::new(rt, device.clone(), job.elevator);
-    let device = Stats::new(rt, host.clone());
+    let elevated = Elevated::new(rt, device.clone(), job.elevator);
+    let host = Cached::new(rt, elevated, job.buffered, job.fsync.barriers);
+    let device = Stats::new(rt, watch(host.clone()));
     let shared = Rc::new(Shared {
         rt: rt.clone(),
         device: device.clone(),
-        host,
+        direct: watch(host.direct()),
         done: Box::new(done),
         job: job.clone(),
         reads: job.read_share(),
@@ -71,17 +96,19 @@ pub async fn run_observed<D: BlockDevice + Clone + 'static>(
         // It is never cancelled, since it belongs to no power domain.
         result = result.and(task.await.unwrap_or(Ok(())));
     }
-    result?;
+    let closed = host.close(result.is_ok()).await;
+    result.and(closed)?;
     Ok(JobReport { elapsed: rt.now().saturating_sub(begin), stats: device.snapshot() })
 }
 
 pub(super) struct Shared<D> {
     pub rt: Rt,
-    pub device: Stats<Elevated<D>>,
-    /// The same device for writes that are not the job's: the journal of the file system.
-    host: Elevated<D>,
+    pub device: Stats<D>,
+    /// The same device, past the page cache, for writes that are not the job's: the journal of the
+    /// file system.
+    direct: D,
     pub done: Box<dyn Fn(CommandKind, Nanos)>,
-    job: Job,
+    pub job: Job,
     reads: f64,
     /// Device blocks in the longest command.
     longest: u64,
@@ -156,14 +183,15 @@ impl<D: BlockDevice> Shared<D> {
     /// Carries out an fsync, see [`Fsync`].
     pub async fn fsync(&self, stamp: u64) -> Result<(), IoError> {
         let host = &self.job.fsync;
-        if host.barriers {
+        // (A page cache writes back, and knows itself whether there are barriers.)
+        if host.barriers || self.job.buffered.is_some() {
             self.device.flush().await?;
         }
         let tick = self.rt.now().0 / (host.tick_ms.max(1) * 1_000_000);
         if host.tick_ms == 0 || self.tick.replace(tick) == tick {
             return Ok(());
         }
-        let caps = self.host.caps();
+        let caps = self.direct.caps();
         let n = self.committed.replace(self.committed.get() + 2);
         // (It lies at whole blocks of the file system.)
         let (each, device) = (file_block(caps), caps.blocks);
@@ -174,7 +202,7 @@ impl<D: BlockDevice> Shared<D> {
             let count = each.min(device) as usize;
             let mut block = OwnedData::zeros(caps.payload, count, caps.block_size);
             fill(&mut block, stamp ^ n);
-            self.host.write(at, block.as_data(), want).await
+            self.direct.write(at, block.as_data(), want).await
         };
         join_all(vec![write(n), write(n + 1)]).await.into_iter().collect()
     }

@@ -1,0 +1,89 @@
+//! The settings of a page cache.
+
+use super::super::JobError;
+
+/// How a host's page cache works. The defaults of memory and write-back are those of Linux, for a
+/// host with 1 GiB to spare. Those of processor time are fitted to a host of 2010
+/// (`experiments/atomic-latency.toml`); copying is an own estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Buffered {
+    /// Processor time of a buffered read or write without what it copies, ns. At least 1.
+    pub call_ns: u64,
+    /// Processor time to copy a page of 4 KiB, ns.
+    pub page_ns: u64,
+    /// Processor time of an fsync, ns.
+    pub fsync_ns: u64,
+    /// Pages of 4 KiB in the cache, at most. At least 16.
+    pub cache_pages: u64,
+    /// Write-back begins when more of the cache than this is dirty, per cent.
+    pub dirty_background_percent: u64,
+    /// Writes wait while so much of the cache is dirty or being written, per cent. More than
+    /// `dirty_background_percent`, at most 100.
+    pub dirty_percent: u64,
+    /// What has been dirty for so long is written back, ms.
+    pub dirty_expire_ms: u64,
+    /// How often the host looks for what has been dirty for too long, ms. At least 1.
+    pub writeback_ms: u64,
+    /// The longest command of write-back, in pages of 4 KiB. At least 1.
+    pub command_pages: u64,
+    /// Commands of write-back at the device, at most. At least 1.
+    pub depth: u64,
+}
+
+impl Default for Buffered {
+    fn default() -> Buffered {
+        Buffered {
+            call_ns: 3600,
+            page_ns: 400,
+            fsync_ns: 4700,
+            cache_pages: 262_144,
+            dirty_background_percent: 10,
+            dirty_percent: 20,
+            dirty_expire_ms: 30_000,
+            writeback_ms: 5000,
+            command_pages: 128,
+            depth: 128,
+        }
+    }
+}
+
+impl Buffered {
+    /// Checks its numbers.
+    ///
+    /// # Errors
+    /// [`JobError::Value`].
+    pub(in super::super) fn check(&self) -> Result<(), JobError> {
+        const SECOND: u64 = 1_000_000_000;
+        let percent = (0..=99, "0 to 99");
+        let more = self.dirty_background_percent.saturating_add(1);
+        let values = [
+            ("buffered.call_ns", self.call_ns, 1..=SECOND, "1 to 1000000000"),
+            ("buffered.page_ns", self.page_ns, 0..=SECOND, "0 to 1000000000"),
+            ("buffered.fsync_ns", self.fsync_ns, 0..=SECOND, "0 to 1000000000"),
+            ("buffered.cache_pages", self.cache_pages, 16..=1 << 32, "16 to 4294967296"),
+            (
+                "buffered.dirty_background_percent",
+                self.dirty_background_percent,
+                percent.0,
+                percent.1,
+            ),
+            (
+                "buffered.dirty_percent",
+                self.dirty_percent,
+                more..=100,
+                "more than `dirty_background_percent`, and at most 100",
+            ),
+            ("buffered.dirty_expire_ms", self.dirty_expire_ms, 0..=SECOND, "0 to 1000000000"),
+            ("buffered.writeback_ms", self.writeback_ms, 1..=SECOND, "1 to 1000000000"),
+            ("buffered.command_pages", self.command_pages, 1..=65_536, "1 to 65536"),
+            ("buffered.depth", self.depth, 1..=65_536, "1 to 65536"),
+        ];
+        match values.into_iter().find(|(_, value, allowed, _)| !allowed.contains(value)) {
+            Some((name, value, _, range)) => {
+                Err(JobError::Value { name, value: value as f64, range })
+            }
+            None => Ok(()),
+        }
+    }
+}
