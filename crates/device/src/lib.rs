@@ -77,6 +77,7 @@ mod live;
 mod operations;
 mod partition;
 mod planted;
+pub mod presets;
 mod raid;
 mod ram;
 mod sampled;

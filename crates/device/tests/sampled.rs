@@ -8,6 +8,7 @@ use tantalum_device::{
 use tantalum_oracle::harness::{CrashPlan, CutAt, crash_run};
 use tantalum_rt::{Nanos, Rt, Runtime};
 
+/// The preset with all keys.
 const PRESET: &str = include_str!("../presets/usb-flash.toml");
 
 fn row(command: CommandKind, stream: Option<StreamKind>, bytes: u64, us: &[u64]) -> LatencyRow {
@@ -351,4 +352,44 @@ fn the_oracle_finds_nothing() {
         }
     }
     assert!(cuts > 500 && interrupted > 1000, "{cuts} cuts, {interrupted} interrupted");
+}
+
+/// Each preset is a device, and does what its head says: the median of a small write in sequence,
+/// and how much longer an outlier takes.
+#[test]
+fn presets_do_what_they_stand_for() {
+    let outliers = |name: &str| match name {
+        "usb-c" | "net-volume" => 60.0..200.0,
+        "usb-a" | "usb-b" => 2.0..20.0,
+        "usb-flash" => 40.0..200.0,
+        _ => 0.0..0.0,
+    };
+    for (name, text) in tantalum_device::presets::SAMPLED {
+        let model: SampledModel = toml::from_str(text).unwrap();
+        let blocks = (4096 / model.block_bytes) as usize;
+        let (mut took, _) = on(&model, 7, async move |rt: Rt, device: RamDevice| {
+            use tantalum_device::PowerCycle;
+            device.power_on().await.unwrap();
+            let device = device.device();
+            let mut took = Vec::new();
+            for n in 0..4000 {
+                let (at, data) = (Block(n * blocks as u64), vec![n; blocks]);
+                let write = device.write(at, Data::Stamps(&data), Durability::Normal);
+                took.push(timed(&rt, async { write.await.unwrap() }).await);
+            }
+            took
+        });
+        took.sort_unstable();
+        let (median, most) = (took[took.len() / 2] as f64, took[took.len() - 1] as f64);
+        if !model.outlier.is_empty() {
+            assert!(outliers(name).contains(&(most / median)), "{name}: {median} {most}");
+        }
+        if *name == "bimodal-disk" {
+            let slow = took.iter().filter(|t| **t > 1000).count();
+            assert!((1..took.len()).contains(&slow), "{slow} of {} are slow", took.len());
+        }
+    }
+    for (name, text) in tantalum_device::presets::DISKS {
+        toml::from_str::<tantalum_device::DiskModel>(text).expect(name);
+    }
 }

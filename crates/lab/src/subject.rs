@@ -13,6 +13,7 @@ use crate::file::parse::{self, Fault};
 use crate::report::figures::Counts;
 use crate::run::row::{RowBox, Traffic};
 use serde::{Deserialize, Serialize};
+use tantalum_device::presets::{DISKS, SAMPLED};
 use tantalum_device::{Disk, DiskModel, Payload, RamDevice, SampledModel};
 use tantalum_drive::{Design, Drive};
 use tantalum_explore::{
@@ -20,11 +21,6 @@ use tantalum_explore::{
     SampledBlueprint,
 };
 use tantalum_rt::Rt;
-
-const DISKS: [(&str, &str); 1] = [("disk-15k", include_str!("../../device/presets/disk-15k.toml"))];
-
-const SAMPLED: [(&str, &str); 1] =
-    [("usb-flash", include_str!("../../device/presets/usb-flash.toml"))];
 
 /// Bytes in a sector of an SSD, which no key changes, and in a block of whatever does not say.
 pub const BLOCK_BYTES: u32 = 4096;
@@ -65,7 +61,7 @@ pub struct Stripes {
 
 /// The presets that are no SSDs, with their texts.
 fn others() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    DISKS.iter().chain(&SAMPLED)
+    DISKS.iter().chain(SAMPLED)
 }
 
 /// The names of all presets, SSDs first.
@@ -163,7 +159,7 @@ impl Model {
             Some(base) => of.iter().any(|d| d.0 == base),
             None => table.contains_key(key),
         };
-        let (is_disk, is_sampled) = (is(&DISKS, "rpm"), is(&SAMPLED, "latency"));
+        let (is_disk, is_sampled) = (is(DISKS, "rpm"), is(SAMPLED, "latency"));
         if is_disk || is_sampled {
             let mut whole = match base {
                 Some(base) => parse::read(preset_text(base)?).map_err(|w| w.what)?,
