@@ -31,15 +31,8 @@ pub struct CompareArguments {
     html: Option<PathBuf>,
     /// End with 1 if a measure of a row is worse in the second report by more than this, or if a
     /// row is no longer as expected; applies only if both made the same number of cuts
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = crate::run::percent)]
     fail_over: Option<f64>,
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(percent) if (0.0..f64::INFINITY).contains(&percent) => Ok(percent),
-        _ => Err("must be a number from 0 up".to_string()),
-    }
 }
 
 /// Runs the command; returns the exit code.

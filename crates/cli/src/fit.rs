@@ -6,7 +6,7 @@ use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tantalum_lab::fit::{Effort, Findings, Fit, Watch, parse_numbers};
+use tantalum_lab::fit::{Effort, Findings, Fit, NOTHING, Watch, parse_numbers};
 
 /// Arguments of `tantalum fit`.
 #[derive(Args)]
@@ -38,7 +38,7 @@ pub struct FitArguments {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// The mean deviation with which the command still ends well, in per cent
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = crate::run::percent)]
     within: Option<f64>,
     /// Measure for a shorter time, and end sooner
     #[arg(long)]
@@ -183,7 +183,7 @@ fn summary(found: &Findings, toml: Option<&String>) -> String {
             p.key.clone(),
             p.before.to_string(),
             p.after.to_string(),
-            match p.matters < 0.1 {
+            match p.matters < NOTHING {
                 true => "no number".into(),
                 false => format!("one by {:.1} %", p.matters),
             },

@@ -103,7 +103,7 @@ fn quotients(all: &[Quotient]) -> Table {
             (Some(Claim::About(n)), _) => format!("{n} x"),
             (Some(Claim::Between([low, high])), _) => format!("{low}-{high} x"),
             (None, Some(n)) => format!("> {n} x"),
-            (None, None) => "-".into(),
+            (None, None) => q.aim.map_or("-".into(), |n| format!("aim: > {n} x")),
         };
         let off = q.deviation_percent().map_or(String::new(), |d| format!("{d:+.0} %"));
         let of = q.measure.name();
@@ -111,7 +111,8 @@ fn quotients(all: &[Quotient]) -> Table {
             (Some(low), Some(high)) if q.ours.len() > 1 => format!("{low:.2}-{high:.2}"),
             _ => String::new(),
         };
-        let agrees = q.agrees().map_or("", |a| if a { "agrees" } else { "differs" });
+        let [yes, no] = if q.aim.is_some() { ["met", "missed"] } else { ["agrees", "differs"] };
+        let agrees = q.agrees().map_or("", |a| if a { yes } else { no });
         let ours = q.median().map_or("-".into(), |m| format!("{m:.2} x"));
         table.add_row([q.what.as_str(), &of, &published, &ours, &off, &spread, agrees]);
     }

@@ -71,7 +71,7 @@ pub struct RunArguments {
     check_determinism: bool,
     /// Fail if the results are off from the published numbers, of rows and ratios, by more than this
     /// on average
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "quick")]
     published_within: Option<f64>,
     /// Only rows whose name contains this (names are workload/design/journal/synchronous);
     /// may be given several times
@@ -111,11 +111,11 @@ impl RunArguments {
 ///
 /// # Errors
 /// The expected form, in a line.
-fn percent(argument: &str) -> Result<f64, String> {
+pub fn percent(argument: &str) -> Result<f64, String> {
     let number = argument.trim().trim_end_matches('%').trim_end().parse::<f64>();
     match number {
         Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
-        _ => Err("expected a number of per cent, at least 0, as in --published-within 12".into()),
+        _ => Err("expected a number of per cent, at least 0, as in 12".into()),
     }
 }
 

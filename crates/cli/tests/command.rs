@@ -111,7 +111,7 @@ fn mistakes_end_in_2_and_are_named() {
     }
     ends(&tantalum(&["run", &fine, "--cuts", "0"]), 2);
     let (_, err) = ends(&tantalum(&["compare", &fine, &one, "--fail-over", "-3"]), 2);
-    assert!(err.contains("must be a number from 0 up"), "{err}");
+    assert!(err.contains("expected a number of per cent, at least 0"), "{err}");
     // Paths like these are never replaced by a file.
     let (_, err) = ends(&tantalum(&["run", &key, "--json", "/dev/null", "--html", "/dev/null"]), 2);
     assert!(err.contains("unknown key"), "{err}");
@@ -288,7 +288,7 @@ fn a_run_has_a_page_and_two_runs_compare() {
     let cases: [(&[&str], &str); 4] = [
         (&["compare", &a, "nowhere.json"], "cannot read the report nowhere.json"),
         (&["compare", &a, experiment], "is not JSON"),
-        (&["compare", &a, &b, "--fail-over=-1"], "must be a number from 0 up"),
+        (&["compare", &a, &b, "--fail-over=-1"], "expected a number of per cent, at least 0"),
         (&["compare", &a, &b, "--fail-over", "x"], "must be a number"),
     ];
     for (arguments, expected) in cases {

@@ -42,7 +42,7 @@ fn what_cannot_be_fitted_is_said() {
     let bad = file("fit-bad.toml", "read_4k_us = 0\n");
     let odd = file("fit-odd.toml", "read_5k_us = 10\n");
     for (arguments, wanted) in [
-        (vec![bad.to_str().unwrap(), "--design", "slc"], "must be a number above 0"),
+        (vec![bad.to_str().unwrap(), "--design", "slc"], "it must be a number of"),
         (vec![odd.to_str().unwrap(), "--design", "slc"], "did you mean \"read_4k_us\"?"),
         (vec!["no-such-file.toml", "--design", "slc"], "cannot read the file of numbers"),
         (vec![good, "--design", "tlc-modren"], "tlc-modern"),

@@ -268,7 +268,7 @@ fn claim(q: &Quotient) -> String {
         (Some(Claim::About(n)), _) => format!("{n} ×"),
         (Some(Claim::Between([low, high])), _) => format!("{low}–{high} ×"),
         (None, Some(n)) => format!("> {n} ×"),
-        (None, None) => units::MISSING.to_string(),
+        (None, None) => q.aim.map_or(units::MISSING.to_string(), |n| format!("aim: > {n} ×")),
     }
 }
 
@@ -287,6 +287,8 @@ fn ours(q: &Quotient) -> String {
 fn agrees(q: &Quotient) -> String {
     let off = q.deviation_percent().map_or(String::new(), |d| format!(", {d:+.0} %"));
     match q.agrees() {
+        Some(true) if q.aim.is_some() => "✓ met".to_string(),
+        Some(false) if q.aim.is_some() => "✗ missed".to_string(),
         Some(true) => format!("✓ agrees{off}"),
         Some(false) => format!("✗ differs{off}"),
         None => String::new(),
@@ -299,13 +301,14 @@ fn ratios(all: &[Quotient]) -> Bars {
         let (value, stroke) = match (q.published, q.more_than) {
             (Some(Claim::About(n)), _) => (Some(n), None),
             (Some(Claim::Between([low, high])), _) => (Some(low), Some(high)),
-            (None, bound) => (bound, None),
+            (None, bound) => (bound.or(q.aim), None),
         };
         let mut bar = |label: &str, value, stroke, text, look| {
             let (group, label) = (q.what.clone(), label.to_string());
             bars.push(Bar { group, label, value, stroke, text, look, parts: Vec::new() });
         };
-        bar("published", value, stroke, claim(q), Look::Published);
+        let label = if q.aim.is_some() { "aim" } else { "published" };
+        bar(label, value, stroke, claim(q), Look::Published);
         let most = q.ours.last().copied().filter(|_| q.ours.len() > 1);
         let mark = agrees(q).chars().next().map_or(String::new(), |c| format!("{c} "));
         bar("ours", q.median(), most, format!("{mark}{}", ours(q)), Look::Filled);

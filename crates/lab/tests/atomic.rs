@@ -31,10 +31,12 @@ fn groups_cost_less_than_the_same_writes_apart() {
         let group = row.name.ends_with("group") || row.name.ends_with("flag");
         assert!(!group || row.findings.commits_lost == 0, "{row:#?}");
         for (measure, off) in row.deviations() {
-            assert!(off.abs() < 10.0, "{}: {off} % in {measure:?}", row.name);
+            let most = if row.name.contains("buffered") { 25.0 } else { 10.0 };
+            assert!(off.abs() < most, "{}: {off} % in {measure:?}", row.name);
         }
     }
-    assert_eq!(report.nearness().map(|n| n.rows), Some(9));
+    // Nine latencies of direct writes, and six of buffered ones.
+    assert_eq!(report.nearness().map(|n| n.rows), Some(15));
     for pattern in ["random", "strided", "sequential"] {
         let of = |how| rate(&format!("{pattern}/card/job.{pattern}.batch.how={how}"));
         assert!(of("group") >= of("unordered"), "{pattern}");

@@ -35,6 +35,10 @@ pub const FREE: &[&str] = &[
     "firmware.through_us",
 ];
 
+/// A parameter of which a tenth more changes no number by as much as this, in per cent, is said to
+/// matter to none.
+pub const NOTHING: f64 = 0.1;
+
 /// How much is spent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
@@ -204,8 +208,35 @@ impl Fit {
     /// Measurements of the model that it takes, at most.
     pub fn trials(&self) -> u64 {
         let round = self.free.len() as u64 + 8;
-        (u64::from(self.effort.rounds) * round + 3 + self.free.len() as u64)
+        (u64::from(self.effort.rounds) * round + 5 + 2 * self.free.len() as u64)
             * self.numbers.len() as u64
+    }
+
+    /// By how much, in per cent, the number that depends most on each parameter changes if that is
+    /// a tenth larger.
+    fn matter(&self, values: &[i64], model: &[f64], threads: usize, watch: &dyn Watch) -> Vec<f64> {
+        let place = |values: &[i64]| {
+            self.free.iter().zip(values).map(|(p, v)| p.place(*v)).collect::<Vec<_>>()
+        };
+        let steps: Vec<Vec<f64>> = (0..values.len())
+            .map(|i| {
+                let mut more = values.to_vec();
+                more[i] += (values[i] / 10).max(1);
+                place(&more)
+            })
+            .collect();
+        let moved = self.at(&steps, threads, watch).unwrap_or_default();
+        let of = |i: usize| {
+            let Some(Some(all)) = moved.get(i) else { return 0.0 };
+            let changes = all.iter().zip(model).map(|(a, b)| (a / b - 1.0).abs() * 100.0);
+            changes.fold(0.0, f64::max)
+        };
+        (0..values.len()).map(of).collect()
+    }
+
+    /// What is minimised.
+    fn cost(&self, model: &[f64]) -> f64 {
+        self.residuals(model).iter().map(|r| r * r).sum()
     }
 
     /// Fits, with so many trials at a time.
@@ -222,26 +253,29 @@ impl Fit {
             let residuals = found.into_iter().map(|all| Some(self.residuals(&all?)));
             Some(residuals.collect())
         });
-        let values = self.values(&best);
-        let model = self.model(&values)?;
-        let steps: Vec<Vec<f64>> = (0..best.len())
-            .map(|i| {
-                let mut point = best.clone();
-                point[i] = self.free[i].place(values[i] + (values[i] / 10).max(1));
-                point
-            })
-            .collect();
-        let moved = self.at(&steps, threads, watch);
-        let matters = |i: usize| -> f64 {
-            let Some(Some(all)) = moved.as_ref().and_then(|all| all.get(i)) else { return 0.0 };
-            let changes = all.iter().zip(&model).map(|(a, b)| (a / b - 1.0).abs() * 100.0);
-            changes.fold(0.0, f64::max)
-        };
+        let (mut values, mut model) = (self.values(&best), Vec::new());
+        let mut matter = Vec::new();
+        // What no number says anything of goes back to where it was, if the numbers stay as near.
+        for pass in 0..2 {
+            model = self.model(&values)?;
+            matter = self.matter(&values, &model, threads, watch);
+            let mut back = values.clone();
+            for (i, p) in self.free.iter().enumerate().filter(|(i, _)| matter[*i] < NOTHING) {
+                back[i] = p.before;
+            }
+            if pass > 0 || back == values || watch.is_over() {
+                break;
+            }
+            if self.cost(&self.model(&back)?) > self.cost(&model) * 1.02 + 1e-5 {
+                break;
+            }
+            values = back;
+        }
         let parameters = self.free.iter().zip(&values).enumerate().map(|(i, (p, after))| Fitted {
             key: p.key.clone(),
             before: p.before,
             after: *after,
-            matters: matters(i),
+            matters: matter[i],
         });
         let numbers = self.numbers.iter().zip(first.iter().zip(&model));
         let residuals = numbers.map(|((number, measured), (before, model))| Residual {
@@ -315,10 +349,13 @@ impl Fit {
 
 /// The integers of a design that can be fitted, with their keys.
 fn integers(table: &toml::Table) -> Vec<(String, i64)> {
+    // What is parallel, and what is a power of two, does not move in small steps.
+    let fixed = ["link.queue_depth", "link.block_bytes", "timing.pages_per_program"];
     let of = |section: &'static str| {
         let table = table.get(section).and_then(toml::Value::as_table);
         let keys = table.into_iter().flatten();
         keys.filter_map(move |(key, value)| Some((format!("{section}.{key}"), value.as_integer()?)))
     };
-    ["link", "timing", "firmware"].into_iter().flat_map(of).collect()
+    let all = ["link", "timing", "firmware"].into_iter().flat_map(of);
+    all.filter(|(key, _)| !fixed.contains(&key.as_str())).collect()
 }

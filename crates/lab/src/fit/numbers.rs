@@ -32,6 +32,15 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Numbers that a drive can have.
+    fn range(self) -> (f64, f64) {
+        match self {
+            Unit::Microseconds => (0.1, 1e7),
+            Unit::PerSecond => (0.1, 1e9),
+            Unit::Megabytes => (0.01, 1e6),
+        }
+    }
+
     /// What a user reads.
     pub fn name(self) -> &'static str {
         match self {
@@ -108,7 +117,7 @@ impl Number {
 /// The numbers of a file, in the order of [`NUMBERS`].
 ///
 /// # Errors
-/// In a line: the file is no TOML, a key is unknown, a value is not above 0, or there is none.
+/// In a line: the file is no TOML, a key is unknown, a value is beyond what a drive can have, or there is none.
 pub fn parse_numbers(text: &str) -> Result<Vec<(Number, f64)>, String> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map(|span| text[..span.start].lines().count().max(1));
@@ -121,8 +130,13 @@ pub fn parse_numbers(text: &str) -> Result<Vec<(Number, f64)>, String> {
             return Err(parse::unknown("unknown number", key, known()));
         }
         let number = value.as_float().or(value.as_integer().map(|i| i as f64));
-        if !number.is_some_and(|n| n.is_finite() && n > 0.0) {
-            return Err(format!("{key} is {value}; it must be a number above 0"));
+        let unit = NUMBERS.iter().find(|n| n.key == key).map_or(Unit::PerSecond, |n| n.unit);
+        let (least, most) = unit.range();
+        if !number.is_some_and(|n| (least..=most).contains(&n)) {
+            let unit = unit.name();
+            return Err(format!(
+                "{key} is {value}; it must be a number of {unit}, {least} to {most}"
+            ));
         }
     }
     let value = |n: &Number| {

@@ -56,6 +56,7 @@ fn ratio(q: &Quotient) -> Value {
         "to": q.to,
         "published": q.published,
         "more_than": q.more_than,
+        "aim": q.aim,
         "within": q.within,
         "fitted": q.fitted,
         "deviation_percent": q.deviation_percent(),

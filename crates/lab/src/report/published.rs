@@ -142,6 +142,9 @@ pub struct Ratio {
     /// It was published as more than this.
     #[serde(default)]
     pub more_than: Option<f64>,
+    /// Nothing was published: the experiment aims at more than this. It is no deviation.
+    #[serde(default)]
+    pub aim: Option<f64>,
     /// How far ours may be from what was published, in per cent of it: 25 from a number, 0 from a
     /// range, and above a bound any distance, unless this is given.
     #[serde(default)]
@@ -169,6 +172,8 @@ pub struct Quotient {
     pub published: Option<Claim>,
     /// It was published as more than this.
     pub more_than: Option<f64>,
+    /// Nothing was published: the experiment aims at more than this.
+    pub aim: Option<f64>,
     /// How far ours may be from that, in per cent ([`Ratio::within`]).
     pub within: Option<f64>,
     /// Whether parameters were fitted to it.
@@ -241,6 +246,7 @@ impl Ratio {
             to: self.to.clone(),
             published: self.published,
             more_than: self.more_than,
+            aim: self.aim,
             within: self.within,
             fitted: self.fitted,
             ours,
@@ -286,10 +292,13 @@ impl Quotient {
         Some((ours / from - 1.0) * 100.0)
     }
 
-    /// Whether ours is what was published, as near as it has to be. `None` if nothing was published
-    /// or found.
+    /// Whether ours is what was published, as near as it has to be, or what the experiment aims at.
+    /// `None` if nothing was published or aimed at, or nothing was found.
     pub fn agrees(&self) -> Option<bool> {
-        let (ours, off) = (self.median()?, self.deviation_percent()?);
+        let ours = self.median()?;
+        let Some(off) = self.deviation_percent() else {
+            return self.aim.map(|aim| ours > aim);
+        };
         Some(match (self.published, self.more_than) {
             (None, Some(n)) => ours > n && self.within.is_none_or(|w| off <= w),
             (Some(Claim::Between(_)), _) => off.abs() <= self.within.unwrap_or(0.0),
@@ -551,6 +560,11 @@ mod tests {
             let found = q.deviation_percent().unwrap();
             assert!((found - off).abs() < 1e-9, "{keys}: {found}");
             assert_eq!(q.agrees(), Some(agrees), "{keys}");
+        }
+        // An aim is met or missed, and is no deviation.
+        for (keys, met) in [("aim = 7", true), ("aim = 8", false)] {
+            let q = quotient(keys);
+            assert_eq!((q.deviation_percent(), q.agrees()), (None, Some(met)), "{keys}");
         }
         let none = quotient("over = \"mean\"");
         assert_eq!((none.deviation_percent(), none.agrees()), (None, None));

@@ -15,7 +15,7 @@
 //!   preconditioning writes are zeros, which take no more than stamps;
 //! - the map log, real bytes everywhere: a page of it for each change, up to all its units;
 //! - the memory of the block-level oracle: [`WITNESS_BYTES`] for each block that a job has
-//!   written;
+//!   written, and [`CACHED_BYTES`] for each in its page cache;
 //! - a copy of the loaded database, to put in the place of damaged ones;
 //! - the connections' page caches, and [`BASE_BYTES`] for the rest.
 //!
@@ -39,6 +39,8 @@ pub const RUN_BYTES: u64 = 28 << 20;
 pub const WITNESS_BYTES: u64 = 256;
 /// What a block costs on a device without flash where payload is a stamp.
 pub const DISK_STAMP_BYTES: u64 = 64;
+/// What a page cache keeps of a sector.
+pub const CACHED_BYTES: u64 = 320;
 /// What every row needs.
 pub const BASE_BYTES: u64 = 16 << 20;
 
@@ -98,10 +100,11 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let raw = design.geometry.bytes() * members;
     let prepared = prepared(scene, capacity / SECTOR);
     if let Some(range) = block_range(row) {
-        let blocks = job_sectors(range, capacity / SECTOR, design.link.mb_s * members, millis);
+        let rate = rate(row, design.link.mb_s * members);
+        let blocks = job_sectors(range, capacity / SECTOR, rate, millis);
         let written = blocks.saturating_mul(2).saturating_add(prepared);
         let flash = stamps(design, &layout, members, written);
-        let memory = flash + blocks * WITNESS_BYTES + books + BASE_BYTES;
+        let memory = flash + blocks * WITNESS_BYTES + cached(row, blocks) + books + BASE_BYTES;
         return Ok(Need { memory, load: 0, database: 0, capacity });
     }
     let zeros = if prepared > 0 { stamps(design, &layout, members, prepared) } else { 0 };
@@ -192,8 +195,10 @@ fn without_flash(row: &Row, cuts: u32, model: &Model) -> Need {
     let page = u64::from(scene.run.page_bytes);
     let (database, load) = match (&row.workload, block_range(row)) {
         (_, Some(range)) => {
-            let written = job_sectors(range, capacity / SECTOR, rate * members, millis);
-            let memory = written.min(capacity / SECTOR) * stamp_bytes(model) + BASE_BYTES;
+            let rate = self::rate(row, rate * members);
+            let written = job_sectors(range, capacity / SECTOR, rate, millis);
+            let stamps = written.min(capacity / SECTOR) * stamp_bytes(model);
+            let memory = stamps + cached(row, written) + BASE_BYTES;
             return Need { memory, load: 0, database: 0, capacity };
         }
         (WorkloadKind::YcsbA, _) => ycsb(&scene.ycsb, page),
@@ -243,6 +248,20 @@ fn tpcc(scale: &TpccScale) -> (u64, u64) {
 /// The share of the drive that a block job or a trace may write; `None` for a database.
 fn block_range(row: &Row) -> Option<f64> {
     row.job().map(|job| job.range).or(row.trace().map(|_| 1.0))
+}
+
+/// How fast a job can write, MB/s: behind a page cache as fast as it is called.
+fn rate(row: &Row, link: u64) -> u64 {
+    match row.job().and_then(|job| Some((job.buffered?, job.queue_depth))) {
+        Some((buffered, depth)) => SECTOR * 1000 * u64::from(depth) / buffered.call_ns.max(1) + 1,
+        None => link,
+    }
+}
+
+/// What the page cache of a job takes that writes so many sectors.
+fn cached(row: &Row, sectors: u64) -> u64 {
+    let pages = row.job().and_then(|job| job.buffered).map_or(0, |buffered| buffered.cache_pages);
+    pages.min(sectors).saturating_mul(CACHED_BYTES)
 }
 
 /// The sectors that a job writes, at most: it begins anew when it ends before the run does,

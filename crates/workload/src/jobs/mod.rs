@@ -359,6 +359,10 @@ impl Job {
                 return Err(JobError::Value { name, value, range: "0: batches only write" });
             }
         }
+        if self.fsync.tick_ms > 1_000_000 {
+            let value = self.fsync.tick_ms as f64;
+            return Err(JobError::Value { name: "fsync.tick_ms", value, range: "0 to 1000000" });
+        }
         if self.commands == Some(0) {
             return Err(JobError::Value { name: "commands", value: 0.0, range: "at least 1" });
         }

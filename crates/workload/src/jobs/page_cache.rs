@@ -269,7 +269,12 @@ impl<D: BlockDevice + Clone + 'static> Cache<D> {
         self.slots.acquire(1).await.keep();
         let run = match self.check() {
             Ok(()) => self.pages.borrow_mut().take(range, goal, self.longest),
-            Err(_) => None,
+            Err(error) => {
+                // Nothing is written back any more: who waits for that is told.
+                self.failed.borrow_mut().get_or_insert(error);
+                self.changed.notify_all();
+                None
+            }
         };
         let Some(run) = run else {
             self.slots.release(1);

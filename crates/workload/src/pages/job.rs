@@ -53,8 +53,9 @@ pub struct EngineJob {
     pub o_dsync: bool,
     /// Whether flushes may run together with other commands; over ATA they may not.
     pub queued_flush: bool,
-    /// Granularity of a file's time stamps in ms: an fsync in another tick than the last one
-    /// commits the file system's journal. 0: the files are synced without a commit (fdatasync).
+    /// Granularity of a file's time stamps in ms: the first write to a file in a tick changes them,
+    /// and the file's next fsync commits the file system's journal. 0: the files are synced without
+    /// a commit (fdatasync).
     pub tick_ms: u64,
     /// Whether each table, and each partition of one, is a file (`innodb_file_per_table`): a
     /// batch of pages then ends with an fsync of each file that it wrote to, one after another.
@@ -262,6 +263,7 @@ impl EngineJob {
             ("batch_pages", self.batch_pages.into(), 1, BATCH_PAGES.into()),
             ("lru_depth", self.lru_depth.into(), 1, 1 << 20),
             ("transactions", self.transactions, 1, 1 << 40),
+            ("tick_ms", self.tick_ms, 0, 1_000_000),
         ];
         for (key, value, least, most) in numbers {
             if !(least..=most).contains(&value) {

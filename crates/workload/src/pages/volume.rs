@@ -89,8 +89,11 @@ struct Shared<D> {
     in_flight: Cell<u32>,
     /// A flush waits for these commands, or is in flight.
     flushing: Cell<bool>,
+    /// The number of the last flush that was queued, and of the last one that completed; and how
+    /// many did.
     begun: Cell<u64>,
     done: Cell<u64>,
+    completed: Cell<u64>,
     changed: WaitQueue,
     idle: WaitQueue,
     inodes: RefCell<BTreeMap<FileNo, Inode>>,
@@ -113,6 +116,7 @@ impl<D: BlockDevice> Volume<D> {
             flushing: Cell::new(false),
             begun: Cell::new(0),
             done: Cell::new(0),
+            completed: Cell::new(0),
             changed: WaitQueue::new(rt, "the end of a flush"),
             idle: WaitQueue::new(rt, "commands before a flush"),
             inodes: RefCell::default(),
@@ -131,7 +135,7 @@ impl<D: BlockDevice> Volume<D> {
 
     /// Flushes that the drive has completed.
     pub fn flushes(&self) -> u64 {
-        self.shared.done.get()
+        self.shared.completed.get()
     }
 
     /// Reads the stamps of the blocks from `at` on.
@@ -246,6 +250,7 @@ impl<D: BlockDevice> Volume<D> {
             }
             s.device.flush().await?;
             s.done.set(this);
+            s.completed.set(s.completed.get() + 1);
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 use super::super::JobError;
 
 /// How a host's page cache works. The defaults of memory and write-back are those of Linux, for a
-/// host with 1 GiB to spare. Those of processor time are fitted to a host of 2010
-/// (`experiments/atomic-latency.toml`); copying is an own estimate.
+/// host with 1 GiB to spare. Those of processor time are fitted to a host of 2010, for a page a call
+/// (`experiments/atomic-latency.toml`); how much of it is copying is an own estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Buffered {
@@ -34,7 +34,7 @@ pub struct Buffered {
 impl Default for Buffered {
     fn default() -> Buffered {
         Buffered {
-            call_ns: 3600,
+            call_ns: 3200,
             page_ns: 400,
             fsync_ns: 4700,
             cache_pages: 262_144,
