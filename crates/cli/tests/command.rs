@@ -289,7 +289,7 @@ fn a_run_has_a_page_and_two_runs_compare() {
         (&["compare", &a, "nowhere.json"], "cannot read the report nowhere.json"),
         (&["compare", &a, experiment], "is not JSON"),
         (&["compare", &a, &b, "--fail-over=-1"], "expected a number of per cent, at least 0"),
-        (&["compare", &a, &b, "--fail-over", "x"], "must be a number"),
+        (&["compare", &a, &b, "--fail-over", "x"], "expected a number of per cent"),
     ];
     for (arguments, expected) in cases {
         let (_, err) = ends(&tantalum(arguments), 2);

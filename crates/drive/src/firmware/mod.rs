@@ -38,7 +38,7 @@ use std::rc::Rc;
 use tantalum_device::{Ack, Caps, Payload};
 use tantalum_nand::{NandArray, OpError, PageAddr, SECTOR_BYTES, Unit};
 
-use tantalum_rt::{Nanos, Rt};
+use tantalum_rt::{Nanos, Rt, Sleep};
 
 /// Why a drive stops whose host fails: what it acknowledges would not survive a crash of the host.
 pub const HOST_FAILED: &str = "the host could not write the image to its disk";
@@ -369,29 +369,31 @@ impl Firmware {
         self.rt.sleep(Nanos::from_micros(us)).await;
     }
 
-    /// A write and its `bytes` of data pass the link to the drive.
-    pub async fn take_data(&self, bytes: u64) {
-        self.take_extents(bytes, 0).await;
+    /// A write and its `bytes` of data pass the link to the drive. (What passes the link is a timer
+    /// each time, not a future around one: each command has one, and it is moved.)
+    pub fn take_data(&self, bytes: u64) -> Sleep {
+        self.take_extents(bytes, 0)
     }
 
     /// The same for an atomic group of so many extents.
-    pub async fn take_extents(&self, bytes: u64, extents: u64) {
+    pub fn take_extents(&self, bytes: u64, extents: u64) -> Sleep {
         let link = &self.design.link;
         let rate = if link.write_mb_s == 0 { link.mb_s } else { link.write_mb_s.min(link.mb_s) };
         let data = self.on_link(bytes) * 1_000 / rate;
         let occupied = link.occupancy_ns + extents * link.extent_ns + data;
-        self.pass_command(occupied, self.handling(bytes)).await;
+        self.pass_command(occupied, self.handling(bytes))
     }
 
     /// Bytes for which the link is charged
     /// ([`block_bytes`](crate::LinkDesign::block_bytes)).
     pub fn on_link(&self, bytes: u64) -> u64 {
-        bytes / u64::from(SECTOR_BYTES / self.design.link.block_bytes)
+        // (Both are powers of two.)
+        bytes >> (SECTOR_BYTES / self.design.link.block_bytes).trailing_zeros()
     }
 
     /// A command without data passes the link to the drive.
-    pub async fn pass_link(&self) {
-        self.pass_command(self.design.link.occupancy_ns, Nanos::ZERO).await;
+    pub fn pass_link(&self) -> Sleep {
+        self.pass_command(self.design.link.occupancy_ns, Nanos::ZERO)
     }
 
     /// What `bytes` of data take beside the link ([`page_ns`](crate::LinkDesign::page_ns)).
@@ -401,20 +403,20 @@ impl Firmware {
         Nanos(one_by_one * self.design.link.page_ns)
     }
 
-    async fn pass_command(&self, ns: u64, handling: Nanos) {
+    fn pass_command(&self, ns: u64, handling: Nanos) -> Sleep {
         if self.uses_idle_times() {
             self.host.last_command.set(self.rt.now());
             self.host.activity.notify_all();
         }
         let latency = Nanos(self.design.link.latency_ns);
         let arrives = self.host.arrives(self.occupy_link(ns) + latency + handling);
-        self.rt.sleep_until_for(arrives, "the link").await;
+        self.rt.sleep_until_for(arrives, "the link")
     }
 
     /// `bytes` of data pass the link to the host.
-    pub async fn pass_data(&self, bytes: u64) {
+    pub fn pass_data(&self, bytes: u64) -> Sleep {
         let end = self.occupy_link(self.on_link(bytes) * 1_000 / self.design.link.mb_s);
-        self.rt.sleep_until_for(end + self.handling(bytes), "the link").await;
+        self.rt.sleep_until_for(end + self.handling(bytes), "the link")
     }
 
     fn occupy_link(&self, ns: u64) -> Nanos {
