@@ -221,9 +221,10 @@ mod tests {
 
     /// The share of transactions that change something, and pages used and changed by each.
     fn shape(benchmark: Benchmark, page_bytes: u32) -> [f64; 3] {
-        let mut mix = Mix::new(benchmark, 250, page_bytes);
+        // (Three warehouses.)
+        let mut mix = Mix::new(benchmark, 290, page_bytes);
         let bytes = u64::from(mix.pages()) * u64::from(page_bytes);
-        assert!((240..260).contains(&(bytes >> 20)), "{} MiB", bytes >> 20);
+        assert!((275..305).contains(&(bytes >> 20)), "{} MiB", bytes >> 20);
         let mut dice = Stream::new(1, "mix");
         let (mut writers, mut used, mut changed) = (0, 0, 0);
         let mut out = Vec::new();
