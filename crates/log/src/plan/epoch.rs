@@ -1,0 +1,145 @@
+//! A new epoch while running: a device failed, or holds up the log.
+
+use super::{Health, Plan};
+use crate::{Lsn, Standing};
+
+/// What the plan does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Running,
+    /// Nothing new is issued until what is in flight on good lanes has ended.
+    Draining,
+    /// No device of the array is left, or one failed that nothing replaces.
+    Stopped,
+}
+
+/// Something that the owner of a plan must do, one at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Chore {
+    /// Make durable that a new epoch begins, and what becomes of these devices; then
+    /// [`Plan::restarted`].
+    Restart { start: Lsn, devices: Vec<(usize, Standing)> },
+    /// Make durable that the device takes part again; then [`Plan::returned`].
+    Return { device: usize },
+}
+
+impl Plan {
+    /// A device failed a write or a flush.
+    pub fn device_failed(&mut self, device: usize) {
+        if self.failing.contains(&device) {
+            return;
+        }
+        if self.health[device] != Health::Present {
+            self.health[device] = Health::Failed;
+            return;
+        }
+        self.failing.push(device);
+        let failing = self.failing.iter().fold(0u64, |bits, d| bits | 1 << d);
+        if self.array_devices(|_| true) & !failing == 0 {
+            self.mode = Mode::Stopped;
+        } else if self.mode == Mode::Running {
+            self.mode = Mode::Draining;
+        }
+    }
+
+    /// A state of the log is to be written, for which stalled devices are not waited: they are
+    /// left first. Whether that is necessary.
+    pub fn leave_stalled(&mut self) -> bool {
+        let stalled = self.lanes.iter().any(|l| l.stalled && self.is_present(l));
+        if stalled && self.mode == Mode::Running && self.array_devices(|l| !l.stalled) != 0 {
+            self.mode = Mode::Draining;
+        }
+        self.mode == Mode::Draining
+    }
+
+    /// Nothing is written any more.
+    pub fn stop(&mut self) {
+        self.mode = Mode::Stopped;
+    }
+
+    /// What is to be done, if anything is.
+    pub fn chore(&self) -> Option<Chore> {
+        match self.mode {
+            Mode::Stopped => None,
+            Mode::Running => self.returning().map(|device| Chore::Return { device }),
+            Mode::Draining => {
+                let waits = |l: &super::Lane| {
+                    l.busy.is_some()
+                        && !l.stalled
+                        && self.is_present(l)
+                        && !self.failing.contains(&l.device)
+                };
+                if self.lanes.iter().any(waits) {
+                    return None;
+                }
+                let devices = self.leaving();
+                let gone = devices.iter().fold(0u64, |bits, (d, _)| bits | 1 << d);
+                // While no device answers there is nothing to go on with.
+                let others = self.array_devices(|_| true) & !gone;
+                (others != 0).then_some(Chore::Restart { start: self.durable, devices })
+            }
+        }
+    }
+
+    /// A device that was left and has answered.
+    fn returning(&self) -> Option<usize> {
+        let answered = |d: usize| {
+            self.lanes.iter().filter(|l| l.device == d).all(|l| l.busy.is_none() && !l.stalled)
+        };
+        (0..self.health.len()).find(|d| self.health[*d] == Health::Left && answered(*d))
+    }
+
+    /// The devices that take part no longer, and what is said of them.
+    fn leaving(&self) -> Vec<(usize, Standing)> {
+        let stalled = |d: usize| self.lanes.iter().any(|l| l.device == d && l.stalled);
+        let whole = self.health.iter().all(|h| *h == Health::Present);
+        let mut leaving = Vec::new();
+        for device in 0..self.health.len() {
+            if self.health[device] != Health::Present {
+                continue;
+            }
+            if self.failing.contains(&device) {
+                // What it alone has must count: without a second copy it is only left.
+                let lost = self.options.copies > 1 && whole && self.failing.len() == 1;
+                leaving.push((device, if lost { Standing::Lost } else { Standing::Left }));
+            } else if stalled(device) {
+                leaving.push((device, Standing::Left));
+            }
+        }
+        leaving
+    }
+
+    /// The new epoch is durable, and these devices take part no longer.
+    pub fn restarted(&mut self, epoch: u32, devices: &[(usize, Standing)]) {
+        for (device, _) in devices {
+            let failed = self.failing.contains(device);
+            self.health[*device] = if failed { Health::Failed } else { Health::Left };
+        }
+        self.failing.retain(|d| self.health[*d] == Health::Present);
+        self.counts.restarts += 1;
+        self.epoch = epoch;
+        self.groups.clear();
+        self.hedges.clear();
+        self.formed = self.durable;
+        self.archived = self.durable;
+        self.mode = if self.failing.is_empty() { Mode::Running } else { Mode::Draining };
+        self.begin_epoch();
+        self.width.set_most(self.most_groups());
+    }
+
+    /// It is durable that the device takes part again.
+    pub fn returned(&mut self, device: usize) {
+        self.health[device] = Health::Present;
+        self.width.set_most(self.most_groups());
+    }
+
+    pub(super) fn begin_epoch(&mut self) {
+        let start = self.durable;
+        for lane in &mut self.lanes {
+            lane.main.begin_epoch(start);
+            if let Some(second) = &mut lane.second {
+                second.begin_epoch(start);
+            }
+        }
+    }
+}
