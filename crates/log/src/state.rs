@@ -13,7 +13,8 @@
 //!  48  8 checkpoint
 //!  56  8 number of the checkpoint
 //!  64  4 devices
-//!  68  4 epochs
+//!  68  2 epochs
+//!  70  2 1: this state began its epoch
 //!  72 24n devices, then 16m epochs
 //! ```
 //!
@@ -44,7 +45,7 @@ pub(crate) const EPOCHS_MAX: usize =
 
 /// Whether a device takes part in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// It takes part.
     Present,
     /// It did not answer in time. What it holds counts; it was told nothing since.
@@ -58,6 +59,8 @@ pub(crate) struct State {
     pub set: Uuid,
     pub generation: u64,
     pub epoch: u32,
+    /// This state began its epoch; else something came since.
+    pub began: bool,
     pub checkpoint: Lsn,
     pub number: u64,
     pub devices: Vec<(Uuid, Standing)>,
@@ -72,6 +75,7 @@ impl State {
             set,
             generation: 1,
             epoch: 0,
+            began: true,
             checkpoint: Lsn::ZERO,
             number: 0,
             devices: devices.iter().map(|d| (*d, Standing::Present)).collect(),
@@ -79,12 +83,16 @@ impl State {
         }
     }
 
+    /// The state after this one, with nothing changed.
+    #[must_use]
+    pub fn next(&self) -> State {
+        State { generation: self.generation + 1, began: false, ..self.clone() }
+    }
+
     /// The state in which a new epoch begins at `start`.
     #[must_use]
     pub fn new_epoch(&self, start: Lsn) -> State {
-        let mut next = self.clone();
-        next.generation += 1;
-        next.epoch += 1;
+        let mut next = State { began: true, epoch: self.epoch + 1, ..self.next() };
         // An epoch that began no earlier has nothing that counts, and needs no entry.
         next.epochs.retain(|(_, began)| *began < start);
         next.epochs.push((next.epoch, start));
@@ -94,8 +102,7 @@ impl State {
     /// The state with a new checkpoint.
     #[must_use]
     pub fn new_checkpoint(&self, checkpoint: Lsn, number: u64) -> State {
-        let mut next = State { checkpoint, number, ..self.clone() };
-        next.generation += 1;
+        let mut next = State { checkpoint, number, ..self.next() };
         // Of the epochs that began before the checkpoint the last one says all that counts.
         let below = next.epochs.iter().filter(|(_, began)| *began <= checkpoint).count();
         next.epochs.drain(..below.saturating_sub(1));
@@ -134,7 +141,8 @@ impl State {
         b[48..56].copy_from_slice(&self.checkpoint.0.to_le_bytes());
         b[56..64].copy_from_slice(&self.number.to_le_bytes());
         b[64..68].copy_from_slice(&(self.devices.len() as u32).to_le_bytes());
-        b[68..72].copy_from_slice(&(self.epochs.len() as u32).to_le_bytes());
+        b[68..70].copy_from_slice(&(self.epochs.len() as u16).to_le_bytes());
+        b[70] = u8::from(self.began);
         let mut at = HEAD;
         for (uuid, standing) in &self.devices {
             b[at..at + 16].copy_from_slice(uuid);
@@ -157,7 +165,7 @@ impl State {
             return None;
         }
         let length = number(slot, 32, 4) as usize;
-        let (devices, epochs) = (number(slot, 64, 4) as usize, number(slot, 68, 4) as usize);
+        let (devices, epochs) = (number(slot, 64, 4) as usize, number(slot, 68, 2) as usize);
         let fits = devices <= DEVICES_MAX as usize && epochs <= EPOCHS_MAX;
         if !fits || length != HEAD + DEVICE * devices + EPOCH * epochs || length > slot.len() {
             return None;
@@ -189,6 +197,7 @@ impl State {
             set: uuid(16),
             epoch: number(slot, 36, 4) as u32,
             generation: number(slot, 40, 8),
+            began: slot[70] != 0,
             checkpoint: Lsn(number(slot, 48, 8)),
             number: number(slot, 56, 8),
             devices: (0..devices).map(device).collect(),

@@ -135,7 +135,6 @@ impl Plan {
             number,
             from,
             to,
-            formed: now,
             asked: 0,
             holders: 0,
             writes: 0,

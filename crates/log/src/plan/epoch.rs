@@ -52,6 +52,11 @@ impl Plan {
         self.mode == Mode::Draining
     }
 
+    /// Whether a new epoch has to begin first.
+    pub fn is_draining(&self) -> bool {
+        self.mode == Mode::Draining
+    }
+
     /// Nothing is written any more.
     pub fn stop(&mut self) {
         self.mode = Mode::Stopped;

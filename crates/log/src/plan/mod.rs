@@ -139,7 +139,6 @@ struct Group {
     number: u64,
     from: Lsn,
     to: Lsn,
-    formed: Nanos,
     /// Devices that were asked to write it, and those that have.
     asked: u64,
     holders: u64,
@@ -290,6 +289,18 @@ impl Plan {
     /// Whether slow writes are written again.
     pub fn hedges(&self) -> bool {
         self.hedge.is_on()
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Sections of main streams of the array in use, and all of them.
+    pub fn sections(&self) -> (u64, u64) {
+        let array = self.lanes.iter().filter(|l| !l.archive);
+        let used = array.map(|l| l.main.used(self.checkpoint));
+        used.fold((0, 0), |(a, b), (used, all)| (a + used, b + all))
     }
 
     /// What each device is.

@@ -1,0 +1,115 @@
+//! Writing states while the log runs.
+//!
+//! 1. A state is written only when the one before it is durable on every device that takes part:
+//!    one at a time ([`Core::keeper`]), and not while a device has to be left or given up, which
+//!    the next new epoch does.
+//! 2. A device that does not take a state in [`PATIENCE`] times the bound for stalls has failed.
+
+use crate::core::Core;
+use crate::open::write_state;
+use crate::plan::Chore;
+use crate::state::{EPOCHS_MAX, Standing, State};
+use crate::{LogError, Lsn};
+use tantalum_device::BlockDevice;
+use tantalum_rt::{First, first, join_all};
+
+const PATIENCE: u64 = 4;
+
+impl<D: BlockDevice + Clone + 'static> Core<D> {
+    /// Writes a state to every device that it says takes part. Devices that fail are given up; it
+    /// is an error if none is left.
+    pub async fn write_state(&self, state: State) -> Result<(), LogError> {
+        let taking_part = |d: usize| state.devices[d].1 == Standing::Present;
+        let devices: Vec<usize> = (0..state.devices.len()).filter(|d| taking_part(*d)).collect();
+        let writes = devices.iter().map(|device| {
+            let (member, state) = (self.member(*device), &state);
+            async move {
+                let Some(member) = member else { return false };
+                let patience = self.rt.sleep(self.options.stall * PATIENCE);
+                matches!(first(write_state(&member, state), patience).await, First::A(Ok(())))
+            }
+        });
+        let written = join_all(writes.collect()).await;
+        for (device, written) in devices.iter().zip(&written) {
+            if !written {
+                self.plan.borrow_mut().device_failed(*device);
+            }
+        }
+        if !written.iter().any(|w| *w) {
+            self.fail("no device takes its state".to_string());
+            return self.check_failed();
+        }
+        *self.state.borrow_mut() = state;
+        Ok(())
+    }
+
+    /// Moves the checkpoint.
+    pub async fn write_checkpoint(&self, lsn: Lsn, number: u64) -> Result<(), LogError> {
+        loop {
+            let keeper = self.keeper.lock().await;
+            self.check_failed()?;
+            let first = self.first.get();
+            if lsn < first {
+                return Err(LogError::BeforeFirst { lsn, first });
+            }
+            if !self.plan.borrow_mut().leave_stalled() {
+                let state = self.state.borrow().new_checkpoint(lsn, number);
+                self.write_state(state).await?;
+                self.first.set(lsn);
+                self.plan.borrow_mut().move_checkpoint(lsn);
+                drop(keeper);
+                self.room.notify_all();
+                self.pump();
+                return Ok(());
+            }
+            drop(keeper);
+            self.pump();
+            // The keeper begins a new epoch first.
+            let draining = || self.plan.borrow().is_draining() && !self.is_failed();
+            self.changed.wait_while(draining).await;
+        }
+    }
+
+    /// Does what the plan asks for, if it still does.
+    pub async fn do_chore(&self) {
+        let _keeper = self.keeper.lock().await;
+        let chore = self.plan.borrow().chore();
+        match chore {
+            None => {}
+            Some(Chore::Restart { start, devices }) => self.restart(start, &devices).await,
+            Some(Chore::Return { device }) => self.take_back(device).await,
+        }
+        self.changed.notify_all();
+    }
+
+    async fn restart(&self, start: Lsn, devices: &[(usize, Standing)]) {
+        if !self.state.borrow().has_room(start) {
+            self.fail(format!("{EPOCHS_MAX} epochs are all that can be kept without a checkpoint"));
+            return;
+        }
+        let mut state = self.state.borrow().new_epoch(start);
+        for (device, standing) in devices {
+            state.devices[*device].1 = *standing;
+        }
+        let epoch = state.epoch;
+        if self.write_state(state).await.is_ok() {
+            self.plan.borrow_mut().restarted(epoch, devices);
+        }
+    }
+
+    /// A device that was left has answered. It takes part again if it takes a flush and the state.
+    async fn take_back(&self, device: usize) {
+        let Some(member) = self.member(device) else { return };
+        let patience = self.rt.sleep(self.options.stall * PATIENCE);
+        let answers = first(member.device.flush(), patience).await;
+        if answers != First::A(Ok(())) {
+            self.plan.borrow_mut().device_failed(device);
+            return;
+        }
+        let mut state = self.state.borrow().next();
+        state.devices[device].1 = Standing::Present;
+        if self.write_state(state).await.is_ok() {
+            self.plan.borrow_mut().returned(device);
+        }
+    }
+}
