@@ -69,12 +69,7 @@ pub(crate) struct Core<D> {
 
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Makes the log and its tasks.
-    pub fn start(
-        rt: &Rt,
-        domain: &Domain,
-        opened: Opened<D>,
-        options: OpenOptions,
-    ) -> Rc<Core<D>> {
+    pub fn start(rt: &Rt, domain: &Domain, opened: Opened<D>, options: OpenOptions) -> Rc<Core<D>> {
         let Opened { members, state, recovered } = opened;
         let start = recovered.end;
         let superblock = members.iter().flatten().next().map(|m| m.superblock);

@@ -30,11 +30,8 @@ pub async fn create<D: BlockDevice>(
     archive: Option<&LogDevice<D>>,
     options: &CreateOptions,
 ) -> Result<(), OpenError> {
-    let all: Vec<(&LogDevice<D>, Role)> = array
-        .iter()
-        .map(|d| (d, Role::Array))
-        .chain(archive.map(|d| (d, Role::Archive)))
-        .collect();
+    let all: Vec<(&LogDevice<D>, Role)> =
+        array.iter().map(|d| (d, Role::Array)).chain(archive.map(|d| (d, Role::Archive))).collect();
     check_set(array.len(), &all, options)?;
     let unit = choose_unit(&all, options)?;
     let mut old = 0;
@@ -246,7 +243,9 @@ pub(crate) async fn install<D: BlockDevice>(
 }
 
 /// The superblock of a device.
-pub(crate) async fn find<D: BlockDevice>(device: &D) -> Result<FoundSuper, tantalum_device::IoError> {
+pub(crate) async fn find<D: BlockDevice>(
+    device: &D,
+) -> Result<FoundSuper, tantalum_device::IoError> {
     let mut all = Vec::new();
     for at in COPIES {
         all.push(Superblock::decode(&read_head(device, at, superblock::BYTES).await?));

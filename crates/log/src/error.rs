@@ -87,8 +87,11 @@ pub enum OpenError {
     #[error("{0} has no superblock that is whole: replace the device, if the log has copies")]
     Superblock(String),
     /// The log is of a newer version.
-    #[error("{device} holds a log of version {version}, and this program knows up to {}: use a \
-             newer program", crate::superblock::VERSION)]
+    #[error(
+        "{device} holds a log of version {version}, and this program knows up to {}: use a \
+             newer program",
+        crate::superblock::VERSION
+    )]
     Newer {
         /// The device.
         device: String,
@@ -114,8 +117,10 @@ pub enum OpenError {
         or: &'static str,
     },
     /// The device has an older state than the others.
-    #[error("{device} is at generation {generation} of the log, and others are at {newest}: it is \
-             an older copy of a device; name the device itself{or}")]
+    #[error(
+        "{device} is at generation {generation} of the log, and others are at {newest}: it is \
+             an older copy of a device; name the device itself{or}"
+    )]
     Older {
         /// The device.
         device: String,
@@ -127,8 +132,10 @@ pub enum OpenError {
         or: &'static str,
     },
     /// Blocks are newer than every state.
-    #[error("{device} has blocks of epoch {epoch}, and no device has a state newer than epoch \
-             {newest}: at least one device is an older copy; name the devices themselves")]
+    #[error(
+        "{device} has blocks of epoch {epoch}, and no device has a state newer than epoch \
+             {newest}: at least one device is an older copy; name the devices themselves"
+    )]
     StateLost {
         /// A device with such blocks.
         device: String,
@@ -138,8 +145,10 @@ pub enum OpenError {
         newest: u32,
     },
     /// There is no room for one more epoch.
-    #[error("the log was opened {0} times with new records since its checkpoint, and more cannot \
-             be kept: move the checkpoint with the program that opened it last")]
+    #[error(
+        "the log was opened {0} times with new records since its checkpoint, and more cannot \
+             be kept: move the checkpoint with the program that opened it last"
+    )]
     TooManyEpochs(usize),
     /// Acknowledged bytes are missing.
     #[error("{0}")]

@@ -44,9 +44,10 @@ pub(crate) fn plan<D>(
     for (device, member) in members.iter().enumerate() {
         if let Some(member) = member {
             lanes.extend(lanes_of(device, member, |stream| {
-                let found = recovered.streams.iter().find(|(s, _)| {
-                    s.stream == stream && Rc::ptr_eq(&s.member, member)
-                });
+                let found = recovered
+                    .streams
+                    .iter()
+                    .find(|(s, _)| s.stream == stream && Rc::ptr_eq(&s.member, member));
                 found.map(|(_, area)| area.clone())
             }));
         }

@@ -41,6 +41,6 @@ pub use options::{Barrier, CreateOptions, LogDevice, OpenOptions, WhenFull};
 pub use planted::{Defect, plant};
 pub use record::Record;
 pub use records::Records;
-pub use stats::{DeviceHealth, DeviceStats, LogStats};
 pub(crate) use state::Standing;
+pub use stats::{DeviceHealth, DeviceStats, LogStats};
 pub use superblock::Role;

@@ -86,12 +86,13 @@ impl<D> Stream<D> {
     /// and a unit in it.
     ///
     /// What an earlier epoch had in flight may have higher LSNs than what follows it. So everything
-    /// before the place that is found has lower LSNs, not only what is next to it.
+    /// before the place that is found has lower LSNs, not only what is next to it. What begins
+    /// with this very block may have been torn, and repeat what lies before it.
     pub fn position(&self, block: Lsn) -> (usize, u32) {
-        let before = self.spans.iter().take_while(|s| s.section.first <= block).count();
+        let before = self.spans.iter().take_while(|s| s.section.first < block).count();
         let Some(index) = before.checked_sub(1) else { return (0, 0) };
         let samples = &self.spans[index].section.samples;
-        let unit = samples.iter().take_while(|(_, lsn)| *lsn <= block).last();
+        let unit = samples.iter().take_while(|(_, lsn)| *lsn < block).last();
         (index, unit.map_or(0, |(unit, _)| *unit))
     }
 }

@@ -105,7 +105,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let unit = u64::from(self.unit);
         let (records, record_bytes) = self.records.get();
         let (sections_used, sections) = plan.sections();
-        let devices: Vec<DeviceStats> = (0..plan.health().len()).map(|i| self.device(i, &plan)).collect();
+        let devices: Vec<DeviceStats> =
+            (0..plan.health().len()).map(|i| self.device(i, &plan)).collect();
         let present = |d: &DeviceStats| d.health == DeviceHealth::Present;
         LogStats {
             first: self.first.get(),

@@ -49,9 +49,7 @@ async fn run_timer<D: BlockDevice + Clone + 'static>(core: Rc<Core<D>>) {
 /// Does what the plan asks for beside writes: new epochs, and devices that come back.
 async fn run_keeper<D: BlockDevice + Clone + 'static>(core: Rc<Core<D>>) {
     loop {
-        core.chores
-            .wait_while(|| core.plan.borrow().chore().is_none() && !core.is_failed())
-            .await;
+        core.chores.wait_while(|| core.plan.borrow().chore().is_none() && !core.is_failed()).await;
         if core.is_failed() {
             return;
         }

@@ -5,7 +5,9 @@ use crate::slow::Slow;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{Ack, Caps, Payload, PowerCycle, RamDevice, RamOptions};
-use tantalum_log::{Barrier, CreateOptions, HedgeOptions, Log, LogDevice, OpenOptions};
+use tantalum_log::{
+    Barrier, CreateOptions, HedgeOptions, Log, LogDevice, LogError, OpenOptions, WhenFull,
+};
 use tantalum_rt::{Nanos, Rt, Runtime};
 
 pub type Device = Slow<RamDevice>;
@@ -89,6 +91,13 @@ impl Shape {
     }
 }
 
+/// Whoever opened a log, and what is wrong with it.
+#[derive(Clone, Default)]
+pub struct Owner {
+    pub log: Rc<RefCell<Option<Log<Device>>>>,
+    pub wrong: Rc<RefCell<Option<String>>>,
+}
+
 /// Devices in one runtime.
 pub struct Rig {
     pub runtime: Runtime,
@@ -104,10 +113,7 @@ fn named(devices: &[Device]) -> Vec<LogDevice<Device>> {
 
 /// The devices on their present links.
 fn on_links(devices: &[Device]) -> Vec<Device> {
-    devices
-        .iter()
-        .map(|d| Slow { inner: d.inner.device(), plan: d.plan.clone() })
-        .collect()
+    devices.iter().map(|d| Slow { inner: d.inner.device(), plan: d.plan.clone() }).collect()
 }
 
 impl Rig {
@@ -127,9 +133,8 @@ impl Rig {
         };
         let devices: Vec<Device> = (0..shape.all()).map(device).collect();
         let (names, create, count) = (named(&devices), shape.create_options(), shape.array);
-        let create = async move {
-            Log::create(&rt, &names[..count], names.get(count), &create).await
-        };
+        let create =
+            async move { Log::create(&rt, &names[..count], names.get(count), &create).await };
         runtime.block_on(create).unwrap().unwrap();
         let journal = Rc::new(RefCell::new(Journal::default()));
         let rig = Rig { runtime, shape: shape.clone(), devices, journal };
@@ -145,31 +150,37 @@ impl Rig {
     }
 
     /// Opens the log in a task and puts it to work.
-    pub fn start(&self) -> Rc<RefCell<Option<Log<Device>>>> {
+    pub fn start(&self) -> Owner {
         let rt = self.runtime.handle();
-        let slot = Rc::new(RefCell::new(None));
+        let slot = Owner::default();
         let (log, journal) = (slot.clone(), self.journal.clone());
         let (devices, options) = (named(&on_links(&self.devices)), self.shape.open_options());
         let plan = self.shape.work;
         rt.clone().spawn_background("the owner of the log", async move {
-            let opened = Log::open(&rt, devices, options).await;
-            let Ok(opened) = opened else { return };
-            *log.borrow_mut() = Some(opened.clone());
+            let opened = match Log::open(&rt, devices, options).await {
+                Ok(opened) => opened,
+                Err(e) => return *log.wrong.borrow_mut() = Some(e.to_string()),
+            };
+            let mut seen = journal.borrow().clone();
+            if let Err(e) = seen.check(&opened).await {
+                return *log.wrong.borrow_mut() = Some(e);
+            }
+            *journal.borrow_mut() = seen;
+            *log.log.borrow_mut() = Some(opened.clone());
             work(rt, opened, journal, plan).await;
         });
         slot
     }
 
     /// The same devices as a cut at this moment leaves them, in a runtime of their own.
-    pub fn cut_copy(&self, log: Option<&Log<Device>>, seed: u64) -> Rig {
+    pub fn cut_copy(&self, owner: Option<&Owner>, seed: u64) -> Rig {
         let runtime = Runtime::virtual_time(seed);
         let rt = runtime.handle();
-        let copy = |(i, d): (usize, &Device)| {
-            Slow::new(&rt, d.inner.cut_copy(&rt), &format!("slow {i}"))
-        };
+        let copy =
+            |(i, d): (usize, &Device)| Slow::new(&rt, d.inner.cut_copy(&rt), &format!("slow {i}"));
         let devices = self.devices.iter().enumerate().map(copy).collect();
         let mut journal = self.journal.borrow().clone();
-        if let Some(log) = log {
+        if let Some(log) = owner.and_then(|o| o.log.borrow().clone()) {
             journal.acked = journal.acked.max(log.durable());
         }
         let journal = Rc::new(RefCell::new(journal));
@@ -180,7 +191,8 @@ impl Rig {
 
     /// Switches the power on, opens the log and checks what it holds. The log is not used further.
     pub fn check(&mut self) -> Result<(), String> {
-        self.check_with(self.shape.open_options(), |_| true)
+        let full = WhenFull::Fail;
+        self.check_with(OpenOptions { when_full: full, ..self.shape.open_options() }, |_| true)
     }
 
     /// The same with only some of the devices.
@@ -204,8 +216,15 @@ impl Rig {
         let check = async move {
             let log = Log::open(&rt, devices, options).await.map_err(|e| e.to_string())?;
             journal.check(&log).await?;
-            // It takes records as before.
-            let at = log.commit(b"after").await.map_err(|e| e.to_string())?;
+            // It takes records as before, once it has room.
+            let mut at = log.commit(b"after").await;
+            if let Err(LogError::Full { .. }) = at {
+                let checkpoint = (log.end(), 7);
+                log.checkpoint(checkpoint.0, 7).await.map_err(|e| e.to_string())?;
+                journal.checkpoint = checkpoint;
+                at = log.commit(b"after").await;
+            }
+            let at = at.map_err(|e| e.to_string())?;
             journal.records.push(tantalum_log::Record {
                 lsn: at.lsn,
                 end: at.end,
