@@ -1,7 +1,6 @@
 //! What an end of a write means.
 
 use super::{Busy, Kind, Plan};
-use crate::planted::planted;
 use tantalum_rt::Nanos;
 
 /// A slow write and the one that was to replace it.
@@ -57,9 +56,6 @@ impl Plan {
             }
         }
         self.judge(now, &busy, self.durable > was_durable);
-        if planted!(AckedBeforeEarlier) && busy.epoch == self.epoch {
-            self.durable = self.durable.max(busy.to);
-        }
     }
 
     /// Counts the write for every group that is wholly in it.
