@@ -38,6 +38,8 @@ pub(crate) type Job = (Order, Vec<u8>);
 
 pub(crate) struct Core<D> {
     pub rt: Rt,
+    /// Its tasks. They end with it.
+    pub domain: Domain,
     pub options: OpenOptions,
     pub members: RefCell<Vec<Option<Rc<Member<D>>>>>,
     pub unit: u32,
@@ -85,6 +87,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let waiters = |what| Waiters::new(rt, what);
         let core = Rc::new(Core {
             rt: rt.clone(),
+            domain: domain.clone(),
             options,
             written: RefCell::new(vec![Written::default(); members.len()]),
             members: RefCell::new(members),

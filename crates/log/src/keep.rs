@@ -3,48 +3,70 @@
 //! 1. A state is written only when the one before it is durable on every device that takes part:
 //!    one at a time ([`Core::keeper`]), and not while a device has to be left or given up, which
 //!    the next new epoch does.
-//! 2. A device that does not take a state in [`PATIENCE`] times the bound for stalls has failed.
+//! 2. A device that does not take a state in [`PATIENCE`] times the bound for stalls is left until
+//!    it does.
 
 use crate::core::Core;
 use crate::open::write_state;
 use crate::plan::Chore;
 use crate::state::{EPOCHS_MAX, Standing, State};
 use crate::{LogError, Lsn};
+use std::cell::Cell;
+use std::rc::Rc;
 use tantalum_device::BlockDevice;
 use tantalum_rt::{First, first, join_all};
 
-const PATIENCE: u64 = 4;
+const PATIENCE: u64 = 2;
 
 impl<D: BlockDevice + Clone + 'static> Core<D> {
-    /// Writes a state to every device that it says takes part. Devices that fail are given up; it
-    /// is an error if none is left.
-    pub async fn write_state(&self, state: State) -> Result<(), LogError> {
+    /// Writes a state to every device that it says takes part. Devices that fail are given up, and
+    /// those that do not answer are left; it is an error if none is left over.
+    pub async fn write_state(self: &Rc<Self>, state: State) -> Result<(), LogError> {
         let taking_part = |d: usize| state.devices[d].1 == Standing::Present;
         let devices: Vec<usize> = (0..state.devices.len()).filter(|d| taking_part(*d)).collect();
-        let writes = devices.iter().map(|device| {
-            let (member, state) = (self.member(*device), &state);
-            async move {
-                let Some(member) = member else { return false };
-                let patience = self.rt.sleep(self.options.stall * PATIENCE);
-                matches!(first(write_state(&member, state), patience).await, First::A(Ok(())))
-            }
-        });
+        let state = Rc::new(state);
+        let writes = devices.iter().map(|device| self.write_state_to(*device, state.clone()));
         let written = join_all(writes.collect()).await;
-        for (device, written) in devices.iter().zip(&written) {
-            if !written {
-                self.plan.borrow_mut().device_failed(*device);
-            }
-        }
         if !written.iter().any(|w| *w) {
             self.fail("no device takes its state".to_string());
             return self.check_failed();
         }
-        *self.state.borrow_mut() = state;
+        *self.state.borrow_mut() = (*state).clone();
         Ok(())
     }
 
+    /// Whether the device has taken the state. A write that takes too long goes on by itself: until
+    /// it has ended the device is not used, so that no later state is overwritten by this one.
+    async fn write_state_to(self: &Rc<Self>, device: usize, state: Rc<State>) -> bool {
+        let Some(member) = self.member(device) else { return false };
+        let (core, late) = (self.clone(), Rc::new(Cell::new(false)));
+        let is_late = late.clone();
+        let write = self.domain.spawn_background("log: state", async move {
+            let ok = write_state(&member, &state).await.is_ok();
+            let mut plan = core.plan.borrow_mut();
+            if is_late.get() {
+                plan.answered(device);
+            }
+            if !ok {
+                plan.device_failed(device);
+            }
+            drop(plan);
+            core.pump();
+            ok
+        });
+        let patience = self.rt.sleep(self.options.stall * PATIENCE);
+        match first(write, patience).await {
+            First::A(written) => written.unwrap_or(false),
+            First::B(()) => {
+                late.set(true);
+                self.plan.borrow_mut().device_silent(device);
+                false
+            }
+        }
+    }
+
     /// Moves the checkpoint.
-    pub async fn write_checkpoint(&self, lsn: Lsn, number: u64) -> Result<(), LogError> {
+    pub async fn write_checkpoint(self: &Rc<Self>, lsn: Lsn, number: u64) -> Result<(), LogError> {
         loop {
             let keeper = self.keeper.lock().await;
             self.check_failed()?;
@@ -71,7 +93,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     }
 
     /// Does what the plan asks for, if it still does.
-    pub async fn do_chore(&self) {
+    pub async fn do_chore(self: &Rc<Self>) {
         let _keeper = self.keeper.lock().await;
         let chore = self.plan.borrow().chore();
         match chore {
@@ -82,7 +104,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         self.changed.notify_all();
     }
 
-    async fn restart(&self, start: Lsn, devices: &[(usize, Standing)]) {
+    async fn restart(self: &Rc<Self>, start: Lsn, devices: &[(usize, Standing)]) {
         if !self.state.borrow().has_room(start) {
             self.fail(format!("{EPOCHS_MAX} epochs are all that can be kept without a checkpoint"));
             return;
@@ -98,7 +120,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     }
 
     /// A device that was left has answered. It takes part again if it takes a flush and the state.
-    async fn take_back(&self, device: usize) {
+    async fn take_back(self: &Rc<Self>, device: usize) {
         let Some(member) = self.member(device) else { return };
         let patience = self.rt.sleep(self.options.stall * PATIENCE);
         let answers = first(member.device.flush(), patience).await;

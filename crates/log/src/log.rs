@@ -225,7 +225,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     /// [`LogError::BeforeFirst`] and [`LogError::NotDurable`] if the checkpoint cannot be there,
     /// [`LogError::NoRecord`], [`LogError::Failed`].
     pub async fn checkpoint(&self, lsn: Lsn, number: u64) -> Result<(), LogError> {
-        let core = &*self.core;
+        let core = &self.core;
         core.check_failed()?;
         let durable = core.durable();
         if lsn > durable {

@@ -42,6 +42,21 @@ impl Plan {
         }
     }
 
+    /// A device does not take a state of the log in time. It is left until [`Plan::answered`].
+    pub fn device_silent(&mut self, device: usize) {
+        if self.health[device] == Health::Present {
+            self.silent.push(device);
+            if self.mode == Mode::Running {
+                self.mode = Mode::Draining;
+            }
+        }
+    }
+
+    /// It has, or has failed to.
+    pub fn answered(&mut self, device: usize) {
+        self.silent.retain(|d| *d != device);
+    }
+
     /// A state of the log is to be written, for which stalled devices are not waited: they are
     /// left first. Whether that is necessary.
     pub fn leave_stalled(&mut self) -> bool {
@@ -89,7 +104,12 @@ impl Plan {
     /// A device that was left and has answered.
     fn returning(&self) -> Option<usize> {
         let answered = |d: usize| {
-            self.lanes.iter().filter(|l| l.device == d).all(|l| l.busy.is_none() && !l.stalled)
+            !self.silent.contains(&d)
+                && self
+                    .lanes
+                    .iter()
+                    .filter(|l| l.device == d)
+                    .all(|l| l.busy.is_none() && !l.stalled)
         };
         (0..self.health.len()).find(|d| self.health[*d] == Health::Left && answered(*d))
     }
@@ -107,7 +127,7 @@ impl Plan {
                 // What it alone has must count: without a second copy it is only left.
                 let lost = self.options.copies > 1 && whole && self.failing.len() == 1;
                 leaving.push((device, if lost { Standing::Lost } else { Standing::Left }));
-            } else if stalled(device) {
+            } else if stalled(device) || self.silent.contains(&device) {
                 leaving.push((device, Standing::Left));
             }
         }
@@ -127,7 +147,9 @@ impl Plan {
         self.hedges.clear();
         self.formed = self.durable;
         self.archived = self.durable;
-        self.mode = if self.failing.is_empty() { Mode::Running } else { Mode::Draining };
+        let silent = self.silent.iter().any(|d| self.health[*d] == Health::Present);
+        let again = silent || !self.failing.is_empty();
+        self.mode = if again { Mode::Draining } else { Mode::Running };
         self.begin_epoch();
         self.width.set_most(self.most_groups());
     }

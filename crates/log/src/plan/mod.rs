@@ -173,6 +173,8 @@ pub(crate) struct Plan {
     lanes: Vec<Lane>,
     health: Vec<Health>,
     failing: Vec<usize>,
+    /// Devices that were given a state of the log and have not answered.
+    silent: Vec<usize>,
     mode: epoch::Mode,
     epoch: u32,
     checkpoint: Lsn,
@@ -217,6 +219,7 @@ impl Plan {
             lanes: lanes.into_iter().map(lane).collect(),
             health,
             failing: Vec::new(),
+            silent: Vec::new(),
             mode: epoch::Mode::Running,
             epoch,
             checkpoint,

@@ -3,6 +3,8 @@
 mod cuts;
 mod loss;
 mod model;
+mod opening;
 mod planted;
 mod rig;
+mod running;
 mod slow;
