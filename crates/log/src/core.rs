@@ -73,17 +73,18 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Makes the log and its tasks.
     pub fn start(rt: &Rt, domain: &Domain, opened: Opened<D>, options: OpenOptions) -> Rc<Core<D>> {
         let Opened { members, state, recovered } = opened;
-        let start = recovered.end;
+        let (start, end) = (recovered.copy_from, recovered.end);
         let superblock = members.iter().flatten().next().map(|m| m.superblock);
         let superblock = superblock.expect("an open log has a device");
         let (plan, all_room) = crate::layout::plan(&members, &state, &recovered, &options);
         let payload = crate::format::payload(superblock.unit);
         let block = crate::format::block_of(start, payload);
-        let mut ring = Ring::new(block, options.memory.max(1));
+        let memory = options.memory.max(recovered.tail.len());
+        let mut ring = Ring::new(block, memory);
         // The beginning of the block in which the log goes on is repeated by the first group.
         ring.push(&recovered.tail);
-        assert_eq!(ring.end(), start, "memory has the beginning of the last block");
-        let lanes = plan.lanes();
+        assert_eq!(ring.end(), end, "memory has the end of the log");
+        let (lanes, plan_durable) = (plan.lanes(), plan.durable());
         let waiters = |what| Waiters::new(rt, what);
         let core = Rc::new(Core {
             rt: rt.clone(),
@@ -108,7 +109,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             append_turn: Mutex::new(rt, "the turn to append to the log"),
             keeper: Mutex::new(rt, "the state of the log"),
             failed: RefCell::new(None),
-            told: Cell::new(start),
+            told: Cell::new(plan_durable),
             all_room,
             records: Cell::new((0, 0)),
         });
@@ -199,6 +200,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             }
             if plan.chore().is_some() {
                 self.chores.notify_all();
+            }
+            if plan.is_draining() {
+                self.changed.notify_all();
             }
             let wake_at = plan.wake_at(now);
             if wake_at != self.wake_at.get() {

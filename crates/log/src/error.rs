@@ -150,6 +150,12 @@ pub enum OpenError {
              be kept: move the checkpoint with the program that opened it last"
     )]
     TooManyEpochs(usize),
+    /// A device failed while the end of the log was copied.
+    #[error(
+        "the end of the log could not be copied to a second device: open it again, with \
+             `degraded` if a device is gone"
+    )]
+    NotCopied,
     /// Acknowledged bytes are missing.
     #[error("{0}")]
     Damaged(Damage),

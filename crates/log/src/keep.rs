@@ -5,7 +5,12 @@
 //!    the next new epoch does.
 //! 2. A device that does not take a state in [`PATIENCE`] times the bound for stalls is left until
 //!    it does.
+//! 3. With two copies, what recovery found and no watermark covers may be on one device only. It is
+//!    copied before the log takes anything: written again as blocks of the next epoch, which do not
+//!    count before a state says that this epoch began where the copy does. So a cut meanwhile loses
+//!    neither the old blocks nor the order of streams.
 
+use crate::OpenError;
 use crate::core::Core;
 use crate::open::write_state;
 use crate::plan::Chore;
@@ -63,6 +68,24 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
                 false
             }
         }
+    }
+
+    /// Copies the end of the log, if that is necessary.
+    pub async fn copy_end(self: &Rc<Self>) -> Result<(), OpenError> {
+        let (from, end) = (self.durable(), self.end());
+        if from == end {
+            return Ok(());
+        }
+        let _keeper = self.keeper.lock().await;
+        self.pump();
+        let fails = || self.is_failed() || self.plan.borrow().is_draining();
+        self.changed.wait_while(|| self.durable() < end && !fails()).await;
+        // It has blocks already, so that a device that lacks this state is not an older copy.
+        let state = State { began: false, ..self.state.borrow().new_epoch(from) };
+        if fails() || self.write_state(state).await.is_err() {
+            return Err(OpenError::NotCopied);
+        }
+        Ok(())
     }
 
     /// Moves the checkpoint.

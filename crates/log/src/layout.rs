@@ -54,9 +54,19 @@ pub(crate) fn plan<D>(
     }
     let empty = |l: &LaneSpec| l.main.empty().room(plan_options.group_units, state.checkpoint);
     let all = lanes.iter().filter(|l| !l.archive).map(empty).sum();
-    let (start, checkpoint) = (recovered.end, state.checkpoint);
-    let health = health.collect();
-    (Plan::new(plan_options, lanes, health, state.epoch, start, checkpoint), all)
+    let (health, checkpoint) = (health.collect(), state.checkpoint);
+    let (from, end) = (recovered.copy_from, recovered.end);
+    if from < end {
+        // The end of the log is copied first, in an epoch that has not begun.
+        let (lanes, options, health) = (lanes.clone(), plan_options.clone(), Vec::clone(&health));
+        let mut plan = Plan::new(options, lanes, health, state.epoch + 1, from, checkpoint);
+        if plan.has_room(end.since(from)) {
+            plan.append(end.since(from));
+            plan.want(end);
+            return (plan, all);
+        }
+    }
+    (Plan::new(plan_options, lanes, health, state.epoch, end, checkpoint), all)
 }
 
 /// The lanes of a device, with the areas that `found` knows; others are empty.

@@ -74,7 +74,9 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         let opened = crate::open::open(rt, devices, &options).await?;
         let domain = rt.domain();
         let core = Core::start(rt, &domain, opened, options);
-        Ok(Log { core, life: Rc::new(Life(domain)) })
+        let log = Log { core, life: Rc::new(Life(domain)) };
+        log.core.copy_end().await?;
+        Ok(log)
     }
 
     /// Appends a record. It is in memory then; [`Log::wait_durable`] waits for more. It waits while

@@ -51,13 +51,16 @@ fn step(caps: &Caps, name: &str, role: Role, barrier: Barrier) -> Result<Step, O
     if caps.ack.survives() {
         return Ok(Step::Ack);
     }
-    match (barrier, role, caps.flush) {
-        (Barrier::Auto, Role::Archive, true) | (Barrier::Flush, _, true) => Ok(Step::Flush),
-        (Barrier::Auto | Barrier::Fua, _, _) => Ok(Step::Fua),
-        (Barrier::Flush, _, false) => Err(OpenError::Options(format!(
-            "flushes of {name} do nothing: use the barrier `Auto` or `Fua`"
-        ))),
+    if !caps.flush {
+        // Recovery could not make sure that what it has read stays.
+        return Err(OpenError::Options(format!(
+            "{name} loses what it acknowledged, and its flushes do nothing: use another device"
+        )));
     }
+    Ok(match (barrier, role) {
+        (Barrier::Auto, Role::Archive) | (Barrier::Flush, _) => Step::Flush,
+        (Barrier::Auto, Role::Array) | (Barrier::Fua, _) => Step::Fua,
+    })
 }
 
 impl<D: BlockDevice> Member<D> {

@@ -66,7 +66,8 @@ pub(crate) async fn open<D: BlockDevice + 'static>(
     for written in join_all::<Result<(), OpenError>>(bring).await {
         written?;
     }
-    let mut state = newest.new_epoch(recovered.end);
+    let seen = recovered.newest.as_ref().map_or(0, |(epoch, _)| *epoch);
+    let mut state = newest.new_epoch_after(seen, recovered.end);
     for (member, (_, standing)) in members.iter().zip(&mut state.devices) {
         *standing = if member.is_some() { Standing::Present } else { Standing::Lost };
     }
@@ -222,7 +223,8 @@ fn check_epochs<D>(
     lagging: &[Rc<Member<D>>],
 ) -> Result<(), OpenError> {
     let Some((epoch, device)) = &recovered.newest else { return Ok(()) };
-    if *epoch > newest.epoch {
+    // One that was about to begin is none ([`crate::keep`], 3).
+    if *epoch > newest.epoch + 1 {
         let (device, epoch, newest) = (device.clone(), *epoch, newest.epoch);
         return Err(OpenError::StateLost { device, epoch, newest });
     }
@@ -232,7 +234,7 @@ fn check_epochs<D>(
         standing == Standing::Left
     };
     match lagging.iter().find(|m| !left(m)) {
-        Some(member) if *epoch == newest.epoch && newest.began => Err(OpenError::Older {
+        Some(member) if *epoch >= newest.epoch && newest.began => Err(OpenError::Older {
             device: member.name.clone(),
             generation: newest.generation - 1,
             newest: newest.generation,

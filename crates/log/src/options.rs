@@ -75,8 +75,7 @@ pub enum Barrier {
     Auto,
     /// Forced unit access, where acknowledged writes do not survive.
     Fua,
-    /// A flush after each write, where acknowledged writes do not survive. It is refused for
-    /// devices whose flushes do nothing.
+    /// A flush after each write, where acknowledged writes do not survive.
     Flush,
 }
 

@@ -14,7 +14,6 @@ use crate::records::Cutter;
 use crate::scan::{Stream, find_sections};
 use crate::state::State;
 use crate::{Lsn, OpenError};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
 use tantalum_rt::{Rt, join_all};
@@ -23,8 +22,10 @@ use tantalum_rt::{Rt, join_all};
 pub(crate) struct Recovered<D> {
     /// Where the last whole record ends.
     pub end: Lsn,
-    /// The bytes before the end, from the beginning of its block on. What of these is before the
-    /// checkpoint may be gone, and is zeros then.
+    /// From here on bytes may be on fewer devices than there must be copies; else the end.
+    pub copy_from: Lsn,
+    /// The bytes from the block of `copy_from` to the end. What of these is before the checkpoint
+    /// may be gone, and is zeros then.
     pub tail: Vec<u8>,
     /// The streams, and how far each is written.
     pub streams: Vec<(Rc<Stream<D>>, Area)>,
@@ -40,9 +41,9 @@ pub(crate) async fn recover<D: BlockDevice + 'static>(
     salvage: bool,
 ) -> Result<Recovered<D>, OpenError> {
     let mut finds = Vec::new();
-    let mut limit = 0;
+    let (mut limit, mut copies) = (0, 1);
     for member in members {
-        limit = member.superblock.record_limit;
+        (limit, copies) = (member.superblock.record_limit, member.superblock.copies);
         for stream in 0..member.superblock.streams() {
             finds.push(find_sections(member.clone(), stream));
         }
@@ -53,7 +54,7 @@ pub(crate) async fn recover<D: BlockDevice + 'static>(
     }
     let state = Rc::new(state.clone());
     let mut merge = Merge::new(rt, streams.clone(), state.clone(), state.checkpoint);
-    let (cutter, tail, broken) = read_through(&mut merge, state.checkpoint, limit).await?;
+    let (cutter, broken) = read_through(&mut merge, state.checkpoint, limit).await?;
     merge.drain().await?;
     let seen = merge.seen();
     let watermark = seen.iter().map(|s| s.watermark).max().unwrap_or_default();
@@ -65,6 +66,9 @@ pub(crate) async fn recover<D: BlockDevice + 'static>(
         return Err(OpenError::Damaged(Damage { lsn, watermark, place }));
     }
     let end = cutter.lsn();
+    // What the watermark does not cover was perhaps never acknowledged, and has one copy.
+    let copy_from = if copies > 1 { watermark.max(state.checkpoint).min(end) } else { end };
+    let tail = read_tail(rt, &streams, &state, copy_from, end).await?;
     let newest = streams.iter().zip(&seen).max_by_key(|(_, seen)| seen.epoch);
     let newest = newest.filter(|(_, seen)| seen.epoch > 0);
     let newest = newest.map(|(s, seen)| (seen.epoch, s.member.name.clone()));
@@ -73,7 +77,7 @@ pub(crate) async fn recover<D: BlockDevice + 'static>(
         (stream, area)
     };
     let streams = streams.into_iter().zip(&seen).map(area).collect();
-    Ok(Recovered { end, tail, streams, newest })
+    Ok(Recovered { end, copy_from, tail, streams, newest })
 }
 
 /// Reads to the end of the log. Where something that should be a record is none, reading ends, too.
@@ -81,34 +85,43 @@ async fn read_through<D: BlockDevice + 'static>(
     merge: &mut Merge<D>,
     from: Lsn,
     limit: u32,
-) -> Result<(Cutter, Vec<u8>, Option<Lsn>), MemberError> {
+) -> Result<(Cutter, Option<Lsn>), MemberError> {
     let mut cutter = Cutter::new(from, limit);
-    let mut blocks: VecDeque<(Lsn, Vec<u8>)> = VecDeque::new();
-    let mut broken = None;
-    while broken.is_none()
-        && let Some((lsn, bytes)) = merge.next().await?
-    {
+    while let Some((lsn, bytes)) = merge.next().await? {
         if lsn.plus(bytes.len() as u64) < cutter.end() {
             // The last block ends before the checkpoint: nothing is behind that.
             break;
         }
         cutter.push(lsn, &bytes);
-        blocks.push_back((lsn, bytes));
-        while broken.is_none() {
+        loop {
             match cutter.next() {
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                Err(lsn) => broken = Some(lsn),
+                Err(lsn) => return Ok((cutter, Some(lsn))),
             }
         }
-        let needed = block_of(cutter.lsn(), merge.payload());
-        while blocks.front().is_some_and(|(lsn, _)| *lsn < needed) {
-            blocks.pop_front();
-        }
     }
-    let mut tail = blocks.pop_front().map_or(Vec::new(), |(_, bytes)| bytes);
-    tail.resize((cutter.lsn().0 % merge.payload()) as usize, 0);
-    Ok((cutter, tail, broken))
+    Ok((cutter, None))
+}
+
+/// The bytes from the block of `from` to `end`.
+async fn read_tail<D: BlockDevice + 'static>(
+    rt: &Rt,
+    streams: &[Rc<Stream<D>>],
+    state: &Rc<State>,
+    from: Lsn,
+    end: Lsn,
+) -> Result<Vec<u8>, MemberError> {
+    let mut merge = Merge::new(rt, streams.to_vec(), state.clone(), from);
+    let length = end.since(block_of(from, merge.payload())) as usize;
+    let mut tail = Vec::new();
+    while tail.len() < length
+        && let Some((_, bytes)) = merge.next().await?
+    {
+        tail.extend(bytes);
+    }
+    tail.resize(length, 0);
+    Ok(tail)
 }
 
 /// The area of a stream, as it goes on.

@@ -23,7 +23,8 @@
 //! 2. **Slots.** Even and odd generations have slots of their own: a torn state leaves the one
 //!    before.
 //! 3. **Epochs.** A byte that a block of epoch `e` has at LSN `l` counts only if `l` is less than
-//!    [`State::limit`] of `e`: the LSN at which the first later epoch began that is kept.
+//!    [`State::limit`] of `e`: the LSN at which the first later epoch began that is kept. Blocks of
+//!    an epoch that no state has yet do not count.
 
 use crate::Lsn;
 use crate::format::number;
@@ -92,7 +93,14 @@ impl State {
     /// The state in which a new epoch begins at `start`.
     #[must_use]
     pub fn new_epoch(&self, start: Lsn) -> State {
-        let mut next = State { began: true, epoch: self.epoch + 1, ..self.next() };
+        self.new_epoch_after(self.epoch, start)
+    }
+
+    /// The same; its number is higher than `epoch`, too.
+    #[must_use]
+    pub fn new_epoch_after(&self, epoch: u32, start: Lsn) -> State {
+        let epoch = self.epoch.max(epoch) + 1;
+        let mut next = State { began: true, epoch, ..self.next() };
         // An epoch that began no earlier has nothing that counts, and needs no entry.
         next.epochs.retain(|(_, began)| *began < start);
         next.epochs.push((next.epoch, start));
@@ -109,8 +117,11 @@ impl State {
         next
     }
 
-    /// Blocks of this epoch count below this LSN.
+    /// Blocks of this epoch count below this LSN. Those of an epoch that has not begun do not.
     pub fn limit(&self, epoch: u32) -> Lsn {
+        if epoch > self.epoch {
+            return Lsn::ZERO;
+        }
         if planted!(StaleEpochCounts) {
             return Lsn(u64::MAX);
         }

@@ -17,6 +17,13 @@ pub fn every_loss(shape: &Shape, seed: u64, until: Nanos) -> Result<usize, Strin
         let options = OpenOptions { degraded: true, ..shape.open_options() };
         cut.check_with(options, |d| d != lost)
             .map_err(|e| format!("seed {seed}, cut {i} at {moment}, without {lost}: {e}"))?;
+        // What an opening with all devices has found is on two of them from then on.
+        let mut whole = rig.cut_copy(Some(&owner), seed ^ i as u64);
+        whole.check().map_err(|e| format!("seed {seed}, cut {i}: {e}"))?;
+        let mut less = whole.cut_copy(None, seed + i as u64);
+        let options = OpenOptions { degraded: true, ..shape.open_options() };
+        less.check_with(options, |d| d != lost)
+            .map_err(|e| format!("seed {seed}, cut {i}, {lost} is lost later: {e}"))?;
         // The device that was left out is known to be, when it is there again.
         let mut again = cut.cut_copy(None, seed + i as u64);
         again.check().map_err(|e| format!("seed {seed}, cut {i}, {lost} is back: {e}"))?;

@@ -158,22 +158,29 @@ fn an_older_copy_of_a_device_is_refused() {
     });
 }
 
+/// The first block with bytes of the log.
+fn first_block(device: &[u8]) -> u64 {
+    let found = device.chunks(512).skip(128).position(|block| block[4] == 1);
+    128 + found.expect("something was written") as u64
+}
+
 #[test]
 fn damage_is_no_end_of_the_log() {
     run(async |rt| {
         let all = make(&rt, &small()).await;
-        // Damage in the first section of each device, one after the other.
+        // Damage in the first block of the log on each device, one after the other.
         for (i, d) in all.iter().enumerate() {
             let whole = bytes_of(d).await;
-            // The first block of the log is behind the header of the first section.
-            put(d, 129, |b| b[100] ^= 1).await;
+            let at = first_block(&whole);
+            put(d, at, |b| b[100] ^= 1).await;
             let error = refused(&rt, &all, OpenOptions::default()).await;
             let OpenError::Damaged(damage) = &error else { panic!("{error}") };
-            assert_eq!(damage.place, Some((format!("sd{i}"), 129 * 512)), "{error}");
+            assert_eq!(damage.place, Some((format!("sd{i}"), at * 512)), "{error}");
             assert!(damage.lsn < damage.watermark && damage.lsn < Lsn(20 * 708));
             d.write(Block(0), Data::Bytes(&whole), Durability::Normal).await.unwrap();
         }
-        put(&all[1], 129, |b| b[100] ^= 1).await;
+        let at = first_block(&bytes_of(&all[1]).await);
+        put(&all[1], at, |b| b[100] ^= 1).await;
         let salvage = OpenOptions { salvage: true, ..OpenOptions::default() };
         let log = Log::open(&rt, named(&all), salvage).await.unwrap();
         let mut records = log.read(Lsn::ZERO).unwrap();
