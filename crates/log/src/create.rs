@@ -144,7 +144,7 @@ fn choose_unit<D: BlockDevice>(
 
 /// Whether log blocks of `unit` bytes can be written to a device with such blocks.
 pub(crate) fn check_blocks(name: &str, block: u32, unit: u32) -> Result<(), OpenError> {
-    if block > 0 && unit % block == 0 {
+    if block > 0 && unit.is_multiple_of(block) {
         return Ok(());
     }
     Err(OpenError::Blocks {

@@ -141,7 +141,7 @@ pub(crate) fn read_block(block: &[u8]) -> Found {
     match block[4] {
         KIND_BYTES => {
             let bytes = u64::from(head.bytes);
-            let fits = bytes > 0 && bytes <= payload && head.lsn.0 % payload == 0;
+            let fits = bytes > 0 && bytes <= payload && head.lsn.0.is_multiple_of(payload);
             let counts = head.lsn.0.checked_add(payload).is_some();
             if fits && counts { Found::Bytes(head) } else { Found::Nothing }
         }

@@ -154,6 +154,6 @@ mod tests {
                 again += 8;
             }
         }
-        assert!(again <= 800 + ALLOWANCE && again >= 790, "{again}");
+        assert!((790..=800 + ALLOWANCE).contains(&again), "{again}");
     }
 }

@@ -271,11 +271,13 @@ impl<D> Source<D> {
                     note(&mut self.seen, &head, limit, newest.then_some(unit));
                 }
                 Found::Nothing if chunk.bad.contains(&i) || block.iter().any(|b| *b != 0) => {
-                    if self.suspects.len() < SUSPECTS {
-                        let at = self.stream.spans[span].unit + u64::from(unit);
-                        let offset = at * size as u64;
-                        self.suspects.push(Suspect { after: self.last, before: None, offset });
-                    }
+                    let at = self.stream.spans[span].unit + u64::from(unit);
+                    self.suspects.push(Suspect {
+                        after: self.last,
+                        before: None,
+                        offset: at * size as u64,
+                    });
+                    self.suspects.truncate(SUSPECTS);
                 }
                 _ => {}
             }

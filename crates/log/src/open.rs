@@ -162,13 +162,14 @@ async fn identify<D: BlockDevice>(
 }
 
 type Members<D> = Vec<Option<Rc<Member<D>>>>;
+type Lagging<D> = Vec<Rc<Member<D>>>;
 
 /// Which of the candidates take part, by index; and those of them that lack the newest state.
 fn take_part<D>(
     candidates: Vec<Candidate<D>>,
     newest: &State,
     options: &OpenOptions,
-) -> Result<(Members<D>, Vec<Rc<Member<D>>>), OpenError> {
+) -> Result<(Members<D>, Lagging<D>), OpenError> {
     let copies = candidates[0].member.superblock.copies;
     let mut members: Members<D> = newest.devices.iter().map(|_| None).collect();
     let mut lagging = Vec::new();

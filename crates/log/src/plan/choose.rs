@@ -169,7 +169,7 @@ impl Plan {
             may && lane.main.allows(from) && lane.main.take_fits(units, self.checkpoint)
         };
         let lanes = (0..self.lanes.len()).filter(fits);
-        if number % EXPLORE == 0 {
+        if number.is_multiple_of(EXPLORE) {
             return lanes.min_by_key(|i| self.lanes[*i].used);
         }
         lanes.min_by_key(|i| {

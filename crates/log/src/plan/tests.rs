@@ -198,7 +198,7 @@ impl Model {
         if !self.plan.stopped() && self.plan.durable() < self.plan.appended() {
             // Only for want of room.
             let durable = self.plan.durable();
-            assert!(self.plan.counts().restarts > 0 || self.gone.len() > 0, "{durable}");
+            assert!(self.plan.counts().restarts > 0 || !self.gone.is_empty(), "{durable}");
         }
     }
 }

@@ -222,9 +222,9 @@ fn what_cannot_be_a_log_is_not_created() {
         let unit = CreateOptions { unit: Some(512), ..small() };
         assert!(matches!(refuse(&[a.clone(), big], unit).await, OpenError::Blocks { .. }));
         let huge = CreateOptions { record_limit: 1 << 20, ..small() };
-        assert!(matches!(refuse(&[a.clone()], huge).await, OpenError::TooSmall { .. }));
+        assert!(matches!(refuse(std::slice::from_ref(&a), huge).await, OpenError::TooSmall { .. }));
         let lone = CreateOptions { copies: 2, ..small() };
-        assert!(matches!(refuse(&[a.clone()], lone).await, OpenError::Options(_)));
+        assert!(matches!(refuse(std::slice::from_ref(&a), lone).await, OpenError::Options(_)));
         let same = [LogDevice::new("sda", a.clone()), LogDevice::new("sda", b.clone())];
         let same = Log::create(&rt, &same, None, &small()).await.unwrap_err();
         assert_eq!(same, OpenError::Twice("sda".into(), "sda".into()));
