@@ -15,7 +15,7 @@ use crate::plan::{Order, Plan};
 use crate::record::{Next, look};
 use crate::ring::Ring;
 use crate::scan::{Span, Stream};
-use crate::state::State;
+use crate::state::{Standing, State};
 use crate::wait::Waiters;
 use crate::{Lsn, tasks};
 use std::cell::{Cell, RefCell};
@@ -52,7 +52,7 @@ pub(crate) struct Core<D> {
     pub first: Rc<Cell<Lsn>>,
     /// What each lane is to write.
     pub jobs: RefCell<Vec<Option<Job>>>,
-    pub lanes: Vec<Waiters>,
+    pub lanes: RefCell<Vec<Rc<Waiters>>>,
     /// The durable LSN, or that the log has failed.
     pub changed: Waiters,
     pub room: Waiters,
@@ -99,8 +99,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             ring: RefCell::new(ring),
             first: Rc::new(Cell::new(state.checkpoint)),
             state: RefCell::new(state),
-            jobs: RefCell::new((0..lanes).map(|_| None).collect()),
-            lanes: (0..lanes).map(|_| waiters("work for a device of the log")).collect(),
+            jobs: RefCell::default(),
+            lanes: RefCell::default(),
             changed: waiters("the log to become durable"),
             room: waiters("room in the log"),
             chores: waiters("something to do for the keeper of the log"),
@@ -113,7 +113,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             all_room,
             records: Cell::new((0, 0)),
         });
-        tasks::spawn(&core, domain);
+        tasks::spawn(&core, lanes);
         core
     }
 
@@ -188,9 +188,11 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             while let Some(order) = plan.next(now) {
                 let lane = order.lane;
                 let tag = self.member(order.device).map_or(0, |m| m.tag);
-                let bytes = encode(&order, &self.ring.borrow(), self.unit, tag);
+                let ring = self.ring.borrow();
+                let bytes = encode(&order, |lsn, to| ring.copy(lsn, to), self.unit, tag);
+                drop(ring);
                 self.jobs.borrow_mut()[lane] = Some((order, bytes));
-                self.lanes[lane].notify_all();
+                self.lanes.borrow()[lane].notify_all();
             }
             let mut ring = self.ring.borrow_mut();
             ring.forget(plan.keep());
@@ -253,7 +255,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     pub fn merge(&self, from: Lsn) -> Merge<D> {
         let plan = self.plan.borrow();
         let streams = plan.streams().filter_map(|(device, stream, area)| {
-            let member = self.member(device)?;
+            // What a lost device holds does not count.
+            let lost = self.state.borrow().devices[device].1 == Standing::Lost;
+            let member = self.member(device).filter(|_| !lost)?;
             let span = |(section, unit, units)| Span { section, unit, units };
             let spans = area.written().into_iter().map(span).collect();
             Some(Rc::new(Stream { member, stream, spans }))

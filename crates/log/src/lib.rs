@@ -87,6 +87,7 @@ mod planted;
 mod record;
 mod records;
 mod recover;
+mod replace;
 mod ring;
 mod scan;
 mod state;

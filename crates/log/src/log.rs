@@ -239,6 +239,25 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         core.write_checkpoint(lsn, number).await
     }
 
+    /// Puts a new device in the place of one that is lost (with two copies). Everything from the
+    /// checkpoint on is copied to it first; meanwhile the log goes on, and the checkpoint waits.
+    /// `force` destroys what the device holds.
+    ///
+    /// # Errors
+    /// [`LogError::Replace`] if that device cannot take that place, [`LogError::Full`] if the log
+    /// has more since its checkpoint than one device can hold, [`LogError::Failed`]. Then the
+    /// device does not take part.
+    pub async fn replace(
+        &self,
+        index: usize,
+        device: LogDevice<D>,
+        force: bool,
+    ) -> Result<(), LogError> {
+        self.core.replace(index, device, force).await?;
+        self.core.pump();
+        Ok(())
+    }
+
     /// Whether a record begins or will begin at `lsn`.
     async fn begins_record(&self, lsn: Lsn) -> Result<bool, LogError> {
         for _ in 0..2 {

@@ -1,23 +1,34 @@
 //! The tasks of an open log: one for each lane, one for time, one for states.
 
 use crate::core::Core;
+use crate::wait::Waiters;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
-use tantalum_rt::{Domain, Nanos, first};
+use tantalum_rt::{Nanos, first};
 
-/// Starts them in the log's domain.
-pub(crate) fn spawn<D: BlockDevice + Clone + 'static>(core: &Rc<Core<D>>, domain: &Domain) {
-    for lane in 0..core.lanes.len() {
-        domain.spawn_background(format!("log: lane {lane}"), run_lane(core.clone(), lane));
-    }
-    domain.spawn_background("log: timer", run_timer(core.clone()));
-    domain.spawn_background("log: keeper", run_keeper(core.clone()));
+/// Starts them in the log's domain, for so many lanes.
+pub(crate) fn spawn<D: BlockDevice + Clone + 'static>(core: &Rc<Core<D>>, lanes: usize) {
+    (0..lanes).for_each(|lane| add_lane(core, lane));
+    core.domain.spawn_background("log: timer", run_timer(core.clone()));
+    core.domain.spawn_background("log: keeper", run_keeper(core.clone()));
+}
+
+/// Starts the task of a lane; lanes are added in order.
+pub(crate) fn add_lane<D: BlockDevice + Clone + 'static>(core: &Rc<Core<D>>, lane: usize) {
+    let work = Rc::new(Waiters::new(&core.rt, "work for a device of the log"));
+    core.lanes.borrow_mut().push(work.clone());
+    core.jobs.borrow_mut().push(None);
+    core.domain.spawn_background(format!("log: lane {lane}"), run_lane(core.clone(), lane, work));
 }
 
 /// Carries out the orders of one lane.
-async fn run_lane<D: BlockDevice + Clone + 'static>(core: Rc<Core<D>>, lane: usize) {
+async fn run_lane<D: BlockDevice + Clone + 'static>(
+    core: Rc<Core<D>>,
+    lane: usize,
+    work: Rc<Waiters>,
+) {
     loop {
-        core.lanes[lane].wait_while(|| core.jobs.borrow()[lane].is_none()).await;
+        work.wait_while(|| core.jobs.borrow()[lane].is_none()).await;
         let job = core.jobs.borrow_mut()[lane].take();
         let Some((order, bytes)) = job else { continue };
         let Some(member) = core.member(order.device) else { continue };

@@ -6,7 +6,7 @@ use tantalum_rt::Nanos;
 
 impl Plan {
     pub(super) fn next_archive(&mut self, now: Nanos) -> Option<Order> {
-        let lane = self.lanes.iter().position(|l| l.archive)?;
+        let lane = self.lanes.iter().position(|l| l.archive && !l.retired)?;
         if !self.is_idle(&self.lanes[lane]) {
             return None;
         }

@@ -1,6 +1,6 @@
 //! A new epoch while running: a device failed, or holds up the log.
 
-use super::{Health, Plan};
+use super::{Health, Lane, LaneSpec, Plan};
 use crate::{Lsn, Standing};
 
 /// What the plan does.
@@ -67,6 +67,40 @@ impl Plan {
         self.mode == Mode::Draining
     }
 
+    /// Nothing new is issued, and a new epoch will begin.
+    pub fn pause(&mut self) {
+        if self.mode == Mode::Running {
+            self.mode = Mode::Draining;
+        }
+    }
+
+    /// Whether nothing is issued and nothing is in flight on good lanes.
+    pub fn is_quiet(&self) -> bool {
+        let waits = |l: &Lane| {
+            let good = self.is_present(l) && !self.failing.contains(&l.device);
+            l.busy.is_some() && !l.stalled && good
+        };
+        self.mode == Mode::Draining && !self.lanes.iter().any(waits)
+    }
+
+    /// Whether something that the device was given has not ended.
+    pub fn is_waited_for(&self, device: usize) -> bool {
+        let busy = self.lanes.iter().any(|l| l.device == device && l.busy.is_some());
+        busy || self.silent.contains(&device)
+    }
+
+    /// Another device takes the place of a lost one; it is durable that it takes part. Gives its
+    /// lanes.
+    pub fn join(&mut self, device: usize, lanes: Vec<LaneSpec>) -> std::ops::Range<usize> {
+        self.lanes.iter_mut().filter(|l| l.device == device).for_each(|l| l.retired = true);
+        let first = self.lanes.len();
+        self.lanes.extend(lanes.into_iter().map(Lane::new));
+        self.health[device] = Health::Present;
+        self.begin_epoch();
+        self.width.set_most(self.most_groups());
+        first..self.lanes.len()
+    }
+
     /// Whether a new epoch has to begin first.
     pub fn is_draining(&self) -> bool {
         self.mode == Mode::Draining
@@ -83,13 +117,7 @@ impl Plan {
             Mode::Stopped => None,
             Mode::Running => self.returning().map(|device| Chore::Return { device }),
             Mode::Draining => {
-                let waits = |l: &super::Lane| {
-                    l.busy.is_some()
-                        && !l.stalled
-                        && self.is_present(l)
-                        && !self.failing.contains(&l.device)
-                };
-                if self.lanes.iter().any(waits) {
+                if !self.is_quiet() {
                     return None;
                 }
                 let devices = self.leaving();

@@ -131,6 +131,25 @@ struct Lane {
     stalled: bool,
     /// The last group it got.
     used: u64,
+    /// Another device has taken the place of its device.
+    retired: bool,
+}
+
+impl Lane {
+    fn new(spec: LaneSpec) -> Lane {
+        Lane {
+            device: spec.device,
+            archive: spec.archive,
+            stream: spec.stream,
+            main: spec.main,
+            second: spec.second,
+            latencies: Latencies::default(),
+            busy: None,
+            stalled: false,
+            used: 0,
+            retired: false,
+        }
+    }
 }
 
 /// A group that is not known to be durable.
@@ -202,21 +221,10 @@ impl Plan {
         start: Lsn,
         checkpoint: Lsn,
     ) -> Plan {
-        let lane = |spec: LaneSpec| Lane {
-            device: spec.device,
-            archive: spec.archive,
-            stream: spec.stream,
-            main: spec.main,
-            second: spec.second,
-            latencies: Latencies::default(),
-            busy: None,
-            stalled: false,
-            used: 0,
-        };
         let mut plan = Plan {
             hedge: Hedge::new(options.hedge),
             options,
-            lanes: lanes.into_iter().map(lane).collect(),
+            lanes: lanes.into_iter().map(Lane::new).collect(),
             health,
             failing: Vec::new(),
             silent: Vec::new(),
@@ -305,7 +313,7 @@ impl Plan {
 
     /// Sections of main streams of the array in use, and all of them.
     pub fn sections(&self) -> (u64, u64) {
-        let array = self.lanes.iter().filter(|l| !l.archive);
+        let array = self.lanes.iter().filter(|l| !l.archive && !l.retired);
         let used = array.map(|l| l.main.used(self.checkpoint));
         used.fold((0, 0), |(a, b), (used, all)| (a + used, b + all))
     }
@@ -317,7 +325,7 @@ impl Plan {
 
     /// The streams of all lanes, for readers: device, stream, area.
     pub fn streams(&self) -> impl Iterator<Item = (usize, u8, &Area)> {
-        self.lanes.iter().flat_map(|l| {
+        self.lanes.iter().filter(|l| !l.retired).flat_map(|l| {
             let second = l.second.iter().map(|area| (l.device, l.stream + 1, area));
             std::iter::once((l.device, l.stream, &l.main)).chain(second)
         })
@@ -345,11 +353,11 @@ impl Plan {
     }
 
     fn is_present(&self, lane: &Lane) -> bool {
-        self.health[lane.device] == Health::Present
+        self.health[lane.device] == Health::Present && !lane.retired
     }
 
     fn archive(&self) -> Option<&Lane> {
-        self.lanes.iter().find(|l| l.archive)
+        self.lanes.iter().find(|l| l.archive && !l.retired)
     }
 
     /// Whether the lane can be given something.

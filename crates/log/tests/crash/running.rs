@@ -168,6 +168,39 @@ fn with_two_copies_a_device_fails_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_lost_device_is_replaced_while_the_log_runs() {
+    run(async |rt| {
+        let (mut devices, log) = make(&rt, 3, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        let early = log.replace(0, named(&[device(&rt, 7)])[0].clone(), false).await;
+        assert!(matches!(early, Err(LogError::Replace(_))), "it is not lost: {early:?}");
+        devices[0].inner.fail_nth(CommandKind::Fua, 3);
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        assert!(log.stats().degraded);
+        let new = device(&rt, 8);
+        let (clock, writer) = (rt.clone(), log.clone());
+        let others = rt.spawn("others", async move { commit_many(&clock, &writer, 4, 15).await });
+        log.replace(0, named(std::slice::from_ref(&new))[0].clone(), false).await.unwrap();
+        others.await.unwrap().unwrap();
+        commit_many(&rt, &log, 4, 5).await.unwrap();
+        let stats = log.stats();
+        assert!(!stats.degraded && stats.devices[0].health == DeviceHealth::Present, "{stats:?}");
+        let old = std::mem::replace(&mut devices[0], new);
+        let (end, records) = (log.end(), count(&log).await);
+        devices.iter().for_each(|d| d.inner.cut());
+        drop(log);
+        for d in &devices {
+            d.inner.power_on().await.unwrap();
+        }
+        // Any other one may be lost now. The old device counts for nothing.
+        let degraded = OpenOptions { degraded: true, ..options() };
+        let some = [devices[0].clone(), devices[2].clone(), old];
+        let log = Log::open(&rt, named(&some), degraded).await.unwrap();
+        assert_eq!((log.end(), count(&log).await), (end, records));
+    });
+}
+
+#[test]
 fn without_copies_the_log_goes_on_with_the_others() {
     run(async |rt| {
         let (devices, log) = make(&rt, 2, 1).await;
