@@ -5,6 +5,7 @@
 //! 2. States are written one after the other ([`Core::keeper`]), and only while no device has to be
 //!    left.
 
+use crate::Lsn;
 use crate::encode::encode;
 use crate::error::LogError;
 use crate::member::Member;
@@ -17,7 +18,6 @@ use crate::ring::Ring;
 use crate::scan::{Span, Stream};
 use crate::state::{Standing, State};
 use crate::wait::Waiters;
-use crate::{Lsn, tasks};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
@@ -70,7 +70,7 @@ pub(crate) struct Core<D> {
 }
 
 impl<D: BlockDevice + Clone + 'static> Core<D> {
-    /// Makes the log and its tasks.
+    /// Makes the log, without its tasks.
     pub fn start(rt: &Rt, domain: &Domain, opened: Opened<D>, options: OpenOptions) -> Rc<Core<D>> {
         let Opened { members, state, recovered } = opened;
         let (start, end) = (recovered.copy_from, recovered.end);
@@ -84,9 +84,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         // The beginning of the block in which the log goes on is repeated by the first group.
         ring.push(&recovered.tail);
         assert_eq!(ring.end(), end, "memory has the end of the log");
-        let (lanes, plan_durable) = (plan.lanes(), plan.durable());
+        let plan_durable = plan.durable();
         let waiters = |what| Waiters::new(rt, what);
-        let core = Rc::new(Core {
+        Rc::new(Core {
             rt: rt.clone(),
             domain: domain.clone(),
             options,
@@ -112,9 +112,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             told: Cell::new(plan_durable),
             all_room,
             records: Cell::new((0, 0)),
-        });
-        tasks::spawn(&core, lanes);
-        core
+        })
     }
 
     pub fn durable(&self) -> Lsn {

@@ -6,8 +6,10 @@
 use crate::format::payload;
 use crate::member::{read_head, write_head};
 use crate::options::{CreateOptions, LogDevice};
-use crate::state::{DEVICES_MAX, SLOTS, State};
-use crate::superblock::{self, AREAS, COPIES, FoundSuper, Role, Superblock, UNIT_MAX, Uuid};
+use crate::state::{SLOTS, State};
+use crate::superblock::{
+    self, AREAS, COPIES, DEVICES_MAX, FoundSuper, Role, Superblock, UNIT_MAX, Uuid,
+};
 use crate::{Lsn, OpenError};
 use crc32c::crc32c;
 use tantalum_device::{BlockDevice, Payload};

@@ -37,7 +37,7 @@ pub enum OpenError {
     #[error("a log needs at least one device: name one")]
     NoDevice,
     /// There are too many devices.
-    #[error("a log has at most {max} devices, not {0}: name fewer", max = crate::state::DEVICES_MAX)]
+    #[error("a log has at most {max} devices, not {0}: name fewer", max = crate::superblock::DEVICES_MAX)]
     TooMany(usize),
     /// An option makes no sense.
     #[error("{0}")]
@@ -146,8 +146,8 @@ pub enum OpenError {
     },
     /// There is no room for one more epoch.
     #[error(
-        "the log was opened {0} times with new records since its checkpoint, and more cannot \
-             be kept: move the checkpoint with the program that opened it last"
+        "the log was opened {0} times with new records since its checkpoint, and more cannot be \
+         kept: open it with `read_only`, and move the checkpoint"
     )]
     TooManyEpochs(usize),
     /// A device failed while the end of the log was copied.
@@ -172,6 +172,9 @@ pub enum OpenError {
 /// Why an operation of an open log failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
+    /// The log was opened for reading.
+    #[error("the log was opened with `read_only`: open it without that to append")]
+    ReadOnly,
     /// The record is too long.
     #[error("a record of {bytes} bytes is longer than the {limit} that this log takes: split it")]
     RecordTooLong {

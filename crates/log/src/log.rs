@@ -10,6 +10,7 @@ use crate::options::{LogDevice, OpenOptions, WhenFull};
 use crate::record::{FRAME, frame};
 use crate::records::{Cutter, Records};
 use crate::stats::LogStats;
+use crate::tasks;
 use crate::{CreateOptions, LogError, Lsn, OpenError};
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
@@ -74,6 +75,8 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         let opened = crate::open::open(rt, devices, &options).await?;
         let domain = rt.domain();
         let core = Core::start(rt, &domain, opened, options);
+        let lanes = core.plan.borrow().lanes();
+        tasks::spawn(&core, lanes);
         let log = Log { core, life: Rc::new(Life(domain)) };
         log.core.copy_end().await?;
         Ok(log)
@@ -83,7 +86,8 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     /// memory is full, and while there is no room (or fails then, [`OpenOptions::when_full`]).
     ///
     /// # Errors
-    /// [`LogError::RecordTooLong`], [`LogError::Full`], [`LogError::Failed`].
+    /// [`LogError::RecordTooLong`], [`LogError::Full`], [`LogError::Failed`],
+    /// [`LogError::ReadOnly`].
     pub async fn append(&self, record: &[u8]) -> Result<Appended, LogError> {
         self.append_pieces(&[record]).await
     }
@@ -94,6 +98,9 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     /// As [`Log::append`].
     pub async fn append_pieces(&self, record: &[&[u8]]) -> Result<Appended, LogError> {
         let core = &*self.core;
+        if core.options.read_only {
+            return Err(LogError::ReadOnly);
+        }
         let bytes: usize = record.iter().map(|p| p.len()).sum();
         if bytes > core.record_limit as usize {
             return Err(LogError::RecordTooLong { bytes, limit: core.record_limit });

@@ -57,14 +57,17 @@ pub(crate) async fn open<D: BlockDevice + 'static>(
     for settled in join_all(settles).await {
         settled?;
     }
-    let recovered = recover(rt, present(&members), &newest, options.salvage).await?;
+    let recovered = recover(rt, present(&members), &newest, options).await?;
     check_epochs(&recovered, &newest, &lagging)?;
-    if !newest.has_room(recovered.end) {
+    if !options.read_only && !newest.has_room(recovered.end) {
         return Err(OpenError::TooManyEpochs(EPOCHS_MAX));
     }
     let bring = lagging.iter().map(|m| write_state(m, &newest)).collect();
     for written in join_all::<Result<(), OpenError>>(bring).await {
         written?;
+    }
+    if options.read_only {
+        return Ok(Opened { members, state: newest, recovered });
     }
     let seen = recovered.newest.as_ref().map_or(0, |(epoch, _)| *epoch);
     let mut state = newest.new_epoch_after(seen, recovered.end);

@@ -99,6 +99,9 @@ pub struct OpenOptions {
     pub hedge: HedgeOptions,
     /// What an append does that finds no room.
     pub when_full: WhenFull,
+    /// Whether to take no records: the log is read, and its checkpoint may move. No new epoch
+    /// begins.
+    pub read_only: bool,
     /// Whether to open a damaged log with what is before the damage. What is behind it is lost.
     pub salvage: bool,
     /// Whether to open a log with copies if one device is missing. That device is lost to the log.
@@ -116,6 +119,7 @@ impl Default for OpenOptions {
             stall: Nanos::from_secs(1),
             hedge: HedgeOptions::default(),
             when_full: WhenFull::Wait,
+            read_only: false,
             salvage: false,
             degraded: false,
         }

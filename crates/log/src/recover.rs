@@ -10,6 +10,7 @@ use crate::error::Damage;
 use crate::format::block_of;
 use crate::member::{Member, MemberError};
 use crate::merge::{Merge, Seen};
+use crate::options::OpenOptions;
 use crate::records::Cutter;
 use crate::scan::{Stream, find_sections};
 use crate::state::State;
@@ -38,7 +39,7 @@ pub(crate) async fn recover<D: BlockDevice + 'static>(
     rt: &Rt,
     members: impl Iterator<Item = Rc<Member<D>>>,
     state: &State,
-    salvage: bool,
+    options: &OpenOptions,
 ) -> Result<Recovered<D>, OpenError> {
     let mut finds = Vec::new();
     let (mut limit, mut copies) = (0, 1);
@@ -60,13 +61,14 @@ pub(crate) async fn recover<D: BlockDevice + 'static>(
     let watermark = seen.iter().map(|s| s.watermark).max().unwrap_or_default();
     let damaged = broken.or((cutter.end() < watermark).then_some(cutter.end()));
     if let Some(lsn) = damaged
-        && !salvage
+        && !options.salvage
     {
         let place = merge.suspect(lsn);
         return Err(OpenError::Damaged(Damage { lsn, watermark, place }));
     }
     let end = cutter.lsn();
     // What the watermark does not cover was perhaps never acknowledged, and has one copy.
+    let copies = if options.read_only { 1 } else { copies };
     let copy_from = if copies > 1 { watermark.max(state.checkpoint).min(end) } else { end };
     let tail = read_tail(rt, &streams, &state, copy_from, end).await?;
     let newest = streams.iter().zip(&seen).max_by_key(|(_, seen)| seen.epoch);

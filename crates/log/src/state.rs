@@ -29,7 +29,7 @@
 use crate::Lsn;
 use crate::format::number;
 use crate::planted::planted;
-use crate::superblock::{UNIT_MAX, Uuid, VERSION};
+use crate::superblock::{DEVICES_MAX, UNIT_MAX, Uuid, VERSION};
 use crc32c::crc32c;
 
 const MAGIC: &[u8; 8] = b"TNTLOGST";
@@ -38,8 +38,6 @@ const DEVICE: usize = 24;
 const EPOCH: usize = 16;
 /// Where the two slots are.
 pub(crate) const SLOTS: [u64; 2] = [32768, 49152];
-/// Devices in a log, at most.
-pub(crate) const DEVICES_MAX: u32 = 32;
 /// Epochs that a state can keep.
 pub(crate) const EPOCHS_MAX: usize =
     (UNIT_MAX as usize - HEAD - DEVICE * DEVICES_MAX as usize) / EPOCH;

@@ -37,6 +37,9 @@ pub(crate) const AREAS: u64 = 65536;
 /// Units are so large, at most; as large are the slots of superblocks and states.
 pub(crate) const UNIT_MAX: u32 = 16384;
 
+/// Devices in a log, at most.
+pub(crate) const DEVICES_MAX: u32 = 32;
+
 /// An identity of 16 bytes.
 pub(crate) type Uuid = [u8; 16];
 
@@ -143,7 +146,7 @@ impl Superblock {
     /// Whether a device can look like that.
     fn makes_sense(&self) -> bool {
         let unit = self.unit.is_power_of_two() && (512..=UNIT_MAX).contains(&self.unit);
-        let set = self.index < self.devices && self.devices <= crate::state::DEVICES_MAX;
+        let set = self.index < self.devices && self.devices <= DEVICES_MAX;
         let counts = self.partitions > 0 && self.section_units > 1 && self.main_sections > 1;
         unit && set && counts && (1..=2).contains(&self.copies) && self.fits()
     }

@@ -301,3 +301,39 @@ fn wrong_calls_have_errors_that_say_what_is_right() {
         assert!(matches!(copy.append(b"x").await, Err(LogError::Failed(_))));
     });
 }
+
+/// A log that was opened as often as can be kept is opened for reading, and is in order again when
+/// its checkpoint has moved.
+#[test]
+fn there_is_a_way_out_of_too_many_epochs() {
+    run(async |rt| {
+        let devices = [device(&rt, 512, 4 << 20, Payload::Bytes)];
+        Log::create(&rt, &named(&devices), None, &small()).await.unwrap();
+        let mut epochs = 0;
+        let error = loop {
+            match Log::open(&rt, named(&devices), OpenOptions::default()).await {
+                Ok(log) => drop(log.commit(b"").await.unwrap()),
+                Err(e) => break e,
+            }
+            epochs += 1;
+            assert!(epochs < 2000);
+        };
+        assert!(matches!(error, OpenError::TooManyEpochs(n) if n == epochs), "{error}");
+        let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let before = bytes_of(&devices[0]).await;
+        let log = Log::open(&rt, named(&devices), read_only).await.unwrap();
+        assert!(bytes_of(&devices[0]).await == before, "nothing changes");
+        assert_eq!(log.append(b"x").await, Err(LogError::ReadOnly));
+        let mut records = log.read(Lsn::ZERO).unwrap();
+        let mut found = 0;
+        while records.next().await.unwrap().is_some() {
+            found += 1;
+        }
+        assert_eq!(found, epochs);
+        log.checkpoint(log.end(), 9).await.unwrap();
+        drop(log);
+        let log = Log::open(&rt, named(&devices), OpenOptions::default()).await.unwrap();
+        assert_eq!((log.first(), log.checkpoint_number()), (Lsn(8 * epochs as u64), 9));
+        log.commit(b"on").await.unwrap();
+    });
+}
