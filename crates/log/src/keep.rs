@@ -25,19 +25,22 @@ const PATIENCE: u64 = 2;
 
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Writes a state to every device that it says takes part. Devices that fail are given up, and
-    /// those that do not answer are left; it is an error if none is left over.
-    pub async fn write_state(self: &Rc<Self>, state: State) -> Result<(), LogError> {
+    /// those that do not answer are left; it is an error if none is left over. Gives the devices
+    /// that have taken it.
+    pub async fn write_state(self: &Rc<Self>, state: State) -> Result<Vec<usize>, LogError> {
         let taking_part = |d: usize| state.devices[d].1 == Standing::Present;
         let devices: Vec<usize> = (0..state.devices.len()).filter(|d| taking_part(*d)).collect();
         let state = Rc::new(state);
         let writes = devices.iter().map(|device| self.write_state_to(*device, state.clone()));
         let written = join_all(writes.collect()).await;
-        if !written.iter().any(|w| *w) {
+        let taken = devices.into_iter().zip(written).filter(|(_, written)| *written);
+        let taken: Vec<usize> = taken.map(|(device, _)| device).collect();
+        if taken.is_empty() {
             self.fail("no device takes its state".to_string());
-            return self.check_failed();
+            self.check_failed()?;
         }
         *self.state.borrow_mut() = (*state).clone();
-        Ok(())
+        Ok(taken)
     }
 
     /// Whether the device has taken the state. A write that takes too long goes on by itself: until
@@ -85,6 +88,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         if fails() || self.write_state(state).await.is_err() {
             return Err(OpenError::NotCopied);
         }
+        self.plan.borrow_mut().set_stall(self.options.stall);
         Ok(())
     }
 
@@ -137,6 +141,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             state.devices[*device].1 = *standing;
         }
         let epoch = state.epoch;
+        // A stalled write may end meanwhile. What it makes durable is behind the start.
+        self.plan.borrow_mut().freeze();
         if self.write_state(state).await.is_ok() {
             self.plan.borrow_mut().restarted(epoch, devices);
         }
@@ -151,10 +157,19 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             self.plan.borrow_mut().device_failed(device);
             return;
         }
+        // It lags. Until it has the present state no state may say that it takes part (1).
+        let present = Rc::new(self.state.borrow().clone());
+        if !self.write_state_to(device, present).await {
+            return;
+        }
         let mut state = self.state.borrow().next();
         state.devices[device].1 = Standing::Present;
-        if self.write_state(state).await.is_ok() {
-            self.plan.borrow_mut().returned(device);
+        if let Ok(taken) = self.write_state(state).await {
+            let mut plan = self.plan.borrow_mut();
+            plan.returned(device);
+            if !taken.contains(&device) {
+                plan.distrust(device);
+            }
         }
     }
 }

@@ -9,6 +9,10 @@ use crate::recover::Recovered;
 use crate::state::State;
 use crate::superblock::Role;
 use std::rc::Rc;
+use tantalum_rt::Nanos;
+
+/// Longer than any write takes.
+const FOREVER: Nanos = Nanos(u64::MAX / 4);
 
 /// The plan of a log that was opened, and the room that it would have if it were empty.
 pub(crate) fn plan<D>(
@@ -59,6 +63,8 @@ pub(crate) fn plan<D>(
     if from < end {
         // The end of the log is copied first, in an epoch that has not begun.
         let (lanes, options, health) = (lanes.clone(), plan_options.clone(), Vec::clone(&health));
+        // Nothing is left meanwhile: the opening waits.
+        let options = PlanOptions { stall: FOREVER, ..options };
         let mut plan = Plan::new(options, lanes, health, state.epoch + 1, from, checkpoint);
         if plan.has_room(end.since(from)) {
             plan.append(end.since(from));

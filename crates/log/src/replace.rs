@@ -55,12 +55,21 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let quiet = || self.plan.borrow().is_quiet() || self.is_failed();
         self.changed.wait_while(|| !quiet()).await;
         self.check_failed()?;
-        self.copy_to(&member, area, copied, self.durable()).await?;
+        self.plan.borrow_mut().freeze();
+        let copied = self.copy_to(&member, area, copied, self.durable()).await;
+        if copied.is_err() {
+            self.plan.borrow_mut().thaw();
+            self.pump();
+        }
+        copied?;
         self.members.borrow_mut()[index] = Some(member.clone());
         let mut next = state.next();
         next.devices[index] = (superblock.device, Standing::Present);
-        self.write_state(next).await?;
+        let taken = self.write_state(next).await?;
         let added = self.plan.borrow_mut().join(index, lanes);
+        if !taken.contains(&index) {
+            self.plan.borrow_mut().distrust(index);
+        }
         for lane in added {
             tasks::add_lane(self, lane);
         }

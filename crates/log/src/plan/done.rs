@@ -48,7 +48,7 @@ impl Plan {
         }
         lane.latencies.learn(busy.units, now.saturating_sub(busy.issued));
         let was_durable = self.durable;
-        if busy.epoch == self.epoch {
+        if busy.epoch == self.epoch && !self.is_frozen() {
             self.cover(&busy, device);
             self.advance(now);
             if busy.kind == Kind::Archive {

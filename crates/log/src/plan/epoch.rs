@@ -2,6 +2,7 @@
 
 use super::{Health, Lane, LaneSpec, Plan};
 use crate::{Lsn, Standing};
+use tantalum_rt::Nanos;
 
 /// What the plan does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub(super) enum Mode {
     Running,
     /// Nothing new is issued until what is in flight on good lanes has ended.
     Draining,
+    /// The end of the epoch is being made durable: no end of a write counts any more.
+    Frozen,
     /// No device of the array is left, or one failed that nothing replaces.
     Stopped,
 }
@@ -44,17 +47,29 @@ impl Plan {
 
     /// A device does not take a state of the log in time. It is left until [`Plan::answered`].
     pub fn device_silent(&mut self, device: usize) {
+        self.silent.push(device);
         if self.health[device] == Health::Present {
-            self.silent.push(device);
-            if self.mode == Mode::Running {
-                self.mode = Mode::Draining;
-            }
+            self.pause();
         }
     }
 
     /// It has, or has failed to.
     pub fn answered(&mut self, device: usize) {
         self.silent.retain(|d| *d != device);
+    }
+
+    /// A device has just begun to take part, and did not take the state that says so.
+    pub fn distrust(&mut self, device: usize) {
+        if self.silent.contains(&device) {
+            self.pause();
+        } else {
+            self.device_failed(device);
+        }
+    }
+
+    /// From now on lanes may take so long.
+    pub fn set_stall(&mut self, stall: Nanos) {
+        self.options.stall = stall;
     }
 
     /// A state of the log is to be written, for which stalled devices are not waited: they are
@@ -64,7 +79,7 @@ impl Plan {
         if stalled && self.mode == Mode::Running && self.array_devices(|l| !l.stalled) != 0 {
             self.mode = Mode::Draining;
         }
-        self.mode == Mode::Draining
+        self.is_draining()
     }
 
     /// Nothing new is issued, and a new epoch will begin.
@@ -72,6 +87,26 @@ impl Plan {
         if self.mode == Mode::Running {
             self.mode = Mode::Draining;
         }
+    }
+
+    /// The epoch ends at the durable LSN. A stalled write that ends from now on counts for nothing,
+    /// until [`Plan::restarted`] or [`Plan::join`].
+    pub fn freeze(&mut self) {
+        if self.mode == Mode::Draining {
+            self.mode = Mode::Frozen;
+        }
+    }
+
+    /// The epoch does not end there. Another end comes.
+    pub fn thaw(&mut self) {
+        if self.mode == Mode::Frozen {
+            self.mode = Mode::Draining;
+        }
+    }
+
+    /// Whether ends of writes count.
+    pub(super) fn is_frozen(&self) -> bool {
+        self.mode == Mode::Frozen
     }
 
     /// Whether nothing is issued and nothing is in flight on good lanes.
@@ -96,6 +131,7 @@ impl Plan {
         let first = self.lanes.len();
         self.lanes.extend(lanes.into_iter().map(Lane::new));
         self.health[device] = Health::Present;
+        self.thaw();
         self.begin_epoch();
         self.width.set_most(self.most_groups());
         first..self.lanes.len()
@@ -103,7 +139,7 @@ impl Plan {
 
     /// Whether a new epoch has to begin first.
     pub fn is_draining(&self) -> bool {
-        self.mode == Mode::Draining
+        matches!(self.mode, Mode::Draining | Mode::Frozen)
     }
 
     /// Nothing is written any more.
@@ -114,7 +150,7 @@ impl Plan {
     /// What is to be done, if anything is.
     pub fn chore(&self) -> Option<Chore> {
         match self.mode {
-            Mode::Stopped => None,
+            Mode::Stopped | Mode::Frozen => None,
             Mode::Running => self.returning().map(|device| Chore::Return { device }),
             Mode::Draining => {
                 if !self.is_quiet() {

@@ -98,6 +98,9 @@ pub fn lives(shape: &Shape, seed: u64, lives: u64) -> Result<u64, String> {
         // Most recoveries are let through; some are cut.
         let span = if dice.chance(1, 4) { dice.below(6_000_000) } else { dice.below(60_000_000) };
         let until = rig.runtime.handle().now() + Nanos(span);
+        if shape.stalls {
+            stall_some(&mut rig, &mut dice, until)?;
+        }
         rig.runtime.run_until(until).map_err(|e| e.to_string())?;
         if let Some(e) = owner.wrong.borrow().clone() {
             return Err(format!("seed {seed}, life {life}: {e}\n{shape:?}"));
@@ -112,6 +115,23 @@ pub fn lives(shape: &Shape, seed: u64, lives: u64) -> Result<u64, String> {
         rig = cut;
     }
     Ok(end)
+}
+
+/// One device after the other does not answer for a while; the last may stay so.
+fn stall_some(rig: &mut Rig, dice: &mut Stream, until: Nanos) -> Result<(), String> {
+    loop {
+        let now = rig.runtime.handle().now();
+        let next = now + Nanos(dice.below(12_000_000));
+        if next >= until {
+            return Ok(());
+        }
+        rig.runtime.run_until(next).map_err(|e| e.to_string())?;
+        let device = dice.below(rig.devices.len() as u64) as usize;
+        match rig.devices[device].plan.stalled.get() {
+            true => rig.devices[device].let_go(),
+            false => rig.devices[device].plan.stalled.set(true),
+        }
+    }
 }
 
 /// Switches the power on and looks at nothing.
@@ -169,6 +189,23 @@ fn the_same_seed_gives_the_same_run() {
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1).0, run(2).0);
+}
+
+/// Not solved: with seed 401 the twelfth life ends before what was acknowledged.
+#[test]
+#[ignore = "fails: a log with devices that stall again and again may lose acknowledged bytes"]
+fn many_lives_with_devices_that_do_not_answer() {
+    let stalling = |shape| Shape { stall: Nanos::from_millis(1), stalls: true, ..shape };
+    let shapes = [
+        stalling(busy(1)),
+        stalling(busy(3)),
+        stalling(Shape { archive: true, ..busy(2) }),
+        stalling(Shape { copies: 2, ..busy(3) }),
+        stalling(Shape { copies: 2, archive: true, partitions: 2, bytes: 160 << 10, ..busy(2) }),
+    ];
+    for (i, shape) in shapes.iter().enumerate() {
+        lives(shape, 400 + i as u64, 40).unwrap_or_else(|e| panic!("{e}"));
+    }
 }
 
 /// Any shape.

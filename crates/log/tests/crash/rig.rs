@@ -29,6 +29,10 @@ pub struct Shape {
     pub barrier: Barrier,
     /// One write in so many is slow.
     pub slow: u64,
+    /// When a write takes longer its device is left.
+    pub stall: Nanos,
+    /// Devices stop to answer now and then.
+    pub stalls: bool,
     pub work: Work,
 }
 
@@ -47,6 +51,8 @@ impl Shape {
             ack: Ack::Volatile,
             barrier: Barrier::Auto,
             slow: 0,
+            stall: Nanos::from_millis(20),
+            stalls: false,
             work: Work { writers: 3, records: 8, bytes: 2500, checkpoints: 0, reads: 0 },
         }
     }
@@ -80,7 +86,7 @@ impl Shape {
             archive_bytes: 2048,
             archive_write_bytes: 8192,
             barrier: self.barrier,
-            stall: Nanos::from_millis(20),
+            stall: self.stall,
             hedge: HedgeOptions { samples: 4, budget_percent: 50, ..HedgeOptions::default() },
             ..OpenOptions::default()
         }
