@@ -114,7 +114,7 @@ impl Model {
                     assert_eq!(start, self.plan.durable());
                     self.plan.freeze();
                     // Writes of stalled lanes end while the new epoch is made durable.
-                    while self.now.0 % 3 != 0 && !self.in_flight.is_empty() {
+                    while !self.now.0.is_multiple_of(3) && !self.in_flight.is_empty() {
                         self.end(0, true);
                     }
                     assert_eq!(start, self.plan.durable(), "nothing counts any more");
