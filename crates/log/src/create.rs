@@ -1,0 +1,287 @@
+//! Making a log: what each device is, and how it is divided.
+//!
+//! 1. All checks come first. While one fails nothing is written.
+//! 2. A device gets its state before its superblocks: what has a superblock has a state.
+
+use crate::format::payload;
+use crate::member::{read_head, write_head};
+use crate::options::{CreateOptions, LogDevice};
+use crate::state::{SLOTS, State};
+use crate::superblock::{
+    self, AREAS, COPIES, DEVICES_MAX, FoundSuper, Role, Superblock, UNIT_MAX, Uuid,
+};
+use crate::{Lsn, OpenError};
+use crc32c::crc32c;
+use tantalum_device::{BlockDevice, Payload};
+use tantalum_rt::{Rt, mix64};
+
+/// Units in a section, at least.
+const SECTION_MIN: u64 = 8;
+/// Sections of a main stream, at least.
+const MAIN_MIN: u64 = 4;
+
+/// Makes a log on the devices of the array and, if there is one, the archive. They are opened in
+/// any order with [`crate::Log::open`].
+///
+/// # Errors
+/// [`OpenError`]. Nothing was written, unless it is an I/O error, or two devices with different
+/// names turn out to be one.
+pub async fn create<D: BlockDevice>(
+    rt: &Rt,
+    array: &[LogDevice<D>],
+    archive: Option<&LogDevice<D>>,
+    options: &CreateOptions,
+) -> Result<(), OpenError> {
+    let all: Vec<(&LogDevice<D>, Role)> =
+        array.iter().map(|d| (d, Role::Array)).chain(archive.map(|d| (d, Role::Archive))).collect();
+    check_set(array.len(), &all, options)?;
+    let unit = choose_unit(&all, options)?;
+    let mut old = 0;
+    for (device, _) in &all {
+        old ^= u64::from(check_blank(device, options.force).await?);
+    }
+    let set = options.identity.unwrap_or_else(|| identity(rt, "log", old));
+    let uuids: Vec<Uuid> = (0..all.len()).map(|i| device_identity(&set, i, 0)).collect();
+    let mut superblocks = Vec::new();
+    for (i, (device, role)) in all.iter().enumerate() {
+        let superblock = Superblock {
+            set,
+            device: uuids[i],
+            index: i as u32,
+            devices: all.len() as u32,
+            role: *role,
+            copies: options.copies,
+            partitions: if *role == Role::Archive { 1 } else { options.partitions },
+            unit,
+            bytes: device.device.caps().bytes(),
+            section_units: 0,
+            main_sections: 0,
+            second_sections: 0,
+            record_limit: options.record_limit,
+        };
+        superblocks.push(divide(superblock, &device.name, options)?);
+    }
+    let state = State::first(set, &uuids);
+    for ((device, _), superblock) in all.iter().zip(&superblocks) {
+        install(device, superblock, &state).await.map_err(|error| io(device, error))?;
+    }
+    for (i, (device, _)) in all.iter().enumerate() {
+        let found = find(&device.device).await.map_err(|error| io(device, error))?;
+        if found != FoundSuper::Good(superblocks[i]) {
+            let twin = superblocks.iter().position(|s| found == FoundSuper::Good(*s));
+            let twin = twin.map_or("another device".to_string(), |i| all[i].0.name.clone());
+            return Err(OpenError::Twice(device.name.clone(), twin));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn io<D>(device: &LogDevice<D>, error: tantalum_device::IoError) -> OpenError {
+    OpenError::Io { device: device.name.clone(), error }
+}
+
+fn check_set<D: BlockDevice>(
+    array: usize,
+    all: &[(&LogDevice<D>, Role)],
+    options: &CreateOptions,
+) -> Result<(), OpenError> {
+    let wrong = |what: String| Err(OpenError::Options(what));
+    if array == 0 {
+        return Err(OpenError::NoDevice);
+    }
+    if all.len() > DEVICES_MAX as usize {
+        return Err(OpenError::TooMany(all.len()));
+    }
+    if !(1..=2).contains(&options.copies) {
+        return wrong(format!("a log has 1 or 2 copies, not {}", options.copies));
+    }
+    if array < usize::from(options.copies) {
+        return wrong(format!("2 copies need 2 devices in the array, and there is {array}"));
+    }
+    if !(1..=64).contains(&options.partitions) {
+        return wrong(format!("a device has 1 to 64 partitions, not {}", options.partitions));
+    }
+    if options.second_percent > 50 {
+        let percent = options.second_percent;
+        return wrong(format!("second streams take at most 50 percent, not {percent}"));
+    }
+    if options.record_limit == 0 || options.record_limit > 1 << 30 {
+        let limit = options.record_limit;
+        return wrong(format!("records have a limit of 1 byte to 1 GiB, not {limit}"));
+    }
+    for (i, (device, _)) in all.iter().enumerate() {
+        if let Some((twin, _)) = all[..i].iter().find(|(d, _)| d.name == device.name) {
+            return Err(OpenError::Twice(twin.name.clone(), device.name.clone()));
+        }
+        if device.device.caps().payload != Payload::Bytes {
+            return Err(OpenError::Stamps(device.name.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn choose_unit<D: BlockDevice>(
+    all: &[(&LogDevice<D>, Role)],
+    options: &CreateOptions,
+) -> Result<u32, OpenError> {
+    let blocks = all.iter().map(|(d, _)| d.device.caps().block_size);
+    let unit = options.unit.unwrap_or_else(|| blocks.max().unwrap_or(0).max(512));
+    if !unit.is_power_of_two() || !(512..=UNIT_MAX).contains(&unit) {
+        let range = format!("a power of two from 512 to {UNIT_MAX}");
+        return Err(match options.unit {
+            Some(_) => OpenError::Options(format!("a log block has {range} bytes, not {unit}")),
+            None => {
+                let device = all.iter().find(|(d, _)| d.device.caps().block_size == unit);
+                let device = device.map_or(String::new(), |(d, _)| d.name.clone());
+                let help = "use another device";
+                OpenError::Blocks { device, block: unit, unit: range, help }
+            }
+        });
+    }
+    for (device, _) in all {
+        check_blocks(&device.name, device.device.caps().block_size, unit)?;
+    }
+    Ok(unit)
+}
+
+/// Whether log blocks of `unit` bytes can be written to a device with such blocks.
+pub(crate) fn check_blocks(name: &str, block: u32, unit: u32) -> Result<(), OpenError> {
+    if block > 0 && unit.is_multiple_of(block) {
+        return Ok(());
+    }
+    Err(OpenError::Blocks {
+        device: name.to_string(),
+        block,
+        unit: format!("a divisor of {unit}"),
+        help: "create the log with a larger unit, or use another device",
+    })
+}
+
+/// Whether there is nothing on the device. Returns a few bytes that stand for what is there.
+pub(crate) async fn check_blank<D: BlockDevice>(
+    device: &LogDevice<D>,
+    force: bool,
+) -> Result<u32, OpenError> {
+    let caps = device.device.caps();
+    let needed = AREAS + MAIN_MIN * SECTION_MIN * u64::from(caps.block_size.max(512));
+    if caps.bytes() < needed {
+        let (device, bytes) = (device.name.clone(), caps.bytes());
+        return Err(OpenError::TooSmall { device, bytes, needed, or: "" });
+    }
+    let found = read_head(&device.device, 0, AREAS as usize).await;
+    let found = found.map_err(|e| io(device, e))?;
+    let first = found.iter().position(|b| *b != 0);
+    let what = match (Superblock::decode(&found), first) {
+        (FoundSuper::Good(_) | FoundSuper::Newer(_), _) => "a log".to_string(),
+        (_, Some(at)) => format!("something else (the first byte is at {at})"),
+        (_, None) => return Ok(0),
+    };
+    if !force {
+        return Err(OpenError::NotBlank { device: device.name.clone(), what });
+    }
+    Ok(crc32c(&found))
+}
+
+/// Divides a device into sections.
+pub(crate) fn divide(
+    superblock: Superblock,
+    name: &str,
+    options: &CreateOptions,
+) -> Result<Superblock, OpenError> {
+    let (unit, partitions) = (u64::from(superblock.unit), u64::from(superblock.partitions));
+    let units = superblock.bytes.saturating_sub(AREAS) / unit / partitions;
+    let second = if superblock.role == Role::Archive { 0 } else { options.second_percent };
+    let wish = options.section_bytes.unwrap_or((units * unit / 32).min(4 << 20)) / unit;
+    // At least the main sections, and two of a second stream if there is one.
+    let least = MAIN_MIN + if second > 0 { 2 } else { 0 };
+    let section = wish.clamp(SECTION_MIN, (units / least).clamp(SECTION_MIN, 1 << 31));
+    let sections = units / section;
+    let second = match second {
+        0 => 0,
+        percent => (sections * u64::from(percent) / 100).max(2),
+    };
+    let main = sections.saturating_sub(second);
+    let capacity = main * (section - 1) * payload(superblock.unit) / 4;
+    let record = u64::from(superblock.record_limit) + crate::record::FRAME as u64;
+    if main < MAIN_MIN || capacity < record {
+        let needed = AREAS + (MAIN_MIN + second).max(least) * SECTION_MIN * unit * partitions;
+        let room = (record * 5).div_ceil(payload(superblock.unit)) * unit * partitions * 2;
+        return Err(OpenError::TooSmall {
+            device: name.to_string(),
+            bytes: superblock.bytes,
+            needed: needed.max(AREAS + if capacity < record { room } else { 0 }),
+            or: ", fewer partitions, or a lower limit of records",
+        });
+    }
+    let (Ok(main_sections), Ok(second_sections)) = (u32::try_from(main), u32::try_from(second))
+    else {
+        let what = format!("{name} has too many sections: make them larger");
+        return Err(OpenError::Options(what));
+    };
+    let section_units = section as u32;
+    Ok(Superblock { section_units, main_sections, second_sections, ..superblock })
+}
+
+/// Writes state and superblocks.
+pub(crate) async fn install<D: BlockDevice>(
+    device: &LogDevice<D>,
+    superblock: &Superblock,
+    state: &State,
+) -> Result<(), tantalum_device::IoError> {
+    let d = &device.device;
+    let block = d.caps().block_size;
+    // What an earlier log has there must not count, in whichever slot it is.
+    let zeros = vec![0; block as usize];
+    for at in COPIES.into_iter().chain(SLOTS) {
+        write_head(d, at, &zeros).await?;
+    }
+    write_head(d, state.slot(), &state.encode(block)).await?;
+    let mut bytes = superblock.encode().to_vec();
+    bytes.resize(bytes.len().next_multiple_of(block as usize), 0);
+    for at in COPIES {
+        write_head(d, at, &bytes).await?;
+    }
+    Ok(())
+}
+
+/// The superblock of a device.
+pub(crate) async fn find<D: BlockDevice>(
+    device: &D,
+) -> Result<FoundSuper, tantalum_device::IoError> {
+    let mut all = Vec::new();
+    for at in COPIES {
+        all.push(Superblock::decode(&read_head(device, at, superblock::BYTES).await?));
+    }
+    // A copy whose version is damaged looks newer than it is: a whole one comes first.
+    let rank = |found: &FoundSuper| match found {
+        FoundSuper::Good(_) => 3,
+        FoundSuper::Newer(_) => 2,
+        FoundSuper::Damaged => 1,
+        FoundSuper::Nothing => 0,
+    };
+    Ok(all.into_iter().max_by_key(rank).unwrap_or(FoundSuper::Nothing))
+}
+
+/// An identity that no other log has.
+fn identity(rt: &Rt, name: &str, old: u64) -> Uuid {
+    let mut stream = rt.stream(name);
+    let words = [rt.now().0, rt.events(), old];
+    let salt = words.into_iter().fold(Lsn::ZERO.0, |salt, word| mix64(salt ^ word));
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&mix64(stream.next_u64() ^ salt).to_le_bytes());
+    uuid[8..].copy_from_slice(&mix64(stream.next_u64() ^ mix64(salt)).to_le_bytes());
+    uuid
+}
+
+/// The identity of the `n`-th device that has had this index in a log.
+pub(crate) fn device_identity(set: &Uuid, index: usize, n: u64) -> Uuid {
+    let (mut a, mut b) = ([0; 8], [0; 8]);
+    a.copy_from_slice(&set[..8]);
+    b.copy_from_slice(&set[8..]);
+    let a = mix64(u64::from_le_bytes(a) ^ mix64(index as u64 + 1));
+    let b = mix64(u64::from_le_bytes(b) ^ mix64(n + 1) ^ a);
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&a.to_le_bytes());
+    uuid[8..].copy_from_slice(&b.to_le_bytes());
+    uuid
+}

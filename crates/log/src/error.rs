@@ -1,0 +1,230 @@
+//! What can go wrong: one line that says what, where, and what to do.
+
+use crate::Lsn;
+use std::fmt;
+use tantalum_device::IoError;
+
+/// Bytes of the log that were acknowledged and are not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The first LSN that is missing.
+    pub lsn: Lsn,
+    /// Everything before this LSN was acknowledged.
+    pub watermark: Lsn,
+    /// The device on which something unreadable lies where the bytes belong, and the offset there
+    /// in bytes; `None` if no device has anything of that kind.
+    pub place: Option<(String, u64)>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the log is damaged at {}", self.lsn)?;
+        match &self.place {
+            Some((device, offset)) => write!(f, " ({device}, byte {offset})")?,
+            None => write!(f, " (no device has these bytes)")?,
+        }
+        if self.watermark > self.lsn {
+            write!(f, ", below {} up to which it was acknowledged", self.watermark)?;
+        }
+        write!(f, ": open it with `salvage` to keep what is before")
+    }
+}
+
+/// Why a log was not created or opened. Nothing was changed, unless the error says so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// No device was given.
+    #[error("a log needs at least one device: name one")]
+    NoDevice,
+    /// There are too many devices.
+    #[error("a log has at most {max} devices, not {0}: name fewer", max = crate::superblock::DEVICES_MAX)]
+    TooMany(usize),
+    /// An option makes no sense.
+    #[error("{0}")]
+    Options(String),
+    /// The device carries stamps.
+    #[error("{0} carries stamps, and a log carries bytes: use a device that stores bytes")]
+    Stamps(String),
+    /// The size of its blocks does not suit.
+    #[error("{device} has blocks of {block} bytes, and {unit} are needed: {help}")]
+    Blocks {
+        /// The device.
+        device: String,
+        /// Bytes in a block of it.
+        block: u32,
+        /// What is needed.
+        unit: String,
+        /// What to do.
+        help: &'static str,
+    },
+    /// The device is too small.
+    #[error("{device} has {bytes} bytes, and {needed} are needed: use a larger device{or}")]
+    TooSmall {
+        /// The device.
+        device: String,
+        /// Bytes that it has.
+        bytes: u64,
+        /// Bytes that it needs.
+        needed: u64,
+        /// What else to do.
+        or: &'static str,
+    },
+    /// Two devices are one.
+    #[error("{0} and {1} are the same device: name each once")]
+    Twice(String, String),
+    /// Something is on the device.
+    #[error("{device} holds {what}: create the log with `force` to destroy that")]
+    NotBlank {
+        /// The device.
+        device: String,
+        /// What is there.
+        what: String,
+    },
+    /// There is no log on the device.
+    #[error("{0} holds no log: name a device of the log, or create a log")]
+    NoLog(String),
+    /// Both superblocks of the device are damaged.
+    #[error("{0} has no superblock that is whole: replace the device, if the log has copies")]
+    Superblock(String),
+    /// The log is of a newer version.
+    #[error(
+        "{device} holds a log of version {version}, and this program knows up to {}: use a \
+             newer program",
+        crate::superblock::VERSION
+    )]
+    Newer {
+        /// The device.
+        device: String,
+        /// The version there.
+        version: u32,
+    },
+    /// The device belongs to another log.
+    #[error("{device} belongs to another log than {other}: name the devices of one log")]
+    OtherLog {
+        /// The device.
+        device: String,
+        /// The first device that was named.
+        other: String,
+    },
+    /// A device is not there.
+    #[error("device {index} of the {devices} of the log is missing: name it too{or}")]
+    Missing {
+        /// Its index.
+        index: usize,
+        /// How many there are.
+        devices: usize,
+        /// What else to do.
+        or: &'static str,
+    },
+    /// The device has an older state than the others.
+    #[error(
+        "{device} is at generation {generation} of the log, and others are at {newest}: it is \
+             an older copy of a device; name the device itself{or}"
+    )]
+    Older {
+        /// The device.
+        device: String,
+        /// Its generation; 0: it has no state that is whole.
+        generation: u64,
+        /// That of the others.
+        newest: u64,
+        /// What else to do.
+        or: &'static str,
+    },
+    /// Blocks are newer than every state.
+    #[error(
+        "{device} has blocks of epoch {epoch}, and no device has a state newer than epoch \
+             {newest}: at least one device is an older copy; name the devices themselves"
+    )]
+    StateLost {
+        /// A device with such blocks.
+        device: String,
+        /// Their epoch.
+        epoch: u32,
+        /// That of the newest state.
+        newest: u32,
+    },
+    /// There is no room for one more epoch.
+    #[error(
+        "the log was opened {0} times with new records since its checkpoint, and more cannot be \
+         kept: open it with `read_only`, and move the checkpoint"
+    )]
+    TooManyEpochs(usize),
+    /// A device failed while the end of the log was copied.
+    #[error(
+        "the end of the log could not be copied to a second device: open it again, with \
+             `degraded` if a device is gone"
+    )]
+    NotCopied,
+    /// Acknowledged bytes are missing.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// A command failed.
+    #[error("{device}: {error}")]
+    Io {
+        /// The device.
+        device: String,
+        /// Its error.
+        error: IoError,
+    },
+}
+
+/// Why an operation of an open log failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// The log was opened for reading.
+    #[error("the log was opened with `read_only`: open it without that to append")]
+    ReadOnly,
+    /// The record is too long.
+    #[error("a record of {bytes} bytes is longer than the {limit} that this log takes: split it")]
+    RecordTooLong {
+        /// Its bytes.
+        bytes: usize,
+        /// The limit, which was set when the log was created.
+        limit: u32,
+    },
+    /// There is no room.
+    #[error("the log is full from {first} to {end}: move the checkpoint forward")]
+    Full {
+        /// Its first LSN.
+        first: Lsn,
+        /// Its end.
+        end: Lsn,
+    },
+    /// What is asked for is not kept any more.
+    #[error("{lsn} is before the checkpoint: the log begins at {first}")]
+    BeforeFirst {
+        /// What was asked for.
+        lsn: Lsn,
+        /// The first LSN of the log.
+        first: Lsn,
+    },
+    /// What is asked for was never appended, or is not durable yet.
+    #[error("{lsn} is beyond the end of what is durable, {durable}")]
+    NotDurable {
+        /// What was asked for.
+        lsn: Lsn,
+        /// Everything before this LSN is durable.
+        durable: Lsn,
+    },
+    /// No record begins there.
+    #[error("no record begins at {0}: use the LSN or the end of a record")]
+    NoRecord(Lsn),
+    /// Acknowledged bytes cannot be read.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// A read failed.
+    #[error("{device}: {error}")]
+    Io {
+        /// The device.
+        device: String,
+        /// Its error.
+        error: IoError,
+    },
+    /// The log takes nothing any more.
+    #[error("the log takes nothing any more since {0}: open it again")]
+    Failed(String),
+    /// A device cannot be replaced so.
+    #[error("{0}")]
+    Replace(#[from] OpenError),
+}

@@ -1,0 +1,301 @@
+//! An open log.
+//!
+//! 1. Records are appended in the order in which the appends were called.
+//! 2. [`Log::wait_durable`] and all that rest on it return only when everything before that LSN
+//!    survives any power loss, as the devices' promises say.
+//! 3. Once the log has failed it takes nothing more. What was durable stays durable.
+
+use crate::core::Core;
+use crate::options::{LogDevice, OpenOptions, WhenFull};
+use crate::record::{FRAME, frame};
+use crate::records::{Cutter, Records};
+use crate::stats::LogStats;
+use crate::tasks;
+use crate::{CreateOptions, LogError, Lsn, OpenError};
+use std::rc::Rc;
+use tantalum_device::BlockDevice;
+use tantalum_rt::{Domain, Rt};
+
+/// Where a record was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Where it begins.
+    pub lsn: Lsn,
+    /// Where it ends: it is durable when everything before this LSN is.
+    pub end: Lsn,
+}
+
+/// An open log. Cheap to clone; a clone is the same log. When the last clone is dropped its tasks
+/// end, as if the power had gone: only what is durable is there at the next opening.
+pub struct Log<D: BlockDevice + Clone + 'static> {
+    core: Rc<Core<D>>,
+    life: Rc<Life>,
+}
+
+impl<D: BlockDevice + Clone + 'static> Clone for Log<D> {
+    fn clone(&self) -> Log<D> {
+        Log { core: self.core.clone(), life: self.life.clone() }
+    }
+}
+
+/// The tasks of a log.
+struct Life(Domain);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+impl<D: BlockDevice + Clone + 'static> Log<D> {
+    /// Makes a log on the devices of the array and, if there is one, an archive. It is not opened.
+    ///
+    /// # Errors
+    /// [`OpenError`]. Nothing was written, unless a command of a device failed, or two devices
+    /// with different names turn out to be one.
+    pub async fn create(
+        rt: &Rt,
+        array: &[LogDevice<D>],
+        archive: Option<&LogDevice<D>>,
+        options: &CreateOptions,
+    ) -> Result<(), OpenError> {
+        crate::create::create(rt, array, archive, options).await
+    }
+
+    /// Opens a log on its devices, given in any order, the archive with them. It reads the log
+    /// from its checkpoint to its end.
+    ///
+    /// # Errors
+    /// [`OpenError`]. Unless it is an I/O error, nothing was changed.
+    pub async fn open(
+        rt: &Rt,
+        devices: Vec<LogDevice<D>>,
+        options: OpenOptions,
+    ) -> Result<Log<D>, OpenError> {
+        let opened = crate::open::open(rt, devices, &options).await?;
+        let domain = rt.domain();
+        let core = Core::start(rt, &domain, opened, options);
+        let lanes = core.plan.borrow().lanes();
+        tasks::spawn(&core, lanes);
+        let log = Log { core, life: Rc::new(Life(domain)) };
+        log.core.copy_end().await?;
+        Ok(log)
+    }
+
+    /// Appends a record. It is in memory then; [`Log::wait_durable`] waits for more. It waits while
+    /// memory is full, and while there is no room (or fails then, [`OpenOptions::when_full`]).
+    ///
+    /// # Errors
+    /// [`LogError::RecordTooLong`], [`LogError::Full`], [`LogError::Failed`],
+    /// [`LogError::ReadOnly`].
+    pub async fn append(&self, record: &[u8]) -> Result<Appended, LogError> {
+        self.append_pieces(&[record]).await
+    }
+
+    /// Appends a record that consists of these pieces.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub async fn append_pieces(&self, record: &[&[u8]]) -> Result<Appended, LogError> {
+        let core = &*self.core;
+        if core.options.read_only {
+            return Err(LogError::ReadOnly);
+        }
+        let bytes: usize = record.iter().map(|p| p.len()).sum();
+        if bytes > core.record_limit as usize {
+            return Err(LogError::RecordTooLong { bytes, limit: core.record_limit });
+        }
+        let whole = (bytes + FRAME) as u64;
+        let _turn = core.append_turn.lock().await;
+        loop {
+            core.check_failed()?;
+            let (in_memory, on_devices) = core.room_for(whole);
+            if !on_devices && core.options.when_full == WhenFull::Fail {
+                let (first, end) = (core.first.get(), core.end());
+                return Err(LogError::Full { first, end });
+            }
+            if in_memory && on_devices {
+                break;
+            }
+            // What is in memory makes room only if it is written.
+            core.want(core.end());
+            core.pump();
+            core.room.wait_while(|| !core.fits(whole)).await;
+        }
+        let lsn = core.end();
+        core.push(bytes as u64, &frame(lsn, record), record);
+        Ok(Appended { lsn, end: lsn.plus(whole) })
+    }
+
+    /// Appends a record and waits until it is durable, with everything before it.
+    ///
+    /// # Errors
+    /// As [`Log::append`] and [`Log::wait_durable`].
+    pub async fn commit(&self, record: &[u8]) -> Result<Appended, LogError> {
+        let appended = self.append(record).await?;
+        self.wait_durable(appended.end).await?;
+        Ok(appended)
+    }
+
+    /// Waits until everything before `lsn` is durable.
+    ///
+    /// # Errors
+    /// [`LogError::NotDurable`] if `lsn` is beyond the end of the log, [`LogError::Failed`].
+    pub async fn wait_durable(&self, lsn: Lsn) -> Result<(), LogError> {
+        let core = &*self.core;
+        if core.durable() >= lsn {
+            return Ok(());
+        }
+        if lsn > core.end() {
+            return Err(LogError::NotDurable { lsn, durable: core.durable() });
+        }
+        core.check_failed()?;
+        core.want(lsn);
+        core.pump();
+        core.changed.wait_while(|| core.durable() < lsn && !core.is_failed()).await;
+        if core.durable() >= lsn { Ok(()) } else { core.check_failed() }
+    }
+
+    /// Waits until everything that was appended before is durable. Returns its end.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`].
+    pub async fn flush(&self) -> Result<Lsn, LogError> {
+        let end = self.core.end();
+        self.wait_durable(end).await?;
+        Ok(end)
+    }
+
+    /// Everything before this LSN is durable.
+    pub fn durable(&self) -> Lsn {
+        self.core.durable()
+    }
+
+    /// The end of what was appended.
+    pub fn end(&self) -> Lsn {
+        self.core.end()
+    }
+
+    /// The checkpoint: the log begins here.
+    pub fn first(&self) -> Lsn {
+        self.core.first.get()
+    }
+
+    /// The number that was given with the checkpoint; 0 if there was none.
+    pub fn checkpoint_number(&self) -> u64 {
+        self.core.state.borrow().number
+    }
+
+    /// Waits until the durable LSN is another than `seen`, and returns it. Nothing is written on
+    /// account of this.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`].
+    pub async fn next_durable(&self, seen: Lsn) -> Result<Lsn, LogError> {
+        let core = &*self.core;
+        core.changed.wait_while(|| core.durable() == seen && !core.is_failed()).await;
+        if core.durable() == seen { core.check_failed().map(|()| seen) } else { Ok(core.durable()) }
+    }
+
+    /// Waits until at most `percent` of the room for groups is left: then the checkpoint should
+    /// move.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`].
+    pub async fn nearly_full(&self, percent: u64) -> Result<(), LogError> {
+        let core = &*self.core;
+        core.changed.wait_while(|| !core.is_short(percent) && !core.is_failed()).await;
+        core.check_failed()
+    }
+
+    /// The records from `from` on, which is the LSN or the end of a record, up to what is durable
+    /// now.
+    ///
+    /// # Errors
+    /// [`LogError::BeforeFirst`] and [`LogError::NotDurable`].
+    pub fn read(&self, from: Lsn) -> Result<Records<D>, LogError> {
+        let (first, durable) = (self.first(), self.durable());
+        if from < first {
+            return Err(LogError::BeforeFirst { lsn: from, first });
+        }
+        if from > durable {
+            return Err(LogError::NotDurable { lsn: from, durable });
+        }
+        let cutter = Cutter::new(from, self.core.record_limit);
+        let (merge, first) = (self.core.merge(from), self.core.first.clone());
+        Ok(Records { merge, cutter, end: durable, first })
+    }
+
+    /// The log before `lsn` is not needed any more, which is the LSN or the end of a record: its
+    /// room may be used again. `number` is kept with the checkpoint. When this returns, that is
+    /// durable.
+    ///
+    /// # Errors
+    /// [`LogError::BeforeFirst`] and [`LogError::NotDurable`] if the checkpoint cannot be there,
+    /// [`LogError::NoRecord`], [`LogError::Failed`].
+    pub async fn checkpoint(&self, lsn: Lsn, number: u64) -> Result<(), LogError> {
+        let core = &self.core;
+        core.check_failed()?;
+        let durable = core.durable();
+        if lsn > durable {
+            return Err(LogError::NotDurable { lsn, durable });
+        }
+        if !self.begins_record(lsn).await? {
+            return Err(LogError::NoRecord(lsn));
+        }
+        core.write_checkpoint(lsn, number).await
+    }
+
+    /// Puts a new device in the place of one that is lost (with two copies). Everything from the
+    /// checkpoint on is copied to it first; meanwhile the log goes on, and the checkpoint waits.
+    /// `force` destroys what the device holds.
+    ///
+    /// # Errors
+    /// [`LogError::Replace`] if that device cannot take that place, [`LogError::Full`] if the log
+    /// has more since its checkpoint than one device can hold, [`LogError::Failed`]. Then the
+    /// device does not take part.
+    pub async fn replace(
+        &self,
+        index: usize,
+        device: LogDevice<D>,
+        force: bool,
+    ) -> Result<(), LogError> {
+        self.core.replace(index, device, force).await?;
+        self.core.pump();
+        Ok(())
+    }
+
+    /// Whether a record begins or will begin at `lsn`.
+    async fn begins_record(&self, lsn: Lsn) -> Result<bool, LogError> {
+        for _ in 0..2 {
+            if let Some(begins) = self.core.begins_in_memory(lsn) {
+                return Ok(begins);
+            }
+            match self.read(lsn)?.next().await {
+                Ok(Some(_)) => return Ok(true),
+                Err(LogError::Damaged(_)) => return Ok(false),
+                Err(e) => return Err(e),
+                // Only a part of the record is durable.
+                Ok(None) => drop(self.flush().await?),
+            };
+        }
+        Ok(lsn == self.first())
+    }
+
+    /// What the log has done and how it is.
+    pub fn stats(&self) -> LogStats {
+        self.core.stats()
+    }
+
+    /// Waits until everything appended is durable, and ends the log: every clone fails from then
+    /// on.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`].
+    pub async fn close(self) -> Result<(), LogError> {
+        self.flush().await?;
+        self.core.fail("it was closed".to_string());
+        self.life.0.kill();
+        Ok(())
+    }
+}

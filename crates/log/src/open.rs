@@ -1,0 +1,249 @@
+//! From devices to a log that takes records: who they are, what they hold, where the log ends.
+//!
+//! 1. Until the log is known to be whole nothing is written.
+//! 2. Before anything is read, everything on the devices is made durable: what recovery has seen
+//!    cannot be lost by a second power cut.
+//! 3. A device that takes part has the newest state, or the one before it if the newest is of a
+//!    step that was cut. It then gets the newest one before the next is written.
+//! 4. The new epoch, and where the last one ended, are durable on every device before the first
+//!    record is taken.
+
+use crate::create::{check_blocks, find, io};
+use crate::error::OpenError;
+use crate::member::{Member, read_head};
+use crate::options::{LogDevice, OpenOptions};
+use crate::recover::{Recovered, recover};
+use crate::state::{EPOCHS_MAX, SLOTS, Standing, State};
+use crate::superblock::{FoundSuper, Superblock, UNIT_MAX};
+use std::rc::Rc;
+use tantalum_device::{BlockDevice, Payload};
+use tantalum_rt::{Rt, join_all};
+
+/// The devices of a log by their index, and what is known of it.
+pub(crate) struct Opened<D> {
+    /// `None`: the device is lost.
+    pub members: Vec<Option<Rc<Member<D>>>>,
+    pub state: State,
+    pub recovered: Recovered<D>,
+}
+
+/// A device and the states on it.
+struct Candidate<D> {
+    member: Rc<Member<D>>,
+    states: Vec<State>,
+}
+
+impl<D> Candidate<D> {
+    fn generation(&self) -> u64 {
+        self.states.iter().map(|s| s.generation).max().unwrap_or(0)
+    }
+}
+
+/// Opens a log, up to and with its new epoch.
+pub(crate) async fn open<D: BlockDevice + 'static>(
+    rt: &Rt,
+    devices: Vec<LogDevice<D>>,
+    options: &OpenOptions,
+) -> Result<Opened<D>, OpenError> {
+    let candidates = identify(devices, options).await?;
+    check_record(&candidates[0].member.superblock, options)?;
+    let newest = candidates.iter().flat_map(|c| &c.states).max_by_key(|s| s.generation);
+    let Some(newest) = newest.cloned() else {
+        let device = candidates[0].member.name.clone();
+        return Err(OpenError::Older { device, generation: 0, newest: 1, or: "" });
+    };
+    let (members, lagging) = take_part(candidates, &newest, options)?;
+    let settles = members.iter().flatten().map(|m| m.settle()).collect();
+    for settled in join_all(settles).await {
+        settled?;
+    }
+    let recovered = recover(rt, present(&members), &newest, options).await?;
+    check_epochs(&recovered, &newest, &lagging)?;
+    if !options.read_only && !newest.has_room(recovered.end) {
+        return Err(OpenError::TooManyEpochs(EPOCHS_MAX));
+    }
+    let bring = lagging.iter().map(|m| write_state(m, &newest)).collect();
+    for written in join_all::<Result<(), OpenError>>(bring).await {
+        written?;
+    }
+    if options.read_only {
+        return Ok(Opened { members, state: newest, recovered });
+    }
+    let seen = recovered.newest.as_ref().map_or(0, |(epoch, _)| *epoch);
+    let mut state = newest.new_epoch_after(seen, recovered.end);
+    for (member, (_, standing)) in members.iter().zip(&mut state.devices) {
+        *standing = if member.is_some() { Standing::Present } else { Standing::Lost };
+    }
+    let all: Vec<_> = present(&members).collect();
+    let some = crate::planted::planted!(EpochOnOneDevice);
+    let all = if some { &all[..1] } else { &all[..] };
+    for written in join_all(all.iter().map(|m| write_state(m, &state)).collect()).await {
+        written?;
+    }
+    Ok(Opened { members, state, recovered })
+}
+
+fn present<D>(members: &[Option<Rc<Member<D>>>]) -> impl Iterator<Item = Rc<Member<D>>> {
+    members.iter().flatten().cloned()
+}
+
+pub(crate) async fn write_state<D: BlockDevice>(
+    member: &Member<D>,
+    state: &State,
+) -> Result<(), OpenError> {
+    let bytes = state.encode(member.device.caps().block_size);
+    Ok(member.write_head(state.slot(), &bytes).await?)
+}
+
+fn check_record(superblock: &Superblock, options: &OpenOptions) -> Result<(), OpenError> {
+    let record = u64::from(superblock.record_limit) + crate::record::FRAME as u64;
+    let least = (record + u64::from(superblock.unit)) * 2;
+    if (options.memory as u64) < least {
+        let memory = options.memory;
+        return Err(OpenError::Options(format!(
+            "{memory} bytes of memory are too few for the records of this log: give {least}"
+        )));
+    }
+    Ok(())
+}
+
+/// Which device each is, with its states.
+async fn identify<D: BlockDevice>(
+    devices: Vec<LogDevice<D>>,
+    options: &OpenOptions,
+) -> Result<Vec<Candidate<D>>, OpenError> {
+    let mut all: Vec<Candidate<D>> = Vec::new();
+    for device in devices {
+        let caps = *device.device.caps();
+        if caps.payload != Payload::Bytes {
+            return Err(OpenError::Stamps(device.name));
+        }
+        let block = caps.block_size;
+        if !(block.is_power_of_two() && block <= UNIT_MAX) {
+            let unit = format!("at most {UNIT_MAX}, a power of two,");
+            let help = "name a device of the log";
+            return Err(OpenError::Blocks { device: device.name, block, unit, help });
+        }
+        if caps.bytes() < crate::superblock::AREAS {
+            return Err(OpenError::NoLog(device.name));
+        }
+        let found = find(&device.device).await.map_err(|e| io(&device, e))?;
+        let superblock = match found {
+            FoundSuper::Good(superblock) => superblock,
+            FoundSuper::Newer(version) => {
+                return Err(OpenError::Newer { device: device.name, version });
+            }
+            FoundSuper::Damaged => return Err(OpenError::Superblock(device.name)),
+            FoundSuper::Nothing => return Err(OpenError::NoLog(device.name)),
+        };
+        check_blocks(&device.name, block, superblock.unit)?;
+        if caps.bytes() < superblock.bytes {
+            let (bytes, needed) = (caps.bytes(), superblock.bytes);
+            let or = ", or one that was not shortened";
+            return Err(OpenError::TooSmall { device: device.name, bytes, needed, or });
+        }
+        if let Some(first) = all.first()
+            && first.member.superblock.set != superblock.set
+        {
+            let other = first.member.name.clone();
+            return Err(OpenError::OtherLog { device: device.name, other });
+        }
+        let twin = |c: &&Candidate<D>| c.member.superblock.device == superblock.device;
+        if let Some(twin) = all.iter().find(twin) {
+            return Err(OpenError::Twice(twin.member.name.clone(), device.name));
+        }
+        let mut states = Vec::new();
+        for slot in SLOTS {
+            let bytes = read_head(&device.device, slot, UNIT_MAX as usize).await;
+            let state = State::decode(&bytes.map_err(|e| io(&device, e))?);
+            states.extend(state.filter(|s| s.set == superblock.set));
+        }
+        let member = Member::new(device.name, device.device, superblock, options.barrier)?;
+        all.push(Candidate { member: Rc::new(member), states });
+    }
+    if all.is_empty() { Err(OpenError::NoDevice) } else { Ok(all) }
+}
+
+type Members<D> = Vec<Option<Rc<Member<D>>>>;
+type Lagging<D> = Vec<Rc<Member<D>>>;
+
+/// Which of the candidates take part, by index; and those of them that lack the newest state.
+fn take_part<D>(
+    candidates: Vec<Candidate<D>>,
+    newest: &State,
+    options: &OpenOptions,
+) -> Result<(Members<D>, Lagging<D>), OpenError> {
+    let copies = candidates[0].member.superblock.copies;
+    let mut members: Members<D> = newest.devices.iter().map(|_| None).collect();
+    let mut lagging = Vec::new();
+    for candidate in candidates {
+        let generation = candidate.generation();
+        let superblock = &candidate.member.superblock;
+        let index = superblock.index as usize;
+        let known = newest.devices.get(index);
+        let standing = match known {
+            Some((uuid, standing)) if *uuid == superblock.device => *standing,
+            // A device that was replaced.
+            _ => Standing::Lost,
+        };
+        let allowed = match standing {
+            Standing::Present => generation + 1 >= newest.generation,
+            Standing::Left => generation > 0,
+            // What it holds does not count.
+            Standing::Lost => continue,
+        };
+        if !allowed {
+            let device = candidate.member.name.clone();
+            let (newest, or) = (newest.generation, or_degraded(copies));
+            return Err(OpenError::Older { device, generation, newest, or });
+        }
+        if generation < newest.generation {
+            lagging.push(candidate.member.clone());
+        }
+        members[index] = Some(candidate.member);
+    }
+    let mut lost = newest.devices.iter().filter(|(_, s)| *s == Standing::Lost).count();
+    for (index, member) in members.iter().enumerate() {
+        if member.is_some() || newest.devices[index].1 == Standing::Lost {
+            continue;
+        }
+        lost += 1;
+        if !options.degraded || copies < 2 || lost > 1 {
+            let (devices, or) = (members.len(), or_degraded(copies));
+            return Err(OpenError::Missing { index, devices, or });
+        }
+    }
+    Ok((members, lagging))
+}
+
+fn or_degraded(copies: u8) -> &'static str {
+    if copies > 1 { ", or open the log without it, with `degraded`" } else { "" }
+}
+
+/// No block may be of an epoch that a device does not know which takes part.
+fn check_epochs<D>(
+    recovered: &Recovered<D>,
+    newest: &State,
+    lagging: &[Rc<Member<D>>],
+) -> Result<(), OpenError> {
+    let Some((epoch, device)) = &recovered.newest else { return Ok(()) };
+    // One that was about to begin is none ([`crate::keep`], 3).
+    if *epoch > newest.epoch + 1 {
+        let (device, epoch, newest) = (device.clone(), *epoch, newest.epoch);
+        return Err(OpenError::StateLost { device, epoch, newest });
+    }
+    // A new epoch has blocks only once every device has its state.
+    let left = |m: &Rc<Member<D>>| {
+        let standing = newest.devices[m.superblock.index as usize].1;
+        standing == Standing::Left
+    };
+    match lagging.iter().find(|m| !left(m)) {
+        Some(member) if *epoch >= newest.epoch && newest.began => Err(OpenError::Older {
+            device: member.name.clone(),
+            generation: newest.generation - 1,
+            newest: newest.generation,
+            or: "",
+        }),
+        _ => Ok(()),
+    }
+}

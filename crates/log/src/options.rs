@@ -1,0 +1,127 @@
+//! How a log is made, and how it is used.
+
+use crate::hedge::HedgeOptions;
+use tantalum_rt::Nanos;
+
+/// A device with the name by which messages call it.
+#[derive(Clone, Debug)]
+pub struct LogDevice<D> {
+    /// Its name, for example its path.
+    pub name: String,
+    /// The device.
+    pub device: D,
+}
+
+impl<D> LogDevice<D> {
+    /// A device with a name.
+    pub fn new(name: impl Into<String>, device: D) -> LogDevice<D> {
+        LogDevice { name: name.into(), device }
+    }
+}
+
+/// How a log is made. It stays so.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// On how many devices each record is before it counts as durable: 1 or 2.
+    pub copies: u8,
+    /// Virtual devices that each device of the array is divided into (paper, SSD partitions): 2 to
+    /// 4 help some single solid-state drives.
+    pub partitions: u16,
+    /// Bytes of a log block: a power of two from 512 to 16384, no less than the block of any
+    /// device. `None`: the largest block of a device.
+    pub unit: Option<u32>,
+    /// Bytes of a section, about. `None`: a 32nd of a stream, at most 4 MiB.
+    pub section_bytes: Option<u64>,
+    /// Share of each device that is kept for what is written again, in percent: 0 to 50.
+    pub second_percent: u32,
+    /// Bytes of a record, at most.
+    pub record_limit: u32,
+    /// Whether to destroy what the devices hold.
+    pub force: bool,
+    /// The identity of the log. `None`: from the runtime's seed, time, and what the devices held.
+    /// Programs with a source of true randomness should give one.
+    pub identity: Option<[u8; 16]>,
+}
+
+impl Default for CreateOptions {
+    fn default() -> CreateOptions {
+        CreateOptions {
+            copies: 1,
+            partitions: 1,
+            unit: None,
+            section_bytes: None,
+            second_percent: 20,
+            record_limit: 1 << 20,
+            force: false,
+            identity: None,
+        }
+    }
+}
+
+/// What an append does that finds no room before the checkpoint moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It waits.
+    Wait,
+    /// It fails with [`crate::LogError::Full`].
+    Fail,
+}
+
+/// How a write becomes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Barrier {
+    /// What the device's promises call for: if acknowledged writes survive, nothing more. Else
+    /// forced unit access in the array, and a flush after each write to the archive.
+    Auto,
+    /// Forced unit access, where acknowledged writes do not survive.
+    Fua,
+    /// A flush after each write, where acknowledged writes do not survive.
+    Flush,
+}
+
+/// How a log is used. It may be different each time.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Bytes of memory for the newest part of the log. Appends wait while it is full.
+    pub memory: usize,
+    /// Bytes of a group, at most.
+    pub group_bytes: u64,
+    /// Bytes for which the archive waits.
+    pub archive_bytes: u64,
+    /// Bytes of one write to the archive, at most.
+    pub archive_write_bytes: u64,
+    /// How a write becomes durable.
+    pub barrier: Barrier,
+    /// When a write takes longer, its device is left until it answers. After twice as long the log
+    /// goes on without it.
+    pub stall: Nanos,
+    /// When slow writes are written again elsewhere.
+    pub hedge: HedgeOptions,
+    /// What an append does that finds no room.
+    pub when_full: WhenFull,
+    /// Whether to take no records: the log is read, and its checkpoint may move. No new epoch
+    /// begins.
+    pub read_only: bool,
+    /// Whether to open a damaged log with what is before the damage. What is behind it is lost.
+    pub salvage: bool,
+    /// Whether to open a log with copies if one device is missing. That device is lost to the log.
+    pub degraded: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            memory: 16 << 20,
+            group_bytes: 256 << 10,
+            archive_bytes: 32 << 10,
+            archive_write_bytes: 1 << 20,
+            barrier: Barrier::Auto,
+            stall: Nanos::from_secs(1),
+            hedge: HedgeOptions::default(),
+            when_full: WhenFull::Wait,
+            read_only: false,
+            salvage: false,
+            degraded: false,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Time passes: which writes are slow, and which lanes are stalled.
+
+use super::{Kind, Lane, Plan, epoch::Mode};
+use tantalum_rt::Nanos;
+
+impl Plan {
+    /// When a write of this lane counts as slow.
+    fn slow_after(&self, lane: &Lane) -> Option<Nanos> {
+        let options = self.hedge.options();
+        let units = lane.busy.as_ref()?.units;
+        let quantile = |percent| lane.latencies.quantile(units, percent, options.samples);
+        let median = quantile(50)?;
+        let multiple = median.0.saturating_mul(u64::from(options.multiple_percent)) / 100;
+        quantile(options.quantile_percent).map(|q| q.max(Nanos(multiple)))
+    }
+
+    /// Whether a group waits for this lane's write.
+    fn is_awaited(&self, lane: &Lane) -> bool {
+        let waits =
+            |number: u64| self.groups.iter().any(|g| g.number == number && !self.is_done(g));
+        lane.busy.as_ref().is_some_and(|b| b.epoch == self.epoch && waits(b.group))
+    }
+
+    /// Looks at what is in flight.
+    pub fn tick(&mut self, now: Nanos) {
+        for i in 0..self.lanes.len() {
+            let lane = &self.lanes[i];
+            let Some(busy) = &lane.busy else { continue };
+            let age = now.saturating_sub(busy.issued);
+            let awaited = self.is_awaited(lane);
+            let is_slow = busy.kind == Kind::Group
+                && !busy.slow
+                && self.slow_after(lane).is_some_and(|after| age >= after);
+            let stalls = !lane.stalled && age >= self.options.stall;
+            let stuck = awaited && age >= self.options.stall * 2;
+            if is_slow {
+                self.counts.slow += u64::from(awaited);
+                let again = awaited && self.hedge.found_slow();
+                if let Some(busy) = &mut self.lanes[i].busy {
+                    (busy.slow, busy.again) = (true, again);
+                }
+            }
+            if stalls {
+                self.counts.stalls += 1;
+                let group = self.lanes[i].busy.as_ref().map(|b| b.group);
+                let hedged = self.groups.iter().any(|g| Some(g.number) == group && g.again);
+                self.lanes[i].stalled = true;
+                if let Some(busy) = &mut self.lanes[i].busy {
+                    busy.again |= awaited && !hedged;
+                }
+            }
+            if stuck && self.mode == Mode::Running && self.can_leave(i) {
+                self.mode = Mode::Draining;
+            }
+        }
+    }
+
+    /// Whether the log can go on without this lane's device.
+    fn can_leave(&self, lane: usize) -> bool {
+        let device = self.lanes[lane].device;
+        let others = self.array_devices(|l| !l.stalled) & !(1 << device);
+        others != 0
+    }
+
+    /// When [`Plan::tick`] will find something, if nothing ends before. It is later than `now`.
+    pub fn wake_at(&self, now: Nanos) -> Option<Nanos> {
+        let mut times = Vec::new();
+        for lane in &self.lanes {
+            let Some(busy) = &lane.busy else { continue };
+            let can_hedge = self.hedge.options().enabled && busy.kind == Kind::Group && !busy.slow;
+            if can_hedge && self.is_awaited(lane) {
+                times.extend(self.slow_after(lane).map(|after| busy.issued.saturating_add(after)));
+            }
+            times.push(busy.issued.saturating_add(self.options.stall));
+            times.push(busy.issued.saturating_add(self.options.stall * 2));
+        }
+        times.into_iter().filter(|t| *t > now).min()
+    }
+}

@@ -1,0 +1,328 @@
+//! The plan against a model: devices that take any time, stall and fail, in any order.
+
+use super::*;
+use crate::format::block_of;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const PAYLOAD: u64 = 100;
+
+/// What the model knows of a log.
+struct Model {
+    plan: Plan,
+    now: Nanos,
+    in_flight: Vec<Order>,
+    /// Bytes that are on devices: device, first, end, in this epoch or before its start.
+    written: Vec<(usize, Lsn, Lsn)>,
+    /// The last LSN of each stream in this epoch.
+    last: BTreeMap<(usize, u8), Lsn>,
+    durable: Lsn,
+    copies: u32,
+    array: usize,
+    gone: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append(u64, bool),
+    /// The n-th write in flight ends after so much time.
+    End(usize, u64),
+    Fail(usize),
+    Wait(u64),
+    Checkpoint,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1..700u64, any::<bool>()).prop_map(|(b, want)| Step::Append(b, want)),
+        8 => (0..8usize, 1..300u64).prop_map(|(i, t)| Step::End(i, t)),
+        1 => (0..8usize).prop_map(Step::Fail),
+        2 => (1..3000u64).prop_map(Step::Wait),
+        1 => Just(Step::Checkpoint),
+    ]
+}
+
+fn lanes(array: usize, partitions: u8, archive: bool) -> Vec<LaneSpec> {
+    let mut lanes = Vec::new();
+    for device in 0..array {
+        for partition in 0..partitions {
+            lanes.push(LaneSpec {
+                device,
+                archive: false,
+                stream: partition * 2,
+                main: Area::new(0, 6, 12),
+                second: Some(Area::new(1000, 3, 12)),
+            });
+        }
+    }
+    if archive {
+        let main = Area::new(0, 8, 40);
+        lanes.push(LaneSpec { device: array, archive: true, stream: 0, main, second: None });
+    }
+    lanes
+}
+
+impl Model {
+    fn new(array: usize, partitions: u8, archive: bool, copies: u32) -> Model {
+        let options = PlanOptions {
+            payload: PAYLOAD,
+            copies,
+            group_units: 4,
+            archive_bytes: 600,
+            archive_units: 16,
+            stall: Nanos(2000),
+            hedge: HedgeOptions { samples: 4, ..HedgeOptions::default() },
+        };
+        let health = vec![Health::Present; array + usize::from(archive)];
+        let lanes = lanes(array, partitions, archive);
+        let plan = Plan::new(options, lanes, health, 1, Lsn(0), Lsn(0));
+        Model {
+            plan,
+            now: Nanos(0),
+            in_flight: vec![],
+            written: vec![],
+            last: BTreeMap::new(),
+            durable: Lsn(0),
+            copies,
+            array,
+            gone: vec![],
+        }
+    }
+
+    /// Takes what the plan wants, and checks what it says.
+    fn pump(&mut self) {
+        self.check_durable();
+        loop {
+            self.plan.tick(self.now);
+            loop {
+                let keep = self.plan.keep();
+                let Some(order) = self.plan.next(self.now) else { break };
+                assert!(self.in_flight.iter().all(|o| o.lane != order.lane), "invariant 6");
+                assert!(order.block >= keep, "memory has its bytes");
+                assert!(order.watermark <= self.durable);
+                assert_eq!(order.block, block_of(order.block, PAYLOAD));
+                let last = self.last.entry((order.device, order.stream)).or_default();
+                let from = block_of(*last, PAYLOAD);
+                assert!(order.block >= from, "invariant 2: {order:?} after {last}");
+                *last = order.to;
+                assert!(!self.gone.contains(&order.device), "a device that is gone got something");
+                self.in_flight.push(order);
+            }
+            match self.plan.chore() {
+                None => break,
+                Some(Chore::Restart { start, devices }) => {
+                    assert_eq!(start, self.plan.durable());
+                    self.plan.freeze();
+                    // Writes of stalled lanes end while the new epoch is made durable.
+                    while !self.now.0.is_multiple_of(3) && !self.in_flight.is_empty() {
+                        self.end(0, true);
+                    }
+                    assert_eq!(start, self.plan.durable(), "nothing counts any more");
+                    self.gone.extend(devices.iter().map(|(device, _)| *device));
+                    for (_, from, to) in &mut self.written {
+                        (*from, *to) = ((*from).min(start), (*to).min(start));
+                    }
+                    self.last.clear();
+                    self.plan.restarted(self.plan.epoch + 1, &devices);
+                }
+                Some(Chore::Return { device }) => {
+                    self.gone.retain(|d| *d != device);
+                    self.plan.returned(device);
+                }
+            }
+        }
+        assert_eq!(self.durable, self.plan.durable(), "only an end of a write moves it");
+    }
+
+    /// Every byte that has become durable is on as many devices as there must be copies.
+    fn check_durable(&mut self) {
+        let durable = self.plan.durable();
+        assert!(durable >= self.durable, "invariant 3: it never decreases");
+        let left = self.array - self.gone.iter().filter(|d| **d < self.array).count();
+        let needed = (self.copies as usize).min(left).max(1);
+        for byte in (self.durable.0..durable.0).map(Lsn) {
+            let has = |w: &&(usize, Lsn, Lsn)| w.1 <= byte && byte < w.2;
+            let mut on: Vec<usize> = self.written.iter().filter(has).map(|w| w.0).collect();
+            on.sort_unstable();
+            on.dedup();
+            assert!(on.len() >= needed, "invariant 3: {byte} is on {on:?}");
+        }
+        self.durable = durable;
+    }
+
+    fn end(&mut self, i: usize, ok: bool) {
+        let order = self.in_flight.remove(i);
+        if ok && order.epoch == self.plan.epoch {
+            self.written.push((order.device, order.block, order.to));
+        }
+        self.plan.done(self.now, order.ticket, ok);
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Append(bytes, want) => {
+                if self.plan.has_room(bytes) && !self.plan.stopped() {
+                    self.plan.append(bytes);
+                    if want {
+                        self.plan.want(self.plan.appended());
+                    }
+                }
+            }
+            Step::End(i, time) => {
+                self.now += Nanos(time);
+                if !self.in_flight.is_empty() {
+                    self.end(i % self.in_flight.len(), true);
+                }
+            }
+            Step::Fail(i) => {
+                if !self.in_flight.is_empty() {
+                    self.end(i % self.in_flight.len(), false);
+                }
+            }
+            Step::Wait(time) => self.now += Nanos(time),
+            Step::Checkpoint => {
+                let durable = self.plan.durable();
+                self.plan.move_checkpoint(durable);
+            }
+        }
+        self.pump();
+    }
+
+    /// All that is in flight ends: then all is durable, unless nothing can be written.
+    fn finish(&mut self) {
+        self.plan.want(self.plan.appended());
+        self.pump();
+        for _ in 0..10_000 {
+            if self.in_flight.is_empty() {
+                break;
+            }
+            self.now += Nanos(10);
+            self.end(0, true);
+            self.pump();
+        }
+        assert!(self.in_flight.is_empty());
+        if !self.plan.stopped() && self.plan.durable() < self.plan.appended() {
+            // Only for want of room.
+            let durable = self.plan.durable();
+            assert!(self.plan.counts().restarts > 0 || !self.gone.is_empty(), "{durable}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_devices_do_the_plan_keeps_its_word(
+        array in 1..4usize, partitions in 1..3u8, archive: bool, copies in 1..3u32,
+        steps in proptest::collection::vec(step(), 1..200),
+    ) {
+        let mut model = Model::new(array, partitions, archive, copies.min(array as u32));
+        for step in steps {
+            model.step(step);
+        }
+        model.finish();
+    }
+
+    /// Without failures everything accepted becomes durable without a checkpoint: room that was
+    /// promised is there.
+    #[test]
+    fn what_is_accepted_finds_room(
+        array in 1..4usize, partitions in 1..3u8, archive: bool, copies in 1..3u32,
+        steps in proptest::collection::vec(step(), 1..200),
+    ) {
+        let mut model = Model::new(array, partitions, archive, copies.min(array as u32));
+        for step in steps {
+            // No time passes: nothing is slow, nothing stalls.
+            match step {
+                Step::Fail(_) | Step::Wait(_) => {}
+                Step::End(i, _) => model.step(Step::End(i, 0)),
+                step => model.step(step),
+            }
+        }
+        model.finish();
+        prop_assert_eq!(model.plan.durable(), model.plan.appended());
+    }
+}
+
+/// A device that is slow once in a while is helped out, and a write that was helped out of its way
+/// does not delay what is behind it.
+#[test]
+fn a_slow_write_is_written_again_to_a_second_stream() {
+    let mut m = Model::new(2, 1, false, 1);
+    for _ in 0..20 {
+        m.plan.append(50);
+        m.plan.want(m.plan.appended());
+        m.pump();
+        m.now += Nanos(100);
+        while !m.in_flight.is_empty() {
+            m.end(0, true);
+        }
+        m.pump();
+        m.plan.move_checkpoint(m.durable);
+    }
+    m.plan.append(50);
+    m.plan.want(m.plan.appended());
+    m.pump();
+    let slow = m.in_flight[0].clone();
+    m.now += Nanos(150);
+    m.pump();
+    assert_eq!(m.in_flight.len(), 1, "not slow yet");
+    let wake = m.plan.wake_at(m.now).unwrap();
+    assert_eq!(wake, m.now + Nanos(50), "twice the median");
+    m.now = wake;
+    m.pump();
+    assert_eq!(m.in_flight.len(), 2);
+    let again = m.in_flight[1].clone();
+    assert_eq!((again.to, again.stream), (slow.to, 1));
+    assert_ne!(again.device, slow.device);
+    m.now += Nanos(100);
+    m.end(1, true);
+    m.pump();
+    assert_eq!(m.durable, m.plan.appended(), "the first that ends counts");
+    assert_eq!(m.plan.counts().hedges_won, 1);
+    m.now += Nanos(500);
+    m.end(0, true);
+    assert!(m.plan.hedges());
+}
+
+/// A lane that does not answer is left, and the log goes on; when it answers it takes part again.
+#[test]
+fn a_stalled_device_is_left_and_comes_back() {
+    let mut m = Model::new(2, 1, false, 1);
+    for _ in 0..2 {
+        m.plan.append(50);
+        m.plan.want(m.plan.appended());
+        m.pump();
+    }
+    assert_eq!(m.in_flight.len(), 2);
+    m.end(1, true);
+    m.pump();
+    assert_eq!(m.durable, Lsn(100), "the second group repeats the first");
+    // A whole block: the next one does not repeat it.
+    for bytes in [150, 50] {
+        m.plan.append(bytes);
+        m.plan.want(m.plan.appended());
+        m.pump();
+    }
+    let stuck = m.in_flight[0].clone();
+    m.now = Nanos(4000);
+    for _ in 0..10 {
+        m.pump();
+        while m.in_flight.len() > 1 {
+            m.end(1, true);
+        }
+        m.now += Nanos(100);
+    }
+    m.pump();
+    assert_eq!(m.in_flight, [stuck]);
+    assert_eq!(m.durable, m.plan.appended());
+    m.end(0, true);
+    m.pump();
+    assert!(m.gone.is_empty());
+    for _ in 0..2 {
+        m.plan.append(150);
+        m.plan.want(m.plan.appended());
+        m.pump();
+    }
+    let devices: Vec<usize> = m.in_flight.iter().map(|o| o.device).collect();
+    assert_eq!(devices.len(), 2, "both are used again: {devices:?}");
+}

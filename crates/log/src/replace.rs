@@ -1,0 +1,185 @@
+//! A new device in the place of one that is lost, while the log runs.
+//!
+//! 1. Only a device that is lost is replaced: what any other one holds counts.
+//! 2. The new device gets a copy of everything from the checkpoint to the durable LSN before it
+//!    takes part. So once it does, any one device may be lost again.
+//! 3. What is copied lies in the new device's first main stream, in order, and counts as what a new
+//!    epoch writes behind it does. Until a state says that the device takes part, nothing of it
+//!    counts.
+//! 4. Meanwhile the checkpoint does not move. Groups are written as before, until little is left to
+//!    copy; then they wait.
+
+use crate::area::Area;
+use crate::core::Core;
+use crate::create::{check_blank, check_blocks, device_identity, install, io};
+use crate::encode::encode;
+use crate::error::{Damage, LogError, OpenError};
+use crate::format::{block_of, payload};
+use crate::layout::lanes_of;
+use crate::member::Member;
+use crate::options::LogDevice;
+use crate::plan::Order;
+use crate::state::{Standing, State};
+use crate::superblock::{AREAS, Role, Superblock};
+use crate::{Lsn, tasks};
+use std::rc::Rc;
+use tantalum_device::{BlockDevice, Payload};
+
+/// Bytes that are copied at once, about.
+const PIECE: u64 = 64 << 10;
+
+impl<D: BlockDevice + Clone + 'static> Core<D> {
+    pub async fn replace(
+        self: &Rc<Self>,
+        index: usize,
+        device: LogDevice<D>,
+        force: bool,
+    ) -> Result<(), LogError> {
+        let _keeper = self.keeper.lock().await;
+        self.check_failed()?;
+        let state = self.state.borrow().clone();
+        let superblock = self.superblock_for(index, &device, &state)?;
+        check_blank(&device, force).await?;
+        install(&device, &superblock, &state).await.map_err(|e| io(&device, e))?;
+        let LogDevice { name, device } = device;
+        let member = Rc::new(Member::new(name, device, superblock, self.options.barrier)?);
+        let mut lanes = lanes_of(index, &member, |_| None);
+        let area = &mut lanes[0].main;
+        let mut copied = self.first.get();
+        while self.durable().since(copied) > self.options.memory as u64 / 2 {
+            copied = self.copy_to(&member, area, copied, self.durable()).await?;
+        }
+        // The rest, while nothing is added. A new epoch follows by itself.
+        self.plan.borrow_mut().pause();
+        self.pump();
+        let quiet = || self.plan.borrow().is_quiet() || self.is_failed();
+        self.changed.wait_while(|| !quiet()).await;
+        self.check_failed()?;
+        self.plan.borrow_mut().freeze();
+        let copied = self.copy_to(&member, area, copied, self.durable()).await;
+        if copied.is_err() {
+            self.plan.borrow_mut().thaw();
+            self.pump();
+        }
+        copied?;
+        self.members.borrow_mut()[index] = Some(member.clone());
+        let mut next = state.next();
+        next.devices[index] = (superblock.device, Standing::Present);
+        let taken = self.write_state(next).await?;
+        let added = self.plan.borrow_mut().join(index, lanes);
+        if !taken.contains(&index) {
+            self.plan.borrow_mut().distrust(index);
+        }
+        for lane in added {
+            tasks::add_lane(self, lane);
+        }
+        self.chores.notify_all();
+        Ok(())
+    }
+
+    /// What the new device will be, if it can be that.
+    fn superblock_for(
+        &self,
+        index: usize,
+        device: &LogDevice<D>,
+        state: &State,
+    ) -> Result<Superblock, OpenError> {
+        let refused = |what: &str| Err(OpenError::Options(format!("device {index}: {what}")));
+        match state.devices.get(index) {
+            None => return refused("the log has no such device: name one by its index"),
+            Some((_, Standing::Lost)) => {}
+            Some(_) => return refused("only a device that is lost to the log can be replaced"),
+        }
+        if self.plan.borrow().is_waited_for(index) {
+            return refused("a write to it has not ended: wait, or open the log again");
+        }
+        // A device that was lost before the log was opened is replaced by one of the array.
+        let own = self.member(index).map(|m| m.superblock);
+        let other = || self.members.borrow().iter().flatten().map(|m| m.superblock).find(in_array);
+        let Some(template) = own.or_else(other) else {
+            return refused("no device of the log tells how to divide it: open the log again");
+        };
+        let caps = device.device.caps();
+        if caps.payload != Payload::Bytes {
+            return Err(OpenError::Stamps(device.name.clone()));
+        }
+        check_blocks(&device.name, caps.block_size, template.unit)?;
+        let bytes = caps.bytes();
+        let uuid = device_identity(&state.set, index, state.generation);
+        let index = index as u32;
+        let superblock = Superblock { device: uuid, index, bytes, ..template };
+        let needed = superblock.needed();
+        if bytes < needed {
+            let (device, or) = (device.name.clone(), "");
+            return Err(OpenError::TooSmall { device, bytes, needed, or });
+        }
+        Ok(superblock)
+    }
+
+    /// Copies the log from the block of `from` to `to`.
+    async fn copy_to(
+        &self,
+        member: &Member<D>,
+        area: &mut Area,
+        from: Lsn,
+        to: Lsn,
+    ) -> Result<Lsn, LogError> {
+        let payload = payload(self.unit);
+        let most = (PIECE / u64::from(self.unit)).min(u64::from(area.section_room()));
+        let mut merge = self.merge(from);
+        let mut block = block_of(from, payload);
+        while block < to {
+            let mut bytes: Vec<u8> = Vec::new();
+            let want = to.since(block).min(most * payload) as usize;
+            while bytes.len() < want {
+                match merge.next().await? {
+                    Some((_, more)) => bytes.extend(more),
+                    None if block.plus(bytes.len() as u64) < from => bytes.resize(want, 0),
+                    None => {
+                        let lsn = block.plus(bytes.len() as u64);
+                        let place = merge.suspect(lsn);
+                        return Err(LogError::Damaged(Damage { lsn, watermark: to, place }));
+                    }
+                }
+            }
+            bytes.truncate(want);
+            let end = block.plus(want as u64);
+            let units = want.div_ceil(payload as usize) as u32;
+            let Some(place) = area.take(units, block, end, self.first.get()) else {
+                return Err(LogError::Full { first: self.first.get(), end: to });
+            };
+            let order = Order {
+                ticket: 0,
+                lane: 0,
+                device: member.superblock.index as usize,
+                stream: 0,
+                place,
+                block,
+                to: end,
+                epoch: self.state.borrow().epoch,
+                watermark: to.min(self.durable()),
+            };
+            let copy = |lsn: Lsn, piece: &mut [u8]| {
+                let at = lsn.since(block) as usize;
+                piece.copy_from_slice(&bytes[at..at + piece.len()]);
+            };
+            member.write(order.place.unit, &encode(&order, copy, self.unit, member.tag)).await?;
+            // What ends within a block is repeated.
+            block = if end < to { end } else { to };
+        }
+        Ok(to)
+    }
+}
+
+fn in_array(superblock: &Superblock) -> bool {
+    superblock.role == Role::Array
+}
+
+impl Superblock {
+    /// Bytes that the device needs.
+    fn needed(&self) -> u64 {
+        let sections = u64::from(self.main_sections) + u64::from(self.second_sections);
+        let partition = sections * u64::from(self.section_units) * u64::from(self.unit);
+        AREAS + u64::from(self.partitions) * partition
+    }
+}

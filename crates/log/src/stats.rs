@@ -1,0 +1,160 @@
+//! What a log has done and how it is.
+
+use crate::core::Core;
+use crate::plan::{Health, Plan};
+use crate::{Lsn, Role};
+use tantalum_device::BlockDevice;
+use tantalum_rt::Nanos;
+
+/// Whether a device takes part in a log that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceHealth {
+    /// It takes part.
+    Present,
+    /// It did not answer in time. It takes part again once it answers.
+    Left,
+    /// It failed, and gets nothing before the log is opened again or the device is replaced.
+    Failed,
+}
+
+/// A device of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Its index in the log.
+    pub index: usize,
+    /// Its name; empty if it was not there when the log was opened.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// Whether it takes part.
+    pub health: DeviceHealth,
+    /// Writes to it, and their bytes on the device, since the log was opened.
+    pub writes: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// The time of all these writes together.
+    pub busy: Nanos,
+    /// The longest write.
+    pub longest: Nanos,
+}
+
+/// What a log has done since it was opened, and how it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogStats {
+    /// The checkpoint: the log begins here.
+    pub first: Lsn,
+    /// The number that was given with the checkpoint.
+    pub checkpoint_number: u64,
+    /// Everything before it is durable.
+    pub durable: Lsn,
+    /// The end of what was appended.
+    pub end: Lsn,
+    /// How often the log was opened, and how often it began anew while running.
+    pub epoch: u32,
+    /// Records appended, and bytes of these without what the log adds.
+    pub records: u64,
+    /// Bytes of these records.
+    pub record_bytes: u64,
+    /// Groups sent to devices, and their bytes.
+    pub groups: u64,
+    /// Bytes of these groups.
+    pub group_bytes: u64,
+    /// Bytes written to the array, the parts of blocks that stay empty or are repeated included.
+    /// Beside `group_bytes` it is what blocks that are not full cost.
+    pub array_bytes: u64,
+    /// Groups that may be in flight at once, as learned.
+    pub width: usize,
+    /// Writes that took longer than most while a group waited for them.
+    pub slow: u64,
+    /// Those written again on another device, and how many of them ended first.
+    pub hedges: u64,
+    /// Hedges that ended before the write that they replaced.
+    pub hedges_won: u64,
+    /// Whether slow writes are written again at present.
+    pub hedging: bool,
+    /// Writes that took longer than the bound, and writes again for that reason alone.
+    pub stalls: u64,
+    /// Groups written again since a lane stalled.
+    pub forced: u64,
+    /// New epochs while running, since a device failed or held up the log.
+    pub restarts: u64,
+    /// Writes to the archive.
+    pub archive_writes: u64,
+    /// Bytes written to it.
+    pub archive_bytes: u64,
+    /// Pieces that the archive lacks since it was too slow.
+    pub archive_gaps: u64,
+    /// How often bytes were durable on the archive before any group had them.
+    pub archive_first: u64,
+    /// Groups of the largest size that surely find room before the checkpoint moves.
+    pub room: u64,
+    /// Sections in use, of all main streams.
+    pub sections_used: u64,
+    /// Sections of all main streams.
+    pub sections: u64,
+    /// Whether records have fewer copies than the log was made for.
+    pub degraded: bool,
+    /// Devices by index.
+    pub devices: Vec<DeviceStats>,
+}
+
+impl<D: BlockDevice + Clone + 'static> Core<D> {
+    pub(crate) fn stats(&self) -> LogStats {
+        let (plan, state) = (self.plan.borrow(), self.state.borrow());
+        let counts = plan.counts();
+        let unit = u64::from(self.unit);
+        let (records, record_bytes) = self.records.get();
+        let (sections_used, sections) = plan.sections();
+        let devices: Vec<DeviceStats> =
+            (0..plan.health().len()).map(|i| self.device(i, &plan)).collect();
+        let present = |d: &DeviceStats| d.health == DeviceHealth::Present;
+        LogStats {
+            first: self.first.get(),
+            checkpoint_number: state.number,
+            durable: plan.durable(),
+            end: plan.appended(),
+            epoch: state.epoch,
+            records,
+            record_bytes,
+            groups: counts.groups,
+            group_bytes: counts.group_bytes,
+            array_bytes: counts.units * unit,
+            width: plan.width(),
+            slow: counts.slow,
+            hedges: counts.hedges,
+            hedges_won: counts.hedges_won,
+            hedging: plan.hedges(),
+            stalls: counts.stalls,
+            forced: counts.forced,
+            restarts: counts.restarts,
+            archive_writes: counts.archive_writes,
+            archive_bytes: counts.archive_units * unit,
+            archive_gaps: counts.archive_gaps,
+            archive_first: counts.archive_first,
+            room: plan.room(),
+            sections_used,
+            sections,
+            degraded: self.copies > 1 && !devices.iter().all(present),
+            devices,
+        }
+    }
+
+    fn device(&self, index: usize, plan: &Plan) -> DeviceStats {
+        let member = self.member(index);
+        let written = self.written.borrow()[index];
+        DeviceStats {
+            index,
+            name: member.as_ref().map_or(String::new(), |m| m.name.clone()),
+            role: member.map_or(Role::Array, |m| m.superblock.role),
+            health: match plan.health()[index] {
+                Health::Present => DeviceHealth::Present,
+                Health::Left => DeviceHealth::Left,
+                Health::Failed => DeviceHealth::Failed,
+            },
+            writes: written.writes,
+            bytes: written.bytes,
+            busy: written.busy,
+            longest: written.longest,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! How many groups are in flight at once: as many as pay.
+//!
+//! Several devices of their own write more at once. Several parts of one disk only make the groups
+//! smaller. Nobody tells which it is, so it is measured.
+//!
+//! 1. What is compared is the bytes that became durable per time, over windows in which bytes
+//!    waited at the end of each group: without that it says nothing of the width.
+//! 2. One step at a time is tried. It is kept if it gains more than [`GAIN`] percent; else the
+//!    width is what it was, and the next trial comes later, up to [`HOLD_MAX`] windows.
+
+use tantalum_rt::Nanos;
+
+/// Groups in a window.
+const WINDOW: u32 = 48;
+const GAIN: u128 = 4;
+const HOLD_MIN: u32 = 2;
+const HOLD_MAX: u32 = 64;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Width {
+    most: usize,
+    now: usize,
+    /// The width before the trial, and its rate.
+    trial: Option<(usize, u128)>,
+    /// Windows until the next trial; how many the last pause had.
+    wait: u32,
+    hold: u32,
+    up: bool,
+    /// The window: its beginning, groups, bytes.
+    since: Option<Nanos>,
+    groups: u32,
+    bytes: u64,
+}
+
+impl Width {
+    /// At most `most`, and that at first.
+    pub fn new(most: usize) -> Width {
+        let most = most.max(1);
+        Width {
+            most,
+            now: most,
+            trial: None,
+            wait: HOLD_MIN,
+            hold: HOLD_MIN,
+            up: false,
+            since: None,
+            groups: 0,
+            bytes: 0,
+        }
+    }
+
+    /// How many groups may be in flight.
+    pub fn now(&self) -> usize {
+        self.now
+    }
+
+    /// There are more or fewer devices.
+    pub fn set_most(&mut self, most: usize) {
+        *self = Width { now: self.now.clamp(1, most.max(1)), ..Width::new(most) };
+    }
+
+    /// A group has become durable; `waiting`: bytes wait for the next one.
+    pub fn group_done(&mut self, now: Nanos, bytes: u64, waiting: bool) {
+        if self.most == 1 {
+            return;
+        }
+        if !waiting {
+            self.since = None;
+            return;
+        }
+        let Some(since) = self.since else {
+            (self.since, self.groups, self.bytes) = (Some(now), 0, 0);
+            return;
+        };
+        self.groups += 1;
+        self.bytes += bytes;
+        let span = now.saturating_sub(since);
+        if self.groups >= WINDOW && span > Nanos::ZERO {
+            let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(span.0);
+            self.judge(rate);
+            (self.since, self.groups, self.bytes) = (Some(now), 0, 0);
+        }
+    }
+
+    fn judge(&mut self, rate: u128) {
+        if let Some((before, old)) = self.trial.take() {
+            if rate * 100 > old * (100 + GAIN) {
+                self.hold = HOLD_MIN;
+                self.step(rate);
+                return;
+            }
+            self.now = before;
+            self.up = !self.up;
+            self.hold = (self.hold * 2).min(HOLD_MAX);
+            self.wait = self.hold;
+            return;
+        }
+        self.wait = self.wait.saturating_sub(1);
+        if self.wait == 0 {
+            self.step(rate);
+        }
+    }
+
+    /// Tries one more, or one less.
+    fn step(&mut self, rate: u128) {
+        let (up, down) = (self.now < self.most, self.now > 1);
+        if (self.up && !up) || (!self.up && !down) {
+            self.up = !self.up;
+        }
+        self.trial = Some((self.now, rate));
+        self.now = if self.up { self.now + 1 } else { self.now - 1 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds groups of devices whose rate depends on the width, and counts how often each was used.
+    fn settle(most: usize, rate: impl Fn(usize) -> u64) -> Vec<u32> {
+        let mut width = Width::new(most);
+        let mut used = vec![0; most + 1];
+        let mut now = 0;
+        for _ in 0..40_000 {
+            now += 1_000_000_000 / rate(width.now());
+            width.group_done(Nanos(now), 1, true);
+            used[width.now()] += 1;
+        }
+        used
+    }
+
+    #[test]
+    fn independent_devices_are_all_used() {
+        let used = settle(4, |w| 1000 * w as u64);
+        assert!(used[4] > 30_000, "{used:?}");
+    }
+
+    #[test]
+    fn of_one_disk_one_part_is_used() {
+        let used = settle(4, |w| 1000 - 150 * w as u64);
+        assert!(used[1] > 30_000, "{used:?}");
+    }
+
+    #[test]
+    fn the_best_may_lie_between() {
+        let used = settle(4, |w| [0, 600, 1000, 800, 700][w]);
+        assert!(used[2] > 30_000, "{used:?}");
+    }
+
+    #[test]
+    fn without_load_nothing_is_learned() {
+        let mut width = Width::new(4);
+        for i in 0..100_000 {
+            width.group_done(Nanos(i), 1, false);
+        }
+        assert_eq!(width.now(), 4);
+    }
+}

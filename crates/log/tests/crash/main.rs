@@ -1,0 +1,10 @@
+//! The log on devices that lose their power: at every moment, again and again, for many laps.
+
+mod cuts;
+mod loss;
+mod model;
+mod opening;
+mod planted;
+mod rig;
+mod running;
+mod slow;

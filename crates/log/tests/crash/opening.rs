@@ -1,0 +1,339 @@
+//! Devices with which a log is not opened or not created: each has an error, and nothing changes.
+
+use tantalum_device::{
+    Block, BlockDevice, Caps, Data, DataMut, Durability, Partition, Payload, RamDevice, RamOptions,
+};
+use tantalum_log::{CreateOptions, Log, LogDevice, LogError, Lsn, OpenError, OpenOptions};
+use tantalum_rt::{Rt, Runtime};
+
+fn device(rt: &Rt, block: u32, bytes: u64, payload: Payload) -> RamDevice {
+    let caps = Caps {
+        block_size: block,
+        atomic_unit: block,
+        ..Caps::power_safe(bytes / u64::from(block), payload)
+    };
+    RamDevice::new(rt, RamOptions::new(caps))
+}
+
+fn good(rt: &Rt) -> RamDevice {
+    device(rt, 512, 256 << 10, Payload::Bytes)
+}
+
+fn named<D: Clone>(devices: &[D]) -> Vec<LogDevice<D>> {
+    let all = devices.iter().enumerate();
+    all.map(|(i, d)| LogDevice::new(format!("sd{i}"), d.clone())).collect()
+}
+
+fn small() -> CreateOptions {
+    CreateOptions { record_limit: 2000, ..CreateOptions::default() }
+}
+
+async fn bytes_of<D: BlockDevice>(device: &D) -> Vec<u8> {
+    let mut all = vec![0; device.caps().bytes() as usize];
+    device.read(Block(0), DataMut::Bytes(&mut all)).await.unwrap();
+    all
+}
+
+async fn put<D: BlockDevice>(device: &D, at: u64, change: impl FnOnce(&mut [u8])) {
+    let mut block = vec![0; device.caps().block_size as usize];
+    device.read(Block(at), DataMut::Bytes(&mut block)).await.unwrap();
+    change(&mut block);
+    device.write(Block(at), Data::Bytes(&block), Durability::Normal).await.unwrap();
+}
+
+fn run<T: 'static>(test: impl AsyncFnOnce(Rt) -> T + 'static) -> T {
+    let mut runtime = Runtime::virtual_time(3);
+    let rt = runtime.handle();
+    runtime.block_on(async move { test(rt).await }).unwrap()
+}
+
+/// A log with some records on two devices.
+async fn make(rt: &Rt, options: &CreateOptions) -> Vec<RamDevice> {
+    let devices = vec![good(rt), good(rt)];
+    Log::create(rt, &named(&devices), None, options).await.unwrap();
+    let log = Log::open(rt, named(&devices), OpenOptions::default()).await.unwrap();
+    for i in 0..20 {
+        log.commit(&[i; 700]).await.unwrap();
+    }
+    log.close().await.unwrap();
+    devices
+}
+
+/// Opening fails with this, and changes nothing.
+async fn refused(rt: &Rt, devices: &[RamDevice], options: OpenOptions) -> OpenError {
+    let mut before = Vec::new();
+    for d in devices {
+        if d.caps().payload == Payload::Bytes {
+            before.push(bytes_of(d).await);
+        }
+    }
+    let error = Log::open(rt, named(devices), options).await.err().expect("it is refused");
+    let bytes = devices.iter().filter(|d| d.caps().payload == Payload::Bytes);
+    for (d, before) in bytes.zip(before) {
+        assert!(bytes_of(d).await == before, "{error}: something was changed");
+    }
+    let text = error.to_string();
+    assert!(!text.contains('\n') && text.len() < 250, "{text}");
+    println!("{text}");
+    error
+}
+
+#[test]
+fn what_is_no_device_of_the_log_is_refused() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        let other = make(&rt, &small()).await;
+        let open = OpenOptions::default;
+        let missing = refused(&rt, &all[..1], open()).await;
+        assert_eq!(missing, OpenError::Missing { index: 1, devices: 2, or: "" });
+        let twice = refused(&rt, &[all[0].clone(), all[0].clone()], open()).await;
+        assert_eq!(twice, OpenError::Twice("sd0".into(), "sd1".into()));
+        let mixed = refused(&rt, &[all[0].clone(), other[1].clone()], open()).await;
+        assert!(matches!(mixed, OpenError::OtherLog { device, .. } if device == "sd1"));
+        let blank = refused(&rt, &[all[0].clone(), good(&rt)], open()).await;
+        assert_eq!(blank, OpenError::NoLog("sd1".into()));
+        let stamps = device(&rt, 512, 256 << 10, Payload::Stamps);
+        let stamps = refused(&rt, &[all[0].clone(), stamps], open()).await;
+        assert_eq!(stamps, OpenError::Stamps("sd1".into()));
+        assert_eq!(refused(&rt, &[], open()).await, OpenError::NoDevice);
+        let little = OpenOptions { memory: 2000, ..open() };
+        assert!(matches!(refused(&rt, &all, little).await, OpenError::Options(_)));
+        // All of them, in any order, are the log.
+        let log = Log::open(&rt, named(&[all[1].clone(), all[0].clone()]), open()).await.unwrap();
+        assert_eq!(log.end(), Lsn(20 * 708));
+    });
+}
+
+#[test]
+fn a_damaged_or_newer_superblock_is_refused_and_one_copy_suffices() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        // The first copy is torn.
+        put(&all[0], 0, |b| b[20] ^= 1).await;
+        Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        // The other one, too.
+        put(&all[0], 32, |b| b[20] ^= 1).await;
+        let damaged = refused(&rt, &all, OpenOptions::default()).await;
+        assert_eq!(damaged, OpenError::Superblock("sd0".into()));
+        for at in [0, 32] {
+            put(&all[0], at, |b| b[8] = 9).await;
+        }
+        let newer = refused(&rt, &all, OpenOptions::default()).await;
+        assert_eq!(newer, OpenError::Newer { device: "sd0".into(), version: 9 });
+    });
+}
+
+#[test]
+fn a_device_that_shrank_is_refused() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        let range = |count| tantalum_device::Blocks { start: Block(0), count };
+        let part = |d: &RamDevice, count| Partition::new(d.clone(), range(count)).unwrap();
+        let shrunk = vec![part(&all[0], 512), part(&all[1], 400)];
+        let error = Log::open(&rt, named(&shrunk), OpenOptions::default()).await.err().unwrap();
+        assert!(matches!(&error, OpenError::TooSmall { device, .. } if device == "sd1"), "{error}");
+    });
+}
+
+/// A copy of yesterday's device.
+#[test]
+fn an_older_copy_of_a_device_is_refused() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        let old = good(&rt);
+        let bytes = bytes_of(&all[1]).await;
+        old.write(Block(0), Data::Bytes(&bytes), Durability::Normal).await.unwrap();
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        log.commit(&[1; 300]).await.unwrap();
+        log.close().await.unwrap();
+        // One opening later: only the blocks tell that it is older.
+        let mixed = [all[0].clone(), old];
+        let error = refused(&rt, &mixed, OpenOptions::default()).await;
+        assert!(matches!(&error, OpenError::Older { device, .. } if device == "sd1"), "{error}");
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        log.checkpoint(Lsn::ZERO, 5).await.unwrap();
+        log.close().await.unwrap();
+        let error = refused(&rt, &mixed, OpenOptions::default()).await;
+        assert!(matches!(&error, OpenError::Older { device, .. } if device == "sd1"), "{error}");
+    });
+}
+
+/// The first block with bytes of the log.
+fn first_block(device: &[u8]) -> u64 {
+    let found = device.chunks(512).skip(128).position(|block| block[4] == 1);
+    128 + found.expect("something was written") as u64
+}
+
+#[test]
+fn damage_is_no_end_of_the_log() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        // Damage in the first block of the log on each device, one after the other.
+        for (i, d) in all.iter().enumerate() {
+            let whole = bytes_of(d).await;
+            let at = first_block(&whole);
+            put(d, at, |b| b[100] ^= 1).await;
+            let error = refused(&rt, &all, OpenOptions::default()).await;
+            let OpenError::Damaged(damage) = &error else { panic!("{error}") };
+            assert_eq!(damage.place, Some((format!("sd{i}"), at * 512)), "{error}");
+            assert!(damage.lsn < damage.watermark && damage.lsn < Lsn(20 * 708));
+            d.write(Block(0), Data::Bytes(&whole), Durability::Normal).await.unwrap();
+        }
+        let at = first_block(&bytes_of(&all[1]).await);
+        put(&all[1], at, |b| b[100] ^= 1).await;
+        let salvage = OpenOptions { salvage: true, ..OpenOptions::default() };
+        let log = Log::open(&rt, named(&all), salvage).await.unwrap();
+        let mut records = log.read(Lsn::ZERO).unwrap();
+        let mut i = 0;
+        while let Some(record) = records.next().await.unwrap() {
+            assert_eq!(record.bytes, [i; 700]);
+            i += 1;
+        }
+        assert!(i < 20 && log.end() == Lsn(u64::from(i) * 708));
+        // It goes on from there, and what was behind the damage never counts again.
+        log.commit(b"new").await.unwrap();
+        log.close().await.unwrap();
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        assert_eq!(log.end(), Lsn(u64::from(i) * 708 + 11));
+    });
+}
+
+#[test]
+fn what_cannot_be_a_log_is_not_created() {
+    run(async |rt| {
+        let (a, b) = (good(&rt), good(&rt));
+        let small = small;
+        let refuse = async |devices: &[RamDevice], options: CreateOptions| {
+            let before: Vec<_> = [bytes_of(&a).await, bytes_of(&b).await].into();
+            let error = Log::create(&rt, &named(devices), None, &options).await.unwrap_err();
+            assert!([bytes_of(&a).await, bytes_of(&b).await] == before[..], "{error}");
+            println!("{error}");
+            error
+        };
+        assert_eq!(refuse(&[], small()).await, OpenError::NoDevice);
+        let stamps = device(&rt, 512, 1 << 20, Payload::Stamps);
+        let stamps = refuse(&[a.clone(), stamps], small()).await;
+        assert_eq!(stamps, OpenError::Stamps("sd1".into()));
+        let tiny = device(&rt, 512, 70 << 10, Payload::Bytes);
+        assert!(matches!(refuse(&[tiny], small()).await, OpenError::TooSmall { .. }));
+        let odd = device(&rt, 520, 520 << 10, Payload::Bytes);
+        assert!(matches!(refuse(&[a.clone(), odd], small()).await, OpenError::Blocks { .. }));
+        let big = device(&rt, 4096, 1 << 20, Payload::Bytes);
+        let unit = CreateOptions { unit: Some(512), ..small() };
+        assert!(matches!(refuse(&[a.clone(), big], unit).await, OpenError::Blocks { .. }));
+        let huge = CreateOptions { record_limit: 1 << 20, ..small() };
+        assert!(matches!(refuse(std::slice::from_ref(&a), huge).await, OpenError::TooSmall { .. }));
+        let lone = CreateOptions { copies: 2, ..small() };
+        assert!(matches!(refuse(std::slice::from_ref(&a), lone).await, OpenError::Options(_)));
+        let same = [LogDevice::new("sda", a.clone()), LogDevice::new("sda", b.clone())];
+        let same = Log::create(&rt, &same, None, &small()).await.unwrap_err();
+        assert_eq!(same, OpenError::Twice("sda".into(), "sda".into()));
+        put(&b, 100, |block| block[7] = 1).await;
+        let error = refuse(&[a.clone(), b.clone()], small()).await;
+        assert!(matches!(&error, OpenError::NotBlank { device, .. } if device == "sd1"), "{error}");
+        let force = CreateOptions { force: true, ..small() };
+        Log::create(&rt, &named(&[a.clone(), b.clone()]), None, &force).await.unwrap();
+        assert!(matches!(
+            refuse(&[a.clone(), b.clone()], small()).await,
+            OpenError::NotBlank { .. }
+        ));
+    });
+}
+
+/// One device under two names is noticed when it is read back.
+#[test]
+fn one_device_under_two_names_is_noticed() {
+    run(async |rt| {
+        let a = good(&rt);
+        let twice = [a.clone(), a.clone()];
+        let error = Log::create(&rt, &named(&twice), None, &small()).await.unwrap_err();
+        assert_eq!(error, OpenError::Twice("sd0".into(), "sd1".into()));
+    });
+}
+
+/// What an earlier log left on the devices never counts in a new one.
+#[test]
+fn a_new_log_has_nothing_of_the_old_one() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        let force = CreateOptions { force: true, ..small() };
+        Log::create(&rt, &named(&all), None, &force).await.unwrap();
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        assert_eq!((log.first(), log.end()), (Lsn::ZERO, Lsn::ZERO));
+        log.commit(b"first").await.unwrap();
+        log.close().await.unwrap();
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        assert_eq!(log.end(), Lsn(13));
+    });
+}
+
+#[test]
+fn wrong_calls_have_errors_that_say_what_is_right() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        let end = log.end();
+        let (bytes, limit) = (2001, 2000);
+        let long = log.append(&[0; 2001]).await.unwrap_err();
+        assert_eq!(long, LogError::RecordTooLong { bytes, limit });
+        log.append(&[0; 2000]).await.unwrap();
+        let beyond = log.checkpoint(log.end().plus(1), 1).await.unwrap_err();
+        assert!(matches!(beyond, LogError::NotDurable { .. }), "{beyond}");
+        let beyond = log.wait_durable(log.end().plus(1)).await.unwrap_err();
+        assert!(matches!(beyond, LogError::NotDurable { .. }), "{beyond}");
+        assert!(matches!(log.read(end.plus(1)), Err(LogError::NotDurable { .. })));
+        // In memory and on devices: no record begins there.
+        log.flush().await.unwrap();
+        for lsn in [Lsn(1), Lsn(709), end.plus(1), log.end().plus(0).plus(0)] {
+            let moved = log.checkpoint(lsn, 1).await;
+            match lsn == log.end() {
+                false => assert_eq!(moved, Err(LogError::NoRecord(lsn))),
+                true => moved.unwrap(),
+            }
+        }
+        let first = log.end();
+        assert_eq!(log.read(Lsn(708)).err(), Some(LogError::BeforeFirst { lsn: Lsn(708), first }));
+        let back = log.checkpoint(Lsn(708), 1).await;
+        assert_eq!(back, Err(LogError::BeforeFirst { lsn: Lsn(708), first }));
+        assert_eq!(log.checkpoint_number(), 1);
+        let copy = log.clone();
+        log.close().await.unwrap();
+        assert!(matches!(copy.append(b"x").await, Err(LogError::Failed(_))));
+    });
+}
+
+/// A log that was opened as often as can be kept is opened for reading, and is in order again when
+/// its checkpoint has moved.
+#[test]
+fn there_is_a_way_out_of_too_many_epochs() {
+    run(async |rt| {
+        let devices = [device(&rt, 512, 4 << 20, Payload::Bytes)];
+        Log::create(&rt, &named(&devices), None, &small()).await.unwrap();
+        let mut epochs = 0;
+        let error = loop {
+            match Log::open(&rt, named(&devices), OpenOptions::default()).await {
+                Ok(log) => drop(log.commit(b"").await.unwrap()),
+                Err(e) => break e,
+            }
+            epochs += 1;
+            assert!(epochs < 2000);
+        };
+        assert!(matches!(error, OpenError::TooManyEpochs(n) if n == epochs), "{error}");
+        let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let before = bytes_of(&devices[0]).await;
+        let log = Log::open(&rt, named(&devices), read_only).await.unwrap();
+        assert!(bytes_of(&devices[0]).await == before, "nothing changes");
+        assert_eq!(log.append(b"x").await, Err(LogError::ReadOnly));
+        let mut records = log.read(Lsn::ZERO).unwrap();
+        let mut found = 0;
+        while records.next().await.unwrap().is_some() {
+            found += 1;
+        }
+        assert_eq!(found, epochs);
+        log.checkpoint(log.end(), 9).await.unwrap();
+        drop(log);
+        let log = Log::open(&rt, named(&devices), OpenOptions::default()).await.unwrap();
+        assert_eq!((log.first(), log.checkpoint_number()), (Lsn(8 * epochs as u64), 9));
+        log.commit(b"on").await.unwrap();
+    });
+}

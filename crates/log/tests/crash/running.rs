@@ -1,0 +1,327 @@
+//! Devices that fail, stall and dawdle while the log runs.
+
+use crate::slow::Slow;
+use std::rc::Rc;
+use tantalum_device::{
+    Ack, BlockDevice, Caps, CommandKind, Faults, Payload, PowerCycle, RamDevice, RamOptions,
+};
+use tantalum_log::{
+    CreateOptions, DeviceHealth, HedgeOptions, Log, LogDevice, LogError, Lsn, OpenOptions, WhenFull,
+};
+use tantalum_rt::{Nanos, Rt, Runtime};
+
+type Device = Slow<Faults<RamDevice>>;
+
+fn device(rt: &Rt, i: usize) -> Device {
+    let caps = Caps {
+        block_size: 512,
+        atomic_unit: 512,
+        ordered: false,
+        ack: Ack::Volatile,
+        ..Caps::power_safe(1024, Payload::Bytes)
+    };
+    let options = RamOptions {
+        command: Nanos::from_micros(100),
+        jitter: Nanos::from_micros(20),
+        stream: format!("device {i}"),
+        ..RamOptions::new(caps)
+    };
+    let faults = Faults::new(rt, RamDevice::new(rt, options), &format!("faults {i}"));
+    Slow::new(rt, faults, &format!("slow {i}"))
+}
+
+fn named(devices: &[Device]) -> Vec<LogDevice<Device>> {
+    let again = |d: &Device| Slow { inner: d.inner.device(), plan: d.plan.clone() };
+    let all = devices.iter().enumerate();
+    all.map(|(i, d)| LogDevice::new(format!("device {i}"), again(d))).collect()
+}
+
+fn options() -> OpenOptions {
+    OpenOptions {
+        stall: Nanos::from_millis(5),
+        memory: 32 << 10,
+        group_bytes: 4096,
+        hedge: HedgeOptions { samples: 8, ..HedgeOptions::default() },
+        ..OpenOptions::default()
+    }
+}
+
+async fn make(rt: &Rt, array: usize, copies: u8) -> (Vec<Device>, Log<Device>) {
+    let devices: Vec<Device> = (0..array).map(|i| device(rt, i)).collect();
+    let create = CreateOptions { copies, record_limit: 4096, ..CreateOptions::default() };
+    Log::create(rt, &named(&devices), None, &create).await.unwrap();
+    let log = Log::open(rt, named(&devices), options()).await.unwrap();
+    (devices, log)
+}
+
+/// Commits records from several tasks at once, and moves the checkpoint behind them.
+async fn commit_many(rt: &Rt, log: &Log<Device>, tasks: u64, each: u64) -> Result<(), LogError> {
+    let writers: Vec<_> = (0..tasks)
+        .map(|task| {
+            let log = log.clone();
+            rt.spawn("a writer", async move {
+                for i in 0..each {
+                    let at = log.commit(&[task as u8; 300]).await?;
+                    if i % 16 == 15 && task == 0 {
+                        log.checkpoint(at.end, i).await?;
+                    }
+                }
+                Ok::<_, LogError>(())
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap()?;
+    }
+    Ok(())
+}
+
+/// What is read, of records of 300 equal bytes.
+async fn count(log: &Log<Device>) -> usize {
+    let mut records = log.read(log.first()).unwrap();
+    let mut count = 0;
+    while let Some(record) = records.next().await.unwrap() {
+        assert!(record.bytes.len() == 300 && record.bytes.iter().all(|b| *b == record.bytes[0]));
+        count += 1;
+    }
+    count
+}
+
+fn run<T: 'static>(test: impl AsyncFnOnce(Rt) -> T + 'static) -> T {
+    let mut runtime = Runtime::virtual_time(7);
+    let rt = runtime.handle();
+    runtime.block_on(async move { test(rt).await }).unwrap()
+}
+
+#[test]
+fn a_stalled_device_is_left_and_taken_back() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 3, 1).await;
+        commit_many(&rt, &log, 4, 20).await.unwrap();
+        devices[1].plan.stalled.set(true);
+        // It takes no end, and memory is bounded: all of this is many times as large.
+        commit_many(&rt, &log, 4, 200).await.unwrap();
+        let stats = log.stats();
+        assert!(stats.stalls > 0, "{stats:?}");
+        assert_ne!(stats.devices[1].health, DeviceHealth::Present, "a checkpoint leaves it");
+        let before = stats.devices[1].writes;
+        devices[1].let_go();
+        commit_many(&rt, &log, 4, 20).await.unwrap();
+        let stats = log.stats();
+        assert_eq!(stats.devices[1].health, DeviceHealth::Present);
+        assert!(stats.devices[1].writes > before + 5, "it is used again: {stats:?}");
+        assert!(!stats.degraded);
+        drop(log);
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        assert!(count(&log).await > 0);
+    });
+}
+
+/// Power goes while a device is left: it lags behind the others, and that is no error.
+#[test]
+fn a_device_that_was_left_lags_and_that_is_known() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 3, 1).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        devices[1].plan.stalled.set(true);
+        commit_many(&rt, &log, 4, 100).await.unwrap();
+        let (first, end) = (log.first(), log.end());
+        let records = count(&log).await;
+        devices.iter().for_each(|d| d.inner.cut());
+        drop(log);
+        for d in &devices {
+            d.inner.power_on().await.unwrap();
+            d.plan.stalled.set(false);
+        }
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        assert_eq!((log.first(), log.end()), (first, end));
+        assert_eq!(count(&log).await, records);
+    });
+}
+
+#[test]
+fn with_two_copies_a_device_fails_and_nothing_is_lost() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 3, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        devices[0].inner.fail_nth(CommandKind::Fua, 3);
+        commit_many(&rt, &log, 4, 30).await.unwrap();
+        let stats = log.stats();
+        assert_eq!(stats.devices[0].health, DeviceHealth::Failed);
+        assert!(stats.degraded && stats.restarts == 1, "{stats:?}");
+        let (end, records) = (log.end(), count(&log).await);
+        devices.iter().for_each(|d| d.inner.cut());
+        drop(log);
+        for d in &devices {
+            d.inner.power_on().await.unwrap();
+        }
+        // The one that failed need not be there.
+        let log = Log::open(&rt, named(&devices[1..]), options()).await.unwrap();
+        assert_eq!((log.end(), count(&log).await), (end, records));
+        commit_many(&rt, &log, 2, 10).await.unwrap();
+        drop(log);
+        // If it is there all the same, it counts for nothing.
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        assert_eq!(count(&log).await, records + 20);
+        assert!(log.stats().degraded);
+    });
+}
+
+#[test]
+fn a_lost_device_is_replaced_while_the_log_runs() {
+    run(async |rt| {
+        let (mut devices, log) = make(&rt, 3, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        let early = log.replace(0, named(&[device(&rt, 7)])[0].clone(), false).await;
+        assert!(matches!(early, Err(LogError::Replace(_))), "it is not lost: {early:?}");
+        devices[0].inner.fail_nth(CommandKind::Fua, 3);
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        assert!(log.stats().degraded);
+        let new = device(&rt, 8);
+        let (clock, writer) = (rt.clone(), log.clone());
+        let others = rt.spawn("others", async move { commit_many(&clock, &writer, 4, 15).await });
+        log.replace(0, named(std::slice::from_ref(&new))[0].clone(), false).await.unwrap();
+        others.await.unwrap().unwrap();
+        commit_many(&rt, &log, 4, 5).await.unwrap();
+        let stats = log.stats();
+        assert!(!stats.degraded && stats.devices[0].health == DeviceHealth::Present, "{stats:?}");
+        let old = std::mem::replace(&mut devices[0], new);
+        let (end, records) = (log.end(), count(&log).await);
+        devices.iter().for_each(|d| d.inner.cut());
+        drop(log);
+        for d in &devices {
+            d.inner.power_on().await.unwrap();
+        }
+        // Any other one may be lost now. The old device counts for nothing.
+        let degraded = OpenOptions { degraded: true, ..options() };
+        let some = [devices[0].clone(), devices[2].clone(), old];
+        let log = Log::open(&rt, named(&some), degraded).await.unwrap();
+        assert_eq!((log.end(), count(&log).await), (end, records));
+    });
+}
+
+#[test]
+fn without_copies_the_log_goes_on_with_the_others() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 2, 1).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        devices[0].inner.fail_nth(CommandKind::Fua, 2);
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        assert_eq!(log.stats().devices[0].health, DeviceHealth::Failed);
+        assert_eq!(count(&log).await, 80, "what it holds is still read");
+        drop(log);
+        devices[0].inner.reopen();
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        assert_eq!(count(&log).await, 80);
+        assert_eq!(log.stats().devices[0].health, DeviceHealth::Present);
+    });
+}
+
+#[test]
+fn when_the_last_device_fails_everybody_is_told() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 1, 1).await;
+        let durable = log.commit(&[1; 300]).await.unwrap().end;
+        devices[0].inner.fail_nth(CommandKind::Fua, 1);
+        let watcher = log.clone();
+        let watch = rt.spawn("a watcher", async move { watcher.next_durable(durable).await });
+        let failed = log.commit(&[2; 300]).await;
+        assert!(matches!(failed, Err(LogError::Failed(_))), "{failed:?}");
+        assert!(matches!(watch.await.unwrap(), Err(LogError::Failed(_))));
+        assert!(matches!(log.append(b"more").await, Err(LogError::Failed(_))));
+        assert!(matches!(log.checkpoint(durable, 1).await, Err(LogError::Failed(_))));
+        // What was durable can still be read.
+        assert_eq!(count(&log).await, 1);
+    });
+}
+
+/// The time for many commits on devices some of whose writes take 50 times as long.
+fn time_with(hedge: bool, one_in: u64) -> (Nanos, tantalum_log::LogStats) {
+    run(async move |rt| {
+        let devices: Vec<Device> = (0..3).map(|i| device(&rt, i)).collect();
+        let create = CreateOptions { record_limit: 4096, ..CreateOptions::default() };
+        Log::create(&rt, &named(&devices), None, &create).await.unwrap();
+        let mut options = OpenOptions { stall: Nanos::from_secs(1), ..options() };
+        options.hedge.enabled = hedge;
+        let log = Log::open(&rt, named(&devices), options).await.unwrap();
+        for d in &devices {
+            d.plan.one_in.set(one_in);
+            d.plan.delay.set(Nanos::from_millis(5));
+        }
+        let began = rt.now();
+        commit_many(&rt, &log, 2, 1000).await.unwrap();
+        (rt.now() - began, log.stats())
+    })
+}
+
+#[test]
+fn hedges_pay_where_writes_are_slow_now_and_then() {
+    let (with, stats) = time_with(true, 100);
+    let (without, none) = time_with(false, 100);
+    assert!(stats.hedges_won > 5 && stats.hedging, "{stats:?}");
+    assert_eq!(none.hedges, 0);
+    assert!(with.0 * 5 < without.0 * 4, "{with} with, {without} without");
+}
+
+#[test]
+fn without_slow_writes_hardly_anything_is_written_again() {
+    let (_, stats) = time_with(true, 0);
+    assert!(stats.hedges * 50 < stats.groups, "{stats:?}");
+}
+
+#[test]
+fn a_full_log_waits_for_the_checkpoint_or_says_so() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 1, 1).await;
+        drop(log);
+        let fail = OpenOptions { when_full: WhenFull::Fail, ..options() };
+        let log = Log::open(&rt, named(&devices), fail).await.unwrap();
+        let mut appended = 0;
+        let full = loop {
+            match log.commit(&[1; 300]).await {
+                Ok(_) => appended += 1,
+                Err(e) => break e,
+            }
+        };
+        assert!(matches!(full, LogError::Full { first: Lsn::ZERO, .. }), "{full}");
+        assert_eq!(count(&log).await, appended);
+        log.nearly_full(10).await.unwrap();
+        drop(log);
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        let (waiter, appender) = (log.clone(), rt.clone());
+        let append = rt.spawn("an append", async move {
+            let at = waiter.commit(&[2; 300]).await.unwrap();
+            (appender.now(), at)
+        });
+        rt.sleep(Nanos::from_secs(3)).await;
+        assert!(!append.is_finished(), "it waits rather than overwrite");
+        let (moved, end) = (rt.now(), log.durable());
+        log.checkpoint(end, 1).await.unwrap();
+        let (at, appended) = append.await.unwrap();
+        assert!(at > moved && appended.lsn == end);
+        assert_eq!(count(&log).await, 1);
+    });
+}
+
+/// The example of every caller: many tasks share a few groups.
+#[test]
+fn many_commits_share_a_group() {
+    run(async |rt| {
+        let (_devices, log) = make(&rt, 1, 1).await;
+        commit_many(&rt, &log, 32, 4).await.unwrap();
+        let stats = log.stats();
+        assert_eq!(stats.records, 128);
+        assert!(stats.groups * 3 < stats.records, "{stats:?}");
+        let rc = Rc::new(log);
+        assert_eq!(rc.durable(), rc.end());
+    });
+}
+
+/// The bytes of a device, as a test compares them.
+#[allow(dead_code)]
+pub async fn bytes_of<D: BlockDevice>(device: &D) -> Vec<u8> {
+    use tantalum_device::{Block, DataMut};
+    let mut all = vec![0; device.caps().bytes() as usize];
+    device.read(Block(0), DataMut::Bytes(&mut all)).await.unwrap();
+    all
+}

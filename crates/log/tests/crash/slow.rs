@@ -1,0 +1,85 @@
+//! A device some of whose writes take much longer, or do not end until they are let go.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use tantalum_device::{
+    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+};
+use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::{Nanos, Rt, Stream};
+
+/// Which writes are slow.
+pub struct Plan {
+    rt: Rt,
+    dice: RefCell<Stream>,
+    /// One write in so many; 0: none.
+    pub one_in: Cell<u64>,
+    pub delay: Cell<Nanos>,
+    pub stalled: Cell<bool>,
+    go_on: WaitQueue,
+}
+
+#[derive(Clone)]
+pub struct Slow<D> {
+    pub inner: D,
+    pub plan: Rc<Plan>,
+}
+
+impl<D> Slow<D> {
+    pub fn new(rt: &Rt, inner: D, name: &str) -> Slow<D> {
+        let plan = Plan {
+            rt: rt.clone(),
+            dice: RefCell::new(rt.stream(name)),
+            one_in: Cell::new(0),
+            delay: Cell::new(Nanos::ZERO),
+            stalled: Cell::new(false),
+            go_on: WaitQueue::new(rt, "a stalled device"),
+        };
+        Slow { inner, plan: Rc::new(plan) }
+    }
+
+    pub fn let_go(&self) {
+        self.plan.stalled.set(false);
+        self.plan.go_on.notify_all();
+    }
+
+    async fn pass(&self) {
+        self.plan.go_on.until(|| !self.plan.stalled.get()).await;
+        let one_in = self.plan.one_in.get();
+        if one_in > 0 && self.plan.dice.borrow_mut().chance(1, one_in) {
+            self.plan.rt.sleep(self.plan.delay.get()).await;
+        }
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Slow<D> {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn is_alive(&self) -> bool {
+        self.inner.is_alive()
+    }
+
+    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
+        self.inner.read(at, buf).await
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        self.pass().await;
+        self.inner.write(at, data, want).await
+    }
+
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        self.inner.write_atomic(group).await
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        self.plan.go_on.until(|| !self.plan.stalled.get()).await;
+        self.inner.flush().await
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        self.inner.discard(range).await
+    }
+}
