@@ -312,6 +312,12 @@ impl Queue {
         }
     }
 
+    /// # Errors
+    /// Why the queue is closed, if it is.
+    pub fn check_closed(&self) -> Result<(), LogError> {
+        self.state().closed.clone().map_or(Ok(()), Err)
+    }
+
     /// Waits until the queue is closed, and says why it is.
     pub fn why_closed(&self) -> LogError {
         loop {

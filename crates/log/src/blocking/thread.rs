@@ -190,9 +190,14 @@ async fn answer<D: BlockDevice + Clone + 'static>(
             }
         }
         Letter::Close(to) => {
-            queue.stop_appends();
-            log.core.pump();
-            let ended = log.close().await;
+            let ended = match queue.check_closed() {
+                Ok(()) => {
+                    queue.stop_appends();
+                    log.core.pump();
+                    log.close().await
+                }
+                closed => closed,
+            };
             queue.close(closed());
             drop(to.send(ended));
         }
