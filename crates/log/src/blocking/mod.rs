@@ -11,7 +11,7 @@
 //! # let file = folder.join("a.log");
 //! # let _ = std::fs::remove_file(&file);
 //! let options = BlockingOptions::default();
-//! BlockingLog::make_file(&file, 4 << 20, &options)?;
+//! BlockingLog::make_file(&file, 16 << 20, &options)?;
 //! BlockingLog::create(&[&file], None, &CreateOptions::default(), &options)?;
 //!
 //! let log = BlockingLog::open(&[&file], options)?;

@@ -38,6 +38,7 @@ impl Plan {
     }
 
     /// Whether as many groups are in flight as pay: the next one waits for the end of a write.
+    #[cfg(feature = "blocking")]
     pub fn is_busy(&self) -> bool {
         self.mode == Mode::Running && self.in_flight() >= self.width.now()
     }
