@@ -18,7 +18,7 @@ use crate::ring::Ring;
 use crate::scan::{Span, Stream};
 use crate::state::{Standing, State};
 use crate::wait::Waiters;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
 use tantalum_rt::sync::Mutex;
@@ -31,6 +31,14 @@ pub(crate) struct Written {
     pub bytes: u64,
     pub busy: Nanos,
     pub longest: Nanos,
+}
+
+/// Records that come from elsewhere: who feeds the log, and is told how it is.
+pub(crate) trait Front {
+    /// Before anything is carried on: records may be added ([`Core::add`]).
+    fn before(&self);
+    /// After that.
+    fn after(&self);
 }
 
 /// An order and its bytes.
@@ -67,6 +75,7 @@ pub(crate) struct Core<D> {
     all_room: u64,
     pub records: Cell<(u64, u64)>,
     pub written: RefCell<Vec<Written>>,
+    pub front: OnceCell<Rc<dyn Front>>,
 }
 
 impl<D: BlockDevice + Clone + 'static> Core<D> {
@@ -112,6 +121,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             told: Cell::new(plan_durable),
             all_room,
             records: Cell::new((0, 0)),
+            front: OnceCell::new(),
         })
     }
 
@@ -142,8 +152,14 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         self.plan.borrow().room() * 100 <= self.all_room * percent
     }
 
-    /// Adds a record. There must be room.
+    /// Adds a record, and carries on. There must be room.
     pub fn push(&self, bytes: u64, frame: &[u8], pieces: &[&[u8]]) {
+        self.add(bytes, frame, pieces);
+        self.pump();
+    }
+
+    /// Adds a record. There must be room.
+    pub fn add(&self, bytes: u64, frame: &[u8], pieces: &[&[u8]]) {
         let mut ring = self.ring.borrow_mut();
         let before = ring.end();
         ring.push(frame);
@@ -153,7 +169,6 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let (records, all) = self.records.get();
         self.records.set((records + 1, all + bytes));
         self.plan.borrow_mut().append(added);
-        self.pump();
     }
 
     /// Whether a record begins at `lsn`; `None` if memory does not have it.
@@ -179,6 +194,16 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     /// Carries on whatever can go on.
     pub fn pump(&self) {
+        if let Some(front) = self.front.get() {
+            front.before();
+        }
+        self.carry_on();
+        if let Some(front) = self.front.get() {
+            front.after();
+        }
+    }
+
+    fn carry_on(&self) {
         let now = self.rt.now();
         {
             let mut plan = self.plan.borrow_mut();

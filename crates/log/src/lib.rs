@@ -66,6 +66,8 @@
 //! of one disk, and nothing tells.
 
 mod area;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod core;
 mod create;
 mod encode;
@@ -97,6 +99,8 @@ mod tasks;
 mod wait;
 mod width;
 
+#[cfg(feature = "blocking")]
+pub use blocking::{BlockingError, BlockingLog, BlockingOptions, BlockingRecords};
 pub use error::{Damage, LogError, OpenError};
 pub use hedge::HedgeOptions;
 pub use log::{Appended, Log};

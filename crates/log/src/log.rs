@@ -28,7 +28,7 @@ pub struct Appended {
 /// An open log. Cheap to clone; a clone is the same log. When the last clone is dropped its tasks
 /// end, as if the power had gone: only what is durable is there at the next opening.
 pub struct Log<D: BlockDevice + Clone + 'static> {
-    core: Rc<Core<D>>,
+    pub(crate) core: Rc<Core<D>>,
     life: Rc<Life>,
 }
 

@@ -23,9 +23,28 @@ impl Plan {
 
     /// Whether `bytes` more may be appended: whatever groups they make will find room.
     pub fn has_room(&self, bytes: u64) -> bool {
-        let group = u64::from(self.options.group_units - 1) * self.options.payload;
-        let groups = (self.appended.since(self.formed) + bytes).div_ceil(group) + 1;
-        self.room() >= groups
+        bytes.max(1) <= self.room_bytes()
+    }
+
+    /// How many bytes more may be appended.
+    pub fn room_bytes(&self) -> u64 {
+        let all = self.room().saturating_sub(1) * self.group_bytes();
+        all.saturating_sub(self.appended.since(self.formed))
+    }
+
+    /// Bytes of a group of the largest size.
+    pub fn group_bytes(&self) -> u64 {
+        u64::from(self.options.group_units - 1) * self.options.payload
+    }
+
+    /// Whether as many groups are in flight as pay: the next one waits for the end of a write.
+    #[cfg(feature = "blocking")]
+    pub fn is_busy(&self) -> bool {
+        self.mode == Mode::Running && self.in_flight() >= self.width.now()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.groups.iter().filter(|g| !self.is_done(g) && !self.is_stuck(g)).count()
     }
 
     /// How many groups of the largest size surely find room.
@@ -118,8 +137,7 @@ impl Plan {
         if self.groups.iter().any(lacks) {
             return None;
         }
-        let in_flight = |g: &&Group| !self.is_done(g) && !self.is_stuck(g);
-        if self.groups.iter().filter(in_flight).count() >= self.width.now() {
+        if self.in_flight() >= self.width.now() {
             return None;
         }
         let (payload, most) = (self.options.payload, self.options.group_units);

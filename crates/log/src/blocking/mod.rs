@@ -1,0 +1,390 @@
+//! The log for threads: calls that block, from as many threads as there are.
+//!
+//! A runtime stays in its thread. So each [`BlockingLog`] has a thread with a runtime and a [`Log`],
+//! and the threads of the program talk to it through a queue of records.
+//!
+//! ```
+//! use tantalum_log::{BlockingLog, BlockingOptions, CreateOptions, Lsn};
+//!
+//! # let folder = std::env::temp_dir().join(format!("tantalum-log-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let file = folder.join("a.log");
+//! # let _ = std::fs::remove_file(&file);
+//! let options = BlockingOptions::default();
+//! BlockingLog::make_file(&file, 16 << 20, &options)?;
+//! BlockingLog::create(&[&file], None, &CreateOptions::default(), &options)?;
+//!
+//! let log = BlockingLog::open(&[&file], options)?;
+//! std::thread::scope(|scope| {
+//!     for worker in 0..4u8 {
+//!         let log = log.clone();
+//!         // It survives a power loss when `commit` returns.
+//!         scope.spawn(move || log.commit(&[worker]).unwrap());
+//!     }
+//! });
+//! let mut workers: Vec<u8> = log.read(log.first()?)?.map(|r| r.unwrap().bytes[0]).collect();
+//! workers.sort();
+//! assert_eq!(workers, [0, 1, 2, 3]);
+//! log.checkpoint(log.durable(), 1)?;
+//! log.close()?;
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Promises
+//!
+//! 1. All promises of [the log](crate#promises).
+//! 2. **Order.** Records lie in the log in the order of their LSNs, and those of one thread in the
+//!    order of its appends.
+//! 3. **No lock is held over I/O.** An append copies its bytes into memory under a lock and waits
+//!    for nothing but room.
+//! 4. **Nobody waits for ever.** When the log fails, is closed, or its thread panics, every call
+//!    that waits returns the reason. (With [`WhenFull::Wait`](crate::WhenFull::Wait) an append
+//!    without room waits for a checkpoint.)
+//! 5. **What was not committed may be lost** when the last clone is dropped: it is as if the power
+//!    had gone. [`BlockingLog::close`] and [`BlockingLog::flush`] make everything durable.
+
+#[cfg(all(test, loom))]
+mod model;
+mod queue;
+mod records;
+mod sys;
+mod thread;
+
+pub use records::BlockingRecords;
+
+use crate::{
+    Appended, CreateOptions, Log, LogDevice, LogError, LogStats, Lsn, OpenError, OpenOptions,
+};
+use queue::Queue;
+use std::fmt::Debug;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use tantalum_device::{BlockDevice, File, FileError, FileSettings};
+use tantalum_rt::wall::WallOptions;
+use tantalum_rt::{Post, Rt};
+use thread::{Letter, Opened};
+
+/// How a log is used from threads.
+#[derive(Clone, Debug, Default)]
+pub struct BlockingOptions {
+    /// How the log is used. Records on their way to it take memory, too: at most as much as
+    /// [`OpenOptions::memory`] has free.
+    pub open: OpenOptions,
+    /// How its files are used.
+    pub file: FileSettings,
+    /// The runtime of its thread.
+    pub wall: WallOptions,
+}
+
+/// Why a log was not created or opened from a thread.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockingError {
+    /// As the log says.
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    /// A file or block device cannot be used.
+    #[error("{0}")]
+    File(#[from] FileError),
+    /// There is no thread, or no runtime, for the log.
+    #[error("the log has no thread of its own: {0}")]
+    Runtime(#[source] io::Error),
+    /// Its thread came to an end.
+    #[error("the thread of the log panicked: {0}")]
+    Panicked(String),
+}
+
+/// A log for many threads. Cheap to clone; a clone is the same log. See [the module](self).
+#[derive(Clone)]
+pub struct BlockingLog {
+    handle: Arc<Handle>,
+}
+
+pub(crate) struct Handle {
+    queue: Arc<Queue>,
+    /// `None` only while it is dropped.
+    post: Option<Post<Letter>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The thread ends when nobody can post any more.
+        self.post = None;
+        let thread = self.thread.lock().unwrap_or_else(|e| e.into_inner()).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // It catches its panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Handle {
+    fn ask<T>(&self, letter: impl FnOnce(Sender<T>) -> Letter) -> Result<T, LogError> {
+        let (to, answer) = channel();
+        let posted = self.post.as_ref().is_some_and(|post| post.post_wait(letter(to)).is_ok());
+        match answer.recv() {
+            Ok(answer) if posted => Ok(answer),
+            _ => Err(self.queue.why_closed()),
+        }
+    }
+}
+
+impl BlockingLog {
+    /// Makes a file of `bytes` zeros for a log, which is not there yet.
+    ///
+    /// # Errors
+    /// [`BlockingError::File`], [`BlockingError::Runtime`].
+    pub fn make_file(
+        path: impl AsRef<Path>,
+        bytes: u64,
+        options: &BlockingOptions,
+    ) -> Result<(), BlockingError> {
+        let (path, file) = (path.as_ref().to_path_buf(), options.file.clone());
+        in_thread(options, async move |rt| {
+            File::create(&rt, path, bytes, &file).await?;
+            Ok(())
+        })
+    }
+
+    /// Makes a log on files or block devices and, if there is one, an archive; see [`Log::create`].
+    /// Without an identity in the options it gets a random one.
+    ///
+    /// # Errors
+    /// [`BlockingError`]; see [`Log::create`].
+    pub fn create<P: AsRef<Path> + Debug>(
+        array: &[P],
+        archive: Option<&Path>,
+        create: &CreateOptions,
+        options: &BlockingOptions,
+    ) -> Result<(), BlockingError> {
+        let paths = paths(array);
+        let archive = archive.map(Path::to_path_buf);
+        let (mut create, file) = (create.clone(), options.file.clone());
+        if create.identity.is_none() {
+            create.identity = Some(random()?);
+        }
+        in_thread(options, async move |rt| {
+            let devices = files(&rt, paths, &file)?;
+            let archive = files(&rt, archive.into_iter().collect(), &file)?;
+            Ok(Log::create(&rt, &devices, archive.first(), &create).await?)
+        })
+    }
+
+    /// Opens a log on its files or block devices, in any order, the archive with them; see
+    /// [`Log::open`].
+    ///
+    /// # Errors
+    /// [`BlockingError`]; see [`Log::open`].
+    pub fn open<P: AsRef<Path>>(
+        devices: &[P],
+        options: BlockingOptions,
+    ) -> Result<BlockingLog, BlockingError> {
+        let (paths, file) = (paths(devices), options.file.clone());
+        BlockingLog::open_with(options, async move |rt| files(&rt, paths, &file))
+    }
+
+    /// Opens a log on devices that `make` makes in the thread of the log.
+    ///
+    /// # Errors
+    /// [`BlockingError`]; see [`Log::open`].
+    pub fn open_with<D, M, F>(
+        options: BlockingOptions,
+        make: M,
+    ) -> Result<BlockingLog, BlockingError>
+    where
+        D: BlockDevice + Clone + 'static,
+        M: FnOnce(Rt) -> F + Send + 'static,
+        F: Future<Output = Result<Vec<LogDevice<D>>, BlockingError>> + 'static,
+    {
+        let settings = options.clone();
+        let body = move |runtime, ready: &_| thread::run(runtime, options, make, ready);
+        let (Opened { queue, post }, thread) = thread::start(seed()?, &settings, body)?;
+        let thread = Mutex::new(Some(thread));
+        Ok(BlockingLog { handle: Arc::new(Handle { queue, post: Some(post), thread }) })
+    }
+
+    /// Appends a record: it is in memory then. It waits while memory is full, and while there is
+    /// no room on the devices (or fails then, [`OpenOptions::when_full`]).
+    ///
+    /// # Errors
+    /// [`LogError::RecordTooLong`], [`LogError::Full`], [`LogError::Failed`],
+    /// [`LogError::ReadOnly`].
+    pub fn append(&self, record: &[u8]) -> Result<Appended, LogError> {
+        self.append_pieces(&[record])
+    }
+
+    /// Appends a record that consists of these pieces.
+    ///
+    /// # Errors
+    /// As [`BlockingLog::append`].
+    pub fn append_pieces(&self, record: &[&[u8]]) -> Result<Appended, LogError> {
+        self.handle.queue.append(record, false)
+    }
+
+    /// Appends a record and waits until it is durable, with everything before it.
+    ///
+    /// # Errors
+    /// As [`BlockingLog::append`] and [`BlockingLog::wait_durable`].
+    pub fn commit(&self, record: &[u8]) -> Result<Appended, LogError> {
+        self.commit_pieces(&[record])
+    }
+
+    /// [`BlockingLog::commit`] for a record that consists of these pieces.
+    ///
+    /// # Errors
+    /// As [`BlockingLog::commit`].
+    pub fn commit_pieces(&self, record: &[&[u8]]) -> Result<Appended, LogError> {
+        self.handle.queue.append(record, true)
+    }
+
+    /// Waits until everything before `lsn` is durable.
+    ///
+    /// # Errors
+    /// [`LogError::NotDurable`] if `lsn` is beyond the end of the log, [`LogError::Failed`].
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<(), LogError> {
+        self.handle.queue.wait_durable(lsn)
+    }
+
+    /// Waits until everything that was appended before is durable. Returns its end.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`].
+    pub fn flush(&self) -> Result<Lsn, LogError> {
+        let end = self.handle.queue.end();
+        self.wait_durable(end)?;
+        Ok(end)
+    }
+
+    /// Everything before this LSN is durable. It takes no lock.
+    pub fn durable(&self) -> Lsn {
+        self.handle.queue.durable()
+    }
+
+    /// The end of what was appended.
+    pub fn end(&self) -> Lsn {
+        self.handle.queue.end()
+    }
+
+    /// The checkpoint: the log begins here.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`] if the thread has ended.
+    pub fn first(&self) -> Result<Lsn, LogError> {
+        Ok(self.stats()?.first)
+    }
+
+    /// From now on the thread of the log calls `listener` with each durable LSN, or the last of
+    /// several, until that breaks; and once with an error when the log ends. A listener must not
+    /// wait, and must not hold a clone of the log, which would never end then. If it panics the
+    /// log fails. A channel may be the listener:
+    /// `move |lsn| sender.send(lsn).map_or(ControlFlow::Break(()), ControlFlow::Continue)`.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`] if the thread has ended.
+    pub fn subscribe(
+        &self,
+        listener: impl FnMut(Result<Lsn, LogError>) -> ControlFlow<()> + Send + 'static,
+    ) -> Result<(), LogError> {
+        let letter = Letter::Subscribe(Box::new(listener));
+        match self.handle.post.as_ref().map(|post| post.post_wait(letter)) {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.handle.queue.why_closed()),
+        }
+    }
+
+    /// The records from `from` on, which is the LSN or the end of a record, up to what is durable
+    /// now.
+    ///
+    /// # Errors
+    /// [`LogError::BeforeFirst`], [`LogError::NotDurable`], and [`LogError::Failed`] if the thread
+    /// has ended.
+    pub fn read(&self, from: Lsn) -> Result<BlockingRecords, LogError> {
+        let ask = Some(self.handle.ask(|to| Letter::Read(from, to))??);
+        Ok(BlockingRecords { ask, piece: Vec::new().into_iter(), handle: self.handle.clone() })
+    }
+
+    /// The log before `lsn` is not needed any more; see [`Log::checkpoint`].
+    ///
+    /// # Errors
+    /// As [`Log::checkpoint`].
+    pub fn checkpoint(&self, lsn: Lsn, number: u64) -> Result<(), LogError> {
+        self.handle.ask(|to| Letter::Checkpoint(lsn, number, to))?
+    }
+
+    /// What the log has done and how it is.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`] if the thread has ended.
+    pub fn stats(&self) -> Result<LogStats, LogError> {
+        self.handle.ask(Letter::Stats)
+    }
+
+    /// Waits until everything appended is durable, and ends the log: every clone fails from then
+    /// on. Appends fail at once, and whoever waits for what is durable by then still succeeds.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`].
+    pub fn close(&self) -> Result<(), LogError> {
+        self.handle.ask(Letter::Close)?
+    }
+}
+
+fn paths<P: AsRef<Path>>(devices: &[P]) -> Vec<PathBuf> {
+    devices.iter().map(|p| p.as_ref().to_path_buf()).collect()
+}
+
+fn files(
+    rt: &Rt,
+    paths: Vec<PathBuf>,
+    settings: &FileSettings,
+) -> Result<Vec<LogDevice<File>>, BlockingError> {
+    let open = |path: PathBuf| {
+        let file = File::open(rt, &path, settings)?;
+        Ok(LogDevice::new(path.display().to_string(), file))
+    };
+    paths.into_iter().map(open).collect()
+}
+
+/// Random bytes of the system.
+fn random<const N: usize>() -> Result<[u8; N], BlockingError> {
+    let mut bytes = [0; N];
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    match got {
+        Ok(n) if n == N => Ok(bytes),
+        Ok(_) => Err(BlockingError::Runtime(io::ErrorKind::UnexpectedEof.into())),
+        Err(e) => Err(BlockingError::Runtime(e.into())),
+    }
+}
+
+/// Each thread has random streams of its own.
+fn seed() -> Result<u64, BlockingError> {
+    Ok(u64::from_le_bytes(random()?))
+}
+
+/// Carries out `task` in a thread with a runtime.
+fn in_thread<F>(
+    options: &BlockingOptions,
+    task: impl FnOnce(Rt) -> F + Send + 'static,
+) -> Result<(), BlockingError>
+where
+    F: Future<Output = Result<(), BlockingError>> + 'static,
+{
+    let body = move |mut runtime: tantalum_rt::Runtime, ready: &Sender<_>| {
+        let task = task(runtime.handle());
+        let ended = runtime.block_on(task);
+        drop(runtime);
+        let ended = ended.unwrap_or_else(|e| Err(BlockingError::Panicked(e.to_string())));
+        drop(ready.send(ended));
+    };
+    let ((), thread) = thread::start(seed()?, options, body)?;
+    // It catches its panics.
+    let _ = thread.join();
+    Ok(())
+}

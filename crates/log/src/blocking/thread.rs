@@ -1,0 +1,293 @@
+//! The thread of a log: its runtime, the log, and what it does for other threads.
+//!
+//! 1. What was appended is taken whenever the log carries on, before a group is formed: records
+//!    that came during a write make the next group together.
+//! 2. However the thread ends, the queue is closed: whoever waits is woken with the reason.
+
+use super::queue::{Batch, Queue, Room, Rules, closed};
+use super::{BlockingError, BlockingOptions};
+use crate::core::{Core, Front};
+use crate::record::frame;
+use crate::{Log, LogDevice, LogError, LogStats, Lsn, Record};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::task::Poll;
+use std::thread::JoinHandle;
+use tantalum_device::BlockDevice;
+use tantalum_rt::{Inbox, Post, Rt, Runtime, TaskId};
+
+/// Letters that lie in the inbox of the thread, at most.
+const LETTERS: usize = 64;
+/// Bytes of records that a reader gets at once, about.
+const PIECE: usize = 256 << 10;
+
+/// Some records; none: that was the last.
+pub(super) type Piece = Result<Vec<Record>, LogError>;
+/// A reader asks for more.
+pub(super) type More = Sender<Piece>;
+/// Is told of every durable LSN, or of the end, until it breaks.
+pub(super) type Listener =
+    Box<dyn FnMut(Result<Lsn, LogError>) -> ControlFlow<()> + Send + 'static>;
+
+/// What other threads ask for.
+pub(super) enum Letter {
+    Checkpoint(Lsn, u64, Sender<Result<(), LogError>>),
+    Stats(Sender<LogStats>),
+    Read(Lsn, Sender<Result<Post<More>, LogError>>),
+    Subscribe(Listener),
+    Close(Sender<Result<(), LogError>>),
+}
+
+/// The way to a thread that serves a log.
+pub(super) struct Opened {
+    pub queue: Arc<Queue>,
+    pub post: Post<Letter>,
+}
+
+/// Starts a thread and a runtime in it; `body` has both ends of the channel by which it says that
+/// it is ready.
+pub(super) fn start<T: Send + 'static>(
+    seed: u64,
+    options: &BlockingOptions,
+    body: impl FnOnce(Runtime, &Sender<Result<T, BlockingError>>) + Send + 'static,
+) -> Result<(T, JoinHandle<()>), BlockingError> {
+    let (to, ready) = channel();
+    let wall = options.wall;
+    let body = move || {
+        let run = AssertUnwindSafe(|| match Runtime::wall_time(seed, wall) {
+            Ok(runtime) => body(runtime, &to),
+            Err(e) => drop(to.send(Err(BlockingError::Runtime(e)))),
+        });
+        if let Err(panic) = catch_unwind(run) {
+            // If the log was open its waiters are told; this is for whoever opens it.
+            drop(to.send(Err(BlockingError::Panicked(said(&*panic).to_string()))));
+        }
+    };
+    #[allow(clippy::disallowed_methods, reason = "one runtime is one thread: this is that")]
+    let thread = std::thread::Builder::new().name("tantalum-log".into()).spawn(body);
+    let thread = thread.map_err(BlockingError::Runtime)?;
+    match ready.recv() {
+        Ok(Ok(value)) => Ok((value, thread)),
+        failed => {
+            let _ = thread.join();
+            let nothing = || BlockingError::Panicked("it ended".to_string());
+            Err(failed.map_or_else(|_| nothing(), |f| f.err().unwrap_or_else(nothing)))
+        }
+    }
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+/// Opens the log on what `make` gives, and serves it until the last [`Post`] is gone.
+pub(super) fn run<D, M, F>(
+    mut runtime: Runtime,
+    options: BlockingOptions,
+    make: M,
+    ready: &Sender<Result<Opened, BlockingError>>,
+) where
+    D: BlockDevice + Clone + 'static,
+    M: FnOnce(Rt) -> F,
+    F: Future<Output = Result<Vec<LogDevice<D>>, BlockingError>> + 'static,
+{
+    let rt = runtime.handle();
+    let devices = make(rt.clone());
+    let open = options.open;
+    let opened = runtime.block_on(async move { Ok(Log::open(&rt, devices.await?, open).await?) });
+    let log = match opened {
+        Ok(Ok(log)) => log,
+        Ok(Err(e)) => return drop(ready.send(Err(e))),
+        Err(e) => return drop(ready.send(Err(BlockingError::Panicked(e.to_string())))),
+    };
+    let core = &log.core;
+    let rules = Rules {
+        record_limit: core.record_limit,
+        read_only: core.options.read_only,
+        when_full: core.options.when_full,
+    };
+    let room = room(core);
+    let queue = Arc::new(Queue::new(rules, log.first(), log.durable(), log.end(), room));
+    let rt = runtime.handle();
+    let (post, letters) = rt.inbox_of(LETTERS);
+    drop(ready.send(Ok(Opened { queue: queue.clone(), post })));
+    let serving = serve(rt, log, letters, queue.clone());
+    let ended = catch_unwind(AssertUnwindSafe(move || {
+        let ended = runtime.block_on(serving);
+        drop(runtime);
+        ended
+    }));
+    let why = match ended {
+        Ok(Ok(())) => closed(),
+        Ok(Err(e)) => LogError::Failed(format!("its thread cannot go on: {e}")),
+        Err(panic) => LogError::Failed(format!("its thread panicked: {}", said(&*panic))),
+    };
+    queue.close(why);
+}
+
+async fn serve<D: BlockDevice + Clone + 'static>(
+    rt: Rt,
+    log: Log<D>,
+    mut letters: Inbox<Letter>,
+    queue: Arc<Queue>,
+) {
+    let front = Rc::new(Feeder {
+        core: Rc::downgrade(&log.core),
+        rt: rt.clone(),
+        queue: queue.clone(),
+        batch: RefCell::default(),
+        idle: Cell::new(None),
+    });
+    let fresh = log.core.front.set(front.clone()).is_ok();
+    assert!(fresh, "a log has one front end");
+    rt.spawn_background("log: records of other threads", feed(front));
+    let (core, end) = (log.core.clone(), queue.clone());
+    rt.spawn_background("log: its end", async move {
+        core.changed.wait_while(|| !core.is_failed()).await;
+        end.close(core.check_failed().err().unwrap_or_else(closed));
+    });
+    while let Some(letter) = letters.next().await {
+        rt.spawn_background(
+            "log: a letter",
+            answer(rt.clone(), log.clone(), letter, queue.clone()),
+        );
+    }
+}
+
+/// Carries out what a letter asks for. If its sender is gone the answer is not needed.
+async fn answer<D: BlockDevice + Clone + 'static>(
+    rt: Rt,
+    log: Log<D>,
+    letter: Letter,
+    queue: Arc<Queue>,
+) {
+    match letter {
+        Letter::Checkpoint(lsn, number, to) => drop(to.send(log.checkpoint(lsn, number).await)),
+        Letter::Stats(to) => drop(to.send(log.stats())),
+        Letter::Read(from, to) => match log.read(from) {
+            Err(e) => drop(to.send(Err(e))),
+            Ok(records) => {
+                let (post, asks) = rt.inbox_of(1);
+                drop(to.send(Ok(post)));
+                read(records, asks).await;
+            }
+        },
+        Letter::Subscribe(mut listener) => {
+            let mut seen = log.durable();
+            loop {
+                let next = log.next_durable(seen).await;
+                seen = next.as_ref().map_or(seen, |lsn| *lsn);
+                let ended = next.is_err();
+                if listener(next).is_break() || ended {
+                    return;
+                }
+            }
+        }
+        Letter::Close(to) => {
+            let ended = match queue.check_closed() {
+                Ok(()) => {
+                    queue.stop_appends();
+                    log.core.pump();
+                    log.close().await
+                }
+                closed => closed,
+            };
+            queue.close(closed());
+            drop(to.send(ended));
+        }
+    }
+}
+
+/// Reads as long as somebody asks for more.
+async fn read<D: BlockDevice + 'static>(mut records: crate::Records<D>, mut asks: Inbox<More>) {
+    while let Some(to) = asks.next().await {
+        let (mut piece, mut bytes) = (Vec::new(), 0);
+        let failed = loop {
+            match records.next().await {
+                Ok(Some(record)) => {
+                    bytes += record.bytes.len() + size_of::<Record>();
+                    piece.push(record);
+                    if bytes >= PIECE {
+                        break None;
+                    }
+                }
+                Ok(None) => break None,
+                Err(e) => break Some(e),
+            }
+        };
+        // What was read before an error comes before it.
+        let sent = match failed {
+            Some(e) if piece.is_empty() => to.send(Err(e)),
+            _ => to.send(Ok(piece)),
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+/// Takes what other threads append whenever the log carries on.
+struct Feeder<D> {
+    core: Weak<Core<D>>,
+    rt: Rt,
+    queue: Arc<Queue>,
+    batch: RefCell<Batch>,
+    /// The task that waits until there is something to do.
+    idle: Cell<Option<TaskId>>,
+}
+
+fn room<D: BlockDevice + Clone + 'static>(core: &Core<D>) -> Room {
+    let (end, free, plan) = (core.end(), core.ring.borrow().free(), core.plan.borrow());
+    let devices = plan.room_bytes();
+    // A batch that is taken meanwhile makes two groups more than its bytes call for, at most: one
+    // that is not full, and one for the block at which the next begins.
+    let ample = devices >= free + 4 * plan.group_bytes();
+    Room { memory: end.plus(free), devices: end.plus(devices), ample }
+}
+
+impl<D: BlockDevice + Clone + 'static> Front for Feeder<D> {
+    fn before(&self) {
+        let Some(core) = self.core.upgrade() else { return };
+        let mut batch = self.batch.borrow_mut();
+        let news = self.queue.take(&mut batch);
+        for record in batch.records() {
+            let pieces = [record];
+            core.add(record.len() as u64, &frame(core.end(), &pieces), &pieces);
+        }
+        core.want(if news.asked { core.end() } else { news.wanted });
+    }
+
+    fn after(&self) {
+        let Some(core) = self.core.upgrade() else { return };
+        self.queue.publish(core.first.get(), core.durable(), room(&core));
+        if let Some(task) = self.idle.take() {
+            self.rt.wake(task);
+        }
+    }
+}
+
+/// Carries the log on when there are records and no write under way would do so.
+async fn feed<D: BlockDevice + Clone + 'static>(front: Rc<Feeder<D>>) {
+    loop {
+        poll_fn(|cx| {
+            let Some(core) = front.core.upgrade() else { return Poll::Pending };
+            let busy = core.plan.borrow().is_busy();
+            if !busy && !front.queue.arm(cx.waker()) {
+                return Poll::Ready(());
+            }
+            front.idle.set(Some(front.rt.park("records of other threads")));
+            Poll::Pending
+        })
+        .await;
+        front.idle.set(None);
+        if let Some(core) = front.core.upgrade() {
+            core.pump();
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The log from threads, on real time: files, and devices in memory that fail.
+#![allow(clippy::disallowed_methods, reason = "threads are what is tested")]
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::thread;
+use tantalum_device::{Caps, CommandKind, Faults, Payload, RamDevice, RamOptions};
+use tantalum_log::{
+    Appended, BlockingError, BlockingLog, BlockingOptions, CreateOptions, Log, LogDevice, LogError,
+    Lsn, OpenOptions, WhenFull,
+};
+use tantalum_testing::Scratch;
+
+const LIMIT: u32 = 4096;
+
+fn options(memory: usize) -> BlockingOptions {
+    let mut options = BlockingOptions::default();
+    options.open.memory = memory;
+    // Where the test runs there may be no direct I/O.
+    options.file.buffered = true;
+    options
+}
+
+fn create_options() -> CreateOptions {
+    CreateOptions { record_limit: LIMIT, ..CreateOptions::default() }
+}
+
+/// A log on new files.
+fn on_files(
+    scratch: &Scratch,
+    files: usize,
+    bytes: u64,
+    memory: usize,
+) -> (Vec<PathBuf>, BlockingLog) {
+    let paths: Vec<PathBuf> = (0..files).map(|i| scratch.path(&format!("{i}.log"))).collect();
+    let options = options(memory);
+    paths.iter().for_each(|path| BlockingLog::make_file(path, bytes, &options).unwrap());
+    BlockingLog::create(&paths, None, &create_options(), &options).unwrap();
+    let log = BlockingLog::open(&paths, options).unwrap();
+    (paths, log)
+}
+
+/// A log on a device in memory with so many blocks; `arm` may make it fail.
+fn in_memory(
+    blocks: u64,
+    open: OpenOptions,
+    arm: impl FnOnce(&Faults<RamDevice>) + Send + 'static,
+) -> Result<BlockingLog, BlockingError> {
+    let options = BlockingOptions { open, ..BlockingOptions::default() };
+    BlockingLog::open_with(options, async move |rt| {
+        let caps = Caps::power_safe(blocks, Payload::Bytes);
+        let device = Faults::new(&rt, RamDevice::new(&rt, RamOptions::new(caps)), "faults");
+        let devices = vec![LogDevice::new("ram", device.clone())];
+        Log::create(&rt, &devices, None, &create_options()).await?;
+        arm(&device);
+        Ok(devices)
+    })
+}
+
+fn record(thread: u8, number: u64) -> Vec<u8> {
+    let length = (number * 997 + u64::from(thread) * 131) % u64::from(LIMIT - 9);
+    let mut bytes = vec![thread];
+    bytes.extend(number.to_le_bytes());
+    bytes.extend((0..length).map(|i| (i as u8) ^ thread ^ number as u8));
+    bytes
+}
+
+/// All records by LSN; those of each thread are its first ones, in order.
+fn check_order(log: &BlockingLog) -> BTreeMap<Lsn, Vec<u8>> {
+    let mut next = BTreeMap::<u8, u64>::new();
+    let mut all = BTreeMap::new();
+    for found in log.read(log.first().unwrap()).unwrap() {
+        let found = found.unwrap();
+        let number = next.entry(found.bytes[0]).or_default();
+        assert_eq!(found.bytes, record(found.bytes[0], *number));
+        *number += 1;
+        all.insert(found.lsn, found.bytes);
+    }
+    all
+}
+
+/// Appends of one thread, of which every seventh is committed: what was acknowledged.
+fn work(log: &BlockingLog, thread: u8, count: u64) -> Vec<(Appended, Vec<u8>)> {
+    let (mut pending, mut acknowledged) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let bytes = record(thread, number);
+        let (a, b) = bytes.split_at(bytes.len() / 2);
+        if number % 7 < 6 {
+            let Ok(appended) = log.append_pieces(&[a, b]) else { break };
+            pending.push((appended, bytes));
+        } else {
+            let Ok(appended) = log.commit(&bytes) else { break };
+            assert!(log.durable() >= appended.end);
+            acknowledged.append(&mut pending);
+            acknowledged.push((appended, bytes));
+        }
+    }
+    acknowledged
+}
+
+fn many(log: &BlockingLog, threads: u8, count: u64) -> Vec<(Appended, Vec<u8>)> {
+    let work = |thread| {
+        let log = log.clone();
+        thread::spawn(move || work(&log, thread, count))
+    };
+    let running: Vec<_> = (0..threads).map(work).collect();
+    running.into_iter().flat_map(|t| t.join().unwrap()).collect()
+}
+
+#[test]
+fn what_many_threads_committed_is_there_when_the_log_is_opened_again() {
+    for (files, memory) in [(1, 32 << 10), (2, 1 << 20)] {
+        let scratch = Scratch::new();
+        let (paths, log) = on_files(&scratch, files, 16 << 20, memory);
+        let acknowledged = many(&log, 8, 200);
+        assert!(acknowledged.len() >= 8 * 190);
+        drop(log);
+        let log = BlockingLog::open(&paths, options(memory)).unwrap();
+        let found = check_order(&log);
+        for (appended, bytes) in &acknowledged {
+            assert_eq!(found.get(&appended.lsn), Some(bytes));
+            assert_eq!(appended.lsn.plus(8 + bytes.len() as u64), appended.end);
+        }
+        let (middle, _) = acknowledged[acknowledged.len() / 2];
+        log.checkpoint(middle.lsn, 5).unwrap();
+        let stats = log.stats().unwrap();
+        assert_eq!((stats.first, stats.checkpoint_number), (middle.lsn, 5));
+        let early = log.read(Lsn::ZERO).err();
+        assert_eq!(early, Some(LogError::BeforeFirst { lsn: Lsn::ZERO, first: middle.lsn }));
+    }
+}
+
+#[test]
+fn a_close_ends_every_call_and_keeps_what_was_acknowledged() {
+    let scratch = Scratch::new();
+    let (paths, log) = on_files(&scratch, 1, 16 << 20, 32 << 10);
+    let other = log.clone();
+    let working = thread::spawn(move || many(&other, 6, u64::MAX));
+    while log.durable() < Lsn(100_000) {
+        log.flush().unwrap();
+    }
+    log.close().unwrap();
+    let acknowledged = working.join().unwrap();
+    assert!(!acknowledged.is_empty());
+    for ended in [log.append(b"x").err(), log.close().err(), log.checkpoint(Lsn::ZERO, 1).err()] {
+        assert!(matches!(ended, Some(LogError::Failed(_))), "{ended:?}");
+    }
+    drop(log);
+    let log = BlockingLog::open(&paths, options(32 << 10)).unwrap();
+    let found = check_order(&log);
+    assert!(acknowledged.iter().all(|(at, bytes)| found.get(&at.lsn) == Some(bytes)));
+}
+
+#[test]
+fn a_device_that_fails_ends_every_wait_with_an_error() {
+    for nth in [3, 40] {
+        let open = OpenOptions { memory: 32 << 10, ..OpenOptions::default() };
+        let fail = move |device: &Faults<RamDevice>| device.fail_nth(CommandKind::Write, nth);
+        let Ok(log) = in_memory(4096, open, fail) else { continue };
+        let (told, lsns) = channel();
+        let tell = move |durable| match told.send(durable) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        };
+        log.subscribe(tell).unwrap();
+        // Threads go on until they get an error.
+        many(&log, 5, u64::MAX);
+        let why = log.wait_durable(log.end()).err();
+        assert!(matches!(why, Some(LogError::Failed(_))), "{why:?}");
+        assert!(matches!(lsns.iter().last(), Some(Err(LogError::Failed(_)))));
+        assert!(log.stats().unwrap().durable <= log.end());
+    }
+}
+
+#[test]
+fn a_panic_in_the_thread_is_an_error_of_every_call() {
+    let log = in_memory(4096, OpenOptions::default(), |_| {}).unwrap();
+    log.subscribe(|_| panic!("as planned")).unwrap();
+    while log.commit(b"record").is_ok() {}
+    let why = log.commit(b"record").unwrap_err().to_string();
+    assert!(why.contains("as planned"), "{why}");
+    assert_eq!(log.stats().unwrap_err().to_string(), why);
+    assert_eq!(log.close().unwrap_err().to_string(), why);
+    let planned = |_: &Faults<RamDevice>| panic!("at once");
+    let opened = in_memory(4096, OpenOptions::default(), planned).err().unwrap();
+    assert!(opened.to_string().contains("at once"), "{opened}");
+}
+
+#[test]
+fn a_full_log_says_so_and_takes_more_after_a_checkpoint() {
+    let open = OpenOptions { when_full: WhenFull::Fail, ..OpenOptions::default() };
+    let log = in_memory(200, open, |_| {}).unwrap();
+    for lap in 0..5 {
+        let mut count = 0;
+        let full = loop {
+            match log.append(&[lap; 1000]) {
+                Ok(_) => count += 1,
+                Err(e) => break e,
+            }
+        };
+        let end = log.end();
+        assert_eq!(full, LogError::Full { first: log.first().unwrap(), end });
+        assert!(count > 0);
+        // What was accepted finds room.
+        assert_eq!(log.flush(), Ok(end));
+        log.checkpoint(end, lap.into()).unwrap();
+    }
+}
+
+#[test]
+fn appends_wait_for_a_checkpoint() {
+    let log = in_memory(200, OpenOptions::default(), |_| {}).unwrap();
+    let other = log.clone();
+    let working = thread::spawn(move || many(&other, 4, 700));
+    while !working.is_finished() {
+        log.flush().unwrap();
+        log.checkpoint(log.durable(), 1).or_else(part_of_a_record).unwrap();
+    }
+    assert_eq!(working.join().unwrap().len(), 4 * 700);
+}
+
+/// What is durable may end within a record: then the next checkpoint moves.
+fn part_of_a_record(e: LogError) -> Result<(), LogError> {
+    if matches!(e, LogError::NoRecord(_)) { Ok(()) } else { Err(e) }
+}
+
+#[test]
+fn a_call_that_makes_no_sense_has_an_error_of_its_own() {
+    let log = in_memory(4096, OpenOptions::default(), |_| {}).unwrap();
+    let bytes = LIMIT as usize + 1;
+    assert_eq!(log.append(&vec![0; bytes]), Err(LogError::RecordTooLong { bytes, limit: LIMIT }));
+    let (lsn, durable) = (log.end().plus(1), log.durable());
+    assert_eq!(log.wait_durable(lsn), Err(LogError::NotDurable { lsn, durable }));
+    assert_eq!(log.read(lsn).err(), Some(LogError::NotDurable { lsn, durable }));
+    let missing = BlockingLog::open(&["/nowhere/at/all"], BlockingOptions::default()).err();
+    assert!(matches!(missing, Some(BlockingError::File(_))), "{missing:?}");
+}
