@@ -94,6 +94,7 @@ mod state;
 mod stats;
 mod superblock;
 mod tasks;
+mod volume;
 mod wait;
 mod width;
 
@@ -109,3 +110,4 @@ pub use records::Records;
 pub(crate) use state::Standing;
 pub use stats::{DeviceHealth, DeviceStats, LogStats};
 pub use superblock::Role;
+pub use volume::{LogVolume, VolumeDevice, VolumeError, VolumeOptions, VolumeStats};

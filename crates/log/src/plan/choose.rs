@@ -11,6 +11,16 @@ use tantalum_rt::Nanos;
 /// does not become old.
 const EXPLORE: u64 = 64;
 
+/// The room of devices, each of which has so much, if each byte must reach `needed` of them.
+pub(crate) fn together(mut each: Vec<u64>, needed: u32) -> u64 {
+    if needed == 1 {
+        return each.iter().sum();
+    }
+    // Two devices with that much room: a group takes room for one on each device at most.
+    each.sort_unstable();
+    each.len().checked_sub(2).map_or(0, |second| each[second])
+}
+
 impl Plan {
     /// The next thing to write, if there is one and a lane for it. Ask until there is none.
     pub fn next(&mut self, now: Nanos) -> Option<Order> {
@@ -23,9 +33,13 @@ impl Plan {
 
     /// Whether `bytes` more may be appended: whatever groups they make will find room.
     pub fn has_room(&self, bytes: u64) -> bool {
+        self.room() >= self.groups(self.appended.since(self.formed) + bytes)
+    }
+
+    /// How many groups so many bytes make, at most.
+    pub fn groups(&self, bytes: u64) -> u64 {
         let group = u64::from(self.options.group_units - 1) * self.options.payload;
-        let groups = (self.appended.since(self.formed) + bytes).div_ceil(group) + 1;
-        self.room() >= groups
+        bytes.div_ceil(group) + 1
     }
 
     /// How many groups of the largest size surely find room.
@@ -34,12 +48,7 @@ impl Plan {
         for lane in self.lanes.iter().filter(|l| !l.archive && self.is_present(l)) {
             each[lane.device] += lane.main.room(self.options.group_units, self.checkpoint);
         }
-        if self.needed() == 1 {
-            return each.iter().sum();
-        }
-        // Two devices with that much room: a group takes room for one on each device at most.
-        each.sort_unstable();
-        each.len().checked_sub(2).map_or(0, |second| each[second])
+        together(each, self.needed())
     }
 
     /// A slow or stalled write, to another device.
