@@ -4,8 +4,8 @@
 //!    no checkpoint moves.
 //! 2. What the log has since its checkpoint is put into memory, in its order, as if it had just
 //!    been written. Only if memory is smaller than it was, some of it is destaged meanwhile.
-//! 3. Each start begins a new generation. So a copy of the log or the backing that was made before
-//!    it is refused from then on.
+//! 3. Each start begins two generations, since a label may be one ahead of its log. So a copy of
+//!    the log or the backing that was made before a start is refused after it.
 
 use crate::volume::core::Core;
 use crate::volume::entry::{Entry, record_bytes};
@@ -139,7 +139,9 @@ pub(crate) async fn open<L: BlockDevice + Clone + 'static, B: BlockDevice>(
     };
     let found = found.map_err(|e| core.backing_failed(e))?;
     label::check(found, &options.backing_name, &caps, side)?;
-    core.publish(core.log.first()).await?;
+    for _ in 0..2 {
+        core.publish(core.log.first()).await?;
+    }
     replay(&core).await?;
     Ok(core)
 }
