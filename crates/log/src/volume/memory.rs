@@ -145,3 +145,134 @@ impl Memory {
         self.readers.remove(&reader);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BLOCK: usize = 4;
+    const BLOCKS: u64 = 16;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Append(Vec<(u64, usize)>),
+        Discard(u64, u64),
+        Settle(u64),
+        /// Destage: how much, and what of it is written before the reads under way look.
+        Destage(u64, usize),
+        BeginRead(u64, u64),
+        EndRead(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let extents = proptest::collection::vec((0..BLOCKS - 4, 1..4usize), 1..3);
+        prop_oneof![
+            4 => extents.prop_map(Step::Append),
+            1 => (0..BLOCKS, 0..8u64).prop_map(|(at, n)| Step::Discard(at, n.min(BLOCKS - at))),
+            3 => (0..4u64).prop_map(Step::Settle),
+            2 => (0..2000u64, 0..6usize).prop_map(|(charge, n)| Step::Destage(charge, n)),
+            2 => (0..BLOCKS, 1..8u64).prop_map(|(at, n)| Step::BeginRead(at, n.min(BLOCKS - at))),
+            2 => (0..4usize).prop_map(Step::EndRead),
+        ]
+    }
+
+    /// Blocks of a device.
+    type Disk = Vec<u8>;
+
+    fn put(disk: &mut Disk, piece: &Piece) {
+        let bytes = piece.blocks.start as usize * BLOCK..piece.blocks.end as usize * BLOCK;
+        piece.content.copy(&mut disk[bytes]);
+    }
+
+    proptest! {
+        /// Reads see the newest durable state, whatever is destaged meanwhile; and the backing with
+        /// the changes beyond the checkpoint is that state, too.
+        #[test]
+        fn reads_and_restarts_see_what_is_durable(steps in proptest::collection::vec(step(), 0..60)) {
+            let mut memory = Memory::new(BLOCK, 4000);
+            let mut disk: Disk = vec![0; BLOCKS as usize * BLOCK];
+            let mut newest = disk.clone();
+            // The records, of which the first so many are durable or given up.
+            let mut records: Vec<Entry> = Vec::new();
+            let (mut durable, mut checkpoint) = (0, 0);
+            let mut reads: Vec<(u64, Range<u64>, Vec<Range<u64>>, Disk)> = Vec::new();
+            let apply = |disk: &mut Disk, entry: &Entry| {
+                for e in &entry.extents {
+                    let content = match e.data {
+                        None => Content::Zeros,
+                        Some(at) => Content::Bytes(entry.bytes.clone(), at),
+                    };
+                    put(disk, &Piece { blocks: e.at..e.at + e.count, lsn: Lsn(0), content });
+                }
+            };
+            for step in steps {
+                match step {
+                    Step::Append(_) | Step::Discard(..) => {
+                        let data = vec![records.len() as u8 + 1; 4 * BLOCK];
+                        let entry = match step {
+                            Step::Discard(at, count) => Entry::discard(at, count),
+                            Step::Append(extents) => {
+                                let each = extents.iter().map(|(at, n)| (*at, &data[..n * BLOCK]));
+                                Entry::write(&each.collect::<Vec<_>>(), BLOCK)
+                            }
+                            _ => continue,
+                        };
+                        records.push(entry.clone());
+                        memory.append(Lsn(records.len() as u64), entry);
+                    }
+                    Step::Settle(more) => {
+                        let to = (durable + more as usize).min(records.len());
+                        records[durable..to].iter().for_each(|r| apply(&mut newest, r));
+                        durable = to;
+                        memory.settle(Lsn(durable as u64));
+                    }
+                    Step::Destage(charge, early) => {
+                        let Some(lsn) = memory.portion(charge) else { continue };
+                        let pieces = memory.chosen(lsn);
+                        let (before, after) = pieces.split_at(early.min(pieces.len()));
+                        before.iter().for_each(|p| put(&mut disk, p));
+                        // What reads have read of the backing so far is of this moment.
+                        for (_, range, gaps, seen) in &mut reads {
+                            for gap in gaps {
+                                let from = |at: u64, base| (at - base) as usize * BLOCK;
+                                let to = from(gap.start, range.start)..from(gap.end, range.start);
+                                seen[to].copy_from_slice(&disk[from(gap.start, 0)..from(gap.end, 0)]);
+                            }
+                        }
+                        after.iter().for_each(|p| put(&mut disk, p));
+                        memory.destaged(lsn);
+                        checkpoint = lsn.0 as usize;
+                        prop_assert!(checkpoint <= durable);
+                    }
+                    Step::BeginRead(at, count) => {
+                        let range = at..at + count;
+                        let (reader, gaps) = memory.begin_read(range.clone());
+                        let mut seen = vec![0xEE; count as usize * BLOCK];
+                        for gap in &gaps {
+                            let from = |at: u64, base| (at - base) as usize * BLOCK;
+                            let to = from(gap.start, range.start)..from(gap.end, range.start);
+                            seen[to].copy_from_slice(&disk[from(gap.start, 0)..from(gap.end, 0)]);
+                        }
+                        reads.push((reader, range, gaps, seen));
+                    }
+                    Step::EndRead(i) => {
+                        if i >= reads.len() {
+                            continue;
+                        }
+                        let (reader, range, _, mut seen) = reads.remove(i);
+                        memory.end_read(reader, &mut seen);
+                        memory.forget_read(reader);
+                        let wanted = range.start as usize * BLOCK..range.end as usize * BLOCK;
+                        prop_assert_eq!(&seen[..], &newest[wanted]);
+                    }
+                }
+                let mut restarted = disk.clone();
+                records[checkpoint..durable].iter().for_each(|r| apply(&mut restarted, r));
+                prop_assert_eq!(&restarted, &newest);
+                let charged: u64 = records[checkpoint..].iter().map(Entry::charge).sum();
+                prop_assert_eq!(memory.used(), charged);
+            }
+        }
+    }
+}
