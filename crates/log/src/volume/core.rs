@@ -9,9 +9,9 @@
 
 use crate::Log;
 use crate::superblock::Uuid;
-use crate::volume::VolumeOptions;
 use crate::volume::entry::Entry;
 use crate::volume::memory::Memory;
+use crate::volume::options::VolumeOptions;
 use crate::wait::Waiters;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;

@@ -11,8 +11,8 @@
 
 use crate::Lsn;
 use crate::planted::planted;
-use crate::volume::VolumeError;
 use crate::volume::core::Core;
+use crate::volume::error::VolumeError;
 use crate::volume::label::Label;
 use crate::volume::map::{Content, Piece};
 use std::cell::RefCell;

@@ -117,7 +117,7 @@ mod tests {
             extents in proptest::collection::vec((0..50u64, 0..5usize), 0..5),
             discard in (0..50u64, 0..50u64),
         ) {
-            let data = vec![7; 5 * 16];
+            let data = [7; 5 * 16];
             let extents: Vec<(u64, &[u8])> =
                 extents.iter().map(|(at, n)| (*at, &data[..n * 16])).collect();
             for entry in [Entry::write(&extents, 16), Entry::discard(discard.0, discard.1)] {

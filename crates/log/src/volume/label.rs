@@ -24,7 +24,7 @@
 use crate::Lsn;
 use crate::format::number;
 use crate::superblock::Uuid;
-use crate::volume::VolumeError;
+use crate::volume::error::VolumeError;
 use crc32c::crc32c;
 use tantalum_device::{Block, BlockDevice, Caps, Data, DataMut, Durability, IoError};
 

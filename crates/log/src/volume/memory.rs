@@ -185,18 +185,36 @@ mod tests {
         piece.content.copy(&mut disk[bytes]);
     }
 
+    /// Copies what is in `gaps` of a read of the blocks from `base` on.
+    fn look(disk: &Disk, gaps: &[Range<u64>], base: u64, seen: &mut [u8]) {
+        let from = |at: u64, base| (at - base) as usize * BLOCK;
+        for gap in gaps {
+            let here = &disk[from(gap.start, 0)..from(gap.end, 0)];
+            seen[from(gap.start, base)..from(gap.end, base)].copy_from_slice(here);
+        }
+    }
+
+    struct Read {
+        reader: u64,
+        range: Range<u64>,
+        gaps: Vec<Range<u64>>,
+        seen: Disk,
+    }
+
     proptest! {
         /// Reads see the newest durable state, whatever is destaged meanwhile; and the backing with
         /// the changes beyond the checkpoint is that state, too.
         #[test]
-        fn reads_and_restarts_see_what_is_durable(steps in proptest::collection::vec(step(), 0..60)) {
+        fn reads_and_restarts_see_what_is_durable(
+            steps in proptest::collection::vec(step(), 0..60),
+        ) {
             let mut memory = Memory::new(BLOCK, 4000);
             let mut disk: Disk = vec![0; BLOCKS as usize * BLOCK];
             let mut newest = disk.clone();
             // The records, of which the first so many are durable or given up.
             let mut records: Vec<Entry> = Vec::new();
             let (mut durable, mut checkpoint) = (0, 0);
-            let mut reads: Vec<(u64, Range<u64>, Vec<Range<u64>>, Disk)> = Vec::new();
+            let mut reads: Vec<Read> = Vec::new();
             let apply = |disk: &mut Disk, entry: &Entry| {
                 for e in &entry.extents {
                     let content = match e.data {
@@ -209,7 +227,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Append(_) | Step::Discard(..) => {
-                        let data = vec![records.len() as u8 + 1; 4 * BLOCK];
+                        let data = [records.len() as u8 + 1; 4 * BLOCK];
                         let entry = match step {
                             Step::Discard(at, count) => Entry::discard(at, count),
                             Step::Append(extents) => {
@@ -233,12 +251,8 @@ mod tests {
                         let (before, after) = pieces.split_at(early.min(pieces.len()));
                         before.iter().for_each(|p| put(&mut disk, p));
                         // What reads have read of the backing so far is of this moment.
-                        for (_, range, gaps, seen) in &mut reads {
-                            for gap in gaps {
-                                let from = |at: u64, base| (at - base) as usize * BLOCK;
-                                let to = from(gap.start, range.start)..from(gap.end, range.start);
-                                seen[to].copy_from_slice(&disk[from(gap.start, 0)..from(gap.end, 0)]);
-                            }
+                        for r in &mut reads {
+                            look(&disk, &r.gaps, r.range.start, &mut r.seen);
                         }
                         after.iter().for_each(|p| put(&mut disk, p));
                         memory.destaged(lsn);
@@ -249,18 +263,14 @@ mod tests {
                         let range = at..at + count;
                         let (reader, gaps) = memory.begin_read(range.clone());
                         let mut seen = vec![0xEE; count as usize * BLOCK];
-                        for gap in &gaps {
-                            let from = |at: u64, base| (at - base) as usize * BLOCK;
-                            let to = from(gap.start, range.start)..from(gap.end, range.start);
-                            seen[to].copy_from_slice(&disk[from(gap.start, 0)..from(gap.end, 0)]);
-                        }
-                        reads.push((reader, range, gaps, seen));
+                        look(&disk, &gaps, at, &mut seen);
+                        reads.push(Read { reader, range, gaps, seen });
                     }
                     Step::EndRead(i) => {
                         if i >= reads.len() {
                             continue;
                         }
-                        let (reader, range, _, mut seen) = reads.remove(i);
+                        let Read { reader, range, mut seen, .. } = reads.remove(i);
                         memory.end_read(reader, &mut seen);
                         memory.forget_read(reader);
                         let wanted = range.start as usize * BLOCK..range.end as usize * BLOCK;

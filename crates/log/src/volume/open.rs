@@ -9,8 +9,9 @@
 
 use crate::volume::core::Core;
 use crate::volume::entry::{Entry, record_bytes};
+use crate::volume::error::VolumeError;
 use crate::volume::label::{self, Found, Label, LogSide};
-use crate::volume::{VolumeError, VolumeOptions};
+use crate::volume::options::VolumeOptions;
 use crate::{CreateOptions, Log, LogDevice, OpenOptions, WhenFull};
 use tantalum_device::{BlockDevice, Caps, Payload};
 use tantalum_rt::Rt;

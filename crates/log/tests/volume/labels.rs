@@ -42,7 +42,7 @@ async fn read(device: &impl BlockDevice, at: u64) -> u8 {
 /// Why the volume does not start.
 async fn refusal(volume: &Volume) -> VolumeError {
     assert!(volume.power_on().await.is_err());
-    let why = volume.failure().expect("it says why");
+    let why = volume.start_failure().expect("it says why");
     assert!(!why.to_string().contains('\n'), "one line: {why}");
     volume.cut();
     volume.off().await;

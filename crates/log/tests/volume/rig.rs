@@ -159,7 +159,7 @@ impl Rig {
         let boxes = Boxes::new(&rt, shape);
         boxes.array.iter().chain([&boxes.backing]).for_each(|d| d.record_operations());
         let volume = boxes.volume(&rt, shape);
-        let oracle = Rc::new(Oracle::new(&volume.promises()));
+        let oracle = Rc::new(Oracle::new(&volume.caps()));
         let (start, create) = (volume.clone(), shape.create());
         let started = runtime.block_on(async move {
             start.format(&create).await.map_err(|e| e.to_string())?;
@@ -207,7 +207,7 @@ impl Rig {
         let oracle = self.oracle.clone();
         let check = async move {
             if let Err(e) = volume.power_on().await {
-                return Err(volume.failure().map_or(e.to_string(), |f| f.to_string()));
+                return Err(volume.start_failure().map_or(e.to_string(), |f| f.to_string()));
             }
             let found = oracle.check(&volume.device()).await.map_err(|e| e.to_string())?;
             found.first().map_or(Ok(()), |v| Err(v.to_string()))

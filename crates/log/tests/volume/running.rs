@@ -104,7 +104,7 @@ fn when_the_backing_fails_nothing_is_taken_or_lost() {
             };
             assert_eq!(refused, IoError::Poisoned);
             assert_eq!(device.flush().await, Err(IoError::Poisoned));
-            assert!(volume.stopped_by().is_some());
+            assert!(volume.stopped().is_some());
             assert!(taken > 3, "{taken} writes taken");
             volume.cut();
             volume.off().await;

@@ -28,7 +28,7 @@ pub fn run(shape: &Shape, seed: u64, plan: &CrashPlan) -> (CrashReport, u64, u64
     let report = runtime.block_on(async move {
         volume.format(&create).await.unwrap();
         let report = torture(rt, Rc::new(volume.clone()), plan).await;
-        if let (Some(_), Some(why)) = (&report.start_error, volume.failure()) {
+        if let (Some(_), Some(why)) = (&report.start_error, volume.start_failure()) {
             panic!("{why}");
         }
         volume.cut();
