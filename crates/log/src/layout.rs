@@ -1,10 +1,10 @@
 //! From what recovery found to a plan.
 
-use crate::area::Area;
+use crate::area::{Area, together};
 use crate::format::payload;
 use crate::member::Member;
 use crate::options::OpenOptions;
-use crate::plan::{Health, LaneSpec, Plan, PlanOptions, together};
+use crate::plan::{Health, LaneSpec, Plan, PlanOptions};
 use crate::recover::Recovered;
 use crate::state::State;
 use crate::superblock::Role;

@@ -2,7 +2,7 @@
 
 use super::{Busy, Group, Kind, Order, Plan, epoch::Mode};
 use crate::Lsn;
-use crate::area::{Area, Place};
+use crate::area::{Area, Place, together};
 use crate::format::block_of;
 use crate::planted::planted;
 use tantalum_rt::Nanos;
@@ -10,16 +10,6 @@ use tantalum_rt::Nanos;
 /// One group in so many goes to the lane that has waited longest, so that what is known of a lane
 /// does not become old.
 const EXPLORE: u64 = 64;
-
-/// The room of devices, each of which has so much, if each byte must reach `needed` of them.
-pub(crate) fn together(mut each: Vec<u64>, needed: u32) -> u64 {
-    if needed == 1 {
-        return each.iter().sum();
-    }
-    // Two devices with that much room: a group takes room for one on each device at most.
-    each.sort_unstable();
-    each.len().checked_sub(2).map_or(0, |second| each[second])
-}
 
 impl Plan {
     /// The next thing to write, if there is one and a lane for it. Ask until there is none.

@@ -28,7 +28,6 @@ mod overdue;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use choose::together;
 pub(crate) use epoch::Chore;
 
 use crate::Lsn;
