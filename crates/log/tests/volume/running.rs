@@ -26,14 +26,15 @@ async fn read(device: &impl BlockDevice, at: u64) -> u8 {
 
 #[test]
 fn what_is_written_again_is_destaged_once_and_side_by_side_in_one_write() {
+    merges(Shape::volatile(2));
+    merges(Shape { copies: 2, ..Shape::volatile(2) });
+}
+
+fn merges(shape: Shape) {
     with(|rt| async move {
-        let shape = Shape::volatile(2);
         let boxes = Boxes::new(&rt, &shape);
-        let mut options = shape.options();
-        options.linger = Nanos::from_secs(1);
-        options.memory = 1 << 20;
-        let array = vec![("log".to_string(), boxes.array[0].clone())];
-        let volume = LogVolume::new(&rt, array, None, boxes.backing.clone(), options).unwrap();
+        let shape = Shape { linger: Nanos::from_secs(1), memory: 1 << 20, ..shape };
+        let volume = boxes.volume(&rt, &shape);
         volume.format(&shape.create()).await.unwrap();
         volume.power_on().await.unwrap();
         let device = volume.device();
@@ -116,4 +117,66 @@ fn when_the_backing_fails_nothing_is_taken_or_lost() {
             }
         });
     }
+}
+
+#[test]
+fn a_start_with_less_memory_destages_what_does_not_fit() {
+    with(|rt| async move {
+        let long = Nanos::from_secs(100);
+        let roomy = Shape { log_bytes: 256 << 10, ..Shape::volatile(2) };
+        let shape = Shape { linger: long, memory: 1 << 20, ..roomy };
+        let boxes = Boxes::new(&rt, &shape);
+        let volume = boxes.volume(&rt, &shape);
+        volume.format(&shape.create()).await.unwrap();
+        volume.power_on().await.unwrap();
+        for i in 0..40 {
+            write(&volume.device(), i % 20, i as u8).await.unwrap();
+        }
+        assert_eq!(volume.stats().unwrap().rounds, 0);
+        volume.cut();
+        volume.off().await;
+        let small = Shape { memory: 6 << 10, ..shape };
+        let volume = boxes.volume(&rt, &small);
+        volume.power_on().await.unwrap();
+        let stats = volume.stats().unwrap();
+        assert!(stats.replayed == 40 && stats.rounds > 3, "{stats:?}");
+        assert!(stats.memory <= small.memory, "{stats:?}");
+        for at in 0..20 {
+            assert_eq!(u64::from(read(&volume.device(), at).await), 20 + at);
+        }
+    });
+}
+
+#[test]
+fn with_two_copies_a_volume_starts_without_a_device_of_its_log() {
+    with(|rt| async move {
+        let shape = Shape { copies: 2, ..Shape::volatile(2) };
+        let boxes = Boxes::new(&rt, &shape);
+        let volume = boxes.volume(&rt, &shape);
+        volume.format(&shape.create()).await.unwrap();
+        volume.power_on().await.unwrap();
+        write(&volume.device(), 1, 7).await.unwrap();
+        volume.cut();
+        volume.off().await;
+        let array = vec![("log 1".to_string(), boxes.array[1].clone())];
+        let mut options = shape.options();
+        let start = |options| {
+            let (array, backing) = (array.clone(), boxes.backing.clone());
+            LogVolume::new(&rt, array, None, backing, options).unwrap()
+        };
+        let volume = start(options.clone());
+        assert!(volume.power_on().await.is_err());
+        let why = volume.start_failure().unwrap().to_string();
+        assert!(why.contains("missing"), "{why}");
+        volume.cut();
+        volume.off().await;
+        options.log.degraded = true;
+        let volume = start(options);
+        volume.power_on().await.unwrap();
+        assert_eq!(read(&volume.device(), 1).await, 7);
+        for i in 0..200 {
+            write(&volume.device(), i % 60, i as u8).await.unwrap();
+        }
+        assert!(volume.log_stats().unwrap().degraded);
+    });
 }
