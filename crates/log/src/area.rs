@@ -174,6 +174,16 @@ impl Area {
     }
 }
 
+/// The room of devices, each of which has so much, if each byte must reach `needed` of them.
+pub(crate) fn together(mut each: Vec<u64>, needed: u32) -> u64 {
+    if needed == 1 {
+        return each.iter().sum();
+    }
+    // Two devices with that much room: a group takes room for one on each device at most.
+    each.sort_unstable();
+    each.len().checked_sub(2).map_or(0, |second| each[second])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,7 @@ use crate::record::{Next, look};
 use crate::ring::Ring;
 use crate::scan::{Span, Stream};
 use crate::state::{Standing, State};
+use crate::superblock::Uuid;
 use crate::wait::Waiters;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -50,6 +51,8 @@ pub(crate) struct Core<D> {
     pub domain: Domain,
     pub options: OpenOptions,
     pub members: RefCell<Vec<Option<Rc<Member<D>>>>>,
+    /// The identity of the log.
+    pub set: Uuid,
     pub unit: u32,
     pub copies: u8,
     pub record_limit: u32,
@@ -101,6 +104,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             options,
             written: RefCell::new(vec![Written::default(); members.len()]),
             members: RefCell::new(members),
+            set: superblock.set,
             unit: superblock.unit,
             copies: superblock.copies,
             record_limit: superblock.record_limit,
@@ -145,6 +149,12 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Whether it need not wait: it fits, or it cannot fit any more.
     pub fn fits(&self, bytes: u64) -> bool {
         self.room_for(bytes) == (true, true) || self.is_failed()
+    }
+
+    /// Whether an empty log has room for two records of so many bytes, and memory for one.
+    pub fn holds_twice(&self, bytes: u64) -> bool {
+        self.options.memory as u64 / 2 >= bytes
+            && self.all_room >= 2 * self.plan.borrow().groups(bytes)
     }
 
     /// Whether at most `percent` of all room is left.

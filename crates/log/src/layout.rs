@@ -1,6 +1,6 @@
 //! From what recovery found to a plan.
 
-use crate::area::Area;
+use crate::area::{Area, together};
 use crate::format::payload;
 use crate::member::Member;
 use crate::options::OpenOptions;
@@ -57,7 +57,10 @@ pub(crate) fn plan<D>(
         }
     }
     let empty = |l: &LaneSpec| l.main.empty().room(plan_options.group_units, state.checkpoint);
-    let all = lanes.iter().filter(|l| !l.archive).map(empty).sum();
+    let mut each = vec![0; members.len()];
+    lanes.iter().filter(|l| !l.archive).for_each(|l| each[l.device] += empty(l));
+    let array = present.iter().filter(|m| m.superblock.role == Role::Array).count() as u32;
+    let all = together(each, u32::from(superblock.copies).min(array).max(1));
     let (health, checkpoint) = (health.collect(), state.checkpoint);
     let (from, end) = (recovered.copy_from, recovered.end);
     if from < end {

@@ -59,6 +59,9 @@
 //! `scan.rs` (sections) → `feed.rs` (chunks, ahead) → `merge.rs` (one log of many streams) →
 //! `records.rs`; `recover.rs` finds the end. `docs/log.md` has the format byte by byte.
 //!
+//! A [`LogVolume`] makes a block device of a log and a backing, for programs that know no log
+//! (`volume/mod.rs`).
+//!
 //! # What it does not promise
 //!
 //! Virtual devices on one disk ([`CreateOptions::partitions`]) share its stalls. Hedging and copies
@@ -96,6 +99,7 @@ mod state;
 mod stats;
 mod superblock;
 mod tasks;
+mod volume;
 mod wait;
 mod width;
 
@@ -113,3 +117,4 @@ pub use records::Records;
 pub(crate) use state::Standing;
 pub use stats::{DeviceHealth, DeviceStats, LogStats};
 pub use superblock::Role;
+pub use volume::{LogVolume, VolumeDevice, VolumeError, VolumeOptions, VolumeStats};

@@ -282,6 +282,21 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         Ok(lsn == self.first())
     }
 
+    /// The identity that the log got when it was created.
+    pub fn identity(&self) -> [u8; 16] {
+        self.core.set
+    }
+
+    /// Bytes of a record, at most.
+    pub fn record_limit(&self) -> u32 {
+        self.core.record_limit
+    }
+
+    /// Whether an empty log has room for two records of so many bytes, and memory for one.
+    pub(crate) fn holds_twice(&self, bytes: u64) -> bool {
+        self.core.holds_twice(bytes + FRAME as u64)
+    }
+
     /// What the log has done and how it is.
     pub fn stats(&self) -> LogStats {
         self.core.stats()

@@ -48,5 +48,7 @@ mod defects {
         WatermarkAhead,
         /// Two copies on one device count as two.
         OneDeviceTwice,
+        /// A volume gives up records though the backing was not flushed.
+        DestagedWithoutFlush,
     }
 }

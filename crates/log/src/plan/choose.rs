@@ -2,7 +2,7 @@
 
 use super::{Busy, Group, Kind, Order, Plan, epoch::Mode};
 use crate::Lsn;
-use crate::area::{Area, Place};
+use crate::area::{Area, Place, together};
 use crate::format::block_of;
 use crate::planted::planted;
 use tantalum_rt::Nanos;
@@ -47,18 +47,18 @@ impl Plan {
         self.groups.iter().filter(|g| !self.is_done(g) && !self.is_stuck(g)).count()
     }
 
+    /// How many groups so many bytes make, at most.
+    pub fn groups(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.group_bytes()) + 1
+    }
+
     /// How many groups of the largest size surely find room.
     pub fn room(&self) -> u64 {
         let mut each = vec![0; self.health.len()];
         for lane in self.lanes.iter().filter(|l| !l.archive && self.is_present(l)) {
             each[lane.device] += lane.main.room(self.options.group_units, self.checkpoint);
         }
-        if self.needed() == 1 {
-            return each.iter().sum();
-        }
-        // Two devices with that much room: a group takes room for one on each device at most.
-        each.sort_unstable();
-        each.len().checked_sub(2).map_or(0, |second| each[second])
+        together(each, self.needed())
     }
 
     /// A slow or stalled write, to another device.

@@ -1,0 +1,85 @@
+//! What a log volume shows of itself while it is served.
+
+use crate::volume::plug::LogVolume;
+use tantalum_device::{
+    AfterCut, BlockDevice, Caps, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
+    Shown, StartError, Unit, bytes_in_words, unprotected_cut,
+};
+
+impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, B> {
+    fn title(&self) -> String {
+        "log-volume".to_string()
+    }
+
+    fn power_state(&self) -> PowerState {
+        match (self.device().is_alive(), self.inner.link.borrow().is_alive()) {
+            (true, _) => PowerState::On,
+            (false, true) => PowerState::Starting,
+            (false, false) => PowerState::Off,
+        }
+    }
+
+    fn promises(&self) -> Caps {
+        self.caps()
+    }
+
+    async fn bring_up(&self, _salvage: bool) -> Result<Vec<String>, StartError> {
+        self.power_on().await.map(|()| Vec::new()).map_err(|e| match e {
+            IoError::PowerLost => StartError::CutAgain,
+            e => StartError::Failed(LiveBox::failure(self).unwrap_or(e.to_string())),
+        })
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.start_failure().map(|e| e.to_string())
+    }
+
+    fn stopped_by(&self) -> Option<String> {
+        self.stopped()
+    }
+
+    /// Nothing that was acknowledged is only in memory.
+    fn watch_cut(&self) -> AfterCut {
+        Box::new(|| unprotected_cut(0))
+    }
+
+    fn shown(&self) -> Shown {
+        let memory = self.inner.options.memory;
+        let (Some(stats), Some(log)) = (self.stats(), self.log_stats()) else {
+            return Shown { fields: Vec::new(), lines: Vec::new(), panels: Vec::new() };
+        };
+        let present = log.end.since(log.first);
+        let field = |name, unit, value: u64, help| Field::new(name, unit, value, help);
+        let fields = vec![
+            field("memory.bytes", Unit::Bytes, stats.memory, "changes that are not destaged")
+                .gauge("undestaged_bytes"),
+            field("memory.bytes_max", Unit::Bytes, memory, "of these in memory, at most")
+                .gauge("undestaged_bytes_limit"),
+            field("log.bytes", Unit::Bytes, present, "bytes in the log since its checkpoint")
+                .gauge("log_bytes"),
+            field("log.groups", Unit::Count, log.groups, "groups written to the log")
+                .counter("log_groups"),
+            field("changes", Unit::Count, stats.changes, "changes that the log took")
+                .counter("changes"),
+            field("destage.rounds", Unit::Count, stats.rounds, "times that changes were destaged")
+                .counter("destage_rounds"),
+            field("destage.bytes", Unit::Bytes, stats.written_bytes, "bytes destaged")
+                .counter("destaged_bytes"),
+        ];
+        let of = format!("of {}, {}", bytes_in_words(memory), bytes_in_words(stats.memory));
+        let lines = vec![
+            Line::new(
+                "memory",
+                format!("{} of {} used", bytes_in_words(stats.memory), bytes_in_words(memory)),
+            ),
+            Line::new("log", format!("{} since its checkpoint", bytes_in_words(present))),
+            Line::new(
+                "destaged",
+                format!("{} in {} rounds", bytes_in_words(stats.written_bytes), stats.rounds),
+            ),
+        ];
+        let mut bars = vec![Line::level("memory", stats.memory, memory, of)];
+        bars.extend(lines[1..].iter().cloned());
+        Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }
+    }
+}

@@ -1,0 +1,176 @@
+//! A backing belongs to one log, and both are of the same moment.
+
+use crate::rig::{BLOCK, BLOCKS, Boxes, Shape, Volume, backing, ram};
+use tantalum_device::{
+    Ack, Block, BlockDevice, Caps, Data, DataMut, Durability, Payload, PowerCycle, RamDevice,
+    RamOptions,
+};
+use tantalum_log::{CreateOptions, LogVolume, VolumeError, VolumeOptions};
+use tantalum_rt::{Nanos, Rt, Runtime};
+
+fn with<T: 'static, F: Future<Output = T> + 'static>(body: impl FnOnce(Rt) -> F) -> T {
+    let mut runtime = Runtime::virtual_time(7);
+    let rt = runtime.handle();
+    runtime.block_on(body(rt)).unwrap()
+}
+
+async fn fresh(rt: &Rt, shape: &Shape) -> Boxes {
+    let boxes = Boxes::new(rt, shape);
+    boxes.volume(rt, shape).format(&shape.create()).await.unwrap();
+    boxes
+}
+
+/// Starts, writes a block, and switches off.
+async fn live(volume: &Volume, byte: u8) {
+    volume.power_on().await.unwrap();
+    write(&volume.device(), byte).await;
+    volume.cut();
+    volume.off().await;
+}
+
+async fn write(device: &impl BlockDevice, byte: u8) {
+    let bytes = vec![byte; BLOCK as usize];
+    device.write(Block(3), Data::Bytes(&bytes), Durability::Normal).await.unwrap();
+}
+
+async fn read(device: &impl BlockDevice, at: u64) -> u8 {
+    let mut bytes = vec![0; BLOCK as usize];
+    device.read(Block(at), DataMut::Bytes(&mut bytes)).await.unwrap();
+    bytes[0]
+}
+
+/// Why the volume does not start.
+async fn refusal(volume: &Volume) -> VolumeError {
+    assert!(volume.power_on().await.is_err());
+    let why = volume.start_failure().expect("it says why");
+    assert!(!why.to_string().contains('\n'), "one line: {why}");
+    volume.cut();
+    volume.off().await;
+    why
+}
+
+#[test]
+fn a_backing_of_another_log_or_of_none_is_refused() {
+    with(|rt| async move {
+        let shape = Shape::volatile(2);
+        let (ours, theirs) = (fresh(&rt, &shape).await, fresh(&rt, &shape).await);
+        live(&ours.volume(&rt, &shape), 1).await;
+        let mixed = Boxes { backing: theirs.backing.clone(), ..ours.clone() };
+        let why = refusal(&mixed.volume(&rt, &shape)).await;
+        assert!(matches!(why, VolumeError::OtherLog(_)), "{why}");
+        let blank = Boxes { backing: backing(&rt, "blank", &shape), ..ours.clone() };
+        let why = refusal(&blank.volume(&rt, &shape)).await;
+        assert!(matches!(why, VolumeError::NoLabel(_)), "{why}");
+        let larger = ram(&rt, "larger", 200, Ack::Volatile);
+        let larger = Boxes { backing: larger, ..ours.clone() };
+        assert!(matches!(refusal(&larger.volume(&rt, &shape)).await, VolumeError::NoLabel(_)));
+        // What was refused changed nothing.
+        live(&ours.volume(&rt, &shape), 2).await;
+        live(&theirs.volume(&rt, &shape), 2).await;
+    });
+}
+
+#[test]
+fn older_copies_of_backing_or_log_are_refused() {
+    with(|rt| async move {
+        for linger in [Nanos::from_micros(1), Nanos::from_secs(100)] {
+            let shape = Shape { linger, ..Shape::volatile(2) };
+            let boxes = fresh(&rt, &shape).await;
+            live(&boxes.volume(&rt, &shape), 1).await;
+            let old = boxes.cut_copy(&rt);
+            // Both copies together are a volume.
+            live(&old.cut_copy(&rt).volume(&rt, &shape), 9).await;
+            for byte in 2..4 {
+                live(&boxes.volume(&rt, &shape), byte).await;
+                let mixed = Boxes { backing: old.backing.cut_copy(&rt), ..boxes.cut_copy(&rt) };
+                let why = refusal(&mixed.volume(&rt, &shape)).await;
+                assert!(matches!(why, VolumeError::OlderBacking { .. }), "{why}");
+                let mixed = Boxes { backing: boxes.backing.cut_copy(&rt), ..old.cut_copy(&rt) };
+                let why = refusal(&mixed.volume(&rt, &shape)).await;
+                assert!(matches!(why, VolumeError::OlderLog { .. }), "{why}");
+            }
+            let volume = boxes.volume(&rt, &shape);
+            volume.power_on().await.unwrap();
+            assert_eq!(read(&volume.device(), 3).await, 3);
+        }
+    });
+}
+
+#[test]
+fn a_torn_label_leaves_the_one_before() {
+    with(|rt| async move {
+        let shape = Shape::volatile(1);
+        let boxes = fresh(&rt, &shape).await;
+        // The format wrote the label of generation 0; the next one goes to the other slot.
+        let device = boxes.backing.device();
+        let torn = vec![0xAB; BLOCK as usize];
+        device.write(Block(BLOCKS + 8), Data::Bytes(&torn), Durability::Fua).await.unwrap();
+        live(&boxes.volume(&rt, &shape), 1).await;
+        boxes.backing.power_on().await.unwrap();
+        let device = boxes.backing.device();
+        for slot in [0, 8] {
+            device.write(Block(BLOCKS + slot), Data::Bytes(&torn), Durability::Fua).await.unwrap();
+        }
+        let why = refusal(&boxes.volume(&rt, &shape)).await;
+        assert!(matches!(why, VolumeError::NoLabel(_)), "{why}");
+    });
+}
+
+#[test]
+fn formatting_destroys_nothing_unasked_and_keeps_the_backing() {
+    with(|rt| async move {
+        let shape = Shape::volatile(2);
+        let boxes = Boxes::new(&rt, &shape);
+        write(&boxes.backing.device(), 5).await;
+        let volume = boxes.volume(&rt, &shape);
+        volume.format(&shape.create()).await.unwrap();
+        volume.power_on().await.unwrap();
+        assert_eq!(read(&volume.device(), 3).await, 5);
+        let again = volume.format(&shape.create()).await;
+        assert!(matches!(again, Err(VolumeError::NotBlank { .. })), "{again:?}");
+
+        let other = Boxes::new(&rt, &shape);
+        let bytes = vec![1; BLOCK as usize];
+        let end = Block(BLOCKS);
+        other.backing.device().write(end, Data::Bytes(&bytes), Durability::Fua).await.unwrap();
+        let volume = other.volume(&rt, &shape);
+        let refused = volume.format(&shape.create()).await;
+        assert!(matches!(refused, Err(VolumeError::NotBlank { .. })), "{refused:?}");
+        volume.format(&CreateOptions { force: true, ..shape.create() }).await.unwrap();
+        volume.power_on().await.unwrap();
+    });
+}
+
+#[test]
+fn what_does_not_suit_is_refused() {
+    with(|rt| async move {
+        let shape = Shape::volatile(1);
+        let boxes = Boxes::new(&rt, &shape);
+        let refused = |caps: Caps, options: VolumeOptions| {
+            let backing = RamDevice::new(&rt, RamOptions::new(caps));
+            let array = vec![("log".to_string(), boxes.array[0].clone())];
+            let refused = LogVolume::new(&rt, array, None, backing, options).err();
+            matches!(refused, Some(VolumeError::Unsuitable(_)))
+        };
+        let good = Caps::power_safe(16, Payload::Bytes);
+        let options = VolumeOptions::default;
+        assert!(!refused(good, options()));
+        assert!(refused(Caps { payload: Payload::Stamps, ..good }, options()));
+        assert!(refused(Caps { thin: true, ..good }, options()));
+        assert!(refused(Caps { ack: Ack::Volatile, flush: false, ..good }, options()));
+        assert!(refused(Caps { blocks: 2, ..good }, options()));
+        assert!(refused(good, VolumeOptions { atomic_unit: 6000, ..options() }));
+        // A log that is too small for the largest group, and one without memory for it.
+        let array = || vec![("log".to_string(), boxes.array[0].clone())];
+        let backing = || boxes.backing.clone();
+        let large = VolumeOptions { atomic_unit: 128 << 10, ..options() };
+        let volume = LogVolume::new(&rt, array(), None, backing(), large).unwrap();
+        let refused = volume.format(&shape.create()).await;
+        assert!(matches!(refused, Err(VolumeError::Open(_))), "{refused:?}");
+        let mut small = shape.options();
+        small.log.memory = 4096;
+        let volume = LogVolume::new(&rt, array(), None, backing(), small).unwrap();
+        let refused = volume.format(&shape.create()).await;
+        assert!(matches!(refused, Err(VolumeError::Open(_))), "{refused:?}");
+    });
+}

@@ -1,0 +1,268 @@
+//! A log volume over devices in memory, which lose whatever they did not promise.
+
+use std::rc::Rc;
+use tantalum_device::{
+    Ack, Block, Blocks, Caps, Durability, GroupLimit, Payload, PowerCycle, RamDevice, RamOptions,
+};
+use tantalum_log::{CreateOptions, HedgeOptions, LogVolume, OpenOptions, VolumeOptions};
+use tantalum_oracle::{Host, Oracle};
+use tantalum_rt::{Nanos, Rt, Runtime, Stream};
+
+pub type Volume = LogVolume<RamDevice, RamDevice>;
+
+pub const BLOCK: u32 = 512;
+/// Blocks of the volume.
+pub const BLOCKS: u64 = 64;
+/// Blocks of the backing: those of the volume, and its label.
+const BACKING: u64 = BLOCKS + 16;
+
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub array: usize,
+    pub archive: bool,
+    pub copies: u8,
+    /// Bytes of each device of the log behind its head.
+    pub log_bytes: u64,
+    pub log_ack: Ack,
+    pub backing_ack: Ack,
+    /// Bytes of memory for what is not destaged.
+    pub memory: u64,
+    pub linger: Nanos,
+}
+
+impl Shape {
+    /// Devices that lose what is not forced or flushed.
+    pub fn volatile(array: usize) -> Shape {
+        Shape {
+            array,
+            archive: false,
+            copies: 1,
+            log_bytes: 128 << 10,
+            log_ack: Ack::Volatile,
+            backing_ack: Ack::Volatile,
+            memory: 64 << 10,
+            linger: Nanos::from_millis(3),
+        }
+    }
+
+    /// Little memory: what comes is destaged at once.
+    pub fn tight(array: usize) -> Shape {
+        Shape { memory: 6 << 10, linger: Nanos::from_secs(1), ..Shape::volatile(array) }
+    }
+
+    pub fn create(&self) -> CreateOptions {
+        CreateOptions {
+            copies: self.copies,
+            section_bytes: Some(16 * u64::from(BLOCK)),
+            record_limit: 1000,
+            ..CreateOptions::default()
+        }
+    }
+
+    pub fn options(&self) -> VolumeOptions {
+        VolumeOptions {
+            memory: self.memory,
+            linger: self.linger,
+            atomic_unit: 4 * BLOCK,
+            atomic_group: GroupLimit { extents: 4, bytes: 8 * u64::from(BLOCK) },
+            log: OpenOptions {
+                memory: 16 << 10,
+                group_bytes: 4096,
+                archive_bytes: 2048,
+                archive_write_bytes: 8192,
+                stall: Nanos::from_millis(20),
+                hedge: HedgeOptions { samples: 4, budget_percent: 50, ..HedgeOptions::default() },
+                ..OpenOptions::default()
+            },
+            ..VolumeOptions::default()
+        }
+    }
+}
+
+/// What a volume is made of.
+#[derive(Clone)]
+pub struct Boxes {
+    pub array: Vec<RamDevice>,
+    pub archive: Option<RamDevice>,
+    pub backing: RamDevice,
+}
+
+pub fn ram(rt: &Rt, name: &str, blocks: u64, ack: Ack) -> RamDevice {
+    let caps = Caps {
+        block_size: BLOCK,
+        ack,
+        ordered: false,
+        atomic_unit: BLOCK,
+        ..Caps::power_safe(blocks, Payload::Bytes)
+    };
+    RamDevice::new(
+        rt,
+        RamOptions {
+            command: Nanos::from_micros(60),
+            jitter: Nanos::from_micros(80),
+            flush: Nanos::from_micros(100),
+            stream: name.to_string(),
+            ..RamOptions::new(caps)
+        },
+    )
+}
+
+pub fn backing(rt: &Rt, name: &str, shape: &Shape) -> RamDevice {
+    ram(rt, name, BACKING, shape.backing_ack)
+}
+
+impl Boxes {
+    pub fn new(rt: &Rt, shape: &Shape) -> Boxes {
+        let blocks = (65536 + shape.log_bytes) / u64::from(BLOCK);
+        let log = |name: String| ram(rt, &name, blocks, shape.log_ack);
+        Boxes {
+            array: (0..shape.array).map(|i| log(format!("log {i}"))).collect(),
+            archive: shape.archive.then(|| log("archive".to_string())),
+            backing: backing(rt, "backing", shape),
+        }
+    }
+
+    pub fn cut_copy(&self, rt: &Rt) -> Boxes {
+        Boxes {
+            array: self.array.iter().map(|d| d.cut_copy(rt)).collect(),
+            archive: self.archive.as_ref().map(|d| d.cut_copy(rt)),
+            backing: self.backing.cut_copy(rt),
+        }
+    }
+
+    pub fn volume(&self, rt: &Rt, shape: &Shape) -> Volume {
+        let array = self.array.iter().enumerate().map(|(i, d)| (format!("log {i}"), d.clone()));
+        let archive = self.archive.clone().map(|d| ("archive".to_string(), d));
+        let (array, backing) = (array.collect(), self.backing.clone());
+        LogVolume::new(rt, array, archive, backing, shape.options()).unwrap()
+    }
+
+    /// Bytes written to the devices of the array.
+    pub fn log_written(&self) -> u64 {
+        self.array.iter().map(|d| d.bytes_written()).sum()
+    }
+}
+
+/// A volume at work in a runtime.
+pub struct Rig {
+    pub runtime: Runtime,
+    pub shape: Shape,
+    pub boxes: Boxes,
+    pub oracle: Rc<Oracle>,
+}
+
+impl Rig {
+    /// A new volume that has power, with `workers` at work on it, each with so many commands.
+    pub fn start(shape: &Shape, seed: u64, workers: u64, commands: u64) -> Rig {
+        let mut runtime = Runtime::virtual_time(seed);
+        let rt = runtime.handle();
+        let boxes = Boxes::new(&rt, shape);
+        boxes.array.iter().chain([&boxes.backing]).for_each(|d| d.record_operations());
+        let volume = boxes.volume(&rt, shape);
+        let oracle = Rc::new(Oracle::new(&volume.caps()));
+        let (start, create) = (volume.clone(), shape.create());
+        let started = runtime.block_on(async move {
+            start.format(&create).await.map_err(|e| e.to_string())?;
+            start.power_on().await.map_err(|e| e.to_string())
+        });
+        started.unwrap().unwrap();
+        for worker in 0..workers {
+            let host = oracle.host(volume.device());
+            let dice = rt.stream(&format!("worker {worker}"));
+            let (kept, rt_here) = (volume.clone(), rt.clone());
+            rt.spawn_background("a worker", async move {
+                work(rt_here, host, dice, commands).await;
+                drop(kept);
+            });
+        }
+        Rig { runtime, shape: shape.clone(), boxes, oracle }
+    }
+
+    /// The same as a cut at this moment leaves it, in a runtime of its own and without power.
+    pub fn cut_copy(&self, seed: u64) -> Rig {
+        let runtime = Runtime::virtual_time(seed);
+        let boxes = self.boxes.cut_copy(&runtime.handle());
+        let oracle = Rc::new(self.oracle.fork());
+        Rig { runtime, shape: self.shape.clone(), boxes, oracle }
+    }
+
+    /// Starts the volume and goes on for so long, whether it has started then or not.
+    pub fn recover_for(&mut self, span: Nanos) {
+        let rt = self.runtime.handle();
+        let volume = self.boxes.volume(&rt, &self.shape);
+        rt.spawn_background("a start", async move {
+            let _ = volume.power_on().await;
+            // It goes on: the volume is kept.
+            std::future::pending::<()>().await;
+            drop(volume);
+        });
+        let until = rt.now() + span;
+        self.runtime.run_until(until).unwrap();
+    }
+
+    /// Starts the volume and looks at everything.
+    pub fn check(&mut self) -> Result<(), String> {
+        let rt = self.runtime.handle();
+        let volume = self.boxes.volume(&rt, &self.shape);
+        let oracle = self.oracle.clone();
+        let check = async move {
+            if let Err(e) = volume.power_on().await {
+                return Err(volume.start_failure().map_or(e.to_string(), |f| f.to_string()));
+            }
+            let found = oracle.check(&volume.device()).await.map_err(|e| e.to_string())?;
+            found.first().map_or(Ok(()), |v| Err(v.to_string()))
+        };
+        self.runtime.block_on(check).map_err(|e| e.to_string())?
+    }
+
+    /// The moments up to `until` at which something began or ended on a device.
+    pub fn moments(
+        shape: &Shape,
+        seed: u64,
+        workers: u64,
+        commands: u64,
+        until: Nanos,
+    ) -> Vec<Nanos> {
+        let mut rig = Rig::start(shape, seed, workers, commands);
+        let begin = rig.runtime.handle().now();
+        rig.runtime.run_until(begin + until).unwrap();
+        let all = rig.boxes.array.iter().chain([&rig.boxes.backing]);
+        let all = all.flat_map(|d| d.take_operations());
+        let mut times: Vec<Nanos> = all.flat_map(|o| [o.issued, o.end]).collect();
+        times.retain(|t| (begin..=begin + until).contains(t));
+        // Just before the event, and just after.
+        times = times.into_iter().flat_map(|t| [t, t + Nanos(1)]).collect();
+        times.sort_unstable();
+        times.dedup();
+        times
+    }
+}
+
+/// Commands of all kinds on a few blocks, one after the other.
+async fn work(
+    rt: Rt,
+    host: Host<tantalum_log::VolumeDevice<RamDevice, RamDevice>>,
+    mut dice: Stream,
+    commands: u64,
+) {
+    for _ in 0..commands {
+        let count = dice.range(1, 7);
+        let range = Blocks { start: Block(dice.below(24 - count)), count };
+        let ended = match dice.below(10) {
+            0..=4 => host.write(range, Durability::Normal).await,
+            5 => host.write(range, Durability::Fua).await,
+            6 | 7 => {
+                let far = Blocks { start: Block(30 + dice.below(30)), count: 2 };
+                host.write_atomic(&[range, far])
+                    .await
+                    .map_err(|_| tantalum_device::IoError::PowerLost)
+            }
+            8 => host.discard(range).await,
+            _ => host.read(range).await,
+        };
+        if ended.is_err() {
+            return;
+        }
+        rt.sleep(Nanos(dice.below(300_000))).await;
+    }
+}
