@@ -104,9 +104,11 @@ impl Plan {
         }
     }
 
-    /// Whether ends of writes count.
+    /// Whether ends of writes count for nothing: the end of the epoch is being made durable, or the
+    /// log has stopped. When it stops because no device took that state in time, the state may
+    /// still land, and what ended meanwhile would be acknowledged behind it.
     pub(super) fn is_frozen(&self) -> bool {
-        self.mode == Mode::Frozen
+        matches!(self.mode, Mode::Frozen | Mode::Stopped)
     }
 
     /// Whether nothing is issued and nothing is in flight on good lanes.
@@ -131,6 +133,9 @@ impl Plan {
         let first = self.lanes.len();
         self.lanes.extend(lanes.into_iter().map(Lane::new));
         self.health[device] = Health::Present;
+        if self.archive().is_some_and(|lane| lane.device == device) {
+            self.skip_archive();
+        }
         self.thaw();
         self.begin_epoch();
         self.width.set_most(self.most_groups());
@@ -221,6 +226,10 @@ impl Plan {
     /// It is durable that the device takes part again.
     pub fn returned(&mut self, device: usize) {
         self.health[device] = Health::Present;
+        if self.archive().is_some_and(|lane| lane.device == device) {
+            // Nothing was kept in memory for the archive while it was left.
+            self.skip_archive();
+        }
         self.width.set_most(self.most_groups());
     }
 

