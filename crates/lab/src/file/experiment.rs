@@ -26,7 +26,7 @@ use tantalum_rt::mix64;
 use tantalum_workload::database::Benchmark;
 use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};
-use tantalum_workload::pages::{AppendTreeJob, EngineJob};
+use tantalum_workload::pages::{AppendTreeJob, EngineJob, FlashLogJob};
 use tantalum_workload::replay::Playing;
 use tantalum_workload::tpcc::{Tpcc, TpccScale};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
@@ -63,6 +63,9 @@ pub struct Experiment {
     /// Database engines as models, by name: a row's `workload` may name them, too.
     #[serde(default)]
     pub engine: BTreeMap<String, EngineJob>,
+    /// Logs of engines over several devices, by name: an engine's `log` may name them.
+    #[serde(default)]
+    pub log: BTreeMap<String, FlashLogJob>,
     /// Append-only trees as models, by name: the same.
     #[serde(default)]
     pub tree: BTreeMap<String, AppendTreeJob>,
@@ -311,6 +314,7 @@ impl Experiment {
             "job",
             "trace",
             "engine",
+            "log",
             "tree",
             "design",
             "drive",
@@ -404,7 +408,8 @@ impl Row {
     /// The row's database, if it is a model at the level of pages.
     pub fn pages(&self) -> Option<PageModel> {
         let WorkloadKind::Pages(name) = &self.workload else { return None };
-        let engine = self.scene.engine.get(name).map(|job| PageModel::Engine(job.clone()));
+        let log = |job: &EngineJob| self.scene.log.get(job.log.as_ref()?).cloned();
+        let engine = self.scene.engine.get(name).map(|job| PageModel::Engine(job.clone(), log(job)));
         let tree = || self.scene.tree.get(name).map(|job| PageModel::Tree(job.clone()));
         let mut model = engine.or_else(tree)?;
         if self.quick {

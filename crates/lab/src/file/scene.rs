@@ -5,14 +5,14 @@
 //!    it is in the file.
 
 use crate::file::kinds::WorkloadKind;
-use crate::file::parse::Fault;
+use crate::file::parse::{self, Fault};
 use crate::run::precondition::{Precondition, PreconditionError};
 use crate::subject::Model;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::LinkBenchScale;
-use tantalum_workload::pages::{AppendTreeJob, EngineJob, JobError};
+use tantalum_workload::pages::{AppendTreeJob, EngineJob, FlashLogJob, JobError};
 use tantalum_workload::replay::{Playing, ReplayError};
 use tantalum_workload::tpcc::TpccScale;
 use tantalum_workload::ycsb::YcsbScale;
@@ -35,6 +35,8 @@ pub struct Scene {
     pub trace: BTreeMap<String, Playing>,
     /// Database engines as models, by name.
     pub engine: BTreeMap<String, EngineJob>,
+    /// Logs of engines over several devices, by name.
+    pub log: BTreeMap<String, FlashLogJob>,
     /// Append-only trees as models, by name.
     pub tree: BTreeMap<String, AppendTreeJob>,
     /// Designs of the file's own, by name.
@@ -144,6 +146,17 @@ impl Scene {
             let what = format!("\"{name}\" is a [job] and a [trace]: give one another name");
             return Err(Fault::at(&["trace", name.as_str()], what));
         }
+        for (name, log) in &self.log {
+            let told = |key: &str, what: String| {
+                Fault::at(&["log", name, key], format!("log.{name}: {what}"))
+            };
+            log.check().map_err(|e| told(e.key().unwrap_or("devices"), e.to_string()))?;
+            for design in log.designs() {
+                let is_archive = !log.devices.iter().any(|d| d == design);
+                let key = if is_archive { "archive" } else { "devices" };
+                Model::of(design, self).map_err(|e| told(key, e))?;
+            }
+        }
         if let Some(how) = &self.precondition {
             how.check().map_err(|e| {
                 let key = match &e {
@@ -187,6 +200,11 @@ impl Scene {
             let log = named.map_or(block, |log| log.block_bytes());
             let sound = engine.check().and_then(|()| engine.fits_blocks(block, log));
             sound.map_err(|e| modelled("engine", e))?;
+            if let Some(log) = engine.log.as_ref().filter(|log| !self.log.contains_key(*log)) {
+                let known = self.log.keys().map(String::as_str);
+                let what = parse::unknown("log: there is no table [log.NAME] with", log, known);
+                return Err(fault("engine", Some("log"), what));
+            }
         }
         if let Some(tree) = self.tree.get(name) {
             let sound = tree.check(None).and_then(|()| tree.fits_blocks(block));

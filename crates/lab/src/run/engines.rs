@@ -18,8 +18,8 @@ use std::rc::Rc;
 use tantalum_device::{BlockDevice, Caps, IoError, Payload, PowerCycle};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 use tantalum_workload::pages::{
-    AppendTree, AppendTreeJob, Benchmark, Counts, Engine, EngineJob, Host, InPlace, Journal,
-    Layout, LogDevice, LogStore, PageStore, Redo, Volume, recover,
+    AppendTree, AppendTreeJob, Benchmark, Counts, Engine, EngineJob, FlashLogJob, FlashRedo, Host,
+    InPlace, Journal, Layout, LogCounts, LogDevice, LogStore, PageStore, Redo, Volume, recover,
 };
 
 /// How often the harness looks whether a run has done its transactions.
@@ -31,30 +31,31 @@ const STUCK: Nanos = Nanos::from_secs(600);
 /// A database as a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PageModel {
-    /// An engine that updates in place.
-    Engine(EngineJob),
+    /// An engine that updates in place, and its log if that is on several devices.
+    Engine(EngineJob, Option<FlashLogJob>),
     /// A tree that only appends.
     Tree(AppendTreeJob),
 }
 
 impl PageModel {
-    /// Whether its log has a drive of its own.
-    pub fn has_log_drive(&self) -> bool {
-        matches!(self, PageModel::Engine(job) if job.log_device == LogDevice::Own)
-    }
-
-    /// The design of that, if it is another than that of the drive with the pages.
-    pub fn log_design(&self) -> Option<&str> {
+    /// The designs of the drives that its log has for itself, in their order; `None`: that of the
+    /// drive with the pages.
+    pub fn log_drives(&self) -> Vec<Option<&str>> {
         match self {
-            PageModel::Engine(job) => job.log_design.as_deref(),
-            PageModel::Tree(_) => None,
+            PageModel::Engine(_, Some(log)) => log.designs().map(Some).collect(),
+            PageModel::Engine(job, None) if job.log_device == LogDevice::Own => {
+                vec![job.log_design.as_deref()]
+            }
+            PageModel::Engine(..) | PageModel::Tree(_) => Vec::new(),
         }
     }
 
     /// What the drive of this part carries.
     pub fn payload(&self, part: Part) -> Payload {
         match self {
-            PageModel::Engine(job) if part == Part::Log && job.log_bytes => Payload::Bytes,
+            PageModel::Engine(job, log) if part != Part::Pages && (job.log_bytes || log.is_some()) => {
+                Payload::Bytes
+            }
             _ => Payload::Stamps,
         }
     }
@@ -62,15 +63,23 @@ impl PageModel {
     /// Blocks of 4 KiB that it writes to, on all of them, at most.
     pub fn blocks(&self) -> u64 {
         match self {
-            PageModel::Engine(job) => (job.database_mib + job.log_mib) * 256 * 5 / 4,
+            PageModel::Engine(job, _) => (job.database_mib + job.log_mib) * 256 * 5 / 4,
             PageModel::Tree(job) => job.operations * 12,
+        }
+    }
+
+    /// The bytes of its log between checkpoint and end, at most.
+    pub fn log_bytes(&self) -> u64 {
+        match self {
+            PageModel::Engine(job, _) => job.log_mib << 20,
+            PageModel::Tree(_) => 0,
         }
     }
 
     /// The same, small: for a first look, and for tests.
     pub(crate) fn make_quick(&mut self) {
         match self {
-            PageModel::Engine(job) => {
+            PageModel::Engine(job, _) => {
                 job.database_mib = job.database_mib.min(126);
                 // Transactions of TPC-C use twenty times the pages.
                 let (warmup, transactions) = match job.benchmark {
@@ -85,22 +94,22 @@ impl PageModel {
     }
 }
 
-/// An engine with its pages in their places on a volume, and a ring of redo.
-type VolumeEngine<D> = Engine<InPlace<D>, Redo<D>>;
+/// An engine with its pages in their places on a volume, and some log.
+type VolumeEngine<D, L> = Engine<InPlace<D>, L>;
 
 /// What a drive of a row is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// It has the pages, and the log if that has no drive of its own.
     Pages,
-    /// It has the log.
-    Log,
+    /// It has the log: of the drives that have it, the one with this index.
+    Log(usize),
 }
 
-/// The drives of a row: with the pages, and with the log if it has its own.
+/// The drives of a row: with the pages, and those that the log has for itself.
 struct Drives<S> {
     data: S,
-    log: Option<S>,
+    log: Vec<S>,
 }
 
 impl<S: RowBox> Drives<S> {
@@ -125,14 +134,63 @@ impl<S: RowBox> Drives<S> {
         Ok(())
     }
 
-    /// The ways to pages and log.
-    fn volumes(&self, rt: &Rt, host: Host) -> [Volume<S::Device>; 2] {
-        let data = Volume::new(rt, self.data.device(), host);
-        let log = match &self.log {
-            Some(log) => Volume::new(rt, log.device(), host),
-            None => data.clone(),
-        };
-        [data, log]
+    /// The way to the pages.
+    fn volume(&self, rt: &Rt, host: Host) -> Volume<S::Device> {
+        Volume::new(rt, self.data.device(), host)
+    }
+}
+
+/// Makes the log of an engine, when it is started and when it is judged.
+trait MakeLog<S: RowBox> {
+    type Log: LogStore;
+
+    /// The log of a host that goes to its pages through `data`.
+    fn log(
+        &self,
+        run: &Run<S>,
+        data: &Volume<S::Device>,
+        layout: &Layout,
+        host: Host,
+        journal: &Journal,
+    ) -> Self::Log;
+}
+
+/// A ring on the drive with the pages or on one of its own.
+struct Ring;
+
+impl<S: RowBox> MakeLog<S> for Ring {
+    type Log = Redo<S::Device>;
+
+    fn log(
+        &self,
+        run: &Run<S>,
+        data: &Volume<S::Device>,
+        layout: &Layout,
+        host: Host,
+        journal: &Journal,
+    ) -> Redo<S::Device> {
+        let own = run.drives.log.first().map(|log| Volume::new(&run.rt, log.device(), host));
+        let volume = own.unwrap_or_else(|| data.clone());
+        Redo::new(&run.rt, volume, layout.log, journal.clone())
+    }
+}
+
+/// A flash log of so many bytes over all the log's drives.
+struct Flash(FlashLogJob, u64);
+
+impl<S: RowBox> MakeLog<S> for Flash {
+    type Log = FlashRedo<S::Device>;
+
+    fn log(
+        &self,
+        run: &Run<S>,
+        _: &Volume<S::Device>,
+        _: &Layout,
+        _: Host,
+        journal: &Journal,
+    ) -> FlashRedo<S::Device> {
+        let devices = run.drives.log.iter().map(|log| log.device()).collect();
+        FlashRedo::new(&run.rt, devices, &self.0, self.1, journal.clone())
     }
 }
 
@@ -147,7 +205,8 @@ pub fn run<S: RowBox>(
     cut: impl Fn() + 'static,
 ) -> (RowFindings, Result<(), RowError>) {
     let made = |rt: &Rt| {
-        let log = model.has_log_drive().then(|| subject(rt, Part::Log)).transpose()?;
+        let own = 0..model.log_drives().len();
+        let log = own.map(|i| subject(rt, Part::Log(i))).collect::<Result<_, _>>()?;
         Ok(Drives { data: subject(rt, Part::Pages)?, log })
     };
     let ours = model.clone();
@@ -157,7 +216,11 @@ pub fn run<S: RowBox>(
         let run = Run { rt, drives, plan, dice, findings, recovery, seed };
         let (subject, findings) = (run.drives.data.clone(), run.findings.clone());
         let result = match ours {
-            PageModel::Engine(job) => run.engine(job, cut).await,
+            PageModel::Engine(job, None) => run.engine(job, Ring, cut).await,
+            PageModel::Engine(job, Some(log)) => {
+                let bytes = job.log_mib << 20;
+                run.engine(job, Flash(log, bytes), cut).await
+            }
             PageModel::Tree(job) => run.tree(job, cut).await,
         };
         if result.is_err() {
@@ -186,22 +249,29 @@ fn told(error: impl std::fmt::Display) -> RowError {
 }
 
 impl<S: RowBox> Run<S> {
-    async fn engine(mut self, job: EngineJob, cut: impl Fn()) -> Result<(), RowError> {
+    async fn engine<M: MakeLog<S>>(
+        mut self,
+        job: EngineJob,
+        make: M,
+        cut: impl Fn(),
+    ) -> Result<(), RowError> {
         self.drives.power_on().await.map_err(drive("starting for the first time"))?;
         prepare(&self.rt, &self.drives.data, &self.plan, &self.findings).await?;
         let caps = *self.drives.data.device().caps();
         let pages = job.mix().pages();
-        let of_log = self.drives.log.as_ref().map_or(caps, |log| *log.device().caps());
+        let of_log = self.drives.log.first().map_or(caps, |log| *log.device().caps());
         let layout = job.layout(pages, &caps, &of_log).map_err(told)?;
         let journal = Journal::new(pages);
-        let (store, _) = self.stores(&self.rt.domain(), &job, layout, Host::PLAIN, &journal);
+        let domain = self.rt.domain();
+        let (store, log) = self.stores(&make, &domain, &job, layout, Host::PLAIN, &journal);
         store.load().await.map_err(drive("loading the database"))?;
-        drop(store);
+        log.load().await.map_err(drive("making the log"))?;
+        drop((store, log));
         for number in 1.. {
             if !self.plan.goes_on(&self.findings.borrow()) {
                 break;
             }
-            let (domain, engine) = self.start(&job, layout, &journal);
+            let (domain, engine) = self.start(&make, &job, layout, &journal);
             let fresh = number == 1;
             if fresh {
                 engine.warm(self.seed, job.warmup);
@@ -219,7 +289,7 @@ impl<S: RowBox> Run<S> {
             }
             drop(engine);
             self.cut(domain).await?;
-            self.judge_engine(&job, &caps, &layout, &journal, number).await?;
+            self.judge_engine(&make, &job, &caps, &layout, &journal, number).await?;
             cut();
         }
         let mut f = self.findings.borrow_mut();
@@ -228,27 +298,29 @@ impl<S: RowBox> Run<S> {
     }
 
     /// Pages and log, as this host goes to them.
-    fn stores(
+    fn stores<M: MakeLog<S>>(
         &self,
+        make: &M,
         domain: &Domain,
         job: &EngineJob,
         layout: Layout,
         host: Host,
         journal: &Journal,
-    ) -> (InPlace<S::Device>, Redo<S::Device>) {
-        let [data, log] = self.drives.volumes(&self.rt, host);
-        let pages = InPlace::new(&self.rt, domain.clone(), job, layout, data);
-        (pages, Redo::new(&self.rt, log, layout.log, journal.clone()))
+    ) -> (InPlace<S::Device>, M::Log) {
+        let data = self.drives.volume(&self.rt, host);
+        let log = make.log(self, &data, &layout, host, journal);
+        (InPlace::new(&self.rt, domain.clone(), job, layout, data), log)
     }
 
-    fn start(
+    fn start<M: MakeLog<S>>(
         &self,
+        make: &M,
         job: &EngineJob,
         layout: Layout,
         journal: &Journal,
-    ) -> (Domain, Rc<VolumeEngine<S::Device>>) {
+    ) -> (Domain, Rc<VolumeEngine<S::Device, M::Log>>) {
         let domain = self.rt.domain();
-        let (pages, log) = self.stores(&domain, job, layout, job.host(), journal);
+        let (pages, log) = self.stores(make, &domain, job, layout, job.host(), journal);
         let engine = Engine::new(&self.rt, domain.clone(), job, job.mix(), pages, log, journal);
         (domain, engine)
     }
@@ -292,6 +364,7 @@ impl<S: RowBox> Run<S> {
         let traffic = |s: &S| s.traffic();
         let before: Vec<Traffic> = self.drives.each().map(traffic).collect();
         let (start, flushes) = (self.rt.now(), engine.flushes());
+        let log_before = engine.log_counts();
         // (What it measures up to a failure counts.)
         let ended = self.until(engine, count).await;
         let counts = engine.counts();
@@ -307,31 +380,38 @@ impl<S: RowBox> Run<S> {
         f.commits_acknowledged = journal.commits();
         f.count_traffic(before[0], after[0]);
         measures(&mut f, &counts, engine.flushes() - flushes);
-        if let (Some(from), Some(to)) = (before.get(1), after.get(1)) {
-            let bytes = to.host_bytes - from.host_bytes;
+        let own: Vec<_> = before.iter().zip(&after).skip(1).collect();
+        if !own.is_empty() {
+            let bytes: u64 = own.iter().map(|(from, to)| to.host_bytes - from.host_bytes).sum();
             let each = bytes as f64 / counts.transactions.max(1) as f64;
             f.measures.insert("log_bytes_per_transaction", each);
             if f.load_ns > 0 {
-                let busy = to.busy.saturating_sub(from.busy).0 as f64 / f.load_ns as f64;
-                f.measures.insert("log_utilisation", busy);
+                let busy = |(from, to): &(&Traffic, &Traffic)| to.busy.saturating_sub(from.busy);
+                let busiest = own.iter().map(busy).max().unwrap_or_default();
+                let share = busiest.0 as f64 / f.load_ns as f64;
+                f.measures.insert("log_utilisation", share);
             }
         }
+        log_measures(&mut f, &log_before, &engine.log_counts(), counts.transactions);
         ended
     }
 
-    async fn judge_engine(
+    async fn judge_engine<M: MakeLog<S>>(
         &mut self,
+        make: &M,
         job: &EngineJob,
         caps: &Caps,
         layout: &Layout,
         journal: &Journal,
         number: u32,
     ) -> Result<(), RowError> {
-        let (pages, log) = self.stores(&self.rt.domain(), job, *layout, Host::PLAIN, journal);
+        let domain = self.rt.domain();
+        let (pages, log) = self.stores(make, &domain, job, *layout, Host::PLAIN, journal);
         let found = recover(&pages, &log, journal).await.map_err(drive("recovering"))?;
-        // A commit is in the log, a page where the pages are; each drive keeps its own promises.
+        // A commit is in the log, a page where the pages are; each drive keeps its own promises. A
+        // flash log waits until a record is durable, whatever the host does.
         let log_keeps = self.drives.each().last().is_some_and(|s| s.device().caps().ack.survives());
-        let kept = job.barriers || log_keeps;
+        let kept = job.barriers || job.log.is_some() || log_keeps;
         let pages_kept = job.barriers || caps.ack.survives();
         let is_whole = job.double_write.is_safe(job.page_bytes, caps.atomic_unit);
         let sound = kept && pages_kept && is_whole;
@@ -347,6 +427,10 @@ impl<S: RowBox> Run<S> {
             ));
         }
         *f.measures.entry("pages_repaired").or_default() += found.repaired as f64;
+        let seconds = log.counts().opening.as_secs_f64();
+        if seconds > 0.0 {
+            f.measures.insert("log_scan_mib_s", found.log_bytes as f64 / 1048576.0 / seconds);
+        }
         Ok(())
     }
 
@@ -361,7 +445,7 @@ impl<S: RowBox> Run<S> {
                 break;
             }
             let domain = self.rt.domain();
-            let [volume, _] = self.drives.volumes(&self.rt, job.host());
+            let volume = self.drives.volume(&self.rt, job.host());
             let (running, known) = (tree.clone(), tree.acknowledged());
             let task = domain
                 .spawn("the tree", async move { running.run(&volume, u64::from(number)).await });
@@ -388,7 +472,7 @@ impl<S: RowBox> Run<S> {
             acknowledged += tree.acknowledged() - known;
             self.findings.borrow_mut().commits_acknowledged = acknowledged;
             self.cut(domain).await?;
-            let [volume, _] = self.drives.volumes(&self.rt, Host::PLAIN);
+            let volume = self.drives.volume(&self.rt, Host::PLAIN);
             let blocks = tree.acknowledged();
             let found = tree.recover(&volume).await.map_err(drive("recovering"))?;
             let kept = job.barriers || caps.ack.survives();
@@ -456,5 +540,27 @@ fn measures(f: &mut RowFindings, counts: &Counts, flushes: u64) {
     }
     if counts.groups > 0 {
         f.measures.insert("groups_per_transaction", counts.groups as f64 / all);
+    }
+}
+
+/// What an engine's log did.
+fn log_measures(f: &mut RowFindings, before: &LogCounts, after: &LogCounts, transactions: u64) {
+    let writes = after.writes - before.writes;
+    if writes == 0 {
+        return;
+    }
+    let each = |n: u64| n as f64 / writes as f64;
+    let of_transactions = writes as f64 / transactions.max(1) as f64;
+    f.measures.insert("log_writes_per_transaction", of_transactions);
+    f.measures.insert("log_write_bytes", each(after.bytes - before.bytes));
+    f.measures.insert("log_writes_again", each(after.again - before.again));
+    let sizes = |kib: usize| {
+        let up_to = |all: &[u64]| all.iter().take(kib).sum::<u64>();
+        up_to(&after.sizes) - up_to(&before.sizes)
+    };
+    if !after.sizes.is_empty() {
+        f.measures.insert("log_writes_to_10_kib", each(sizes(10)));
+        f.measures.insert("log_writes_to_15_kib", each(sizes(15)));
+        f.measures.insert("log_writes_to_36_kib", each(sizes(36)));
     }
 }

@@ -82,13 +82,10 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let millis = run_millis(scene, cuts);
     let model = row.model()?;
     if let Some(engine) = row.pages() {
-        let log = match engine.log_design() {
-            Some(design) => Model::of(design, scene)?,
-            None => model.clone(),
-        };
         let (mut memory, capacity) = filled(&model, &engine, Part::Pages)?;
-        if engine.has_log_drive() {
-            memory += filled(&log, &engine, Part::Log)?.0;
+        for (i, design) in engine.log_drives().into_iter().enumerate() {
+            let log = design.map_or(Ok(model.clone()), |design| Model::of(design, scene))?;
+            memory += filled(&log, &engine, Part::Log(i))?.0;
         }
         return Ok(Need { memory: memory + BASE_BYTES, load: 0, database: 0, capacity });
     }
@@ -130,7 +127,11 @@ fn filled(model: &Model, engine: &PageModel, part: Part) -> Result<(u64, u64), S
     let Some(design) = model.ssd() else {
         let capacity = plain(model).0 * members;
         let block = stamp_bytes(model) + if payload == Payload::Bytes { SECTOR } else { 0 };
-        return Ok((engine.blocks() * block, capacity));
+        let blocks = match part {
+            Part::Pages => engine.blocks(),
+            Part::Log(_) => engine.blocks().min(capacity.min(engine.log_bytes() * 2) / SECTOR),
+        };
+        return Ok((blocks * block, capacity));
     };
     let layout = design.check().map_err(|e| e.to_string())?;
     let flash = match payload {

@@ -52,7 +52,7 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
             );
             return Err(told(format!("design \"{}\": {what}", row.design)));
         }
-        if let Some(design) = row.pages().as_ref().and_then(PageModel::log_design) {
+        for design in row.pages().iter().flat_map(PageModel::log_drives).flatten() {
             Model::of(design, &row.scene).map_err(|e| told(format!("log_design: {e}")))?;
         }
         if let Some(job) = row.job() {
@@ -184,9 +184,12 @@ fn try_row(
         return block::replay(seed, plan, (how, source::open(how)), made, cut);
     }
     if let Some(engine) = row.pages() {
-        let of = |part| match (part, engine.log_design()) {
-            (Part::Log, Some(design)) => Model::of(design, &row.scene),
-            _ => Ok(model.clone()),
+        let of = |part| match part {
+            Part::Log(i) => match engine.log_drives().get(i).copied().flatten() {
+                Some(design) => Model::of(design, &row.scene),
+                None => Ok(model.clone()),
+            },
+            Part::Pages => Ok(model.clone()),
         };
         let made = |rt: &Rt, part| {
             let payload = if log.is_some() { Payload::Bytes } else { engine.payload(part) };

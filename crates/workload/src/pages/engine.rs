@@ -11,7 +11,7 @@
 
 use super::job::LSN_END;
 use super::mix::REDO_OVERHEAD;
-use super::storage::{LogStore, PageStore, StoreCounts};
+use super::storage::{LogCounts, LogStore, PageStore, StoreCounts};
 use super::{EngineJob, FrameId, Journal, LOADED, Lsn, Mix, PageNo, Pool};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -235,6 +235,11 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
     /// Flushes that the drive with the pages has completed.
     pub fn flushes(&self) -> u64 {
         self.pages.counts().flushes
+    }
+
+    /// The counters of the log since it was begun.
+    pub fn log_counts(&self) -> LogCounts {
+        self.log.counts()
     }
 
     /// Frames with changes that are not written.

@@ -78,6 +78,9 @@ pub struct EngineJob {
     /// Whether the log's own drive carries real bytes instead of stamps.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub log_bytes: bool,
+    /// The flash log that it has instead of a log on one drive: the name of a `[log.NAME]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
     /// Page cleaners.
     pub cleaners: u32,
     /// Pages that a cleaner takes from the tail at a time: it frees clean ones and writes the
@@ -123,6 +126,7 @@ impl Default for EngineJob {
             log_device: LogDevice::Own,
             log_design: None,
             log_bytes: false,
+            log: None,
             cleaners: 1,
             batch_pages: 100,
             lru_depth: 1024,
@@ -281,6 +285,13 @@ impl EngineJob {
                 return Err(wrong(key, value.to_string(), &format!("{least} to {most}")));
             }
         }
+        if let Some(log) = &self.log
+            && (self.log_device == LogDevice::Same || self.log_design.is_some() || self.log_bytes)
+        {
+            let must = "left out, or log_device = \"same\", log_design and log_bytes must be: the \
+                        log has the devices of its own table";
+            return Err(wrong("log", log.clone(), must));
+        }
         if self.log_device == LogDevice::Same {
             let must = "left out: the log has no drive of its own (log_device = \"same\")";
             if let Some(design) = &self.log_design {
@@ -323,8 +334,8 @@ impl EngineJob {
     pub fn fits_blocks(&self, block: u32, log: u32) -> Result<(), JobError> {
         whole_blocks(PAGE, self.page_bytes, block)?;
         match self.log_device {
-            LogDevice::Own => whole_blocks("the log's room", LOG_UNIT, log),
-            LogDevice::Same => Ok(()),
+            LogDevice::Own if self.log.is_none() => whole_blocks("the log's room", LOG_UNIT, log),
+            _ => Ok(()),
         }
     }
 
@@ -364,7 +375,9 @@ impl EngineJob {
             data += layout.log.blocks;
         }
         let needs = [("database", data, caps), ("log", layout.log.blocks, log)];
-        for (what, files, caps) in needs {
+        // (A flash log says itself what it lacks.)
+        let own = if self.log.is_some() { 1 } else { 2 };
+        for (what, files, caps) in needs.into_iter().take(own) {
             let (need, have) = (files + journal_blocks(caps), caps.blocks);
             if need > have {
                 return Err(JobError::Space { what, need, block: caps.block_size, have });

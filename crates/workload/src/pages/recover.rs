@@ -31,6 +31,8 @@ pub struct Recovered {
     pub ahead: u64,
     /// Records that changed a page.
     pub replayed: u64,
+    /// Bytes of the log between checkpoint and end.
+    pub log_bytes: u64,
 }
 
 impl Recovered {
@@ -54,6 +56,7 @@ pub async fn recover<P: PageStore, L: LogStore>(
     let mut found = Recovered {
         pages: settled.len() as u64,
         commits_lost: journal.acknowledged_after(end),
+        log_bytes: end.0.saturating_sub(checkpoint.0),
         ..Recovered::default()
     };
     let stored = pages.survey(settled.len() as u32).await?;

@@ -11,7 +11,7 @@
 //! in the [`Journal`], which outlives a power cut. A recovery may use a record there only if the
 //! blocks of the log reach it.
 
-use super::storage::LogStore;
+use super::storage::{LogCounts, LogStore};
 use super::volume::{FileNo, Volume};
 use super::{LOADED, Lsn, PageNo};
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::{Block, BlockDevice, IoError};
-use tantalum_rt::Rt;
+use tantalum_rt::{Nanos, Rt};
 use tantalum_rt::sync::WaitQueue;
 
 /// Blocks before the ring: two, which hold checkpoints in turn.
@@ -30,6 +30,9 @@ pub const MAX_RECORD: u32 = 4096;
 
 /// The beginning of the first record of a log.
 const FIRST: Lsn = Lsn(4096);
+
+/// Sizes of writes that are counted apart, in KiB; what is larger counts as the largest.
+const SIZES: usize = 256;
 
 /// Bytes that a recovery reads at a time.
 const RUN_BYTES: u64 = 256 << 10;
@@ -115,7 +118,7 @@ impl Journal {
         each.copied().collect()
     }
 
-    fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
+    pub(super) fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
         let mut inner = self.inner.borrow_mut();
         let begin = inner.next;
         let end = Lsn(begin.0 + u64::from(bytes));
@@ -124,13 +127,13 @@ impl Journal {
         (begin, end)
     }
 
-    fn acknowledge(&self, lsn: Lsn) {
+    pub(super) fn acknowledge(&self, lsn: Lsn) {
         let mut inner = self.inner.borrow_mut();
         inner.commits += 1;
         inner.acknowledged.push(lsn);
     }
 
-    fn settle(&self, checkpoint: Lsn) {
+    pub(super) fn settle(&self, checkpoint: Lsn) {
         let mut inner = self.inner.borrow_mut();
         while let Some(r) = inner.records.front().copied().filter(|r| r.end <= checkpoint) {
             inner.records.pop_front();
@@ -206,6 +209,11 @@ pub struct Redo<D> {
     room: WaitQueue,
     writes: Cell<u64>,
     written_bytes: Cell<u64>,
+    /// Writes by the KiB of their records, rounded up.
+    sizes: RefCell<Vec<u64>>,
+    /// How long the last recovery took to read the log.
+    opening: Cell<Nanos>,
+    rt: Rt,
 }
 
 impl<D: BlockDevice> Redo<D> {
@@ -225,6 +233,9 @@ impl<D: BlockDevice> Redo<D> {
             room: WaitQueue::new(rt, "room in the log"),
             writes: Cell::new(0),
             written_bytes: Cell::new(0),
+            sizes: RefCell::default(),
+            opening: Cell::default(),
+            rt: rt.clone(),
         }
     }
 
@@ -232,6 +243,15 @@ impl<D: BlockDevice> Redo<D> {
     async fn begin_at(&self, at: Lsn) -> Result<(), IoError> {
         self.volume.write(FileNo::LOG, self.place.first, &[at.0; HEAD_BLOCKS as usize]).await?;
         self.volume.flush().await
+    }
+
+    fn count_size(&self, bytes: u64) {
+        let mut sizes = self.sizes.borrow_mut();
+        let place = (bytes.div_ceil(1024) as usize).clamp(1, SIZES) - 1;
+        if sizes.len() <= place {
+            sizes.resize(place + 1, 0);
+        }
+        sizes[place] += 1;
     }
 
     async fn write_blocks(&self, numbers: Range<u64>, end: u64) -> Result<(), IoError> {
@@ -274,6 +294,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
             let _writing = Writing(self);
             let (from, end) = (self.durable.get().0, self.journal.next().0);
             let block = self.place.block();
+            self.count_size(end - from);
             self.write_blocks(from / block..end.div_ceil(block), end).await?;
             self.volume.fsync(FileNo::LOG, false).await?;
             self.durable.set(Lsn(end));
@@ -322,6 +343,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
 
     async fn recover(&self) -> Result<(Lsn, Lsn), IoError> {
         let Redo { volume, place, .. } = self;
+        let start = self.rt.now();
         let mut head = [0; HEAD_BLOCKS as usize];
         volume.read(place.first, &mut head).await?;
         let checkpoint = head.into_iter().max().unwrap_or(0);
@@ -345,6 +367,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
                 number += 1;
             }
         }
+        self.opening.set(self.rt.now().saturating_sub(start));
         Ok((Lsn(checkpoint), Lsn(end)))
     }
 
@@ -356,8 +379,14 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
         Ok(next)
     }
 
-    fn written(&self) -> (u64, u64) {
-        (self.writes.get(), self.written_bytes.get())
+    fn counts(&self) -> LogCounts {
+        LogCounts {
+            writes: self.writes.get(),
+            bytes: self.written_bytes.get(),
+            sizes: self.sizes.borrow().clone(),
+            opening: self.opening.get(),
+            ..LogCounts::default()
+        }
     }
 }
 

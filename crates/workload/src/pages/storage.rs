@@ -17,6 +17,7 @@ use super::engine::EngineError;
 use super::{Lsn, PageNo};
 use std::rc::Rc;
 use tantalum_device::IoError;
+use tantalum_rt::Nanos;
 
 /// A page and its last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +132,14 @@ pub struct StoreCounts {
 /// A write-ahead log.
 #[allow(async_fn_in_trait)]
 pub trait LogStore: 'static {
+    /// Makes the log on devices that hold none, if it needs that. Once, before everything else.
+    ///
+    /// # Errors
+    /// The device's error.
+    async fn load(&self) -> Result<(), IoError> {
+        Ok(())
+    }
+
     /// Begins the log at [`LogStore::checkpoint`], as after a recovery.
     ///
     /// # Errors
@@ -190,12 +199,34 @@ pub trait LogStore: 'static {
     /// The device's error.
     async fn restart(&self, lsn: Lsn) -> Result<Lsn, IoError>;
 
-    /// The number of writes of the log so far, and their bytes.
-    fn written(&self) -> (u64, u64);
+    /// The counters of the log since it was begun.
+    fn counts(&self) -> LogCounts;
+}
+
+/// Counters of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogCounts {
+    /// Writes of records.
+    pub writes: u64,
+    /// Their bytes, in whole blocks.
+    pub bytes: u64,
+    /// Writes that were issued again on another device.
+    pub again: u64,
+    /// Those of them that were done first.
+    pub again_won: u64,
+    /// How long it took to read the log when it was opened.
+    pub opening: Nanos,
+    /// Writes by the bytes of their records: up to 1 KiB, up to 2 KiB and so on; empty if the store
+    /// does not know.
+    pub sizes: Vec<u64>,
 }
 
 /// A shared log.
 impl<L: LogStore> LogStore for Rc<L> {
+    async fn load(&self) -> Result<(), IoError> {
+        (**self).load().await
+    }
+
     async fn begin(&self) -> Result<(), IoError> {
         (**self).begin().await
     }
@@ -240,7 +271,7 @@ impl<L: LogStore> LogStore for Rc<L> {
         (**self).restart(lsn).await
     }
 
-    fn written(&self) -> (u64, u64) {
-        (**self).written()
+    fn counts(&self) -> LogCounts {
+        (**self).counts()
     }
 }
