@@ -70,6 +70,12 @@ impl Hedge {
         self.options.enabled && self.given_up.is_none()
     }
 
+    /// Whether hedges have saved more than they cost.
+    #[cfg(feature = "blocking")]
+    pub fn pays(&self) -> bool {
+        self.is_on() && self.judged >= LEAST_JUDGED && self.gain > 0
+    }
+
     /// So many units were written for the first time.
     pub fn wrote(&mut self, units: u32) {
         self.written += u64::from(units);

@@ -64,16 +64,31 @@ impl Plan {
 
     /// When [`Plan::tick`] will find something, if nothing ends before. It is later than `now`.
     pub fn wake_at(&self, now: Nanos) -> Option<Nanos> {
-        let mut times = Vec::new();
+        self.finds_at(now, self.hedge.options().enabled)
+    }
+
+    /// When [`Plan::tick`] will find something that it has to: what is slow need not be known if it
+    /// cannot be written again.
+    #[cfg(feature = "blocking")]
+    pub fn must_wake_at(&self, now: Nanos) -> Option<Nanos> {
+        let others = self.present_devices() > 1;
+        self.finds_at(now, others && self.hedge.options().enabled)
+    }
+
+    fn finds_at(&self, now: Nanos, slow: bool) -> Option<Nanos> {
+        let mut first = None;
+        let mut at = |time: Nanos| {
+            first = first.into_iter().chain((time > now).then_some(time)).min();
+        };
         for lane in &self.lanes {
             let Some(busy) = &lane.busy else { continue };
-            let can_hedge = self.hedge.options().enabled && busy.kind == Kind::Group && !busy.slow;
+            let can_hedge = slow && busy.kind == Kind::Group && !busy.slow;
             if can_hedge && self.is_awaited(lane) {
-                times.extend(self.slow_after(lane).map(|after| busy.issued.saturating_add(after)));
+                self.slow_after(lane).inspect(|after| at(busy.issued.saturating_add(*after)));
             }
-            times.push(busy.issued.saturating_add(self.options.stall));
-            times.push(busy.issued.saturating_add(self.options.stall * 2));
+            at(busy.issued.saturating_add(self.options.stall));
+            at(busy.issued.saturating_add(self.options.stall * 2));
         }
-        times.into_iter().filter(|t| *t > now).min()
+        first
     }
 }
