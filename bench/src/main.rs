@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 const USAGE: &str = "usage: tantalum-bench FOLDER [--seconds N] [--rounds N] [--threads N,N...]
-                      [--bytes N,N...] [--only NAME,NAME...]
+                      [--bytes N,N...] [--only NAME;NAME...]
 
 The folder is on the disk to be measured. Its subfolder `tantalum-bench`, which must not be there
 yet, takes up to 4 GiB, and is removed in the end.";
@@ -51,7 +51,7 @@ fn options() -> Result<Options, Failure> {
             "--rounds" => options.rounds = list(&value)?[0],
             "--threads" => options.threads = list(&value)?,
             "--bytes" => options.bytes = list(&value)?,
-            "--only" => options.only = list(&value)?,
+            "--only" => options.only = value.split(';').map(str::to_string).collect(),
             _ => return Err(format!("{name} is no option\n{USAGE}").into()),
         }
     }

@@ -202,7 +202,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let lanes: Vec<usize> = lanes.map(|(lane, _)| lane).collect();
         let chore = works.plan.chore().is_some();
         let (draining, stopped) = (works.plan.is_draining(), works.plan.stopped());
-        let wake_at = works.plan.wake_at(now);
+        let wake_at = works.wake_at(now);
         #[cfg(feature = "blocking")]
         let wakes = {
             let mut wakes = crate::threads::Wakes::default();

@@ -81,6 +81,12 @@ impl Hedge {
         self.written += u64::from(units);
     }
 
+    /// Whether the next slow write may be written again.
+    #[cfg(feature = "blocking")]
+    pub fn would_hedge(&self) -> bool {
+        self.options.enabled && self.given_up.is_none_or(|(left, _)| left <= 1)
+    }
+
     /// A slow write was found. Whether it is one that may be written again.
     pub fn found_slow(&mut self) -> bool {
         match &mut self.given_up {

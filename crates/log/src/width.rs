@@ -4,7 +4,8 @@
 //! smaller. Nobody tells which it is, so it is measured.
 //!
 //! 1. What is compared is the bytes that became durable per time, over windows in which bytes
-//!    waited at the end of each group: without that it says nothing of the width.
+//!    waited, or every other place was taken, at the end of most groups: without that it says
+//!    nothing of the width.
 //! 2. One step at a time is tried. It is kept if it gains more than [`GAIN`] percent; else the
 //!    width is what it was, and the next trial comes later, up to [`HOLD_MAX`] windows.
 
@@ -12,6 +13,8 @@ use tantalum_rt::Nanos;
 
 /// Groups in a window.
 const WINDOW: u32 = 48;
+/// Groups in a window at whose end nothing waited, at most.
+const SLACK: u32 = WINDOW / 4;
 const GAIN: u128 = 4;
 const HOLD_MIN: u32 = 2;
 const HOLD_MAX: u32 = 64;
@@ -29,6 +32,7 @@ pub(crate) struct Width {
     /// The window: its beginning, groups, bytes.
     since: Option<Nanos>,
     groups: u32,
+    slack: u32,
     bytes: u64,
 }
 
@@ -45,6 +49,7 @@ impl Width {
             up: false,
             since: None,
             groups: 0,
+            slack: 0,
             bytes: 0,
         }
     }
@@ -59,27 +64,35 @@ impl Width {
         *self = Width { now: self.now.clamp(1, most.max(1)), ..Width::new(most) };
     }
 
-    /// A group has become durable; `waiting`: bytes wait for the next one.
+    /// A group has become durable; `waiting`: bytes wait for the next one, or as many other groups
+    /// are in flight as may be.
     pub fn group_done(&mut self, now: Nanos, bytes: u64, waiting: bool) {
         if self.most == 1 {
             return;
         }
-        if !waiting {
+        let Some(since) = self.since else {
+            if waiting {
+                self.begin(now);
+            }
+            return;
+        };
+        self.slack += u32::from(!waiting);
+        if self.slack > SLACK {
             self.since = None;
             return;
         }
-        let Some(since) = self.since else {
-            (self.since, self.groups, self.bytes) = (Some(now), 0, 0);
-            return;
-        };
         self.groups += 1;
         self.bytes += bytes;
         let span = now.saturating_sub(since);
         if self.groups >= WINDOW && span > Nanos::ZERO {
             let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(span.0);
             self.judge(rate);
-            (self.since, self.groups, self.bytes) = (Some(now), 0, 0);
+            self.begin(now);
         }
+    }
+
+    fn begin(&mut self, now: Nanos) {
+        (self.since, self.groups, self.slack, self.bytes) = (Some(now), 0, 0, 0);
     }
 
     fn judge(&mut self, rate: u128) {

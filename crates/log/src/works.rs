@@ -170,6 +170,15 @@ impl Works {
         !threads
     }
 
+    /// When to look at the plan again, if nothing happens before.
+    pub fn wake_at(&self, now: Nanos) -> Option<Nanos> {
+        #[cfg(feature = "blocking")]
+        if !self.threads.lent.is_empty() {
+            return self.plan.must_wake_at(now);
+        }
+        self.plan.wake_at(now)
+    }
+
     /// Opens the way for threads: to whom waits for what is durable now, to one that waits for room,
     /// and to one that is to write.
     #[cfg(feature = "blocking")]

@@ -62,7 +62,7 @@ impl Plan {
         u64::from(self.options.group_units - 1) * self.options.payload
     }
 
-    fn in_flight(&self) -> usize {
+    pub(super) fn in_flight(&self) -> usize {
         self.groups.iter().filter(|g| !self.is_done(g) && !self.is_stuck(g)).count()
     }
 

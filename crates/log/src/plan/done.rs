@@ -38,6 +38,7 @@ impl Plan {
         else {
             return;
         };
+        self.notice_slow(i, now);
         let lane = &mut self.lanes[i];
         let Some(busy) = lane.busy.take() else { return };
         let device = lane.device;
@@ -73,8 +74,9 @@ impl Plan {
             let bytes = first.to.since(first.from);
             self.durable = self.durable.max(first.to);
             self.groups.pop_front();
-            let waiting = self.wanted > self.formed;
-            self.width.group_done(now, bytes, waiting);
+            let (others, width) = (self.in_flight(), self.width.now());
+            let full = width > 1 && others + 1 >= width;
+            self.width.group_done(now, bytes, full || self.wanted > self.formed);
         }
     }
 

@@ -21,6 +21,22 @@ impl Plan {
         lane.busy.as_ref().is_some_and(|b| b.epoch == self.epoch && waits(b.group))
     }
 
+    /// Whether it is not known yet that the lane's write, which is so old, is slow.
+    fn has_become_slow(&self, lane: &Lane, age: Nanos) -> bool {
+        let new = lane.busy.as_ref().is_some_and(|b| b.kind == Kind::Group && !b.slow);
+        new && self.slow_after(lane).is_some_and(|after| age >= after)
+    }
+
+    /// A write ends. If it was slow, and nobody looked while it was, it counts all the same.
+    pub(super) fn notice_slow(&mut self, lane: usize, now: Nanos) {
+        let lane = &self.lanes[lane];
+        let age = lane.busy.as_ref().map_or(Nanos::ZERO, |b| now.saturating_sub(b.issued));
+        if self.has_become_slow(lane, age) && self.is_awaited(lane) {
+            self.counts.slow += 1;
+            self.hedge.found_slow();
+        }
+    }
+
     /// Looks at what is in flight.
     pub fn tick(&mut self, now: Nanos) {
         for i in 0..self.lanes.len() {
@@ -28,9 +44,7 @@ impl Plan {
             let Some(busy) = &lane.busy else { continue };
             let age = now.saturating_sub(busy.issued);
             let awaited = self.is_awaited(lane);
-            let is_slow = busy.kind == Kind::Group
-                && !busy.slow
-                && self.slow_after(lane).is_some_and(|after| age >= after);
+            let is_slow = self.has_become_slow(lane, age);
             let stalls = !lane.stalled && age >= self.options.stall;
             let stuck = awaited && age >= self.options.stall * 2;
             if is_slow {
@@ -68,11 +82,10 @@ impl Plan {
     }
 
     /// When [`Plan::tick`] will find something that it has to: what is slow need not be known if it
-    /// cannot be written again.
+    /// will not be written again.
     #[cfg(feature = "blocking")]
     pub fn must_wake_at(&self, now: Nanos) -> Option<Nanos> {
-        let others = self.present_devices() > 1;
-        self.finds_at(now, others && self.hedge.options().enabled)
+        self.finds_at(now, self.present_devices() > 1 && self.hedge.would_hedge())
     }
 
     fn finds_at(&self, now: Nanos, slow: bool) -> Option<Nanos> {
