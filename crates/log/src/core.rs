@@ -18,7 +18,7 @@ use crate::state::{Standing, State};
 use crate::superblock::Uuid;
 use crate::sys::{AtomicUsize, Ordering};
 use crate::wait::Waiters;
-use crate::works::{Groups, Guard, PlanGuard, Shared, Works};
+use crate::works::{Guard, PlanGuard, Shared, Works};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -190,45 +190,25 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     /// Carries on whatever can go on.
     pub fn pump(&self) {
-        let mut works = self.works();
-        let now = works.time(self.rt.now());
+        let looked = self.shared.look(self.rt.now());
         #[cfg(feature = "blocking")]
-        works.threads.looked();
-        let groups = if works.tasks_form() { Groups::Tasks } else { Groups::Nobody };
-        works.issue(now, groups);
-        let durable = works.plan.durable();
-        self.shared.publish(durable);
-        let lanes = works.jobs.iter().enumerate().filter(|(_, job)| job.is_some());
-        let lanes: Vec<usize> = lanes.map(|(lane, _)| lane).collect();
-        let chore = works.plan.chore().is_some();
-        let (draining, stopped) = (works.plan.is_draining(), works.plan.stopped());
-        let wake_at = works.wake_at(now);
-        #[cfg(feature = "blocking")]
-        let wakes = {
-            let mut wakes = crate::threads::Wakes::default();
-            works.threads.timer = wake_at;
-            works.let_on(&mut wakes);
-            wakes
-        };
-        drop(works);
-        #[cfg(feature = "blocking")]
-        wakes.wake();
-        lanes.into_iter().for_each(|lane| self.lanes.borrow()[lane].notify_all());
-        if chore {
+        looked.wakes.wake();
+        looked.lanes.into_iter().for_each(|lane| self.lanes.borrow()[lane].notify_all());
+        if looked.chore {
             self.chores.notify_all();
         }
-        if draining {
+        if looked.draining {
             self.changed.notify_all();
         }
-        if wake_at != self.wake_at.get() {
-            self.wake_at.set(wake_at);
+        if looked.wake_at != self.wake_at.get() {
+            self.wake_at.set(looked.wake_at);
             self.timer.notify_all();
         }
-        if stopped {
+        if looked.stopped {
             self.fail("its devices failed".to_string());
         }
-        if durable != self.told.get() {
-            self.told.set(durable);
+        if looked.durable != self.told.get() {
+            self.told.set(looked.durable);
             self.changed.notify_all();
             self.room.notify_all();
         }

@@ -279,6 +279,56 @@ impl Shared {
     }
 }
 
+/// What the runtime has found to do.
+pub(crate) struct Looked {
+    pub durable: Lsn,
+    /// Lanes whose tasks have something to write.
+    pub lanes: Vec<usize>,
+    pub chore: bool,
+    pub draining: bool,
+    pub stopped: bool,
+    pub wake_at: Option<Nanos>,
+    #[cfg(feature = "blocking")]
+    pub wakes: Wakes,
+}
+
+impl Shared {
+    /// What the runtime of the log does after a change: it issues what is for tasks, and says what
+    /// else is to be done, without the lock.
+    pub fn look(&self, now: Nanos) -> Looked {
+        let mut works = self.lock();
+        let now = works.time(now);
+        #[cfg(feature = "blocking")]
+        works.threads.looked();
+        let groups = if works.tasks_form() { Groups::Tasks } else { Groups::Nobody };
+        works.issue(now, groups);
+        let plan = &works.plan;
+        let durable = plan.durable();
+        let (chore, draining) = (plan.chore().is_some(), plan.is_draining());
+        let stopped = plan.stopped();
+        self.publish(durable);
+        let wake_at = works.wake_at(now);
+        #[cfg(feature = "blocking")]
+        let wakes = {
+            let mut wakes = Wakes::default();
+            works.threads.timer = wake_at;
+            works.let_on(&mut wakes);
+            wakes
+        };
+        let lanes = works.jobs.iter().enumerate().filter(|(_, job)| job.is_some());
+        Looked {
+            durable,
+            lanes: lanes.map(|(lane, _)| lane).collect(),
+            chore,
+            draining,
+            stopped,
+            wake_at,
+            #[cfg(feature = "blocking")]
+            wakes,
+        }
+    }
+}
+
 /// The lock. If its holder panics the log has failed, since nobody knows what was half done.
 pub(crate) struct Guard<'a>(MutexGuard<'a, Works>);
 
