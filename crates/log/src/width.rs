@@ -4,8 +4,9 @@
 //! smaller. Nobody tells which it is, so it is measured.
 //!
 //! 1. What is compared is the bytes that became durable per time, over windows in which bytes
-//!    waited, or every other place was taken, at the end of most groups: without that it says
-//!    nothing of the width.
+//!    waited at the end of each group: without that it says nothing of the width. If threads write,
+//!    whoever finds a place forms a group at once, and bytes hardly wait: then a window is one in
+//!    which bytes waited, or all other places were taken, at the end of most groups.
 //! 2. One step at a time is tried. It is kept if it gains more than [`GAIN`] percent; else the
 //!    width is what it was, and the next trial comes later, up to [`HOLD_MAX`] windows.
 
@@ -13,7 +14,7 @@ use tantalum_rt::Nanos;
 
 /// Groups in a window.
 const WINDOW: u32 = 48;
-/// Groups in a window at whose end nothing waited, at most.
+/// Groups in a window at whose end nothing waited, at most, if threads write.
 const SLACK: u32 = WINDOW / 4;
 const GAIN: u128 = 4;
 const HOLD_MIN: u32 = 2;
@@ -23,6 +24,7 @@ const HOLD_MAX: u32 = 64;
 pub(crate) struct Width {
     most: usize,
     now: usize,
+    threads: bool,
     /// The width before the trial, and its rate.
     trial: Option<(usize, u128)>,
     /// Windows until the next trial; how many the last pause had.
@@ -43,6 +45,7 @@ impl Width {
         Width {
             most,
             now: most,
+            threads: false,
             trial: None,
             wait: HOLD_MIN,
             hold: HOLD_MIN,
@@ -61,15 +64,24 @@ impl Width {
 
     /// There are more or fewer devices.
     pub fn set_most(&mut self, most: usize) {
-        *self = Width { now: self.now.clamp(1, most.max(1)), ..Width::new(most) };
+        let now = self.now.clamp(1, most.max(1));
+        *self = Width { now, threads: self.threads, ..Width::new(most) };
     }
 
-    /// A group has become durable; `waiting`: bytes wait for the next one, or as many other groups
-    /// are in flight as may be.
-    pub fn group_done(&mut self, now: Nanos, bytes: u64, waiting: bool) {
+    /// From now on threads write.
+    #[cfg(feature = "blocking")]
+    pub fn set_threads(&mut self) {
+        self.threads = true;
+    }
+
+    /// A group has become durable; `waiting`: bytes wait for the next one; `others`: groups that are
+    /// still in flight.
+    pub fn group_done(&mut self, now: Nanos, bytes: u64, waiting: bool, others: usize) {
         if self.most == 1 {
             return;
         }
+        let full = self.threads && self.now > 1 && others + 1 >= self.now;
+        let waiting = waiting || full;
         let Some(since) = self.since else {
             if waiting {
                 self.begin(now);
@@ -77,7 +89,7 @@ impl Width {
             return;
         };
         self.slack += u32::from(!waiting);
-        if self.slack > SLACK {
+        if self.slack > if self.threads { SLACK } else { 0 } {
             self.since = None;
             return;
         }
@@ -136,7 +148,7 @@ mod tests {
         let mut now = 0;
         for _ in 0..40_000 {
             now += 1_000_000_000 / rate(width.now());
-            width.group_done(Nanos(now), 1, true);
+            width.group_done(Nanos(now), 1, true, 0);
             used[width.now()] += 1;
         }
         used
@@ -164,7 +176,7 @@ mod tests {
     fn without_load_nothing_is_learned() {
         let mut width = Width::new(4);
         for i in 0..100_000 {
-            width.group_done(Nanos(i), 1, false);
+            width.group_done(Nanos(i), 1, false, 0);
         }
         assert_eq!(width.now(), 4);
     }

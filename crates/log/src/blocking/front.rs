@@ -64,6 +64,9 @@ impl Front {
     ) -> Front {
         let mut works = shared.lock();
         let tag = |(pen, tag): (&Option<Box<dyn Pen>>, &u64)| pen.as_ref().map(|_| *tag);
+        if pens.iter().any(|pen| pen.is_some()) {
+            works.plan.set_threads();
+        }
         let lent = pens.iter().zip(&works.tags).map(tag).collect();
         works.threads.lent = lent;
         drop(works);
@@ -179,7 +182,7 @@ impl Front {
         }
         let works = self.shared.lock();
         let durable = works.plan.durable();
-        if lsn > works.ring.end() && durable < lsn {
+        if lsn > works.ring.end() {
             works.threads.check_closed()?;
             return Err(LogError::NotDurable { lsn, durable });
         }
@@ -190,7 +193,9 @@ impl Front {
     fn finish<'a>(&'a self, mut works: Guard<'a>, lsn: Lsn) -> Result<(), LogError> {
         works.plan.want(lsn);
         loop {
-            if works.plan.durable() >= lsn {
+            let durable = works.plan.durable();
+            if durable >= lsn {
+                self.shared.publish(durable);
                 return Ok(());
             }
             works.threads.check_closed()?;

@@ -23,7 +23,10 @@ use tantalum_rt::Nanos;
 use tantalum_rt::wall::AlignedBuf;
 
 const UNIT: u32 = 512;
-const RECORD: u64 = FRAME as u64 + 1;
+const BYTES: usize = 400;
+const RECORD: u64 = (FRAME + BYTES) as u64;
+/// Records that memory holds: a block that is not full stays there.
+const FULL: u64 = 4;
 
 /// A device: the bytes of the log that were written to it, and whether it fails.
 struct Disk {
@@ -71,7 +74,7 @@ impl Wake for Bell {
     }
 }
 
-/// A log of one device with memory for so many records of one byte.
+/// A log of one device with memory for [`FULL`] records and no more.
 struct Log {
     front: Arc<Front>,
     shared: Arc<Shared>,
@@ -86,7 +89,7 @@ impl Clone for Log {
 }
 
 impl Log {
-    fn new(lent: bool, fails: bool, memory: u64) -> Log {
+    fn new(lent: bool, fails: bool) -> Log {
         let options = PlanOptions {
             payload: payload(UNIT),
             copies: 1,
@@ -100,14 +103,14 @@ impl Log {
         let lane = LaneSpec { device: 0, archive: false, stream: 0, main, second: None };
         let (zero, health) = (Lsn::ZERO, vec![Health::Present]);
         let plan = Plan::new(options, vec![lane], health, 1, zero, zero);
-        let memory = (memory * RECORD) as usize;
+        let memory = (FULL * RECORD + RECORD / 2) as usize;
         let mut works = Works::new(plan, Ring::new(zero, memory), vec![7], UNIT, memory);
         works.jobs.push(None);
         let shared = Arc::new(Shared::new(works));
         let log = Mutex::new(Vec::new());
         let disk = Arc::new(Disk { log, writing: AtomicBool::new(false), fails });
         let pen = lent.then(|| Box::new(DiskPen(disk.clone())) as Box<dyn Pen>);
-        let rules = Rules { record_limit: 8, read_only: false, when_full: WhenFull::Wait };
+        let rules = Rules { record_limit: BYTES as u32, read_only: false, when_full: WhenFull::Wait };
         let front = Front::new(rules, shared.clone(), vec![pen], Box::new(|| Nanos(1)));
         Log { front: Arc::new(front), shared, disk }
     }
@@ -142,10 +145,17 @@ impl Log {
         }
     }
 
+    /// Memory is full then.
+    fn fill(&self) {
+        for _ in 0..FULL {
+            self.front.append(&[&[9; BYTES]], false).unwrap();
+        }
+    }
+
     fn commit(&self, byte: u8) -> thread::JoinHandle<Result<(), LogError>> {
         let log = self.clone();
         thread::spawn(move || {
-            let appended = log.front.append(&[&[byte]], true)?;
+            let appended = log.front.append(&[&[byte; BYTES]], true)?;
             assert!(log.front.durable() >= appended.end, "it was not durable yet");
             log.check(appended.lsn, byte);
             Ok(())
@@ -168,9 +178,9 @@ fn model(switches: usize, scenario: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn threads_write_by_themselves_one_at_a_time() {
     model(2, || {
-        let log = Log::new(true, false, 10);
+        let log = Log::new(true, false);
         let threads = [log.commit(0), log.commit(1)];
-        log.front.append(&[&[2]], true).unwrap();
+        log.front.append(&[&[2; BYTES]], true).unwrap();
         threads.into_iter().for_each(|t| t.join().unwrap().unwrap());
         assert_eq!(log.front.durable(), Lsn(3 * RECORD));
     });
@@ -179,7 +189,7 @@ fn threads_write_by_themselves_one_at_a_time() {
 #[test]
 fn the_runtime_writes_to_a_device_that_is_not_lent() {
     model(2, || {
-        let log = Log::new(false, false, 10);
+        let log = Log::new(false, false);
         let threads = [log.commit(0), log.commit(1)];
         log.serve(Lsn(2 * RECORD));
         threads.into_iter().for_each(|t| t.join().unwrap().unwrap());
@@ -189,8 +199,8 @@ fn the_runtime_writes_to_a_device_that_is_not_lent() {
 #[test]
 fn what_the_runtime_writes_is_followed_by_what_a_thread_writes() {
     model(2, || {
-        let log = Log::new(true, false, 10);
-        let end = log.front.append(&[&[9]], false).unwrap().end;
+        let log = Log::new(true, false);
+        let end = log.front.append(&[&[9; BYTES]], false).unwrap().end;
         let threads = [log.commit(0), log.commit(1)];
         // A flush that a task asks for.
         log.shared.lock().plan.want(end);
@@ -203,23 +213,17 @@ fn what_the_runtime_writes_is_followed_by_what_a_thread_writes() {
 #[test]
 fn whoever_finds_no_room_gets_it_when_there_is_some() {
     model(2, || {
-        let log = Log::new(true, false, 1);
-        let first = log.clone();
-        let first = thread::spawn(move || {
-            first.front.append(&[&[0]], false).unwrap();
-            first.front.append(&[&[1]], true).unwrap();
-        });
-        let second = log.commit(2);
-        first.join().unwrap();
-        second.join().unwrap().unwrap();
+        let log = Log::new(true, false);
+        log.fill();
+        let threads = [log.commit(0), log.commit(1)];
+        threads.into_iter().for_each(|t| t.join().unwrap().unwrap());
     });
 }
 
 #[test]
 fn a_write_that_fails_ends_every_wait() {
     model(2, || {
-        let log = Log::new(true, true, 1);
-        // One writes, the other waits for its record or for room.
+        let log = Log::new(true, true);
         let threads = [log.commit(0), log.commit(1)];
         log.serve(Lsn(u64::MAX));
         for thread in threads {
@@ -232,7 +236,9 @@ fn a_write_that_fails_ends_every_wait() {
 #[test]
 fn the_end_of_the_log_ends_every_wait() {
     model(2, || {
-        let log = Log::new(false, false, 1);
+        let log = Log::new(false, false);
+        // One waits for its record, or both wait for room.
+        (1..FULL).for_each(|_| drop(log.front.append(&[&[9; BYTES]], false).unwrap()));
         let threads = [log.commit(0), log.commit(1)];
         log.front.close(closed());
         for thread in threads {

@@ -74,9 +74,9 @@ impl Plan {
             let bytes = first.to.since(first.from);
             self.durable = self.durable.max(first.to);
             self.groups.pop_front();
-            let (others, width) = (self.in_flight(), self.width.now());
-            let full = width > 1 && others + 1 >= width;
-            self.width.group_done(now, bytes, full || self.wanted > self.formed);
+            let waiting = self.wanted > self.formed;
+            let others = self.in_flight();
+            self.width.group_done(now, bytes, waiting, others);
         }
     }
 

@@ -315,6 +315,12 @@ impl Plan {
         self.counts
     }
 
+    /// From now on threads issue orders by themselves.
+    #[cfg(feature = "blocking")]
+    pub fn set_threads(&mut self) {
+        self.width.set_threads();
+    }
+
     /// Groups that may be in flight at once.
     pub fn width(&self) -> usize {
         self.width.now()
