@@ -32,6 +32,7 @@ mod waits {
         sync::atomic::{AtomicBool, AtomicU32, Ordering},
         thread::{Thread, current, park},
     };
+    use tantalum_rt::Nanos;
 
     /// A thread that waits for one event.
     pub(crate) struct Parker {
@@ -79,6 +80,14 @@ mod waits {
             let _ = futex::wait(&self.wakes, futex::Flags::PRIVATE, seen, None);
         }
 
+        /// As [`Event::wait`], for so long at most. Whether that is over.
+        pub fn wait_for(&self, seen: u32, most: Nanos) -> bool {
+            let (tv_sec, tv_nsec) = (0, most.0.min(999_999_999) as i64);
+            let most = Some(&futex::Timespec { tv_sec, tv_nsec });
+            let waited = futex::wait(&self.wakes, futex::Flags::PRIVATE, seen, most);
+            waited == Err(rustix::io::Errno::TIMEDOUT)
+        }
+
         /// Wakes one of the threads that wait, or more.
         pub fn wake_one(&self) {
             self.wake(1);
@@ -120,6 +129,12 @@ mod waits {
             if *wakes == seen {
                 drop(self.changed.wait(wakes).unwrap());
             }
+        }
+
+        /// Any time passes.
+        pub fn wait_for(&self, seen: u32, _most: Nanos) -> bool {
+            loom::thread::yield_now();
+            self.seen() == seen
         }
 
         pub fn wake_one(&self) {

@@ -7,6 +7,10 @@
 //! 2. Threads that wait for room take their turn in the order of their arrival.
 //! 3. Whoever changes something takes [`Wakes`] along, and wakes once the lock is free.
 //! 4. The runtime of the log is woken once, until it has looked again.
+//! 5. **Gathering.** Threads that were woken by a write mostly commit again at once. The next group
+//!    waits for as many as were woken, since one write for all is less than one for each half. It
+//!    waits at most for half as long as the last write took, and one thread that waits minds that
+//!    time. If they do not come, some groups do not wait, and more of them each time.
 
 use crate::sys::{Event, Parker};
 use crate::{LogError, Lsn};
@@ -32,13 +36,36 @@ pub(crate) struct Threads {
     owner: Option<Waker>,
     /// When it looks by itself.
     pub timer: Option<Nanos>,
+    gathering: Option<Gathering>,
+    /// Threads that waited at the gates that were opened last.
+    woken: u32,
+    round: u64,
+    /// Groups that do not gather, and how many there were the last time.
+    skip: u32,
+    pause: u32,
     /// Buffers for what threads write, with their sizes.
     spare: Vec<(usize, AlignedBuf)>,
+}
+
+/// Groups that do not gather after one has waited in vain, at most.
+const PAUSE_MAX: u32 = 64;
+
+/// A group that waits for threads.
+#[derive(Clone, Copy)]
+struct Gathering {
+    round: u64,
+    woken: u32,
+    missing: u32,
+    patience: Nanos,
+    /// A thread minds the time.
+    minded: bool,
 }
 
 struct Gate {
     begin: Lsn,
     end: Lsn,
+    /// Threads that wait here.
+    waiting: u32,
     event: Arc<Event>,
 }
 
@@ -91,23 +118,73 @@ impl Threads {
         self.closed.clone().map_or(Ok(()), Err)
     }
 
-    /// Where to wait for `lsn`. Groups are formed up to `formed`; one has `most` bytes at most.
+    /// Where a thread waits for `lsn`. Groups are formed up to `formed`; one has `most` bytes at
+    /// most.
     pub fn gate(&mut self, lsn: Lsn, formed: Lsn, most: u64) -> Arc<Event> {
         let at = self.gates.partition_point(|gate| gate.end < lsn);
-        if let Some(gate) = self.gates.get(at) {
-            return gate.event.clone();
+        let fits = |last: &Gate| last.end > formed && lsn.since(last.begin) <= most;
+        if at == self.gates.len() && !self.gates.back().is_some_and(fits) {
+            let event = Arc::default();
+            self.gates.push_back(Gate { begin: lsn, end: lsn, waiting: 0, event });
         }
-        match self.gates.back_mut() {
-            Some(last) if last.end > formed && lsn.since(last.begin) <= most => {
-                last.end = lsn;
-                last.event.clone()
-            }
-            _ => {
-                let event = Arc::new(Event::default());
-                self.gates.push_back(Gate { begin: lsn, end: lsn, event: event.clone() });
-                event
+        let last = self.gates.len() - 1;
+        let gate = &mut self.gates[at.min(last)];
+        gate.end = gate.end.max(lsn);
+        gate.waiting += 1;
+        gate.event.clone()
+    }
+
+    /// A thread has come to wait.
+    pub fn arrived(&mut self) {
+        if let Some(gathering) = &mut self.gathering {
+            gathering.missing -= 1;
+            if gathering.missing == 0 {
+                (self.gathering, self.pause) = (None, 0);
             }
         }
+    }
+
+    /// Threads were woken by a write that took so long: the next group gathers, if that may pay.
+    pub fn gather(&mut self, took: Nanos) {
+        let waiting: u32 = self.gates.iter().map(|gate| gate.waiting).sum();
+        let woken = self.woken;
+        self.skip = self.skip.saturating_sub(1);
+        self.round += 1;
+        // Who waits for room would not come.
+        let pays = woken > 0 && woken + waiting > 1 && self.skip == 0 && self.turns.is_empty();
+        let (round, patience) = (self.round, Nanos(took.0 / 2));
+        let gathering = Gathering { round, woken, missing: woken, patience, minded: false };
+        self.gathering = pays.then_some(gathering);
+    }
+
+    pub fn is_gathering(&self) -> bool {
+        self.gathering.is_some()
+    }
+
+    /// For how long the thread is to mind the time, and of which round, if it is.
+    pub fn mind(&mut self) -> Option<(Nanos, u64)> {
+        let gathering = self.gathering.as_mut().filter(|g| !g.minded)?;
+        gathering.minded = true;
+        Some((gathering.patience, gathering.round))
+    }
+
+    /// The thread that minded this round does so no longer. `late`: nobody waits any longer.
+    pub fn minded(&mut self, round: u64, late: bool) {
+        let Some(gathering) = self.gathering.as_mut().filter(|g| g.round == round) else { return };
+        gathering.minded = false;
+        if late {
+            if gathering.missing * 4 > gathering.woken {
+                self.pause = (self.pause * 2).clamp(1, PAUSE_MAX);
+                self.skip = self.pause;
+            }
+            self.gathering = None;
+        }
+    }
+
+    /// A thread waits for room.
+    pub fn add_turn(&mut self, parker: Arc<Parker>) {
+        self.turns.push_back(parker);
+        self.gathering = None;
     }
 
     /// A buffer of `len` bytes, of unknown content.
@@ -131,8 +208,13 @@ impl Threads {
 
     /// Everything before `durable` is.
     pub fn open_gates(&mut self, durable: Lsn, wakes: &mut Wakes) {
+        self.woken = 0;
         while self.gates.front().is_some_and(|gate| gate.end <= durable) {
-            wakes.all.extend(self.gates.pop_front().map(|gate| gate.event));
+            let Some(gate) = self.gates.pop_front() else { return };
+            self.woken += gate.waiting;
+            // Whoever minds the time may be among them.
+            self.gathering = None;
+            wakes.all.push(gate.event);
         }
     }
 

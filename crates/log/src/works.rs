@@ -6,10 +6,10 @@
 //! 3. Each order of the plan is either given to the caller or lies in [`Works::jobs`] for the task of
 //!    its lane.
 
+use crate::Lsn;
 use crate::encode::{bytes_of, encode};
 use crate::plan::{Order, Plan};
 use crate::ring::Ring;
-use crate::Lsn;
 use crate::sys::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 #[cfg(feature = "blocking")]
 use crate::threads::{Threads, Wakes};
@@ -116,7 +116,9 @@ impl Works {
             };
             let Some(order) = order else { break };
             match groups {
-                Groups::Thread if mine.is_none() && self.is_lent(order.device) => mine = Some(order),
+                Groups::Thread if mine.is_none() && self.is_lent(order.device) => {
+                    mine = Some(order)
+                }
                 _ => self.give(order),
             }
         }
@@ -163,8 +165,8 @@ impl Works {
     /// Whether the tasks form groups: if no thread would.
     pub fn tasks_form(&self) -> bool {
         #[cfg(feature = "blocking")]
-        let threads = self.threads.would_write(self.plan.formed())
-            && self.former() == Some(Former::Threads);
+        let threads =
+            self.threads.would_write(self.plan.formed()) && self.former() == Some(Former::Threads);
         #[cfg(not(feature = "blocking"))]
         let threads = false;
         !threads
@@ -179,11 +181,9 @@ impl Works {
         self.plan.wake_at(now)
     }
 
-    /// Opens the way for threads: to whom waits for what is durable now, to one that waits for room,
-    /// and to one that is to write.
+    /// Opens the way for threads: to one that waits for room, and to one that is to write.
     #[cfg(feature = "blocking")]
     pub fn let_on(&mut self, wakes: &mut Wakes) {
-        self.threads.open_gates(self.plan.durable(), wakes);
         self.threads.next_turn(wakes);
         if self.former() == Some(Former::Threads) {
             self.threads.call_writer(self.plan.formed(), wakes);
@@ -312,6 +312,7 @@ impl Shared {
         let wakes = {
             let mut wakes = Wakes::default();
             works.threads.timer = wake_at;
+            works.threads.open_gates(durable, &mut wakes);
             works.let_on(&mut wakes);
             wakes
         };

@@ -51,8 +51,8 @@ pub(crate) struct Front {
 enum Led<'a> {
     /// Something was written or told: look again. The lock is free.
     Did,
-    /// There is nothing for this thread.
-    Nothing(Guard<'a>),
+    /// There is nothing for this thread, but perhaps to mind the time of a round of gathering.
+    Nothing(Guard<'a>, Option<(Nanos, u64)>),
 }
 
 impl Front {
@@ -121,13 +121,9 @@ impl Front {
     }
 
     /// Waits until it is the turn of this append and there is room for it.
-    fn take_turn<'a>(
-        &'a self,
-        mut works: Guard<'a>,
-        whole: u64,
-    ) -> Result<Guard<'a>, LogError> {
+    fn take_turn<'a>(&'a self, mut works: Guard<'a>, whole: u64) -> Result<Guard<'a>, LogError> {
         let mut mine = Parker::new();
-        works.threads.turns.push_back(mine.clone());
+        works.threads.add_turn(mine.clone());
         loop {
             let first = works.threads.turns.front().is_some_and(|p| Arc::ptr_eq(p, &mine));
             let (memory, devices) = works.room_for(whole);
@@ -156,7 +152,7 @@ impl Front {
                 let end = works.ring.end();
                 works.plan.want(end);
                 works = match self.lead(works) {
-                    Led::Nothing(works) => works,
+                    Led::Nothing(works, _) => works,
                     Led::Did => {
                         works = self.shared.lock();
                         continue;
@@ -192,6 +188,7 @@ impl Front {
     /// Waits until everything before `lsn` is durable, and writes what is to be written meanwhile.
     fn finish<'a>(&'a self, mut works: Guard<'a>, lsn: Lsn) -> Result<(), LogError> {
         works.plan.want(lsn);
+        let mut gate = None;
         loop {
             let durable = works.plan.durable();
             if durable >= lsn {
@@ -199,17 +196,27 @@ impl Front {
                 return Ok(());
             }
             works.threads.check_closed()?;
-            let (formed, most) = (works.plan.formed(), works.plan.group_bytes());
-            let event = works.threads.gate(lsn, formed, most);
-            if let Led::Nothing(works) = self.lead(works) {
+            let event = gate.get_or_insert_with(|| {
+                works.threads.arrived();
+                let (formed, most) = (works.plan.formed(), works.plan.group_bytes());
+                works.threads.gate(lsn, formed, most)
+            });
+            let mut minded = None;
+            if let Led::Nothing(works, minds) = self.lead(works) {
                 let seen = event.seen();
                 drop(works);
-                event.wait(seen);
+                match minds {
+                    Some((most, round)) => minded = Some((round, event.wait_for(seen, most))),
+                    None => event.wait(seen),
+                }
             }
             if self.durable() >= lsn {
                 return Ok(());
             }
             works = self.shared.lock();
+            if let Some((round, late)) = minded {
+                works.threads.minded(round, late);
+            }
         }
     }
 
@@ -217,8 +224,12 @@ impl Front {
     fn lead<'a>(&'a self, mut works: Guard<'a>) -> Led<'a> {
         let mut wakes = Wakes::default();
         let order = match works.former() {
-            None => return Led::Nothing(works),
+            None => return Led::Nothing(works, None),
             Some(Former::Tasks) => None,
+            Some(Former::Threads) if works.threads.is_gathering() => {
+                let minds = works.threads.mind();
+                return Led::Nothing(works, minds);
+            }
             Some(Former::Threads) => {
                 let now = works.time((self.time)());
                 works.issue(now, Groups::Thread).map(|order| (order, now))
@@ -227,7 +238,7 @@ impl Front {
         let Some((order, now)) = order else {
             works.threads.tell(&mut wakes);
             if wakes.is_empty() {
-                return Led::Nothing(works);
+                return Led::Nothing(works, None);
             }
             drop(works);
             wakes.wake();
@@ -272,7 +283,10 @@ impl Drop for Write<'_> {
         works.done(now, &self.order, self.bytes, took, self.ok);
         // No order comes of this but for tasks.
         works.issue(now, Groups::Nobody);
-        let moved = shared.publish(works.plan.durable());
+        let durable = works.plan.durable();
+        let moved = shared.publish(durable);
+        works.threads.open_gates(durable, &mut wakes);
+        works.threads.gather(took);
         works.let_on(&mut wakes);
         works.tell_runtime(now, &mut wakes);
         if moved && shared.is_watched() {

@@ -44,9 +44,9 @@
 //! 5. **What was not committed may be lost** when the last clone is dropped: it is as if the power
 //!    had gone. [`BlockingLog::close`] and [`BlockingLog::flush`] make everything durable.
 
+mod front;
 #[cfg(all(test, loom))]
 mod model;
-mod front;
 mod pen;
 mod records;
 mod thread;

@@ -110,7 +110,8 @@ impl Log {
         let log = Mutex::new(Vec::new());
         let disk = Arc::new(Disk { log, writing: AtomicBool::new(false), fails });
         let pen = lent.then(|| Box::new(DiskPen(disk.clone())) as Box<dyn Pen>);
-        let rules = Rules { record_limit: BYTES as u32, read_only: false, when_full: WhenFull::Wait };
+        let rules =
+            Rules { record_limit: BYTES as u32, read_only: false, when_full: WhenFull::Wait };
         let front = Front::new(rules, shared.clone(), vec![pen], Box::new(|| Nanos(1)));
         Log { front: Arc::new(front), shared, disk }
     }
@@ -177,12 +178,30 @@ fn model(switches: usize, scenario: impl Fn() + Send + Sync + 'static) {
 
 #[test]
 fn threads_write_by_themselves_one_at_a_time() {
-    model(2, || {
+    model(3, || {
         let log = Log::new(true, false);
         let threads = [log.commit(0), log.commit(1)];
         log.front.append(&[&[2; BYTES]], true).unwrap();
         threads.into_iter().for_each(|t| t.join().unwrap().unwrap());
         assert_eq!(log.front.durable(), Lsn(3 * RECORD));
+    });
+}
+
+#[test]
+fn a_group_that_gathers_waits_for_nobody_who_does_not_come() {
+    model(2, || {
+        let log = Log::new(true, false);
+        let again = log.clone();
+        let first = thread::spawn(move || {
+            for _ in 0..2 {
+                again.front.append(&[&[0; BYTES]], true).unwrap();
+            }
+        });
+        let second = log.commit(1);
+        log.front.append(&[&[2; BYTES]], true).unwrap();
+        first.join().unwrap();
+        second.join().unwrap().unwrap();
+        assert_eq!(log.front.durable(), Lsn(4 * RECORD));
     });
 }
 
@@ -198,7 +217,7 @@ fn the_runtime_writes_to_a_device_that_is_not_lent() {
 
 #[test]
 fn what_the_runtime_writes_is_followed_by_what_a_thread_writes() {
-    model(2, || {
+    model(3, || {
         let log = Log::new(true, false);
         let end = log.front.append(&[&[9; BYTES]], false).unwrap().end;
         let threads = [log.commit(0), log.commit(1)];
@@ -212,7 +231,7 @@ fn what_the_runtime_writes_is_followed_by_what_a_thread_writes() {
 
 #[test]
 fn whoever_finds_no_room_gets_it_when_there_is_some() {
-    model(2, || {
+    model(3, || {
         let log = Log::new(true, false);
         log.fill();
         let threads = [log.commit(0), log.commit(1)];
@@ -238,7 +257,9 @@ fn the_end_of_the_log_ends_every_wait() {
     model(2, || {
         let log = Log::new(false, false);
         // One waits for its record, or both wait for room.
-        (1..FULL).for_each(|_| drop(log.front.append(&[&[9; BYTES]], false).unwrap()));
+        for _ in 1..FULL {
+            log.front.append(&[&[9; BYTES]], false).unwrap();
+        }
         let threads = [log.commit(0), log.commit(1)];
         log.front.close(closed());
         for thread in threads {

@@ -18,8 +18,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::task::Poll;
-use std::time::Instant;
 use std::thread::JoinHandle;
+use std::time::Instant;
 use tantalum_device::BlockDevice;
 use tantalum_rt::{Inbox, Nanos, Post, Rt, Runtime};
 
