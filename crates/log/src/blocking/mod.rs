@@ -49,6 +49,8 @@ mod front;
 mod model;
 mod pen;
 mod records;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod thread;
 
 pub use records::BlockingRecords;
