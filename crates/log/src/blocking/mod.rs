@@ -79,12 +79,12 @@ use thread::{Letter, Opened};
 /// How a log is used from threads.
 #[derive(Clone, Debug, Default)]
 pub struct BlockingOptions {
-    /// How the log is used. Records on their way to it take memory, too: at most as much as
-    /// [`OpenOptions::memory`] has free.
+    /// How the log is used.
     pub open: OpenOptions,
     /// How its files are used.
     pub file: FileSettings,
-    /// The runtime of its thread.
+    /// The runtime of its thread. On a clock of another pace than real time's, that thread does all
+    /// writes.
     pub wall: WallOptions,
 }
 
@@ -197,7 +197,8 @@ impl BlockingLog {
         BlockingLog::start(options, async move |rt| files(&rt, paths, &file), lend)
     }
 
-    /// Opens a log on devices that `make` makes in the thread of the log.
+    /// Opens a log on devices that `make` makes in the thread of the log. That thread does all
+    /// writes: only [`BlockingLog::open`] lends files to the threads that commit.
     ///
     /// # Errors
     /// [`BlockingError`]; see [`Log::open`].
