@@ -17,8 +17,7 @@ use tantalum_device::presets::{DISKS, SAMPLED};
 use tantalum_device::{Disk, DiskModel, Payload, RamDevice, SampledModel};
 use tantalum_drive::{Design, Drive};
 use tantalum_explore::{
-    AnyBlueprint, AnyBox, DiskBlueprint, DriveBlueprint, Raid0Blueprint,
-    SampledBlueprint,
+    AnyBlueprint, AnyBox, DiskBlueprint, DriveBlueprint, Raid0Blueprint, SampledBlueprint,
 };
 use tantalum_rt::Rt;
 

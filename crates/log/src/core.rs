@@ -295,6 +295,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             let spans = area.written().into_iter().map(span).collect();
             Some(Rc::new(Stream { member, stream, spans }))
         });
-        Merge::new(&self.rt, streams.collect(), Rc::new(self.state.borrow().clone()), from)
+        let state = Rc::new(self.state.borrow().clone());
+        let merge = Merge::new(&self.rt, streams.collect(), state, from);
+        if self.copies > 1 { merge.with_copies() } else { merge }
     }
 }

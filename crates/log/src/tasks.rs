@@ -38,6 +38,10 @@ async fn run_lane<D: BlockDevice + Clone + 'static>(
         core.note(order.device, bytes.len() as u64, now.saturating_sub(began));
         core.plan.borrow_mut().done(now, order.ticket, ok);
         core.pump();
+        if core.is_failed() {
+            // Whoever closes the log waits for this end.
+            core.changed.notify_all();
+        }
     }
 }
 

@@ -87,7 +87,8 @@ impl Blueprint for LogBlueprint {
                 member.power_on().await.map_err(|e| e.to_string())?;
             }
             let (array, archive) = members.named();
-            let named = |(name, member): (String, _)| LogDevice::new(name, PowerCycle::device(&member));
+            let named =
+                |(name, member): (String, _)| LogDevice::new(name, PowerCycle::device(&member));
             let array: Vec<_> = array.into_iter().map(named).collect();
             let create = blueprint.shape.create(unit, RECORD as u32);
             let archive = archive.map(named);

@@ -113,7 +113,9 @@ impl Judge for LogJudge {
         let journal = self.journal.borrow().clone();
         let found = journal.compare(&open.log).await.map_err(Failure::Promise)?;
         if found != end {
-            return Err(Failure::Promise(format!("the log ends at {end}, and was read to {found}")));
+            return Err(Failure::Promise(format!(
+                "the log ends at {end}, and was read to {found}"
+            )));
         }
         Ok(())
     }
