@@ -98,10 +98,14 @@ mod scan;
 mod state;
 mod stats;
 mod superblock;
+mod sys;
 mod tasks;
+#[cfg(feature = "blocking")]
+mod threads;
 mod volume;
 mod wait;
 mod width;
+mod works;
 
 #[cfg(feature = "blocking")]
 pub use blocking::{BlockingError, BlockingLog, BlockingOptions, BlockingRecords};

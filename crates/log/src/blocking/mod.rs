@@ -44,11 +44,13 @@
 //! 5. **What was not committed may be lost** when the last clone is dropped: it is as if the power
 //!    had gone. [`BlockingLog::close`] and [`BlockingLog::flush`] make everything durable.
 
+mod front;
 #[cfg(all(test, loom))]
 mod model;
-mod queue;
+mod pen;
 mod records;
-mod sys;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod thread;
 
 pub use records::BlockingRecords;
@@ -56,7 +58,8 @@ pub use records::BlockingRecords;
 use crate::{
     Appended, CreateOptions, Log, LogDevice, LogError, LogStats, Lsn, OpenError, OpenOptions,
 };
-use queue::Queue;
+use front::Front;
+use pen::{FilePen, Pen};
 use std::fmt::Debug;
 use std::io;
 use std::ops::ControlFlow;
@@ -105,7 +108,7 @@ pub struct BlockingLog {
 }
 
 pub(crate) struct Handle {
-    queue: Arc<Queue>,
+    front: Arc<Front>,
     /// `None` only while it is dropped.
     post: Option<Post<Letter>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -131,7 +134,7 @@ impl Handle {
         let posted = self.post.as_ref().is_some_and(|post| post.post_wait(letter(to)).is_ok());
         match answer.recv() {
             Ok(answer) if posted => Ok(answer),
-            _ => Err(self.queue.why_closed()),
+            _ => Err(self.front.why_closed()),
         }
     }
 }
@@ -187,7 +190,7 @@ impl BlockingLog {
         options: BlockingOptions,
     ) -> Result<BlockingLog, BlockingError> {
         let (paths, file) = (paths(devices), options.file.clone());
-        BlockingLog::open_with(options, async move |rt| files(&rt, paths, &file))
+        BlockingLog::start(options, async move |rt| files(&rt, paths, &file), lend)
     }
 
     /// Opens a log on devices that `make` makes in the thread of the log.
@@ -203,11 +206,24 @@ impl BlockingLog {
         M: FnOnce(Rt) -> F + Send + 'static,
         F: Future<Output = Result<Vec<LogDevice<D>>, BlockingError>> + 'static,
     {
+        BlockingLog::start(options, make, |_, _| None)
+    }
+
+    fn start<D, M, F>(
+        options: BlockingOptions,
+        make: M,
+        lend: thread::Lend<D>,
+    ) -> Result<BlockingLog, BlockingError>
+    where
+        D: BlockDevice + Clone + 'static,
+        M: FnOnce(Rt) -> F + Send + 'static,
+        F: Future<Output = Result<Vec<LogDevice<D>>, BlockingError>> + 'static,
+    {
         let settings = options.clone();
-        let body = move |runtime, ready: &_| thread::run(runtime, options, make, ready);
-        let (Opened { queue, post }, thread) = thread::start(seed()?, &settings, body)?;
+        let body = move |runtime, ready: &_| thread::run(runtime, options, make, lend, ready);
+        let (Opened { front, post }, thread) = thread::start(seed()?, &settings, body)?;
         let thread = Mutex::new(Some(thread));
-        Ok(BlockingLog { handle: Arc::new(Handle { queue, post: Some(post), thread }) })
+        Ok(BlockingLog { handle: Arc::new(Handle { front, post: Some(post), thread }) })
     }
 
     /// Appends a record: it is in memory then. It waits while memory is full, and while there is
@@ -225,7 +241,7 @@ impl BlockingLog {
     /// # Errors
     /// As [`BlockingLog::append`].
     pub fn append_pieces(&self, record: &[&[u8]]) -> Result<Appended, LogError> {
-        self.handle.queue.append(record, false)
+        self.handle.front.append(record, false)
     }
 
     /// Appends a record and waits until it is durable, with everything before it.
@@ -241,7 +257,7 @@ impl BlockingLog {
     /// # Errors
     /// As [`BlockingLog::commit`].
     pub fn commit_pieces(&self, record: &[&[u8]]) -> Result<Appended, LogError> {
-        self.handle.queue.append(record, true)
+        self.handle.front.append(record, true)
     }
 
     /// Waits until everything before `lsn` is durable.
@@ -249,7 +265,7 @@ impl BlockingLog {
     /// # Errors
     /// [`LogError::NotDurable`] if `lsn` is beyond the end of the log, [`LogError::Failed`].
     pub fn wait_durable(&self, lsn: Lsn) -> Result<(), LogError> {
-        self.handle.queue.wait_durable(lsn)
+        self.handle.front.wait_durable(lsn)
     }
 
     /// Waits until everything that was appended before is durable. Returns its end.
@@ -257,19 +273,19 @@ impl BlockingLog {
     /// # Errors
     /// [`LogError::Failed`].
     pub fn flush(&self) -> Result<Lsn, LogError> {
-        let end = self.handle.queue.end();
+        let end = self.handle.front.end();
         self.wait_durable(end)?;
         Ok(end)
     }
 
     /// Everything before this LSN is durable. It takes no lock.
     pub fn durable(&self) -> Lsn {
-        self.handle.queue.durable()
+        self.handle.front.durable()
     }
 
     /// The end of what was appended.
     pub fn end(&self) -> Lsn {
-        self.handle.queue.end()
+        self.handle.front.end()
     }
 
     /// The checkpoint: the log begins here.
@@ -295,7 +311,7 @@ impl BlockingLog {
         let letter = Letter::Subscribe(Box::new(listener));
         match self.handle.post.as_ref().map(|post| post.post_wait(letter)) {
             Some(Ok(())) => Ok(()),
-            _ => Err(self.handle.queue.why_closed()),
+            _ => Err(self.handle.front.why_closed()),
         }
     }
 
@@ -350,6 +366,12 @@ fn files(
         Ok(LogDevice::new(path.display().to_string(), file))
     };
     paths.into_iter().map(open).collect()
+}
+
+/// Lends a file to threads, for units of so many bytes.
+fn lend(file: &File, unit: u32) -> Option<Box<dyn Pen>> {
+    let blocks = u64::from(unit / file.caps().block_size);
+    Some(Box::new(FilePen { writer: file.lend()?, blocks }))
 }
 
 /// Random bytes of the system.
