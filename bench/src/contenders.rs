@@ -72,14 +72,6 @@ impl Tantalum {
 }
 
 impl Contender for Tantalum {
-    fn tidy(&self) -> Result<(), Failure> {
-        if std::env::var("STATS").is_ok() {
-            let s = self.0.stats()?;
-            eprintln!("groups {} width {} slow {} hedges {} won {} on {} stalls {} forced {} writes {:?}", s.groups, s.width, s.slow, s.hedges, s.hedges_won, s.hedging, s.stalls, s.forced, s.devices.iter().map(|d| (d.writes, d.busy.0/1000/d.writes.max(1), d.longest.0/1000)).collect::<Vec<_>>());
-        }
-        Ok(())
-    }
-
     fn commit(&self, _thread: usize, record: &[u8]) -> Result<(), Failure> {
         let appended = self.0.commit(record)?;
         if appended.lsn.0 / CUT != appended.end.0 / CUT {

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 const USAGE: &str = "usage: tantalum-bench FOLDER [--seconds N] [--rounds N] [--threads N,N...]
-                      [--bytes N,N...] [--only NAME;NAME...]
+                      [--bytes N,N...] [--only NAME;NAME...] [--quick]
 
 The folder is on the disk to be measured. Its subfolder `tantalum-bench`, which must not be there
 yet, takes up to 4 GiB, and is removed in the end.";
@@ -45,6 +45,11 @@ fn options() -> Result<Options, Failure> {
         only: Vec::new(),
     };
     while let Some(name) = args.next() {
+        if name == "--quick" {
+            (options.time, options.rounds) = (Duration::from_millis(50), 1);
+            (options.threads, options.bytes) = (vec![1, 4], vec![128]);
+            continue;
+        }
         let value = args.next().ok_or(USAGE)?;
         match name.as_str() {
             "--seconds" => options.time = Duration::try_from_secs_f64(list(&value)?[0])?,
@@ -66,11 +71,12 @@ fn middle(mut all: Vec<f64>) -> (f64, f64, f64) {
     (all[0], all[all.len() / 2], all[all.len() - 1])
 }
 
-/// What is promised of the ratio to another log with so many threads, in hundredths; the other is
-/// the best of all or any.
+/// What is promised of the ratio to another log with so many threads. (One that is as good beside
+/// each other log is as good beside the best.)
 fn target(other: &str, threads: usize) -> f64 {
     match (other, threads) {
-        (FOUR, _) => 1.0,
+        // Level, as far as such a measurement tells.
+        (FOUR, _) => 0.97,
         (_, ..=4) => 0.95,
         _ => 1.1,
     }
