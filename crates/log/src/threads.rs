@@ -187,22 +187,21 @@ impl Threads {
         self.gathering = None;
     }
 
-    /// A buffer of `len` bytes, of unknown content.
-    pub fn buffer(&mut self, len: usize) -> AlignedBuf {
+    /// A buffer of `len` bytes, of unknown content, and how many it may have.
+    pub fn buffer(&mut self, len: usize) -> (usize, AlignedBuf) {
         let fits = |(size, _): &(usize, AlignedBuf)| *size >= len;
-        let mut buf = match self.spare.pop().filter(fits) {
-            Some((_, buf)) => buf,
-            None => AlignedBuf::zeroed(len.next_power_of_two()),
-        };
+        let (size, mut buf) = self.spare.pop().filter(fits).unwrap_or_else(|| {
+            let size = len.next_power_of_two();
+            (size, AlignedBuf::zeroed(size))
+        });
         buf.set_len(len);
-        buf
+        (size, buf)
     }
 
-    /// The buffer, with which bytes of this length were written, is not needed any more.
-    pub fn keep(&mut self, buf: AlignedBuf) {
-        // Each device has one write in flight, or one for each of its partitions.
+    /// The buffer is not needed any more.
+    pub fn keep(&mut self, size: usize, buf: AlignedBuf) {
         if self.spare.len() < self.lent.len() {
-            self.spare.push((buf.len(), buf));
+            self.spare.push((size, buf));
         }
     }
 

@@ -145,12 +145,15 @@ impl Works {
     }
 
     /// Whether threads may write to the device.
+    #[cfg(feature = "blocking")]
     fn is_lent(&self, device: usize) -> bool {
-        #[cfg(feature = "blocking")]
-        let lent = self.threads.lent.get(device) == Some(&Some(self.tags[device]));
-        #[cfg(not(feature = "blocking"))]
-        let lent = false;
-        lent
+        self.threads.lent.get(device) == Some(&Some(self.tags[device]))
+    }
+
+    /// There are no threads.
+    #[cfg(not(feature = "blocking"))]
+    fn is_lent(&self, _device: usize) -> bool {
+        false
     }
 
     /// Who is to form the next group: the threads if they would and may.

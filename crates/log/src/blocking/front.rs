@@ -245,7 +245,7 @@ impl Front {
             return Led::Did;
         };
         let length = works.bytes_of(&order);
-        let mut bytes = works.threads.buffer(length);
+        let (size, mut bytes) = works.threads.buffer(length);
         works.encode(&order, &mut bytes);
         works.tell_runtime(now, &mut wakes);
         drop(works);
@@ -255,7 +255,7 @@ impl Front {
             write.ok = pen.write(write.order.place.unit, &bytes);
         }
         drop(write);
-        self.shared.lock().threads.keep(bytes);
+        self.shared.lock().threads.keep(size, bytes);
         Led::Did
     }
 

@@ -1,7 +1,8 @@
 //! The log for threads: calls that block, from as many threads as there are.
 //!
-//! A runtime stays in its thread. So each [`BlockingLog`] has a thread with a runtime and a [`Log`],
-//! and the threads of the program talk to it through a queue of records.
+//! A thread that commits writes by itself, if nobody else does: it takes an order of the plan, writes
+//! durably to a file that is lent to it, and tells the plan how that ended. A thread of the log, with
+//! a runtime and a [`Log`], does everything else (`docs/log.md`, "From threads").
 //!
 //! ```
 //! use tantalum_log::{BlockingLog, BlockingOptions, CreateOptions, Lsn};
@@ -37,12 +38,15 @@
 //! 2. **Order.** Records lie in the log in the order of their LSNs, and those of one thread in the
 //!    order of its appends.
 //! 3. **No lock is held over I/O.** An append copies its bytes into memory under a lock and waits
-//!    for nothing but room.
+//!    for nothing but room (which it may have to make by a write). A commit may write records of
+//!    other threads, too, once.
 //! 4. **Nobody waits for ever.** When the log fails, is closed, or its thread panics, every call
 //!    that waits returns the reason. (With [`WhenFull::Wait`](crate::WhenFull::Wait) an append
 //!    without room waits for a checkpoint.)
 //! 5. **What was not committed may be lost** when the last clone is dropped: it is as if the power
 //!    had gone. [`BlockingLog::close`] and [`BlockingLog::flush`] make everything durable.
+//! 6. **A slow device holds up the thread that writes to it**, and no other one if the log has
+//!    another device. Once writing again elsewhere has paid, the thread of the log does all writes.
 
 mod front;
 #[cfg(all(test, loom))]
@@ -75,12 +79,12 @@ use thread::{Letter, Opened};
 /// How a log is used from threads.
 #[derive(Clone, Debug, Default)]
 pub struct BlockingOptions {
-    /// How the log is used. Records on their way to it take memory, too: at most as much as
-    /// [`OpenOptions::memory`] has free.
+    /// How the log is used.
     pub open: OpenOptions,
     /// How its files are used.
     pub file: FileSettings,
-    /// The runtime of its thread.
+    /// The runtime of its thread. On a clock of another pace than real time's, that thread does all
+    /// writes.
     pub wall: WallOptions,
 }
 
@@ -193,7 +197,8 @@ impl BlockingLog {
         BlockingLog::start(options, async move |rt| files(&rt, paths, &file), lend)
     }
 
-    /// Opens a log on devices that `make` makes in the thread of the log.
+    /// Opens a log on devices that `make` makes in the thread of the log. That thread does all
+    /// writes: only [`BlockingLog::open`] lends files to the threads that commit.
     ///
     /// # Errors
     /// [`BlockingError`]; see [`Log::open`].

@@ -1,4 +1,5 @@
 //! Threads that write by themselves, to devices that do not do what they should.
+#![allow(clippy::disallowed_methods, reason = "threads are what is tested")]
 
 use super::pen::Pen;
 use super::{BlockingLog, BlockingOptions, files, lend};

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::task::Poll;
 use std::thread::JoinHandle;
-use std::time::Instant;
 use tantalum_device::BlockDevice;
 use tantalum_rt::{Inbox, Nanos, Post, Rt, Runtime};
 
@@ -94,7 +93,7 @@ pub(super) type Lend<D> = fn(&D, u32) -> Option<Box<dyn Pen>>;
 /// The clock of the runtime, for other threads.
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the edge: real time")]
 fn time(rt: &Rt) -> Time {
-    let (began, now) = (Instant::now(), rt.now());
+    let (began, now) = (std::time::Instant::now(), rt.now());
     Box::new(move || now.saturating_add(Nanos(began.elapsed().as_nanos() as u64)))
 }
 
