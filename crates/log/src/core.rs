@@ -206,6 +206,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
         if looked.stopped {
             self.fail("its devices failed".to_string());
+            // Whoever closes the log waits until nothing is in flight.
+            self.changed.notify_all();
         }
         if looked.durable != self.told.get() {
             self.told.set(looked.durable);
@@ -254,6 +256,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             let spans = area.written().into_iter().map(span).collect();
             Some(Rc::new(Stream { member, stream, spans }))
         });
-        Merge::new(&self.rt, streams.collect(), Rc::new(self.state.borrow().clone()), from)
+        let state = Rc::new(self.state.borrow().clone());
+        let merge = Merge::new(&self.rt, streams.collect(), state, from);
+        if self.copies > 1 { merge.with_copies() } else { merge }
     }
 }

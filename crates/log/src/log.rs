@@ -6,6 +6,7 @@
 //! 3. Once the log has failed it takes nothing more. What was durable stays durable.
 
 use crate::core::Core;
+use crate::keep::PATIENCE;
 use crate::options::{LogDevice, OpenOptions, WhenFull};
 use crate::record::{FRAME, frame};
 use crate::records::{Cutter, Records};
@@ -14,7 +15,7 @@ use crate::tasks;
 use crate::{CreateOptions, LogError, Lsn, OpenError};
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
-use tantalum_rt::{Domain, Rt};
+use tantalum_rt::{Domain, Rt, first};
 
 /// Where a record was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,14 +303,23 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         self.core.stats()
     }
 
-    /// Waits until everything appended is durable, and ends the log: every clone fails from then
-    /// on.
+    /// Waits until everything appended is durable and nothing is in flight on any device, and ends
+    /// the log: every clone fails from then on. A write that its device does not answer is waited
+    /// for no longer than twice [`OpenOptions::stall`]: it may reach the device later, so that the
+    /// log is opened again only after that device had a power cycle.
     ///
     /// # Errors
     /// [`LogError::Failed`].
     pub async fn close(self) -> Result<(), LogError> {
         self.flush().await?;
-        self.core.fail("it was closed".to_string());
+        let core = &self.core;
+        core.fail("it was closed".to_string());
+        let quiet = async {
+            // A state may be on its way.
+            let _keeper = core.keeper.lock().await;
+            core.until_changed(|| core.plan().has_writes()).await;
+        };
+        first(quiet, core.rt.sleep(core.options.stall * PATIENCE)).await;
         self.life.0.kill();
         Ok(())
     }

@@ -37,6 +37,10 @@ async fn run_lane<D: BlockDevice + Clone + 'static>(
         let now = core.rt.now();
         core.works().done(now, &order, bytes.len(), now.saturating_sub(began), ok);
         core.pump();
+        if core.is_failed() {
+            // Whoever closes the log waits for this end.
+            core.changed.notify_all();
+        }
     }
 }
 
