@@ -9,6 +9,7 @@ use tantalum_lab::file::entry::Entry;
 use tantalum_lab::file::experiment::{Experiment, RunParameters};
 use tantalum_lab::report::published::{Ratio, Source};
 use tantalum_lab::run::precondition::Precondition;
+use tantalum_workload::appends::AppendJob;
 use tantalum_workload::jobs::{Buffered, Job};
 use tantalum_workload::linkbench::LinkBenchScale;
 use tantalum_workload::pages::{AppendTreeJob, EngineJob};
@@ -81,6 +82,8 @@ fn the_page_has_every_key_with_its_default() {
     assert_eq!(engine["log_bytes"], EngineJob::default().log_bytes.to_string());
     let tree = same_keys("`[tree.NAME]`", known::<AppendTreeJob>(""));
     same_defaults::<AppendTreeJob>(&tree, "");
+    let append = same_keys("`[append.NAME]`", known::<AppendJob>(""));
+    same_defaults::<AppendJob>(&append, "");
     let job = same_keys("`[job.NAME]`", known::<Job>(""));
     same_defaults::<Job>(&job, "");
     let buffered = same_keys("`buffered` of a job", known::<Buffered>(""));

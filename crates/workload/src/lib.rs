@@ -1,5 +1,6 @@
 //! Workloads: synthetic block jobs, database benchmarks, and recorded block traces.
 
+pub mod appends;
 pub mod content;
 pub mod database;
 pub mod jobs;

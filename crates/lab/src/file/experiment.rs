@@ -23,6 +23,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_files::FormatOptions;
 use tantalum_rt::mix64;
+use tantalum_workload::appends::AppendJob;
 use tantalum_workload::database::Benchmark;
 use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};
@@ -60,6 +61,9 @@ pub struct Experiment {
     /// Recorded block traces and how they are played, by name: the same.
     #[serde(default)]
     pub trace: BTreeMap<String, Playing>,
+    /// Requesters that append to a log, by name: the same.
+    #[serde(default)]
+    pub append: BTreeMap<String, AppendJob>,
     /// Database engines as models, by name: a row's `workload` may name them, too.
     #[serde(default)]
     pub engine: BTreeMap<String, EngineJob>,
@@ -313,6 +317,7 @@ impl Experiment {
             "tpcc",
             "job",
             "trace",
+            "append",
             "engine",
             "log",
             "tree",
@@ -364,10 +369,11 @@ impl Experiment {
         if self.engine.contains_key(name) || self.tree.contains_key(name) {
             return Ok(WorkloadKind::Pages(name.clone()));
         }
-        if self.job.contains_key(name) || self.trace.contains_key(name) {
+        let jobs = self.job.contains_key(name) || self.trace.contains_key(name);
+        if jobs || self.append.contains_key(name) {
             return Ok(workload.clone());
         }
-        let own = self.job.keys().chain(self.trace.keys());
+        let own = self.job.keys().chain(self.trace.keys()).chain(self.append.keys());
         let own = own.chain(self.engine.keys()).chain(self.tree.keys());
         let known = BENCHMARKS.into_iter().chain(own.map(String::as_str));
         Err(parse::unknown("unknown workload", name, known))
@@ -424,6 +430,16 @@ impl Row {
             WorkloadKind::Job(name) => self.scene.job.get(name),
             _ => None,
         }
+    }
+
+    /// The requesters of the row, if they append to a log.
+    pub fn appends(&self) -> Option<AppendJob> {
+        let WorkloadKind::Job(name) = &self.workload else { return None };
+        let mut job = self.scene.append.get(name).cloned()?;
+        if self.quick {
+            job.make_quick();
+        }
+        Some(job)
     }
 
     /// The recorded trace of the row, if it plays one.

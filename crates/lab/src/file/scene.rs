@@ -10,6 +10,7 @@ use crate::run::precondition::{Precondition, PreconditionError};
 use crate::subject::Model;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use tantalum_workload::appends::{AppendError, AppendJob};
 use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::LinkBenchScale;
 use tantalum_workload::pages::{AppendTreeJob, EngineJob, FlashLogJob, JobError};
@@ -33,6 +34,8 @@ pub struct Scene {
     pub job: BTreeMap<String, Job>,
     /// Recorded block traces, by name; their files as seen from the program.
     pub trace: BTreeMap<String, Playing>,
+    /// Requesters that append to a log, by name.
+    pub append: BTreeMap<String, AppendJob>,
     /// Database engines as models, by name.
     pub engine: BTreeMap<String, EngineJob>,
     /// Logs of engines over several devices, by name.
@@ -132,6 +135,7 @@ impl Scene {
         for (kind, mut names) in [
             ("job", self.job.keys().collect::<Vec<_>>()),
             ("trace", self.trace.keys().collect()),
+            ("append", self.append.keys().collect()),
             ("engine", self.engine.keys().collect()),
             ("tree", self.tree.keys().collect()),
         ] {
@@ -156,6 +160,11 @@ impl Scene {
                 let key = if is_archive { "archive" } else { "devices" };
                 Model::of(design, self).map_err(|e| told(key, e))?;
             }
+        }
+        let taken = |name: &&String| self.job.contains_key(*name) || self.trace.contains_key(*name);
+        if let Some(name) = self.append.keys().find(taken) {
+            let what = format!("\"{name}\" is also a [job] or [trace]: give one another name");
+            return Err(Fault::at(&["append", name.as_str()], what));
         }
         if let Some(how) = &self.precondition {
             how.check().map_err(|e| {
@@ -195,6 +204,17 @@ impl Scene {
                 fault("trace", key, e.to_string())
             })?;
         }
+        if let Some(job) = self.append.get(name) {
+            let archive = job.archive.as_ref().and_then(|name| Model::of(name, self).ok());
+            let block = archive.map_or(block, |model| model.block_bytes().max(block));
+            job.check(block).map_err(|e| {
+                let key = match &e {
+                    AppendError::Value { key, .. } => Some(*key),
+                    _ => None,
+                };
+                fault("append", key, e.to_string())
+            })?;
+        }
         if let Some(engine) = self.engine.get(name) {
             let named = engine.log_design.as_ref().and_then(|name| Model::of(name, self).ok());
             let log = named.map_or(block, |log| log.block_bytes());
@@ -215,7 +235,8 @@ impl Scene {
 
     /// Its workloads that are no benchmarks.
     pub(crate) fn workloads(&self) -> impl Iterator<Item = WorkloadKind> {
-        let jobs = self.job.keys().chain(self.trace.keys()).cloned().map(WorkloadKind::Job);
+        let jobs = self.job.keys().chain(self.trace.keys()).chain(self.append.keys());
+        let jobs = jobs.cloned().map(WorkloadKind::Job);
         let models = self.engine.keys().chain(self.tree.keys()).cloned().map(WorkloadKind::Pages);
         jobs.chain(models)
     }

@@ -190,7 +190,14 @@ pub(crate) const OF_ROWS: &[OfRow] = &[
             "/drive/capacity_bytes",
         )
     },
+    named(
+        "slowest-second",
+        more("requests in the slowest whole second", Unit::Number),
+        "/measures/slowest_second",
+    ),
     named("hit-rate", more("page uses that hit, share", Unit::Ratio), "/measures/page_hit_rate"),
+    counted("hedges", "writes again per request", "/measures/hedges_per_request"),
+    counted("device-bytes", "bytes written per request", "/measures/device_bytes_per_request"),
     counted("host-bytes-per-commit", "host bytes per commit", "/measures/host_bytes_per_commit"),
     counted("flash-bytes-per-commit", "flash bytes per commit", "/measures/flash_bytes_per_commit"),
     counted("writes-per-commit", "writes per commit", "/measures/writes_per_commit"),

@@ -89,6 +89,9 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
         }
         return Ok(Need { memory: memory + BASE_BYTES, load: 0, database: 0, capacity });
     }
+    if let Some(job) = row.appends() {
+        return Ok(appended(&model, job.fill_mib << 20, millis));
+    }
     let Some(design) = model.ssd() else { return Ok(without_flash(row, cuts, &model)) };
     let layout = design.check().map_err(|e| e.to_string())?;
     let members = u64::from(model.members());
@@ -118,6 +121,22 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
     let rest = books + caches + zeros + BASE_BYTES;
     let memory = flash.saturating_add(database).saturating_add(rest);
     Ok(Need { memory, load: load.min(raw).saturating_add(database), database, capacity })
+}
+
+/// What devices of a log need: they keep what was written. An archive keeps it again.
+fn appended(model: &Model, fill: u64, millis: u64) -> Need {
+    let members = u64::from(model.members());
+    let (capacity, rate) = match model.ssd() {
+        Some(design) => (design.geometry.bytes() * members, design.link.mb_s * members),
+        None => {
+            let (bytes, rate) = plain(model);
+            (bytes * members, rate * members)
+        }
+    };
+    // (Bytes for each microsecond are MB for each second.)
+    let written = fill.saturating_add(rate.saturating_mul(1000).saturating_mul(millis));
+    let memory = written.min(capacity).saturating_mul(2).saturating_add(BASE_BYTES);
+    Need { memory, load: 0, database: 0, capacity }
 }
 
 /// What a drive of a page-level engine needs, and its capacity: a long run has written everything

@@ -1,5 +1,6 @@
 //! How rows run: databases, engines as models, block jobs; preparation, power cuts and judgement.
 
+pub mod appends;
 pub mod block;
 mod clocks;
 pub mod engines;

@@ -5,6 +5,7 @@
 use crate::file::experiment::{Expect, Experiment, Row};
 use crate::file::source;
 use crate::report::{Report, RowFindings, RowReport};
+use crate::run::appends;
 use crate::run::block;
 use crate::run::engines::{self, PageModel, Part};
 use crate::run::memory;
@@ -54,6 +55,9 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
         }
         for design in row.pages().iter().flat_map(PageModel::log_drives).flatten() {
             Model::of(design, &row.scene).map_err(|e| told(format!("log_design: {e}")))?;
+        }
+        if let Some(design) = row.appends().and_then(|job| job.archive) {
+            Model::of(&design, &row.scene).map_err(|e| told(format!("archive: {e}")))?;
         }
         if let Some(job) = row.job() {
             let bytes = memory::need(row, 1).map_err(told)?.capacity;
@@ -182,6 +186,22 @@ fn try_row(
     let cut = move || progress(Progress::Cut);
     if let Some(how) = row.trace() {
         return block::replay(seed, plan, (how, source::open(how)), made, cut);
+    }
+    if let Some(job) = row.appends() {
+        if log.is_some() {
+            let what = "requesters that append to a log cannot be recorded: record a job";
+            return (RowFindings::default(), Err(RowError::Design(what.into())));
+        }
+        let archive = job.archive.as_ref().map(|name| Model::of(name, &row.scene)).transpose();
+        let made = |rt: &Rt| {
+            let build = |model: &Model| model.build(rt, Payload::Bytes).map_err(RowError::Design);
+            let archive = archive.map_err(RowError::Design)?;
+            Ok(appends::Boxes {
+                array: build(&model)?,
+                archive: archive.as_ref().map(build).transpose()?,
+            })
+        };
+        return appends::run(seed, plan, job, made, cut);
     }
     if let Some(engine) = row.pages() {
         let of = |part| match part {

@@ -1,0 +1,95 @@
+//! The baseline: a log that is striped over its devices. Each request is cut at the borders of the
+//! stripes, and is done when all its parts are. A stripe of half a request splits each request in
+//! two; a long stripe makes devices skip the requests of others.
+//!
+//! 1. The device of a byte is its offset in the log / stripe, mod the number of devices.
+//! 2. A device has one write at a time, in the order of the requests.
+//!
+//! It is for comparison: nothing recovers it.
+
+use super::AppendError;
+use std::cell::Cell;
+use tantalum_device::{Block, BlockDevice, Data, Durability};
+use tantalum_rt::sync::Mutex;
+use tantalum_rt::{Rt, join_all};
+
+/// A striped log.
+pub struct StripedLog<D> {
+    lanes: Vec<Lane<D>>,
+    stripe: u64,
+    end: Cell<u64>,
+}
+
+struct Lane<D> {
+    device: D,
+    turn: Mutex,
+    /// The next block.
+    next: Cell<u64>,
+}
+
+impl<D: BlockDevice> StripedLog<D> {
+    /// Over these devices, in stripes of so many bytes, a multiple of their blocks.
+    pub fn new(rt: &Rt, devices: Vec<D>, stripe: u64) -> StripedLog<D> {
+        let lane = |device| Lane {
+            device,
+            turn: Mutex::new(rt, "a device of a striped log"),
+            next: Cell::new(0),
+        };
+        StripedLog { lanes: devices.into_iter().map(lane).collect(), stripe, end: Cell::new(0) }
+    }
+
+    /// Appends a request of so many bytes; it is durable when this returns.
+    ///
+    /// # Errors
+    /// [`AppendError::Io`].
+    pub async fn append(&self, bytes: u64) -> Result<(), AppendError> {
+        let from = self.end.replace(self.end.get() + bytes);
+        let shares = shares(from, bytes, self.stripe, self.lanes.len());
+        let parts = self.lanes.iter().zip(shares).filter(|(_, share)| *share > 0);
+        let written = join_all(parts.map(|(lane, share)| lane.write(share)).collect()).await;
+        written.into_iter().collect()
+    }
+}
+
+/// How many of `bytes` from `from` on go to each device.
+fn shares(mut from: u64, bytes: u64, stripe: u64, devices: usize) -> Vec<u64> {
+    let (mut shares, end) = (vec![0; devices], from + bytes);
+    while from < end {
+        let border = (from / stripe + 1) * stripe;
+        let device = (from / stripe) % devices as u64;
+        shares[device as usize] += border.min(end) - from;
+        from = border;
+    }
+    shares
+}
+
+impl<D: BlockDevice> Lane<D> {
+    async fn write(&self, bytes: u64) -> Result<(), AppendError> {
+        let _turn = self.turn.lock().await;
+        let caps = self.device.caps();
+        let blocks = bytes / u64::from(caps.block_size);
+        if self.next.get() + blocks > caps.blocks {
+            self.next.set(0);
+        }
+        let at = self.next.replace(self.next.get() + blocks);
+        let data = vec![0; bytes as usize];
+        self.device
+            .write(Block(at), Data::Bytes(&data), Durability::Fua)
+            .await
+            .map_err(AppendError::Io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_lies_where_its_offset_says() {
+        assert_eq!(shares(0, 4096, 2048, 2), [2048, 2048]);
+        assert_eq!(shares(0, 4096, 512, 2), [2048, 2048]);
+        assert_eq!(shares(65536 - 512, 4096, 65536, 2), [512, 3584]);
+        assert_eq!(shares(65536 * 3, 4096, 65536, 2), [0, 4096]);
+        assert_eq!(shares(1024, 4096, 1024, 3), [1024, 2048, 1024]);
+    }
+}
