@@ -58,7 +58,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             let taken = writes.iter().any(Writing::is_taken);
             !taken && writes.iter().any(Writing::is_under_way) && !self.is_failed()
         };
-        self.changed.wait_while(hope).await;
+        self.until_changed(hope).await;
         let taken = writes.iter().filter(|w| w.is_taken());
         let taken: Vec<usize> = taken.map(|w| w.device).collect();
         if taken.is_empty() {
@@ -79,7 +79,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         self.domain.spawn_background("log: state", async move {
             let ok = write_state(&member, &state).await.is_ok();
             ended.set(Some(ok));
-            let mut plan = core.plan.borrow_mut();
+            let mut plan = core.plan();
             if late.get() {
                 plan.answered(device);
             }
@@ -95,11 +95,11 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     /// Waits until they have ended, but not for ever: devices that do not answer are told to be so.
     async fn await_states(&self, writes: &[Writing]) {
-        let all = self.changed.wait_while(|| writes.iter().any(Writing::is_under_way));
+        let all = self.until_changed(|| writes.iter().any(Writing::is_under_way));
         first(all, self.rt.sleep(self.options.stall * PATIENCE)).await;
         for write in writes.iter().filter(|w| w.is_under_way()) {
             write.late.set(true);
-            self.plan.borrow_mut().device_silent(write.device);
+            self.plan().device_silent(write.device);
         }
     }
 
@@ -111,14 +111,14 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
         let _keeper = self.keeper.lock().await;
         self.pump();
-        let fails = || self.is_failed() || self.plan.borrow().is_draining();
-        self.changed.wait_while(|| self.durable() < end && !fails()).await;
+        let fails = || self.is_failed() || self.plan().is_draining();
+        self.until_changed(|| self.durable() < end && !fails()).await;
         // It has blocks already, so that a device that lacks this state is not an older copy.
         let state = State { began: false, ..self.state.borrow().new_epoch(from) };
         if fails() || self.write_state(state).await.is_err() {
             return Err(OpenError::NotCopied);
         }
-        self.plan.borrow_mut().set_stall(self.options.stall);
+        self.plan().set_stall(self.options.stall);
         Ok(())
     }
 
@@ -131,11 +131,11 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             if lsn < first {
                 return Err(LogError::BeforeFirst { lsn, first });
             }
-            if !self.plan.borrow_mut().leave_stalled() {
+            if !self.plan().leave_stalled() {
                 let state = self.state.borrow().new_checkpoint(lsn, number);
                 self.write_state(state).await?;
                 self.first.set(lsn);
-                self.plan.borrow_mut().move_checkpoint(lsn);
+                self.plan().move_checkpoint(lsn);
                 drop(keeper);
                 self.room.notify_all();
                 self.pump();
@@ -144,15 +144,15 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             drop(keeper);
             self.pump();
             // The keeper begins a new epoch first.
-            let draining = || self.plan.borrow().is_draining() && !self.is_failed();
-            self.changed.wait_while(draining).await;
+            let draining = || self.plan().is_draining() && !self.is_failed();
+            self.until_changed(draining).await;
         }
     }
 
     /// Does what the plan asks for, if it still does.
     pub async fn do_chore(self: &Rc<Self>) {
         let _keeper = self.keeper.lock().await;
-        let chore = self.plan.borrow().chore();
+        let chore = self.plan().chore();
         match chore {
             None => {}
             Some(Chore::Restart { start, devices }) => self.restart(start, &devices).await,
@@ -172,9 +172,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
         let epoch = state.epoch;
         // A stalled write may end meanwhile. What it makes durable is behind the start.
-        self.plan.borrow_mut().freeze();
+        self.plan().freeze();
         if self.write_state(state).await.is_ok() {
-            self.plan.borrow_mut().restarted(epoch, devices);
+            self.plan().restarted(epoch, devices);
         }
     }
 
@@ -184,7 +184,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let patience = self.rt.sleep(self.options.stall * PATIENCE);
         let answers = first(member.device.flush(), patience).await;
         if answers != First::A(Ok(())) {
-            self.plan.borrow_mut().device_failed(device);
+            self.plan().device_failed(device);
             return;
         }
         // It lags. Until it has the present state no state may say that it takes part (1).
@@ -198,7 +198,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let mut state = self.state.borrow().next();
         state.devices[device].1 = Standing::Present;
         if let Ok(taken) = self.write_state(state).await {
-            let mut plan = self.plan.borrow_mut();
+            let mut plan = self.plan();
             plan.returned(device);
             if !taken.contains(&device) {
                 plan.distrust(device);

@@ -76,7 +76,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         let opened = crate::open::open(rt, devices, &options).await?;
         let domain = rt.domain();
         let core = Core::start(rt, &domain, opened, options);
-        let lanes = core.plan.borrow().lanes();
+        let lanes = core.plan().lanes();
         tasks::spawn(&core, lanes);
         let log = Log { core, life: Rc::new(Life(domain)) };
         log.core.copy_end().await?;
@@ -153,7 +153,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         core.check_failed()?;
         core.want(lsn);
         core.pump();
-        core.changed.wait_while(|| core.durable() < lsn && !core.is_failed()).await;
+        core.until_changed(|| core.durable() < lsn && !core.is_failed()).await;
         if core.durable() >= lsn { Ok(()) } else { core.check_failed() }
     }
 
@@ -194,7 +194,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     /// [`LogError::Failed`].
     pub async fn next_durable(&self, seen: Lsn) -> Result<Lsn, LogError> {
         let core = &*self.core;
-        core.changed.wait_while(|| core.durable() == seen && !core.is_failed()).await;
+        core.until_changed(|| core.durable() == seen && !core.is_failed()).await;
         if core.durable() == seen { core.check_failed().map(|()| seen) } else { Ok(core.durable()) }
     }
 
@@ -205,7 +205,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     /// [`LogError::Failed`].
     pub async fn nearly_full(&self, percent: u64) -> Result<(), LogError> {
         let core = &*self.core;
-        core.changed.wait_while(|| !core.is_short(percent) && !core.is_failed()).await;
+        core.until_changed(|| !core.is_short(percent) && !core.is_failed()).await;
         core.check_failed()
     }
 
@@ -317,7 +317,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         let quiet = async {
             // A state may be on its way.
             let _keeper = core.keeper.lock().await;
-            core.changed.wait_while(|| core.plan.borrow().has_writes()).await;
+            core.until_changed(|| core.plan().has_writes()).await;
         };
         first(quiet, core.rt.sleep(core.options.stall * PATIENCE)).await;
         self.life.0.kill();
