@@ -85,14 +85,17 @@ impl<D> Stream<D> {
     /// Where to begin to read so that nothing from `block` on is missed: the index of a section,
     /// and a unit in it.
     ///
-    /// What an earlier epoch had in flight may have higher LSNs than what follows it. So everything
-    /// before the place that is found has lower LSNs, not only what is next to it. What begins
-    /// with this very block may have been torn, and repeat what lies before it.
+    /// What counts need not have rising LSNs together with what does not count: when an opening
+    /// with two copies is cut, its copies of the end of the log lie behind what they repeat, with
+    /// lower LSNs. So a section is skipped only if it ends at or before `block`. In a section that
+    /// was begun in an earlier life than its samples are of, these say nothing of what lies before.
     pub fn position(&self, block: Lsn) -> (usize, u32) {
-        let before = self.spans.iter().take_while(|s| s.section.first < block).count();
-        let Some(index) = before.checked_sub(1) else { return (0, 0) };
+        let over = self.spans.iter().take_while(|s| s.section.end <= block).count();
+        let Some(last) = self.spans.len().checked_sub(1) else { return (0, 0) };
+        let index = over.min(last);
         let samples = &self.spans[index].section.samples;
-        let unit = samples.iter().take_while(|(_, lsn)| *lsn < block).last();
+        let whole = samples.first().is_some_and(|(unit, _)| *unit == 1);
+        let unit = samples.iter().take_while(|(_, lsn)| whole && *lsn < block).last();
         (index, unit.map_or(0, |(unit, _)| *unit))
     }
 }

@@ -131,3 +131,73 @@ fn each_planted_defect_is_found_and_repeated() {
         assert_eq!(scenario.cut(&found.cuts), Ok(()), "{defect:?}: it is the defect that it shows");
     }
 }
+
+/// Once the search for an LSN skipped what counts, behind the copies of an opening that was cut.
+#[test]
+fn log_of_2_ram_survives_these_cuts() {
+    use tantalum_explore::{Command, Scenario};
+    use tantalum_rt::Nanos;
+    let subject = tantalum_explore::LogBlueprint {
+        device: tantalum_explore::RamBlueprint {
+            caps: tantalum_device::Caps {
+                block_size: 512,
+                blocks: 272,
+                thin: false,
+                ack: tantalum_device::Ack::Volatile,
+                flush: true,
+                ordered: false,
+                atomic_unit: 512,
+                atomic_group: None,
+                payload: tantalum_device::Payload::Bytes,
+            },
+            command: tantalum_rt::Nanos(60000),
+            jitter: tantalum_rt::Nanos(80000),
+            flush: tantalum_rt::Nanos(100000),
+            start: tantalum_rt::Nanos(100000),
+            cache_commands: 64,
+        }
+        .into(),
+        shape: tantalum_explore::LogShape {
+            devices: 2,
+            archive: true,
+            copies: 2,
+            partitions: 1,
+            slow_one_in: 0,
+            slow_by: tantalum_rt::Nanos(3000000),
+            stall: tantalum_rt::Nanos(20000000),
+            loss: true,
+        },
+    };
+    let scenario = Scenario {
+        subject,
+        seed: 0,
+        hosts: 2,
+        commands: vec![
+            Command::Flush,
+            Command::Pause(228),
+            Command::Write(210, 1),
+            Command::Fua(81, 5),
+            Command::Fua(148, 4),
+            Command::Discard(97, 1),
+            Command::Read(199, 1),
+            Command::Write(14, 3),
+            Command::Fua(157, 6),
+            Command::Fua(49, 3),
+            Command::Write(177, 1),
+            Command::Discard(37, 1),
+            Command::Fua(2, 4),
+            Command::Write(166, 1),
+            Command::Write(167, 1),
+            Command::Fua(55, 6),
+            Command::Write(84, 1),
+            Command::Read(237, 6),
+            Command::Discard(188, 5),
+            Command::Group(32, 2, 216),
+        ],
+        then: vec![],
+        faults: 1,
+    };
+    let cuts: [Nanos; 2] = [Nanos(3315475), Nanos(3042465)];
+    let found = scenario.cut(&cuts);
+    assert!(found.is_ok(), "{found:?}");
+}

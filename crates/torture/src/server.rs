@@ -3,7 +3,7 @@
 use crate::program::{Interrupt, ProgramError, command, run};
 use crate::store::{Journal, Target};
 use serde::Serialize;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,6 +88,8 @@ pub struct Server {
     kind: Kind,
     directory: PathBuf,
     run: PathBuf,
+    /// Where its write-ahead log is, if it is not among the data.
+    wal: Option<PathBuf>,
     protection: bool,
     plain: bool,
     interrupt: Interrupt,
@@ -109,6 +111,7 @@ impl Server {
             kind,
             directory: directory.to_path_buf(),
             run: run.to_path_buf(),
+            wal: None,
             protection,
             plain: false,
             interrupt: interrupt.clone(),
@@ -120,6 +123,14 @@ impl Server {
     #[must_use]
     pub fn on_plain_disk(mut self, plain: bool) -> Server {
         self.plain = plain;
+        self
+    }
+
+    /// Puts the write-ahead log of a new database below `wal`, for instance where a log volume is
+    /// mounted. SQLite, which has no server, keeps its journal beside its file.
+    #[must_use]
+    pub fn with_wal(mut self, wal: &Path) -> Server {
+        self.wal = Some(wal.to_path_buf());
         self
     }
 
@@ -149,7 +160,8 @@ impl Server {
         if self.kind != Kind::Mariadb {
             return None;
         }
-        let from = self.directory.join(self.kind.name()).join("ib_logfile0");
+        let place = self.wal.as_ref().map(|wal| wal.join("mariadb-redo"));
+        let from = place.unwrap_or_else(|| self.data()).join("ib_logfile0");
         let to = self.run.join(self.kind.name()).join("ib_logfile0.before-recovery");
         let word = |name: &str, path: &Path| {
             let mut word = OsString::from(name);
@@ -188,6 +200,9 @@ impl Server {
         for setting in self.kind.busy() {
             words.extend(["--set", setting]);
         }
+        let wal = self.wal.as_ref().map(|wal| wal.as_os_str());
+        let mut words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
+        words.extend(wal.iter().flat_map(|wal| [OsStr::new("--wal"), wal]));
         self.script("start", &words, &self.interrupt)
     }
 
@@ -204,14 +219,14 @@ impl Server {
         match self.kind.is_library() {
             true => Ok(()),
             // Also after an interrupt, since nothing is to be left behind.
-            false => self.script("stop", &["--now"], &Interrupt::default()),
+            false => self.script("stop", &[OsStr::new("--now")], &Interrupt::default()),
         }
     }
 
     fn script(
         &self,
         verb: &str,
-        words: &[&str],
+        words: &[&OsStr],
         interrupt: &Interrupt,
     ) -> Result<(), ProgramError> {
         let mut bash = command("bash", ["-c", SCRIPT, "database", self.kind.name(), verb]);

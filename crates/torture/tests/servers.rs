@@ -221,6 +221,66 @@ fn a_server_is_not_started_where_no_drive_is() {
 
 /// At its start a MariaDB removes all temporary tables that it finds, of any server. So each needs
 /// a directory of its own for them.
+/// A server whose write-ahead log is elsewhere: it has the log there, finds it after a kill, and does
+/// not start without it or with another one.
+fn log_elsewhere(kind: Kind, part: &str) {
+    if without(kind) {
+        return;
+    }
+    let place = Directory::new(&format!("wal-{kind:?}"));
+    let wal = place.0.join("wal");
+    let (log, away) = (wal.join(part), wal.join("away"));
+    fs::create_dir(&wal).unwrap();
+    let other = place.0.join("other");
+    fs::create_dir(&other).unwrap();
+    let server = || {
+        let (data, run) = (place.data(), place.run());
+        Server::new(kind, &data, &run, true, &Interrupt::default()).on_plain_disk(true)
+    };
+    let first = server().with_wal(&wal);
+    first.start().unwrap();
+    let mut store = first.target().connect().unwrap();
+    store.create(&PLAN).unwrap();
+    let mut ledger = Ledger::new(PLAN);
+    commit(&mut *store, &mut ledger, 0, 50);
+    assert!(fs::read_dir(&log).unwrap().count() > 0, "{} is empty", log.display());
+    if kind == Kind::Mariadb {
+        assert!(end(&first.redo().expect("a log")).is_some());
+        assert!(!first.data().join("ib_logfile0").exists());
+    }
+    first.kill().unwrap();
+
+    let refused = |server: &Server| server.start().unwrap_err().to_string();
+    let why = refused(&server().with_wal(&other));
+    assert!(why.contains("leave out --wal"), "{why}");
+    fs::rename(&log, &away).unwrap();
+    let why = refused(&first);
+    assert!(why.contains("mount the log volume that has it"), "{why}");
+    fs::rename(&away, &log).unwrap();
+    // The data are not there: their log is not overwritten.
+    let hidden = place.0.join("hidden");
+    fs::rename(first.data(), &hidden).unwrap();
+    refused(&first);
+    assert!(!first.data().exists());
+    fs::rename(&hidden, first.data()).unwrap();
+
+    let again = server();
+    again.start().unwrap();
+    let mut store = again.target().connect().unwrap();
+    let check = check(&ledger, &store.contents().unwrap());
+    assert!(check.is_clean(), "{:?}", check.first);
+}
+
+#[test]
+fn postgres_has_its_log_elsewhere() {
+    log_elsewhere(Kind::Postgres, "postgres-wal");
+}
+
+#[test]
+fn mariadb_has_its_log_elsewhere() {
+    log_elsewhere(Kind::Mariadb, "mariadb-redo");
+}
+
 #[test]
 fn a_server_has_its_temporary_files_to_itself() {
     if without(Kind::Mariadb) {

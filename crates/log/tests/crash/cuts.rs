@@ -243,7 +243,7 @@ fn lives_of_any_shape() {
 
 /// The same for long: `cargo test -p tantalum-log --test crash -- --ignored`.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes a minute; .ci/run runs it"]
 fn lives_of_very_many_shapes() {
     for seed in 2000..3000 {
         lives(&any_shape(seed), seed, 25).unwrap_or_else(|e| panic!("{e}"));

@@ -409,6 +409,41 @@ fn with_two_copies_what_one_device_cannot_read_comes_from_the_other() {
     }
 }
 
+/// Once both states had one generation, and that of the device that came back could count.
+#[test]
+fn a_device_that_was_missing_comes_back_with_a_state_of_a_step_that_was_cut() {
+    for missing in 0..2 {
+        run(async move |rt| {
+            let (devices, log) = make(&rt, 2, 2).await;
+            commit_many(&rt, &log, 2, 10).await.unwrap();
+            // Only the device that will be missing takes the state with the checkpoint.
+            devices[1 - missing].plan.stalled.set(true);
+            let (moving, first) = (log.clone(), log.durable());
+            let moves = rt.spawn("a checkpoint", async move { moving.checkpoint(first, 5).await });
+            rt.sleep(Nanos::from_millis(1)).await;
+            assert!(!moves.is_finished());
+            devices.iter().for_each(|d| d.inner.cut());
+            let _ = moves.await;
+            drop(log);
+            for d in &devices {
+                d.plan.stalled.set(false);
+                d.inner.power_on().await.unwrap();
+            }
+            let degraded = OpenOptions { degraded: true, ..options() };
+            let alone = named(std::slice::from_ref(&devices[1 - missing]));
+            let log = Log::open(&rt, alone, degraded.clone()).await.unwrap();
+            assert_eq!(log.first(), Lsn::ZERO, "the checkpoint was not on this device");
+            commit_many(&rt, &log, 2, 3).await.unwrap();
+            let (end, records) = (log.end(), count(&log).await);
+            drop(log);
+            let log = Log::open(&rt, named(&devices), degraded).await.unwrap();
+            assert_eq!((log.first(), log.end()), (Lsn::ZERO, end));
+            assert_eq!(count(&log).await, records);
+            assert!(log.stats().degraded);
+        });
+    }
+}
+
 /// The bytes of a device, as a test compares them.
 #[allow(dead_code)]
 pub async fn bytes_of<D: BlockDevice>(device: &D) -> Vec<u8> {

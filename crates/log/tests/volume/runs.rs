@@ -89,7 +89,7 @@ fn the_same_seed_gives_the_same_run() {
 
 /// The same for long: `cargo test -p tantalum-log --test volume -- --ignored`.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes a minute; .ci/run runs it"]
 fn very_many_random_cuts() {
     for seed in 1000..1100 {
         for array in 1..=3 {
