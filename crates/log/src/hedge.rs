@@ -24,12 +24,14 @@ pub struct HedgeOptions {
 }
 
 impl Default for HedgeOptions {
-    /// Slower than 95 % of all, and than twice the median; at most 10 % more bytes.
+    /// Slower than 95 % of all, and than three times the median; at most 10 % more bytes. Twice the
+    /// median, as in the paper, writes 4 % of all again on volumes with 1 % of slow writes; three
+    /// times writes 1 %, and the 99.9th percentile stays below four times the median.
     fn default() -> HedgeOptions {
         HedgeOptions {
             enabled: true,
             quantile_percent: 95,
-            multiple_percent: 200,
+            multiple_percent: 300,
             budget_percent: 10,
             samples: 16,
         }

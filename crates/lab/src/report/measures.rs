@@ -218,6 +218,22 @@ pub(crate) const OF_ROWS: &[OfRow] = &[
     ),
     counted("flushes", "flushes per transaction", "/measures/flushes_per_transaction"),
     counted("groups", "atomic groups per transaction", "/measures/groups_per_transaction"),
+    counted("log-again", "log writes issued again, share", "/measures/log_writes_again"),
+    named(
+        "log-to-10-kib",
+        more("log writes of at most 10 KiB, share", Unit::Ratio),
+        "/measures/log_writes_to_10_kib",
+    ),
+    named(
+        "log-to-15-kib",
+        more("log writes of at most 15 KiB, share", Unit::Ratio),
+        "/measures/log_writes_to_15_kib",
+    ),
+    named(
+        "log-to-36-kib",
+        more("log writes of at most 36 KiB, share", Unit::Ratio),
+        "/measures/log_writes_to_36_kib",
+    ),
     counted("log-bytes", "log bytes per transaction", "/measures/log_bytes_per_transaction"),
     // A deviation upwards is as bad as one downwards (`read`).
     both("", less("off what was published, %", Unit::Number), Of::All, "/deviation_percent", ""),

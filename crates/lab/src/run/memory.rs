@@ -29,6 +29,7 @@ use crate::subject::Model;
 use std::fmt::Write;
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Layout};
+use tantalum_workload::appends::AppendJob;
 use tantalum_workload::linkbench::LinkBenchScale;
 use tantalum_workload::tpcc::TpccScale;
 use tantalum_workload::ycsb::YcsbScale;
@@ -90,7 +91,7 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
         return Ok(Need { memory: memory + BASE_BYTES, load: 0, database: 0, capacity });
     }
     if let Some(job) = row.appends() {
-        return Ok(appended(&model, job.fill_mib << 20, millis));
+        return Ok(appended(&model, &job, millis));
     }
     let Some(design) = model.ssd() else { return Ok(without_flash(row, cuts, &model)) };
     let layout = design.check().map_err(|e| e.to_string())?;
@@ -124,7 +125,8 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
 }
 
 /// What devices of a log need: they keep what was written. An archive keeps it again.
-fn appended(model: &Model, fill: u64, millis: u64) -> Need {
+fn appended(model: &Model, job: &AppendJob, millis: u64) -> Need {
+    let fill = job.fill_mib << 20;
     let members = u64::from(model.members());
     let (capacity, rate) = match model.ssd() {
         Some(design) => (design.geometry.bytes() * members, design.link.mb_s * members),
@@ -133,6 +135,12 @@ fn appended(model: &Model, fill: u64, millis: u64) -> Need {
             (bytes * members, rate * members)
         }
     };
+    // Requesters wait for each request: they are no faster than the quickest write lets them.
+    let sampled = model.sampled().into_iter().flat_map(|sampled| &sampled.latency);
+    let writes = sampled.filter(|row| row.command != "read");
+    let least = writes.filter_map(|row| row.us.first().copied()).min();
+    let asked = (u64::from(job.requesters) * job.request_bytes).div_ceil(least.unwrap_or(1).max(1));
+    let rate = rate.min(asked);
     // (Bytes for each microsecond are MB for each second.)
     let written = fill.saturating_add(rate.saturating_mul(1000).saturating_mul(millis));
     let memory = written.min(capacity).saturating_mul(2).saturating_add(BASE_BYTES);
