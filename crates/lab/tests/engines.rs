@@ -186,3 +186,33 @@ fn the_same_seed_gives_the_same_run() {
     let once = || run(text, &["engine-tpcc/durassd", "page_bytes=16384", "barriers=false"]);
     assert_eq!(once().to_json(), once().to_json());
 }
+
+/// TPC-C with its log on a flash log: nothing is lost, whatever the devices hold back, the log is
+/// several times as quick as the disk, and the same seed gives the same run.
+#[test]
+fn the_log_may_be_a_flash_log() {
+    let text = include_str!("../../../experiments/flash-log.toml");
+    let disk = rate(&run(text, &["clients=32", "disk-10k"]), &[""]);
+    let once = || run(text, &["orders.log=a"]);
+    let report = once();
+    assert_eq!(report.to_json(), once().to_json());
+    let flash = rate(&report, &["log=a"]);
+    assert!(flash > disk * 4.0, "{flash} {disk}");
+
+    let (head, _) = text.split_once("[[row]]").unwrap();
+    let held = "[log.held]\ndevices = [\"small\", \"small\"]\ncopies = 2\nblock_bytes = 4096\n\
+                [design.small]\nbase = \"volatile\"\ngeometry = { blocks = 16 }\n\
+                space = { over_provisioning = 40.0 }\n";
+    let row = "[[row]]\nworkload = \"orders\"\ndesign = \"durassd\"\nexpect = \"lossless\"\n\
+               [row.params]\n\"engine.orders.barriers\" = false\n\"engine.orders.log\" = ";
+    run(&format!("{head}\n{held}\n{row}\"held\""), &[""]);
+
+    let told = |log: &str, more: &str| {
+        let text = format!("{head}\n{held}\n{row}\"{log}\"\n{more}");
+        Experiment::parse("x.toml", &text).unwrap_err().to_string()
+    };
+    let unknown = told("hold", "");
+    assert!(unknown.contains("[log.NAME]") && unknown.contains("\"held\""), "{unknown}");
+    let both = told("held", "\"engine.orders.log_design\" = \"disk-10k\"");
+    assert!(both.contains("must be left out"), "{both}");
+}

@@ -415,7 +415,8 @@ impl Row {
     pub fn pages(&self) -> Option<PageModel> {
         let WorkloadKind::Pages(name) = &self.workload else { return None };
         let log = |job: &EngineJob| self.scene.log.get(job.log.as_ref()?).cloned();
-        let engine = self.scene.engine.get(name).map(|job| PageModel::Engine(job.clone(), log(job)));
+        let engine =
+            self.scene.engine.get(name).map(|job| PageModel::Engine(job.clone(), log(job)));
         let tree = || self.scene.tree.get(name).map(|job| PageModel::Tree(job.clone()));
         let mut model = engine.or_else(tree)?;
         if self.quick {

@@ -53,7 +53,9 @@ impl PageModel {
     /// What the drive of this part carries.
     pub fn payload(&self, part: Part) -> Payload {
         match self {
-            PageModel::Engine(job, log) if part != Part::Pages && (job.log_bytes || log.is_some()) => {
+            PageModel::Engine(job, log)
+                if part != Part::Pages && (job.log_bytes || log.is_some()) =>
+            {
                 Payload::Bytes
             }
             _ => Payload::Stamps,
@@ -95,7 +97,7 @@ impl PageModel {
 }
 
 /// An engine with its pages in their places on a volume, and some log.
-type VolumeEngine<D, L> = Engine<InPlace<D>, L>;
+type VolumeEngine<D, L> = Rc<Engine<InPlace<D>, L>>;
 
 /// What a drive of a row is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,7 +320,7 @@ impl<S: RowBox> Run<S> {
         job: &EngineJob,
         layout: Layout,
         journal: &Journal,
-    ) -> (Domain, Rc<VolumeEngine<S::Device, M::Log>>) {
+    ) -> (Domain, VolumeEngine<S::Device, M::Log>) {
         let domain = self.rt.domain();
         let (pages, log) = self.stores(make, &domain, job, layout, job.host(), journal);
         let engine = Engine::new(&self.rt, domain.clone(), job, job.mix(), pages, log, journal);

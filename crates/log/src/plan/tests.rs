@@ -267,7 +267,7 @@ fn a_slow_write_is_written_again_to_a_second_stream() {
     m.pump();
     assert_eq!(m.in_flight.len(), 1, "not slow yet");
     let wake = m.plan.wake_at(m.now).unwrap();
-    assert_eq!(wake, m.now + Nanos(50), "twice the median");
+    assert_eq!(wake, m.now + Nanos(150), "three times the median");
     m.now = wake;
     m.pump();
     assert_eq!(m.in_flight.len(), 2);

@@ -292,8 +292,11 @@ fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-/// What a batch says: where it begins and ends, and each record's page and end.
-fn decode(bytes: &[u8]) -> Option<(Lsn, Lsn, Vec<(PageNo, Lsn)>)> {
+/// What a batch says of each record: its page and its end.
+type Said = Vec<(PageNo, Lsn)>;
+
+/// What a batch says: where it begins and ends, and its records.
+fn decode(bytes: &[u8]) -> Option<(Lsn, Lsn, Said)> {
     let begin = Lsn(u64::from_le_bytes(word(bytes, 0)?));
     let end = Lsn(u64::from_le_bytes(word(bytes, 8)?));
     let mut at = BATCH_HEAD;
@@ -423,6 +426,40 @@ impl<D: BlockDevice + Clone + 'static> LogStore for FlashRedo<D> {
             again_won: stats.hedges_won,
             opening,
             sizes: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_says_what_its_records_are() {
+        let record = |page, end| Record { end: Lsn(end), page: PageNo(page), before: Lsn(1) };
+        let records = [(record(7, 4100), 4), (record(3, 4600), 500), (record(9, 4601), 1)];
+        let bytes = encode(Lsn(4096), Lsn(4601), &records);
+        assert_eq!(bytes.len(), BATCH_HEAD + ENTRY + 500 + ENTRY);
+        let said = records.map(|(r, _)| (r.page, r.end)).to_vec();
+        assert_eq!(decode(&bytes), Some((Lsn(4096), Lsn(4601), said)));
+        for length in [0, 15, BATCH_HEAD + 3, bytes.len() - 1] {
+            assert_eq!(decode(&bytes[..length]), None, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn values_that_make_no_log_are_refused() {
+        let sound = FlashLogJob { devices: vec!["usb-a".into()], ..FlashLogJob::default() };
+        assert_eq!(sound.check(), Ok(()));
+        for (job, key) in [
+            (FlashLogJob { devices: Vec::new(), ..sound.clone() }, "devices"),
+            (FlashLogJob { copies: 2, ..sound.clone() }, "copies"),
+            (FlashLogJob { partitions: 0, ..sound.clone() }, "partitions"),
+            (FlashLogJob { second_percent: 51, ..sound.clone() }, "second_percent"),
+            (FlashLogJob { block_bytes: Some(1000), ..sound.clone() }, "block_bytes"),
+            (FlashLogJob { memory_mib: 1, ..sound.clone() }, "memory_mib"),
+        ] {
+            assert_eq!(job.check().unwrap_err().key(), Some(key));
         }
     }
 }

@@ -55,7 +55,9 @@ pub use mix::{Access, Files, Mix, Tree};
 pub use pool::{FrameId, Pool};
 pub use recover::{Recovered, recover};
 pub use redo::{Journal, LogPlace, Record, Redo};
-pub use storage::{After, Landed, LogCounts, LogStore, PageStore, PageVersion, StoreCounts, Stored};
+pub use storage::{
+    After, Landed, LogCounts, LogStore, PageStore, PageVersion, StoreCounts, Stored,
+};
 pub use torn::PageWrites;
 pub use volume::{FileNo, Host, Volume};
 

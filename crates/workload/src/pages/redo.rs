@@ -19,8 +19,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::{Block, BlockDevice, IoError};
-use tantalum_rt::{Nanos, Rt};
 use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::{Nanos, Rt};
 
 /// Blocks before the ring: two, which hold checkpoints in turn.
 const HEAD_BLOCKS: u64 = 2;
