@@ -4,4 +4,5 @@
 #![allow(clippy::missing_panics_doc)] // That is how a fuzz target says that something is wrong.
 
 pub mod control;
+pub mod media;
 pub mod session;

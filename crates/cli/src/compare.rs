@@ -66,7 +66,11 @@ pub fn compare(arguments: &CompareArguments) -> u8 {
     code
 }
 
-fn read(path: &Path) -> Result<Document, String> {
+/// Reads a report of `run` or `bench`.
+///
+/// # Errors
+/// Why it cannot, in a line.
+pub fn read(path: &Path) -> Result<Document, String> {
     let name = path.display().to_string();
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
     let text =

@@ -17,6 +17,7 @@ mod random;
 mod repeat;
 mod run;
 mod search;
+mod sums;
 mod table;
 mod time;
 #[cfg(feature = "torture")]
@@ -68,6 +69,8 @@ enum Command {
     Crash(crash::CrashArguments),
     /// Compare two reports: both values of each measure, and their ratio
     Compare(compare::CompareArguments),
+    /// How far reports are off what was published, each and together
+    Published(sums::PublishedArguments),
     /// List the preset designs of drives, or print one
     Designs(designs::DesignsArguments),
     /// Drives in image files: create, inspect, check, serve, mount, cut
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Crash(arguments) => crash::crash(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Published(arguments) => sums::published(&arguments),
         Command::Designs(arguments) => designs::designs(&arguments),
         Command::Drive(command) => drive::drive(&command),
         Command::Energy(arguments) => energy::energy(&arguments),

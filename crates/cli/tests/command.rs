@@ -257,6 +257,40 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
+fn deviations_of_reports_are_added_up() {
+    let report = |name: &str, deviations: &str| {
+        let text =
+            format!("{{ \"experiment\": \"{name}\", \"rows\": [], \"deviations\": {deviations} }}");
+        file(&format!("published-{name}.json"), text).to_str().unwrap().to_string()
+    };
+    let of = |n: u32, mean: f64, worst: f64| {
+        format!("{{ \"numbers\": {n}, \"mean_percent\": {mean}, \"worst_percent\": {worst} }}")
+    };
+    let both = format!("{{ \"fitted\": {}, \"predicted\": {} }}", of(3, 2.0, 4.0), of(1, 9.0, 9.0));
+    let one = format!("{{ \"fitted\": {}, \"predicted\": null }}", of(1, 10.0, 10.0));
+    let [a, b, none] = [("disks", both.as_str()), ("drives", &one), ("bare", "null")]
+        .map(|(name, deviations)| report(name, deviations));
+    let (said, _) = ends(&tantalum(&["published", &a, &b]), 0);
+    let cells = |first: &str| {
+        let line = said.lines().find(|l| l.starts_with(&format!("|{first}"))).unwrap();
+        line.split('|').map(|c| c.trim().to_string()).collect::<Vec<_>>()[2..8].join(",")
+    };
+    assert_eq!(cells("disks"), "3,2.0 %,4.0 %,1,9.0 %,9.0 %");
+    assert_eq!(cells("drives"), "1,10.0 %,10.0 %,,,");
+    assert_eq!(cells("all"), "4,4.0 %,10.0 %,1,9.0 %,9.0 %");
+    let total = "fitted: 4 numbers, off by 4.0 % on average, 10.0 % at most; predicted: 1 number";
+    assert!(said.contains(total), "{said}");
+    for (arguments, expected) in [
+        (&["published", &a, &none][..], "nothing was published for the experiment of"),
+        (&["published", "nowhere.json"], "cannot read the report nowhere.json"),
+        (&["published"], "REPORT.json"),
+    ] {
+        let (_, err) = ends(&tantalum(arguments), 2);
+        assert!(err.contains(expected), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
 fn a_run_has_a_page_and_two_runs_compare() {
     let experiment = file("pages.toml", SMALL.replace("\"volatile\", \"durassd\"", "\"volatile\""));
     let experiment = experiment.to_str().unwrap();

@@ -258,6 +258,13 @@ pub trait BlockDevice {
     /// layer that answers for the device from memory must ask here first. It takes no time.
     fn is_alive(&self) -> bool;
 
+    /// Commands that a device with one arm takes at a time, for a host that sorts the others.
+    /// `None`: there is nothing to sort for, since places do not matter, or since several devices
+    /// share them.
+    fn arm_queue(&self) -> Option<u32> {
+        None
+    }
+
     /// Reads the blocks from `at` on into `buf`.
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError>;
 

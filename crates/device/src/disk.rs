@@ -293,6 +293,10 @@ impl BlockDevice for Disk {
         self.life.as_ref().is_some_and(|life| life.link.is_alive())
     }
 
+    fn arm_queue(&self) -> Option<u32> {
+        Some(self.shared.model.queue_depth)
+    }
+
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
         let body = async {
             let life = self.life()?;

@@ -152,6 +152,10 @@ impl<D: BlockDevice> BlockDevice for Faults<D> {
         self.inner.is_alive()
     }
 
+    fn arm_queue(&self) -> Option<u32> {
+        self.inner.arm_queue()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         if self.plan.fails(CommandKind::Read) {
             return Err(INJECTED);

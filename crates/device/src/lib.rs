@@ -94,7 +94,7 @@ pub use field::{
     Field, Line, Metric, Panel, Unit, Value, bytes_in_words, joules_in_words, time_in_words,
 };
 #[cfg(feature = "file")]
-pub use file::{File, FileError, FileSettings};
+pub use file::{File, FileError, FileSettings, FileWriter};
 pub use kind::CommandKind;
 pub use link::Link;
 pub use live::{

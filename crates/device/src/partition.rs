@@ -96,6 +96,10 @@ impl<D: BlockDevice> BlockDevice for Partition<D> {
         self.inner.is_alive()
     }
 
+    fn arm_queue(&self) -> Option<u32> {
+        self.inner.arm_queue()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.caps.check(at, buf.kind(), buf.blocks(self.caps.block_size))?;
         self.inner.read(self.below(at), buf).await.map_err(|e| self.own(e))

@@ -284,6 +284,10 @@ impl<D: BlockDevice> BlockDevice for Stats<D> {
         self.inner.is_alive()
     }
 
+    fn arm_queue(&self) -> Option<u32> {
+        self.inner.arm_queue()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let bytes = self.bytes(buf.blocks(self.caps().block_size));
         let command = self.begin();

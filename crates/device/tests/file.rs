@@ -11,6 +11,7 @@ use tantalum_device::{
     Ack, Block, BlockDevice, Blocks, Data, DataMut, Durability, File, FileError, FileSettings,
     IoError, PowerCycle,
 };
+use tantalum_rt::wall::AlignedBuf;
 use tantalum_rt::{Nanos, Runtime, first};
 use tantalum_testing::{Need, Scratch, left_out};
 
@@ -578,5 +579,42 @@ fn a_runtime_that_goes_leaves_the_file_free() {
         drop(runtime);
         let (_runtime, rt) = runtimes().next().unwrap();
         File::open(&rt, &path, &settings).unwrap();
+    }
+}
+
+/// A file that is lent: writes of another thread are durable and seen, until the power is cut.
+#[test]
+fn a_file_lent_to_another_thread_is_written_there() {
+    for (mut runtime, rt) in runtimes() {
+        let scratch = Scratch::new();
+        let (path, settings) = (scratch.path("file"), usual(scratch.dir(), 4096));
+        let main = async move {
+            let file = File::create(&rt, &path, MIB, &settings).await.unwrap();
+            let writer = file.lend().unwrap();
+            let mut bytes = AlignedBuf::zeroed(8192);
+            bytes.fill(7);
+            #[allow(clippy::disallowed_methods, reason = "what is tested")]
+            let thread = std::thread::spawn(move || {
+                let beyond = writer.write(Block(255), &bytes);
+                assert!(matches!(beyond, Err(IoError::Invalid(_))), "{beyond:?}");
+                let part = writer.write(Block(0), &AlignedBuf::zeroed(100));
+                assert!(matches!(part, Err(IoError::Invalid(_))), "{part:?}");
+                writer.write(Block(3), &bytes).unwrap();
+                (writer, bytes)
+            });
+            let (writer, bytes) = thread.join().unwrap();
+            let mut found = vec![0; 8192];
+            file.read(Block(3), DataMut::Bytes(&mut found)).await.unwrap();
+            assert_eq!(found, [7; 8192]);
+            file.cut();
+            assert_eq!(writer.write(Block(3), &bytes), Err(IoError::PowerLost));
+            file.power_on().await.unwrap();
+            assert_eq!(writer.write(Block(3), &bytes), Err(IoError::PowerLost), "another life");
+            assert!(file.device().lend().is_some());
+            let read_only = FileSettings { read_only: true, ..settings.clone() };
+            drop((file, writer));
+            assert!(File::open(&rt, &path, &read_only).unwrap().lend().is_none());
+        };
+        run(&mut runtime, main);
     }
 }

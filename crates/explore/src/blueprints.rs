@@ -1,6 +1,8 @@
 //! Blueprints of what comes with the project.
 
+use crate::any::AnySubject;
 use crate::boxes::AnyBox;
+use crate::log::{LogBlueprint, VolumeBlueprint};
 use crate::subject::{Blueprint, Room};
 use tantalum_device::{
     Ack, Bus, Caps, Disk, DiskModel, Payload, PowerCycle, RaidBox, RamDevice, RamOptions,
@@ -8,6 +10,9 @@ use tantalum_device::{
 };
 use tantalum_drive::{Design, Drive};
 use tantalum_rt::{Nanos, Rt};
+
+/// Bytes in a sector of a software SSD.
+const SECTOR: u32 = 4096;
 
 /// A software SSD.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,14 +103,9 @@ impl RamBlueprint {
     }
 }
 
-impl Blueprint for RamBlueprint {
-    type Subject = RamDevice;
-
-    fn name(&self) -> String {
-        "ram".into()
-    }
-
-    fn build(&self, rt: &Rt) -> Result<RamDevice, String> {
+impl RamBlueprint {
+    /// One whose random streams have this name.
+    fn build_named(&self, rt: &Rt, stream: String) -> Result<RamDevice, String> {
         let c = &self.caps;
         if c.blocks == 0 || c.block_size == 0 || c.atomic_unit == 0 {
             return Err("ram: blocks, block_size and atomic_unit must be at least 1".into());
@@ -118,11 +118,24 @@ impl Blueprint for RamBlueprint {
                 flush: self.flush,
                 start: self.start,
                 cache_commands: self.cache_commands,
+                stream,
                 ..RamOptions::new(self.caps)
             },
         );
         PowerCycle::cut(&device); // It was made with its power on.
         Ok(device)
+    }
+}
+
+impl Blueprint for RamBlueprint {
+    type Subject = RamDevice;
+
+    fn name(&self) -> String {
+        "ram".into()
+    }
+
+    fn build(&self, rt: &Rt) -> Result<RamDevice, String> {
+        self.build_named(rt, "ram".to_string())
     }
 
     fn room(&self) -> Result<Room, String> {
@@ -348,6 +361,28 @@ pub enum AnyBlueprint {
     Disks(Raid0Blueprint<DiskBlueprint>),
     /// Devices whose times are drawn from tables, striped.
     Sampleds(Raid0Blueprint<SampledBlueprint>),
+    /// A flash log.
+    Log(Box<LogBlueprint>),
+    /// A log volume.
+    Volume(Box<VolumeBlueprint>),
+}
+
+impl From<RamBlueprint> for AnyBlueprint {
+    fn from(ram: RamBlueprint) -> AnyBlueprint {
+        AnyBlueprint::Ram(ram)
+    }
+}
+
+impl From<DiskBlueprint> for AnyBlueprint {
+    fn from(disk: DiskBlueprint) -> AnyBlueprint {
+        AnyBlueprint::Disk(disk)
+    }
+}
+
+impl From<SampledBlueprint> for AnyBlueprint {
+    fn from(sampled: SampledBlueprint) -> AnyBlueprint {
+        AnyBlueprint::Sampled(sampled)
+    }
 }
 
 impl From<DriveBlueprint> for AnyBlueprint {
@@ -368,18 +403,18 @@ macro_rules! any {
             AnyBlueprint::Rams($it) => $call,
             AnyBlueprint::Disks($it) => $call,
             AnyBlueprint::Sampleds($it) => $call,
+            AnyBlueprint::Log($it) => $call,
+            AnyBlueprint::Volume($it) => $call,
         }
     };
 }
 
-impl Blueprint for AnyBlueprint {
-    type Subject = AnyBox;
-
-    fn name(&self) -> String {
-        any!(self, b => b.name())
-    }
-
-    fn build(&self, rt: &Rt) -> Result<AnyBox, String> {
+impl AnyBlueprint {
+    /// Builds a box: all that a log or a log volume can be made of.
+    ///
+    /// # Errors
+    /// Why it cannot be built, in a line; of a log and a log volume that it is no single box.
+    pub fn build_box(&self, rt: &Rt) -> Result<AnyBox, String> {
         Ok(match self {
             AnyBlueprint::Drive(b) => AnyBox::Ssd(b.build(rt)?),
             AnyBlueprint::Ram(b) => AnyBox::Ram(b.build(rt)?),
@@ -389,6 +424,59 @@ impl Blueprint for AnyBlueprint {
             AnyBlueprint::Rams(b) => AnyBox::Rams(b.build(rt)?),
             AnyBlueprint::Disks(b) => AnyBox::Disks(b.build(rt)?),
             AnyBlueprint::Sampleds(b) => AnyBox::Rams(b.build(rt)?),
+            AnyBlueprint::Log(_) | AnyBlueprint::Volume(_) => {
+                return Err("a log is no device: name what its devices are".into());
+            }
+        })
+    }
+
+    /// So many boxes. RAM devices and sampled devices have random streams of their own.
+    pub(crate) fn build_boxes(
+        &self,
+        rt: &Rt,
+        count: u32,
+        name: &str,
+    ) -> Result<Vec<AnyBox>, String> {
+        match self {
+            AnyBlueprint::Ram(b) => {
+                let one = |i| b.build_named(rt, format!("{name} {i}")).map(AnyBox::Ram);
+                (0..count).map(one).collect()
+            }
+            AnyBlueprint::Sampled(b) => {
+                Ok(b.build_several(rt, count)?.into_iter().map(AnyBox::Ram).collect())
+            }
+            _ => (0..count).map(|_| self.build_box(rt)).collect(),
+        }
+    }
+
+    /// Bytes in a block of it.
+    pub fn block_bytes(&self) -> u32 {
+        match self {
+            AnyBlueprint::Drive(_) | AnyBlueprint::Drives(_) => SECTOR,
+            AnyBlueprint::Ram(b) => b.caps.block_size,
+            AnyBlueprint::Rams(b) => b.member.caps.block_size,
+            AnyBlueprint::Disk(b) => b.model.block_bytes,
+            AnyBlueprint::Disks(b) => b.member.model.block_bytes,
+            AnyBlueprint::Sampled(b) => b.model.block_bytes,
+            AnyBlueprint::Sampleds(b) => b.member.model.block_bytes,
+            AnyBlueprint::Log(b) => b.device.block_bytes(),
+            AnyBlueprint::Volume(b) => b.backing.block_bytes(),
+        }
+    }
+}
+
+impl Blueprint for AnyBlueprint {
+    type Subject = AnySubject;
+
+    fn name(&self) -> String {
+        any!(self, b => b.name())
+    }
+
+    fn build(&self, rt: &Rt) -> Result<AnySubject, String> {
+        Ok(match self {
+            AnyBlueprint::Log(b) => AnySubject::Log(b.build(rt)?),
+            AnyBlueprint::Volume(b) => AnySubject::Volume(b.build(rt)?),
+            _ => AnySubject::Box(self.build_box(rt)?),
         })
     }
 

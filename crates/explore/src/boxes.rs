@@ -63,6 +63,10 @@ impl BlockDevice for AnyLink {
         each!(self, AnyLink, d => d.is_alive())
     }
 
+    fn arm_queue(&self) -> Option<u32> {
+        each!(self, AnyLink, d => d.arm_queue())
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         each!(self, AnyLink, d => d.read(at, buf).await)
     }

@@ -1,6 +1,6 @@
 //! The crash explorer: cuts the power of a subject at moments chosen among all of a run, and looks
 //! at what comes back. A [`Subject`] is a drive, a RAM device, a disk, a sampled device, a RAID-0,
-//! or one of your own.
+//! a flash log, a log volume, or one of your own.
 //!
 //! 1. A run goes forward once; at each point a copy of the subject is cut
 //!    ([`Subject::cut_copy`]) and lives on in a runtime of its own: dump, recovery, check, more
@@ -17,11 +17,13 @@
 //!
 //! What it cannot find, by construction, is listed in `docs/crash.md`.
 
+mod any;
 mod blueprints;
 mod boxes;
 mod command;
 mod contract;
 mod failure;
+mod log;
 mod parallel;
 mod play;
 mod points;
@@ -33,6 +35,7 @@ mod subjects;
 mod survey;
 mod swarm;
 
+pub use any::{AnyJudge, AnySession, AnySubject};
 pub use blueprints::{
     AnyBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint, RamBlueprint, SampledBlueprint,
 };
@@ -40,6 +43,10 @@ pub use boxes::{AnyBox, AnyLink};
 pub use command::{Command, Ingredients};
 pub use contract::Contract;
 pub use failure::{Failure, Stage};
+pub use log::{
+    Journal, LogBlueprint, LogBox, LogJudge, LogLink, LogMember, LogSession, LogShape, Open, Slow,
+    SlowPlan, VolumeBlueprint, VolumeBox,
+};
 pub use parallel::side_by_side;
 pub use points::{Moment, Point};
 pub use reduce::{Reduced, reduce};

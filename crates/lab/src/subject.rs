@@ -17,8 +17,7 @@ use tantalum_device::presets::{DISKS, SAMPLED};
 use tantalum_device::{Disk, DiskModel, Payload, RamDevice, SampledModel};
 use tantalum_drive::{Design, Drive};
 use tantalum_explore::{
-    AnyBlueprint, AnyBox, Blueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint,
-    SampledBlueprint,
+    AnyBlueprint, AnyBox, DiskBlueprint, DriveBlueprint, Raid0Blueprint, SampledBlueprint,
 };
 use tantalum_rt::Rt;
 
@@ -290,7 +289,7 @@ impl Model {
     /// # Errors
     /// That it cannot be built, in a line.
     pub fn build(&self, rt: &Rt, payload: Payload) -> Result<AnyBox, String> {
-        self.blueprint(self.payload(payload))?.build(rt)
+        self.blueprint(self.payload(payload))?.build_box(rt)
     }
 }
 

@@ -1,49 +1,30 @@
-//! What the tasks of an open log share: plan, memory, state. Everything here is synchronous but
-//! the writing of states.
+//! What the tasks of an open log share. Plan and memory lie in [`Works`], which threads share, too.
 //!
 //! 1. After each change [`Core::pump`] carries on whatever the plan wants, and wakes whoever waits.
+//!    No lock and no borrow is held when it is called.
 //! 2. States are written one after the other ([`Core::keeper`]), and only while no device has to be
 //!    left.
 
 use crate::Lsn;
-use crate::encode::encode;
 use crate::error::LogError;
 use crate::member::Member;
 use crate::merge::Merge;
 use crate::open::Opened;
 use crate::options::OpenOptions;
-use crate::plan::{Order, Plan};
 use crate::record::{Next, look};
 use crate::ring::Ring;
 use crate::scan::{Span, Stream};
 use crate::state::{Standing, State};
 use crate::superblock::Uuid;
+use crate::sys::{AtomicUsize, Ordering};
 use crate::wait::Waiters;
-use std::cell::{Cell, OnceCell, RefCell};
+use crate::works::{Guard, PlanGuard, Shared, Works};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use tantalum_device::BlockDevice;
 use tantalum_rt::sync::Mutex;
 use tantalum_rt::{Domain, Nanos, Rt};
-
-/// Writes of one device so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Written {
-    pub writes: u64,
-    pub bytes: u64,
-    pub busy: Nanos,
-    pub longest: Nanos,
-}
-
-/// Records that come from elsewhere: who feeds the log, and is told how it is.
-pub(crate) trait Front {
-    /// Before anything is carried on: records may be added ([`Core::add`]).
-    fn before(&self);
-    /// After that.
-    fn after(&self);
-}
-
-/// An order and its bytes.
-pub(crate) type Job = (Order, Vec<u8>);
 
 pub(crate) struct Core<D> {
     pub rt: Rt,
@@ -56,13 +37,10 @@ pub(crate) struct Core<D> {
     pub unit: u32,
     pub copies: u8,
     pub record_limit: u32,
-    pub plan: RefCell<Plan>,
-    pub ring: RefCell<Ring>,
+    pub shared: Arc<Shared>,
     pub state: RefCell<State>,
     /// The checkpoint. Readers share it.
     pub first: Rc<Cell<Lsn>>,
-    /// What each lane is to write.
-    pub jobs: RefCell<Vec<Option<Job>>>,
     pub lanes: RefCell<Vec<Rc<Waiters>>>,
     /// The durable LSN, or that the log has failed.
     pub changed: Waiters,
@@ -76,9 +54,15 @@ pub(crate) struct Core<D> {
     told: Cell<Lsn>,
     /// The room of an empty log.
     all_room: u64,
-    pub records: Cell<(u64, u64)>,
-    pub written: RefCell<Vec<Written>>,
-    pub front: OnceCell<Rc<dyn Front>>,
+}
+
+/// A task that waits for what threads may bring about.
+struct Watch<'a>(&'a AtomicUsize);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl<D: BlockDevice + Clone + 'static> Core<D> {
@@ -97,22 +81,21 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         ring.push(&recovered.tail);
         assert_eq!(ring.end(), end, "memory has the end of the log");
         let plan_durable = plan.durable();
+        let tags = members.iter().map(|m| m.as_ref().map_or(0, |m| m.tag)).collect();
+        let works = Works::new(plan, ring, tags, superblock.unit, options.memory);
         let waiters = |what| Waiters::new(rt, what);
         Rc::new(Core {
             rt: rt.clone(),
             domain: domain.clone(),
             options,
-            written: RefCell::new(vec![Written::default(); members.len()]),
             members: RefCell::new(members),
             set: superblock.set,
             unit: superblock.unit,
             copies: superblock.copies,
             record_limit: superblock.record_limit,
-            plan: RefCell::new(plan),
-            ring: RefCell::new(ring),
+            shared: Arc::new(Shared::new(works)),
             first: Rc::new(Cell::new(state.checkpoint)),
             state: RefCell::new(state),
-            jobs: RefCell::default(),
             lanes: RefCell::default(),
             changed: waiters("the log to become durable"),
             room: waiters("room in the log"),
@@ -124,26 +107,34 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             failed: RefCell::new(None),
             told: Cell::new(plan_durable),
             all_room,
-            records: Cell::new((0, 0)),
-            front: OnceCell::new(),
         })
     }
 
+    /// The synchronous part, locked.
+    pub fn works(&self) -> Guard<'_> {
+        self.shared.lock()
+    }
+
+    /// The plan, locked with all of the synchronous part.
+    pub fn plan(&self) -> PlanGuard<'_> {
+        PlanGuard(self.works())
+    }
+
     pub fn durable(&self) -> Lsn {
-        self.plan.borrow().durable()
+        self.plan().durable()
     }
 
     pub fn end(&self) -> Lsn {
-        self.ring.borrow().end()
+        self.works().ring.end()
     }
 
     pub fn want(&self, lsn: Lsn) {
-        self.plan.borrow_mut().want(lsn);
+        self.plan().want(lsn);
     }
 
     /// Whether a record of so many bytes fits into memory, and onto the devices.
     pub fn room_for(&self, bytes: u64) -> (bool, bool) {
-        (self.ring.borrow().free() >= bytes, self.plan.borrow().has_room(bytes))
+        self.works().room_for(bytes)
     }
 
     /// Whether it need not wait: it fits, or it cannot fit any more.
@@ -153,37 +144,32 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     /// Whether an empty log has room for two records of so many bytes, and memory for one.
     pub fn holds_twice(&self, bytes: u64) -> bool {
-        self.options.memory as u64 / 2 >= bytes
-            && self.all_room >= 2 * self.plan.borrow().groups(bytes)
+        self.options.memory as u64 / 2 >= bytes && self.all_room >= 2 * self.plan().groups(bytes)
     }
 
     /// Whether at most `percent` of all room is left.
     pub fn is_short(&self, percent: u64) -> bool {
-        self.plan.borrow().room() * 100 <= self.all_room * percent
+        self.plan().room() * 100 <= self.all_room * percent
+    }
+
+    /// Waits until the durable LSN or something else about the log has changed so that this is
+    /// over, by a task or a thread.
+    pub async fn until_changed(&self, not_yet: impl FnMut() -> bool) {
+        self.shared.watched.fetch_add(1, Ordering::AcqRel);
+        let _watch = Watch(&self.shared.watched);
+        self.changed.wait_while(not_yet).await;
     }
 
     /// Adds a record, and carries on. There must be room.
     pub fn push(&self, bytes: u64, frame: &[u8], pieces: &[&[u8]]) {
-        self.add(bytes, frame, pieces);
+        self.works().add(bytes, frame, pieces);
         self.pump();
-    }
-
-    /// Adds a record. There must be room.
-    pub fn add(&self, bytes: u64, frame: &[u8], pieces: &[&[u8]]) {
-        let mut ring = self.ring.borrow_mut();
-        let before = ring.end();
-        ring.push(frame);
-        pieces.iter().for_each(|piece| ring.push(piece));
-        let added = ring.end().since(before);
-        drop(ring);
-        let (records, all) = self.records.get();
-        self.records.set((records + 1, all + bytes));
-        self.plan.borrow_mut().append(added);
     }
 
     /// Whether a record begins at `lsn`; `None` if memory does not have it.
     pub fn begins_in_memory(&self, lsn: Lsn) -> Option<bool> {
-        let ring = self.ring.borrow();
+        let works = self.works();
+        let ring = &works.ring;
         if lsn == ring.end() {
             return Some(true);
         }
@@ -204,52 +190,27 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     /// Carries on whatever can go on.
     pub fn pump(&self) {
-        if let Some(front) = self.front.get() {
-            front.before();
+        let looked = self.shared.look(self.rt.now());
+        #[cfg(feature = "blocking")]
+        looked.wakes.wake();
+        looked.lanes.into_iter().for_each(|lane| self.lanes.borrow()[lane].notify_all());
+        if looked.chore {
+            self.chores.notify_all();
         }
-        self.carry_on();
-        if let Some(front) = self.front.get() {
-            front.after();
+        if looked.draining {
+            self.changed.notify_all();
         }
-    }
-
-    fn carry_on(&self) {
-        let now = self.rt.now();
-        {
-            let mut plan = self.plan.borrow_mut();
-            plan.tick(now);
-            while let Some(order) = plan.next(now) {
-                let lane = order.lane;
-                let tag = self.member(order.device).map_or(0, |m| m.tag);
-                let ring = self.ring.borrow();
-                let bytes = encode(&order, |lsn, to| ring.copy(lsn, to), self.unit, tag);
-                drop(ring);
-                self.jobs.borrow_mut()[lane] = Some((order, bytes));
-                self.lanes.borrow()[lane].notify_all();
-            }
-            let mut ring = self.ring.borrow_mut();
-            ring.forget(plan.keep());
-            if ring.free() < self.options.memory as u64 / 2 {
-                plan.skip_archive();
-                ring.forget(plan.keep());
-            }
-            if plan.chore().is_some() {
-                self.chores.notify_all();
-            }
-            if plan.is_draining() {
-                self.changed.notify_all();
-            }
-            let wake_at = plan.wake_at(now);
-            if wake_at != self.wake_at.get() {
-                self.wake_at.set(wake_at);
-                self.timer.notify_all();
-            }
+        if looked.wake_at != self.wake_at.get() {
+            self.wake_at.set(looked.wake_at);
+            self.timer.notify_all();
         }
-        if self.plan.borrow().stopped() {
+        if looked.stopped {
             self.fail("its devices failed".to_string());
+            // Whoever closes the log waits until nothing is in flight.
+            self.changed.notify_all();
         }
-        if self.durable() != self.told.get() {
-            self.told.set(self.durable());
+        if looked.durable != self.told.get() {
+            self.told.set(looked.durable);
             self.changed.notify_all();
             self.room.notify_all();
         }
@@ -274,7 +235,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     /// The log takes nothing any more.
     pub fn fail(&self, why: String) {
-        self.plan.borrow_mut().stop();
+        self.plan().stop();
         if self.failed.borrow().is_some() {
             return;
         }
@@ -286,7 +247,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     /// The log from the block of `from` on, as far as it is written now.
     pub fn merge(&self, from: Lsn) -> Merge<D> {
-        let plan = self.plan.borrow();
+        let plan = self.plan();
         let streams = plan.streams().filter_map(|(device, stream, area)| {
             // What a lost device holds does not count.
             let lost = self.state.borrow().devices[device].1 == Standing::Lost;
@@ -295,6 +256,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             let spans = area.written().into_iter().map(span).collect();
             Some(Rc::new(Stream { member, stream, spans }))
         });
-        Merge::new(&self.rt, streams.collect(), Rc::new(self.state.borrow().clone()), from)
+        let state = Rc::new(self.state.borrow().clone());
+        let merge = Merge::new(&self.rt, streams.collect(), state, from);
+        if self.copies > 1 { merge.with_copies() } else { merge }
     }
 }

@@ -137,13 +137,19 @@ pub(crate) fn read_block(block: &[u8]) -> Found {
         epoch: number(block, 32, 4) as u32,
         section: number(block, 36, 4) as u32,
     };
+    if !(is_lsn(head.lsn)
+        && is_lsn(head.watermark)
+        && is_count(head.epoch)
+        && is_count(head.section))
+    {
+        return Found::Nothing;
+    }
     let payload = (block.len() - HEAD) as u64;
     match block[4] {
         KIND_BYTES => {
             let bytes = u64::from(head.bytes);
             let fits = bytes > 0 && bytes <= payload && head.lsn.0.is_multiple_of(payload);
-            let counts = head.lsn.0.checked_add(payload).is_some();
-            if fits && counts { Found::Bytes(head) } else { Found::Nothing }
+            if fits { Found::Bytes(head) } else { Found::Nothing }
         }
         KIND_SECTION => {
             let n = number(block, 48, 4) as usize;
@@ -160,6 +166,16 @@ pub(crate) fn read_block(block: &[u8]) -> Found {
         }
         _ => Found::Nothing,
     }
+}
+
+/// Whether a log can have come so far: with 1 GB each second it would take a hundred years.
+pub(crate) fn is_lsn(lsn: Lsn) -> bool {
+    lsn.0 < 1 << 62
+}
+
+/// Whether a log can have so many epochs, or a stream so many sections.
+pub(crate) fn is_count(count: u32) -> bool {
+    count < 1 << 31
 }
 
 /// The `bytes` bytes from `at` on as a number.

@@ -70,9 +70,21 @@ impl Hedge {
         self.options.enabled && self.given_up.is_none()
     }
 
+    /// Whether hedges have saved more than they cost.
+    #[cfg(feature = "blocking")]
+    pub fn pays(&self) -> bool {
+        self.is_on() && self.judged >= LEAST_JUDGED && self.gain > 0
+    }
+
     /// So many units were written for the first time.
     pub fn wrote(&mut self, units: u32) {
         self.written += u64::from(units);
+    }
+
+    /// Whether the next slow write may be written again.
+    #[cfg(feature = "blocking")]
+    pub fn would_hedge(&self) -> bool {
+        self.options.enabled && self.given_up.is_none_or(|(left, _)| left <= 1)
     }
 
     /// A slow write was found. Whether it is one that may be written again.

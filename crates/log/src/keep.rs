@@ -4,7 +4,8 @@
 //!    one at a time ([`Core::keeper`]), and not while a device has to be left or given up, which
 //!    the next new epoch does.
 //! 2. A device that does not take a state in [`PATIENCE`] times the bound for stalls is left until
-//!    it does.
+//!    it does. While no device has taken it, it is waited for: nothing is issued meanwhile, so memory
+//!    stays bounded.
 //! 3. With two copies, what recovery found and no watermark covers may be on one device only. It is
 //!    copied before the log takes anything: written again as blocks of the next epoch, which do not
 //!    count before a state says that this epoch began where the copy does. So a cut meanwhile loses
@@ -19,40 +20,67 @@ use crate::{LogError, Lsn};
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
-use tantalum_rt::{First, first, join_all};
+use tantalum_rt::{First, first};
 
-const PATIENCE: u64 = 2;
+pub(crate) const PATIENCE: u64 = 2;
+
+/// A state on its way to a device.
+struct Writing {
+    device: usize,
+    /// Whether it has ended well; `None`: it is under way.
+    ended: Rc<Cell<Option<bool>>>,
+    /// It took too long.
+    late: Rc<Cell<bool>>,
+}
+
+impl Writing {
+    fn is_taken(&self) -> bool {
+        self.ended.get() == Some(true)
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.ended.get().is_none()
+    }
+}
 
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Writes a state to every device that it says takes part. Devices that fail are given up, and
-    /// those that do not answer are left; it is an error if none is left over. Gives the devices
-    /// that have taken it.
+    /// those that do not answer in time are left, once one has taken the state: while none answers
+    /// it is waited for. It is an error if all fail. Gives the devices that have taken it.
     pub async fn write_state(self: &Rc<Self>, state: State) -> Result<Vec<usize>, LogError> {
-        let taking_part = |d: usize| state.devices[d].1 == Standing::Present;
-        let devices: Vec<usize> = (0..state.devices.len()).filter(|d| taking_part(*d)).collect();
-        let state = Rc::new(state);
-        let writes = devices.iter().map(|device| self.write_state_to(*device, state.clone()));
-        let written = join_all(writes.collect()).await;
-        let taken = devices.into_iter().zip(written).filter(|(_, written)| *written);
-        let taken: Vec<usize> = taken.map(|(device, _)| device).collect();
+        let taking_part = |d: &usize| state.devices[*d].1 == Standing::Present;
+        let devices = (0..state.devices.len()).filter(taking_part);
+        let sent = Rc::new(state.clone());
+        let writes: Vec<Writing> =
+            devices.filter_map(|device| self.send_state(device, sent.clone())).collect();
+        self.await_states(&writes).await;
+        let hope = || {
+            let taken = writes.iter().any(Writing::is_taken);
+            !taken && writes.iter().any(Writing::is_under_way) && !self.is_failed()
+        };
+        self.until_changed(hope).await;
+        let taken = writes.iter().filter(|w| w.is_taken());
+        let taken: Vec<usize> = taken.map(|w| w.device).collect();
         if taken.is_empty() {
             self.fail("no device takes its state".to_string());
             self.check_failed()?;
         }
-        *self.state.borrow_mut() = (*state).clone();
+        *self.state.borrow_mut() = state;
         Ok(taken)
     }
 
-    /// Whether the device has taken the state. A write that takes too long goes on by itself: until
-    /// it has ended the device is not used, so that no later state is overwritten by this one.
-    async fn write_state_to(self: &Rc<Self>, device: usize, state: Rc<State>) -> bool {
-        let Some(member) = self.member(device) else { return false };
-        let (core, late) = (self.clone(), Rc::new(Cell::new(false)));
-        let is_late = late.clone();
-        let write = self.domain.spawn_background("log: state", async move {
+    /// Begins to write a state to a device, in a task of its own. A write that takes too long goes
+    /// on: until it has ended the device is not used, so that no later state is overwritten by this
+    /// one.
+    fn send_state(self: &Rc<Self>, device: usize, state: Rc<State>) -> Option<Writing> {
+        let member = self.member(device)?;
+        let writing = Writing { device, ended: Rc::default(), late: Rc::default() };
+        let (core, ended, late) = (self.clone(), writing.ended.clone(), writing.late.clone());
+        self.domain.spawn_background("log: state", async move {
             let ok = write_state(&member, &state).await.is_ok();
-            let mut plan = core.plan.borrow_mut();
-            if is_late.get() {
+            ended.set(Some(ok));
+            let mut plan = core.plan();
+            if late.get() {
                 plan.answered(device);
             }
             if !ok {
@@ -60,16 +88,18 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             }
             drop(plan);
             core.pump();
-            ok
+            core.changed.notify_all();
         });
-        let patience = self.rt.sleep(self.options.stall * PATIENCE);
-        match first(write, patience).await {
-            First::A(written) => written.unwrap_or(false),
-            First::B(()) => {
-                late.set(true);
-                self.plan.borrow_mut().device_silent(device);
-                false
-            }
+        Some(writing)
+    }
+
+    /// Waits until they have ended, but not for ever: devices that do not answer are told to be so.
+    async fn await_states(&self, writes: &[Writing]) {
+        let all = self.until_changed(|| writes.iter().any(Writing::is_under_way));
+        first(all, self.rt.sleep(self.options.stall * PATIENCE)).await;
+        for write in writes.iter().filter(|w| w.is_under_way()) {
+            write.late.set(true);
+            self.plan().device_silent(write.device);
         }
     }
 
@@ -81,14 +111,14 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
         let _keeper = self.keeper.lock().await;
         self.pump();
-        let fails = || self.is_failed() || self.plan.borrow().is_draining();
-        self.changed.wait_while(|| self.durable() < end && !fails()).await;
+        let fails = || self.is_failed() || self.plan().is_draining();
+        self.until_changed(|| self.durable() < end && !fails()).await;
         // It has blocks already, so that a device that lacks this state is not an older copy.
         let state = State { began: false, ..self.state.borrow().new_epoch(from) };
         if fails() || self.write_state(state).await.is_err() {
             return Err(OpenError::NotCopied);
         }
-        self.plan.borrow_mut().set_stall(self.options.stall);
+        self.plan().set_stall(self.options.stall);
         Ok(())
     }
 
@@ -101,11 +131,11 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             if lsn < first {
                 return Err(LogError::BeforeFirst { lsn, first });
             }
-            if !self.plan.borrow_mut().leave_stalled() {
+            if !self.plan().leave_stalled() {
                 let state = self.state.borrow().new_checkpoint(lsn, number);
                 self.write_state(state).await?;
                 self.first.set(lsn);
-                self.plan.borrow_mut().move_checkpoint(lsn);
+                self.plan().move_checkpoint(lsn);
                 drop(keeper);
                 self.room.notify_all();
                 self.pump();
@@ -114,15 +144,15 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             drop(keeper);
             self.pump();
             // The keeper begins a new epoch first.
-            let draining = || self.plan.borrow().is_draining() && !self.is_failed();
-            self.changed.wait_while(draining).await;
+            let draining = || self.plan().is_draining() && !self.is_failed();
+            self.until_changed(draining).await;
         }
     }
 
     /// Does what the plan asks for, if it still does.
     pub async fn do_chore(self: &Rc<Self>) {
         let _keeper = self.keeper.lock().await;
-        let chore = self.plan.borrow().chore();
+        let chore = self.plan().chore();
         match chore {
             None => {}
             Some(Chore::Restart { start, devices }) => self.restart(start, &devices).await,
@@ -142,9 +172,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
         let epoch = state.epoch;
         // A stalled write may end meanwhile. What it makes durable is behind the start.
-        self.plan.borrow_mut().freeze();
+        self.plan().freeze();
         if self.write_state(state).await.is_ok() {
-            self.plan.borrow_mut().restarted(epoch, devices);
+            self.plan().restarted(epoch, devices);
         }
     }
 
@@ -154,18 +184,21 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let patience = self.rt.sleep(self.options.stall * PATIENCE);
         let answers = first(member.device.flush(), patience).await;
         if answers != First::A(Ok(())) {
-            self.plan.borrow_mut().device_failed(device);
+            self.plan().device_failed(device);
             return;
         }
         // It lags. Until it has the present state no state may say that it takes part (1).
         let present = Rc::new(self.state.borrow().clone());
-        if !self.write_state_to(device, present).await {
+        let Some(write) = self.send_state(device, present) else { return };
+        let writes = [write];
+        self.await_states(&writes).await;
+        if !writes[0].is_taken() {
             return;
         }
         let mut state = self.state.borrow().next();
         state.devices[device].1 = Standing::Present;
         if let Ok(taken) = self.write_state(state).await {
-            let mut plan = self.plan.borrow_mut();
+            let mut plan = self.plan();
             plan.returned(device);
             if !taken.contains(&device) {
                 plan.distrust(device);

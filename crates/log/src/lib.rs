@@ -59,6 +59,9 @@
 //! `scan.rs` (sections) → `feed.rs` (chunks, ahead) → `merge.rs` (one log of many streams) →
 //! `records.rs`; `recover.rs` finds the end. `docs/log.md` has the format byte by byte.
 //!
+//! Plan and memory lie under one lock (`works.rs`). With threads ([`BlockingLog`]) whoever commits
+//! writes by itself: `blocking/front.rs` is in the place of `tasks.rs` then.
+//!
 //! A [`LogVolume`] makes a block device of a log and a backing, for programs that know no log
 //! (`volume/mod.rs`).
 //!
@@ -98,10 +101,14 @@ mod scan;
 mod state;
 mod stats;
 mod superblock;
+mod sys;
 mod tasks;
+#[cfg(feature = "blocking")]
+mod threads;
 mod volume;
 mod wait;
 mod width;
+mod works;
 
 #[cfg(feature = "blocking")]
 pub use blocking::{BlockingError, BlockingLog, BlockingOptions, BlockingRecords};

@@ -6,6 +6,7 @@
 //! 3. Once the log has failed it takes nothing more. What was durable stays durable.
 
 use crate::core::Core;
+use crate::keep::PATIENCE;
 use crate::options::{LogDevice, OpenOptions, WhenFull};
 use crate::record::{FRAME, frame};
 use crate::records::{Cutter, Records};
@@ -14,7 +15,7 @@ use crate::tasks;
 use crate::{CreateOptions, LogError, Lsn, OpenError};
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
-use tantalum_rt::{Domain, Rt};
+use tantalum_rt::{Domain, Rt, first};
 
 /// Where a record was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         let opened = crate::open::open(rt, devices, &options).await?;
         let domain = rt.domain();
         let core = Core::start(rt, &domain, opened, options);
-        let lanes = core.plan.borrow().lanes();
+        let lanes = core.plan().lanes();
         tasks::spawn(&core, lanes);
         let log = Log { core, life: Rc::new(Life(domain)) };
         log.core.copy_end().await?;
@@ -152,7 +153,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         core.check_failed()?;
         core.want(lsn);
         core.pump();
-        core.changed.wait_while(|| core.durable() < lsn && !core.is_failed()).await;
+        core.until_changed(|| core.durable() < lsn && !core.is_failed()).await;
         if core.durable() >= lsn { Ok(()) } else { core.check_failed() }
     }
 
@@ -193,7 +194,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     /// [`LogError::Failed`].
     pub async fn next_durable(&self, seen: Lsn) -> Result<Lsn, LogError> {
         let core = &*self.core;
-        core.changed.wait_while(|| core.durable() == seen && !core.is_failed()).await;
+        core.until_changed(|| core.durable() == seen && !core.is_failed()).await;
         if core.durable() == seen { core.check_failed().map(|()| seen) } else { Ok(core.durable()) }
     }
 
@@ -204,7 +205,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     /// [`LogError::Failed`].
     pub async fn nearly_full(&self, percent: u64) -> Result<(), LogError> {
         let core = &*self.core;
-        core.changed.wait_while(|| !core.is_short(percent) && !core.is_failed()).await;
+        core.until_changed(|| !core.is_short(percent) && !core.is_failed()).await;
         core.check_failed()
     }
 
@@ -302,14 +303,23 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         self.core.stats()
     }
 
-    /// Waits until everything appended is durable, and ends the log: every clone fails from then
-    /// on.
+    /// Waits until everything appended is durable and nothing is in flight on any device, and ends
+    /// the log: every clone fails from then on. A write that its device does not answer is waited
+    /// for no longer than twice [`OpenOptions::stall`]: it may reach the device later, so that the
+    /// log is opened again only after that device had a power cycle.
     ///
     /// # Errors
     /// [`LogError::Failed`].
     pub async fn close(self) -> Result<(), LogError> {
         self.flush().await?;
-        self.core.fail("it was closed".to_string());
+        let core = &self.core;
+        core.fail("it was closed".to_string());
+        let quiet = async {
+            // A state may be on its way.
+            let _keeper = core.keeper.lock().await;
+            core.until_changed(|| core.plan().has_writes()).await;
+        };
+        first(quiet, core.rt.sleep(core.options.stall * PATIENCE)).await;
         self.life.0.kill();
         Ok(())
     }

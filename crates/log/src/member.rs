@@ -75,6 +75,12 @@ impl<D: BlockDevice> Member<D> {
         Ok(Member { name, device, superblock, tag, step })
     }
 
+    /// Whether a write becomes durable by forced unit access.
+    #[cfg(feature = "blocking")]
+    pub fn forces_writes(&self) -> bool {
+        self.step == Step::Fua
+    }
+
     fn failed(&self, error: IoError) -> MemberError {
         MemberError { device: self.name.clone(), error }
     }

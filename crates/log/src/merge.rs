@@ -8,6 +8,9 @@
 //! 3. **Archive first.** While the archive has the next block whole, nothing else is read. The
 //!    other streams are read from the LSN on at which that ends.
 //!
+//! 4. **Copies.** With two copies ([`Merge::with_copies`]) a stream that cannot be read is as if it
+//!    had ended. That is an error only if no other stream has the next block.
+//!
 //! That it is enough to look at the next block of each stream rests on this: in a stream the LSNs
 //! of blocks that count do not decrease. Within an epoch that is how they are written; and what a
 //! later epoch writes begins no lower than what counts of the earlier ones ends.
@@ -75,6 +78,10 @@ pub(crate) struct Merge<D> {
     payload: u64,
     /// All streams are being read, not the archive alone.
     all: bool,
+    /// Whether there is a second copy of everything.
+    copied: bool,
+    /// Why a stream could not be read to its end, if one could not.
+    failed: Option<MemberError>,
 }
 
 impl<D> Drop for Merge<D> {
@@ -101,13 +108,30 @@ impl<D: BlockDevice + 'static> Merge<D> {
         let next = block_of(from, payload);
         let domain = rt.domain();
         let sources = streams.into_iter().map(source).collect();
-        let mut merge = Merge { rt: rt.clone(), domain, sources, state, next, payload, all: false };
+        let mut merge = Merge {
+            rt: rt.clone(),
+            domain,
+            sources,
+            state,
+            next,
+            payload,
+            all: false,
+            copied: false,
+            failed: None,
+        };
         let archive = merge.sources.iter().position(Source::is_archive);
         match archive {
             Some(archive) => merge.start(archive),
             None => merge.start_all(),
         }
         merge
+    }
+
+    /// There is a second copy of everything: a stream that cannot be read is done without.
+    #[must_use]
+    pub fn with_copies(mut self) -> Merge<D> {
+        self.copied = true;
+        self
     }
 
     /// Bytes of the log in a full block.
@@ -151,7 +175,10 @@ impl<D: BlockDevice + 'static> Merge<D> {
             }
             self.start_all();
         }
-        let Some(bytes) = self.take(lsn, false).await? else { return Ok(None) };
+        let Some(bytes) = self.take(lsn, false).await? else {
+            // What is missing may be what could not be read.
+            return self.failed.take().map_or(Ok(None), Err);
+        };
         if bytes.len() as u64 == self.payload {
             self.next = lsn.plus(self.payload);
         } else {
@@ -166,7 +193,17 @@ impl<D: BlockDevice + 'static> Merge<D> {
         let state = self.state.clone();
         let mut best: Option<Vec<u8>> = None;
         for s in self.sources.iter_mut().filter(|s| !archive || s.is_archive()) {
-            while s.fill(&state).await? {
+            loop {
+                match s.fill(&state).await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) if self.copied => {
+                        (s.chunk, s.ended) = (None, true);
+                        self.failed.get_or_insert(error);
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
                 let Some(head) = &mut s.head else { break };
                 if head.lsn > lsn {
                     break;

@@ -5,6 +5,8 @@
 //!    cannot be lost by a second power cut.
 //! 3. A device that takes part has the newest state, or the one before it if the newest is of a
 //!    step that was cut. It then gets the newest one before the next is written.
+//!    A device that is missing in an opening without it (`degraded`) may have a newer state, too. The
+//!    state that begins the new epoch is newer by two, so that what that device has never counts.
 //! 4. The new epoch, and where the last one ended, are durable on every device before the first
 //!    record is taken.
 
@@ -69,11 +71,10 @@ pub(crate) async fn open<D: BlockDevice + 'static>(
     if options.read_only {
         return Ok(Opened { members, state: newest, recovered });
     }
+    let newest = without(&newest, &members).await?;
     let seen = recovered.newest.as_ref().map_or(0, |(epoch, _)| *epoch);
     let mut state = newest.new_epoch_after(seen, recovered.end);
-    for (member, (_, standing)) in members.iter().zip(&mut state.devices) {
-        *standing = if member.is_some() { Standing::Present } else { Standing::Lost };
-    }
+    stand(&members, &mut state);
     let all: Vec<_> = present(&members).collect();
     let some = crate::planted::planted!(EpochOnOneDevice);
     let all = if some { &all[..1] } else { &all[..] };
@@ -81,6 +82,32 @@ pub(crate) async fn open<D: BlockDevice + 'static>(
         written?;
     }
     Ok(Opened { members, state, recovered })
+}
+
+/// Who is not there is lost, and who is takes part.
+fn stand<D>(members: &[Option<Rc<Member<D>>>], state: &mut State) {
+    for (member, (_, standing)) in members.iter().zip(&mut state.devices) {
+        *standing = if member.is_some() { Standing::Present } else { Standing::Lost };
+    }
+}
+
+/// A device that is missing may have a state that is newer by one than all others, of a step that
+/// was cut. So a state of that generation, which says that it is lost, is durable before the next
+/// one: whatever it comes back with is older then (3).
+async fn without<D: BlockDevice>(
+    newest: &State,
+    members: &[Option<Rc<Member<D>>>],
+) -> Result<State, OpenError> {
+    let standings = newest.devices.iter().map(|(_, standing)| *standing);
+    let lost = |(member, standing): (&Option<_>, _)| member.is_none() && standing != Standing::Lost;
+    if !members.iter().zip(standings).any(lost) {
+        return Ok(newest.clone());
+    }
+    let mut state = newest.next();
+    stand(members, &mut state);
+    let writes = members.iter().flatten().map(|m| write_state(m, &state)).collect();
+    join_all::<Result<(), OpenError>>(writes).await.into_iter().collect::<Result<(), _>>()?;
+    Ok(state)
 }
 
 fn present<D>(members: &[Option<Rc<Member<D>>>]) -> impl Iterator<Item = Rc<Member<D>>> {

@@ -12,7 +12,7 @@
 use crate::area::Area;
 use crate::core::Core;
 use crate::create::{check_blank, check_blocks, device_identity, install, io};
-use crate::encode::encode;
+use crate::encode::{bytes_of, encode};
 use crate::error::{Damage, LogError, OpenError};
 use crate::format::{block_of, payload};
 use crate::layout::lanes_of;
@@ -50,25 +50,26 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             copied = self.copy_to(&member, area, copied, self.durable()).await?;
         }
         // The rest, while nothing is added. A new epoch follows by itself.
-        self.plan.borrow_mut().pause();
+        self.plan().pause();
         self.pump();
-        let quiet = || self.plan.borrow().is_quiet() || self.is_failed();
-        self.changed.wait_while(|| !quiet()).await;
+        let quiet = || self.plan().is_quiet() || self.is_failed();
+        self.until_changed(|| !quiet()).await;
         self.check_failed()?;
-        self.plan.borrow_mut().freeze();
+        self.plan().freeze();
         let copied = self.copy_to(&member, area, copied, self.durable()).await;
         if copied.is_err() {
-            self.plan.borrow_mut().thaw();
+            self.plan().thaw();
             self.pump();
         }
         copied?;
         self.members.borrow_mut()[index] = Some(member.clone());
+        self.works().tags[index] = member.tag;
         let mut next = state.next();
         next.devices[index] = (superblock.device, Standing::Present);
         let taken = self.write_state(next).await?;
-        let added = self.plan.borrow_mut().join(index, lanes);
+        let added = self.plan().join(index, lanes);
         if !taken.contains(&index) {
-            self.plan.borrow_mut().distrust(index);
+            self.plan().distrust(index);
         }
         for lane in added {
             tasks::add_lane(self, lane);
@@ -90,7 +91,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             Some((_, Standing::Lost)) => {}
             Some(_) => return refused("only a device that is lost to the log can be replaced"),
         }
-        if self.plan.borrow().is_waited_for(index) {
+        if self.plan().is_waited_for(index) {
             return refused("a write to it has not ended: wait, or open the log again");
         }
         // A device that was lost before the log was opened is replaced by one of the array.
@@ -163,7 +164,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
                 let at = lsn.since(block) as usize;
                 piece.copy_from_slice(&bytes[at..at + piece.len()]);
             };
-            member.write(order.place.unit, &encode(&order, copy, self.unit, member.tag)).await?;
+            let mut blocks = vec![0; bytes_of(&order, self.unit)];
+            encode(&order, copy, self.unit, member.tag, &mut blocks);
+            member.write(order.place.unit, &blocks).await?;
             // What ends within a block is repeated.
             block = if end < to { end } else { to };
         }

@@ -27,7 +27,7 @@
 //!    an epoch that no state has yet do not count.
 
 use crate::Lsn;
-use crate::format::number;
+use crate::format::{is_count, is_lsn, number};
 use crate::planted::planted;
 use crate::superblock::{DEVICES_MAX, UNIT_MAX, Uuid, VERSION};
 use crc32c::crc32c;
@@ -168,6 +168,13 @@ impl State {
         b
     }
 
+    /// Whether a log can have come so far.
+    fn makes_sense(&self) -> bool {
+        let epochs = self.epochs.iter().all(|(epoch, start)| is_count(*epoch) && is_lsn(*start));
+        let own = is_count(self.epoch) && self.generation < 1 << 62 && is_lsn(self.checkpoint);
+        epochs && own && !self.devices.is_empty()
+    }
+
     /// The state in a slot, if a whole one is there.
     pub fn decode(slot: &[u8]) -> Option<State> {
         if slot.len() < HEAD || &slot[..8] != MAGIC || number(slot, 8, 4) != u64::from(VERSION) {
@@ -202,7 +209,7 @@ impl State {
             let at = HEAD + DEVICE * devices + EPOCH * i;
             (number(slot, at, 4) as u32, Lsn(number(slot, at + 8, 8)))
         };
-        Some(State {
+        let state = State {
             set: uuid(16),
             epoch: number(slot, 36, 4) as u32,
             generation: number(slot, 40, 8),
@@ -211,7 +218,8 @@ impl State {
             number: number(slot, 56, 8),
             devices: (0..devices).map(device).collect(),
             epochs: (0..epochs).map(epoch).collect(),
-        })
+        };
+        state.makes_sense().then_some(state)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a log has done and how it is.
 
 use crate::core::Core;
-use crate::plan::{Health, Plan};
+use crate::plan::Health;
+use crate::works::Works;
 use crate::{Lsn, Role};
 use tantalum_device::BlockDevice;
 use tantalum_rt::Nanos;
@@ -100,13 +101,14 @@ pub struct LogStats {
 
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     pub(crate) fn stats(&self) -> LogStats {
-        let (plan, state) = (self.plan.borrow(), self.state.borrow());
+        let (works, state) = (self.works(), self.state.borrow());
+        let plan = &works.plan;
         let counts = plan.counts();
         let unit = u64::from(self.unit);
-        let (records, record_bytes) = self.records.get();
+        let (records, record_bytes) = works.records;
         let (sections_used, sections) = plan.sections();
         let devices: Vec<DeviceStats> =
-            (0..plan.health().len()).map(|i| self.device(i, &plan)).collect();
+            (0..plan.health().len()).map(|i| self.device(i, &works)).collect();
         let present = |d: &DeviceStats| d.health == DeviceHealth::Present;
         LogStats {
             first: self.first.get(),
@@ -139,14 +141,14 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
     }
 
-    fn device(&self, index: usize, plan: &Plan) -> DeviceStats {
+    fn device(&self, index: usize, works: &Works) -> DeviceStats {
         let member = self.member(index);
-        let written = self.written.borrow()[index];
+        let written = works.written[index];
         DeviceStats {
             index,
             name: member.as_ref().map_or(String::new(), |m| m.name.clone()),
             role: member.map_or(Role::Array, |m| m.superblock.role),
-            health: match plan.health()[index] {
+            health: match works.plan.health()[index] {
                 Health::Present => DeviceHealth::Present,
                 Health::Left => DeviceHealth::Left,
                 Health::Failed => DeviceHealth::Failed,

@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::wait::Waiters;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
-use tantalum_rt::{Nanos, first};
+use tantalum_rt::first;
 
 /// Starts them in the log's domain, for so many lanes.
 pub(crate) fn spawn<D: BlockDevice + Clone + 'static>(core: &Rc<Core<D>>, lanes: usize) {
@@ -17,7 +17,7 @@ pub(crate) fn spawn<D: BlockDevice + Clone + 'static>(core: &Rc<Core<D>>, lanes:
 pub(crate) fn add_lane<D: BlockDevice + Clone + 'static>(core: &Rc<Core<D>>, lane: usize) {
     let work = Rc::new(Waiters::new(&core.rt, "work for a device of the log"));
     core.lanes.borrow_mut().push(work.clone());
-    core.jobs.borrow_mut().push(None);
+    core.works().jobs.push(None);
     core.domain.spawn_background(format!("log: lane {lane}"), run_lane(core.clone(), lane, work));
 }
 
@@ -28,16 +28,19 @@ async fn run_lane<D: BlockDevice + Clone + 'static>(
     work: Rc<Waiters>,
 ) {
     loop {
-        work.wait_while(|| core.jobs.borrow()[lane].is_none()).await;
-        let job = core.jobs.borrow_mut()[lane].take();
+        work.wait_while(|| core.works().jobs[lane].is_none()).await;
+        let job = core.works().jobs[lane].take();
         let Some((order, bytes)) = job else { continue };
         let Some(member) = core.member(order.device) else { continue };
         let began = core.rt.now();
         let ok = member.write(order.place.unit, &bytes).await.is_ok();
         let now = core.rt.now();
-        core.note(order.device, bytes.len() as u64, now.saturating_sub(began));
-        core.plan.borrow_mut().done(now, order.ticket, ok);
+        core.works().done(now, &order, bytes.len(), now.saturating_sub(began), ok);
         core.pump();
+        if core.is_failed() {
+            // Whoever closes the log waits for this end.
+            core.changed.notify_all();
+        }
     }
 }
 
@@ -60,21 +63,11 @@ async fn run_timer<D: BlockDevice + Clone + 'static>(core: Rc<Core<D>>) {
 /// Does what the plan asks for beside writes: new epochs, and devices that come back.
 async fn run_keeper<D: BlockDevice + Clone + 'static>(core: Rc<Core<D>>) {
     loop {
-        core.chores.wait_while(|| core.plan.borrow().chore().is_none() && !core.is_failed()).await;
+        core.chores.wait_while(|| core.plan().chore().is_none() && !core.is_failed()).await;
         if core.is_failed() {
             return;
         }
         core.do_chore().await;
         core.pump();
-    }
-}
-
-impl<D> Core<D> {
-    fn note(&self, device: usize, bytes: u64, took: Nanos) {
-        let written = &mut self.written.borrow_mut()[device];
-        written.writes += 1;
-        written.bytes += bytes;
-        written.busy += took;
-        written.longest = written.longest.max(took);
     }
 }

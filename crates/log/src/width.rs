@@ -4,7 +4,9 @@
 //! smaller. Nobody tells which it is, so it is measured.
 //!
 //! 1. What is compared is the bytes that became durable per time, over windows in which bytes
-//!    waited at the end of each group: without that it says nothing of the width.
+//!    waited at the end of each group: without that it says nothing of the width. If threads write,
+//!    whoever finds a place forms a group at once, and bytes hardly wait: then a window is one in
+//!    which bytes waited, or all other places were taken, at the end of most groups.
 //! 2. One step at a time is tried. It is kept if it gains more than [`GAIN`] percent; else the
 //!    width is what it was, and the next trial comes later, up to [`HOLD_MAX`] windows.
 
@@ -12,6 +14,8 @@ use tantalum_rt::Nanos;
 
 /// Groups in a window.
 const WINDOW: u32 = 48;
+/// Groups in a window at whose end nothing waited, at most, if threads write.
+const SLACK: u32 = WINDOW / 4;
 const GAIN: u128 = 4;
 const HOLD_MIN: u32 = 2;
 const HOLD_MAX: u32 = 64;
@@ -20,6 +24,7 @@ const HOLD_MAX: u32 = 64;
 pub(crate) struct Width {
     most: usize,
     now: usize,
+    threads: bool,
     /// The width before the trial, and its rate.
     trial: Option<(usize, u128)>,
     /// Windows until the next trial; how many the last pause had.
@@ -29,6 +34,7 @@ pub(crate) struct Width {
     /// The window: its beginning, groups, bytes.
     since: Option<Nanos>,
     groups: u32,
+    slack: u32,
     bytes: u64,
 }
 
@@ -39,12 +45,14 @@ impl Width {
         Width {
             most,
             now: most,
+            threads: false,
             trial: None,
             wait: HOLD_MIN,
             hold: HOLD_MIN,
             up: false,
             since: None,
             groups: 0,
+            slack: 0,
             bytes: 0,
         }
     }
@@ -56,30 +64,47 @@ impl Width {
 
     /// There are more or fewer devices.
     pub fn set_most(&mut self, most: usize) {
-        *self = Width { now: self.now.clamp(1, most.max(1)), ..Width::new(most) };
+        let now = self.now.clamp(1, most.max(1));
+        *self = Width { now, threads: self.threads, ..Width::new(most) };
     }
 
-    /// A group has become durable; `waiting`: bytes wait for the next one.
-    pub fn group_done(&mut self, now: Nanos, bytes: u64, waiting: bool) {
+    /// From now on threads write.
+    #[cfg(feature = "blocking")]
+    pub fn set_threads(&mut self) {
+        self.threads = true;
+    }
+
+    /// A group has become durable; `waiting`: bytes wait for the next one; `others`: groups that are
+    /// still in flight.
+    pub fn group_done(&mut self, now: Nanos, bytes: u64, waiting: bool, others: usize) {
         if self.most == 1 {
             return;
         }
-        if !waiting {
+        let full = self.threads && self.now > 1 && others + 1 >= self.now;
+        let waiting = waiting || full;
+        let Some(since) = self.since else {
+            if waiting {
+                self.begin(now);
+            }
+            return;
+        };
+        self.slack += u32::from(!waiting);
+        if self.slack > if self.threads { SLACK } else { 0 } {
             self.since = None;
             return;
         }
-        let Some(since) = self.since else {
-            (self.since, self.groups, self.bytes) = (Some(now), 0, 0);
-            return;
-        };
         self.groups += 1;
         self.bytes += bytes;
         let span = now.saturating_sub(since);
         if self.groups >= WINDOW && span > Nanos::ZERO {
             let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(span.0);
             self.judge(rate);
-            (self.since, self.groups, self.bytes) = (Some(now), 0, 0);
+            self.begin(now);
         }
+    }
+
+    fn begin(&mut self, now: Nanos) {
+        (self.since, self.groups, self.slack, self.bytes) = (Some(now), 0, 0, 0);
     }
 
     fn judge(&mut self, rate: u128) {
@@ -123,7 +148,7 @@ mod tests {
         let mut now = 0;
         for _ in 0..40_000 {
             now += 1_000_000_000 / rate(width.now());
-            width.group_done(Nanos(now), 1, true);
+            width.group_done(Nanos(now), 1, true, 0);
             used[width.now()] += 1;
         }
         used
@@ -151,7 +176,7 @@ mod tests {
     fn without_load_nothing_is_learned() {
         let mut width = Width::new(4);
         for i in 0..100_000 {
-            width.group_done(Nanos(i), 1, false);
+            width.group_done(Nanos(i), 1, false, 0);
         }
         assert_eq!(width.now(), 4);
     }

@@ -371,6 +371,10 @@ impl<D: BlockDevice> BlockDevice for Shadow<D> {
         self.inner.is_alive()
     }
 
+    fn arm_queue(&self) -> Option<u32> {
+        self.inner.arm_queue()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.patience.watch(self.inner.read(at, buf)).await
     }

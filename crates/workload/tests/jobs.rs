@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{
-    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability,
-    Extent, Faults, GroupLimit, IoError, Payload, RamDevice, RamOptions,
+    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Disk,
+    DiskModel, Durability, Extent, Faults, GroupLimit, IoError, Payload, PowerCycle, RamDevice,
+    RamOptions,
 };
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 use tantalum_workload::jobs::{
-    Batch, Buffered, Fsync, Hot, Job, JobError, JobReport, Pattern, Places, ReadsFrom, Together,
-    run, run_observed,
+    Batch, Buffered, Elevator, Fsync, Hot, Job, JobError, JobReport, Pattern, Places, ReadsFrom,
+    Sorting, Together, run, run_observed,
 };
 
 const BLOCKS: u64 = 1024;
@@ -599,4 +600,94 @@ fn strides_come_to_each_place_in_the_end() {
     assert_eq!(sorted, (0..BLOCKS).collect::<Vec<_>>());
     let far = Job { pattern: Pattern::Strided(BLOCKS + 1), ..Job::default() };
     assert!(matches!(far.places(&caps, 1), Err(JobError::Value { name: "pattern.strided", .. })));
+}
+
+/// How long 600 random commands take on a disk with eight places in its queue.
+fn on_disk(elevator: Sorting, queue_depth: u32, reads: f64, fsync_every: u64) -> Nanos {
+    let model = "blocks = 1000000\nrpm = 15000\ntrack_blocks = 120\nheads = 4\n\
+                 seek_track_us = 200\nseek_full_us = 6600\ncommand_us = 100\n\
+                 interface_mb_s = 300\nqueue_depth = 8\nqueue_window = 4\ncache_kib = 1024\n\
+                 write_cache = true\ncache_window = 16\nspin_up_ms = 1\n";
+    let model: DiskModel = toml::from_str(model).unwrap();
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let disk = Disk::new(&rt, &model, Payload::Stamps).unwrap();
+    let job = Job {
+        elevator,
+        queue_depth,
+        fsync_every,
+        reads: Some(reads),
+        fsync: Fsync { tick_ms: 10, ..Fsync::default() },
+        commands: Some(600),
+        ..Job::default()
+    };
+    let main = async move {
+        disk.power_on().await.unwrap();
+        run(&rt, &disk.device(), &job, 1).await.unwrap().elapsed
+    };
+    runtime.block_on(main).unwrap()
+}
+
+/// The elevator is there by itself on a disk, and only sorts what the disk has no place for.
+#[test]
+fn a_disk_has_an_elevator_by_itself() {
+    let always = Sorting::Always(Elevator::default());
+    for (reads, fsync_every) in [(1.0, 0), (0.0, 0), (0.5, 1)] {
+        let took = |elevator, depth| on_disk(elevator, depth, reads, fsync_every);
+        for depth in [1, 6] {
+            assert_eq!(took(Sorting::ByDevice, depth), took(Sorting::Never, depth));
+        }
+        assert_eq!(took(Sorting::ByDevice, 64), took(always, 64));
+        assert_ne!(took(Sorting::ByDevice, 64), took(Sorting::Never, 64));
+    }
+    let reads = |elevator| on_disk(elevator, 64, 1.0, 0).0;
+    assert!(reads(Sorting::ByDevice) * 5 < reads(Sorting::Never) * 4, "it shortens the seeks");
+}
+
+/// A device without an arm has one only if the job asks for it.
+#[test]
+fn a_device_without_an_arm_has_no_elevator_by_itself() {
+    let took = |elevator| {
+        let job = Job { elevator, queue_depth: 64, commands: Some(640), ..Job::default() };
+        on_ram(job, 1).0.unwrap().elapsed
+    };
+    assert_eq!(took(Sorting::ByDevice), took(Sorting::Never));
+    assert_eq!(took(Sorting::Always(Elevator::default())).0, took(Sorting::Never).0 * 2);
+}
+
+#[test]
+fn an_elevator_is_a_table_or_none() {
+    let job = |text: &str| toml::from_str::<Job>(text);
+    let of = |text: &str| job(text).unwrap().elevator;
+    assert_eq!(of(""), Sorting::ByDevice);
+    assert_eq!(of("elevator = \"none\""), Sorting::Never);
+    assert_eq!(of("elevator = {}"), Sorting::Always(Elevator::default()));
+    let four = Elevator { depth: Some(4), ..Elevator::default() };
+    assert_eq!(of("elevator = { depth = 4 }"), Sorting::Always(four));
+    for sorting in [Sorting::ByDevice, Sorting::Never, Sorting::Always(four)] {
+        let written = toml::to_string(&Job { elevator: sorting, ..Job::default() }).unwrap();
+        assert_eq!(of(&written), sorting);
+    }
+    for wrong in ["\"deadline\"", "true", "3"] {
+        let said = job(&format!("elevator = {wrong}")).unwrap_err().to_string();
+        assert!(said.contains("\"none\", or a table such as { depth = 32 }"), "{said}");
+    }
+    let said = job("elevator = { depht = 3 }").unwrap_err().to_string();
+    assert!(said.contains("depht") && said.contains("`depth`"), "{said}");
+}
+
+#[test]
+fn messages_say_what_was_given_and_what_to_write() {
+    // (The smallest integer that a float would round.)
+    let far = Job {
+        buffered: Some(Buffered { call_ns: (1 << 53) + 1, ..Buffered::default() }),
+        ..Job::default()
+    };
+    let said = far.check().unwrap_err().to_string();
+    assert_eq!(said, "`buffered.call_ns` is 9007199254740993, but must be 1 to 1000000000");
+    let half = Job { reads: Some(1.5), ..Job::default() };
+    let said = half.check().unwrap_err().to_string();
+    assert_eq!(said, "`reads` is 1.5, but must be between 0 and 1");
+    let said = toml::from_str::<Job>("buffered = true").unwrap_err().to_string();
+    assert!(said.contains("expected a table: `buffered = {}` has the defaults"), "{said}");
 }

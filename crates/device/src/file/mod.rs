@@ -13,30 +13,34 @@
 //! 5. **Dropping** the future of a command stops nothing: operations own their buffers, and go on.
 //! 6. **Cut** means the link. The host keeps its power: operations under way end, and what was
 //!    written is most likely there. [`PowerCycle::off`] waits for their end, and so does
-//!    [`PowerCycle::power_on`].
+//!    [`PowerCycle::power_on`]. A write of another thread ([`File::lend`]) is not waited for.
 //! 7. **Space.** A discard frees the room of a file, or zeroes it (see
 //!    [`FileSettings::keep_room`]). A later write there, or into a hole that was there before, may
 //!    find no room. Then a write of one block is refused with [`IoError::NoSpace`]; a longer one
 //!    fails, and a part of it may have been written.
 
 mod error;
+mod lend;
 mod live;
 mod open;
 mod pool;
 mod received;
 
 pub use error::FileError;
+pub use lend::FileWriter;
 
 use crate::{
     Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
     IoError, Link, PowerCycle,
 };
+use lend::Fate;
 use open::Identity;
 use pool::{Lease, Pool};
 use received::Received;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::wall::{AtomicWrites, Io, IoFile, Space, WriteOptions};
 use tantalum_rt::{Rt, join_all};
@@ -118,7 +122,7 @@ struct Life {
     link: Link,
     data: IoFile,
     sync: IoFile,
-    poisoned: Cell<bool>,
+    fate: Arc<Fate>,
     syncing: Cell<bool>,
     /// The number of the last sync that was begun, and of the last one that succeeded.
     begun: Cell<u64>,
@@ -199,7 +203,7 @@ impl File {
 
     /// Whether a durability step has failed since the power came (contract, 6).
     pub fn is_poisoned(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.poisoned.get())
+        self.life.as_ref().is_some_and(|life| life.fate.is_poisoned())
     }
 
     async fn command<T>(
@@ -216,7 +220,7 @@ impl File {
             () if self.inner.settings.read_only => {
                 Err(IoError::Failed("the file was opened to be read only"))
             }
-            () if life.poisoned.get() => Err(IoError::Poisoned),
+            () if life.fate.is_poisoned() => Err(IoError::Poisoned),
             () => Ok(()),
         }
     }
@@ -287,7 +291,7 @@ impl File {
     async fn sync(&self, life: &Rc<Life>) -> Result<(), IoError> {
         let need = life.begun.get() + 1;
         while life.ended.get() < need {
-            if life.poisoned.get() {
+            if life.fate.is_poisoned() {
                 return Err(IoError::Poisoned);
             }
             if life.syncing.get() {
@@ -374,7 +378,7 @@ async fn carry_out_write(
             return IoError::NoSpace;
         }
         if options.durable {
-            life.poisoned.set(true);
+            life.fate.poison();
         }
         error::of_command(&e)
     })
@@ -386,7 +390,7 @@ async fn carry_out_sync(busy: Busy, life: Rc<Life>) -> Result<(), IoError> {
     let result = life.sync.sync_data().await;
     match &result {
         Ok(()) => life.ended.set(number),
-        Err(_) => life.poisoned.set(true),
+        Err(_) => life.fate.poison(),
     }
     life.syncing.set(false);
     life.synced.notify_all();
@@ -488,6 +492,7 @@ impl PowerCycle for File {
         self.inner.cuts.set(self.inner.cuts.get() + 1);
         if let Some(life) = self.inner.life.take() {
             life.link.cut();
+            life.fate.end();
         }
     }
 

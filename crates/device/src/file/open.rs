@@ -19,6 +19,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::wall::{
     AlignedBuf, AtomicWrites, DirectIo, FileOptions, Io, IoFile, Space, Storage, StorageKind,
@@ -252,7 +253,7 @@ impl Inner {
             link: Link::new(&self.rt),
             data: open()?,
             sync: open()?,
-            poisoned: Cell::new(false),
+            fate: Arc::default(),
             syncing: Cell::new(false),
             begun: Cell::new(0),
             ended: Cell::new(0),

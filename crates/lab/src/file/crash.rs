@@ -12,12 +12,16 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_device::{Ack, Caps, GroupLimit, Payload};
 use tantalum_explore::{
-    AnyBlueprint, Blueprint, CrashRow, Exploration, Ingredients, Nesting, RamBlueprint,
+    AnyBlueprint, Blueprint, CrashRow, Exploration, Ingredients, LogBlueprint, LogShape, Nesting,
+    RamBlueprint, VolumeBlueprint,
 };
 use tantalum_rt::{Nanos, mix64};
 
 /// What a row's `design` says if each of its runs has another one.
 const RANDOM: &str = "random";
+
+/// What the `design` of a log or a log volume says if its devices are RAM devices.
+const RAM: &str = "ram";
 
 /// Explorations, as their file says.
 #[derive(Clone, Debug, Deserialize)]
@@ -105,6 +109,9 @@ struct Entry {
     /// What its RAM device promises, and how long it takes.
     #[serde(default)]
     ram: Option<Ram>,
+    /// What its log or log volume is.
+    #[serde(default)]
+    log: Option<FlashLog>,
     #[serde(default)]
     payload: Keeps,
 }
@@ -119,18 +126,28 @@ enum Kind {
     Disk,
     Sampled,
     Raid0,
+    /// A flash log over devices of one design.
+    Log,
+    /// A log volume over devices of one design.
+    LogVolume,
 }
 
 impl Kind {
     /// What a row without a design stands for.
     fn designs(self, row: &Entry) -> Result<Vec<String>, String> {
         match (self, &row.design) {
-            (Kind::Ram, None) => Ok(vec!["ram".into()]),
+            (Kind::Ram, None) => Ok(vec![RAM.into()]),
             (Kind::Ram, Some(_)) => {
                 Err("a row of subject = \"ram\" has no design: its keys are under `ram`".into())
             }
+            (Kind::Log | Kind::LogVolume, Some(designs)) => Ok(designs.0.clone()),
+            (_, Some(_)) if row.log.is_some() => {
+                Err("`log` is for rows of subject = \"log\" or \"log-volume\"".into())
+            }
             (_, Some(designs)) if row.ram.is_none() => Ok(designs.0.clone()),
-            (_, Some(_)) => Err("`ram` is for rows of subject = \"ram\"".into()),
+            (_, Some(_)) => {
+                Err("`ram` is for rows of subject = \"ram\", and for logs over RAM devices".into())
+            }
             (_, None) => Err("a row names a design, unless its subject is \"ram\"".into()),
         }
     }
@@ -142,7 +159,14 @@ impl Kind {
             Kind::Disk => "disk",
             Kind::Sampled => "sampled",
             Kind::Raid0 => "raid0",
+            Kind::Log => "log",
+            Kind::LogVolume => "log-volume",
         }
+    }
+
+    /// Whether it is made of RAM devices, if its design is that.
+    fn over_ram(self, design: &str) -> bool {
+        matches!(self, Kind::Log | Kind::LogVolume) && design == RAM
     }
 }
 
@@ -208,6 +232,75 @@ impl Ram {
             start: Nanos::from_micros(self.start_us),
             cache_commands: self.cache_commands,
         }
+    }
+}
+
+/// A log or a log volume in the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct FlashLog {
+    /// Devices of the array.
+    devices: u32,
+    /// Whether there is an archive, a device like the others.
+    archive: bool,
+    copies: u8,
+    /// Of each device.
+    partitions: u16,
+    /// One write in so many takes so much longer; 0: none.
+    slow_one_in: u64,
+    slow_us: u64,
+    /// When a write takes longer its device is left.
+    stall_us: u64,
+    /// Whether a device may fail, or be gone after a cut.
+    loss: bool,
+    /// Of a log volume: memory for what is not destaged, and how long it may be there.
+    memory_kib: u64,
+    linger_us: u64,
+    /// Of a log volume over RAM devices: blocks of its backing; 0: as many as the others have.
+    backing_blocks: u64,
+}
+
+impl Default for FlashLog {
+    fn default() -> FlashLog {
+        let shape = LogShape::default();
+        FlashLog {
+            devices: shape.devices,
+            archive: shape.archive,
+            copies: shape.copies,
+            partitions: shape.partitions,
+            slow_one_in: shape.slow_one_in,
+            slow_us: shape.slow_by.0 / 1000,
+            stall_us: shape.stall.0 / 1000,
+            loss: shape.loss,
+            memory_kib: 64,
+            linger_us: 3000,
+            backing_blocks: 0,
+        }
+    }
+}
+
+impl FlashLog {
+    fn blueprint(&self, kind: Kind, device: AnyBlueprint) -> AnyBlueprint {
+        let shape = LogShape {
+            devices: self.devices,
+            archive: self.archive,
+            copies: self.copies,
+            partitions: self.partitions,
+            slow_one_in: self.slow_one_in,
+            slow_by: Nanos::from_micros(self.slow_us),
+            stall: Nanos::from_micros(self.stall_us),
+            loss: self.loss,
+        };
+        let mut backing = device.clone();
+        if let (AnyBlueprint::Ram(ram), true) = (&mut backing, self.backing_blocks > 0) {
+            ram.caps.blocks = self.backing_blocks;
+        }
+        let log = LogBlueprint { device, shape };
+        if kind == Kind::Log {
+            return AnyBlueprint::Log(Box::new(log));
+        }
+        let (memory, linger) = (self.memory_kib << 10, Nanos::from_micros(self.linger_us));
+        AnyBlueprint::Volume(Box::new(VolumeBlueprint { log, backing, memory, linger }))
     }
 }
 
@@ -292,6 +385,10 @@ impl CrashFile {
                 let ram = entry.ram.clone().unwrap_or_default();
                 Some(AnyBlueprint::Ram(ram.blueprint(payload)))
             }
+            (kind @ (Kind::Log | Kind::LogVolume), _) => {
+                let device = self.device_of_log(entry, design).map_err(told)?;
+                Some(entry.log.clone().unwrap_or_default().blueprint(kind, device))
+            }
             (kind, _) => Some(self.blueprint(entry, kind, design, payload).map_err(told)?),
         };
         if let Some(subject) = &subject {
@@ -299,6 +396,15 @@ impl CrashFile {
         }
         let seed = name.bytes().fold(mix64(self.seed), |h, b| mix64(h ^ u64::from(b)));
         Ok(CrashRow { name, seed, subject, what })
+    }
+
+    /// What each device of a log is. It carries bytes.
+    fn device_of_log(&self, entry: &Entry, design: &str) -> Result<AnyBlueprint, String> {
+        if entry.subject.over_ram(design) {
+            let ram = entry.ram.clone().unwrap_or_default();
+            return Ok(AnyBlueprint::Ram(ram.blueprint(Payload::Bytes)));
+        }
+        Model::of(design, &self.scene(entry))?.blueprint(Payload::Bytes)
     }
 
     /// What a design of the file or a preset is, if it is of this kind.
@@ -342,6 +448,9 @@ impl CrashFile {
         for (i, entry) in self.entries.iter().enumerate() {
             let (scene, place) = (self.scene(entry), i.to_string());
             for design in entry.subject.designs(entry).unwrap_or_default() {
+                if entry.subject.over_ram(&design) {
+                    continue;
+                }
                 let Err(fault) = Model::read(&design, &scene) else { continue };
                 if fault.key.is_empty() {
                     continue; // It is told with the row.
@@ -384,6 +493,7 @@ impl CrashFile {
             disk: toml::Table::new(),
             sampled: toml::Table::new(),
             ram: None,
+            log: None,
             payload: Keeps::Stamps,
         };
         mixes.iter().map(|mix| self.row(&entry, RANDOM, mix)).collect()

@@ -11,6 +11,7 @@ pub mod panels;
 pub mod published;
 pub mod repeated;
 pub mod series;
+pub mod sums;
 pub mod terms;
 pub mod units;
 

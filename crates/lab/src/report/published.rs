@@ -313,7 +313,7 @@ pub(crate) fn median(rising: &[f64]) -> Option<f64> {
 }
 
 /// How far numbers are from what was published, rows and ratios together.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Deviation {
     /// Published numbers, of those that have a result.
     pub numbers: u32,
@@ -324,6 +324,17 @@ pub struct Deviation {
 }
 
 impl Deviation {
+    /// Both as one.
+    #[must_use]
+    pub fn and(self, other: Deviation) -> Deviation {
+        let (a, b) = (f64::from(self.numbers), f64::from(other.numbers));
+        Deviation {
+            numbers: self.numbers + other.numbers,
+            mean_percent: (a * self.mean_percent + b * other.mean_percent) / (a + b).max(1.0),
+            worst_percent: self.worst_percent.max(other.worst_percent),
+        }
+    }
+
     fn of(each: &[f64]) -> Option<Deviation> {
         let all = || each.iter().map(|d| d.abs());
         (!each.is_empty()).then(|| Deviation {
@@ -335,7 +346,7 @@ impl Deviation {
 }
 
 /// The deviations of a report, those that parameters were fitted to and predictions apart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Deviations {
     /// From numbers to which parameters were fitted.
     pub fitted: Option<Deviation>,

@@ -53,6 +53,10 @@ impl<D: BlockDevice> BlockDevice for Recorded<D> {
         self.inner.is_alive()
     }
 
+    fn arm_queue(&self) -> Option<u32> {
+        self.inner.arm_queue()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.inner.read(at, buf).await
     }

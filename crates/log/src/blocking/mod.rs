@@ -1,7 +1,8 @@
 //! The log for threads: calls that block, from as many threads as there are.
 //!
-//! A runtime stays in its thread. So each [`BlockingLog`] has a thread with a runtime and a [`Log`],
-//! and the threads of the program talk to it through a queue of records.
+//! A thread that commits writes by itself, if nobody else does: it takes an order of the plan, writes
+//! durably to a file that is lent to it, and tells the plan how that ended. A thread of the log, with
+//! a runtime and a [`Log`], does everything else (`docs/log.md`, "From threads").
 //!
 //! ```
 //! use tantalum_log::{BlockingLog, BlockingOptions, CreateOptions, Lsn};
@@ -37,18 +38,23 @@
 //! 2. **Order.** Records lie in the log in the order of their LSNs, and those of one thread in the
 //!    order of its appends.
 //! 3. **No lock is held over I/O.** An append copies its bytes into memory under a lock and waits
-//!    for nothing but room.
+//!    for nothing but room (which it may have to make by a write). A commit may write records of
+//!    other threads, too, once.
 //! 4. **Nobody waits for ever.** When the log fails, is closed, or its thread panics, every call
 //!    that waits returns the reason. (With [`WhenFull::Wait`](crate::WhenFull::Wait) an append
 //!    without room waits for a checkpoint.)
 //! 5. **What was not committed may be lost** when the last clone is dropped: it is as if the power
 //!    had gone. [`BlockingLog::close`] and [`BlockingLog::flush`] make everything durable.
+//! 6. **A slow device holds up the thread that writes to it**, and no other one if the log has
+//!    another device. Once writing again elsewhere has paid, the thread of the log does all writes.
 
+mod front;
 #[cfg(all(test, loom))]
 mod model;
-mod queue;
+mod pen;
 mod records;
-mod sys;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod thread;
 
 pub use records::BlockingRecords;
@@ -56,7 +62,8 @@ pub use records::BlockingRecords;
 use crate::{
     Appended, CreateOptions, Log, LogDevice, LogError, LogStats, Lsn, OpenError, OpenOptions,
 };
-use queue::Queue;
+use front::Front;
+use pen::{FilePen, Pen};
 use std::fmt::Debug;
 use std::io;
 use std::ops::ControlFlow;
@@ -72,12 +79,12 @@ use thread::{Letter, Opened};
 /// How a log is used from threads.
 #[derive(Clone, Debug, Default)]
 pub struct BlockingOptions {
-    /// How the log is used. Records on their way to it take memory, too: at most as much as
-    /// [`OpenOptions::memory`] has free.
+    /// How the log is used.
     pub open: OpenOptions,
     /// How its files are used.
     pub file: FileSettings,
-    /// The runtime of its thread.
+    /// The runtime of its thread. On a clock of another pace than real time's, that thread does all
+    /// writes.
     pub wall: WallOptions,
 }
 
@@ -105,7 +112,7 @@ pub struct BlockingLog {
 }
 
 pub(crate) struct Handle {
-    queue: Arc<Queue>,
+    front: Arc<Front>,
     /// `None` only while it is dropped.
     post: Option<Post<Letter>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -131,7 +138,7 @@ impl Handle {
         let posted = self.post.as_ref().is_some_and(|post| post.post_wait(letter(to)).is_ok());
         match answer.recv() {
             Ok(answer) if posted => Ok(answer),
-            _ => Err(self.queue.why_closed()),
+            _ => Err(self.front.why_closed()),
         }
     }
 }
@@ -187,10 +194,11 @@ impl BlockingLog {
         options: BlockingOptions,
     ) -> Result<BlockingLog, BlockingError> {
         let (paths, file) = (paths(devices), options.file.clone());
-        BlockingLog::open_with(options, async move |rt| files(&rt, paths, &file))
+        BlockingLog::start(options, async move |rt| files(&rt, paths, &file), lend)
     }
 
-    /// Opens a log on devices that `make` makes in the thread of the log.
+    /// Opens a log on devices that `make` makes in the thread of the log. That thread does all
+    /// writes: only [`BlockingLog::open`] lends files to the threads that commit.
     ///
     /// # Errors
     /// [`BlockingError`]; see [`Log::open`].
@@ -203,11 +211,24 @@ impl BlockingLog {
         M: FnOnce(Rt) -> F + Send + 'static,
         F: Future<Output = Result<Vec<LogDevice<D>>, BlockingError>> + 'static,
     {
+        BlockingLog::start(options, make, |_, _| None)
+    }
+
+    fn start<D, M, F>(
+        options: BlockingOptions,
+        make: M,
+        lend: thread::Lend<D>,
+    ) -> Result<BlockingLog, BlockingError>
+    where
+        D: BlockDevice + Clone + 'static,
+        M: FnOnce(Rt) -> F + Send + 'static,
+        F: Future<Output = Result<Vec<LogDevice<D>>, BlockingError>> + 'static,
+    {
         let settings = options.clone();
-        let body = move |runtime, ready: &_| thread::run(runtime, options, make, ready);
-        let (Opened { queue, post }, thread) = thread::start(seed()?, &settings, body)?;
+        let body = move |runtime, ready: &_| thread::run(runtime, options, make, lend, ready);
+        let (Opened { front, post }, thread) = thread::start(seed()?, &settings, body)?;
         let thread = Mutex::new(Some(thread));
-        Ok(BlockingLog { handle: Arc::new(Handle { queue, post: Some(post), thread }) })
+        Ok(BlockingLog { handle: Arc::new(Handle { front, post: Some(post), thread }) })
     }
 
     /// Appends a record: it is in memory then. It waits while memory is full, and while there is
@@ -225,7 +246,7 @@ impl BlockingLog {
     /// # Errors
     /// As [`BlockingLog::append`].
     pub fn append_pieces(&self, record: &[&[u8]]) -> Result<Appended, LogError> {
-        self.handle.queue.append(record, false)
+        self.handle.front.append(record, false)
     }
 
     /// Appends a record and waits until it is durable, with everything before it.
@@ -241,7 +262,7 @@ impl BlockingLog {
     /// # Errors
     /// As [`BlockingLog::commit`].
     pub fn commit_pieces(&self, record: &[&[u8]]) -> Result<Appended, LogError> {
-        self.handle.queue.append(record, true)
+        self.handle.front.append(record, true)
     }
 
     /// Waits until everything before `lsn` is durable.
@@ -249,7 +270,7 @@ impl BlockingLog {
     /// # Errors
     /// [`LogError::NotDurable`] if `lsn` is beyond the end of the log, [`LogError::Failed`].
     pub fn wait_durable(&self, lsn: Lsn) -> Result<(), LogError> {
-        self.handle.queue.wait_durable(lsn)
+        self.handle.front.wait_durable(lsn)
     }
 
     /// Waits until everything that was appended before is durable. Returns its end.
@@ -257,19 +278,19 @@ impl BlockingLog {
     /// # Errors
     /// [`LogError::Failed`].
     pub fn flush(&self) -> Result<Lsn, LogError> {
-        let end = self.handle.queue.end();
+        let end = self.handle.front.end();
         self.wait_durable(end)?;
         Ok(end)
     }
 
     /// Everything before this LSN is durable. It takes no lock.
     pub fn durable(&self) -> Lsn {
-        self.handle.queue.durable()
+        self.handle.front.durable()
     }
 
     /// The end of what was appended.
     pub fn end(&self) -> Lsn {
-        self.handle.queue.end()
+        self.handle.front.end()
     }
 
     /// The checkpoint: the log begins here.
@@ -295,7 +316,7 @@ impl BlockingLog {
         let letter = Letter::Subscribe(Box::new(listener));
         match self.handle.post.as_ref().map(|post| post.post_wait(letter)) {
             Some(Ok(())) => Ok(()),
-            _ => Err(self.handle.queue.why_closed()),
+            _ => Err(self.handle.front.why_closed()),
         }
     }
 
@@ -350,6 +371,12 @@ fn files(
         Ok(LogDevice::new(path.display().to_string(), file))
     };
     paths.into_iter().map(open).collect()
+}
+
+/// Lends a file to threads, for units of so many bytes.
+fn lend(file: &File, unit: u32) -> Option<Box<dyn Pen>> {
+    let blocks = u64::from(unit / file.caps().block_size);
+    Some(Box::new(FilePen { writer: file.lend()?, blocks }))
 }
 
 /// Random bytes of the system.

@@ -23,7 +23,7 @@ impl BlockingRecords {
         let posted = ask.post_wait(to).is_ok();
         let piece = match piece.recv() {
             Ok(piece) if posted => piece?,
-            _ => return Err(self.handle.queue.why_closed()),
+            _ => return Err(self.handle.front.why_closed()),
         };
         if !piece.is_empty() {
             (self.ask, self.piece) = (Some(ask), piece.into_iter());

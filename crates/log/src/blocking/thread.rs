@@ -1,25 +1,26 @@
 //! The thread of a log: its runtime, the log, and what it does for other threads.
 //!
-//! 1. What was appended is taken whenever the log carries on, before a group is formed: records
-//!    that came during a write make the next group together.
-//! 2. However the thread ends, the queue is closed: whoever waits is woken with the reason.
+//! 1. It does whatever the threads do not do by themselves: states, time, the archive, what is
+//!    written again, and all writes to devices that are not lent.
+//! 2. However the thread ends, the log is closed: whoever waits is woken with the reason.
 
-use super::queue::{Batch, Queue, Room, Rules, closed};
+use super::front::{Front, Rules, Time};
+use super::pen::Pen;
 use super::{BlockingError, BlockingOptions};
-use crate::core::{Core, Front};
-use crate::record::frame;
+use crate::core::Core;
+use crate::member::Member;
+use crate::threads::closed;
 use crate::{Log, LogDevice, LogError, LogStats, Lsn, Record};
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::task::Poll;
 use std::thread::JoinHandle;
 use tantalum_device::BlockDevice;
-use tantalum_rt::{Inbox, Post, Rt, Runtime, TaskId};
+use tantalum_rt::{Inbox, Nanos, Post, Rt, Runtime};
 
 /// Letters that lie in the inbox of the thread, at most.
 const LETTERS: usize = 64;
@@ -45,7 +46,7 @@ pub(super) enum Letter {
 
 /// The way to a thread that serves a log.
 pub(super) struct Opened {
-    pub queue: Arc<Queue>,
+    pub front: Arc<Front>,
     pub post: Post<Letter>,
 }
 
@@ -86,11 +87,22 @@ fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
+/// Lends a device to threads, if that can be.
+pub(super) type Lend<D> = fn(&D, u32) -> Option<Box<dyn Pen>>;
+
+/// The clock of the runtime, for other threads.
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the edge: real time")]
+fn time(rt: &Rt) -> Time {
+    let (began, now) = (std::time::Instant::now(), rt.now());
+    Box::new(move || now.saturating_add(Nanos(began.elapsed().as_nanos() as u64)))
+}
+
 /// Opens the log on what `make` gives, and serves it until the last [`Post`] is gone.
 pub(super) fn run<D, M, F>(
     mut runtime: Runtime,
     options: BlockingOptions,
     make: M,
+    lend: Lend<D>,
     ready: &Sender<Result<Opened, BlockingError>>,
 ) where
     D: BlockDevice + Clone + 'static,
@@ -112,12 +124,18 @@ pub(super) fn run<D, M, F>(
         read_only: core.options.read_only,
         when_full: core.options.when_full,
     };
-    let room = room(core);
-    let queue = Arc::new(Queue::new(rules, log.first(), log.durable(), log.end(), room));
     let rt = runtime.handle();
+    // On a clock of another pace threads would not know the time.
+    let lends = options.wall.time_scale == 1.0 && !rules.read_only;
+    let pen = |member: &Option<Rc<Member<D>>>| {
+        let member = member.as_ref().filter(|m| lends && m.forces_writes())?;
+        lend(&member.device, member.superblock.unit)
+    };
+    let pens = core.members.borrow().iter().map(pen).collect();
+    let front = Arc::new(Front::new(rules, core.shared.clone(), pens, time(&rt)));
     let (post, letters) = rt.inbox_of(LETTERS);
-    drop(ready.send(Ok(Opened { queue: queue.clone(), post })));
-    let serving = serve(rt, log, letters, queue.clone());
+    drop(ready.send(Ok(Opened { front: front.clone(), post })));
+    let serving = serve(rt, log, letters, front.clone());
     let ended = catch_unwind(AssertUnwindSafe(move || {
         let ended = runtime.block_on(serving);
         drop(runtime);
@@ -128,34 +146,25 @@ pub(super) fn run<D, M, F>(
         Ok(Err(e)) => LogError::Failed(format!("its thread cannot go on: {e}")),
         Err(panic) => LogError::Failed(format!("its thread panicked: {}", said(&*panic))),
     };
-    queue.close(why);
+    front.close(why);
 }
 
 async fn serve<D: BlockDevice + Clone + 'static>(
     rt: Rt,
     log: Log<D>,
     mut letters: Inbox<Letter>,
-    queue: Arc<Queue>,
+    front: Arc<Front>,
 ) {
-    let front = Rc::new(Feeder {
-        core: Rc::downgrade(&log.core),
-        rt: rt.clone(),
-        queue: queue.clone(),
-        batch: RefCell::default(),
-        idle: Cell::new(None),
-    });
-    let fresh = log.core.front.set(front.clone()).is_ok();
-    assert!(fresh, "a log has one front end");
-    rt.spawn_background("log: records of other threads", feed(front));
-    let (core, end) = (log.core.clone(), queue.clone());
+    rt.spawn_background("log: news of other threads", look(log.core.clone(), front.clone()));
+    let (core, end) = (log.core.clone(), front.clone());
     rt.spawn_background("log: its end", async move {
-        core.changed.wait_while(|| !core.is_failed()).await;
+        core.chores.wait_while(|| !core.is_failed()).await;
         end.close(core.check_failed().err().unwrap_or_else(closed));
     });
     while let Some(letter) = letters.next().await {
         rt.spawn_background(
             "log: a letter",
-            answer(rt.clone(), log.clone(), letter, queue.clone()),
+            answer(rt.clone(), log.clone(), letter, front.clone()),
         );
     }
 }
@@ -165,7 +174,7 @@ async fn answer<D: BlockDevice + Clone + 'static>(
     rt: Rt,
     log: Log<D>,
     letter: Letter,
-    queue: Arc<Queue>,
+    front: Arc<Front>,
 ) {
     match letter {
         Letter::Checkpoint(lsn, number, to) => drop(to.send(log.checkpoint(lsn, number).await)),
@@ -190,15 +199,15 @@ async fn answer<D: BlockDevice + Clone + 'static>(
             }
         }
         Letter::Close(to) => {
-            let ended = match queue.check_closed() {
+            let ended = match front.check_closed() {
                 Ok(()) => {
-                    queue.stop_appends();
+                    front.stop_appends();
                     log.core.pump();
                     log.close().await
                 }
                 closed => closed,
             };
-            queue.close(closed());
+            front.close(closed());
             drop(to.send(ended));
         }
     }
@@ -232,62 +241,14 @@ async fn read<D: BlockDevice + 'static>(mut records: crate::Records<D>, mut asks
     }
 }
 
-/// Takes what other threads append whenever the log carries on.
-struct Feeder<D> {
-    core: Weak<Core<D>>,
-    rt: Rt,
-    queue: Arc<Queue>,
-    batch: RefCell<Batch>,
-    /// The task that waits until there is something to do.
-    idle: Cell<Option<TaskId>>,
-}
-
-fn room<D: BlockDevice + Clone + 'static>(core: &Core<D>) -> Room {
-    let (end, free, plan) = (core.end(), core.ring.borrow().free(), core.plan.borrow());
-    let devices = plan.room_bytes();
-    // A batch that is taken meanwhile makes two groups more than its bytes call for, at most: one
-    // that is not full, and one for the block at which the next begins.
-    let ample = devices >= free + 4 * plan.group_bytes();
-    Room { memory: end.plus(free), devices: end.plus(devices), ample }
-}
-
-impl<D: BlockDevice + Clone + 'static> Front for Feeder<D> {
-    fn before(&self) {
-        let Some(core) = self.core.upgrade() else { return };
-        let mut batch = self.batch.borrow_mut();
-        let news = self.queue.take(&mut batch);
-        for record in batch.records() {
-            let pieces = [record];
-            core.add(record.len() as u64, &frame(core.end(), &pieces), &pieces);
-        }
-        core.want(if news.asked { core.end() } else { news.wanted });
-    }
-
-    fn after(&self) {
-        let Some(core) = self.core.upgrade() else { return };
-        self.queue.publish(core.first.get(), core.durable(), room(&core));
-        if let Some(task) = self.idle.take() {
-            self.rt.wake(task);
-        }
-    }
-}
-
-/// Carries the log on when there are records and no write under way would do so.
-async fn feed<D: BlockDevice + Clone + 'static>(front: Rc<Feeder<D>>) {
+/// Carries the log on when there is something for it.
+async fn look<D: BlockDevice + Clone + 'static>(core: Rc<Core<D>>, front: Arc<Front>) {
     loop {
-        poll_fn(|cx| {
-            let Some(core) = front.core.upgrade() else { return Poll::Pending };
-            let busy = core.plan.borrow().is_busy();
-            if !busy && !front.queue.arm(cx.waker()) {
-                return Poll::Ready(());
-            }
-            front.idle.set(Some(front.rt.park("records of other threads")));
-            Poll::Pending
+        poll_fn(|cx| match front.arm(cx.waker()) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
         })
         .await;
-        front.idle.set(None);
-        if let Some(core) = front.core.upgrade() {
-            core.pump();
-        }
+        core.pump();
     }
 }

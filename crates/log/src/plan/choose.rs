@@ -14,11 +14,36 @@ const EXPLORE: u64 = 64;
 impl Plan {
     /// The next thing to write, if there is one and a lane for it. Ask until there is none.
     pub fn next(&mut self, now: Nanos) -> Option<Order> {
-        if self.mode != Mode::Running {
-            return None;
-        }
-        let order = self.next_again(now).or_else(|| self.next_copy(now));
-        order.or_else(|| self.next_group(now)).or_else(|| self.next_archive(now))
+        self.next_old(now).or_else(|| self.next_new(now)).or_else(|| self.next_rest(now))
+    }
+
+    /// As [`Plan::next`], but no new group is formed.
+    pub fn next_but_groups(&mut self, now: Nanos) -> Option<Order> {
+        self.next_old(now).or_else(|| self.next_rest(now))
+    }
+
+    fn next_old(&mut self, now: Nanos) -> Option<Order> {
+        let running = self.mode == Mode::Running;
+        running.then(|| self.next_again(now).or_else(|| self.next_copy(now))).flatten()
+    }
+
+    fn next_new(&mut self, now: Nanos) -> Option<Order> {
+        let running = self.mode == Mode::Running;
+        running.then(|| self.next_group(now)).flatten()
+    }
+
+    fn next_rest(&mut self, now: Nanos) -> Option<Order> {
+        let running = self.mode == Mode::Running;
+        running.then(|| self.next_archive(now)).flatten()
+    }
+
+    /// The lane that would write a new group now, if one is to be formed and there is one for it.
+    #[cfg(feature = "blocking")]
+    pub fn lane_of_next_group(&self) -> Option<(usize, usize)> {
+        let running = self.mode == Mode::Running;
+        let (from, to) = running.then(|| self.due_group()).flatten()?;
+        let lane = self.best_lane(from, to, self.next_group, |_| true)?;
+        Some((lane, self.lanes[lane].device))
     }
 
     /// Whether `bytes` more may be appended: whatever groups they make will find room.
@@ -37,13 +62,7 @@ impl Plan {
         u64::from(self.options.group_units - 1) * self.options.payload
     }
 
-    /// Whether as many groups are in flight as pay: the next one waits for the end of a write.
-    #[cfg(feature = "blocking")]
-    pub fn is_busy(&self) -> bool {
-        self.mode == Mode::Running && self.in_flight() >= self.width.now()
-    }
-
-    fn in_flight(&self) -> usize {
+    pub(super) fn in_flight(&self) -> usize {
         self.groups.iter().filter(|g| !self.is_done(g) && !self.is_stuck(g)).count()
     }
 
@@ -131,8 +150,8 @@ impl Plan {
         None
     }
 
-    /// A new group, if one is wanted.
-    fn next_group(&mut self, now: Nanos) -> Option<Order> {
+    /// What makes a new group, if one is wanted and may be in flight.
+    fn due_group(&self) -> Option<(Lsn, Lsn)> {
         let lacks = |g: &Group| g.lanes < self.needed();
         if self.groups.iter().any(lacks) {
             return None;
@@ -146,7 +165,12 @@ impl Plan {
         if !full && self.wanted <= self.formed {
             return None;
         }
-        let (from, to) = (self.formed, self.appended.min(limit));
+        Some((self.formed, self.appended.min(limit)))
+    }
+
+    /// A new group, if one is wanted.
+    fn next_group(&mut self, now: Nanos) -> Option<Order> {
+        let (from, to) = self.due_group()?;
         let number = self.next_group;
         let lane = self.best_lane(from, to, number, |_| true)?;
         self.groups.push_back(Group {

@@ -38,6 +38,7 @@ impl Plan {
         else {
             return;
         };
+        self.notice_slow(i, now);
         let lane = &mut self.lanes[i];
         let Some(busy) = lane.busy.take() else { return };
         let device = lane.device;
@@ -74,7 +75,8 @@ impl Plan {
             self.durable = self.durable.max(first.to);
             self.groups.pop_front();
             let waiting = self.wanted > self.formed;
-            self.width.group_done(now, bytes, waiting);
+            let others = self.in_flight();
+            self.width.group_done(now, bytes, waiting, others);
         }
     }
 

@@ -126,6 +126,11 @@ impl Plan {
         busy || self.silent.contains(&device)
     }
 
+    /// Whether a write or a state is in flight that has not ended.
+    pub fn has_writes(&self) -> bool {
+        !self.silent.is_empty() || self.lanes.iter().any(|l| l.busy.is_some())
+    }
+
     /// Another device takes the place of a lost one; it is durable that it takes part. Gives its
     /// lanes.
     pub fn join(&mut self, device: usize, lanes: Vec<LaneSpec>) -> std::ops::Range<usize> {

@@ -267,6 +267,25 @@ impl Plan {
         self.durable
     }
 
+    /// The end of the last group.
+    #[cfg(feature = "blocking")]
+    pub fn formed(&self) -> Lsn {
+        self.formed
+    }
+
+    /// The checkpoint that it knows.
+    #[cfg(feature = "blocking")]
+    pub fn checkpoint(&self) -> Lsn {
+        self.checkpoint
+    }
+
+    /// Whether slow writes are best written again elsewhere, as far as was learned: who issues a
+    /// write should not be held up by it.
+    #[cfg(feature = "blocking")]
+    pub fn hedges_pay(&self) -> bool {
+        self.hedge.pays()
+    }
+
     /// The end of what was appended.
     pub fn appended(&self) -> Lsn {
         self.appended
@@ -294,6 +313,12 @@ impl Plan {
     /// What was done so far.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// From now on threads issue orders by themselves.
+    #[cfg(feature = "blocking")]
+    pub fn set_threads(&mut self) {
+        self.width.set_threads();
     }
 
     /// Groups that may be in flight at once.

@@ -21,6 +21,22 @@ impl Plan {
         lane.busy.as_ref().is_some_and(|b| b.epoch == self.epoch && waits(b.group))
     }
 
+    /// Whether it is not known yet that the lane's write, which is so old, is slow.
+    fn has_become_slow(&self, lane: &Lane, age: Nanos) -> bool {
+        let new = lane.busy.as_ref().is_some_and(|b| b.kind == Kind::Group && !b.slow);
+        new && self.slow_after(lane).is_some_and(|after| age >= after)
+    }
+
+    /// A write ends. If it was slow, and nobody looked while it was, it counts all the same.
+    pub(super) fn notice_slow(&mut self, lane: usize, now: Nanos) {
+        let lane = &self.lanes[lane];
+        let age = lane.busy.as_ref().map_or(Nanos::ZERO, |b| now.saturating_sub(b.issued));
+        if self.has_become_slow(lane, age) && self.is_awaited(lane) {
+            self.counts.slow += 1;
+            self.hedge.found_slow();
+        }
+    }
+
     /// Looks at what is in flight.
     pub fn tick(&mut self, now: Nanos) {
         for i in 0..self.lanes.len() {
@@ -28,9 +44,7 @@ impl Plan {
             let Some(busy) = &lane.busy else { continue };
             let age = now.saturating_sub(busy.issued);
             let awaited = self.is_awaited(lane);
-            let is_slow = busy.kind == Kind::Group
-                && !busy.slow
-                && self.slow_after(lane).is_some_and(|after| age >= after);
+            let is_slow = self.has_become_slow(lane, age);
             let stalls = !lane.stalled && age >= self.options.stall;
             let stuck = awaited && age >= self.options.stall * 2;
             if is_slow {
@@ -64,16 +78,30 @@ impl Plan {
 
     /// When [`Plan::tick`] will find something, if nothing ends before. It is later than `now`.
     pub fn wake_at(&self, now: Nanos) -> Option<Nanos> {
-        let mut times = Vec::new();
+        self.finds_at(now, self.hedge.options().enabled)
+    }
+
+    /// When [`Plan::tick`] will find something that it has to: what is slow need not be known if it
+    /// will not be written again.
+    #[cfg(feature = "blocking")]
+    pub fn must_wake_at(&self, now: Nanos) -> Option<Nanos> {
+        self.finds_at(now, self.present_devices() > 1 && self.hedge.would_hedge())
+    }
+
+    fn finds_at(&self, now: Nanos, slow: bool) -> Option<Nanos> {
+        let mut first = None;
+        let mut at = |time: Nanos| {
+            first = first.into_iter().chain((time > now).then_some(time)).min();
+        };
         for lane in &self.lanes {
             let Some(busy) = &lane.busy else { continue };
-            let can_hedge = self.hedge.options().enabled && busy.kind == Kind::Group && !busy.slow;
+            let can_hedge = slow && busy.kind == Kind::Group && !busy.slow;
             if can_hedge && self.is_awaited(lane) {
-                times.extend(self.slow_after(lane).map(|after| busy.issued.saturating_add(after)));
+                self.slow_after(lane).inspect(|after| at(busy.issued.saturating_add(*after)));
             }
-            times.push(busy.issued.saturating_add(self.options.stall));
-            times.push(busy.issued.saturating_add(self.options.stall * 2));
+            at(busy.issued.saturating_add(self.options.stall));
+            at(busy.issued.saturating_add(self.options.stall * 2));
         }
-        times.into_iter().filter(|t| *t > now).min()
+        first
     }
 }

@@ -7,4 +7,3 @@ mod opening;
 mod planted;
 mod rig;
 mod running;
-mod slow;

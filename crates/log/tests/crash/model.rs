@@ -1,22 +1,11 @@
-//! What a log must hold, and whoever writes to it and reads it.
+//! Whoever writes to a log and reads it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
+use tantalum_explore::Journal;
 use tantalum_log::{Log, LogError, Lsn, Record};
 use tantalum_rt::{Nanos, Rt, Stream};
-
-/// What was appended, what was promised.
-#[derive(Clone, Debug, Default)]
-pub struct Journal {
-    pub records: Vec<Record>,
-    /// Everything before it must be there.
-    pub acked: Lsn,
-    /// The checkpoint that is durable, and one that may be.
-    pub checkpoint: (Lsn, u64),
-    pub asked: Option<(Lsn, u64)>,
-    pub counter: u64,
-}
 
 pub type Shared = Rc<RefCell<Journal>>;
 
@@ -33,66 +22,11 @@ pub struct Work {
     pub reads: u64,
 }
 
-impl Journal {
-    fn content(&mut self, dice: &mut Stream, most: u64) -> Vec<u8> {
-        self.counter += 1;
-        let small = dice.chance(2, 3);
-        let length = dice.below(if small { most / 8 + 1 } else { most + 1 });
-        let mut bytes = vec![0; length as usize];
-        dice.fill(&mut bytes);
-        for (byte, stamp) in bytes.iter_mut().zip(self.counter.to_le_bytes()) {
-            *byte = stamp;
-        }
-        bytes
-    }
-
-    /// Compares the log that was opened after a cut; from then on what it holds must stay.
-    pub async fn check<D: BlockDevice + Clone + 'static>(
-        &mut self,
-        log: &Log<D>,
-    ) -> Result<(), String> {
-        let first = (log.first(), log.checkpoint_number());
-        if first == self.asked.unwrap_or(self.checkpoint) {
-            self.checkpoint = first;
-        }
-        if first != self.checkpoint {
-            return Err(format!("the checkpoint is {first:?} and not {:?}", self.checkpoint));
-        }
-        self.asked = None;
-        let found = self.compare(log).await?;
-        if log.end() != found || log.durable() != found {
-            return Err(format!("{} and {} are not {found}", log.end(), log.durable()));
-        }
-        // What was acknowledged may end within a record, of which nothing was said.
-        let acked = self.records.iter().map(|r| r.end).filter(|e| *e <= self.acked).max();
-        if acked.is_some_and(|acked| found < acked) {
-            return Err(format!("the log ends at {found}; {} was acknowledged", self.acked));
-        }
-        self.records.retain(|r| r.end <= found);
-        self.acked = found;
-        Ok(())
-    }
-
-    /// Reads the whole log: it must be the records that were appended. Where it ends.
-    pub async fn compare<D: BlockDevice + Clone + 'static>(
-        &self,
-        log: &Log<D>,
-    ) -> Result<Lsn, String> {
-        let first = log.first();
-        let mut records = log.read(first).map_err(|e| e.to_string())?;
-        let mut expected = self.records.iter().filter(|r| r.lsn >= first);
-        let mut end = first;
-        while let Some(record) = records.next().await.map_err(|e| e.to_string())? {
-            let Some(right) = expected.next() else {
-                return Err(format!("{} was never appended", record.lsn));
-            };
-            if record != *right {
-                return Err(format!("{} is not what was appended at {}", record.lsn, right.lsn));
-            }
-            end = record.end;
-        }
-        Ok(end)
-    }
+/// The next record: two in three are short.
+fn content(journal: &mut Journal, dice: &mut Stream, most: u64) -> Vec<u8> {
+    let small = dice.chance(2, 3);
+    let length = dice.below(if small { most / 8 + 1 } else { most + 1 });
+    journal.content(length as usize, |rest| dice.fill(rest))
 }
 
 /// Appends, commits, moves the checkpoint and reads, until the log fails or all is done.
@@ -137,7 +71,7 @@ async fn step<D: BlockDevice + Clone + 'static>(
     work: Work,
     dice: &mut Stream,
 ) -> Result<(), LogError> {
-    let bytes = journal.borrow_mut().content(dice, work.bytes);
+    let bytes = content(&mut journal.borrow_mut(), dice, work.bytes);
     let split = dice.below(bytes.len() as u64 + 1) as usize;
     let (a, b) = bytes.split_at(split);
     let at = log.append_pieces(&[a, b]).await?;
@@ -184,7 +118,7 @@ async fn checkpoint<D: BlockDevice + Clone + 'static>(
     let moved = log.checkpoint(lsn, number).await;
     let mut j = journal.borrow_mut();
     if moved.is_ok() {
-        (j.asked, j.checkpoint) = (None, (lsn, number));
+        j.moved((lsn, number));
     }
     moved
 }

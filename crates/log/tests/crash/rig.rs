@@ -1,10 +1,10 @@
 //! A log on some devices, which can be cut at any moment of its life and opened again.
 
-use crate::model::{Journal, Shared, Work, work};
-use crate::slow::Slow;
+use crate::model::{Shared, Work, work};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{Ack, Caps, Payload, PowerCycle, RamDevice, RamOptions};
+use tantalum_explore::{Journal, Slow};
 use tantalum_log::{
     Barrier, CreateOptions, HedgeOptions, Log, LogDevice, LogError, OpenOptions, WhenFull,
 };

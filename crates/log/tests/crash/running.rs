@@ -1,10 +1,10 @@
 //! Devices that fail, stall and dawdle while the log runs.
 
-use crate::slow::Slow;
 use std::rc::Rc;
 use tantalum_device::{
     Ack, BlockDevice, Caps, CommandKind, Faults, Payload, PowerCycle, RamDevice, RamOptions,
 };
+use tantalum_explore::Slow;
 use tantalum_log::{
     CreateOptions, DeviceHealth, HedgeOptions, Log, LogDevice, LogError, Lsn, OpenOptions, WhenFull,
 };
@@ -315,6 +315,98 @@ fn many_commits_share_a_group() {
         let rc = Rc::new(log);
         assert_eq!(rc.durable(), rc.end());
     });
+}
+
+/// Once the log ended, and had to be opened again.
+#[test]
+fn while_no_device_answers_the_log_waits_and_then_goes_on() {
+    for (array, copies) in [(1, 1), (3, 1), (3, 2)] {
+        run(async move |rt| {
+            let (devices, log) = make(&rt, array, copies).await;
+            commit_many(&rt, &log, 2, 10).await.unwrap();
+            let durable = log.durable();
+            devices.iter().for_each(|d| d.plan.stalled.set(true));
+            let moving = log.clone();
+            let moves =
+                rt.spawn("a checkpoint", async move { moving.checkpoint(durable, 9).await });
+            let (clock, writer) = (rt.clone(), log.clone());
+            let writes =
+                rt.spawn("writers", async move { commit_many(&clock, &writer, 2, 200).await });
+            rt.sleep(Nanos::from_secs(60)).await;
+            assert!(!moves.is_finished() && !writes.is_finished());
+            assert!(log.end().0 - log.first().0 <= options().memory as u64, "memory is bounded");
+            devices.iter().for_each(Slow::let_go);
+            moves.await.unwrap().unwrap();
+            writes.await.unwrap().unwrap();
+            assert!(log.first() >= durable);
+            let (first, records) = (log.first(), count(&log).await);
+            log.close().await.unwrap();
+            let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+            assert_eq!((log.first(), count(&log).await), (first, records));
+        });
+    }
+}
+
+/// Once what was in flight could reach the device after the log was opened again.
+#[test]
+fn a_log_that_is_closed_has_nothing_in_flight() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 3, 1).await;
+        commit_many(&rt, &log, 4, 20).await.unwrap();
+        // A write that another one replaces.
+        devices[1].plan.stalled.set(true);
+        while log.stats().hedges + log.stats().forced == 0 {
+            log.commit(&[3; 300]).await.unwrap();
+        }
+        let (slow, clock) = (devices[1].clone(), rt.clone());
+        let answer = rt.spawn("an answer", async move {
+            clock.sleep(Nanos::from_millis(4)).await;
+            slow.let_go();
+            clock.now()
+        });
+        let records = count(&log).await;
+        log.close().await.unwrap();
+        let closed = rt.now();
+        assert!(answer.await.unwrap() < closed, "it was waited for");
+        let before = devices[1].inner.inner().bytes_written();
+        rt.sleep(Nanos::from_secs(1)).await;
+        assert_eq!(devices[1].inner.inner().bytes_written(), before);
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        assert_eq!(count(&log).await, records);
+    });
+}
+
+#[test]
+fn a_device_that_does_not_answer_does_not_hold_up_the_close_for_ever() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 3, 1).await;
+        commit_many(&rt, &log, 4, 20).await.unwrap();
+        devices[1].plan.stalled.set(true);
+        commit_many(&rt, &log, 4, 20).await.unwrap();
+        let began = rt.now();
+        log.close().await.unwrap();
+        assert!(rt.now() - began <= options().stall * 2 + Nanos::from_millis(1));
+    });
+}
+
+/// Once such a read failed.
+#[test]
+fn with_two_copies_what_one_device_cannot_read_comes_from_the_other() {
+    for bad in 0..3 {
+        run(async move |rt| {
+            let (devices, log) = make(&rt, 3, 2).await;
+            let first = log.commit(&[9; 300]).await.unwrap();
+            commit_many(&rt, &log, 4, 15).await.unwrap();
+            log.checkpoint(first.lsn, 1).await.unwrap();
+            let records = count(&log).await;
+            devices[bad].inner.fail_often(CommandKind::Read, 1, 1);
+            assert_eq!(count(&log).await, records);
+            // If both copies cannot be read, it is the error of a device, and not damage.
+            devices.iter().for_each(|d| d.inner.fail_often(CommandKind::Read, 1, 1));
+            let read = log.read(log.first()).unwrap().next().await;
+            assert!(matches!(read, Err(LogError::Io { .. })), "{read:?}");
+        });
+    }
 }
 
 /// The bytes of a device, as a test compares them.

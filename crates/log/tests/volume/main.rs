@@ -6,3 +6,4 @@ mod planted;
 mod rig;
 mod running;
 mod runs;
+mod slow;

@@ -248,6 +248,15 @@ impl IoFile {
         (result.map(|()| done), span)
     }
 
+    /// Another descriptor of the same open file, which another thread may use. It is non-blocking or
+    /// not as this one is, and outlives it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
     /// All that was written before this was begun is durable when it ends (`fdatasync`).
     ///
     /// # Errors

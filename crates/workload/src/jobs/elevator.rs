@@ -10,10 +10,16 @@
 //!    batches of reads.
 //! 5. Of waiting commands that overlap, and of which one writes, the older one goes first.
 //! 6. Flushes and atomic groups go past it: they have no place.
+//! 7. By itself it is there for devices with an arm alone ([`BlockDevice::arm_queue`]), as Linux
+//!    has it for rotational devices and not for NVMe. Its depth is then that of their queue.
 
-use super::JobError;
+use super::{JobError, refused};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 use tantalum_device::{
     Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
@@ -22,13 +28,88 @@ use tantalum_device::{
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Nanos, Rt};
 
-/// The elevator of a host. Its defaults are those of Linux's `deadline`, for a device with 32
-/// commands in its queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// Whether a host has an elevator for a device. In files it is left out, or `"none"`, or the table
+/// of an [`Elevator`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sorting {
+    /// As Linux has it: for a device with an arm, with the defaults of [`Elevator`].
+    #[default]
+    ByDevice,
+    /// All commands are sent at once.
+    Never,
+    /// For every device.
+    Always(Elevator),
+}
+
+impl Sorting {
+    /// The elevator in front of a device, and how many commands it sends at a time.
+    fn of(self, device: &impl BlockDevice) -> Option<(Elevator, u32)> {
+        let places = device.arm_queue();
+        match self {
+            Sorting::Never => None,
+            Sorting::ByDevice => places.map(|depth| (Elevator::default(), depth)),
+            Sorting::Always(e) => Some((e, e.depth.or(places).unwrap_or(DEPTH))),
+        }
+    }
+}
+
+impl Serialize for Sorting {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Sorting::ByDevice => serializer.serialize_none(),
+            Sorting::Never => serializer.serialize_str(NEVER),
+            Sorting::Always(e) => e.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Sorting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Sorting, D::Error> {
+        // By hand, because an untagged enum would hide the error.
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Sorting;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"none\", or a table such as { depth = 32 } (left out: by the device)")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Sorting, E> {
+                match text == NEVER {
+                    true => Ok(Sorting::Never),
+                    false => Err(E::invalid_value(Unexpected::Str(text), &self)),
+                }
+            }
+
+            fn visit_unit<E: serde::de::Error>(self) -> Result<Sorting, E> {
+                Ok(Sorting::ByDevice)
+            }
+
+            fn visit_none<E: serde::de::Error>(self) -> Result<Sorting, E> {
+                Ok(Sorting::ByDevice)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Sorting, A::Error> {
+                Elevator::deserialize(MapAccessDeserializer::new(map)).map(Sorting::Always)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// The word of [`Sorting::Never`].
+const NEVER: &str = "none";
+
+/// Commands that are sent to a device that does not say how many it takes.
+const DEPTH: u32 = 32;
+
+/// The elevator of a host. Its defaults are those of Linux's `deadline`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Elevator {
-    /// Commands that the host sends to the device before one of them has ended.
-    pub depth: u32,
+    /// Commands that the host sends to the device before one of them has ended. `None`: as many as
+    /// the queue of a device with an arm takes, 32 for others.
+    pub depth: Option<u32>,
     /// A read that has waited this long begins the next batch of reads, ms.
     pub read_expire_ms: u64,
     /// A write that has waited this long begins the next batch of writes, ms.
@@ -43,7 +124,7 @@ pub struct Elevator {
 impl Default for Elevator {
     fn default() -> Elevator {
         Elevator {
-            depth: 32,
+            depth: None,
             read_expire_ms: 500,
             write_expire_ms: 5000,
             batch: 16,
@@ -60,16 +141,14 @@ impl Elevator {
     pub(super) fn check(&self) -> Result<(), JobError> {
         let (most, long) = ("1 to 65536", "0 to 1000000");
         let values = [
-            ("elevator.depth", self.depth.into(), 1..=65_536, most),
+            ("elevator.depth", self.depth.unwrap_or(DEPTH).into(), 1..=65_536, most),
             ("elevator.batch", self.batch.into(), 1..=65_536, most),
             ("elevator.writes_starved", self.writes_starved.into(), 1..=65_536, most),
             ("elevator.read_expire_ms", self.read_expire_ms, 0..=1_000_000, long),
             ("elevator.write_expire_ms", self.write_expire_ms, 0..=1_000_000, long),
         ];
         match values.into_iter().find(|(_, value, allowed, _)| !allowed.contains(value)) {
-            Some((name, value, _, range)) => {
-                Err(JobError::Value { name, value: value as f64, range })
-            }
+            Some((name, value, _, range)) => refused(name, &value, range),
             None => Ok(()),
         }
     }
@@ -195,7 +274,8 @@ impl Queue {
     }
 }
 
-/// A device behind the elevator of a host, or, without settings, without one. Clones share it.
+/// A device behind the elevator of a host, or without one ([`Sorting`]). Clones share it. What it
+/// shows is sorted: it has no [`BlockDevice::arm_queue`].
 #[derive(Clone)]
 pub struct Elevated<D> {
     device: D,
@@ -205,6 +285,8 @@ pub struct Elevated<D> {
 struct Line {
     rt: Rt,
     settings: Elevator,
+    /// The most commands at the device.
+    depth: u32,
     queue: RefCell<Queue>,
     at_device: Cell<u32>,
     /// The tasks that wait, by the number of their command.
@@ -212,24 +294,29 @@ struct Line {
 }
 
 impl<D> Elevated<D> {
-    /// The device behind the elevator.
-    pub fn new(rt: &Rt, device: D, elevator: Option<Elevator>) -> Elevated<D> {
-        let line = |settings| {
+    /// The device behind the elevator that the host has for it.
+    pub fn new(rt: &Rt, device: D, sorting: Sorting) -> Elevated<D>
+    where
+        D: BlockDevice,
+    {
+        let line = |(settings, depth)| {
             Rc::new(Line {
                 rt: rt.clone(),
                 settings,
+                depth,
                 queue: RefCell::default(),
                 at_device: Cell::new(0),
                 turns: RefCell::default(),
             })
         };
-        Elevated { device, line: elevator.map(line) }
+        let line = sorting.of(&device).map(line);
+        Elevated { device, line }
     }
 
     async fn place(&self, at: u64, count: u64, writes: bool) -> Option<Place<'_>> {
         let line = self.line.as_deref()?;
         let mut place = Place { line, waits: None };
-        if line.at_device.get() < line.settings.depth {
+        if line.at_device.get() < line.depth {
             line.at_device.set(line.at_device.get() + 1);
             return Some(place);
         }

@@ -13,12 +13,13 @@ mod page_cache;
 mod places;
 mod run;
 
-pub use elevator::{Elevated, Elevator};
+pub use elevator::{Elevated, Elevator, Sorting};
 pub use page_cache::{Buffered, Cached};
 pub use places::{Hot, JESD219_READS, JESD219_SIZES, Pattern, Places};
 pub(crate) use run::fill;
 pub use run::{Host, run, run_observed, run_watched};
 
+use std::fmt;
 use tantalum_device::{AtomicError, Block, Caps, CommandKind, DeviceStats, IoError};
 use tantalum_rt::Nanos;
 
@@ -115,8 +116,7 @@ pub struct Job {
     /// ends, what is dirty is written back. `None`: direct I/O.
     pub buffered: Option<Buffered>,
     /// The host's elevator, which orders the commands that the device's queue has no place for.
-    /// `None`: they are all sent at once.
-    pub elevator: Option<Elevator>,
+    pub elevator: Sorting,
     /// The share of the device that is used, from its start on, above 0 to 1.
     pub range: f64,
     /// The number of commands without flushes.
@@ -143,7 +143,7 @@ impl Default for Job {
             batch: None,
             queue_depth: 1,
             buffered: None,
-            elevator: None,
+            elevator: Sorting::default(),
             range: 1.0,
             commands: None,
             passes: None,
@@ -176,8 +176,8 @@ pub enum JobError {
     Value {
         /// The key.
         name: &'static str,
-        /// Its value.
-        value: f64,
+        /// Its value, as it was given.
+        value: String,
         /// Its allowed range.
         range: &'static str,
     },
@@ -241,6 +241,14 @@ impl JobError {
             JobError::Endless | JobError::Group(_) | JobError::Io { .. } => None,
         }
     }
+}
+
+fn refused<T>(
+    name: &'static str,
+    value: &dyn fmt::Display,
+    range: &'static str,
+) -> Result<T, JobError> {
+    Err(JobError::Value { name, value: value.to_string(), range })
 }
 
 /// Bytes in a block of the host's file system.
@@ -330,50 +338,47 @@ impl Job {
         let ranges = [("range", self.range), ("reads_from.range", read_range)];
         for (name, value) in shares {
             if !(0.0..=1.0).contains(&value) {
-                return Err(JobError::Value { name, value, range: "between 0 and 1" });
+                return refused(name, &value, "between 0 and 1");
             }
         }
         for (name, value) in ranges {
             if !(value > 0.0 && value <= 1.0) {
-                return Err(JobError::Value { name, value, range: "above 0 and at most 1" });
+                return refused(name, &value, "above 0 and at most 1");
             }
         }
         let value = self.read_share() + self.discards;
         if value > 1.0 {
-            return Err(JobError::Value { name: "reads + discards", value, range: "at most 1" });
+            return refused("reads + discards", &value, "at most 1");
         }
         for (name, limit) in [("passes", self.passes), ("seconds", self.seconds)] {
             // (A nanosecond is the shortest time.)
             if let Some(value) = limit.filter(|value| !(1e-9..1e9).contains(value)) {
-                return Err(JobError::Value { name, value, range: "above 0 and below 1e9" });
+                return refused(name, &value, "above 0 and below 1e9");
             }
         }
         if let Some(Batch { writes, .. }) = self.batch {
-            let (name, value) = ("batch.writes", writes.into());
             if !(1..=4096).contains(&writes) {
-                return Err(JobError::Value { name, value, range: "1 to 4096" });
+                return refused("batch.writes", &writes, "1 to 4096");
             }
             let value = self.read_share() + self.discards + self.fua + self.fsync_every as f64;
             if value > 0.0 {
                 let name = "batch with reads, discards, fua or fsync_every";
-                return Err(JobError::Value { name, value, range: "0: batches only write" });
+                return refused(name, &value, "0: batches only write");
             }
         }
         if self.fsync.tick_ms > 1_000_000 {
-            let value = self.fsync.tick_ms as f64;
-            return Err(JobError::Value { name: "fsync.tick_ms", value, range: "0 to 1000000" });
+            return refused("fsync.tick_ms", &self.fsync.tick_ms, "0 to 1000000");
         }
         if self.commands == Some(0) {
-            return Err(JobError::Value { name: "commands", value: 0.0, range: "at least 1" });
+            return refused("commands", &0, "at least 1");
         }
         if !(1..=QUEUE_DEPTH_MAX).contains(&self.queue_depth) {
-            let value = self.queue_depth.into();
-            return Err(JobError::Value { name: "queue_depth", value, range: "1 to 65536" });
+            return refused("queue_depth", &self.queue_depth, "1 to 65536");
         }
         if let Some(b) = self.buffered {
             b.check()?;
         }
-        if let Some(e) = self.elevator {
+        if let Sorting::Always(e) = self.elevator {
             e.check()?;
         }
         if self.commands.is_none() && self.passes.is_none() && self.seconds.is_none() {

@@ -346,6 +346,10 @@ impl<D: BlockDevice + Clone + 'static> BlockDevice for Cached<D> {
         self.device.is_alive()
     }
 
+    fn arm_queue(&self) -> Option<u32> {
+        self.device.arm_queue()
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let Some(cache) = &self.cache else { return self.device.read(at, buf).await };
         if !self.is_direct {

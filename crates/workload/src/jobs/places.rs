@@ -5,7 +5,7 @@
 //! 2. All randomness comes from the caller's stream and from the salt.
 //! 3. A permutation visits each place once before it visits any again.
 
-use super::JobError;
+use super::{JobError, refused};
 use crate::zipf::{Zipf, scramble};
 use tantalum_device::{Block, Blocks};
 use tantalum_rt::{Stream, mix64};
@@ -135,9 +135,8 @@ impl Places {
             Pattern::Sequential => Choice::Sequential(0),
             Pattern::Strided(stride) => {
                 if !(1..=slots).contains(&stride) {
-                    let (name, value) = ("pattern.strided", stride as f64);
                     let range = "at least 1, and at most the places in the range";
-                    return Err(JobError::Value { name, value, range });
+                    return refused("pattern.strided", &stride, range);
                 }
                 Choice::Strided(0, stride)
             }
@@ -145,12 +144,11 @@ impl Places {
             Pattern::Permutation => Choice::Permutation(0, salt),
             Pattern::Zipf(theta) => Choice::Zipf(Zipf::new(slots, theta), salt),
             Pattern::Hot(Hot { space, share, scattered }) => {
-                let refused = |name, value, range| Err(JobError::Value { name, value, range });
                 if !(space > 0.0 && space <= 1.0) {
-                    return refused("pattern.hot.space", space, "above 0 and at most 1");
+                    return refused("pattern.hot.space", &space, "above 0 and at most 1");
                 }
                 if !(0.0..=1.0).contains(&share) {
-                    return refused("pattern.hot.share", share, "between 0 and 1");
+                    return refused("pattern.hot.share", &share, "between 0 and 1");
                 }
                 let hot = ((slots as f64 * space) as u64).clamp(1, slots);
                 Choice::Hot(hot, share, scattered.then_some(salt))

@@ -76,7 +76,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn settings() -> impl Strategy<Value = Elevator> {
     (1..5u32, 1..4u32, 0..60u64, 0..60u64).prop_map(|(batch, starved, read, write)| Elevator {
-        depth: 1,
+        depth: None,
         read_expire_ms: read,
         write_expire_ms: write,
         batch,
@@ -162,8 +162,8 @@ fn so_many_commands_as_the_depth_says_are_at_the_device() {
     let rt = runtime.handle();
     let main = async move {
         let device = ram(&rt);
-        let settings = Elevator { depth: 3, ..Elevator::default() };
-        let host = Elevated::new(&rt, device.clone(), Some(settings));
+        let settings = Elevator { depth: Some(3), ..Elevator::default() };
+        let host = Elevated::new(&rt, device.clone(), Sorting::Always(settings));
         let write = |at: u64| {
             let (host, device) = (host.clone(), device.clone());
             async move {
@@ -194,8 +194,8 @@ fn a_command_that_is_given_up_leaves_its_place() {
         let rt = runtime.handle();
         let main = async move {
             let device = ram(&rt);
-            let settings = Elevator { depth: 1, ..Elevator::default() };
-            let host = Elevated::new(&rt, device.clone(), Some(settings));
+            let settings = Elevator { depth: Some(1), ..Elevator::default() };
+            let host = Elevated::new(&rt, device.clone(), Sorting::Always(settings));
             let write = |at: u64| {
                 let host = host.clone();
                 async move {

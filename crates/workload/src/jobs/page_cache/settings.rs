@@ -1,12 +1,12 @@
 //! The settings of a page cache.
 
-use super::super::JobError;
+use super::super::{JobError, refused};
 
 /// How a host's page cache works. The defaults of memory and write-back are those of Linux, for a
 /// host with 1 GiB to spare. Those of processor time are fitted to a host of 2010, for a page a call
 /// (`experiments/atomic-latency.toml`); how much of it is copying is an own estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table: `buffered = {}` has the defaults")]
 pub struct Buffered {
     /// Processor time of a buffered read or write without what it copies, ns. At least 1.
     pub call_ns: u64,
@@ -80,9 +80,7 @@ impl Buffered {
             ("buffered.depth", self.depth, 1..=65_536, "1 to 65536"),
         ];
         match values.into_iter().find(|(_, value, allowed, _)| !allowed.contains(value)) {
-            Some((name, value, _, range)) => {
-                Err(JobError::Value { name, value: value as f64, range })
-            }
+            Some((name, value, _, range)) => refused(name, &value, range),
             None => Ok(()),
         }
     }

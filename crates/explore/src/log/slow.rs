@@ -4,30 +4,38 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+    PowerCycle,
 };
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Nanos, Rt, Stream};
 
 /// Which writes are slow.
-pub struct Plan {
+pub struct SlowPlan {
     rt: Rt,
     dice: RefCell<Stream>,
     /// One write in so many; 0: none.
     pub one_in: Cell<u64>,
+    /// How much longer that takes.
     pub delay: Cell<Nanos>,
+    /// Whether writes and flushes wait until they are let go ([`Slow::let_go`]).
     pub stalled: Cell<bool>,
     go_on: WaitQueue,
 }
 
+/// A device, or a box, that is slow now and then. A clone shares the plan. Writes that wait reach
+/// the device only when they are let go; reads do not wait.
 #[derive(Clone)]
 pub struct Slow<D> {
+    /// The device below.
     pub inner: D,
-    pub plan: Rc<Plan>,
+    /// When it is slow.
+    pub plan: Rc<SlowPlan>,
 }
 
 impl<D> Slow<D> {
+    /// Nothing is slow yet. `name` is that of the random stream of its dice.
     pub fn new(rt: &Rt, inner: D, name: &str) -> Slow<D> {
-        let plan = Plan {
+        let plan = SlowPlan {
             rt: rt.clone(),
             dice: RefCell::new(rt.stream(name)),
             one_in: Cell::new(0),
@@ -38,6 +46,7 @@ impl<D> Slow<D> {
         Slow { inner, plan: Rc::new(plan) }
     }
 
+    /// It answers again, to what it was given meanwhile, too.
     pub fn let_go(&self) {
         self.plan.stalled.set(false);
         self.plan.go_on.notify_all();
@@ -81,5 +90,26 @@ impl<D: BlockDevice> BlockDevice for Slow<D> {
 
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         self.inner.discard(range).await
+    }
+}
+
+/// A cut does not wait: what is held back never reaches the device.
+impl<B: PowerCycle> PowerCycle for Slow<B> {
+    type Device = Slow<B::Device>;
+
+    fn device(&self) -> Slow<B::Device> {
+        Slow { inner: self.inner.device(), plan: self.plan.clone() }
+    }
+
+    fn cut(&self) {
+        self.inner.cut();
+    }
+
+    async fn off(&self) {
+        self.inner.off().await;
+    }
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        self.inner.power_on().await
     }
 }

@@ -1,0 +1,67 @@
+//! `tantalum published`: how far reports are off what was published, each and together.
+
+use crate::{compare, out};
+use clap::Args;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use std::path::PathBuf;
+use tantalum_lab::report::published::{Deviation, Deviations};
+use tantalum_lab::report::sums::{self, Sum};
+
+/// Arguments of `tantalum published`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum run experiments/tpcc.toml --json tpcc.json
+  tantalum published tpcc.json linkbench.json
+
+The files are reports of `tantalum run --json`. Deviations are in per cent of the published number.
+Exit codes: 0; 2, a file is no report, or nothing was published for its experiment.")]
+pub struct PublishedArguments {
+    /// The reports, a row for each
+    #[arg(required = true, value_name = "REPORT.json")]
+    reports: Vec<PathBuf>,
+}
+
+/// Runs the command; returns the exit code.
+pub fn published(arguments: &PublishedArguments) -> u8 {
+    let read = |path: &PathBuf| {
+        let document = compare::read(path)?;
+        sums::of(&path.display().to_string(), &document)
+    };
+    match arguments.reports.iter().map(read).collect::<Result<Vec<Sum>, String>>() {
+        Ok(all) => out::bytes(text(&all).as_bytes()),
+        Err(message) => out::error(message, out::USAGE),
+    }
+}
+
+fn text(all: &[Sum]) -> String {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["experiment", "fitted", "mean", "worst", "predicted", "mean", "worst"]);
+    for sum in all {
+        table.add_row(row(&sum.title, &sum.deviations));
+    }
+    let total = sums::total(all);
+    table.add_row(row("all", &total));
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 0));
+        if i > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{table}\n\n{total}\n")
+}
+
+fn row(title: &str, of: &Deviations) -> Vec<String> {
+    let cells = |d: Option<Deviation>| match d {
+        None => ["".into(), "".into(), "".into()],
+        Some(d) => [
+            d.numbers.to_string(),
+            format!("{:.1} %", d.mean_percent),
+            format!("{:.1} %", d.worst_percent),
+        ],
+    };
+    let first = std::iter::once(title.to_string());
+    first.chain(cells(of.fitted)).chain(cells(of.predicted)).collect()
+}

@@ -1,0 +1,23 @@
+//! Durable writes to a device of a log, from any thread.
+
+use tantalum_device::{Block, FileWriter};
+use tantalum_rt::wall::AlignedBuf;
+
+/// Writes to one device.
+pub(crate) trait Pen: Send + Sync {
+    /// Writes whole units from this one on. Whether they are durable: else any of them may be.
+    fn write(&self, unit: u64, bytes: &AlignedBuf) -> bool;
+}
+
+/// Writes to a file or block device.
+pub(super) struct FilePen {
+    pub writer: FileWriter,
+    /// Blocks of the device in a unit of the log.
+    pub blocks: u64,
+}
+
+impl Pen for FilePen {
+    fn write(&self, unit: u64, bytes: &AlignedBuf) -> bool {
+        self.writer.write(Block(unit * self.blocks), bytes).is_ok()
+    }
+}

@@ -1,0 +1,119 @@
+//! Threads that write by themselves, to devices that do not do what they should.
+#![allow(clippy::disallowed_methods, reason = "threads are what is tested")]
+
+use super::pen::Pen;
+use super::{BlockingLog, BlockingOptions, files, lend};
+use crate::{CreateOptions, Log, LogDevice, LogError, Lsn, OpenOptions};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use tantalum_device::{Ack, Caps, File, Payload, RamDevice, RamOptions};
+use tantalum_rt::wall::AlignedBuf;
+use tantalum_rt::{Nanos, Rt};
+use tantalum_testing::Scratch;
+
+/// A log on a device in memory to which threads write with this.
+fn with_pen(pen: fn(&RamDevice, u32) -> Option<Box<dyn Pen>>) -> BlockingLog {
+    let make = async |rt: Rt| {
+        let caps = Caps { ack: Ack::Volatile, ..Caps::power_safe(4096, Payload::Bytes) };
+        let devices = [LogDevice::new("ram", RamDevice::new(&rt, RamOptions::new(caps)))];
+        Log::create(&rt, &devices, None, &CreateOptions::default()).await?;
+        Ok(devices.to_vec())
+    };
+    BlockingLog::start(BlockingOptions::default(), make, pen).unwrap()
+}
+
+struct Fails;
+
+impl Pen for Fails {
+    fn write(&self, _unit: u64, _bytes: &AlignedBuf) -> bool {
+        false
+    }
+}
+
+struct Panics;
+
+impl Pen for Panics {
+    fn write(&self, _unit: u64, _bytes: &AlignedBuf) -> bool {
+        panic!("as planned");
+    }
+}
+
+/// What became of commits of several threads; `None`: it panicked.
+fn commits(log: &BlockingLog) -> Vec<Option<Result<(), LogError>>> {
+    let commit = |byte| {
+        let log = log.clone();
+        thread::spawn(move || log.commit(&[byte]).map(drop))
+    };
+    let threads: Vec<_> = (0..4).map(commit).collect();
+    threads.into_iter().map(|t| t.join().ok()).collect()
+}
+
+#[test]
+fn a_write_of_a_thread_that_fails_ends_every_wait() {
+    let log = with_pen(|_, _| Some(Box::new(Fails)));
+    let ended = commits(&log);
+    assert!(ended.iter().all(|e| matches!(e, Some(Err(LogError::Failed(_))))), "{ended:?}");
+    assert_eq!(log.durable(), Lsn::ZERO);
+}
+
+#[test]
+fn a_thread_that_panics_while_it_writes_ends_every_wait() {
+    let log = with_pen(|_, _| Some(Box::new(Panics)));
+    let ended = commits(&log);
+    let failed = |e: &Option<_>| matches!(e, None | Some(Err(LogError::Failed(_))));
+    assert!(ended.iter().all(failed) && ended.contains(&None), "{ended:?}");
+    assert_eq!(log.durable(), Lsn::ZERO);
+    assert!(matches!(log.append(b"x"), Err(LogError::Failed(_))));
+}
+
+static HOLD: AtomicBool = AtomicBool::new(false);
+static HELD: AtomicBool = AtomicBool::new(false);
+static LET_GO: AtomicBool = AtomicBool::new(false);
+
+/// Writes to a file, but for one write that is held up.
+struct Slow(Box<dyn Pen>);
+
+impl Pen for Slow {
+    fn write(&self, unit: u64, bytes: &AlignedBuf) -> bool {
+        if HOLD.swap(false, Ordering::AcqRel) {
+            HELD.store(true, Ordering::Release);
+            while !LET_GO.load(Ordering::Acquire) {
+                thread::park_timeout(Duration::from_millis(1));
+            }
+        }
+        self.0.write(unit, bytes)
+    }
+}
+
+fn lend_slow(file: &File, unit: u32) -> Option<Box<dyn Pen>> {
+    Some(Box::new(Slow(lend(file, unit)?)))
+}
+
+#[test]
+fn a_thread_that_is_held_up_by_a_device_holds_up_no_other() {
+    let scratch = Scratch::new();
+    let paths = [scratch.path("a"), scratch.path("b")];
+    let open = OpenOptions { stall: Nanos::from_millis(50), ..OpenOptions::default() };
+    let mut options = BlockingOptions { open, ..BlockingOptions::default() };
+    options.file.buffered = true;
+    paths.iter().for_each(|path| BlockingLog::make_file(path, 16 << 20, &options).unwrap());
+    BlockingLog::create(&paths, None, &CreateOptions::default(), &options).unwrap();
+    let file = options.file.clone();
+    let make = async move |rt: Rt| files(&rt, paths.to_vec(), &file);
+    let log = BlockingLog::start(options, make, lend_slow).unwrap();
+    log.commit(b"before").unwrap();
+    HOLD.store(true, Ordering::Release);
+    let other = log.clone();
+    let held = thread::spawn(move || other.commit(b"held"));
+    while !HELD.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+    // The runtime writes elsewhere what the other thread does not get done.
+    let behind = log.commit(b"behind").unwrap();
+    assert!(log.durable() >= behind.end && !held.is_finished());
+    LET_GO.store(true, Ordering::Release);
+    assert!(held.join().unwrap().unwrap().end <= behind.lsn);
+    let found: Vec<_> = log.read(Lsn::ZERO).unwrap().map(|r| r.unwrap().bytes).collect();
+    assert_eq!(found, [&b"before"[..], b"held", b"behind"]);
+}
