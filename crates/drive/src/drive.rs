@@ -85,9 +85,9 @@ impl Drive {
     /// A blank drive of this design, without power.
     ///
     /// # Errors
-    /// [`DesignError`] if it cannot be built.
+    /// [`DesignError`] if it cannot be built, or not with this payload ([`Design::payload`]).
     pub fn new(rt: &Rt, design: &Design, payload: Payload) -> Result<Drive, DesignError> {
-        let layout = design.check()?;
+        let layout = design.check_with(payload)?;
         let words = PageHead::words(design.geometry.page_sectors());
         let nand = NandArray::new(rt, &design.geometry, &design.timing, payload, words)
             .map_err(|error| DesignError::Geometry { design: design.name.clone(), error })?;
@@ -100,7 +100,7 @@ impl Drive {
     /// # Errors
     /// [`DesignError`] if the design cannot be built, or is not that of the array.
     pub fn with_array(rt: &Rt, design: &Design, nand: NandArray) -> Result<Drive, DesignError> {
-        let layout = design.check()?;
+        let layout = design.check_with(nand.payload())?;
         if *nand.geometry() != design.geometry {
             let what = "its geometry is not that of the array".to_string();
             return Err(DesignError::Value { design: design.name.clone(), what });

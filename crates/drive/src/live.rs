@@ -353,6 +353,8 @@ fn counters(look: &Look<'_>) -> Vec<Field> {
             .counter("dump_programmed_bytes"),
         count("drive.flash_reads", s.flash_reads, "Read operations of the flash array")
             .counter("flash_reads"),
+        count("drive.merged_sectors", s.merged_sectors, "Sectors written by the host in part"),
+        count("drive.rest_reads", s.rest_reads, "Reads of flash for sectors written in part"),
         count("drive.erases", s.erases, "Erase operations").counter("erases"),
         count("drive.refused_writes", s.refused_writes, "Writes refused for want of space")
             .counter("refused_writes"),

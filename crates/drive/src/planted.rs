@@ -54,6 +54,10 @@ mod defects {
         MoveResurrects,
         /// A unit is erased though what superseded its sectors is not durable yet.
         EraseEarly,
+        /// What a sector held when a command on a part of it arrived counts though it has changed.
+        RestUnchecked,
+        /// A discard of a part of a sector discards all of it.
+        DiscardTakesSector,
         /// A discard is not journalled.
         DiscardForgotten,
         /// A write with forced unit access does not store its mapping.

@@ -49,6 +49,7 @@ fn absurd_values_are_refused_by_name() {
         "link.mb_s",
         "link.queue_depth",
         "link.block_bytes",
+        "link.logical_bytes",
         "cache.buffer_kib",
         "cache.atomic_unit_kib",
         "map.dirty_max",

@@ -36,7 +36,7 @@ impl Blueprint for DriveBlueprint {
 
     fn room(&self) -> Result<Room, String> {
         let layout = self.design.check().map_err(|e| e.to_string())?;
-        Ok(Room { blocks: layout.logical.into(), faults: layout.spare_units })
+        Ok(Room { blocks: self.design.blocks(&layout), faults: layout.spare_units })
     }
 
     fn step(&self) -> Nanos {

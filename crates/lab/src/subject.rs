@@ -21,7 +21,7 @@ use tantalum_explore::{
 };
 use tantalum_rt::Rt;
 
-/// Bytes in a sector of an SSD, which no key changes, and in a block of whatever does not say.
+/// Bytes in a sector of an SSD, and in a block of whatever does not say.
 pub const BLOCK_BYTES: u32 = 4096;
 
 /// What a device consists of.
@@ -167,7 +167,7 @@ impl Model {
             whole.extend(table);
             return if is_disk { disk(name, whole, scene) } else { sampled(name, whole, scene) };
         }
-        sector_is_fixed(name, &table, scene)?;
+        no_key_of_disks(name, &table, scene)?;
         table.entry("name").or_insert_with(|| name.into());
         let design = match base {
             None => Design::from_toml(&table.to_string()).map_err(|e| e.to_string())?,
@@ -190,7 +190,7 @@ impl Model {
         if let Some((_, text)) = SAMPLED.iter().find(|d| d.0 == name) {
             return sampled(name, parse::read(text).map_err(|w| w.what)?, scene);
         }
-        sector_is_fixed(name, &toml::Table::new(), scene)?;
+        no_key_of_disks(name, &toml::Table::new(), scene)?;
         let design = Design::preset(name).map_err(|_| unknown("unknown design", name, scene))?;
         ssd(design, scene)
     }
@@ -225,10 +225,19 @@ impl Model {
     /// Bytes in a block.
     pub fn block_bytes(&self) -> u32 {
         match self {
-            Model::Ssd(_) => BLOCK_BYTES,
+            Model::Ssd(design) => design.link.logical_bytes,
             Model::Disk(model) => model.block_bytes,
             Model::Sampled(model) => model.block_bytes,
             Model::Raid0 { member, .. } => member.block_bytes(),
+        }
+    }
+
+    /// What it keeps, where `payload` would do: an SSD with blocks smaller than its sectors keeps
+    /// bytes.
+    pub fn payload(&self, payload: Payload) -> Payload {
+        match self.ssd().map(Design::payload) {
+            Some(Payload::Bytes) => Payload::Bytes,
+            _ => payload,
         }
     }
 
@@ -275,12 +284,12 @@ impl Model {
         })
     }
 
-    /// The box, blank and without power.
+    /// The box, blank and without power. It carries [`Model::payload`].
     ///
     /// # Errors
     /// That it cannot be built, in a line.
     pub fn build(&self, rt: &Rt, payload: Payload) -> Result<AnyBox, String> {
-        self.blueprint(payload)?.build_box(rt)
+        self.blueprint(self.payload(payload))?.build_box(rt)
     }
 }
 
@@ -378,15 +387,14 @@ fn ssd(design: Design, scene: &Scene) -> Result<Model, Fault> {
     Ok(Model::Ssd(Box::new(design)))
 }
 
-/// The sector of an SSD cannot be changed.
-fn sector_is_fixed(name: &str, table: &toml::Table, scene: &Scene) -> Result<(), Fault> {
+/// The key of disks and sampled devices is none of an SSD.
+fn no_key_of_disks(name: &str, table: &toml::Table, scene: &Scene) -> Result<(), Fault> {
     const KEY: &str = "block_bytes";
     if !table.contains_key(KEY) && !scene.drive.contains_key(KEY) {
         return Ok(());
     }
     let what = format!(
-        "design \"{name}\": {KEY}: an SSD has sectors of {BLOCK_BYTES} bytes, which no key changes: \
-         name a disk or a sampled device for other blocks"
+        "design \"{name}\": {KEY}: the blocks of an SSD are `link.logical_bytes`, 512 to {BLOCK_BYTES}"
     );
     let fault = Fault { key: vec![KEY.into()], what };
     Err(placed(fault, "drive", &scene.drive, name, scene))

@@ -183,14 +183,14 @@ fn what_is_fixed_is_told_with_key_and_line() {
     for (text, told) in [
         (
             file("[drive]\nblock_bytes = 512", ssd),
-            "f.toml:4: design \"durassd\": block_bytes: an SSD",
+            "f.toml:4: design \"durassd\": block_bytes: the blocks of an SSD are `link.logical_bytes`",
         ),
         (
             file(
                 "[design.x]\nbase = \"durassd\"\nblock_bytes = 512",
                 "workload = \"ycsb-a\"\ndesign = \"x\"",
             ),
-            "f.toml:5: design \"x\": block_bytes: an SSD has sectors of 4096 bytes",
+            "f.toml:5: design \"x\": block_bytes: the blocks of an SSD are `link.logical_bytes`",
         ),
         (
             file(

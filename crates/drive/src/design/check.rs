@@ -4,6 +4,7 @@
 use crate::design::layout::Layout;
 use crate::format::summary::summary_rows;
 use crate::{Design, DesignError, Kept};
+use tantalum_device::Payload;
 use tantalum_nand::SECTOR_BYTES;
 
 /// 1 GiB: more than the buffer of any drive.
@@ -30,6 +31,37 @@ impl Design {
         self.check_disorder().map_err(value)?;
         self.check_map().map_err(value)?;
         Layout::of(self).map_err(|error| DesignError::Layout { design: self.name.clone(), error })
+    }
+
+    /// Whether the drive can be built with this payload.
+    ///
+    /// # Errors
+    /// Those of [`Design::check`]; and a stamp stands for a sector, so that a drive with smaller
+    /// blocks has none.
+    pub fn check_with(&self, payload: Payload) -> Result<Layout, DesignError> {
+        if payload == Payload::Stamps && self.payload() == Payload::Bytes {
+            let block = self.link.logical_bytes;
+            let what = format!(
+                "link.logical_bytes is {block}: a stamp stands for {SECTOR_BYTES} bytes, so a drive with \
+                 smaller blocks keeps bytes (payload = \"bytes\")"
+            );
+            return Err(DesignError::Value { design: self.name.clone(), what });
+        }
+        self.check()
+    }
+
+    /// The least that a drive of this design has to keep: stamps, or bytes if its blocks are smaller
+    /// than a sector.
+    pub fn payload(&self) -> Payload {
+        match self.link.logical_bytes < SECTOR_BYTES {
+            true => Payload::Bytes,
+            false => Payload::Stamps,
+        }
+    }
+
+    /// Blocks of the host on a drive with this layout.
+    pub fn blocks(&self, layout: &Layout) -> u64 {
+        u64::from(layout.logical) * u64::from(SECTOR_BYTES / self.link.logical_bytes)
     }
 
     /// Spare space, levelling and the link.
@@ -65,10 +97,33 @@ impl Design {
                 "link.mb_s, link.queue_depth and timing.channel_mb_s must be at least 1".into()
             );
         }
-        let block = self.link.block_bytes;
-        if !(512..=SECTOR_BYTES).contains(&block) || !block.is_power_of_two() {
+        let (charged, block) = (self.link.block_bytes, self.link.logical_bytes);
+        for (key, bytes) in [("block_bytes", charged), ("logical_bytes", block)] {
+            if !(512..=SECTOR_BYTES).contains(&bytes) || !bytes.is_power_of_two() {
+                return Err(format!(
+                    "link.{key} is {bytes}; it must be a power of two from 512 to {SECTOR_BYTES}"
+                ));
+            }
+        }
+        if charged < SECTOR_BYTES && block < SECTOR_BYTES {
             return Err(format!(
-                "link.block_bytes is {block}; it must be a power of two from 512 to {SECTOR_BYTES}"
+                "link.block_bytes is {charged} and link.logical_bytes {block}: one of both must be \
+                 {SECTOR_BYTES}"
+            ));
+        }
+        if block < SECTOR_BYTES && self.cache.shear_bytes < SECTOR_BYTES {
+            return Err(format!(
+                "link.logical_bytes is {block} and cache.shear_bytes {}: one of both must be \
+                 {SECTOR_BYTES}",
+                self.cache.shear_bytes
+            ));
+        }
+        let slots = self.buffer_slots();
+        if block < SECTOR_BYTES && self.cache.atomic_unit_kib / 4 >= slots {
+            return Err(format!(
+                "cache.atomic_unit_kib is {}; with blocks of {block} bytes a write may lie in one \
+                 sector more, and the buffer has {slots}",
+                self.cache.atomic_unit_kib
             ));
         }
         Ok(())

@@ -4,7 +4,6 @@ use crate::Design;
 use crate::design::layout::Layout;
 use crate::format::entries::DELTA_ENTRIES;
 use tantalum_device::GroupLimit;
-use tantalum_nand::SECTOR_BYTES;
 
 /// What a drive of this design takes as one group; `None` if none.
 pub(crate) fn group_limit(design: &Design, layout: &Layout) -> Option<GroupLimit> {
@@ -15,6 +14,7 @@ pub(crate) fn group_limit(design: &Design, layout: &Layout) -> Option<GroupLimit
     };
     (pages > 1 && design.atomic.extents > 0).then(|| GroupLimit {
         extents: design.atomic.extents.min(pages),
-        bytes: u64::from(pages) * u64::from(SECTOR_BYTES),
+        // (Of blocks smaller than a sector each may be in another sector.)
+        bytes: u64::from(pages) * u64::from(design.link.logical_bytes),
     })
 }

@@ -125,9 +125,17 @@ pub struct LinkDesign {
     #[serde(default)]
     pub extent_ns: u64,
     /// Bytes that a block of 4 KiB is on the link: 512 to 4096, a power of two. Less than 4096: the
-    /// link is charged as if the host's blocks were so small. Behind it they stay 4 KiB.
+    /// link is charged as if the host's blocks were so small. Behind it they stay 4 KiB. Not with
+    /// `logical_bytes` below 4096.
     #[serde(default = "whole_pages")]
     pub block_bytes: u32,
+    /// Bytes in a block of the host: 512 to 4096, a power of two. The drive maps sectors of 4 KiB. If
+    /// blocks are smaller (512e), it completes a sector that a command covers in part with what the
+    /// sector holds, and writes it whole: buffer, flash and groups count whole sectors. A group has
+    /// at most as many blocks as it may have sectors. Such a drive keeps bytes, not stamps. Not with
+    /// `cache.shear_bytes` below 4096.
+    #[serde(default = "whole_pages")]
+    pub logical_bytes: u32,
     /// Commands that may be outstanding.
     pub queue_depth: u32,
 }

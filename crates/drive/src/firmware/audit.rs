@@ -18,7 +18,7 @@ use crate::format::entries::unit_entry;
 use crate::format::words::{Kind, LOST, Lpn, MORE, PART, Ppa};
 use crate::state::audit::{ensure, head};
 use crate::state::space::{FreeUnit, Role};
-use tantalum_nand::{PageAddr, SECTOR_BYTES, Unit};
+use tantalum_nand::{PageAddr, Unit};
 
 /// Every check that holds at any moment between two polls; fewer while a start is not finished
 /// (`recover`, 6).
@@ -178,7 +178,7 @@ fn room(fw: &Firmware) -> Result<(), String> {
     }
     let (free, used) = (fw.host.room.free(), u64::from(fw.state.buffer.borrow().used()));
     let all = u64::from(fw.design.buffer_slots());
-    let on_the_way = fw.host.room.contended() || fw.caps.atomic_unit < SECTOR_BYTES;
+    let on_the_way = fw.host.room.contended() || fw.shears();
     let fits = if on_the_way { free + used <= all } else { free + used == all };
     ensure(fits, || format!("{used} slots of the buffer are used, {free} of {all} are free"))
 }

@@ -491,8 +491,8 @@ impl Firmware {
     pub fn caps(design: &Design, layout: &Layout, payload: Payload) -> Caps {
         let protected = design.is_protected();
         Caps {
-            block_size: SECTOR_BYTES,
-            blocks: layout.logical.into(),
+            block_size: design.link.logical_bytes,
+            blocks: design.blocks(layout),
             // With the cache off a completed write is on flash, but not yet findable there,
             // unless the map is stored at once: else it becomes durable with the flush.
             ack: match design.cache.mode {
@@ -504,7 +504,8 @@ impl Firmware {
             ordered: protected,
             atomic_unit: match payload {
                 _ if protected => design.cache.atomic_unit_kib * 1024,
-                Payload::Bytes => design.cache.shear_bytes,
+                // (Two sectors of a write are two.)
+                Payload::Bytes => design.cache.shear_bytes.min(design.link.logical_bytes),
                 // A stamp is all or nothing.
                 Payload::Stamps => SECTOR_BYTES,
             },

@@ -61,6 +61,11 @@ counters! {
     discard_bytes,
     /// Bytes of writes that replaced an older copy in the buffer.
     coalesced_bytes,
+    /// Sectors that were completed with what they held, because a command had only some of their
+    /// blocks.
+    merged_sectors,
+    /// Of the reads of the flash array, those for such sectors.
+    rest_reads,
     /// Bytes of pages programmed, for whatever reason.
     flash_program_bytes,
     /// Bytes of pages programmed with data of the host.

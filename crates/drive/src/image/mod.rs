@@ -60,7 +60,7 @@ pub(crate) fn spec(
     serial: [u8; 16],
     version: u32,
 ) -> Result<ImageSpec, DesignError> {
-    let layout = design.check()?;
+    let layout = design.check_with(payload)?;
     let protected = match design.is_protected() {
         true => Shape::of(design, &layout, payload, version).len,
         false => 0,

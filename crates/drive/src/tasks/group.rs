@@ -19,25 +19,25 @@
 use crate::CacheMode;
 use crate::firmware::Firmware;
 use crate::planted::planted;
+use std::collections::BTreeMap;
 use std::ops::Range;
-use tantalum_device::{AtomicError, Extent, IoError};
-use tantalum_nand::SECTOR_BYTES;
+use tantalum_device::{AtomicError, Data, Extent, IoError};
 use tantalum_rt::Nanos;
 
 impl Firmware {
     pub async fn write_group(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
         self.caps.check_group(group)?;
         self.healthy()?;
-        let blocks = |e: &Extent<'_>| e.data.blocks(SECTOR_BYTES).unwrap_or(0);
-        let range = |e: &Extent<'_>| e.at.0 as u32..(e.at.0 + blocks(e)) as u32;
-        let pages: Vec<Range<u32>> = group.iter().map(range).collect();
-        let count: u64 = group.iter().map(blocks).sum();
+        let pages = self.pages_of_group(group);
+        let count: u64 = pages.iter().map(|range| u64::from(range.end - range.start)).sum();
+        let blocks: u64 = group.iter().map(|e| self.extent(e).count).sum();
         let _place = self.host.queue.acquire(1).await;
-        let bytes = count * u64::from(SECTOR_BYTES);
+        let bytes = blocks * u64::from(self.caps.block_size);
         self.take_extents(bytes, group.len() as u64).await;
         if matches!(self.design.cache.mode, CacheMode::Through | CacheMode::Off) {
             self.work_for(self.design.firmware.through_us).await;
         }
+        let mut ahead = self.read_ahead(group.iter().map(|e| self.extent(e)));
         let turn = self.host.arrival.lock().await;
         if self.layout.is_thin() {
             self.until_whole().await;
@@ -50,13 +50,19 @@ impl Firmware {
             // Nothing else of the host is written between its first page and its last.
             self.program_so_far().await?;
         }
+        let whole = match self.sector_blocks() {
+            1 => BTreeMap::new(),
+            _ => self.whole_group(group, &mut ahead).await?,
+        };
+        let extents = group.iter().filter(|_| whole.is_empty()).map(|e| (e.at.0, e.data));
+        let sectors = whole.iter().map(|(sector, bytes)| (*sector, Data::Bytes(bytes)));
         let protected = self.design.is_protected();
         let beside = self.groups.room.acquire(if protected { 0 } else { count }).await;
         self.take_room(count).await;
         self.healthy()?;
         beside.keep();
-        for extent in group {
-            self.admit(extent.at.0, extent.data);
+        for (sector, data) in extents.chain(sectors) {
+            self.admit(sector, data);
             if planted!(GroupAdmittedInParts) {
                 self.rt.sleep(Nanos(1_000)).await;
             }
@@ -75,8 +81,26 @@ impl Firmware {
             }
         }
         self.stats.host_groups.add(1);
-        self.stats.host_write_bytes.add(count * u64::from(SECTOR_BYTES));
+        self.stats.host_write_bytes.add(bytes);
         Ok(())
+    }
+
+    /// The sectors of a group, each once.
+    fn pages_of_group(&self, group: &[Extent<'_>]) -> Vec<Range<u32>> {
+        let ranges = group.iter().map(|e| self.pages(self.extent(e)));
+        if self.sector_blocks() == 1 {
+            return ranges.collect();
+        }
+        let mut ranges: Vec<Range<u32>> = ranges.collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut pages: Vec<Range<u32>> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match pages.last_mut() {
+                Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+                _ => pages.push(range),
+            }
+        }
+        pages
     }
 
     /// Waits until no group under way has any of these pages (5). The caller has the turn to be

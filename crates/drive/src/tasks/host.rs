@@ -19,7 +19,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use tantalum_device::{
     Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
-    IoError, Link, OwnedData,
+    IoError, Link, OwnedData, Payload,
 };
 use tantalum_nand::{ImageFile, PageState, ReadRequest, SECTOR_BYTES};
 use tantalum_rt::Nanos;
@@ -188,9 +188,10 @@ impl Firmware {
     }
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
-        let blocks = self.caps.check(at, data.kind(), data.blocks(SECTOR_BYTES))?;
+        let block_size = self.caps.block_size;
+        let blocks = self.caps.check(at, data.kind(), data.blocks(block_size))?;
         self.healthy()?;
-        let bytes = blocks * u64::from(SECTOR_BYTES);
+        let bytes = blocks * u64::from(block_size);
         let _place = self.host.queue.acquire(1).await;
         self.take_data(bytes).await;
         let at_once = self.design.cache.mode == CacheMode::Through;
@@ -202,19 +203,24 @@ impl Firmware {
         let mut own = (fua && !through && self.can_hasten()).then(Vec::new);
         let half = u64::from(self.design.buffer_slots() / 2);
         let disorder = self.design.is_disorderly();
-        let shears = self.caps.atomic_unit < SECTOR_BYTES;
+        let shears = self.shears();
         let most = match () {
             () if self.design.is_protected() => u64::from(self.caps.atomic_unit / SECTOR_BYTES),
             () if shears => 1,
             () if disorder => DISORDERLY_PIECE.min(half),
             () => half,
         };
+        // (A piece of smaller blocks may lie in one sector more.)
+        let spare = u64::from(self.sector_blocks() > 1 && !self.design.is_protected());
+        let most = most.saturating_sub(spare).max(1) * self.sector_blocks();
+        let all = Blocks { start: at, count: blocks };
+        let mut ahead = self.read_ahead(std::iter::once(all));
         let mut turn = Some(self.host.arrival.lock().await);
         if self.layout.is_thin() {
             // What is live is not known before.
             self.until_whole().await;
         }
-        let pages = at.0 as u32..(at.0 + blocks) as u32;
+        let pages = self.pages(all);
         let grant = match self.layout.is_thin() {
             true => self.grant_room(std::slice::from_ref(&pages)).await?,
             false => None,
@@ -222,7 +228,8 @@ impl Firmware {
         let mut first = 0;
         while first < blocks {
             let count = most.min(blocks - first);
-            let piece = data.slice(first as usize..(first + count) as usize, SECTOR_BYTES);
+            let piece = data.slice(first as usize..(first + count) as usize, block_size);
+            let range = Blocks { start: Block(at.0 + first), count };
             if disorder && turn.is_none() {
                 turn = Some(self.host.arrival.lock().await);
             }
@@ -235,18 +242,22 @@ impl Firmware {
                 self.rt.sleep(rest).await;
                 turn = Some(self.host.arrival.lock().await);
             }
-            self.take_room(count).await;
+            let whole = self.whole(range, piece, &mut ahead).await?;
+            let piece = whole.as_deref().map_or(piece, Data::Bytes);
+            let sectors = self.sectors(range);
+            let taken = sectors.end - sectors.start;
+            self.take_room(taken).await;
             if first == 0 && !shears { self.healthy() } else { self.still_healthy() }?;
-            if planted!(SplitAdmission) && count > 1 {
-                self.admit(at.0 + first, piece.slice(0..1, SECTOR_BYTES));
+            if planted!(SplitAdmission) && taken > 1 {
+                self.admit(sectors.start, piece.slice(0..1, SECTOR_BYTES));
                 self.rt.sleep(Nanos(1_000)).await;
-                self.admit(at.0 + first + 1, piece.slice(1..count as usize, SECTOR_BYTES));
+                self.admit(sectors.start + 1, piece.slice(1..taken as usize, SECTOR_BYTES));
             } else {
-                self.admit(at.0 + first, piece);
+                self.admit(sectors.start, piece);
             }
             self.keep_changes()?;
             if let Some(copies) = &mut own {
-                self.hasten(at.0 + first..at.0 + first + count, copies);
+                self.hasten(sectors, copies);
             }
             first += count;
             if disorder {
@@ -315,6 +326,12 @@ impl Firmware {
         self.admit(lpn.0.into(), Data::Bytes(&mixed));
         let rest = self.on_link((page.len() - arrived) as u64);
         Ok(Nanos(rest * 1_000 / self.design.link.mb_s))
+    }
+
+    /// Whether pages arrive in parts, of which a power loss may leave some.
+    pub fn shears(&self) -> bool {
+        let bytes = self.caps.payload == Payload::Bytes;
+        bytes && self.design.cache.shear_bytes < SECTOR_BYTES
     }
 
     /// Takes pages into the buffer, for which there is room. In one go: after this they
@@ -422,20 +439,22 @@ impl Firmware {
         self.pass_link().await;
         let _turn = self.host.arrival.lock().await;
         self.until_whole().await;
-        self.until_no_group(&(range.start.0 as u32..(range.start.0 + range.count) as u32)).await;
-        let mut done = 0;
-        while done < range.count {
+        self.until_no_group(&self.pages(range)).await;
+        self.discard_parts(range).await?;
+        let is_part = self.parts(range).next().is_some();
+        let sectors = self.whole_sectors(range);
+        let mut done = sectors.start;
+        while done < sectors.end {
             let step = DISCARD_STEP.min(self.changes_at_once().into());
-            let count = step.min(range.count - done);
-            let pages = (range.start.0 + done..).take(count as usize).map(|i| Lpn(i as u32));
+            let count = step.min(sectors.end - done);
+            let pages = (done..).take(count as usize).map(|i| Lpn(i as u32));
             let reserved = self.begin_changes(pages).await;
-            if done == 0 { self.healthy() } else { self.still_healthy() }?;
+            if done == sectors.start && !is_part { self.healthy() } else { self.still_healthy() }?;
             // What was born before does not count.
-            let (first, sequence) =
-                (Lpn((range.start.0 + done) as u32), self.state.sequence.get() - 1);
+            let (first, sequence) = (Lpn(done as u32), self.state.sequence.get() - 1);
             self.enter(Entry::Gone { first, count: count as u32, sequence });
             for i in 0..count {
-                let lpn = Lpn((range.start.0 + done + i) as u32);
+                let lpn = Lpn((done + i) as u32);
                 let freed = self.state.buffer.borrow_mut().discard(lpn);
                 if freed > 0 {
                     self.host.room.release(freed.into());
@@ -450,41 +469,79 @@ impl Firmware {
             done += count;
         }
         if self.design.cache.mode == CacheMode::Through {
+            if is_part {
+                self.program_so_far().await?;
+            }
             self.store_map_so_far().await?;
         }
-        self.stats.discard_bytes.add(range.count * u64::from(SECTOR_BYTES));
+        self.stats.discard_bytes.add(range.count * u64::from(self.caps.block_size));
         Ok(())
     }
 
     async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
         self.caps.check_range(range)?;
         self.pass_link().await;
-        let count = range.count.min(QUESTION_STEP);
-        if !self.know(Lpn(range.start.0 as u32), count).await {
+        let (each, sectors) = (self.sector_blocks(), self.sectors(range));
+        let count = (sectors.end - sectors.start).min(QUESTION_STEP);
+        if !self.know(Lpn(sectors.start as u32), count).await {
             return Err(IoError::Failed("the map cannot be read"));
         }
         let (buffer, map) = (self.state.buffer.borrow(), self.state.map.borrow());
         let is_hole = |i: u64| {
-            let lpn = Lpn((range.start.0 + i) as u32);
+            let lpn = Lpn((sectors.start + i) as u32);
             map.get(lpn).is_none() && !buffer.contains(lpn)
         };
         let hole = is_hole(0);
-        let blocks = (1..count).find(|i| is_hole(*i) != hole).unwrap_or(count);
-        Ok(Allocation { blocks, hole })
+        let alike = (1..count).find(|i| is_hole(*i) != hole).unwrap_or(count);
+        let blocks = (sectors.start + alike) * each - range.start.0;
+        Ok(Allocation { blocks: blocks.min(range.count), hole })
     }
 
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
-        let blocks = self.caps.check(at, buf.kind(), buf.blocks(SECTOR_BYTES))?;
+        let block_size = self.caps.block_size;
+        let blocks = self.caps.check(at, buf.kind(), buf.blocks(block_size))?;
         let _place = self.host.queue.acquire(1).await;
         self.pass_link().await;
-        if !self.know(Lpn(at.0 as u32), blocks).await {
+        let range = Blocks { start: at, count: blocks };
+        let (each, sectors) = (self.sector_blocks(), self.sectors(range));
+        let count = sectors.end - sectors.start;
+        if !self.know(Lpn(sectors.start as u32), count).await {
             return Err(IoError::Failed("the map cannot be read"));
         }
+        let wrong = match (&mut buf, self.parts(range).next()) {
+            (DataMut::Bytes(to), Some(_)) => {
+                let mut whole = vec![0; count as usize * SECTOR_BYTES as usize];
+                let wrong =
+                    self.read_sectors(sectors.start, count, DataMut::Bytes(&mut whole)).await?;
+                let skipped = (at.0 - sectors.start * each) as usize * block_size as usize;
+                to.copy_from_slice(&whole[skipped..skipped + to.len()]);
+                wrong
+            }
+            (buf, _) => self.read_sectors(sectors.start, count, buf.reborrow()).await?,
+        };
+        if let Some(sector) = wrong {
+            return Err(IoError::Uncorrectable(Block((sector * each).max(at.0))));
+        }
+        let bytes = blocks * u64::from(block_size);
+        self.pass_data(bytes).await;
+        self.stats.host_reads.add(1);
+        self.stats.host_read_bytes.add(bytes);
+        Ok(())
+    }
+
+    /// Reads `blocks` sectors from `at` on, which the map knows. The first that cannot be read, if
+    /// there is one.
+    async fn read_sectors(
+        &self,
+        at: u64,
+        blocks: u64,
+        mut buf: DataMut<'_>,
+    ) -> Result<Option<u64>, IoError> {
         // (Neither takes memory for what is buffered.)
         let (mut ops, mut words) = (Vec::new(), Vec::new());
         let mut i = 0;
         while i < blocks {
-            let lpn = |i: u64| Lpn((at.0 + i) as u32);
+            let lpn = |i: u64| Lpn((at + i) as u32);
             let one = i as usize..i as usize + 1;
             if self.state.buffer.borrow().read(lpn(i), buf.slice(one.clone(), SECTOR_BYTES)) {
                 i += 1;
@@ -529,7 +586,7 @@ impl Firmware {
             let wrong = (i..).zip(found).find(|(i, word)| named(**word) != u64::from(lpn(*i).0));
             let wrong =
                 if state[0] == PageState::Programmed { wrong.map(|w| w.0) } else { Some(i) };
-            ops.push((op, wrong.map(|i| Block(at.0 + i))));
+            ops.push((op, wrong.map(|i| at + i)));
             i += count;
         }
         // It waits for the last first, since most others have ended by then.
@@ -537,13 +594,6 @@ impl Firmware {
         while let Some((op, _)) = ops.pop() {
             op.await;
         }
-        if let Some(block) = wrong {
-            return Err(IoError::Uncorrectable(block));
-        }
-        let bytes = blocks * u64::from(SECTOR_BYTES);
-        self.pass_data(bytes).await;
-        self.stats.host_reads.add(1);
-        self.stats.host_read_bytes.add(bytes);
-        Ok(())
+        Ok(wrong)
     }
 }

@@ -6,4 +6,5 @@ pub(crate) mod group;
 pub(crate) mod host;
 pub(crate) mod keeper;
 pub(crate) mod levelling;
+pub(crate) mod parts;
 pub(crate) mod thin;

@@ -10,6 +10,7 @@ mod flush_cost;
 mod flush_modes;
 mod groups;
 mod idle;
+mod parts;
 mod planted;
 mod progress;
 mod protected;

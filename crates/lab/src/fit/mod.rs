@@ -350,7 +350,8 @@ impl Fit {
 /// The integers of a design that can be fitted, with their keys.
 fn integers(table: &toml::Table) -> Vec<(String, i64)> {
     // What is parallel, and what is a power of two, does not move in small steps.
-    let fixed = ["link.queue_depth", "link.block_bytes", "timing.pages_per_program"];
+    let fixed =
+        ["link.queue_depth", "link.block_bytes", "link.logical_bytes", "timing.pages_per_program"];
     let of = |section: &'static str| {
         let table = table.get(section).and_then(toml::Value::as_table);
         let keys = table.into_iter().flatten();

@@ -9,7 +9,7 @@ use crate::run::block;
 use crate::run::precondition::{Precondition, Preparation};
 use std::cell::Cell;
 use std::rc::Rc;
-use tantalum_device::{CommandKind, IoError, Payload, PowerCycle};
+use tantalum_device::{CommandKind, IoError, PowerCycle};
 use tantalum_drive::{Design, Drive, DriveStats};
 use tantalum_explore::AnyBox;
 use tantalum_rt::{Nanos, Rt, Runtime};
@@ -56,7 +56,7 @@ impl Load {
     pub fn on(&self, design: &Design) -> Result<Trial, String> {
         let mut runtime = Runtime::virtual_time(self.seed);
         let rt = runtime.handle();
-        let drive = Drive::new(&rt, design, Payload::Stamps).map_err(|e| e.to_string())?;
+        let drive = Drive::new(&rt, design, design.payload()).map_err(|e| e.to_string())?;
         let done = runtime.block_on(self.clone().run(rt, drive)).map_err(|e| e.to_string())?;
         let drained = runtime.drain().map_err(|e| e.to_string());
         done.and_then(|trial| drained.map(|()| trial))
