@@ -16,6 +16,7 @@ use crate::firmware::Firmware;
 use crate::format::words::{Lpn, MORE, PART, Ppa};
 use crate::planted::planted;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use tantalum_device::{Blocks, Data, DataMut, Extent, IoError};
 use tantalum_nand::{PageState, ReadRequest, Reading, SECTOR_BYTES};
@@ -193,10 +194,10 @@ impl Firmware {
             let Data::Bytes(new) = extent.data else { continue };
             let range = self.extent(extent);
             for sector in self.parts(range) {
-                if !sectors.contains_key(&sector) {
+                if let Entry::Vacant(place) = sectors.entry(sector) {
                     let mut bytes = vec![0; SECTOR];
                     self.held(Lpn(sector as u32), ahead, &mut bytes).await?;
-                    sectors.insert(sector, bytes);
+                    place.insert(bytes);
                 }
             }
             for (at, one) in (range.start.0..).zip(new.chunks_exact(block)) {
