@@ -65,8 +65,7 @@ const SLACK: usize = 16 << 10;
 
 #[test]
 fn memory_is_the_same_after_ten_thousand_cuts() {
-    let shape = LogShape { slow_one_in: 8, ..LogShape::default() };
-    let log = LogBlueprint { device: ram(208), shape };
+    let log = LogBlueprint { device: ram(208), shape: LogShape::default() };
     let (memory, linger) = (8 << 10, Nanos::from_millis(1));
     let volume = VolumeBlueprint { log: log.clone(), backing: ram(80), memory, linger };
     let subjects =
