@@ -520,6 +520,9 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     preconditioning_is_on_the_page(&report);
     let json = report.to_json();
     fields(&serde_json::from_str(&json).unwrap(), "", &mut run);
+    // What requesters of a log do.
+    let tail = self::report(include_str!("../../../experiments/log-tail.toml"));
+    fields(&serde_json::from_str(&tail.to_json()).unwrap(), "", &mut run);
     // Only there where a drive had no room.
     run.insert("rows[].refused".to_string());
     run.insert("rows[].full".to_string());
