@@ -1,14 +1,32 @@
-//! Whatever a row of an exploration names, and its judge.
+//! Whatever a row of an exploration names: its blueprint, what that builds, and the judge of it.
 
+use crate::blueprints::BoxBlueprint;
 use crate::boxes::AnyBox;
 use crate::command::Command;
 use crate::contract::Contract;
 use crate::failure::Failure;
-use crate::log::{LogBox, LogJudge, LogSession, VolumeBox};
-use crate::subject::{Fault, Judge, Subject};
+use crate::log::{LogBlueprint, LogBox, LogJudge, LogSession, VolumeBlueprint, VolumeBox};
+use crate::subject::{Blueprint, Fault, Judge, Room, Subject};
 use tantalum_device::{Operation, PowerCycle};
 use tantalum_oracle::Host;
-use tantalum_rt::Rt;
+use tantalum_rt::{Nanos, Rt};
+
+/// A blueprint of any kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnyBlueprint {
+    /// Of a block device.
+    Box(BoxBlueprint),
+    /// Of a flash log.
+    Log(Box<LogBlueprint>),
+    /// Of a log volume.
+    Volume(Box<VolumeBlueprint>),
+}
+
+impl From<BoxBlueprint> for AnyBlueprint {
+    fn from(one: BoxBlueprint) -> AnyBlueprint {
+        AnyBlueprint::Box(one)
+    }
+}
 
 /// A subject of any kind. Cheap to clone.
 #[derive(Clone)]
@@ -45,13 +63,41 @@ pub enum AnySession {
 
 /// The same call for each kind.
 macro_rules! kinds {
-    ($on:expr, $it:ident => $call:expr) => {
+    ($on:expr, $of:ident, $it:ident => $call:expr) => {
         match $on {
-            AnySubject::Box($it) => $call,
-            AnySubject::Log($it) => $call,
-            AnySubject::Volume($it) => $call,
+            $of::Box($it) => $call,
+            $of::Log($it) => $call,
+            $of::Volume($it) => $call,
         }
     };
+}
+
+impl Blueprint for AnyBlueprint {
+    type Subject = AnySubject;
+
+    fn name(&self) -> String {
+        kinds!(self, AnyBlueprint, b => b.name())
+    }
+
+    fn build(&self, rt: &Rt) -> Result<AnySubject, String> {
+        Ok(match self {
+            AnyBlueprint::Box(b) => AnySubject::Box(b.build(rt)?),
+            AnyBlueprint::Log(b) => AnySubject::Log(b.build(rt)?),
+            AnyBlueprint::Volume(b) => AnySubject::Volume(b.build(rt)?),
+        })
+    }
+
+    fn room(&self) -> Result<Room, String> {
+        kinds!(self, AnyBlueprint, b => b.room())
+    }
+
+    fn step(&self) -> Nanos {
+        kinds!(self, AnyBlueprint, b => b.step())
+    }
+
+    fn to_rust(&self) -> String {
+        kinds!(self, AnyBlueprint, b => b.to_rust())
+    }
 }
 
 impl Subject for AnySubject {
@@ -66,19 +112,19 @@ impl Subject for AnySubject {
     }
 
     fn cut(&self) {
-        kinds!(self, s => Subject::cut(s));
+        kinds!(self, AnySubject, s => Subject::cut(s));
     }
 
     async fn off(&self) {
-        kinds!(self, s => Subject::off(s).await);
+        kinds!(self, AnySubject, s => Subject::off(s).await);
     }
 
     async fn start(&self) -> Result<(), String> {
-        kinds!(self, s => s.start().await)
+        kinds!(self, AnySubject, s => s.start().await)
     }
 
     async fn settle(&self) -> Result<(), String> {
-        kinds!(self, s => s.settle().await)
+        kinds!(self, AnySubject, s => s.settle().await)
     }
 
     fn cut_copy(&self, rt: &Rt) -> Option<AnySubject> {
@@ -90,23 +136,23 @@ impl Subject for AnySubject {
     }
 
     fn audit(&self) -> Result<(), String> {
-        kinds!(self, s => s.audit())
+        kinds!(self, AnySubject, s => s.audit())
     }
 
     fn record_operations(&self) {
-        kinds!(self, s => s.record_operations());
+        kinds!(self, AnySubject, s => s.record_operations());
     }
 
     fn take_operations(&self) -> Vec<Operation> {
-        kinds!(self, s => s.take_operations())
+        kinds!(self, AnySubject, s => s.take_operations())
     }
 
     fn fail(&self, fault: Fault, after: u64) {
-        kinds!(self, s => s.fail(fault, after));
+        kinds!(self, AnySubject, s => s.fail(fault, after));
     }
 
     fn fail_nothing(&self) {
-        kinds!(self, s => s.fail_nothing());
+        kinds!(self, AnySubject, s => s.fail_nothing());
     }
 }
 

@@ -1,8 +1,6 @@
 //! Blueprints of what comes with the project.
 
-use crate::any::AnySubject;
 use crate::boxes::AnyBox;
-use crate::log::{LogBlueprint, VolumeBlueprint};
 use crate::subject::{Blueprint, Room};
 use tantalum_device::{
     Ack, Bus, Caps, Disk, DiskModel, Payload, PowerCycle, RaidBox, RamDevice, RamOptions,
@@ -342,9 +340,9 @@ where
     }
 }
 
-/// Any of these: what a row of an exploration names.
+/// Of a box of any kind: a block device, or an array of them.
 #[derive(Clone, Debug, PartialEq)]
-pub enum AnyBlueprint {
+pub enum BoxBlueprint {
     /// A software SSD.
     Drive(Box<DriveBlueprint>),
     /// A RAM device.
@@ -361,33 +359,29 @@ pub enum AnyBlueprint {
     Disks(Raid0Blueprint<DiskBlueprint>),
     /// Devices whose times are drawn from tables, striped.
     Sampleds(Raid0Blueprint<SampledBlueprint>),
-    /// A flash log.
-    Log(Box<LogBlueprint>),
-    /// A log volume.
-    Volume(Box<VolumeBlueprint>),
 }
 
-impl From<RamBlueprint> for AnyBlueprint {
-    fn from(ram: RamBlueprint) -> AnyBlueprint {
-        AnyBlueprint::Ram(ram)
+impl From<RamBlueprint> for BoxBlueprint {
+    fn from(ram: RamBlueprint) -> BoxBlueprint {
+        BoxBlueprint::Ram(ram)
     }
 }
 
-impl From<DiskBlueprint> for AnyBlueprint {
-    fn from(disk: DiskBlueprint) -> AnyBlueprint {
-        AnyBlueprint::Disk(disk)
+impl From<DiskBlueprint> for BoxBlueprint {
+    fn from(disk: DiskBlueprint) -> BoxBlueprint {
+        BoxBlueprint::Disk(disk)
     }
 }
 
-impl From<SampledBlueprint> for AnyBlueprint {
-    fn from(sampled: SampledBlueprint) -> AnyBlueprint {
-        AnyBlueprint::Sampled(sampled)
+impl From<SampledBlueprint> for BoxBlueprint {
+    fn from(sampled: SampledBlueprint) -> BoxBlueprint {
+        BoxBlueprint::Sampled(sampled)
     }
 }
 
-impl From<DriveBlueprint> for AnyBlueprint {
-    fn from(drive: DriveBlueprint) -> AnyBlueprint {
-        AnyBlueprint::Drive(Box::new(drive))
+impl From<DriveBlueprint> for BoxBlueprint {
+    fn from(drive: DriveBlueprint) -> BoxBlueprint {
+        BoxBlueprint::Drive(Box::new(drive))
     }
 }
 
@@ -395,41 +389,19 @@ impl From<DriveBlueprint> for AnyBlueprint {
 macro_rules! any {
     ($on:expr, $it:ident => $call:expr) => {
         match $on {
-            AnyBlueprint::Drive($it) => $call,
-            AnyBlueprint::Ram($it) => $call,
-            AnyBlueprint::Disk($it) => $call,
-            AnyBlueprint::Sampled($it) => $call,
-            AnyBlueprint::Drives($it) => $call,
-            AnyBlueprint::Rams($it) => $call,
-            AnyBlueprint::Disks($it) => $call,
-            AnyBlueprint::Sampleds($it) => $call,
-            AnyBlueprint::Log($it) => $call,
-            AnyBlueprint::Volume($it) => $call,
+            BoxBlueprint::Drive($it) => $call,
+            BoxBlueprint::Ram($it) => $call,
+            BoxBlueprint::Disk($it) => $call,
+            BoxBlueprint::Sampled($it) => $call,
+            BoxBlueprint::Drives($it) => $call,
+            BoxBlueprint::Rams($it) => $call,
+            BoxBlueprint::Disks($it) => $call,
+            BoxBlueprint::Sampleds($it) => $call,
         }
     };
 }
 
-impl AnyBlueprint {
-    /// Builds a box: all that a log or a log volume can be made of.
-    ///
-    /// # Errors
-    /// Why it cannot be built, in a line; of a log and a log volume that it is no single box.
-    pub fn build_box(&self, rt: &Rt) -> Result<AnyBox, String> {
-        Ok(match self {
-            AnyBlueprint::Drive(b) => AnyBox::Ssd(b.build(rt)?),
-            AnyBlueprint::Ram(b) => AnyBox::Ram(b.build(rt)?),
-            AnyBlueprint::Disk(b) => AnyBox::Disk(b.build(rt)?),
-            AnyBlueprint::Sampled(b) => AnyBox::Ram(b.build(rt)?),
-            AnyBlueprint::Drives(b) => AnyBox::Ssds(b.build(rt)?),
-            AnyBlueprint::Rams(b) => AnyBox::Rams(b.build(rt)?),
-            AnyBlueprint::Disks(b) => AnyBox::Disks(b.build(rt)?),
-            AnyBlueprint::Sampleds(b) => AnyBox::Rams(b.build(rt)?),
-            AnyBlueprint::Log(_) | AnyBlueprint::Volume(_) => {
-                return Err("a log is no device: name what its devices are".into());
-            }
-        })
-    }
-
+impl BoxBlueprint {
     /// So many boxes. RAM devices and sampled devices have random streams of their own.
     pub(crate) fn build_boxes(
         &self,
@@ -438,45 +410,48 @@ impl AnyBlueprint {
         name: &str,
     ) -> Result<Vec<AnyBox>, String> {
         match self {
-            AnyBlueprint::Ram(b) => {
+            BoxBlueprint::Ram(b) => {
                 let one = |i| b.build_named(rt, format!("{name} {i}")).map(AnyBox::Ram);
                 (0..count).map(one).collect()
             }
-            AnyBlueprint::Sampled(b) => {
+            BoxBlueprint::Sampled(b) => {
                 Ok(b.build_several(rt, count)?.into_iter().map(AnyBox::Ram).collect())
             }
-            _ => (0..count).map(|_| self.build_box(rt)).collect(),
+            _ => (0..count).map(|_| self.build(rt)).collect(),
         }
     }
 
     /// Bytes in a block of it.
     pub fn block_bytes(&self) -> u32 {
         match self {
-            AnyBlueprint::Drive(_) | AnyBlueprint::Drives(_) => SECTOR,
-            AnyBlueprint::Ram(b) => b.caps.block_size,
-            AnyBlueprint::Rams(b) => b.member.caps.block_size,
-            AnyBlueprint::Disk(b) => b.model.block_bytes,
-            AnyBlueprint::Disks(b) => b.member.model.block_bytes,
-            AnyBlueprint::Sampled(b) => b.model.block_bytes,
-            AnyBlueprint::Sampleds(b) => b.member.model.block_bytes,
-            AnyBlueprint::Log(b) => b.device.block_bytes(),
-            AnyBlueprint::Volume(b) => b.backing.block_bytes(),
+            BoxBlueprint::Drive(_) | BoxBlueprint::Drives(_) => SECTOR,
+            BoxBlueprint::Ram(b) => b.caps.block_size,
+            BoxBlueprint::Rams(b) => b.member.caps.block_size,
+            BoxBlueprint::Disk(b) => b.model.block_bytes,
+            BoxBlueprint::Disks(b) => b.member.model.block_bytes,
+            BoxBlueprint::Sampled(b) => b.model.block_bytes,
+            BoxBlueprint::Sampleds(b) => b.member.model.block_bytes,
         }
     }
 }
 
-impl Blueprint for AnyBlueprint {
-    type Subject = AnySubject;
+impl Blueprint for BoxBlueprint {
+    type Subject = AnyBox;
 
     fn name(&self) -> String {
         any!(self, b => b.name())
     }
 
-    fn build(&self, rt: &Rt) -> Result<AnySubject, String> {
+    fn build(&self, rt: &Rt) -> Result<AnyBox, String> {
         Ok(match self {
-            AnyBlueprint::Log(b) => AnySubject::Log(b.build(rt)?),
-            AnyBlueprint::Volume(b) => AnySubject::Volume(b.build(rt)?),
-            _ => AnySubject::Box(self.build_box(rt)?),
+            BoxBlueprint::Drive(b) => AnyBox::Ssd(b.build(rt)?),
+            BoxBlueprint::Ram(b) => AnyBox::Ram(b.build(rt)?),
+            BoxBlueprint::Disk(b) => AnyBox::Disk(b.build(rt)?),
+            BoxBlueprint::Sampled(b) => AnyBox::Ram(b.build(rt)?),
+            BoxBlueprint::Drives(b) => AnyBox::Ssds(b.build(rt)?),
+            BoxBlueprint::Rams(b) => AnyBox::Rams(b.build(rt)?),
+            BoxBlueprint::Disks(b) => AnyBox::Disks(b.build(rt)?),
+            BoxBlueprint::Sampleds(b) => AnyBox::Rams(b.build(rt)?),
         })
     }
 

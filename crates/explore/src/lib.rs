@@ -35,9 +35,9 @@ mod subjects;
 mod survey;
 mod swarm;
 
-pub use any::{AnyJudge, AnySession, AnySubject};
+pub use any::{AnyBlueprint, AnyJudge, AnySession, AnySubject};
 pub use blueprints::{
-    AnyBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint, RamBlueprint, SampledBlueprint,
+    BoxBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint, RamBlueprint, SampledBlueprint,
 };
 pub use boxes::{AnyBox, AnyLink};
 pub use command::{Command, Ingredients};

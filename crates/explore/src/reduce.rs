@@ -8,7 +8,7 @@
 //! Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (TSE
 //! 2002), from which the way of dropping parts is.
 
-use crate::blueprints::AnyBlueprint;
+use crate::any::AnyBlueprint;
 use crate::command::Command;
 use crate::failure::Stage;
 use crate::scenario::{Found, Nesting, Scenario, Tally};

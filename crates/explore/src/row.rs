@@ -1,7 +1,8 @@
 //! What a row of an exploration is: a subject, or a random drive for each run, and what is done
 //! to it.
 
-use crate::blueprints::{AnyBlueprint, DriveBlueprint};
+use crate::any::AnyBlueprint;
+use crate::blueprints::DriveBlueprint;
 use crate::command::Ingredients;
 use crate::scenario::{Nesting, Scenario};
 use crate::subject::Blueprint;
@@ -50,7 +51,8 @@ impl CrashRow {
                     // Units to spare, so that some may fail.
                     design.space.over_provisioning *= 1.3;
                 }
-                DriveBlueprint { design, payload: Payload::Stamps }.into()
+                let drive = DriveBlueprint { design, payload: Payload::Stamps };
+                AnyBlueprint::Box(drive.into())
             }
         };
         self.what.scenario(subject, seed)

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tantalum_device::{Ack, Caps, Payload};
 use tantalum_explore::{
-    AnyBlueprint, Ingredients, LogBlueprint, LogShape, Nesting, RamBlueprint, Tally,
+    AnyBlueprint, BoxBlueprint, Ingredients, LogBlueprint, LogShape, Nesting, RamBlueprint, Tally,
     VolumeBlueprint,
 };
 use tantalum_rt::Nanos;
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn ram(blocks: u64) -> AnyBlueprint {
+fn ram(blocks: u64) -> BoxBlueprint {
     let caps = Caps {
         block_size: 512,
         ack: Ack::Volatile,
@@ -69,7 +69,7 @@ fn memory_is_the_same_after_ten_thousand_cuts() {
     let (memory, linger) = (8 << 10, Nanos::from_millis(1));
     let volume = VolumeBlueprint { log: log.clone(), backing: ram(80), memory, linger };
     let subjects =
-        [AnyBlueprint::Log(Box::new(log)), AnyBlueprint::Volume(Box::new(volume)), ram(96)];
+        [AnyBlueprint::Log(Box::new(log)), AnyBlueprint::Volume(Box::new(volume)), ram(96).into()];
     for subject in subjects {
         let (before, run) = after(&subject, 200, 0);
         let (then, _) = after(&subject, 10_000, run);

@@ -3,7 +3,7 @@
 
 use tantalum_device::{Ack, Caps, Defect, DiskModel, GroupLimit, Payload, plant};
 use tantalum_explore::{
-    AnyBlueprint, Command, DiskBlueprint, Found, Ingredients, Nesting, Raid0Blueprint,
+    BoxBlueprint, Command, DiskBlueprint, Found, Ingredients, Nesting, Raid0Blueprint,
     RamBlueprint, Scenario, Tally, reduce,
 };
 use tantalum_rt::Stream;
@@ -53,7 +53,7 @@ fn rams() -> Raid0Blueprint<RamBlueprint> {
     Raid0Blueprint { member: ram(), members: 3, chunk: 2 }
 }
 
-fn scenario(subject: AnyBlueprint, run: u64) -> Scenario {
+fn scenario(subject: BoxBlueprint, run: u64) -> Scenario<BoxBlueprint> {
     let mut what = Ingredients { hosts: 1 + run as u32 % 4, pause: 1, ..Ingredients::default() };
     what.commands = 80;
     what.mix.group = 3;
@@ -62,7 +62,7 @@ fn scenario(subject: AnyBlueprint, run: u64) -> Scenario {
     what.scenario(subject, run).unwrap()
 }
 
-fn hunt(subject: &AnyBlueprint, tally: &mut Tally) -> Option<(Scenario, Found)> {
+fn hunt(subject: &BoxBlueprint, tally: &mut Tally) -> Option<(Scenario<BoxBlueprint>, Found)> {
     for run in 0..RUNS {
         let scenario = scenario(subject.clone(), run);
         let mut dice = Stream::new(run, "points");
@@ -89,13 +89,13 @@ fn honest_devices_are_clean() {
     safe.caps.ack = Ack::OnMedia;
     let disks = Raid0Blueprint { member: disk(true), members: 2, chunk: 8 };
     for subject in [
-        AnyBlueprint::Ram(ram()),
-        AnyBlueprint::Ram(ordered),
-        AnyBlueprint::Ram(safe),
-        AnyBlueprint::Disk(disk(true)),
-        AnyBlueprint::Disk(disk(false)),
-        AnyBlueprint::Rams(rams()),
-        AnyBlueprint::Disks(disks),
+        BoxBlueprint::Ram(ram()),
+        BoxBlueprint::Ram(ordered),
+        BoxBlueprint::Ram(safe),
+        BoxBlueprint::Disk(disk(true)),
+        BoxBlueprint::Disk(disk(false)),
+        BoxBlueprint::Rams(rams()),
+        BoxBlueprint::Disks(disks),
     ] {
         let mut tally = Tally::default();
         let found = hunt(&subject, &mut tally);
@@ -106,13 +106,13 @@ fn honest_devices_are_clean() {
 }
 
 /// Where a defect shows.
-fn subject(defect: Defect) -> AnyBlueprint {
+fn subject(defect: Defect) -> BoxBlueprint {
     match defect {
         Defect::RamForgetsFlushed | Defect::RamTearsGroup | Defect::RamCachesFua => {
-            AnyBlueprint::Ram(ram())
+            BoxBlueprint::Ram(ram())
         }
-        Defect::DiskFlushesEarly | Defect::DiskCachesFua => AnyBlueprint::Disk(disk(true)),
-        Defect::Raid0FlushesOne => AnyBlueprint::Rams(rams()),
+        Defect::DiskFlushesEarly | Defect::DiskCachesFua => BoxBlueprint::Disk(disk(true)),
+        Defect::Raid0FlushesOne => BoxBlueprint::Rams(rams()),
     }
 }
 

@@ -17,7 +17,8 @@ use tantalum_device::presets::{DISKS, SAMPLED};
 use tantalum_device::{Disk, DiskModel, Payload, RamDevice, SampledModel};
 use tantalum_drive::{Design, Drive};
 use tantalum_explore::{
-    AnyBlueprint, AnyBox, DiskBlueprint, DriveBlueprint, Raid0Blueprint, SampledBlueprint,
+    AnyBox, Blueprint as _, BoxBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint,
+    SampledBlueprint,
 };
 use tantalum_rt::Rt;
 
@@ -253,7 +254,7 @@ impl Model {
     ///
     /// # Errors
     /// That it cannot be built, in a line.
-    pub fn blueprint(&self, payload: Payload) -> Result<AnyBlueprint, String> {
+    pub fn blueprint(&self, payload: Payload) -> Result<BoxBlueprint, String> {
         let drive = |design: &Design| DriveBlueprint { design: design.clone(), payload };
         let disk = |model: &DiskModel| DiskBlueprint { model: model.clone(), payload };
         let sampled = |model: &SampledModel, shared_bus_mb_s| SampledBlueprint {
@@ -263,22 +264,22 @@ impl Model {
         };
         let (member, stripes) = match self {
             Model::Ssd(design) => return Ok(drive(design).into()),
-            Model::Disk(model) => return Ok(AnyBlueprint::Disk(disk(model))),
-            Model::Sampled(model) => return Ok(AnyBlueprint::Sampled(sampled(model, None))),
+            Model::Disk(model) => return Ok(BoxBlueprint::Disk(disk(model))),
+            Model::Sampled(model) => return Ok(BoxBlueprint::Sampled(sampled(model, None))),
             Model::Raid0 { member, stripes } => (member, stripes),
         };
         let (members, chunk) = (stripes.members, stripes.chunk_blocks(member.block_bytes())?);
         Ok(match &**member {
             Model::Ssd(design) => {
                 let member = drive(design);
-                AnyBlueprint::Drives(Box::new(Raid0Blueprint { member, members, chunk }))
+                BoxBlueprint::Drives(Box::new(Raid0Blueprint { member, members, chunk }))
             }
             Model::Disk(model) => {
-                AnyBlueprint::Disks(Raid0Blueprint { member: disk(model), members, chunk })
+                BoxBlueprint::Disks(Raid0Blueprint { member: disk(model), members, chunk })
             }
             Model::Sampled(model) => {
                 let member = sampled(model, stripes.bus_mb_s);
-                AnyBlueprint::Sampleds(Raid0Blueprint { member, members, chunk })
+                BoxBlueprint::Sampleds(Raid0Blueprint { member, members, chunk })
             }
             Model::Raid0 { .. } => return Err(NO_ARRAYS.into()),
         })
@@ -289,7 +290,7 @@ impl Model {
     /// # Errors
     /// That it cannot be built, in a line.
     pub fn build(&self, rt: &Rt, payload: Payload) -> Result<AnyBox, String> {
-        self.blueprint(self.payload(payload))?.build_box(rt)
+        self.blueprint(self.payload(payload))?.build(rt)
     }
 }
 

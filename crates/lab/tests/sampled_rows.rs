@@ -282,7 +282,8 @@ fn sampled_devices_are_explored_and_are_clean() {
     let text = printed.split("r#\"").nth(1).unwrap().split("\"#").next().unwrap();
     let again =
         tantalum_explore::SampledBlueprint::from_toml(text, tantalum_device::Payload::Stamps, None);
-    assert_eq!(tantalum_explore::AnyBlueprint::Sampled(again.unwrap()), subject);
+    let again = tantalum_explore::BoxBlueprint::Sampled(again.unwrap());
+    assert_eq!(tantalum_explore::AnyBlueprint::Box(again), subject);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! 1. What is built has been formatted: that happens in a runtime of its own, and is not cut.
 
-use crate::blueprints::AnyBlueprint;
+use crate::blueprints::BoxBlueprint;
 use crate::boxes::AnyBox;
 use crate::log::judge::RECORD;
 use crate::log::member::Members;
@@ -25,7 +25,7 @@ const LABEL: u64 = 4096;
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogBlueprint {
     /// Each of its devices, which carries bytes.
-    pub device: AnyBlueprint,
+    pub device: BoxBlueprint,
     /// What it makes of them.
     pub shape: LogShape,
 }
@@ -36,7 +36,7 @@ pub struct VolumeBlueprint {
     /// Its log.
     pub log: LogBlueprint,
     /// Its backing, which carries bytes.
-    pub backing: AnyBlueprint,
+    pub backing: BoxBlueprint,
     /// Bytes of memory for what is not destaged.
     pub memory: u64,
     /// Changes are destaged at the latest after this time.

@@ -2,7 +2,7 @@
 
 pub(crate) mod dive;
 
-use crate::blueprints::AnyBlueprint;
+use crate::any::AnyBlueprint;
 use crate::command::Command;
 use crate::failure::{Failure, Stage};
 use crate::play::Player;

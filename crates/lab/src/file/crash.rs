@@ -12,8 +12,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_device::{Ack, Caps, GroupLimit, Payload};
 use tantalum_explore::{
-    AnyBlueprint, Blueprint, CrashRow, Exploration, Ingredients, LogBlueprint, LogShape, Nesting,
-    RamBlueprint, VolumeBlueprint,
+    AnyBlueprint, Blueprint, BoxBlueprint, CrashRow, Exploration, Ingredients, LogBlueprint,
+    LogShape, Nesting, RamBlueprint, VolumeBlueprint,
 };
 use tantalum_rt::{Nanos, mix64};
 
@@ -280,7 +280,7 @@ impl Default for FlashLog {
 }
 
 impl FlashLog {
-    fn blueprint(&self, kind: Kind, device: AnyBlueprint) -> AnyBlueprint {
+    fn blueprint(&self, kind: Kind, device: BoxBlueprint) -> AnyBlueprint {
         let shape = LogShape {
             devices: self.devices,
             archive: self.archive,
@@ -292,7 +292,7 @@ impl FlashLog {
             loss: self.loss,
         };
         let mut backing = device.clone();
-        if let (AnyBlueprint::Ram(ram), true) = (&mut backing, self.backing_blocks > 0) {
+        if let (BoxBlueprint::Ram(ram), true) = (&mut backing, self.backing_blocks > 0) {
             ram.caps.blocks = self.backing_blocks;
         }
         let log = LogBlueprint { device, shape };
@@ -383,13 +383,14 @@ impl CrashFile {
             (Kind::Drive, RANDOM) => None,
             (Kind::Ram, _) => {
                 let ram = entry.ram.clone().unwrap_or_default();
-                Some(AnyBlueprint::Ram(ram.blueprint(payload)))
+                let ram = BoxBlueprint::Ram(ram.blueprint(payload));
+                Some(ram.into())
             }
             (kind @ (Kind::Log | Kind::LogVolume), _) => {
                 let device = self.device_of_log(entry, design).map_err(told)?;
                 Some(entry.log.clone().unwrap_or_default().blueprint(kind, device))
             }
-            (kind, _) => Some(self.blueprint(entry, kind, design, payload).map_err(told)?),
+            (kind, _) => Some(self.blueprint(entry, kind, design, payload).map_err(told)?.into()),
         };
         if let Some(subject) = &subject {
             subject.room().map_err(told)?;
@@ -399,10 +400,10 @@ impl CrashFile {
     }
 
     /// What each device of a log is. It carries bytes.
-    fn device_of_log(&self, entry: &Entry, design: &str) -> Result<AnyBlueprint, String> {
+    fn device_of_log(&self, entry: &Entry, design: &str) -> Result<BoxBlueprint, String> {
         if entry.subject.over_ram(design) {
             let ram = entry.ram.clone().unwrap_or_default();
-            return Ok(AnyBlueprint::Ram(ram.blueprint(Payload::Bytes)));
+            return Ok(BoxBlueprint::Ram(ram.blueprint(Payload::Bytes)));
         }
         Model::of(design, &self.scene(entry))?.blueprint(Payload::Bytes)
     }
@@ -414,7 +415,7 @@ impl CrashFile {
         kind: Kind,
         design: &str,
         payload: Payload,
-    ) -> Result<AnyBlueprint, String> {
+    ) -> Result<BoxBlueprint, String> {
         let scene = self.scene(entry);
         let model = Model::of(design, &scene)?;
         match (kind, &model) {
