@@ -77,7 +77,7 @@ pub async fn create<D: BlockDevice>(
 }
 
 pub(crate) fn io<D>(device: &LogDevice<D>, error: tantalum_device::IoError) -> OpenError {
-    OpenError::Io { device: device.name.clone(), error }
+    OpenError::Io { device: device.name.clone(), error, or: "" }
 }
 
 fn check_set<D: BlockDevice>(

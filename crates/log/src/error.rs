@@ -160,12 +160,14 @@ pub enum OpenError {
     #[error("{0}")]
     Damaged(Damage),
     /// A command failed.
-    #[error("{device}: {error}")]
+    #[error("{device}: {error}{or}")]
     Io {
         /// The device.
         device: String,
         /// Its error.
         error: IoError,
+        /// What to do, if the log can do without the device.
+        or: &'static str,
     },
 }
 

@@ -10,6 +10,8 @@
 //!    copied before the log takes anything: written again as blocks of the next epoch, which do not
 //!    count before a state says that this epoch began where the copy does. So a cut meanwhile loses
 //!    neither the old blocks nor the order of streams.
+//! 4. A device that is missing may have a state newer by one. So before a log that was opened
+//!    for reading without it moves its checkpoint, a state says that the device is lost.
 
 use crate::OpenError;
 use crate::core::Core;
@@ -132,6 +134,14 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
                 return Err(LogError::BeforeFirst { lsn, first });
             }
             if !self.plan().leave_stalled() {
+                // A device that is missing in an opening for reading may have a newer state (4).
+                let without = {
+                    let (state, members) = (self.state.borrow(), self.members.borrow());
+                    state.without(|device| members[device].is_none())
+                };
+                if let Some(state) = without {
+                    self.write_state(state).await?;
+                }
                 let state = self.state.borrow().new_checkpoint(lsn, number);
                 self.write_state(state).await?;
                 self.first.set(lsn);

@@ -36,7 +36,7 @@ pub(crate) struct MemberError {
 
 impl From<MemberError> for OpenError {
     fn from(e: MemberError) -> OpenError {
-        OpenError::Io { device: e.device, error: e.error }
+        OpenError::Io { device: e.device, error: e.error, or: "" }
     }
 }
 

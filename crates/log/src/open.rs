@@ -7,6 +7,7 @@
 //!    step that was cut. It then gets the newest one before the next is written.
 //!    A device that is missing in an opening without it (`degraded`) may have a newer state, too. The
 //!    state that begins the new epoch is newer by two, so that what that device has never counts.
+//!    A device that fails meanwhile is as if it were missing: the opening begins anew without it.
 //! 4. The new epoch, and where the last one ended, are durable on every device before the first
 //!    record is taken.
 
@@ -18,7 +19,7 @@ use crate::recover::{Recovered, recover};
 use crate::state::{EPOCHS_MAX, SLOTS, Standing, State};
 use crate::superblock::{FoundSuper, Superblock, UNIT_MAX};
 use std::rc::Rc;
-use tantalum_device::{BlockDevice, Payload};
+use tantalum_device::{BlockDevice, IoError, Payload};
 use tantalum_rt::{Rt, join_all};
 
 /// The devices of a log by their index, and what is known of it.
@@ -41,8 +42,46 @@ impl<D> Candidate<D> {
     }
 }
 
-/// Opens a log, up to and with its new epoch.
-pub(crate) async fn open<D: BlockDevice + 'static>(
+/// Opens a log, up to and with its new epoch. If it has copies and `degraded` allows that, it is
+/// opened without a device that fails meanwhile.
+pub(crate) async fn open<D: BlockDevice + Clone + 'static>(
+    rt: &Rt,
+    devices: Vec<LogDevice<D>>,
+    options: &OpenOptions,
+) -> Result<Opened<D>, OpenError> {
+    let (device, error) = match open_all(rt, devices.clone(), options).await {
+        // That is no failure of one device.
+        Err(e @ OpenError::Io { error: IoError::PowerLost, .. }) => return Err(e),
+        Err(OpenError::Io { device, error, .. }) => (device, error),
+        opened => return opened,
+    };
+    let others: Vec<_> = devices.into_iter().filter(|d| d.name != device).collect();
+    if !have_copies(&others).await {
+        return Err(OpenError::Io { device, error, or: "" });
+    }
+    if !options.degraded {
+        let or = ": open the log with `degraded` to go on without this device";
+        return Err(OpenError::Io { device, error, or });
+    }
+    match open_all(rt, others, options).await {
+        // Another one is lost already: the first one is needed.
+        Err(OpenError::Missing { .. }) => Err(OpenError::Io { device, error, or: "" }),
+        opened => opened,
+    }
+}
+
+/// Whether these devices are of a log with copies.
+async fn have_copies<D: BlockDevice>(devices: &[LogDevice<D>]) -> bool {
+    for device in devices {
+        if let Ok(FoundSuper::Good(superblock)) = find(&device.device).await {
+            return superblock.copies > 1;
+        }
+    }
+    false
+}
+
+/// Opens a log on all these devices, up to and with its new epoch.
+async fn open_all<D: BlockDevice + 'static>(
     rt: &Rt,
     devices: Vec<LogDevice<D>>,
     options: &OpenOptions,
@@ -98,13 +137,7 @@ async fn without<D: BlockDevice>(
     newest: &State,
     members: &[Option<Rc<Member<D>>>],
 ) -> Result<State, OpenError> {
-    let standings = newest.devices.iter().map(|(_, standing)| *standing);
-    let lost = |(member, standing): (&Option<_>, _)| member.is_none() && standing != Standing::Lost;
-    if !members.iter().zip(standings).any(lost) {
-        return Ok(newest.clone());
-    }
-    let mut state = newest.next();
-    stand(members, &mut state);
+    let Some(state) = newest.without(|i| members[i].is_none()) else { return Ok(newest.clone()) };
     let writes = members.iter().flatten().map(|m| write_state(m, &state)).collect();
     join_all::<Result<(), OpenError>>(writes).await.into_iter().collect::<Result<(), _>>()?;
     Ok(state)

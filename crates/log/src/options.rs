@@ -63,7 +63,8 @@ impl Default for CreateOptions {
 pub enum WhenFull {
     /// It waits.
     Wait,
-    /// It fails with [`crate::LogError::Full`].
+    /// It fails with [`crate::LogError::Full`]. So does a wait for durability, if a device that was
+    /// left or lost took along the room that what was appended had.
     Fail,
 }
 
@@ -104,7 +105,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Whether to open a damaged log with what is before the damage. What is behind it is lost.
     pub salvage: bool,
-    /// Whether to open a log with copies if one device is missing. That device is lost to the log.
+    /// Whether to open a log with copies if one device is missing, or fails during the opening.
+    /// That device is lost to the log. With `read_only` it is so once the checkpoint moves.
     pub degraded: bool,
 }
 

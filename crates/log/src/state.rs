@@ -115,6 +115,17 @@ impl State {
         next
     }
 
+    /// The state that says that the devices with these indices are lost; `None` if this one does.
+    pub fn without(&self, missing: impl Fn(usize) -> bool) -> Option<State> {
+        let mut next = self.next();
+        for (index, (_, standing)) in next.devices.iter_mut().enumerate() {
+            if missing(index) {
+                *standing = Standing::Lost;
+            }
+        }
+        (next.devices != self.devices).then_some(next)
+    }
+
     /// Blocks of this epoch count below this LSN. Those of an epoch that has not begun do not.
     pub fn limit(&self, epoch: u32) -> Lsn {
         if epoch > self.epoch {

@@ -169,8 +169,8 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
                 // The log says whether it can do without.
                 Err(_) if inner.options.log.degraded => {}
                 Err(error) => {
-                    let device = name.clone();
-                    return Err(crate::OpenError::Io { device, error }.into());
+                    let (device, or) = (name.clone(), "");
+                    return Err(crate::OpenError::Io { device, error, or }.into());
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The log on devices that lose their power: at every moment, again and again, for many laps.
 
 mod cuts;
+mod degraded;
 mod loss;
 mod model;
 mod opening;

@@ -1,18 +1,16 @@
 //! Devices that fail, stall and dawdle while the log runs.
 
 use std::rc::Rc;
-use tantalum_device::{
-    Ack, BlockDevice, Caps, CommandKind, Faults, Payload, PowerCycle, RamDevice, RamOptions,
-};
+use tantalum_device::{Ack, Caps, CommandKind, Faults, Payload, PowerCycle, RamDevice, RamOptions};
 use tantalum_explore::Slow;
 use tantalum_log::{
     CreateOptions, DeviceHealth, HedgeOptions, Log, LogDevice, LogError, Lsn, OpenOptions, WhenFull,
 };
 use tantalum_rt::{Nanos, Rt, Runtime};
 
-type Device = Slow<Faults<RamDevice>>;
+pub type Device = Slow<Faults<RamDevice>>;
 
-fn device(rt: &Rt, i: usize) -> Device {
+pub fn device(rt: &Rt, i: usize) -> Device {
     let caps = Caps {
         block_size: 512,
         atomic_unit: 512,
@@ -30,13 +28,13 @@ fn device(rt: &Rt, i: usize) -> Device {
     Slow::new(rt, faults, &format!("slow {i}"))
 }
 
-fn named(devices: &[Device]) -> Vec<LogDevice<Device>> {
+pub fn named(devices: &[Device]) -> Vec<LogDevice<Device>> {
     let again = |d: &Device| Slow { inner: d.inner.device(), plan: d.plan.clone() };
     let all = devices.iter().enumerate();
     all.map(|(i, d)| LogDevice::new(format!("device {i}"), again(d))).collect()
 }
 
-fn options() -> OpenOptions {
+pub fn options() -> OpenOptions {
     OpenOptions {
         stall: Nanos::from_millis(5),
         memory: 32 << 10,
@@ -46,7 +44,7 @@ fn options() -> OpenOptions {
     }
 }
 
-async fn make(rt: &Rt, array: usize, copies: u8) -> (Vec<Device>, Log<Device>) {
+pub async fn make(rt: &Rt, array: usize, copies: u8) -> (Vec<Device>, Log<Device>) {
     let devices: Vec<Device> = (0..array).map(|i| device(rt, i)).collect();
     let create = CreateOptions { copies, record_limit: 4096, ..CreateOptions::default() };
     Log::create(rt, &named(&devices), None, &create).await.unwrap();
@@ -55,7 +53,12 @@ async fn make(rt: &Rt, array: usize, copies: u8) -> (Vec<Device>, Log<Device>) {
 }
 
 /// Commits records from several tasks at once, and moves the checkpoint behind them.
-async fn commit_many(rt: &Rt, log: &Log<Device>, tasks: u64, each: u64) -> Result<(), LogError> {
+pub async fn commit_many(
+    rt: &Rt,
+    log: &Log<Device>,
+    tasks: u64,
+    each: u64,
+) -> Result<(), LogError> {
     let writers: Vec<_> = (0..tasks)
         .map(|task| {
             let log = log.clone();
@@ -77,7 +80,7 @@ async fn commit_many(rt: &Rt, log: &Log<Device>, tasks: u64, each: u64) -> Resul
 }
 
 /// What is read, of records of 300 equal bytes.
-async fn count(log: &Log<Device>) -> usize {
+pub async fn count(log: &Log<Device>) -> usize {
     let mut records = log.read(log.first()).unwrap();
     let mut count = 0;
     while let Some(record) = records.next().await.unwrap() {
@@ -87,7 +90,7 @@ async fn count(log: &Log<Device>) -> usize {
     count
 }
 
-fn run<T: 'static>(test: impl AsyncFnOnce(Rt) -> T + 'static) -> T {
+pub fn run<T: 'static>(test: impl AsyncFnOnce(Rt) -> T + 'static) -> T {
     let mut runtime = Runtime::virtual_time(7);
     let rt = runtime.handle();
     runtime.block_on(async move { test(rt).await }).unwrap()
@@ -407,48 +410,4 @@ fn with_two_copies_what_one_device_cannot_read_comes_from_the_other() {
             assert!(matches!(read, Err(LogError::Io { .. })), "{read:?}");
         });
     }
-}
-
-/// Once both states had one generation, and that of the device that came back could count.
-#[test]
-fn a_device_that_was_missing_comes_back_with_a_state_of_a_step_that_was_cut() {
-    for missing in 0..2 {
-        run(async move |rt| {
-            let (devices, log) = make(&rt, 2, 2).await;
-            commit_many(&rt, &log, 2, 10).await.unwrap();
-            // Only the device that will be missing takes the state with the checkpoint.
-            devices[1 - missing].plan.stalled.set(true);
-            let (moving, first) = (log.clone(), log.durable());
-            let moves = rt.spawn("a checkpoint", async move { moving.checkpoint(first, 5).await });
-            rt.sleep(Nanos::from_millis(1)).await;
-            assert!(!moves.is_finished());
-            devices.iter().for_each(|d| d.inner.cut());
-            let _ = moves.await;
-            drop(log);
-            for d in &devices {
-                d.plan.stalled.set(false);
-                d.inner.power_on().await.unwrap();
-            }
-            let degraded = OpenOptions { degraded: true, ..options() };
-            let alone = named(std::slice::from_ref(&devices[1 - missing]));
-            let log = Log::open(&rt, alone, degraded.clone()).await.unwrap();
-            assert_eq!(log.first(), Lsn::ZERO, "the checkpoint was not on this device");
-            commit_many(&rt, &log, 2, 3).await.unwrap();
-            let (end, records) = (log.end(), count(&log).await);
-            drop(log);
-            let log = Log::open(&rt, named(&devices), degraded).await.unwrap();
-            assert_eq!((log.first(), log.end()), (Lsn::ZERO, end));
-            assert_eq!(count(&log).await, records);
-            assert!(log.stats().degraded);
-        });
-    }
-}
-
-/// The bytes of a device, as a test compares them.
-#[allow(dead_code)]
-pub async fn bytes_of<D: BlockDevice>(device: &D) -> Vec<u8> {
-    use tantalum_device::{Block, DataMut};
-    let mut all = vec![0; device.caps().bytes() as usize];
-    device.read(Block(0), DataMut::Bytes(&mut all)).await.unwrap();
-    all
 }
