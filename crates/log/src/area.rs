@@ -76,6 +76,14 @@ impl Area {
         self.last = start;
     }
 
+    /// It is durable that a new epoch began at `start`: no byte of an earlier one that has this LSN
+    /// or a higher one counts any more, and none of them keeps a section in use.
+    pub fn forget_from(&mut self, start: Lsn) {
+        for section in &mut self.sections {
+            section.end = section.end.min(start);
+        }
+    }
+
     /// Whether a request from `from` on keeps the order of the stream.
     pub fn allows(&self, from: Lsn) -> bool {
         self.last <= from

@@ -10,7 +10,7 @@ use crate::error::LogError;
 use crate::member::Member;
 use crate::merge::Merge;
 use crate::open::Opened;
-use crate::options::OpenOptions;
+use crate::options::{OpenOptions, WhenFull};
 use crate::record::{Next, look};
 use crate::ring::Ring;
 use crate::scan::{Span, Stream};
@@ -82,7 +82,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         assert_eq!(ring.end(), end, "memory has the end of the log");
         let plan_durable = plan.durable();
         let tags = members.iter().map(|m| m.as_ref().map_or(0, |m| m.tag)).collect();
-        let works = Works::new(plan, ring, tags, superblock.unit, options.memory);
+        let works =
+            Works::new(plan, ring, tags, superblock.unit, (options.memory, options.when_full));
         let waiters = |what| Waiters::new(rt, what);
         Rc::new(Core {
             rt: rt.clone(),
@@ -137,9 +138,30 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         self.works().room_for(bytes)
     }
 
-    /// Whether it need not wait: it fits, or it cannot fit any more.
+    /// Waits until everything before `lsn` is durable.
+    ///
+    /// # Errors
+    /// Why the log has failed, or what `full` says.
+    pub async fn until_durable(
+        &self,
+        lsn: Lsn,
+        full: impl Fn(&Works) -> Option<LogError>,
+    ) -> Result<(), LogError> {
+        let is_full = || full(&self.works());
+        let is_over = || self.durable() >= lsn || self.is_failed() || is_full().is_some();
+        self.until_changed(|| !is_over()).await;
+        if self.durable() >= lsn {
+            return Ok(());
+        }
+        self.check_failed()?;
+        is_full().map_or(Ok(()), Err)
+    }
+
+    /// Whether an append of so many bytes need not wait: it fits, or it fails.
     pub fn fits(&self, bytes: u64) -> bool {
-        self.room_for(bytes) == (true, true) || self.is_failed()
+        let (in_memory, on_devices) = self.room_for(bytes);
+        let fails = !on_devices && self.options.when_full == WhenFull::Fail;
+        in_memory && on_devices || fails || self.is_failed()
     }
 
     /// Whether an empty log has room for two records of so many bytes, and memory for one.
@@ -197,8 +219,11 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         if looked.chore {
             self.chores.notify_all();
         }
-        if looked.draining {
+        if looked.draining || looked.lacks_room {
             self.changed.notify_all();
+        }
+        if looked.lacks_room {
+            self.room.notify_all();
         }
         if looked.wake_at != self.wake_at.get() {
             self.wake_at.set(looked.wake_at);

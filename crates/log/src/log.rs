@@ -12,6 +12,7 @@ use crate::record::{FRAME, frame};
 use crate::records::{Cutter, Records};
 use crate::stats::LogStats;
 use crate::tasks;
+use crate::works::Works;
 use crate::{CreateOptions, LogError, Lsn, OpenError};
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
@@ -142,6 +143,8 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     ///
     /// # Errors
     /// [`LogError::NotDurable`] if `lsn` is beyond the end of the log, [`LogError::Failed`].
+    /// [`LogError::Full`] with [`WhenFull::Fail`] if a device that was left or lost took along the
+    /// room that what was appended had: move the checkpoint, and wait again.
     pub async fn wait_durable(&self, lsn: Lsn) -> Result<(), LogError> {
         let core = &*self.core;
         if core.durable() >= lsn {
@@ -153,14 +156,13 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         core.check_failed()?;
         core.want(lsn);
         core.pump();
-        core.until_changed(|| core.durable() < lsn && !core.is_failed()).await;
-        if core.durable() >= lsn { Ok(()) } else { core.check_failed() }
+        core.until_durable(lsn, Works::full).await
     }
 
     /// Waits until everything that was appended before is durable. Returns its end.
     ///
     /// # Errors
-    /// [`LogError::Failed`].
+    /// As [`Log::wait_durable`].
     pub async fn flush(&self) -> Result<Lsn, LogError> {
         let end = self.core.end();
         self.wait_durable(end).await?;
@@ -268,19 +270,19 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
 
     /// Whether a record begins or will begin at `lsn`.
     async fn begins_record(&self, lsn: Lsn) -> Result<bool, LogError> {
-        for _ in 0..2 {
-            if let Some(begins) = self.core.begins_in_memory(lsn) {
-                return Ok(begins);
-            }
-            match self.read(lsn)?.next().await {
-                Ok(Some(_)) => return Ok(true),
-                Err(LogError::Damaged(_)) => return Ok(false),
-                Err(e) => return Err(e),
-                // Only a part of the record is durable.
-                Ok(None) => drop(self.flush().await?),
-            };
+        let core = &self.core;
+        if let Some(begins) = core.begins_in_memory(lsn) {
+            return Ok(begins);
         }
-        Ok(lsn == self.first())
+        // What becomes durable during the reading is not read.
+        let durable_end = core.works().durable_end();
+        match self.read(lsn)?.next().await {
+            Ok(Some(_)) => Ok(true),
+            Err(LogError::Damaged(_)) => Ok(false),
+            Err(e) => Err(e),
+            // At most a part of the record is durable.
+            Ok(None) => Ok(lsn == durable_end || lsn == self.first()),
+        }
     }
 
     /// The identity that the log got when it was created.
@@ -304,15 +306,23 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     }
 
     /// Waits until everything appended is durable and nothing is in flight on any device, and ends
-    /// the log: every clone fails from then on. A write that its device does not answer is waited
-    /// for no longer than twice [`OpenOptions::stall`]: it may reach the device later, so that the
-    /// log is opened again only after that device had a power cycle.
+    /// the log: every clone fails from then on. What was appended and finds no room is not waited
+    /// for. A write that its device does not answer is waited for no longer than twice
+    /// [`OpenOptions::stall`]: it may reach the device later, so that the log is opened again only
+    /// after that device had a power cycle.
     ///
     /// # Errors
-    /// [`LogError::Failed`].
+    /// [`LogError::Failed`]. [`LogError::Full`] if a device that was left or lost took along the
+    /// room that what was appended had: that is not in the log.
     pub async fn close(self) -> Result<(), LogError> {
-        self.flush().await?;
         let core = &self.core;
+        let end = core.end();
+        core.want(end);
+        core.pump();
+        let flushed = core.until_durable(end, Works::lacks_room).await;
+        if matches!(flushed, Err(LogError::Failed(_))) {
+            return flushed;
+        }
         core.fail("it was closed".to_string());
         let quiet = async {
             // A state may be on its way.
@@ -321,6 +331,6 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         };
         first(quiet, core.rt.sleep(core.options.stall * PATIENCE)).await;
         self.life.0.kill();
-        Ok(())
+        flushed
     }
 }

@@ -217,6 +217,19 @@ impl Threads {
         }
     }
 
+    /// There is something to look at for all that wait.
+    pub fn wake_gates(&self, wakes: &mut Wakes) {
+        wakes.all.extend(self.gates.iter().map(|gate| gate.event.clone()));
+    }
+
+    /// A thread that waited at this gate does so no longer.
+    pub fn leave(&mut self, event: &Arc<Event>) {
+        self.gates.retain_mut(|gate| {
+            gate.waiting -= u32::from(Arc::ptr_eq(&gate.event, event));
+            gate.waiting > 0
+        });
+    }
+
     /// There may be room.
     pub fn next_turn(&self, wakes: &mut Wakes) {
         wakes.parkers.extend(self.turns.front().cloned());

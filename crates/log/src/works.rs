@@ -6,13 +6,14 @@
 //! 3. Each order of the plan is either given to the caller or lies in [`Works::jobs`] for the task of
 //!    its lane.
 
-use crate::Lsn;
 use crate::encode::{bytes_of, encode};
 use crate::plan::{Order, Plan};
 use crate::ring::Ring;
 use crate::sys::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 #[cfg(feature = "blocking")]
 use crate::threads::{Threads, Wakes};
+use crate::{LogError, Lsn, WhenFull};
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use tantalum_rt::Nanos;
 
@@ -52,6 +53,9 @@ pub(crate) struct Works {
     pub ring: Ring,
     /// Records that were appended, and their bytes.
     pub records: (u64, u64),
+    /// Where records end that are not wholly durable, and the end of the last one that is.
+    ends: VecDeque<Lsn>,
+    durable_end: Lsn,
     /// By device.
     pub written: Vec<Written>,
     /// What devices write into their blocks, by device.
@@ -63,22 +67,32 @@ pub(crate) struct Works {
     pub threads: Threads,
     unit: u32,
     memory: u64,
+    when_full: WhenFull,
     now: Nanos,
 }
 
 impl Works {
-    pub fn new(plan: Plan, ring: Ring, tags: Vec<u64>, unit: u32, memory: usize) -> Works {
+    pub fn new(
+        plan: Plan,
+        ring: Ring,
+        tags: Vec<u64>,
+        unit: u32,
+        (memory, when_full): (usize, WhenFull),
+    ) -> Works {
         Works {
             written: vec![Written::default(); tags.len()],
+            durable_end: ring.end(),
             plan,
             ring,
             records: (0, 0),
+            ends: VecDeque::new(),
             tags,
             jobs: Vec::new(),
             #[cfg(feature = "blocking")]
             threads: Threads::default(),
             unit,
             memory: memory as u64,
+            when_full,
             now: Nanos::ZERO,
         }
     }
@@ -89,12 +103,26 @@ impl Works {
         self.ring.push(frame);
         pieces.iter().for_each(|piece| self.ring.push(piece));
         self.records = (self.records.0 + 1, self.records.1 + bytes);
+        self.ends.push_back(self.ring.end());
         self.plan.append(self.ring.end().since(before));
     }
 
     /// Whether a record of so many bytes fits into memory, and onto the devices.
     pub fn room_for(&self, bytes: u64) -> (bool, bool) {
         (self.ring.free() >= bytes, self.plan.has_room(bytes))
+    }
+
+    /// That what is to be written finds no room, if that is to be an error
+    /// ([`WhenFull::Fail`]).
+    pub fn full(&self) -> Option<LogError> {
+        let fails = self.when_full == WhenFull::Fail;
+        fails.then(|| self.lacks_room()).flatten()
+    }
+
+    /// That what is to be written finds no room.
+    pub fn lacks_room(&self) -> Option<LogError> {
+        let (first, end) = (self.plan.checkpoint(), self.ring.end());
+        self.plan.lacks_room().then_some(LogError::Full { first, end })
     }
 
     /// 2.
@@ -208,7 +236,17 @@ impl Works {
         }
     }
 
+    /// The end of the last record that is wholly durable, where the first one begins that is not.
+    pub fn durable_end(&mut self) -> Lsn {
+        let durable = self.plan.durable();
+        while let Some(end) = self.ends.pop_front_if(|end| *end <= durable) {
+            self.durable_end = end;
+        }
+        self.durable_end
+    }
+
     fn forget(&mut self) {
+        self.durable_end();
         self.ring.forget(self.plan.keep());
         if self.ring.free() < self.memory / 2 {
             self.plan.skip_archive();
@@ -290,6 +328,7 @@ pub(crate) struct Looked {
     pub chore: bool,
     pub draining: bool,
     pub stopped: bool,
+    pub lacks_room: bool,
     pub wake_at: Option<Nanos>,
     #[cfg(feature = "blocking")]
     pub wakes: Wakes,
@@ -309,6 +348,7 @@ impl Shared {
         let durable = plan.durable();
         let (chore, draining) = (plan.chore().is_some(), plan.is_draining());
         let stopped = plan.stopped();
+        let lacks_room = plan.lacks_room();
         self.publish(durable);
         let wake_at = works.wake_at(now);
         #[cfg(feature = "blocking")]
@@ -317,6 +357,9 @@ impl Shared {
             works.threads.timer = wake_at;
             works.threads.open_gates(durable, &mut wakes);
             works.let_on(&mut wakes);
+            if works.full().is_some() {
+                works.threads.wake_gates(&mut wakes);
+            }
             wakes
         };
         let lanes = works.jobs.iter().enumerate().filter(|(_, job)| job.is_some());
@@ -326,6 +369,7 @@ impl Shared {
             chore,
             draining,
             stopped,
+            lacks_room,
             wake_at,
             #[cfg(feature = "blocking")]
             wakes,

@@ -109,7 +109,8 @@ impl Judge for LogJudge {
     async fn read_all(&self, subject: &LogBox) -> Result<(), Failure> {
         let Some(open) = subject.open() else { return Err(no_power()) };
         let promise = |e: LogError| Failure::Promise(e.to_string());
-        let end = open.log.flush().await.map_err(promise)?;
+        self.flush(&self.session(subject), &open.log).await.map_err(promise)?;
+        let end = open.log.durable();
         let journal = self.journal.borrow().clone();
         let found = journal.compare(&open.log).await.map_err(Failure::Promise)?;
         if found != end {
@@ -136,18 +137,17 @@ impl LogJudge {
             Command::Write(at, count) => drop(self.append(session, log, at, count).await?),
             Command::Fua(at, count) => {
                 let end = self.append(session, log, at, count).await?;
-                self.wait(log, end).await?;
+                self.wait(session, log, end).await?;
             }
             Command::Group(at, count, _) => {
                 let mut end = log.durable();
                 for i in 0..count.min(8) {
                     end = self.append(session, log, at, i).await?;
                 }
-                self.wait(log, end).await?;
+                self.wait(session, log, end).await?;
             }
             Command::Flush => {
-                let end = log.flush().await?;
-                self.acked(end);
+                self.flush(session, log).await?;
             }
             Command::Read(..) => self.read(log).await?,
             Command::Discard(at, count) => {
@@ -180,7 +180,7 @@ impl LogJudge {
                     return Ok(at.end);
                 }
                 Err(LogError::Full { first, .. }) => {
-                    log.flush().await?;
+                    self.flush(session, log).await?;
                     self.checkpoint(session, log, 1).await?;
                     if log.first() == first {
                         return Err(LogError::Full { first, end: log.end() }.into());
@@ -191,10 +191,32 @@ impl LogJudge {
         }
     }
 
-    async fn wait(&self, log: &Log<LogLink>, end: Lsn) -> Result<(), LogError> {
-        log.wait_durable(end).await?;
+    /// Waits until everything before `end` is durable. If there is no room for it any more, the
+    /// checkpoint has to make some, at once.
+    async fn wait(
+        &self,
+        session: &LogSession,
+        log: &Log<LogLink>,
+        end: Lsn,
+    ) -> Result<(), LogError> {
+        loop {
+            match log.wait_durable(end).await {
+                Ok(()) => break,
+                Err(LogError::Full { first, .. }) => {
+                    self.checkpoint(session, log, 1).await?;
+                    if log.first() == first && log.durable() < end {
+                        log.wait_durable(end).await?;
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
         self.acked(end);
         Ok(())
+    }
+
+    async fn flush(&self, session: &LogSession, log: &Log<LogLink>) -> Result<(), LogError> {
+        self.wait(session, log, log.end()).await
     }
 
     fn acked(&self, end: Lsn) {

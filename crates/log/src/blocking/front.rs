@@ -196,6 +196,10 @@ impl Front {
                 return Ok(());
             }
             works.threads.check_closed()?;
+            if let Some(full) = works.full() {
+                gate.iter().for_each(|event| works.threads.leave(event));
+                return Err(full);
+            }
             let event = gate.get_or_insert_with(|| {
                 works.threads.arrived();
                 let (formed, most) = (works.plan.formed(), works.plan.group_bytes());
@@ -288,6 +292,9 @@ impl Drop for Write<'_> {
         works.threads.open_gates(durable, &mut wakes);
         works.threads.gather(took);
         works.let_on(&mut wakes);
+        if works.full().is_some() {
+            works.threads.wake_gates(&mut wakes);
+        }
         works.tell_runtime(now, &mut wakes);
         if moved && shared.is_watched() {
             works.threads.tell(&mut wakes);

@@ -104,7 +104,8 @@ impl Log {
         let (zero, health) = (Lsn::ZERO, vec![Health::Present]);
         let plan = Plan::new(options, vec![lane], health, 1, zero, zero);
         let memory = (FULL * RECORD + RECORD / 2) as usize;
-        let mut works = Works::new(plan, Ring::new(zero, memory), vec![7], UNIT, memory);
+        let mut works =
+            Works::new(plan, Ring::new(zero, memory), vec![7], UNIT, (memory, WhenFull::Wait));
         works.jobs.push(None);
         let shared = Arc::new(Shared::new(works));
         let log = Mutex::new(Vec::new());

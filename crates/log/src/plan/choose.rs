@@ -1,6 +1,6 @@
 //! What is written next, and where.
 
-use super::{Busy, Group, Kind, Order, Plan, epoch::Mode};
+use super::{Busy, Group, Kind, Lane, Order, Plan, epoch::Mode};
 use crate::Lsn;
 use crate::area::{Area, Place, together};
 use crate::format::block_of;
@@ -60,6 +60,33 @@ impl Plan {
     /// Bytes of a group of the largest size.
     pub fn group_bytes(&self) -> u64 {
         u64::from(self.options.group_units - 1) * self.options.payload
+    }
+
+    /// Whether something that is to be written finds no room on any device before the checkpoint
+    /// moves, however long it waits. An append is accepted only if there is room; a device that is
+    /// left or lost afterwards takes its room along.
+    pub fn lacks_room(&self) -> bool {
+        self.lacks_room_on(|_| true)
+    }
+
+    /// The same of some lanes.
+    pub(super) fn lacks_room_on(&self, which: impl Fn(&Lane) -> bool) -> bool {
+        if self.mode != Mode::Running {
+            return false;
+        }
+        let lacks_copy = |g: &&Group| g.asked.count_ones() < self.needed() && !self.is_done(g);
+        let due = match self.groups.iter().find(lacks_copy) {
+            Some(group) => Some((group.from, group.to, group.asked)),
+            None => self.due_group().map(|(from, to)| (from, to, 0)),
+        };
+        due.is_some_and(|(from, to, asked)| {
+            let units = self.units(from, to);
+            let has_room = |l: &Lane| {
+                let may = !l.archive && self.is_present(l) && asked & (1 << l.device) == 0;
+                may && which(l) && l.main.take_fits(units, self.checkpoint)
+            };
+            !self.lanes.iter().any(has_room)
+        })
     }
 
     pub(super) fn in_flight(&self) -> usize {

@@ -225,6 +225,12 @@ impl Plan {
         let again = silent || !self.failing.is_empty();
         self.mode = if again { Mode::Draining } else { Mode::Running };
         self.begin_epoch();
+        for lane in &mut self.lanes {
+            lane.main.forget_from(self.durable);
+            if let Some(second) = &mut lane.second {
+                second.forget_from(self.durable);
+            }
+        }
         self.width.set_most(self.most_groups());
     }
 

@@ -17,7 +17,9 @@
 //!    cannot be written elsewhere in order, or a device fails, a new epoch begins at the durable
 //!    LSN: all that is not durable is written again from memory, and what was in flight never
 //!    counts.
-//! 6. **Memory.** Each lane has one write in flight. Only bytes from [`Plan::keep`] on are needed
+//! 6. **Room.** What was appended found room then. A device that is left or lost takes its room
+//!    along; then what finds none waits for the checkpoint ([`Plan::lacks_room`]).
+//! 7. **Memory.** Each lane has one write in flight. Only bytes from [`Plan::keep`] on are needed
 //!    in memory.
 
 mod archive;
@@ -274,7 +276,6 @@ impl Plan {
     }
 
     /// The checkpoint that it knows.
-    #[cfg(feature = "blocking")]
     pub fn checkpoint(&self) -> Lsn {
         self.checkpoint
     }

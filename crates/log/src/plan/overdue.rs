@@ -39,6 +39,8 @@ impl Plan {
 
     /// Looks at what is in flight.
     pub fn tick(&mut self, now: Nanos) {
+        // Room that only a stalled device has is not waited for.
+        let short = self.lacks_room_on(|l| !l.stalled);
         for i in 0..self.lanes.len() {
             let lane = &self.lanes[i];
             let Some(busy) = &lane.busy else { continue };
@@ -46,7 +48,7 @@ impl Plan {
             let awaited = self.is_awaited(lane);
             let is_slow = self.has_become_slow(lane, age);
             let stalls = !lane.stalled && age >= self.options.stall;
-            let stuck = awaited && age >= self.options.stall * 2;
+            let stuck = (awaited || short) && age >= self.options.stall * 2;
             if is_slow {
                 self.counts.slow += u64::from(awaited);
                 let again = awaited && self.hedge.found_slow();

@@ -188,9 +188,8 @@ impl Model {
         self.pump();
     }
 
-    /// All that is in flight ends: then all is durable, unless nothing can be written.
-    fn finish(&mut self) {
-        self.plan.want(self.plan.appended());
+    /// All that is in flight ends, as does what comes of it.
+    fn settle(&mut self) {
         self.pump();
         for _ in 0..10_000 {
             if self.in_flight.is_empty() {
@@ -201,11 +200,23 @@ impl Model {
             self.pump();
         }
         assert!(self.in_flight.is_empty());
-        if !self.plan.stopped() && self.plan.durable() < self.plan.appended() {
-            // Only for want of room.
-            let durable = self.plan.durable();
-            assert!(self.plan.counts().restarts > 0 || !self.gone.is_empty(), "{durable}");
+    }
+
+    /// Then all is durable, unless nothing can be written. What finds no room, since a device took
+    /// it along, finds some as soon as the checkpoint moves.
+    fn finish(&mut self) {
+        self.plan.want(self.plan.appended());
+        self.settle();
+        if self.plan.stopped() || self.durable == self.plan.appended() {
+            return;
         }
+        assert!(self.plan.lacks_room(), "it stands still for want of room only");
+        assert!(self.plan.counts().restarts > 0, "and that after a device has gone");
+        assert_eq!(self.plan.room(), 0, "whoever moves the checkpoint is told");
+        self.plan.move_checkpoint(self.durable);
+        self.settle();
+        assert!(!self.plan.lacks_room());
+        assert_eq!(self.durable, self.plan.appended());
     }
 }
 
@@ -325,4 +336,41 @@ fn a_stalled_device_is_left_and_comes_back() {
     }
     let devices: Vec<usize> = m.in_flight.iter().map(|o| o.device).collect();
     assert_eq!(devices.len(), 2, "both are used again: {devices:?}");
+}
+
+/// Once what had been written of the epoch before kept its sections in use until the checkpoint was
+/// beyond it, which it could not be.
+#[test]
+fn what_counts_no_more_keeps_no_section_in_use() {
+    let mut area = Area::new(0, 3, 12);
+    let (checkpoint, end) = (Lsn(100), Lsn(900));
+    area.take(10, Lsn(0), checkpoint, Lsn(0)).unwrap();
+    area.take(10, Lsn(100), end, checkpoint).unwrap();
+    area.take(10, Lsn(100), end, checkpoint).unwrap();
+    assert!(area.take_fits(10, checkpoint));
+    area.take(10, Lsn(100), end, checkpoint).unwrap();
+    assert!(!area.take_fits(10, checkpoint));
+    area.begin_epoch(checkpoint);
+    area.forget_from(checkpoint);
+    assert!(area.take_fits(10, checkpoint));
+}
+
+/// Once this waited for ever. The room was there when the bytes were accepted.
+#[test]
+fn what_finds_no_room_after_a_device_is_lost_says_so() {
+    let mut m = Model::new(3, 1, false, 2);
+    while m.plan.has_room(300) {
+        m.plan.append(300);
+        m.plan.want(m.plan.appended());
+        m.settle();
+    }
+    let rest = m.plan.room_bytes();
+    m.plan.append(rest);
+    m.plan.want(m.plan.appended());
+    m.pump();
+    assert!(!m.plan.lacks_room());
+    m.end(0, false);
+    m.finish();
+    assert_eq!(m.durable, m.plan.appended());
+    assert_eq!(m.gone.len(), 1);
 }
