@@ -174,6 +174,30 @@ fn a_device_that_fails_ends_every_wait_with_an_error() {
     }
 }
 
+/// Once a listener did not hear of what became durable while the thread of the log was busy.
+#[test]
+fn a_listener_hears_of_what_is_durable_after_the_call() {
+    let scratch = Scratch::new();
+    let (_paths, log) = on_files(&scratch, 1, 1 << 20, 64 << 10);
+    let ((held, is_held), (free, is_free)) = (channel(), channel::<()>());
+    let hold = move |_| {
+        let _ = held.send(());
+        let _ = is_free.recv();
+        ControlFlow::Break(())
+    };
+    log.subscribe(hold).unwrap();
+    log.commit(b"the first listener holds the thread").unwrap();
+    is_held.recv().unwrap();
+    let (told, lsns) = channel();
+    log.subscribe(move |lsn| told.send(lsn).map_or(ControlFlow::Break(()), ControlFlow::Continue))
+        .unwrap();
+    let at = log.commit(b"written by this thread").unwrap();
+    drop(free);
+    log.stats().unwrap();
+    log.close().unwrap();
+    assert_eq!(lsns.recv().unwrap().unwrap(), at.end);
+}
+
 #[test]
 fn a_panic_in_the_thread_is_an_error_of_every_call() {
     let log = in_memory(4096, OpenOptions::default(), |_| {}).unwrap();

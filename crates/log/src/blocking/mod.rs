@@ -313,7 +313,8 @@ impl BlockingLog {
         &self,
         listener: impl FnMut(Result<Lsn, LogError>) -> ControlFlow<()> + Send + 'static,
     ) -> Result<(), LogError> {
-        let letter = Letter::Subscribe(Box::new(listener));
+        // What becomes durable from now on is news, also before the thread takes the letter.
+        let letter = Letter::Subscribe(self.durable(), Box::new(listener));
         match self.handle.post.as_ref().map(|post| post.post_wait(letter)) {
             Some(Ok(())) => Ok(()),
             _ => Err(self.handle.front.why_closed()),

@@ -40,7 +40,8 @@ pub(super) enum Letter {
     Checkpoint(Lsn, u64, Sender<Result<(), LogError>>),
     Stats(Sender<LogStats>),
     Read(Lsn, Sender<Result<Post<More>, LogError>>),
-    Subscribe(Listener),
+    /// With the durable LSN that the listener has seen.
+    Subscribe(Lsn, Listener),
     Close(Sender<Result<(), LogError>>),
 }
 
@@ -187,17 +188,14 @@ async fn answer<D: BlockDevice + Clone + 'static>(
                 read(records, asks).await;
             }
         },
-        Letter::Subscribe(mut listener) => {
-            let mut seen = log.durable();
-            loop {
-                let next = log.next_durable(seen).await;
-                seen = next.as_ref().map_or(seen, |lsn| *lsn);
-                let ended = next.is_err();
-                if listener(next).is_break() || ended {
-                    return;
-                }
+        Letter::Subscribe(mut seen, mut listener) => loop {
+            let next = log.next_durable(seen).await;
+            seen = next.as_ref().map_or(seen, |lsn| *lsn);
+            let ended = next.is_err();
+            if listener(next).is_break() || ended {
+                return;
             }
-        }
+        },
         Letter::Close(to) => {
             let ended = match front.check_closed() {
                 Ok(()) => {

@@ -359,7 +359,7 @@ fn what_counts_no_more_keeps_no_section_in_use() {
 #[test]
 fn what_finds_no_room_after_a_device_is_lost_says_so() {
     let mut m = Model::new(3, 1, false, 2);
-    while m.plan.has_room(300) {
+    while m.plan.has_room(900) {
         m.plan.append(300);
         m.plan.want(m.plan.appended());
         m.settle();
@@ -370,6 +370,8 @@ fn what_finds_no_room_after_a_device_is_lost_says_so() {
     m.pump();
     assert!(!m.plan.lacks_room());
     m.end(0, false);
+    m.settle();
+    assert!(m.plan.lacks_room());
     m.finish();
     assert_eq!(m.durable, m.plan.appended());
     assert_eq!(m.gone.len(), 1);
