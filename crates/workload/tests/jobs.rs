@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{
-    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Disk,
-    DiskModel, Durability, Extent, Faults, GroupLimit, IoError, Payload, PowerCycle, RamDevice,
-    RamOptions,
+    Ack, Block, BlockDevice, Caps, CommandKind, DataMut, Disk, DiskModel, Faults, GroupLimit,
+    IoError, Payload, PowerCycle, RamDevice, RamOptions, forward,
 };
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 use tantalum_workload::jobs::{
@@ -208,33 +207,11 @@ struct Watched {
 }
 
 impl BlockDevice for Watched {
-    fn caps(&self) -> &Caps {
-        self.device.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.device.is_alive()
-    }
+    forward!(device: caps, is_alive, write, write_atomic, flush, discard);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.reads.borrow_mut().push(at.0);
         self.device.read(at, buf).await
-    }
-
-    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
-        self.device.write(at, data, want).await
-    }
-
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        self.device.write_atomic(group).await
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        self.device.flush().await
-    }
-
-    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        self.device.discard(range).await
     }
 }
 
