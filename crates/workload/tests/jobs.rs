@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{
-    Ack, Block, BlockDevice, Caps, CommandKind, DataMut, Disk, DiskModel, Faults, GroupLimit,
-    IoError, Payload, PowerCycle, RamDevice, RamOptions, forward,
+    Block, BlockDevice, Caps, CommandKind, DataMut, Disk, DiskModel, Faults, GroupLimit, IoError,
+    Payload, PowerCycle, RamDevice, RamOptions, forward,
 };
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 use tantalum_workload::jobs::{
@@ -16,15 +16,9 @@ const BLOCKS: u64 = 1024;
 
 fn ram(rt: &Rt, payload: Payload, command: Nanos) -> RamDevice {
     let caps = Caps {
-        block_size: 4096,
-        blocks: BLOCKS,
-        ack: Ack::PowerSafe,
-        flush: true,
         ordered: false,
-        atomic_unit: 4096,
-        thin: false,
         atomic_group: Some(GroupLimit { extents: 64, bytes: 1 << 20 }),
-        payload,
+        ..Caps::power_safe(BLOCKS, payload)
     };
     RamDevice::new(
         rt,
