@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    OwnedData, Payload, PowerCycle, RamDevice, RamOptions,
+    Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, IoError, OwnedData, Payload,
+    PowerCycle, RamDevice, RamOptions, forward,
 };
 use tantalum_export::nbd::{Export, Limits, Options, Server, Stream, Volume, pipe};
 use tantalum_rt::{First, Nanos, Rt, Runtime, first};
@@ -69,13 +69,7 @@ fn length(data: &Data<'_>) -> usize {
 }
 
 impl BlockDevice for Counted {
-    fn caps(&self) -> &Caps {
-        self.device.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.device.is_alive()
-    }
+    forward!(device: caps, is_alive, write_atomic);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let bytes = buf.blocks(4096).unwrap_or(0) as usize * 4096;
@@ -87,10 +81,6 @@ impl BlockDevice for Counted {
         let _under = self.under(length(&data));
         self.writes.set(self.writes.get() + 1);
         self.device.write(at, data, want).await
-    }
-
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        self.device.write_atomic(group).await
     }
 
     async fn flush(&self) -> Result<(), IoError> {
@@ -108,20 +98,10 @@ impl BlockDevice for Counted {
 impl PowerCycle for Counted {
     type Device = Counted;
 
+    forward!(device: cut, off, power_on);
+
     fn device(&self) -> Counted {
         Counted { device: self.device.device(), ..self.clone() }
-    }
-
-    fn cut(&self) {
-        self.device.cut();
-    }
-
-    async fn off(&self) {
-        self.device.off().await;
-    }
-
-    async fn power_on(&self) -> Result<(), IoError> {
-        self.device.power_on().await
     }
 }
 

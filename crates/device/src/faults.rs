@@ -8,8 +8,8 @@
 //!    [`IoError::Poisoned`] until [`Faults::reopen`] or a power cycle (contract, 6).
 
 use crate::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability, Extent,
-    IoError, PowerCycle,
+    AtomicError, Block, BlockDevice, Blocks, CommandKind, Data, DataMut, Durability, Extent,
+    IoError, PowerCycle, forward,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -144,17 +144,7 @@ impl Plan {
 }
 
 impl<D: BlockDevice> BlockDevice for Faults<D> {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.inner.is_alive()
-    }
-
-    fn arm_queue(&self) -> Option<u32> {
-        self.inner.arm_queue()
-    }
+    forward!(inner: caps, is_alive, arm_queue);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         if self.plan.fails(CommandKind::Read) {
@@ -208,16 +198,10 @@ impl<D: BlockDevice> BlockDevice for Faults<D> {
 impl<B: PowerCycle> PowerCycle for Faults<B> {
     type Device = Faults<B::Device>;
 
+    forward!(inner: cut, off);
+
     fn device(&self) -> Faults<B::Device> {
         Faults { inner: self.inner.device(), plan: self.plan.clone() }
-    }
-
-    fn cut(&self) {
-        self.inner.cut();
-    }
-
-    async fn off(&self) {
-        self.inner.off().await;
     }
 
     /// Also opens the device again.

@@ -71,6 +71,7 @@ mod faults;
 mod field;
 #[cfg(feature = "file")]
 mod file;
+mod forward;
 mod kind;
 mod link;
 mod live;

@@ -10,7 +10,7 @@
 
 use crate::{
     Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
-    IoError, PowerCycle,
+    IoError, PowerCycle, forward,
 };
 
 /// A range of a device, or of a box.
@@ -88,16 +88,10 @@ impl<B: PowerCycle> Partition<B> {
 }
 
 impl<D: BlockDevice> BlockDevice for Partition<D> {
+    forward!(inner: is_alive, arm_queue, flush);
+
     fn caps(&self) -> &Caps {
         &self.caps
-    }
-
-    fn is_alive(&self) -> bool {
-        self.inner.is_alive()
-    }
-
-    fn arm_queue(&self) -> Option<u32> {
-        self.inner.arm_queue()
     }
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
@@ -120,10 +114,6 @@ impl<D: BlockDevice> BlockDevice for Partition<D> {
         })
     }
 
-    async fn flush(&self) -> Result<(), IoError> {
-        self.inner.flush().await
-    }
-
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         self.inner.discard(self.range_below(range)?).await
     }
@@ -138,19 +128,9 @@ impl<D: BlockDevice> BlockDevice for Partition<D> {
 impl<B: PowerCycle> PowerCycle for Partition<B> {
     type Device = Partition<B::Device>;
 
+    forward!(inner: cut, off, power_on);
+
     fn device(&self) -> Self::Device {
         Partition { inner: self.inner.device(), range: self.range, caps: self.caps }
-    }
-
-    fn cut(&self) {
-        self.inner.cut();
-    }
-
-    async fn off(&self) {
-        self.inner.off().await;
-    }
-
-    async fn power_on(&self) -> Result<(), IoError> {
-        self.inner.power_on().await
     }
 }

@@ -2,8 +2,8 @@
 //! device is busy.
 
 use crate::{
-    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut,
-    Durability, Extent, IoError, PowerCycle,
+    AtomicError, Block, BlockDevice, Blocks, CommandKind, Data, DataMut, Durability, Extent,
+    IoError, PowerCycle, forward,
 };
 use hdrhistogram::Histogram;
 use std::cell::{Cell, RefCell};
@@ -276,17 +276,7 @@ impl<D: BlockDevice> Stats<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Stats<D> {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.inner.is_alive()
-    }
-
-    fn arm_queue(&self) -> Option<u32> {
-        self.inner.arm_queue()
-    }
+    forward!(inner: caps, is_alive, arm_queue, allocation);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let bytes = self.bytes(buf.blocks(self.caps().block_size));
@@ -322,37 +312,23 @@ impl<D: BlockDevice> BlockDevice for Stats<D> {
         let result = self.inner.discard(range).await;
         self.end(command, CommandKind::Discard, bytes, result)
     }
-
-    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
-        self.inner.allocation(range).await
-    }
 }
 
 impl<B: PowerCycle> PowerCycle for Stats<B> {
     type Device = Stats<B::Device>;
 
+    forward!(inner: cut, off, power_on);
+
     fn device(&self) -> Stats<B::Device> {
         let (rt, shared) = (self.rt.clone(), self.shared.clone());
         Stats { inner: self.inner.device(), rt, shared }
-    }
-
-    fn cut(&self) {
-        self.inner.cut();
-    }
-
-    async fn off(&self) {
-        self.inner.off().await;
-    }
-
-    async fn power_on(&self) -> Result<(), IoError> {
-        self.inner.power_on().await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Payload, RamDevice, RamOptions};
+    use crate::{Caps, Payload, RamDevice, RamOptions};
     use tantalum_rt::{Runtime, first};
 
     /// How many milliseconds a device is busy in `test`; its commands take 1 ms.

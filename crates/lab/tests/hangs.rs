@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    Link, Payload, PowerCycle, RamDevice, RamOptions,
+    Block, BlockDevice, Caps, Data, Durability, IoError, Link, Payload, PowerCycle, RamDevice,
+    RamOptions, forward,
 };
 use tantalum_lab::file::experiment::{Journal, Synchronous};
 use tantalum_lab::report::RowFindings;
@@ -37,17 +37,7 @@ impl Hanging {
 }
 
 impl BlockDevice for Hanging {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.inner.is_alive()
-    }
-
-    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        self.inner.read(at, buf).await
-    }
+    forward!(inner: caps, is_alive, read, write_atomic, flush, discard);
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
         if self.writes.get() == 0 {
@@ -56,22 +46,12 @@ impl BlockDevice for Hanging {
         self.writes.set(self.writes.get() - 1);
         self.inner.write(at, data, want).await
     }
-
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        self.inner.write_atomic(group).await
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        self.inner.flush().await
-    }
-
-    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        self.inner.discard(range).await
-    }
 }
 
 impl PowerCycle for Hanging {
     type Device = Hanging;
+
+    forward!(inner: off, power_on);
 
     fn device(&self) -> Hanging {
         Hanging { inner: self.inner.device(), ..self.clone() }
@@ -80,14 +60,6 @@ impl PowerCycle for Hanging {
     fn cut(&self) {
         self.link.cut();
         self.inner.cut();
-    }
-
-    async fn off(&self) {
-        self.inner.off().await;
-    }
-
-    async fn power_on(&self) -> Result<(), IoError> {
-        self.inner.power_on().await
     }
 }
 

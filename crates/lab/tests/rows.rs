@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 use tantalum_device::{
-    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
-    GroupLimit, IoError, Payload, PowerCycle, RamDevice, RamOptions, Stats,
+    Ack, Block, BlockDevice, Caps, Data, Durability, GroupLimit, IoError, Payload, PowerCycle,
+    RamDevice, RamOptions, Stats, forward,
 };
 use tantalum_lab::file::experiment::{Journal, Synchronous};
 use tantalum_lab::report::RowFindings;
@@ -198,42 +198,23 @@ struct Liar(Stats<RamDevice>);
 struct LiarLink(Stats<RamDevice>);
 
 impl BlockDevice for LiarLink {
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-    fn is_alive(&self) -> bool {
-        self.0.is_alive()
-    }
-    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        self.0.read(at, buf).await
-    }
+    forward!(0: caps, is_alive, read, write_atomic, discard);
+
     async fn write(&self, at: Block, data: Data<'_>, _: Durability) -> Result<(), IoError> {
         self.0.write(at, data, Durability::Normal).await
     }
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        self.0.write_atomic(group).await
-    }
     async fn flush(&self) -> Result<(), IoError> {
         Ok(())
-    }
-    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        self.0.discard(range).await
     }
 }
 
 impl PowerCycle for Liar {
     type Device = LiarLink;
+
+    forward!(0: cut, off, power_on);
+
     fn device(&self) -> LiarLink {
         LiarLink(self.0.device())
-    }
-    fn cut(&self) {
-        self.0.cut();
-    }
-    async fn off(&self) {
-        self.0.off().await;
-    }
-    async fn power_on(&self) -> Result<(), IoError> {
-        self.0.power_on().await
     }
 }
 

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    OwnedData,
+    OwnedData, forward,
 };
 use tantalum_rt::Rt;
 use xxhash_rust::xxh3::xxh3_64;
@@ -363,17 +363,7 @@ impl<D: BlockDevice> Shadow<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Shadow<D> {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.inner.is_alive()
-    }
-
-    fn arm_queue(&self) -> Option<u32> {
-        self.inner.arm_queue()
-    }
+    forward!(inner: caps, is_alive, arm_queue);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.patience.watch(self.inner.read(at, buf)).await

@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{
-    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Disk,
-    DiskModel, Durability, Extent, Faults, GroupLimit, IoError, Payload, PowerCycle, RamDevice,
-    RamOptions,
+    Block, BlockDevice, Caps, CommandKind, DataMut, Disk, DiskModel, Faults, GroupLimit, IoError,
+    Payload, PowerCycle, RamDevice, RamOptions, forward,
 };
 use tantalum_rt::{Nanos, Rt, Runtime, Stream};
 use tantalum_workload::jobs::{
@@ -17,15 +16,9 @@ const BLOCKS: u64 = 1024;
 
 fn ram(rt: &Rt, payload: Payload, command: Nanos) -> RamDevice {
     let caps = Caps {
-        block_size: 4096,
-        blocks: BLOCKS,
-        ack: Ack::PowerSafe,
-        flush: true,
         ordered: false,
-        atomic_unit: 4096,
-        thin: false,
         atomic_group: Some(GroupLimit { extents: 64, bytes: 1 << 20 }),
-        payload,
+        ..Caps::power_safe(BLOCKS, payload)
     };
     RamDevice::new(
         rt,
@@ -208,33 +201,11 @@ struct Watched {
 }
 
 impl BlockDevice for Watched {
-    fn caps(&self) -> &Caps {
-        self.device.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.device.is_alive()
-    }
+    forward!(device: caps, is_alive, write, write_atomic, flush, discard);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.reads.borrow_mut().push(at.0);
         self.device.read(at, buf).await
-    }
-
-    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
-        self.device.write(at, data, want).await
-    }
-
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        self.device.write_atomic(group).await
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        self.device.flush().await
-    }
-
-    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        self.device.discard(range).await
     }
 }
 

@@ -43,12 +43,10 @@ fn device(rt: &tantalum_rt::Rt, kind: Kind, pages: u64, stream: &str) -> RamDevi
         block_size: kind.block_size,
         blocks: pages * 4096 / u64::from(kind.block_size),
         ack: kind.ack,
-        flush: true,
         ordered: kind.ack == Ack::PowerSafe,
         atomic_unit: kind.atomic_unit,
-        thin: false,
         atomic_group: kind.groups,
-        payload: kind.payload,
+        ..Caps::power_safe(1, kind.payload)
     };
     RamDevice::new(
         rt,
@@ -515,15 +513,9 @@ fn the_append_only_tree_needs_barriers_or_a_durable_cache() {
 #[test]
 fn jobs_that_make_no_sense_are_refused() {
     let caps = |blocks| Caps {
-        block_size: 4096,
-        blocks,
         ack: Ack::Volatile,
-        flush: true,
         ordered: false,
-        atomic_unit: 4096,
-        thin: false,
-        atomic_group: None,
-        payload: Payload::Stamps,
+        ..Caps::power_safe(blocks, Payload::Stamps)
     };
     let drive = caps(40_000);
     let told = |job: EngineJob| job.layout(4000, &drive, &drive).unwrap_err().to_string();

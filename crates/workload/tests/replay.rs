@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::io::{BufRead, Cursor};
 use std::rc::Rc;
 use tantalum_device::{
-    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability,
-    Extent, IoError, Payload,
+    AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability, Extent,
+    IoError, Payload,
 };
 use tantalum_rt::{Nanos, Rt, Runtime};
 use tantalum_workload::replay::{
@@ -31,17 +31,7 @@ struct Recorder {
 
 impl Recorder {
     fn new(rt: &Rt, blocks: u64) -> Recorder {
-        let caps = Caps {
-            block_size: 4096,
-            blocks,
-            ack: Ack::PowerSafe,
-            flush: true,
-            ordered: false,
-            atomic_unit: 4096,
-            thin: false,
-            atomic_group: None,
-            payload: Payload::Stamps,
-        };
+        let caps = Caps { ordered: false, ..Caps::power_safe(blocks, Payload::Stamps) };
         Recorder {
             rt: rt.clone(),
             caps,

@@ -15,17 +15,8 @@ const HOST: Host = Host { barriers: true, queued_flush: false, tick_ms: 10 };
 
 /// A drive whose commands take 1 ms, and its flushes 10.
 async fn drive(rt: &Rt) -> RamDevice {
-    let caps = Caps {
-        block_size: 4096,
-        blocks: BLOCKS,
-        ack: Ack::Volatile,
-        flush: true,
-        ordered: false,
-        atomic_unit: 4096,
-        thin: false,
-        atomic_group: None,
-        payload: Payload::Stamps,
-    };
+    let safe = Caps::power_safe(BLOCKS, Payload::Stamps);
+    let caps = Caps { ack: Ack::Volatile, ordered: false, ..safe };
     let times = RamOptions {
         command: Nanos::from_millis(1),
         jitter: Nanos::ZERO,

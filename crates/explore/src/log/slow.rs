@@ -2,10 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    PowerCycle,
-};
+use tantalum_device::{Block, BlockDevice, Data, Durability, IoError, PowerCycle, forward};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Nanos, Rt, Stream};
 
@@ -62,34 +59,16 @@ impl<D> Slow<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Slow<D> {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.inner.is_alive()
-    }
-
-    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        self.inner.read(at, buf).await
-    }
+    forward!(inner: caps, is_alive, read, write_atomic, discard);
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
         self.pass().await;
         self.inner.write(at, data, want).await
     }
 
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        self.inner.write_atomic(group).await
-    }
-
     async fn flush(&self) -> Result<(), IoError> {
         self.plan.go_on.until(|| !self.plan.stalled.get()).await;
         self.inner.flush().await
-    }
-
-    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        self.inner.discard(range).await
     }
 }
 
@@ -97,19 +76,9 @@ impl<D: BlockDevice> BlockDevice for Slow<D> {
 impl<B: PowerCycle> PowerCycle for Slow<B> {
     type Device = Slow<B::Device>;
 
+    forward!(inner: cut, off, power_on);
+
     fn device(&self) -> Slow<B::Device> {
         Slow { inner: self.inner.device(), plan: self.plan.clone() }
-    }
-
-    fn cut(&self) {
-        self.inner.cut();
-    }
-
-    async fn off(&self) {
-        self.inner.off().await;
-    }
-
-    async fn power_on(&self) -> Result<(), IoError> {
-        self.inner.power_on().await
     }
 }

@@ -4,7 +4,7 @@ use crate::boxes::{AnyBox, AnyLink};
 use crate::contract::Contract;
 use crate::log::member::{LogLink, LogMember, Members};
 use crate::subject::{Fault, Subject};
-use tantalum_device::{IoError, Operation, PowerCycle};
+use tantalum_device::{Operation, PowerCycle, forward};
 use tantalum_log::{LogVolume, VolumeDevice, VolumeOptions};
 use tantalum_rt::Rt;
 
@@ -39,20 +39,10 @@ impl VolumeBox {
 impl PowerCycle for VolumeBox {
     type Device = VolumeDevice<LogLink, AnyLink>;
 
+    forward!(volume: cut, off, power_on);
+
     fn device(&self) -> Self::Device {
         self.volume.device()
-    }
-
-    fn cut(&self) {
-        self.volume.cut();
-    }
-
-    async fn off(&self) {
-        self.volume.off().await;
-    }
-
-    async fn power_on(&self) -> Result<(), IoError> {
-        self.volume.power_on().await
     }
 }
 

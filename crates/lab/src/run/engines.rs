@@ -142,58 +142,29 @@ impl<S: RowBox> Drives<S> {
     }
 }
 
-/// Makes the log of an engine, when it is started and when it is judged.
-trait MakeLog<S: RowBox> {
-    type Log: LogStore;
-
-    /// The log of a host that goes to its pages through `data`.
-    fn log(
-        &self,
-        run: &Run<S>,
-        data: &Volume<S::Device>,
-        layout: &Layout,
-        host: Host,
-        journal: &Journal,
-    ) -> Self::Log;
+/// What the log of an engine is made from, when the engine is started and when it is judged.
+struct Way<'a, S: RowBox> {
+    rt: &'a Rt,
+    /// The drives that the log has for itself.
+    own: &'a [S],
+    /// The way of its host to the pages.
+    data: &'a Volume<S::Device>,
+    layout: &'a Layout,
+    host: Host,
+    journal: &'a Journal,
 }
 
 /// A ring on the drive with the pages or on one of its own.
-struct Ring;
-
-impl<S: RowBox> MakeLog<S> for Ring {
-    type Log = Redo<S::Device>;
-
-    fn log(
-        &self,
-        run: &Run<S>,
-        data: &Volume<S::Device>,
-        layout: &Layout,
-        host: Host,
-        journal: &Journal,
-    ) -> Redo<S::Device> {
-        let own = run.drives.log.first().map(|log| Volume::new(&run.rt, log.device(), host));
-        let volume = own.unwrap_or_else(|| data.clone());
-        Redo::new(&run.rt, volume, layout.log, journal.clone())
-    }
+fn ring<S: RowBox>(way: &Way<'_, S>) -> Redo<S::Device> {
+    let own = way.own.first().map(|log| Volume::new(way.rt, log.device(), way.host));
+    let volume = own.unwrap_or_else(|| way.data.clone());
+    Redo::new(way.rt, volume, way.layout.log, way.journal.clone())
 }
 
 /// A flash log of so many bytes over all the log's drives.
-struct Flash(FlashLogJob, u64);
-
-impl<S: RowBox> MakeLog<S> for Flash {
-    type Log = FlashRedo<S::Device>;
-
-    fn log(
-        &self,
-        run: &Run<S>,
-        _: &Volume<S::Device>,
-        _: &Layout,
-        _: Host,
-        journal: &Journal,
-    ) -> FlashRedo<S::Device> {
-        let devices = run.drives.log.iter().map(|log| log.device()).collect();
-        FlashRedo::new(&run.rt, devices, &self.0, self.1, journal.clone())
-    }
+fn flash<S: RowBox>(way: &Way<'_, S>, job: &FlashLogJob, bytes: u64) -> FlashRedo<S::Device> {
+    let devices = way.own.iter().map(|log| log.device()).collect();
+    FlashRedo::new(way.rt, devices, job, bytes, way.journal.clone())
 }
 
 /// Runs a row of `model` on what `subject` makes for each part, in a runtime of its own. `cut` is
@@ -218,10 +189,10 @@ pub fn run<S: RowBox>(
         let run = Run { rt, drives, plan, dice, findings, recovery, seed };
         let (subject, findings) = (run.drives.data.clone(), run.findings.clone());
         let result = match ours {
-            PageModel::Engine(job, None) => run.engine(job, Ring, cut).await,
+            PageModel::Engine(job, None) => run.engine(job, ring, cut).await,
             PageModel::Engine(job, Some(log)) => {
                 let bytes = job.log_mib << 20;
-                run.engine(job, Flash(log, bytes), cut).await
+                run.engine(job, |way| flash(way, &log, bytes), cut).await
             }
             PageModel::Tree(job) => run.tree(job, cut).await,
         };
@@ -251,10 +222,10 @@ fn told(error: impl std::fmt::Display) -> RowError {
 }
 
 impl<S: RowBox> Run<S> {
-    async fn engine<M: MakeLog<S>>(
+    async fn engine<L: LogStore>(
         mut self,
         job: EngineJob,
-        make: M,
+        make: impl Fn(&Way<'_, S>) -> L,
         cut: impl Fn(),
     ) -> Result<(), RowError> {
         self.drives.power_on().await.map_err(drive("starting for the first time"))?;
@@ -300,27 +271,28 @@ impl<S: RowBox> Run<S> {
     }
 
     /// Pages and log, as this host goes to them.
-    fn stores<M: MakeLog<S>>(
+    fn stores<L: LogStore>(
         &self,
-        make: &M,
+        make: impl Fn(&Way<'_, S>) -> L,
         domain: &Domain,
         job: &EngineJob,
         layout: Layout,
         host: Host,
         journal: &Journal,
-    ) -> (InPlace<S::Device>, M::Log) {
+    ) -> (InPlace<S::Device>, L) {
         let data = self.drives.volume(&self.rt, host);
-        let log = make.log(self, &data, &layout, host, journal);
+        let (rt, own) = (&self.rt, &self.drives.log);
+        let log = make(&Way { rt, own, data: &data, layout: &layout, host, journal });
         (InPlace::new(&self.rt, domain.clone(), job, layout, data), log)
     }
 
-    fn start<M: MakeLog<S>>(
+    fn start<L: LogStore>(
         &self,
-        make: &M,
+        make: impl Fn(&Way<'_, S>) -> L,
         job: &EngineJob,
         layout: Layout,
         journal: &Journal,
-    ) -> (Domain, VolumeEngine<S::Device, M::Log>) {
+    ) -> (Domain, VolumeEngine<S::Device, L>) {
         let domain = self.rt.domain();
         let (pages, log) = self.stores(make, &domain, job, layout, job.host(), journal);
         let engine = Engine::new(&self.rt, domain.clone(), job, job.mix(), pages, log, journal);
@@ -398,9 +370,9 @@ impl<S: RowBox> Run<S> {
         ended
     }
 
-    async fn judge_engine<M: MakeLog<S>>(
+    async fn judge_engine<L: LogStore>(
         &mut self,
-        make: &M,
+        make: impl Fn(&Way<'_, S>) -> L,
         job: &EngineJob,
         caps: &Caps,
         layout: &Layout,

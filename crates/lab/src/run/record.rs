@@ -10,8 +10,7 @@
 use crate::run::row::{RowBox, Traffic};
 use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    PowerCycle,
+    AtomicError, Block, BlockDevice, Blocks, Data, Durability, Extent, IoError, PowerCycle, forward,
 };
 use tantalum_drive::Drive;
 use tantalum_workload::trace::{LogOutput, LogWriter};
@@ -45,21 +44,7 @@ impl<D> Recorded<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Recorded<D> {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.inner.is_alive()
-    }
-
-    fn arm_queue(&self) -> Option<u32> {
-        self.inner.arm_queue()
-    }
-
-    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        self.inner.read(at, buf).await
-    }
+    forward!(inner: caps, is_alive, arm_queue, read);
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
         self.inner.write(at, data, want).await?;
@@ -96,6 +81,8 @@ impl<D: BlockDevice> BlockDevice for Recorded<D> {
 impl<B: PowerCycle> PowerCycle for Recorded<B> {
     type Device = Recorded<B::Device>;
 
+    forward!(inner: off, power_on);
+
     fn device(&self) -> Recorded<B::Device> {
         Recorded { inner: self.inner.device(), log: self.log.clone() }
     }
@@ -103,14 +90,6 @@ impl<B: PowerCycle> PowerCycle for Recorded<B> {
     fn cut(&self) {
         self.inner.cut();
         self.with(|log| log.mark("power cut"));
-    }
-
-    async fn off(&self) {
-        self.inner.off().await;
-    }
-
-    async fn power_on(&self) -> Result<(), IoError> {
-        self.inner.power_on().await
     }
 }
 

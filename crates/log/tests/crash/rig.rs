@@ -8,7 +8,7 @@ use tantalum_explore::{Journal, Slow};
 use tantalum_log::{
     Barrier, CreateOptions, HedgeOptions, Log, LogDevice, LogError, OpenOptions, WhenFull,
 };
-use tantalum_rt::{Nanos, Rt, Runtime};
+use tantalum_rt::{Nanos, Runtime};
 
 pub type Device = Slow<RamDevice>;
 
@@ -260,10 +260,4 @@ impl Rig {
         times.dedup();
         times
     }
-}
-
-/// Waits in virtual time.
-#[allow(dead_code)]
-pub fn rest(rt: &Rt, micros: u64) -> tantalum_rt::Sleep {
-    rt.sleep(Nanos::from_micros(micros))
 }

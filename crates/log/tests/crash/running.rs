@@ -90,6 +90,16 @@ pub async fn count(log: &Log<Device>) -> usize {
     count
 }
 
+/// The power goes, and comes back; no device stands still any more.
+async fn power_cycle(log: Log<Device>, devices: &[Device]) {
+    devices.iter().for_each(|d| d.inner.cut());
+    drop(log);
+    for d in devices {
+        d.inner.power_on().await.unwrap();
+        d.plan.stalled.set(false);
+    }
+}
+
 pub fn run<T: 'static>(test: impl AsyncFnOnce(Rt) -> T + 'static) -> T {
     let mut runtime = Runtime::virtual_time(7);
     let rt = runtime.handle();
@@ -130,12 +140,7 @@ fn a_device_that_was_left_lags_and_that_is_known() {
         commit_many(&rt, &log, 4, 100).await.unwrap();
         let (first, end) = (log.first(), log.end());
         let records = count(&log).await;
-        devices.iter().for_each(|d| d.inner.cut());
-        drop(log);
-        for d in &devices {
-            d.inner.power_on().await.unwrap();
-            d.plan.stalled.set(false);
-        }
+        power_cycle(log, &devices).await;
         let log = Log::open(&rt, named(&devices), options()).await.unwrap();
         assert_eq!((log.first(), log.end()), (first, end));
         assert_eq!(count(&log).await, records);
@@ -153,11 +158,7 @@ fn with_two_copies_a_device_fails_and_nothing_is_lost() {
         assert_eq!(stats.devices[0].health, DeviceHealth::Failed);
         assert!(stats.degraded && stats.restarts == 1, "{stats:?}");
         let (end, records) = (log.end(), count(&log).await);
-        devices.iter().for_each(|d| d.inner.cut());
-        drop(log);
-        for d in &devices {
-            d.inner.power_on().await.unwrap();
-        }
+        power_cycle(log, &devices).await;
         // The one that failed need not be there.
         let log = Log::open(&rt, named(&devices[1..]), options()).await.unwrap();
         assert_eq!((log.end(), count(&log).await), (end, records));
@@ -190,11 +191,7 @@ fn a_lost_device_is_replaced_while_the_log_runs() {
         assert!(!stats.degraded && stats.devices[0].health == DeviceHealth::Present, "{stats:?}");
         let old = std::mem::replace(&mut devices[0], new);
         let (end, records) = (log.end(), count(&log).await);
-        devices.iter().for_each(|d| d.inner.cut());
-        drop(log);
-        for d in &devices {
-            d.inner.power_on().await.unwrap();
-        }
+        power_cycle(log, &devices).await;
         // Any other one may be lost now. The old device counts for nothing.
         let degraded = OpenOptions { degraded: true, ..options() };
         let some = [devices[0].clone(), devices[2].clone(), old];

@@ -1,18 +1,11 @@
 //! A backing belongs to one log, and both are of the same moment.
 
-use crate::rig::{BLOCK, BLOCKS, Boxes, Shape, Volume, backing, ram};
+use crate::rig::{BLOCK, BLOCKS, Boxes, Shape, Volume, backing, ram, read, with, write};
 use tantalum_device::{
-    Ack, Block, BlockDevice, Caps, Data, DataMut, Durability, Payload, PowerCycle, RamDevice,
-    RamOptions,
+    Ack, Block, BlockDevice, Caps, Data, Durability, Payload, PowerCycle, RamDevice, RamOptions,
 };
 use tantalum_log::{CreateOptions, LogVolume, VolumeError, VolumeOptions};
-use tantalum_rt::{Nanos, Rt, Runtime};
-
-fn with<T: 'static, F: Future<Output = T> + 'static>(body: impl FnOnce(Rt) -> F) -> T {
-    let mut runtime = Runtime::virtual_time(7);
-    let rt = runtime.handle();
-    runtime.block_on(body(rt)).unwrap()
-}
+use tantalum_rt::{Nanos, Rt};
 
 async fn fresh(rt: &Rt, shape: &Shape) -> Boxes {
     let boxes = Boxes::new(rt, shape);
@@ -23,20 +16,9 @@ async fn fresh(rt: &Rt, shape: &Shape) -> Boxes {
 /// Starts, writes a block, and switches off.
 async fn live(volume: &Volume, byte: u8) {
     volume.power_on().await.unwrap();
-    write(&volume.device(), byte).await;
+    write(&volume.device(), 3, byte).await.unwrap();
     volume.cut();
     volume.off().await;
-}
-
-async fn write(device: &impl BlockDevice, byte: u8) {
-    let bytes = vec![byte; BLOCK as usize];
-    device.write(Block(3), Data::Bytes(&bytes), Durability::Normal).await.unwrap();
-}
-
-async fn read(device: &impl BlockDevice, at: u64) -> u8 {
-    let mut bytes = vec![0; BLOCK as usize];
-    device.read(Block(at), DataMut::Bytes(&mut bytes)).await.unwrap();
-    bytes[0]
 }
 
 /// Why the volume does not start.
@@ -51,7 +33,7 @@ async fn refusal(volume: &Volume) -> VolumeError {
 
 #[test]
 fn a_backing_of_another_log_or_of_none_is_refused() {
-    with(|rt| async move {
+    with(7, |rt| async move {
         let shape = Shape::volatile(2);
         let (ours, theirs) = (fresh(&rt, &shape).await, fresh(&rt, &shape).await);
         live(&ours.volume(&rt, &shape), 1).await;
@@ -72,7 +54,7 @@ fn a_backing_of_another_log_or_of_none_is_refused() {
 
 #[test]
 fn older_copies_of_backing_or_log_are_refused() {
-    with(|rt| async move {
+    with(7, |rt| async move {
         for linger in [Nanos::from_micros(1), Nanos::from_secs(100)] {
             let shape = Shape { linger, ..Shape::volatile(2) };
             let boxes = fresh(&rt, &shape).await;
@@ -98,7 +80,7 @@ fn older_copies_of_backing_or_log_are_refused() {
 
 #[test]
 fn a_torn_label_leaves_the_one_before() {
-    with(|rt| async move {
+    with(7, |rt| async move {
         let shape = Shape::volatile(1);
         let boxes = fresh(&rt, &shape).await;
         // The format wrote the label of generation 0; the next one goes to the other slot.
@@ -118,10 +100,10 @@ fn a_torn_label_leaves_the_one_before() {
 
 #[test]
 fn formatting_destroys_nothing_unasked_and_keeps_the_backing() {
-    with(|rt| async move {
+    with(7, |rt| async move {
         let shape = Shape::volatile(2);
         let boxes = Boxes::new(&rt, &shape);
-        write(&boxes.backing.device(), 5).await;
+        write(&boxes.backing.device(), 3, 5).await.unwrap();
         let volume = boxes.volume(&rt, &shape);
         volume.format(&shape.create()).await.unwrap();
         volume.power_on().await.unwrap();
@@ -143,7 +125,7 @@ fn formatting_destroys_nothing_unasked_and_keeps_the_backing() {
 
 #[test]
 fn what_does_not_suit_is_refused() {
-    with(|rt| async move {
+    with(7, |rt| async move {
         let shape = Shape::volatile(1);
         let boxes = Boxes::new(&rt, &shape);
         let refused = |caps: Caps, options: VolumeOptions| {

@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 use tantalum_device::{
-    Ack, Block, Blocks, Caps, Durability, GroupLimit, Payload, PowerCycle, RamDevice, RamOptions,
+    Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, GroupLimit, IoError, Payload,
+    PowerCycle, RamDevice, RamOptions,
 };
 use tantalum_log::{CreateOptions, HedgeOptions, LogVolume, OpenOptions, VolumeOptions};
 use tantalum_oracle::{Host, Oracle};
@@ -77,6 +78,29 @@ impl Shape {
             ..VolumeOptions::default()
         }
     }
+}
+
+/// Runs a test in virtual time.
+pub fn with<T: 'static, F: Future<Output = T> + 'static>(
+    seed: u64,
+    body: impl FnOnce(Rt) -> F,
+) -> T {
+    let mut runtime = Runtime::virtual_time(seed);
+    let rt = runtime.handle();
+    runtime.block_on(body(rt)).unwrap()
+}
+
+/// Writes a block of equal bytes.
+pub async fn write(device: &impl BlockDevice, at: u64, byte: u8) -> Result<(), IoError> {
+    let bytes = vec![byte; BLOCK as usize];
+    device.write(Block(at), Data::Bytes(&bytes), Durability::Normal).await
+}
+
+/// A byte of what a block holds.
+pub async fn read(device: &impl BlockDevice, at: u64) -> u8 {
+    let mut bytes = vec![0; BLOCK as usize];
+    device.read(Block(at), DataMut::Bytes(&mut bytes)).await.unwrap();
+    bytes[0]
 }
 
 /// What a volume is made of.
@@ -253,9 +277,7 @@ async fn work(
             5 => host.write(range, Durability::Fua).await,
             6 | 7 => {
                 let far = Blocks { start: Block(30 + dice.below(30)), count: 2 };
-                host.write_atomic(&[range, far])
-                    .await
-                    .map_err(|_| tantalum_device::IoError::PowerLost)
+                host.write_atomic(&[range, far]).await.map_err(|_| IoError::PowerLost)
             }
             8 => host.discard(range).await,
             _ => host.read(range).await,

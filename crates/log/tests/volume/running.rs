@@ -1,28 +1,9 @@
 //! A volume with power: what it keeps in memory, what it writes, and what fails.
 
-use crate::rig::{BLOCK, Boxes, Shape};
-use tantalum_device::{
-    Block, BlockDevice, Blocks, CommandKind, Data, DataMut, Durability, Faults, IoError, PowerCycle,
-};
+use crate::rig::{BLOCK, Boxes, Shape, read, with, write};
+use tantalum_device::{Block, BlockDevice, Blocks, CommandKind, Faults, IoError, PowerCycle};
 use tantalum_log::LogVolume;
-use tantalum_rt::{Nanos, Rt, Runtime};
-
-fn with<T: 'static, F: Future<Output = T> + 'static>(body: impl FnOnce(Rt) -> F) -> T {
-    let mut runtime = Runtime::virtual_time(9);
-    let rt = runtime.handle();
-    runtime.block_on(body(rt)).unwrap()
-}
-
-async fn write(device: &impl BlockDevice, at: u64, byte: u8) -> Result<(), IoError> {
-    let bytes = vec![byte; BLOCK as usize];
-    device.write(Block(at), Data::Bytes(&bytes), Durability::Normal).await
-}
-
-async fn read(device: &impl BlockDevice, at: u64) -> u8 {
-    let mut bytes = vec![0; BLOCK as usize];
-    device.read(Block(at), DataMut::Bytes(&mut bytes)).await.unwrap();
-    bytes[0]
-}
+use tantalum_rt::Nanos;
 
 #[test]
 fn what_is_written_again_is_destaged_once_and_side_by_side_in_one_write() {
@@ -31,7 +12,7 @@ fn what_is_written_again_is_destaged_once_and_side_by_side_in_one_write() {
 }
 
 fn merges(shape: Shape) {
-    with(|rt| async move {
+    with(9, |rt| async move {
         let boxes = Boxes::new(&rt, &shape);
         let shape = Shape { linger: Nanos::from_secs(1), memory: 1 << 20, ..shape };
         let volume = boxes.volume(&rt, &shape);
@@ -56,7 +37,7 @@ fn merges(shape: Shape) {
 
 #[test]
 fn memory_stays_within_its_bound_while_writes_wait() {
-    with(|rt| async move {
+    with(9, |rt| async move {
         let shape = Shape::tight(1);
         let boxes = Boxes::new(&rt, &shape);
         let volume = boxes.volume(&rt, &shape);
@@ -86,7 +67,7 @@ fn memory_stays_within_its_bound_while_writes_wait() {
 #[test]
 fn when_the_backing_fails_nothing_is_taken_or_lost() {
     for kind in [CommandKind::Write, CommandKind::Flush] {
-        with(move |rt| async move {
+        with(9, move |rt| async move {
             let shape = Shape::tight(1);
             let boxes = Boxes::new(&rt, &shape);
             let faults = Faults::new(&rt, boxes.backing.clone(), "faults");
@@ -121,7 +102,7 @@ fn when_the_backing_fails_nothing_is_taken_or_lost() {
 
 #[test]
 fn a_start_with_less_memory_destages_what_does_not_fit() {
-    with(|rt| async move {
+    with(9, |rt| async move {
         let long = Nanos::from_secs(100);
         let roomy = Shape { log_bytes: 256 << 10, ..Shape::volatile(2) };
         let shape = Shape { linger: long, memory: 1 << 20, ..roomy };
@@ -149,7 +130,7 @@ fn a_start_with_less_memory_destages_what_does_not_fit() {
 
 #[test]
 fn with_two_copies_a_volume_starts_without_a_device_of_its_log() {
-    with(|rt| async move {
+    with(9, |rt| async move {
         let shape = Shape { copies: 2, ..Shape::volatile(2) };
         let boxes = Boxes::new(&rt, &shape);
         let volume = boxes.volume(&rt, &shape);

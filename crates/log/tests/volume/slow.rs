@@ -1,10 +1,8 @@
 //! A volume on devices some of whose writes are slow, or that do not answer for a while.
 
-use crate::rig::{BLOCK, Boxes, Shape};
+use crate::rig::{BLOCK, Boxes, Shape, with, write};
 use std::rc::Rc;
-use tantalum_device::{
-    Block, BlockDevice, Data, DataMut, Durability, IoError, PowerCycle, RamDevice,
-};
+use tantalum_device::{Block, BlockDevice, DataMut, PowerCycle, RamDevice};
 use tantalum_explore::Slow;
 use tantalum_log::LogVolume;
 use tantalum_oracle::harness::{CrashPlan, CutAt, torture};
@@ -26,17 +24,6 @@ async fn make(rt: &Rt, shape: &Shape) -> (Volume, Vec<Device>, Device) {
     let volume = LogVolume::new(rt, array, archive, backing.clone(), shape.options()).unwrap();
     volume.format(&shape.create()).await.unwrap();
     (volume, log, backing)
-}
-
-fn with<T: 'static, F: Future<Output = T> + 'static>(body: impl FnOnce(Rt) -> F) -> T {
-    let mut runtime = Runtime::virtual_time(11);
-    let rt = runtime.handle();
-    runtime.block_on(body(rt)).unwrap()
-}
-
-async fn write(device: &impl BlockDevice, at: u64, byte: u8) -> Result<(), IoError> {
-    let bytes = vec![byte; BLOCK as usize];
-    device.write(Block(at), Data::Bytes(&bytes), Durability::Normal).await
 }
 
 /// Each block as the last of the writes left it.
@@ -88,7 +75,7 @@ fn random_cuts_while_writes_are_slow() {
 #[test]
 fn while_a_device_of_the_log_does_not_answer_writes_go_on() {
     for copies in [1, 2] {
-        with(move |rt| async move {
+        with(11, move |rt| async move {
             let shape = Shape { copies, ..Shape::volatile(3) };
             let (volume, log, _) = make(&rt, &shape).await;
             volume.power_on().await.unwrap();
@@ -117,7 +104,7 @@ fn while_a_device_of_the_log_does_not_answer_writes_go_on() {
 
 /// What stands still is `still`; whoever writes waits then, with bounded memory, and nothing fails.
 fn nothing_is_lost_while(still: fn(&[Device], &Device) -> Vec<Device>) {
-    with(move |rt| async move {
+    with(11, move |rt| async move {
         let shape = Shape { linger: Nanos::from_millis(1), ..Shape::tight(2) };
         let (volume, log, backing) = make(&rt, &shape).await;
         volume.power_on().await.unwrap();

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    OwnedData, PowerCycle, RamDevice, RamOptions,
+    OwnedData, PowerCycle, RamDevice, RamOptions, forward,
 };
 use tantalum_rt::{Nanos, Rt, Stream};
 
@@ -139,16 +139,10 @@ impl BlockDevice for Liar {
 impl PowerCycle for Liar {
     type Device = Liar;
 
+    forward!(inner: cut, off);
+
     fn device(&self) -> Liar {
         Liar { inner: self.inner.device(), ..self.clone() }
-    }
-
-    fn cut(&self) {
-        self.inner.cut();
-    }
-
-    async fn off(&self) {
-        self.inner.off().await;
     }
 
     async fn power_on(&self) -> Result<(), IoError> {

@@ -21,10 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
-use tantalum_device::{
-    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
-    IoError,
-};
+use tantalum_device::{Block, BlockDevice, Blocks, Data, DataMut, Durability, IoError, forward};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Nanos, Rt};
 
@@ -363,13 +360,7 @@ impl Drop for Place<'_> {
 }
 
 impl<D: BlockDevice> BlockDevice for Elevated<D> {
-    fn caps(&self) -> &Caps {
-        self.device.caps()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.device.is_alive()
-    }
+    forward!(device: caps, is_alive, write_atomic, flush, allocation);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let count = buf.blocks(self.caps().block_size).unwrap_or(0);
@@ -383,21 +374,9 @@ impl<D: BlockDevice> BlockDevice for Elevated<D> {
         self.device.write(at, data, want).await
     }
 
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        self.device.write_atomic(group).await
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        self.device.flush().await
-    }
-
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         let _place = self.place(range.start.0, range.count, true).await;
         self.device.discard(range).await
-    }
-
-    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
-        self.device.allocation(range).await
     }
 }
 

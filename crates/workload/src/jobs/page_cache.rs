@@ -34,7 +34,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::{
     Ack, Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut,
-    Durability, Extent, IoError, OwnedData,
+    Durability, Extent, IoError, OwnedData, forward,
 };
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::{Join, Nanos, Rt, first};
@@ -338,16 +338,10 @@ impl Drop for Filling<'_> {
 }
 
 impl<D: BlockDevice + Clone + 'static> BlockDevice for Cached<D> {
+    forward!(device: is_alive, arm_queue);
+
     fn caps(&self) -> &Caps {
         &self.caps
-    }
-
-    fn is_alive(&self) -> bool {
-        self.device.is_alive()
-    }
-
-    fn arm_queue(&self) -> Option<u32> {
-        self.device.arm_queue()
     }
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {

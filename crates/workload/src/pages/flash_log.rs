@@ -10,8 +10,9 @@
 //! 4. Clients wait for room before the flash log does: it counts as full when few of its sections
 //!    are left.
 
-use super::redo::{Journal, MAX_RECORD, Record};
+use super::journal::{Journal, Record};
 use super::storage::{LogCounts, LogStore};
+use super::window::{LogWindow, MAX_RECORD};
 use super::{JobError, Lsn, PageNo};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,7 +20,7 @@ use tantalum_device::{BlockDevice, IoError};
 use tantalum_log::{
     CreateOptions, HedgeOptions, Log, LogDevice, LogError, Lsn as Place, OpenError, OpenOptions,
 };
-use tantalum_rt::sync::{Mutex, WaitQueue};
+use tantalum_rt::sync::Mutex;
 use tantalum_rt::{Nanos, Rt};
 
 /// Bytes before the records of a batch: where it begins and ends.
@@ -125,8 +126,7 @@ pub struct FlashRedo<D: BlockDevice + Clone + 'static> {
     job: FlashLogJob,
     /// The devices of the array, then the archive.
     devices: Vec<D>,
-    journal: Journal,
-    capacity: u64,
+    window: LogWindow,
     log: RefCell<Option<Log<D>>>,
     /// Appended and not in the flash log: records and their bytes.
     pending: RefCell<VecDeque<(Record, u32)>>,
@@ -134,11 +134,9 @@ pub struct FlashRedo<D: BlockDevice + Clone + 'static> {
     batches: RefCell<VecDeque<Batch>>,
     /// The end of what is in the flash log, as an LSN of the engine and of the flash log.
     handed: Cell<(Lsn, Place)>,
-    checkpoint: Cell<Lsn>,
     /// Whether the flash log is short of sections, as a share of them.
     used: Cell<f64>,
     turn: Mutex,
-    room: WaitQueue,
     /// How long the last opening took.
     opening: Cell<Nanos>,
 }
@@ -175,16 +173,13 @@ impl<D: BlockDevice + Clone + 'static> FlashRedo<D> {
             rt: rt.clone(),
             job: job.clone(),
             devices,
-            journal,
-            capacity: bytes,
+            window: LogWindow::new(rt, journal, bytes, "room in the flash log"),
             log: RefCell::default(),
             pending: RefCell::default(),
             batches: RefCell::default(),
             handed: Cell::new((next, Place::ZERO)),
-            checkpoint: Cell::new(next),
             used: Cell::new(0.0),
             turn: Mutex::new(rt, "the flash log"),
-            room: WaitQueue::new(rt, "room in the flash log"),
             opening: Cell::default(),
         }
     }
@@ -262,7 +257,7 @@ impl<D: BlockDevice + Clone + 'static> FlashRedo<D> {
                 return Err(wrong);
             }
             // The journal has nothing before the engine's checkpoint.
-            let known = self.journal.records(begin.max(checkpoint)..to);
+            let known = self.window.journal.records(begin.max(checkpoint)..to);
             let said = said.into_iter().filter(|(_, end)| *end > checkpoint);
             if !said.eq(known.iter().map(|r| (r.page, r.end))) {
                 return Err(wrong);
@@ -312,6 +307,10 @@ fn decode(bytes: &[u8]) -> Option<(Lsn, Lsn, Said)> {
 }
 
 impl<D: BlockDevice + Clone + 'static> LogStore for FlashRedo<D> {
+    fn window(&self) -> &LogWindow {
+        &self.window
+    }
+
     async fn load(&self) -> Result<(), IoError> {
         let mut array = self.named();
         let archive = self.job.archive.is_some().then(|| array.pop()).flatten();
@@ -327,14 +326,14 @@ impl<D: BlockDevice + Clone + 'static> LogStore for FlashRedo<D> {
 
     async fn begin(&self) -> Result<(), IoError> {
         let log = self.open().await?;
-        self.handed.set((self.checkpoint.get(), log.end()));
-        log.checkpoint(log.end(), self.checkpoint.get().0).await.map_err(of_log)
+        self.handed.set((self.checkpoint(), log.end()));
+        log.checkpoint(log.end(), self.checkpoint().0).await.map_err(of_log)
     }
 
     /// The record has at most 4,096 bytes.
     fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
         let bytes = bytes.clamp(1, MAX_RECORD);
-        let (begin, end) = self.journal.append(page, before, bytes);
+        let (begin, end) = self.window.append(page, before, bytes);
         self.pending.borrow_mut().push_back((Record { end, page, before }, bytes));
         (begin, end)
     }
@@ -349,34 +348,11 @@ impl<D: BlockDevice + Clone + 'static> LogStore for FlashRedo<D> {
         Ok(())
     }
 
-    async fn commit(&self, lsn: Lsn) -> Result<(), IoError> {
-        self.flush(lsn).await?;
-        self.journal.acknowledge(lsn);
-        Ok(())
-    }
-
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
     fn fullness(&self) -> f64 {
-        let age = self.journal.next().0 - self.checkpoint.get().0;
-        (age as f64 / self.capacity as f64).max(self.used.get())
+        self.window.fullness().max(self.used.get())
     }
 
-    async fn room(&self) {
-        self.room.until(|| self.has_room()).await;
-    }
-
-    fn checkpoint(&self) -> Lsn {
-        self.checkpoint.get()
-    }
-
-    async fn write_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
-        if lsn <= self.checkpoint.get() {
-            return Ok(());
-        }
-        self.flush(lsn).await?;
+    async fn put_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
         let log = self.log()?;
         let place = {
             let mut batches = self.batches.borrow_mut();
@@ -390,10 +366,7 @@ impl<D: BlockDevice + Clone + 'static> LogStore for FlashRedo<D> {
             }
         };
         log.checkpoint(place, lsn.0).await.map_err(of_log)?;
-        self.checkpoint.set(lsn);
-        self.journal.settle(lsn);
         self.look_at_sections(&log);
-        self.room.notify_all();
         Ok(())
     }
 
@@ -406,7 +379,7 @@ impl<D: BlockDevice + Clone + 'static> LogStore for FlashRedo<D> {
 
     async fn restart(&self, lsn: Lsn) -> Result<Lsn, IoError> {
         let log = self.log()?;
-        let next = Lsn(self.journal.next().max(lsn).0 + 1);
+        let next = Lsn(self.window.journal.next().max(lsn).0 + 1);
         log.checkpoint(log.end(), next.0).await.map_err(of_log)?;
         log.close().await.map_err(of_log)?;
         *self.log.borrow_mut() = None;

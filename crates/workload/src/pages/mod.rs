@@ -12,9 +12,10 @@
 //! A transaction takes this path: `mix` says which pages it reads and changes. `engine` gets them
 //! into the `pool`, changes them, and commits them in the log. Later `flush` writes them. `storage`
 //! has the traits for the stores of pages and of the log. `in_place` is a page store on a volume,
-//! with the `doublewrite` area or with atomic groups, as `torn` says. `redo` is a log on a volume, `flash_log` one
-//! on several devices.
-//! `volume` is the host's access to the drive. `recover` checks what a power cut has left.
+//! with the `doublewrite` area or with atomic groups, as `torn` says. `redo` is a log on a volume,
+//! `flash_log` one on several devices; both have a `window` between checkpoint and end, and a
+//! `journal` of what is in the log. `volume` is the host's access to the drive. `recover` checks what
+//! a power cut has left.
 //!
 //! 1. **Write-ahead.** A page is written to its place only after the log is durable up to its last
 //!    change (as far as the host knows: without barriers it cannot know).
@@ -35,6 +36,7 @@ mod flash_log;
 mod flush;
 mod in_place;
 mod job;
+mod journal;
 mod linkbench;
 mod mix;
 mod pool;
@@ -44,6 +46,7 @@ mod storage;
 mod torn;
 mod tpcc;
 mod volume;
+mod window;
 
 pub use append_tree::{AppendTree, AppendTreeJob, Counted, TreeCheck, TreeCounts};
 pub use doublewrite::AreaPlace;
@@ -51,15 +54,17 @@ pub use engine::{Counts, Engine, EngineError};
 pub use flash_log::{FlashLogJob, FlashRedo};
 pub use in_place::InPlace;
 pub use job::{Benchmark, EngineJob, JobError, Layout, LogDevice};
+pub use journal::{Journal, Record};
 pub use mix::{Access, Files, Mix, Tree};
 pub use pool::{FrameId, Pool};
 pub use recover::{Recovered, recover};
-pub use redo::{Journal, LogPlace, Record, Redo};
+pub use redo::{LogPlace, Redo};
 pub use storage::{
     After, Landed, LogCounts, LogStore, PageStore, PageVersion, StoreCounts, Stored,
 };
 pub use torn::PageWrites;
 pub use volume::{FileNo, Host, Volume};
+pub use window::LogWindow;
 
 /// The number of a page of the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

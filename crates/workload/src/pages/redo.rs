@@ -4,20 +4,20 @@
 //! 2. One write of the log at a time. Clients that commit meanwhile wait, and the next write takes
 //!    the records of all of them.
 //! 3. The ring is never overrun: no record overwrites one that is after the checkpoint.
-//! 4. A checkpoint only moves forward, and only after the flush that makes it durable.
+//! 4. A checkpoint moves only after the flush that makes it durable.
 //! 5. A block of the log is a block of the device.
 //!
 //! Each block carries how far the log reaches in it. The content of records is kept beside the log,
 //! in the [`Journal`], which outlives a power cut. A recovery may use a record there only if the
 //! blocks of the log reach it.
 
+use super::journal::Journal;
 use super::storage::{LogCounts, LogStore};
 use super::volume::{FileNo, Volume};
-use super::{LOADED, Lsn, PageNo};
+use super::window::{LogWindow, MAX_RECORD};
+use super::{Lsn, PageNo};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::rc::Rc;
 use tantalum_device::{Block, BlockDevice, IoError};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Nanos, Rt};
@@ -25,132 +25,11 @@ use tantalum_rt::{Nanos, Rt};
 /// Blocks before the ring: two, which hold checkpoints in turn.
 const HEAD_BLOCKS: u64 = 2;
 
-/// The largest record in bytes.
-pub const MAX_RECORD: u32 = 4096;
-
-/// The beginning of the first record of a log.
-const FIRST: Lsn = Lsn(4096);
-
 /// Sizes of writes that are counted apart, in KiB; what is larger counts as the largest.
 const SIZES: usize = 256;
 
 /// Bytes that a recovery reads at a time.
 const RUN_BYTES: u64 = 256 << 10;
-
-/// A record: the page that changed, and its last change before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The end of the record: the page's log sequence number after it.
-    pub end: Lsn,
-    /// The page.
-    pub page: PageNo,
-    /// The page's log sequence number before it.
-    pub before: Lsn,
-}
-
-/// The records of a log, and its promises, for the check after a cut. Cheap to clone: a clone is
-/// the same journal.
-#[derive(Clone)]
-pub struct Journal {
-    inner: Rc<RefCell<Inner>>,
-}
-
-#[derive(Clone)]
-struct Inner {
-    /// Records after the checkpoint.
-    records: VecDeque<Record>,
-    /// For each page, its last change before the checkpoint.
-    settled: Vec<Lsn>,
-    /// Acknowledged commits after the checkpoint.
-    acknowledged: Vec<Lsn>,
-    commits: u64,
-    next: Lsn,
-}
-
-impl Journal {
-    /// The journal of a freshly loaded database of this many pages.
-    pub fn new(pages: u32) -> Journal {
-        let inner = Inner {
-            records: VecDeque::new(),
-            settled: vec![LOADED; pages as usize],
-            acknowledged: Vec::new(),
-            commits: 0,
-            next: FIRST,
-        };
-        Journal { inner: Rc::new(RefCell::new(inner)) }
-    }
-
-    /// A separate journal with the same content, for a copy of the device.
-    #[must_use]
-    pub fn fork(&self) -> Journal {
-        Journal { inner: Rc::new(RefCell::new(self.inner.borrow().clone())) }
-    }
-
-    /// The beginning of the next record.
-    pub fn next(&self) -> Lsn {
-        self.inner.borrow().next
-    }
-
-    /// The number of commits ever acknowledged.
-    pub fn commits(&self) -> u64 {
-        self.inner.borrow().commits
-    }
-
-    /// The number of acknowledged commits that end after `end`.
-    pub fn acknowledged_after(&self, end: Lsn) -> u64 {
-        self.inner.borrow().acknowledged.iter().filter(|a| **a > end).count() as u64
-    }
-
-    /// The number of acknowledged commits after the checkpoint.
-    pub fn unsettled_commits(&self) -> u64 {
-        self.inner.borrow().acknowledged.len() as u64
-    }
-
-    /// For each page, its last change before the checkpoint.
-    pub fn settled(&self) -> Vec<Lsn> {
-        self.inner.borrow().settled.clone()
-    }
-
-    /// The records that end in this range, in order.
-    pub fn records(&self, range: Range<Lsn>) -> Vec<Record> {
-        let inner = self.inner.borrow();
-        let each = inner.records.iter().filter(|r| r.end > range.start && r.end <= range.end);
-        each.copied().collect()
-    }
-
-    pub(super) fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
-        let mut inner = self.inner.borrow_mut();
-        let begin = inner.next;
-        let end = Lsn(begin.0 + u64::from(bytes));
-        inner.next = end;
-        inner.records.push_back(Record { end, page, before });
-        (begin, end)
-    }
-
-    pub(super) fn acknowledge(&self, lsn: Lsn) {
-        let mut inner = self.inner.borrow_mut();
-        inner.commits += 1;
-        inner.acknowledged.push(lsn);
-    }
-
-    pub(super) fn settle(&self, checkpoint: Lsn) {
-        let mut inner = self.inner.borrow_mut();
-        while let Some(r) = inner.records.front().copied().filter(|r| r.end <= checkpoint) {
-            inner.records.pop_front();
-            inner.settled[r.page.0 as usize] = r.end;
-        }
-        inner.acknowledged.retain(|a| *a > checkpoint);
-    }
-
-    /// After a recovery: sets the last change of each page, and where the log goes on.
-    pub fn restart(&self, pages: Vec<Lsn>, next: Lsn) {
-        let mut inner = self.inner.borrow_mut();
-        inner.records.clear();
-        inner.acknowledged.clear();
-        inner.settled = pages;
-        inner.next = next;
-    }
-}
 
 /// The place of a log on its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,13 +79,11 @@ impl LogPlace {
 pub struct Redo<D> {
     volume: Volume<D>,
     place: LogPlace,
-    journal: Journal,
+    window: LogWindow,
     durable: Cell<Lsn>,
-    checkpoint: Cell<Lsn>,
     checkpoints: Cell<u64>,
     writing: Cell<bool>,
     written: WaitQueue,
-    room: WaitQueue,
     writes: Cell<u64>,
     written_bytes: Cell<u64>,
     /// Writes by the KiB of their records, rounded up.
@@ -220,17 +97,15 @@ impl<D: BlockDevice> Redo<D> {
     /// The log that goes on where the journal ends. Its checkpoint and end are there; see
     /// [`LogStore::begin`].
     pub fn new(rt: &Rt, volume: Volume<D>, place: LogPlace, journal: Journal) -> Redo<D> {
-        let next = journal.next();
+        let durable = Cell::new(journal.next());
         Redo {
             volume,
             place,
-            journal,
-            durable: Cell::new(next),
-            checkpoint: Cell::new(next),
+            window: LogWindow::new(rt, journal, place.capacity(), "room in the log"),
+            durable,
             checkpoints: Cell::new(0),
             writing: Cell::new(false),
             written: WaitQueue::new(rt, "the log"),
-            room: WaitQueue::new(rt, "room in the log"),
             writes: Cell::new(0),
             written_bytes: Cell::new(0),
             sizes: RefCell::default(),
@@ -274,14 +149,18 @@ impl<D: BlockDevice> Redo<D> {
 }
 
 impl<D: BlockDevice + 'static> LogStore for Redo<D> {
+    fn window(&self) -> &LogWindow {
+        &self.window
+    }
+
     /// Writes the first checkpoint, into both places.
     async fn begin(&self) -> Result<(), IoError> {
-        self.begin_at(self.checkpoint.get()).await
+        self.begin_at(self.checkpoint()).await
     }
 
     /// The record has at most 4,096 bytes.
     fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
-        self.journal.append(page, before, bytes.clamp(1, MAX_RECORD))
+        self.window.append(page, before, bytes)
     }
 
     async fn flush(&self, lsn: Lsn) -> Result<(), IoError> {
@@ -292,7 +171,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
             }
             self.writing.set(true);
             let _writing = Writing(self);
-            let (from, end) = (self.durable.get().0, self.journal.next().0);
+            let (from, end) = (self.durable.get().0, self.window.journal.next().0);
             let block = self.place.block();
             self.count_size(end - from);
             self.write_blocks(from / block..end.div_ceil(block), end).await?;
@@ -302,43 +181,12 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
         Ok(())
     }
 
-    async fn commit(&self, lsn: Lsn) -> Result<(), IoError> {
-        self.flush(lsn).await?;
-        self.journal.acknowledge(lsn);
-        Ok(())
-    }
-
-    fn capacity(&self) -> u64 {
-        self.place.capacity()
-    }
-
-    fn fullness(&self) -> f64 {
-        let age = self.journal.next().0 - self.checkpoint.get().0;
-        age as f64 / self.place.capacity() as f64
-    }
-
-    async fn room(&self) {
-        self.room.until(|| self.has_room()).await;
-    }
-
-    fn checkpoint(&self) -> Lsn {
-        self.checkpoint.get()
-    }
-
-    async fn write_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
-        if lsn <= self.checkpoint.get() {
-            return Ok(());
-        }
-        self.flush(lsn).await?;
+    async fn put_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
         let turn = self.checkpoints.get();
         self.checkpoints.set(turn + 1);
         let at = Block(self.place.first.0 + turn % HEAD_BLOCKS);
         self.volume.write(FileNo::LOG, at, &[lsn.0]).await?;
-        self.volume.fsync(FileNo::LOG, false).await?;
-        self.checkpoint.set(lsn);
-        self.journal.settle(lsn);
-        self.room.notify_all();
-        Ok(())
+        self.volume.fsync(FileNo::LOG, false).await
     }
 
     async fn recover(&self) -> Result<(Lsn, Lsn), IoError> {
@@ -374,7 +222,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
     /// The log restarts at the beginning of a block.
     async fn restart(&self, lsn: Lsn) -> Result<Lsn, IoError> {
         let block = self.place.block();
-        let next = Lsn((self.journal.next().max(lsn).0.div_ceil(block) + 1) * block);
+        let next = Lsn((self.window.journal.next().max(lsn).0.div_ceil(block) + 1) * block);
         self.begin_at(next).await?;
         Ok(next)
     }

@@ -14,6 +14,7 @@
 //!    drops it.
 
 use super::engine::EngineError;
+use super::window::LogWindow;
 use super::{Lsn, PageNo};
 use std::rc::Rc;
 use tantalum_device::IoError;
@@ -132,6 +133,9 @@ pub struct StoreCounts {
 /// A write-ahead log.
 #[allow(async_fn_in_trait)]
 pub trait LogStore: 'static {
+    /// Its records between checkpoint and end.
+    fn window(&self) -> &LogWindow;
+
     /// Makes the log on devices that hold none, if it needs that. Once, before everything else.
     ///
     /// # Errors
@@ -160,13 +164,22 @@ pub trait LogStore: 'static {
     ///
     /// # Errors
     /// The device's error.
-    async fn commit(&self, lsn: Lsn) -> Result<(), IoError>;
+    async fn commit(&self, lsn: Lsn) -> Result<(), IoError> {
+        self.flush(lsn).await?;
+        self.window().acknowledge(lsn);
+        Ok(())
+    }
 
     /// The most bytes between checkpoint and end.
-    fn capacity(&self) -> u64;
+    fn capacity(&self) -> u64 {
+        self.window().capacity()
+    }
 
-    /// The bytes between checkpoint and end, as a share of [`LogStore::capacity`].
-    fn fullness(&self) -> f64;
+    /// How full the log is; from 1.0 on no record may be appended. It is at least the bytes
+    /// between checkpoint and end, as a share of [`LogStore::capacity`].
+    fn fullness(&self) -> f64 {
+        self.window().fullness()
+    }
 
     /// Whether a record may be appended.
     fn has_room(&self) -> bool {
@@ -174,17 +187,36 @@ pub trait LogStore: 'static {
     }
 
     /// Waits until a record may be appended.
-    async fn room(&self);
+    async fn room(&self) {
+        self.window().room(|| self.has_room()).await;
+    }
 
     /// The place where a recovery would begin.
-    fn checkpoint(&self) -> Lsn;
+    fn checkpoint(&self) -> Lsn {
+        self.window().checkpoint()
+    }
 
     /// Writes a checkpoint: all changes before `lsn` are durable in the page store. The log before
     /// it may be overwritten.
     ///
     /// # Errors
     /// The device's error.
-    async fn write_checkpoint(&self, lsn: Lsn) -> Result<(), IoError>;
+    async fn write_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
+        if lsn <= self.checkpoint() {
+            return Ok(());
+        }
+        self.flush(lsn).await?;
+        self.put_checkpoint(lsn).await?;
+        self.window().move_to(lsn);
+        Ok(())
+    }
+
+    /// Makes the place of a checkpoint durable, for [`LogStore::write_checkpoint`]: the log is
+    /// durable up to `lsn`, which is after the last checkpoint.
+    ///
+    /// # Errors
+    /// The device's error.
+    async fn put_checkpoint(&self, lsn: Lsn) -> Result<(), IoError>;
 
     /// After a power cut: the newest checkpoint, and how far the records reach from there.
     ///
@@ -223,6 +255,10 @@ pub struct LogCounts {
 
 /// A shared log.
 impl<L: LogStore> LogStore for Rc<L> {
+    fn window(&self) -> &LogWindow {
+        (**self).window()
+    }
+
     async fn load(&self) -> Result<(), IoError> {
         (**self).load().await
     }
@@ -239,28 +275,12 @@ impl<L: LogStore> LogStore for Rc<L> {
         (**self).flush(lsn).await
     }
 
-    async fn commit(&self, lsn: Lsn) -> Result<(), IoError> {
-        (**self).commit(lsn).await
-    }
-
-    fn capacity(&self) -> u64 {
-        (**self).capacity()
-    }
-
     fn fullness(&self) -> f64 {
         (**self).fullness()
     }
 
-    async fn room(&self) {
-        (**self).room().await;
-    }
-
-    fn checkpoint(&self) -> Lsn {
-        (**self).checkpoint()
-    }
-
-    async fn write_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
-        (**self).write_checkpoint(lsn).await
+    async fn put_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
+        (**self).put_checkpoint(lsn).await
     }
 
     async fn recover(&self) -> Result<(Lsn, Lsn), IoError> {

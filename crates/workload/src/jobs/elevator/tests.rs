@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use tantalum_device::{CommandKind, Payload, RamDevice, RamOptions, Stats};
+use tantalum_device::{Caps, CommandKind, Payload, RamDevice, RamOptions, Stats};
 use tantalum_rt::{Runtime, first, join_all};
 
 /// The small model: a list, searched from its beginning to its end.

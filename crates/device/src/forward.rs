@@ -1,0 +1,108 @@
+//! `forward!`: the methods that a wrapper passes on to what it wraps.
+
+/// Methods of [`BlockDevice`](crate::BlockDevice) and [`PowerCycle`](crate::PowerCycle) that do
+/// nothing but call the same method of a field. It stands inside the `impl` of the trait, before
+/// the methods that do more:
+///
+/// ```
+/// use std::cell::Cell;
+/// use tantalum_device::{Block, BlockDevice, Data, Durability, IoError, forward};
+///
+/// /// Counts writes.
+/// struct Counting<D> {
+///     inner: D,
+///     writes: Cell<u64>,
+/// }
+///
+/// impl<D: BlockDevice> BlockDevice for Counting<D> {
+///     forward!(inner: caps, is_alive, arm_queue, read, write_atomic, flush, discard, allocation);
+///
+///     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+///         self.writes.set(self.writes.get() + 1);
+///         self.inner.write(at, data, want).await
+///     }
+/// }
+/// ```
+///
+/// A method that is neither named nor written has the trait's default, or is missing.
+#[macro_export]
+macro_rules! forward {
+    (@caps $inner:tt) => {
+        fn caps(&self) -> &$crate::Caps {
+            $crate::BlockDevice::caps(&self.$inner)
+        }
+    };
+    (@is_alive $inner:tt) => {
+        fn is_alive(&self) -> bool {
+            $crate::BlockDevice::is_alive(&self.$inner)
+        }
+    };
+    (@arm_queue $inner:tt) => {
+        fn arm_queue(&self) -> Option<u32> {
+            $crate::BlockDevice::arm_queue(&self.$inner)
+        }
+    };
+    (@read $inner:tt) => {
+        async fn read(
+            &self,
+            at: $crate::Block,
+            buf: $crate::DataMut<'_>,
+        ) -> Result<(), $crate::IoError> {
+            $crate::BlockDevice::read(&self.$inner, at, buf).await
+        }
+    };
+    (@write $inner:tt) => {
+        async fn write(
+            &self,
+            at: $crate::Block,
+            data: $crate::Data<'_>,
+            want: $crate::Durability,
+        ) -> Result<(), $crate::IoError> {
+            $crate::BlockDevice::write(&self.$inner, at, data, want).await
+        }
+    };
+    (@write_atomic $inner:tt) => {
+        async fn write_atomic(
+            &self,
+            group: &[$crate::Extent<'_>],
+        ) -> Result<(), $crate::AtomicError> {
+            $crate::BlockDevice::write_atomic(&self.$inner, group).await
+        }
+    };
+    (@flush $inner:tt) => {
+        async fn flush(&self) -> Result<(), $crate::IoError> {
+            $crate::BlockDevice::flush(&self.$inner).await
+        }
+    };
+    (@discard $inner:tt) => {
+        async fn discard(&self, range: $crate::Blocks) -> Result<(), $crate::IoError> {
+            $crate::BlockDevice::discard(&self.$inner, range).await
+        }
+    };
+    (@allocation $inner:tt) => {
+        async fn allocation(
+            &self,
+            range: $crate::Blocks,
+        ) -> Result<$crate::Allocation, $crate::IoError> {
+            $crate::BlockDevice::allocation(&self.$inner, range).await
+        }
+    };
+    (@cut $inner:tt) => {
+        fn cut(&self) {
+            $crate::PowerCycle::cut(&self.$inner);
+        }
+    };
+    (@off $inner:tt) => {
+        async fn off(&self) {
+            $crate::PowerCycle::off(&self.$inner).await;
+        }
+    };
+    (@power_on $inner:tt) => {
+        async fn power_on(&self) -> Result<(), $crate::IoError> {
+            $crate::PowerCycle::power_on(&self.$inner).await
+        }
+    };
+    ($inner:tt: $($method:ident),+ $(,)?) => {
+        $($crate::forward!(@$method $inner);)+
+    };
+}
