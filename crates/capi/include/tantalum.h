@@ -1,5 +1,5 @@
 /*
- * Tantalum: simulated drives whose power can be cut.
+ * Tantalum: simulated drives whose power can be cut, and flash logs on files (at the end).
  *
  * Units. Addresses and lengths are in blocks of tantalum_caps.block_size bytes. Times are
  * nanoseconds of virtual time: the time of the modelled drive, not of this machine.
@@ -65,6 +65,7 @@ const char *tantalum_version(void);
 #define TANTALUM_EBUSY (-13)     /* too much is submitted: wait for some commands first */
 #define TANTALUM_ETICKET (-14)   /* no such ticket, or it was waited for already */
 #define TANTALUM_EDUMP (-15)     /* the emergency dump is not complete: tantalum_salvage */
+#define TANTALUM_ELOG (-17)      /* a log cannot be made or opened, or takes nothing any more */
 #define TANTALUM_EINTERNAL (-16) /* a defect of the library; the handle can only be closed */
 
 /* What a code means. Never null; valid for ever. */
@@ -362,6 +363,190 @@ typedef struct tantalum_stats {
 
 /* Does not wait. Set stats->size = sizeof *stats before. */
 int tantalum_get_stats(const tantalum_drive *drive, tantalum_stats *stats);
+
+/* ---- Flash logs ----------------------------------------------------------------------- */
+
+/*
+ * A write-ahead log over several files or block devices, on real time (Linux). A record has any
+ * bytes, and a log sequence number (LSN) at which it begins; the next one begins where it ends. What
+ * a call says is durable survives a power cut, and everything before it does.
+ *
+ * All tantalum_log_* functions may be called by any number of threads at once with the same log,
+ * except tantalum_log_free, and those of a reader, which is for one thread at a time. Threads that
+ * wait for durability share writes. Codes: ENOSPC: the log is full, move the checkpoint; ETOOLARGE:
+ * the record is longer than the limit; EREADONLY: it was opened with read_only; EINVAL: an LSN that
+ * cannot be; EMEDIUM: acknowledged records cannot be read; ELOG: it cannot be made or opened, or it
+ * failed or was closed: open it again. tantalum_last_error names device, place and what to do.
+ */
+typedef struct tantalum_log tantalum_log;
+
+/* Records on their way from a log. */
+typedef struct tantalum_log_reader tantalum_log_reader;
+
+/* A piece of a record: a record may lie in memory in several. */
+typedef struct tantalum_piece {
+    const void *data; /* may be null if there are no bytes */
+    uint64_t bytes;
+} tantalum_piece;
+
+/* How a log is made; it stays so. 0: the default. */
+typedef struct tantalum_log_create_options {
+    uint64_t size;
+    uint64_t copies;        /* devices on which a record is before it is durable: 1 (default) or 2 */
+    uint64_t partitions;    /* virtual devices on each device of the array; default 1 */
+    uint64_t record_limit;  /* bytes of a record, at most; default 1 MiB */
+    uint64_t unit;          /* bytes of a log block; default: the largest block of a device */
+    uint64_t section_bytes; /* bytes of a section, about */
+    uint64_t file_bytes;    /* files that are not there are made so large; 0: all must be there */
+    uint64_t force;         /* not 0: what the devices hold is destroyed */
+    uint64_t buffered;      /* not 0: files are used through the page cache */
+} tantalum_log_create_options;
+
+#define TANTALUM_LOG_CREATE_OPTIONS_INIT \
+    { sizeof(tantalum_log_create_options), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* How a log is used. 0: the default. */
+typedef struct tantalum_log_options {
+    uint64_t size;
+    uint64_t memory;         /* bytes for the newest part of the log; default 16 MiB */
+    uint64_t group_bytes;    /* bytes of a group, at most; default 256 KiB */
+    uint64_t stall_ns;       /* a device whose write takes longer is left until it answers; 1 s */
+    uint64_t fail_when_full; /* not 0: ENOSPC without room; else appends and waits wait */
+    uint64_t read_only;      /* not 0: it takes no records; its checkpoint may move */
+    uint64_t salvage;        /* not 0: a damaged log opens with what is before the damage */
+    uint64_t degraded;       /* not 0: with two copies, without a device that is missing or fails */
+    uint64_t no_hedging;     /* not 0: slow writes are not written again elsewhere */
+    uint64_t buffered;       /* not 0: files are used through the page cache */
+} tantalum_log_options;
+
+#define TANTALUM_LOG_OPTIONS_INIT { sizeof(tantalum_log_options), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/*
+ * Makes a log on `count` files or block devices and, if archive is not null, an archive. If a device
+ * holds something else nothing is changed, unless options->force.
+ */
+int tantalum_log_create(const char *const *devices, size_t count, const char *archive,
+                        const tantalum_log_create_options *options);
+
+/*
+ * Opens a log on all its devices, in any order, the archive among them. It is read from its
+ * checkpoint to its end. On failure *log is null.
+ */
+int tantalum_log_open(const char *const *devices, size_t count,
+                      const tantalum_log_options *options, tantalum_log **log);
+
+/*
+ * Appends a record: it is in memory then. *lsn is where it begins, *end where it ends; both may be
+ * null. It waits while memory is full, and while the log is (or fails then, fail_when_full).
+ */
+int tantalum_log_append(const tantalum_log *log, const void *data, uint64_t bytes, uint64_t *lsn,
+                        uint64_t *end);
+
+/* The same, and waits until the record is durable, with everything before it. */
+int tantalum_log_commit(const tantalum_log *log, const void *data, uint64_t bytes, uint64_t *lsn,
+                        uint64_t *end);
+
+/* tantalum_log_append of a record that lies in several pieces. */
+int tantalum_log_append_pieces(const tantalum_log *log, const tantalum_piece *pieces,
+                               size_t count, uint64_t *lsn, uint64_t *end);
+
+/* tantalum_log_commit of a record that lies in several pieces. */
+int tantalum_log_commit_pieces(const tantalum_log *log, const tantalum_piece *pieces,
+                               size_t count, uint64_t *lsn, uint64_t *end);
+
+/* Waits until everything before lsn is durable. EINVAL: the log ends before it. */
+int tantalum_log_wait_durable(const tantalum_log *log, uint64_t lsn);
+
+/* Waits until everything that was appended before the call is durable; *end, which may be null, is
+ * its end. */
+int tantalum_log_flush(const tantalum_log *log, uint64_t *end);
+
+/* Everything before *durable is durable; *end is the end of what was appended. Both may be null.
+ * Does not wait. */
+int tantalum_log_ends(const tantalum_log *log, uint64_t *durable, uint64_t *end);
+
+/*
+ * A descriptor for poll: it is readable when the durable LSN has moved since its last read of 8
+ * bytes, or the log has ended, and at first. It belongs to the log: do not close it.
+ */
+int tantalum_log_fd(const tantalum_log *log, int *fd);
+
+/*
+ * What is before lsn, which is the LSN or the end of a record, is not needed any more; it must be
+ * durable. The number is kept with the checkpoint. Both are durable when this returns.
+ */
+int tantalum_log_checkpoint(const tantalum_log *log, uint64_t lsn, uint64_t number);
+
+/* What a log has done since it was opened, and how it is. */
+typedef struct tantalum_log_stats {
+    uint64_t size;
+    uint64_t first;             /* the checkpoint: the log begins here */
+    uint64_t checkpoint_number; /* what was given with it */
+    uint64_t durable;
+    uint64_t end;
+    uint64_t epoch;             /* how often it was opened, and began anew while it ran */
+    uint64_t records;           /* appended */
+    uint64_t record_bytes;
+    uint64_t groups;            /* written */
+    uint64_t group_bytes;
+    uint64_t array_bytes;       /* written to the array, with what blocks lack or repeat */
+    uint64_t width;             /* groups that may be in flight at once, as learned */
+    uint64_t slow;              /* writes that took longer than most while a group waited */
+    uint64_t hedges;            /* of these, written again on another device */
+    uint64_t hedges_won;        /* of these, ended before the write that they replaced */
+    uint64_t stalls;            /* writes that took longer than the bound */
+    uint64_t restarts;          /* new epochs while the log ran */
+    uint64_t archive_writes;
+    uint64_t room;              /* groups of the largest size for which there is room */
+    uint64_t sections_used;
+    uint64_t sections;
+    uint64_t degraded;          /* 1: records have fewer copies than the log was made for */
+    uint64_t devices;           /* of the log, the archive among them */
+    uint64_t devices_present;   /* of these, those that take part */
+} tantalum_log_stats;
+
+#define TANTALUM_LOG_STATS_INIT                                                              \
+    { sizeof(tantalum_log_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+      0, 0, 0 }
+
+/* Does not wait for any device. Set stats->size = sizeof *stats before. */
+int tantalum_log_get_stats(const tantalum_log *log, tantalum_log_stats *stats);
+
+/* A record that was read. */
+typedef struct tantalum_log_record {
+    uint64_t size;
+    uint64_t found;   /* 1: there is one; 0: there are no more */
+    uint64_t lsn;
+    uint64_t end;     /* where the next one begins */
+    const void *data; /* valid until the next call with this reader */
+    uint64_t bytes;
+} tantalum_log_record;
+
+#define TANTALUM_LOG_RECORD_INIT { sizeof(tantalum_log_record), 0, 0, 0, NULL, 0 }
+
+/*
+ * Begins to read at `from`, which is the LSN or the end of a record, up to what is durable now. On
+ * failure *reader is null.
+ */
+int tantalum_log_read(const tantalum_log *log, uint64_t from, tantalum_log_reader **reader);
+
+/* The next record. Set record->size = sizeof *record before. */
+int tantalum_log_next(tantalum_log_reader *reader, tantalum_log_record *record);
+
+/* Ends a reader; its last record goes. It may be null. */
+void tantalum_log_read_end(tantalum_log_reader *reader);
+
+/*
+ * Waits until everything appended is durable, and ends the log: every other call fails from then on
+ * with ELOG, and whoever waits is woken. Free it afterwards.
+ */
+int tantalum_log_close(const tantalum_log *log);
+
+/*
+ * Frees a log. One that was not closed ends as if the power had gone: what was appended and is not
+ * durable may be lost. Its readers still have to be ended. It may be null.
+ */
+void tantalum_log_free(tantalum_log *log);
 
 #ifdef __cplusplus
 }

@@ -45,8 +45,11 @@ pub const TANTALUM_EDUMP: c_int = -15;
 /// A defect of the library; the handle can only be closed.
 pub const TANTALUM_EINTERNAL: c_int = -16;
 
+/// The log cannot be made or opened, or takes nothing any more.
+pub const TANTALUM_ELOG: c_int = -17;
+
 /// All codes, with the texts of [`crate::tantalum_strerror`].
-pub(crate) const CODES: [(c_int, &std::ffi::CStr); 17] = [
+pub(crate) const CODES: [(c_int, &std::ffi::CStr); 18] = [
     (TANTALUM_OK, c"success"),
     (TANTALUM_EINVAL, c"an argument or a command is invalid"),
     (TANTALUM_EPOWER, c"the drive lost its power"),
@@ -64,6 +67,7 @@ pub(crate) const CODES: [(c_int, &std::ffi::CStr); 17] = [
     (TANTALUM_ETICKET, c"no such ticket, or it was waited for already"),
     (TANTALUM_EDUMP, c"the drive's emergency dump is not complete"),
     (TANTALUM_EINTERNAL, c"a defect of the library"),
+    (TANTALUM_ELOG, c"the log cannot be made or opened, or takes nothing any more"),
 ];
 
 /// Flag of a write: durable before it completes (forced unit access).
@@ -94,6 +98,17 @@ pub struct tantalum_extent {
     pub data: *const c_void,
     /// How many blocks.
     pub blocks: u64,
+}
+
+/// A piece of a record of a log.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_camel_case_types)]
+pub struct tantalum_piece {
+    /// Its bytes; may be null if there are none.
+    pub data: *const c_void,
+    /// How many.
+    pub bytes: u64,
 }
 
 /// A structure that grows with the versions of the library.
@@ -298,5 +313,111 @@ records! {
         flash_erases: u64,
         /// Erase units that went bad.
         flash_bad_units: u64,
+    }
+
+    /// How [`crate::tantalum_log_create`] makes a log. 0: the default.
+    tantalum_log_create_options {
+        /// Devices on which each record is before it is durable: 1 (default) or 2.
+        copies: u64,
+        /// Virtual devices on each device of the array.
+        partitions: u64,
+        /// Bytes of a record, at most.
+        record_limit: u64,
+        /// Bytes of a log block.
+        unit: u64,
+        /// Bytes of a section.
+        section_bytes: u64,
+        /// Files that are not there are made, with so many bytes; 0: each must be there.
+        file_bytes: u64,
+        /// Not 0: what the devices hold is destroyed.
+        force: u64,
+        /// Not 0: files are used through the page cache.
+        buffered: u64,
+    }
+
+    /// How [`crate::tantalum_log_open`] uses a log. 0: the default.
+    tantalum_log_options {
+        /// Bytes of memory for the newest part of the log.
+        memory: u64,
+        /// Bytes of a group, at most.
+        group_bytes: u64,
+        /// When a write takes longer, its device is left until it answers, ns.
+        stall_ns: u64,
+        /// Not 0: without room, appends and waits fail with `TANTALUM_ENOSPC`; else they wait.
+        fail_when_full: u64,
+        /// Not 0: no records are taken.
+        read_only: u64,
+        /// Not 0: a damaged log is opened with what is before the damage.
+        salvage: u64,
+        /// Not 0: a log with copies is opened without a device that is missing or fails.
+        degraded: u64,
+        /// Not 0: slow writes are not written again elsewhere.
+        no_hedging: u64,
+        /// Not 0: files are used through the page cache.
+        buffered: u64,
+    }
+
+    /// What a log has done since it was opened, and how it is.
+    tantalum_log_stats {
+        /// The checkpoint: the log begins here.
+        first: u64,
+        /// The number that was given with the checkpoint.
+        checkpoint_number: u64,
+        /// Everything before this LSN is durable.
+        durable: u64,
+        /// The end of what was appended.
+        end: u64,
+        /// How often the log was opened, and began anew while it ran.
+        epoch: u64,
+        /// Records appended.
+        records: u64,
+        /// Bytes of these.
+        record_bytes: u64,
+        /// Groups written.
+        groups: u64,
+        /// Bytes of these.
+        group_bytes: u64,
+        /// Bytes written to the array.
+        array_bytes: u64,
+        /// Groups that may be in flight at once.
+        width: u64,
+        /// Writes that took longer than most while a group waited for them.
+        slow: u64,
+        /// Of these, written again on another device.
+        hedges: u64,
+        /// Of these, ended before the write that they replaced.
+        hedges_won: u64,
+        /// Writes that took longer than the bound.
+        stalls: u64,
+        /// New epochs while the log ran.
+        restarts: u64,
+        /// Writes to the archive.
+        archive_writes: u64,
+        /// Groups of the largest size for which there is room.
+        room: u64,
+        /// Sections in use.
+        sections_used: u64,
+        /// Sections.
+        sections: u64,
+        /// 1: records have fewer copies than the log was made for.
+        degraded: u64,
+        /// Devices of the log, the archive among them.
+        devices: u64,
+        /// Of these, those that take part.
+        devices_present: u64,
+    }
+
+    /// A record of a log.
+    tantalum_log_record {
+        /// 1: there is one; 0: there are no more.
+        found: u64,
+        /// Where it begins.
+        lsn: u64,
+        /// Where it ends: where the next one begins.
+        end: u64,
+        /// Its bytes, valid until the reader's next call.
+        data: *const c_void,
+        /// How many.
+        bytes: u64,
     }
 }

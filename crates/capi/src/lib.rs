@@ -7,6 +7,8 @@
 //!    threads are served in parallel (`client`).
 //! 3. Data is copied on the thread of the caller, during its call (`memory`).
 //! 4. The binary interface only grows (`abi`).
+//!
+//! Logs (`log`) are on files and block devices, and on real time.
 
 mod abi;
 mod calls;
@@ -14,6 +16,8 @@ mod client;
 mod command;
 mod error;
 mod group;
+#[cfg(feature = "log")]
+mod log;
 mod mailbox;
 mod memory;
 mod open;
@@ -26,6 +30,8 @@ pub use abi::*;
 pub use calls::*;
 pub use error::{tantalum_last_error, tantalum_strerror};
 pub use group::*;
+#[cfg(feature = "log")]
+pub use log::*;
 pub use open::{tantalum_close, tantalum_get_caps, tantalum_open_drive, tantalum_open_ram};
 pub use power::*;
 

@@ -21,7 +21,7 @@ const RAM_LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
 /// # Safety
 /// `text` is null or a string of C.
-unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
+pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
     if text.is_null() {
         return Ok(None);
     }

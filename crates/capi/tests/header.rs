@@ -107,6 +107,7 @@ fn constants_are_those_of_the_library() {
         TANTALUM_ETICKET,
         TANTALUM_EDUMP,
         TANTALUM_EINTERNAL,
+        TANTALUM_ELOG,
         TANTALUM_ACK_VOLATILE,
         TANTALUM_ACK_POWER_SAFE,
         TANTALUM_ACK_ON_MEDIA,
@@ -151,14 +152,23 @@ fn structures_are_those_of_the_library() {
         tantalum_power_loss,
         tantalum_recovery,
         tantalum_stats,
+        tantalum_log_create_options,
+        tantalum_log_options,
+        tantalum_log_stats,
+        tantalum_log_record,
     )
     .to_vec();
     ours.push(("tantalum_command_stats", size_of::<tantalum_command_stats>(), offsets));
+    let piece = vec![
+        ("data", std::mem::offset_of!(tantalum_piece, data)),
+        ("bytes", std::mem::offset_of!(tantalum_piece, bytes)),
+    ];
+    ours.push(("tantalum_piece", size_of::<tantalum_piece>(), piece));
     ours.push(("tantalum_extent", size_of::<tantalum_extent>(), extent));
 
     // The numbers of structures and fields are those of the header.
     let code = code();
-    assert_eq!(code.matches("typedef struct").count() - 2, ours.len());
+    assert_eq!(code.matches("typedef struct").count() - 4, ours.len());
     let mut lines = Vec::new();
     let mut expected = BTreeMap::new();
     for (name, size, fields) in &ours {
@@ -187,7 +197,12 @@ fn the_header_is_c99_and_needs_no_other() {
         tantalum_caps c = TANTALUM_CAPS_INIT;\n\
         tantalum_power_loss d = TANTALUM_POWER_LOSS_INIT;\n\
         tantalum_recovery e = TANTALUM_RECOVERY_INIT;\n\
-        return a.size == 0 || b.size == 0 || c.size == 0 || d.size == 0 || e.size == 0;\n}\n";
+        tantalum_log_create_options f = TANTALUM_LOG_CREATE_OPTIONS_INIT;\n\
+        tantalum_log_options g = TANTALUM_LOG_OPTIONS_INIT;\n\
+        tantalum_log_stats h = TANTALUM_LOG_STATS_INIT;\n\
+        tantalum_log_record i = TANTALUM_LOG_RECORD_INIT;\n\
+        return !(a.size && b.size && c.size && d.size && e.size && f.size && g.size && h.size\n\
+            && i.size);\n}\n";
     std::fs::write(dir.join("it.c"), source).expect("the folder can be written");
     run(cc().args(["-std=c99", "-c"]).arg(dir.join("it.c")).arg("-o").arg(dir.join("it.o")));
 }

@@ -109,6 +109,25 @@ fn every_function_does_what_the_header_says() {
 }
 
 #[test]
+fn every_function_of_a_log_does_what_the_header_says() {
+    for linked in [Linked::Shared, Linked::Static] {
+        let files = scratch(&format!("log-{linked:?}"));
+        let printed = on("tests/c/log.c", linked, &[files.to_str().expect("it is text")]);
+        assert_eq!(printed, "all as documented\n");
+    }
+}
+
+#[test]
+fn a_log_has_what_earlier_runs_of_the_program_committed() {
+    let dir = scratch("log.c");
+    let program = compile("examples/log.c", Linked::Shared, &dir);
+    for found in [0, 100, 100] {
+        let printed = run(Command::new(&program).arg(&dir));
+        assert_eq!(printed, format!("found {found}\nnow {}\nkept 100\n", found + 200));
+    }
+}
+
+#[test]
 fn threads_share_a_handle_through_power_cuts() {
     for preset in ["durassd", "volatile"] {
         let printed = on("tests/c/threads.c", Linked::Shared, &[preset]);

@@ -1,0 +1,158 @@
+/* Every function of a flash log, and bad arguments: the folder for its files is the argument. */
+#include "check.h"
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+static char paths[3][4096];
+static const char *devices[3] = {paths[0], paths[1], paths[2]};
+
+static tantalum_log *open_log(size_t count, uint64_t degraded) {
+    tantalum_log_options how = TANTALUM_LOG_OPTIONS_INIT;
+    tantalum_log *log;
+    how.buffered = 1;
+    how.fail_when_full = 1;
+    how.degraded = degraded;
+    CHECK(tantalum_log_open(devices, count, &how, &log) == TANTALUM_OK);
+    return log;
+}
+
+static void *commits(void *log) {
+    for (int i = 0; i < 100; i++)
+        CHECK(tantalum_log_commit(log, "a thread", 8, NULL, NULL) == TANTALUM_OK);
+    return NULL;
+}
+
+static void refused(void) {
+    tantalum_log_create_options make = TANTALUM_LOG_CREATE_OPTIONS_INIT;
+    tantalum_log_options how = TANTALUM_LOG_OPTIONS_INIT;
+    tantalum_log *log = (tantalum_log *)&make;
+    const char *missing[1] = {"/nowhere/at/all.log"}, *none[1] = {NULL};
+    CHECK(tantalum_log_create(devices, 0, NULL, &make) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_create(NULL, 2, NULL, &make) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_create(none, 1, NULL, &make) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_create(devices, 2, NULL, NULL) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_create(devices, 2, NULL, &make) == TANTALUM_ELOG);
+    make.copies = 3;
+    make.file_bytes = 1 << 20;
+    make.buffered = 1;
+    CHECK(tantalum_log_create(devices, 2, NULL, &make) == TANTALUM_ELOG);
+    make.copies = 70000;
+    CHECK(tantalum_log_create(devices, 2, NULL, &make) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_open(missing, 1, &how, &log) == TANTALUM_ELOG && log == NULL);
+    CHECK(said("/nowhere/at/all.log"));
+    CHECK(tantalum_log_open(devices, 2, &how, NULL) == TANTALUM_EINVAL);
+    how.size = 3;
+    CHECK(tantalum_log_open(devices, 2, &how, &log) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_append(NULL, "x", 1, NULL, NULL) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_flush(NULL, NULL) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_close(NULL) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_next(NULL, NULL) == TANTALUM_EINVAL);
+    tantalum_log_free(NULL);
+    tantalum_log_read_end(NULL);
+}
+
+int main(int argc, char **argv) {
+    tantalum_log_create_options make = TANTALUM_LOG_CREATE_OPTIONS_INIT;
+    tantalum_log_stats stats = TANTALUM_LOG_STATS_INIT;
+    tantalum_log_record record = TANTALUM_LOG_RECORD_INIT;
+    tantalum_piece pieces[3] = {{"one ", 4}, {NULL, 0}, {"two", 3}};
+    tantalum_log_reader *reader;
+    uint64_t lsn, end, first_end, durable, all;
+    pthread_t threads[3];
+    static char large[5000];
+    tantalum_log *log;
+    int fd;
+
+    CHECK(argc == 2);
+    for (int i = 0; i < 3; i++)
+        snprintf(paths[i], sizeof paths[i], "%s/%d.log", argv[1], i);
+    refused();
+    for (int i = 0; i < 3; i++)
+        unlink(paths[i]);
+    make.copies = 2;
+    make.file_bytes = 1 << 20;
+    make.record_limit = 4096;
+    make.buffered = 1;
+    CHECK(tantalum_log_create(devices, 2, paths[2], &make) == TANTALUM_OK);
+    CHECK(tantalum_log_create(devices, 2, paths[2], &make) == TANTALUM_ELOG);
+    log = open_log(3, 0);
+
+    /* The descriptor is readable at first, and after something has become durable. */
+    CHECK(tantalum_log_fd(log, &fd) == TANTALUM_OK);
+    CHECK(tantalum_log_fd(log, NULL) == TANTALUM_EINVAL);
+    struct pollfd looked = {fd, POLLIN, 0};
+    CHECK(poll(&looked, 1, 0) == 1 && read(fd, &all, 8) == 8);
+    CHECK(tantalum_log_append(log, "first", 5, &lsn, &first_end) == TANTALUM_OK);
+    CHECK(lsn == 0);
+    CHECK(tantalum_log_wait_durable(log, first_end) == TANTALUM_OK);
+    CHECK(poll(&looked, 1, 60000) == 1 && read(fd, &all, 8) == 8);
+
+    CHECK(tantalum_log_commit_pieces(log, pieces, 3, &lsn, &end) == TANTALUM_OK);
+    CHECK(lsn == first_end);
+    CHECK(tantalum_log_append_pieces(log, NULL, 0, &lsn, NULL) == TANTALUM_OK && lsn == end);
+    CHECK(tantalum_log_append_pieces(log, NULL, 1, NULL, NULL) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_append(log, NULL, 1, NULL, NULL) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_append(log, large, UINT64_MAX, NULL, NULL) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_append(log, large, sizeof large, NULL, NULL) == TANTALUM_ETOOLARGE);
+    CHECK(tantalum_log_wait_durable(log, end + 10000) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_flush(log, &end) == TANTALUM_OK);
+    CHECK(tantalum_log_ends(log, &durable, &all) == TANTALUM_OK && durable == end && all == end);
+
+    CHECK(tantalum_log_read(log, 0, &reader) == TANTALUM_OK);
+    CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && record.found);
+    CHECK(record.bytes == 5 && memcmp(record.data, "first", 5) == 0 && record.end == first_end);
+    CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && record.found);
+    CHECK(record.bytes == 7 && memcmp(record.data, "one two", 7) == 0);
+    CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && record.found && record.bytes == 0);
+    CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && !record.found);
+    CHECK(tantalum_log_next(reader, NULL) == TANTALUM_EINVAL);
+    tantalum_log_read_end(reader);
+    CHECK(tantalum_log_read(log, end + 10000, &reader) == TANTALUM_EINVAL && reader == NULL);
+
+    CHECK(tantalum_log_checkpoint(log, end + 10000, 0) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_checkpoint(log, first_end + 1, 0) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_checkpoint(log, first_end, 77) == TANTALUM_OK);
+    CHECK(tantalum_log_read(log, 0, &reader) == TANTALUM_EINVAL && said("checkpoint"));
+    CHECK(tantalum_log_get_stats(log, &stats) == TANTALUM_OK);
+    CHECK(stats.first == first_end && stats.checkpoint_number == 77 && stats.records == 3);
+    CHECK(stats.devices == 3 && stats.devices_present == 3 && !stats.degraded);
+
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, commits, log) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(tantalum_log_get_stats(log, &stats) == TANTALUM_OK && stats.records == 303);
+    CHECK(stats.durable == stats.end);
+
+    /* Full: a call that fails changes nothing, and a checkpoint makes room. */
+    int code;
+    while ((code = tantalum_log_commit(log, large, 4000, NULL, &end)) == TANTALUM_OK) {
+    }
+    CHECK(code == TANTALUM_ENOSPC && said("checkpoint"));
+    CHECK(tantalum_log_checkpoint(log, end, 78) == TANTALUM_OK);
+    CHECK(tantalum_log_commit(log, large, 4000, &lsn, NULL) == TANTALUM_OK && lsn == end);
+    CHECK(tantalum_log_close(log) == TANTALUM_OK);
+    CHECK(tantalum_log_append(log, "x", 1, NULL, NULL) == TANTALUM_ELOG);
+    CHECK(poll(&looked, 1, 60000) == 1);
+    tantalum_log_free(log);
+
+    /* Without a close, and without a device. */
+    log = open_log(3, 0);
+    CHECK(tantalum_log_commit(log, "kept", 4, &lsn, NULL) == TANTALUM_OK);
+    tantalum_log_free(log);
+    tantalum_log_options how = TANTALUM_LOG_OPTIONS_INIT;
+    how.buffered = 1;
+    devices[0] = paths[2];
+    CHECK(tantalum_log_open(devices, 2, &how, &log) == TANTALUM_ELOG && said("missing"));
+    log = open_log(2, 1);
+    CHECK(tantalum_log_read(log, lsn, &reader) == TANTALUM_OK);
+    CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && record.found);
+    CHECK(record.bytes == 4 && memcmp(record.data, "kept", 4) == 0);
+    CHECK(tantalum_log_get_stats(log, &stats) == TANTALUM_OK && stats.degraded);
+    CHECK(tantalum_log_close(log) == TANTALUM_OK);
+    tantalum_log_free(log);
+    tantalum_log_read_end(reader);
+    printf("all as documented\n");
+    return 0;
+}
