@@ -15,7 +15,7 @@ use tantalum_rt::{Nanos, Rt};
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnyBlueprint {
     /// Of a block device.
-    Box(BoxBlueprint),
+    Box(Box<BoxBlueprint>),
     /// Of a flash log.
     Log(Box<LogBlueprint>),
     /// Of a log volume.
@@ -24,7 +24,7 @@ pub enum AnyBlueprint {
 
 impl From<BoxBlueprint> for AnyBlueprint {
     fn from(one: BoxBlueprint) -> AnyBlueprint {
-        AnyBlueprint::Box(one)
+        AnyBlueprint::Box(Box::new(one))
     }
 }
 

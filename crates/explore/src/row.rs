@@ -2,7 +2,7 @@
 //! to it.
 
 use crate::any::AnyBlueprint;
-use crate::blueprints::DriveBlueprint;
+use crate::blueprints::{BoxBlueprint, DriveBlueprint};
 use crate::command::Ingredients;
 use crate::scenario::{Nesting, Scenario};
 use crate::subject::Blueprint;
@@ -51,8 +51,7 @@ impl CrashRow {
                     // Units to spare, so that some may fail.
                     design.space.over_provisioning *= 1.3;
                 }
-                let drive = DriveBlueprint { design, payload: Payload::Stamps };
-                AnyBlueprint::Box(drive.into())
+                BoxBlueprint::from(DriveBlueprint { design, payload: Payload::Stamps }).into()
             }
         };
         self.what.scenario(subject, seed)

@@ -283,7 +283,7 @@ fn sampled_devices_are_explored_and_are_clean() {
     let again =
         tantalum_explore::SampledBlueprint::from_toml(text, tantalum_device::Payload::Stamps, None);
     let again = tantalum_explore::BoxBlueprint::Sampled(again.unwrap());
-    assert_eq!(tantalum_explore::AnyBlueprint::Box(again), subject);
+    assert_eq!(tantalum_explore::AnyBlueprint::from(again), subject);
 }
 
 #[test]
