@@ -25,11 +25,13 @@ mod view;
 #[cfg(feature = "live")]
 mod words;
 
-#[cfg(feature = "torture")]
+#[cfg(feature = "live")]
 pub use create::bytes;
 pub use create::named;
 #[cfg(feature = "torture")]
 pub use live::time_scale;
+#[cfg(feature = "live")]
+pub use running::{RunningCommand, running};
 
 use clap::Subcommand;
 use tantalum_device::bytes_in_words as size;

@@ -11,6 +11,8 @@ mod designs;
 mod drive;
 mod energy;
 mod fit;
+#[cfg(feature = "live")]
+mod log;
 mod out;
 mod published;
 mod random;
@@ -76,6 +78,10 @@ enum Command {
     /// Drives in image files: create, inspect, check, serve, mount, cut
     #[command(subcommand)]
     Drive(drive::DriveCommand),
+    /// Flash logs: create, inspect, check, recover, serve, mount, cut
+    #[cfg(feature = "live")]
+    #[command(subcommand)]
+    Log(log::LogCommand),
     /// Energy to survive a power loss: joules, farads, capacitors
     Energy(energy::EnergyArguments),
     /// Search for the least energy with which a drive is fast enough and starts soon enough
@@ -109,6 +115,8 @@ fn main() -> ExitCode {
         Command::Published(arguments) => sums::published(&arguments),
         Command::Designs(arguments) => designs::designs(&arguments),
         Command::Drive(command) => drive::drive(&command),
+        #[cfg(feature = "live")]
+        Command::Log(command) => log::log(&command),
         Command::Energy(arguments) => energy::energy(&arguments),
         Command::Search(arguments) => search::search(&arguments),
         Command::Fit(arguments) => fit::fit(&arguments),

@@ -76,6 +76,7 @@ mod area;
 pub mod blocking;
 mod core;
 mod create;
+mod describe;
 mod encode;
 mod error;
 mod feed;
@@ -112,6 +113,7 @@ mod works;
 
 #[cfg(feature = "blocking")]
 pub use blocking::{BlockingError, BlockingLog, BlockingOptions, BlockingRecords};
+pub use describe::{DeviceDescription, StateDescription};
 pub use error::{Damage, LogError, OpenError};
 pub use hedge::HedgeOptions;
 pub use log::{Appended, Log};

@@ -138,6 +138,10 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             let drive = drive.map_err(|e| format!("{}: {e}", path.display()))?;
             let_run(runtime, drive, Some(path), arguments, build)
         }
+        Source::Log(path) => {
+            let volume = crate::log::volume(&rt, path, arguments.salvage)?;
+            let_run(runtime, volume, Some(path), arguments, build)
+        }
         Source::Design(design) => {
             let drive = Drive::new(&rt, design, Payload::Bytes).map_err(|e| e.to_string())?;
             let_run(runtime, drive, None, arguments, build)

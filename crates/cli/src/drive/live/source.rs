@@ -3,6 +3,7 @@
 use super::LiveArguments;
 use super::arguments::RamAck;
 use crate::drive::create;
+use crate::log::is_description;
 use std::path::{Path, PathBuf};
 use tantalum_device::{Ack, Caps, DiskModel, FileSettings, Payload};
 use tantalum_drive::Design;
@@ -15,6 +16,8 @@ const BLOCK: u64 = 4096;
 pub enum Source {
     /// The drive in this image.
     Image(PathBuf),
+    /// The log volume of this description.
+    Log(PathBuf),
     /// A blank drive in memory.
     Design(Box<Design>),
     /// A RAM device with these promises.
@@ -37,6 +40,14 @@ impl Source {
         image: Option<&Path>,
         read_only: bool,
     ) -> Result<Source, String> {
+        if let Some(path) = image.filter(|path| is_description(path)) {
+            if read_only {
+                return Err("--read-only: a log volume writes to its devices when it starts: use \
+                            --reader NAME beside it"
+                    .to_string());
+            }
+            return Ok(Source::Log(path.to_owned()));
+        }
         if let Some(path) = image {
             return Ok(Source::Image(path.to_owned()));
         }

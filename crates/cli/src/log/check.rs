@@ -1,0 +1,96 @@
+//! `tantalum log check`.
+
+use super::description::Description;
+use super::devices::{Devices, in_words, runtime};
+use crate::out;
+use clap::Args;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use tantalum_log::{Log, OpenError, OpenOptions};
+
+/// Arguments of `tantalum log check`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum log check wal.toml
+  tantalum log check wal.toml --json
+
+Reads the log from its checkpoint to its end. Nothing is changed: the devices are
+opened for reading only. (If a crash came while the devices got a new state, they
+differ by one generation: then `tantalum log recover` has to come first.)
+Exit codes: 0, all is well; 1, the log is damaged or cannot be read; 2, there is no
+such log, or it is in use, or a device is wrong.")]
+pub struct CheckArguments {
+    /// The description of the log
+    description: PathBuf,
+    /// Read what is before the damage
+    #[arg(long)]
+    salvage: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    log: String,
+    /// The checkpoint: the log begins here.
+    first: u64,
+    /// Where the last whole record ends.
+    end: u64,
+    records: u64,
+    record_bytes: u64,
+}
+
+/// Runs the command; returns the exit code.
+pub fn check(arguments: &CheckArguments) -> u8 {
+    let report = match examine(&arguments.description, arguments.salvage) {
+        Ok(report) => report,
+        Err((why, code)) => return out::error(why, code),
+    };
+    match arguments.json {
+        true => match serde_json::to_string_pretty(&report) {
+            Ok(json) => out::bytes((json + "\n").as_bytes()),
+            Err(e) => out::error(e, out::FAILED),
+        },
+        false => out::bytes(
+            format!(
+                "{}: {} records of {} bytes, from {} to {}: all is well\n",
+                report.log, report.records, report.record_bytes, report.first, report.end
+            )
+            .as_bytes(),
+        ),
+    }
+}
+
+/// The exit code of a log that cannot be opened.
+pub fn code(error: &OpenError) -> u8 {
+    match error {
+        OpenError::Damaged(_) | OpenError::Io { .. } | OpenError::Superblock(_) => out::FAILED,
+        _ => out::USAGE,
+    }
+}
+
+fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
+    let usage = |why| (why, out::USAGE);
+    let description = Description::read(path).map_err(usage)?;
+    let mut runtime = runtime().map_err(usage)?;
+    let rt = runtime.handle();
+    let devices = Devices::open(&rt, &description, true).map_err(usage)?.of_log();
+    let read = async move {
+        let options = OpenOptions { read_only: true, salvage, ..OpenOptions::default() };
+        let opened = Log::open(&rt, devices, options).await;
+        let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
+        let (mut count, mut bytes) = (0, 0);
+        let failed = |e| (in_words(e), out::FAILED);
+        let mut records = log.read(log.first()).map_err(failed)?;
+        while let Some(record) = records.next().await.map_err(failed)? {
+            (count, bytes) = (count + 1, bytes + record.bytes.len() as u64);
+        }
+        Ok((log.first().0, log.end().0, count, bytes))
+    };
+    let read = runtime.block_on(read);
+    let read = read.map_err(|e| (format!("the devices do not answer: {e}"), out::FAILED))?;
+    let (first, end, records, record_bytes) = read?;
+    Ok(Report { log: path.display().to_string(), first, end, records, record_bytes })
+}
