@@ -1,23 +1,15 @@
 //! `tantalum log`: flash logs on files and block devices, and the volumes over them.
 //!
-//! A log is named by its description, a file `NAME.toml` ([`description`]). A log with a backing is
+//! A log is named by its description, a file `NAME.toml` ([`crate::members`]). A log with a backing is
 //! served by the commands that serve drives: they take the description where others take an image.
 
 mod check;
 mod create;
-mod description;
-mod devices;
 mod inspect;
 mod recover;
 
 use crate::drive::{RunningCommand, running};
 use clap::Subcommand;
-use std::path::Path;
-use tantalum_device::File;
-use tantalum_log::LogVolume;
-use tantalum_rt::Rt;
-
-pub use description::is_description;
 
 /// Commands on flash logs.
 #[derive(Subcommand)]
@@ -43,13 +35,4 @@ pub fn log(command: &LogCommand) -> u8 {
         LogCommand::Recover(arguments) => recover::recover(arguments),
         LogCommand::Running(command) => running(command),
     }
-}
-
-/// The volume of a description, without power.
-///
-/// # Errors
-/// What is wrong, in a line.
-pub fn volume(rt: &Rt, path: &Path, salvage: bool) -> Result<LogVolume<File, File>, String> {
-    let description = description::Description::read(path)?;
-    devices::Devices::open(rt, &description, false)?.volume(rt, &description, salvage, false)
 }

@@ -13,6 +13,11 @@ mod energy;
 mod fit;
 #[cfg(feature = "live")]
 mod log;
+#[cfg(not(feature = "live"))]
+#[path = "without/log.rs"]
+mod log;
+#[cfg(feature = "live")]
+mod members;
 mod out;
 mod published;
 mod random;
@@ -56,6 +61,8 @@ Examples:
   tantalum drive serve disk.img --unix drive.sock
                                                the drive as a network block device
   tantalum drive cut disk.img                  cut its power; see also restore and top
+  tantalum log create wal.toml --device a --device b --backing disk
+                                               a flash log, and a volume over it
   tantalum bench drive --json                  how fast the simulation is
   tantalum designs durassd                     what a preset consists of")]
 struct Arguments {
@@ -79,8 +86,7 @@ enum Command {
     #[command(subcommand)]
     Drive(drive::DriveCommand),
     /// Flash logs: create, inspect, check, recover, serve, mount, cut
-    #[cfg(feature = "live")]
-    #[command(subcommand)]
+    #[cfg_attr(feature = "live", command(subcommand))]
     Log(log::LogCommand),
     /// Energy to survive a power loss: joules, farads, capacitors
     Energy(energy::EnergyArguments),
@@ -115,7 +121,6 @@ fn main() -> ExitCode {
         Command::Published(arguments) => sums::published(&arguments),
         Command::Designs(arguments) => designs::designs(&arguments),
         Command::Drive(command) => drive::drive(&command),
-        #[cfg(feature = "live")]
         Command::Log(command) => log::log(&command),
         Command::Energy(arguments) => energy::energy(&arguments),
         Command::Search(arguments) => search::search(&arguments),

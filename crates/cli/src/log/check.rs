@@ -1,7 +1,6 @@
 //! `tantalum log check`.
 
-use super::description::Description;
-use super::devices::{Devices, in_words, runtime};
+use crate::members::{Description, Devices, in_words, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -18,12 +17,12 @@ Examples:
 Reads the log from its checkpoint to its end. Nothing is changed: the devices are
 opened for reading only. (If a crash came while the devices got a new state, they
 differ by one generation: then `tantalum log recover` has to come first.)
-Exit codes: 0, all is well; 1, the log is damaged or cannot be read; 2, there is no
-such log, or it is in use, or a device is wrong.")]
+Exit codes: 0, all is well; 1, the log is damaged, with --salvage too, or cannot be
+read; 2, there is no such log, or it is in use, or a device is wrong.")]
 pub struct CheckArguments {
     /// The description of the log
     description: PathBuf,
-    /// Read what is before the damage
+    /// If the log is damaged, count what is before the damage
     #[arg(long)]
     salvage: bool,
     /// Print JSON
@@ -40,6 +39,8 @@ struct Report {
     end: u64,
     records: u64,
     record_bytes: u64,
+    /// What is damaged, if anything is: then this is what is before it.
+    damage: Option<String>,
 }
 
 /// Runs the command; returns the exit code.
@@ -48,18 +49,24 @@ pub fn check(arguments: &CheckArguments) -> u8 {
         Ok(report) => report,
         Err((why, code)) => return out::error(why, code),
     };
-    match arguments.json {
+    let text = match arguments.json {
         true => match serde_json::to_string_pretty(&report) {
-            Ok(json) => out::bytes((json + "\n").as_bytes()),
-            Err(e) => out::error(e, out::FAILED),
+            Ok(json) => json,
+            Err(e) => return out::error(e, out::FAILED),
         },
-        false => out::bytes(
-            format!(
-                "{}: {} records of {} bytes, from {} to {}: all is well\n",
-                report.log, report.records, report.record_bytes, report.first, report.end
-            )
-            .as_bytes(),
+        false => format!(
+            "{}: {} records of {} bytes, from {} to {}: {}",
+            report.log,
+            report.records,
+            report.record_bytes,
+            report.first,
+            report.end,
+            if report.damage.is_some() { "what is before the damage" } else { "all is well" }
         ),
+    };
+    match (out::bytes((text + "\n").as_bytes()), report.damage) {
+        (out::OK, Some(damage)) => out::error(damage, out::FAILED),
+        (code, _) => code,
     }
 }
 
@@ -76,10 +83,16 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
     let description = Description::read(path).map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
-    let devices = Devices::open(&rt, &description, true).map_err(usage)?.of_log();
     let read = async move {
-        let options = OpenOptions { read_only: true, salvage, ..OpenOptions::default() };
-        let opened = Log::open(&rt, devices, options).await;
+        let open = |salvage| {
+            let devices = Devices::open(&rt, &description, true).map_err(usage);
+            let options = OpenOptions { read_only: true, salvage, ..OpenOptions::default() };
+            devices.map(|devices| Log::open(&rt, devices.of_log(), options))
+        };
+        let (opened, damage) = match open(false)?.await {
+            Err(OpenError::Damaged(damage)) if salvage => (open(true)?.await, Some(damage)),
+            opened => (opened, None),
+        };
         let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
         let (mut count, mut bytes) = (0, 0);
         let failed = |e| (in_words(e), out::FAILED);
@@ -87,10 +100,10 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
         while let Some(record) = records.next().await.map_err(failed)? {
             (count, bytes) = (count + 1, bytes + record.bytes.len() as u64);
         }
-        Ok((log.first().0, log.end().0, count, bytes))
+        Ok((log.first().0, log.end().0, count, bytes, damage.map(|d| d.to_string())))
     };
     let read = runtime.block_on(read);
     let read = read.map_err(|e| (format!("the devices do not answer: {e}"), out::FAILED))?;
-    let (first, end, records, record_bytes) = read?;
-    Ok(Report { log: path.display().to_string(), first, end, records, record_bytes })
+    let (first, end, records, record_bytes, damage) = read?;
+    Ok(Report { log: path.display().to_string(), first, end, records, record_bytes, damage })
 }

@@ -1,7 +1,7 @@
 //! `tantalum log create`.
 
-use super::description::{Description, is_description};
-use super::devices::{Devices, in_words, runtime};
+use super::check::code;
+use crate::members::{Description, Devices, in_words, is_description, runtime};
 use crate::out;
 use crate::random::random;
 use clap::Args;
@@ -51,17 +51,18 @@ pub struct CreateArguments {
 pub fn create(arguments: &CreateArguments) -> u8 {
     match try_create(arguments) {
         Ok(text) => out::bytes(text.as_bytes()),
-        Err(why) => out::error(why, out::USAGE),
+        Err((why, code)) => out::error(why, code),
     }
 }
 
-fn try_create(arguments: &CreateArguments) -> Result<String, String> {
+fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
+    let usage = |why| (why, out::USAGE);
     let (path, name) = (&arguments.description, arguments.description.display());
     if !is_description(path) {
-        return Err(format!("{name}: a description has a name that ends with .toml"));
+        return Err(usage(format!("{name}: a description has a name that ends with .toml")));
     }
     if path.exists() && !arguments.force {
-        return Err(format!("there is a {name} already: --force overwrites it"));
+        return Err(usage(format!("there is a {name} already: --force overwrites it")));
     }
     let whole = |path: &PathBuf| match path.to_string_lossy().starts_with("model:") {
         true => path.clone(),
@@ -74,12 +75,12 @@ fn try_create(arguments: &CreateArguments) -> Result<String, String> {
         copies: arguments.copies,
         partitions: arguments.partitions,
     };
-    let text = description.text()?;
-    let sink = out::Sink::open(path)?;
-    let mut runtime = runtime()?;
+    let text = description.text().map_err(usage)?;
+    let sink = out::Sink::open(path).map_err(usage)?;
+    let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
-    let devices = Devices::open(&rt, &description, false)?;
-    let identity = random().map_err(|e| format!("no identity for the log: {e}"))?;
+    let devices = Devices::open(&rt, &description, false).map_err(usage)?;
+    let identity = random().map_err(|e| usage(format!("no identity for the log: {e}")))?;
     let options = CreateOptions {
         copies: arguments.copies,
         partitions: arguments.partitions,
@@ -93,21 +94,24 @@ fn try_create(arguments: &CreateArguments) -> Result<String, String> {
         async move {
             match description.backing {
                 Some(_) => {
-                    let volume = devices.volume(&rt, &description, false, false)?;
-                    volume.format(&options).await.map_err(in_words)
+                    let volume = devices.volume(&rt, &description, false, false).map_err(usage)?;
+                    volume.format(&options).await.map_err(|e| usage(in_words(e)))
                 }
                 None => {
                     let Devices { array, archive, .. } = devices;
                     let made = Log::create(&rt, &array, archive.as_ref(), &options).await;
-                    made.map_err(in_words)
+                    made.map_err(|e| (in_words(&e), code(&e)))
                 }
             }
         }
     };
-    runtime.block_on(format).map_err(|e| format!("the log has stalled: {e}"))??;
+    let failed = |why| (why, out::FAILED);
+    runtime.block_on(format).map_err(|e| failed(format!("the log has stalled: {e}")))??;
     match sink.put(&text) {
         out::OK => Ok(said(path, &description, bytes)),
-        _ => Err(format!("{name} could not be written; the log is made: try again with --force")),
+        _ => Err(failed(format!(
+            "{name} could not be written; the log is made: try again with --force"
+        ))),
     }
 }
 

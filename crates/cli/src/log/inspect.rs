@@ -1,7 +1,6 @@
 //! `tantalum log inspect`.
 
-use super::description::Description;
-use super::devices::{Devices, in_words, runtime};
+use crate::members::{Description, Devices, in_words, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;

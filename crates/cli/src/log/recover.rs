@@ -1,8 +1,7 @@
 //! `tantalum log recover`.
 
 use super::check::code;
-use super::description::Description;
-use super::devices::{Devices, in_words, runtime};
+use crate::members::{Description, Devices, in_words, runtime};
 use crate::out;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -20,8 +19,8 @@ Examples:
 
 Opens the log as a server would, and ends it in good order. With a backing it waits
 until the backing has everything: then the log is empty.
-Exit codes: 0, the log is whole; 1, it is damaged, or something failed; 2, there is
-no such log, or it is in use, or a device is wrong.")]
+Exit codes: 0, the log is whole; 1, it is damaged, or does not start; 2, there is no
+such description, or a device of it cannot be opened.")]
 pub struct RecoverArguments {
     /// The description of the log
     description: PathBuf,

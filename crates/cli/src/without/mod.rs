@@ -1,6 +1,7 @@
 //! Replacements for commands that a build does not have. (In a build that has the commands, these
 //! modules are compiled only for their tests.)
 
+mod log;
 mod running;
 mod torture;
 
@@ -10,6 +11,7 @@ use clap::Parser;
 enum Command {
     #[command(flatten)]
     Running(running::RunningCommand),
+    Log(log::LogCommand),
     Torture(torture::TortureArguments),
 }
 
@@ -24,10 +26,13 @@ fn whatever_a_missing_command_is_given_it_says_that_it_is_missing() {
         "status --json",
         "stats --help",
         "top -h",
+        "log create wal.toml --device a",
+        "log --help",
         "torture --db postgres --cuts 100",
     ] {
         let told = match Command::try_parse_from(["tantalum"].into_iter().chain(words.split(' '))) {
             Ok(Command::Running(command)) => running::running(&command),
+            Ok(Command::Log(command)) => log::log(&command),
             Ok(Command::Torture(arguments)) => torture::torture(&arguments),
             Err(e) => panic!("{words}: {e}"),
         };

@@ -3,7 +3,7 @@
 use super::LiveArguments;
 use super::arguments::RamAck;
 use crate::drive::create;
-use crate::log::is_description;
+use crate::members::is_description;
 use std::path::{Path, PathBuf};
 use tantalum_device::{Ack, Caps, DiskModel, FileSettings, Payload};
 use tantalum_drive::Design;

@@ -3,7 +3,7 @@
 //! 1. No two paths are one file, by links or otherwise.
 //! 2. All are opened, and so locked, before anything is written.
 
-use super::description::Description;
+use crate::members::Description;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tantalum_device::{File, FileSettings};

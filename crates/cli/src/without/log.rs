@@ -1,0 +1,20 @@
+//! Replacement for `tantalum log`, in a build without it.
+
+use crate::out;
+use clap::Args;
+use std::ffi::OsString;
+
+/// Any arguments.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+#[command(about = "Not in this build: flash logs on files and block devices", long_about = None)]
+pub struct LogCommand {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    _words: Vec<OsString>,
+}
+
+/// Prints that the command is missing; returns the exit code.
+pub fn log(_: &LogCommand) -> u8 {
+    let why = "it was made without the feature `live`, which needs Linux";
+    out::error(format_args!("this build has no flash logs on devices: {why}"), out::USAGE)
+}
