@@ -7,6 +7,7 @@ mod check;
 mod create;
 mod inspect;
 mod recover;
+mod replace;
 
 use crate::drive::{RunningCommand, running};
 use clap::Subcommand;
@@ -22,6 +23,8 @@ pub enum LogCommand {
     Check(check::CheckArguments),
     /// Open a log after a crash, and bring everything that it has to its backing
     Recover(recover::RecoverArguments),
+    /// Put a new device in the place of one that is lost (two copies)
+    Replace(replace::ReplaceArguments),
     #[command(flatten)]
     Running(Box<RunningCommand>),
 }
@@ -33,6 +36,7 @@ pub fn log(command: &LogCommand) -> u8 {
         LogCommand::Inspect(arguments) => inspect::inspect(arguments),
         LogCommand::Check(arguments) => check::check(arguments),
         LogCommand::Recover(arguments) => recover::recover(arguments),
+        LogCommand::Replace(arguments) => replace::replace(arguments),
         LogCommand::Running(command) => running(command),
     }
 }

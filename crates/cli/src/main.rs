@@ -85,7 +85,7 @@ enum Command {
     /// Drives in image files: create, inspect, check, serve, mount, cut
     #[command(subcommand)]
     Drive(drive::DriveCommand),
-    /// Flash logs: create, inspect, check, recover, serve, mount, cut
+    /// Flash logs: create, inspect, check, recover, replace, serve, mount, cut
     #[cfg_attr(feature = "live", command(subcommand))]
     Log(log::LogCommand),
     /// Energy to survive a power loss: joules, farads, capacitors

@@ -42,6 +42,27 @@ fn a_served_log_volume_keeps_what_it_acknowledged() {
 }
 
 #[test]
+fn a_lost_device_is_replaced_and_then_another_one_may_be_lost() {
+    let (a, b, c) = (device("copy.a", 16), device("copy.b", 16), device("copy.c", 16));
+    let (d, disk, at) = (device("copy.d", 16), device("copy.disk", 32), file("copy.toml", ""));
+    let words = ["--device", "--backing", "--copies", "2", "--force", "--lost", "--with"];
+    let [device, backing, copies, two, force, lost, with] = words.map(Path::new);
+    log("create", &[&at, device, &a, device, &b, backing, &disk, copies, two, force], 0);
+    let said = log("replace", &[&at, lost, &c, with, &d], 2).1;
+    assert!(said.contains("copy.toml has no device") && said.contains("copy.b"), "{said}");
+    std::fs::remove_file(&b).expect("it is lost");
+    log("check", &[&at], 2);
+    let said = log("replace", &[&at, lost, &b, with, &a], 2).1;
+    assert!(said.contains("are the same device"), "{said}");
+    assert!(log("replace", &[&at, lost, &b, with, &c], 0).0.contains("has everything"));
+    log("check", &[&at], 0);
+    std::fs::remove_file(&a).expect("it is lost, too");
+    log("replace", &[&at, lost, &a, with, &d], 0);
+    assert!(log("check", &[&at], 0).0.contains("all is well"));
+    log("recover", &[&at], 0);
+}
+
+#[test]
 fn wrong_devices_are_refused_in_a_line() {
     let (a, at) = (device("wrong.a", 16), file("wrong.toml", ""));
     std::fs::remove_file(&at).expect("removed");

@@ -122,8 +122,8 @@ fn text(devices: &[Device]) -> String {
         let size = tantalum_device::bytes_in_words(d.bytes);
         let _ = writeln!(
             t,
-            "{name}: device {} of {} ({role}), {size} in blocks of {} bytes, {} copies, \
-             {} partitions, log {}",
+            "{name}: device {} of {} ({role}), {size} in blocks of {} bytes, copies: {}, \
+             partitions: {}, log {}",
             d.index, d.devices, d.unit_bytes, d.copies, d.partitions, d.log
         );
         let _ = match (d.generation, d.epoch, d.checkpoint, d.checkpoint_number) {

@@ -1,0 +1,128 @@
+//! `tantalum log replace`.
+
+use super::check::code;
+use crate::members::{Description, Devices, in_words, runtime};
+use crate::out;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use tantalum_log::{Log, OpenOptions};
+
+/// Arguments of `tantalum log replace`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  fallocate -l 1GiB c
+  tantalum log replace wal.toml --lost b --with c
+
+For a log with two copies, while it is not served. The lost device is not touched and
+need not be there any more; what it holds does not count from then on. The new one
+gets everything from the checkpoint on, and takes its place in the description. In
+the place of an archive comes a device like the others.
+Exit codes: 0, the log has all its copies again; 1, something failed; 2, a device
+cannot be used, or the log has no such device.")]
+pub struct ReplaceArguments {
+    /// The description of the log
+    description: PathBuf,
+    /// The device that is lost, as the description names it
+    #[arg(long, value_name = "PATH")]
+    lost: PathBuf,
+    /// The device that takes its place
+    #[arg(long = "with", value_name = "PATH")]
+    new: PathBuf,
+    /// Destroy what the new device holds
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the command; returns the exit code.
+pub fn replace(arguments: &ReplaceArguments) -> u8 {
+    match try_replace(arguments) {
+        Ok(text) => out::bytes(text.as_bytes()),
+        Err((why, code)) => out::error(why, code),
+    }
+}
+
+/// The description with `new` in the place of `lost`, and the number of that device.
+fn replaced(of: &Description, lost: &Path, new: PathBuf) -> Option<(Description, usize)> {
+    let mut of = of.clone();
+    let index = of.devices.iter().chain(&of.archive).position(|path| path == lost)?;
+    match of.devices.get_mut(index) {
+        Some(device) => *device = new,
+        None => {
+            of.archive = None;
+            of.devices.push(new);
+        }
+    }
+    Some((of, index))
+}
+
+fn try_replace(arguments: &ReplaceArguments) -> Result<String, (String, u8)> {
+    let usage = |why| (why, out::USAGE);
+    let failed = |why: String| (why, out::FAILED);
+    let (path, name) = (&arguments.description, arguments.description.display());
+    let whole = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let before = Description::read(path).map_err(usage)?;
+    let (lost, new) = (whole(&arguments.lost), whole(&arguments.new));
+    let Some((description, index)) = replaced(&before, &lost, new) else {
+        let known: Vec<String> = before.paths().map(|path| path.display().to_string()).collect();
+        return Err(usage(format!(
+            "{name} has no device {}: it has {}",
+            lost.display(),
+            known.join(", ")
+        )));
+    };
+    if before.copies < 2 {
+        let why = "the log has one copy of each record, and what a lost device had is gone: use \
+                   `tantalum log recover --salvage`";
+        return Err(usage(why.to_string()));
+    }
+    let text = description.text().map_err(usage)?;
+    let sink = out::Sink::open(path).map_err(usage)?;
+    let mut runtime = runtime().map_err(usage)?;
+    let rt = runtime.handle();
+    let mut devices = Devices::open(&rt, &description, false).map_err(usage)?.of_log();
+    let new = devices.remove(index);
+    let force = arguments.force;
+    let work = async move {
+        let options = OpenOptions { degraded: true, ..OpenOptions::default() };
+        let opened = Log::open(&rt, devices, options).await;
+        let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
+        log.replace(index, new, force).await.map_err(|e| usage(in_words(e)))?;
+        let (first, end) = (log.first(), log.end());
+        log.close().await.map_err(|e| failed(in_words(e)))?;
+        Ok((first, end))
+    };
+    let ended = runtime.block_on(work);
+    let (first, end) = ended.map_err(|e| failed(format!("the devices do not answer: {e}")))??;
+    match sink.put(&text) {
+        out::OK => Ok(format!(
+            "{name}: {} has everything from {first} to {end}, and the place of {}\n",
+            arguments.new.display(),
+            arguments.lost.display()
+        )),
+        _ => Err(failed(format!(
+            "{name} could not be written, and the device is replaced: write this into it:\n{text}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_the_place_of_an_archive_comes_a_device_like_the_others() {
+        let of = Description {
+            devices: vec!["/a".into(), "/b".into()],
+            archive: Some("/c".into()),
+            backing: None,
+            copies: 2,
+            partitions: 1,
+        };
+        let (now, index) = replaced(&of, Path::new("/a"), "/d".into()).expect("it is there");
+        assert_eq!((now.devices, index), (vec!["/d".into(), "/b".into()], 0));
+        let (now, index) = replaced(&of, Path::new("/c"), "/d".into()).expect("it is there");
+        assert_eq!((now.devices.len(), now.archive, index), (3, None, 2));
+        assert_eq!(replaced(&of, Path::new("/d"), "/e".into()), None);
+    }
+}
