@@ -3,6 +3,7 @@
 //! A log is named by its description, a file `NAME.toml` ([`crate::members`]). A log with a backing is
 //! served by the commands that serve drives: they take the description where others take an image.
 
+mod bench;
 mod check;
 mod create;
 mod inspect;
@@ -25,6 +26,8 @@ pub enum LogCommand {
     Recover(recover::RecoverArguments),
     /// Put a new device in the place of one that is lost (two copies)
     Replace(replace::ReplaceArguments),
+    /// Measure commits, on files or on models in virtual time
+    Bench(bench::BenchArguments),
     #[command(flatten)]
     Running(Box<RunningCommand>),
 }
@@ -36,6 +39,7 @@ pub fn log(command: &LogCommand) -> u8 {
         LogCommand::Inspect(arguments) => inspect::inspect(arguments),
         LogCommand::Check(arguments) => check::check(arguments),
         LogCommand::Recover(arguments) => recover::recover(arguments),
+        LogCommand::Bench(arguments) => bench::bench(arguments),
         LogCommand::Replace(arguments) => replace::replace(arguments),
         LogCommand::Running(command) => running(command),
     }

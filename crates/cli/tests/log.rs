@@ -62,6 +62,34 @@ fn a_lost_device_is_replaced_and_then_another_one_may_be_lost() {
     log("recover", &[&at], 0);
 }
 
+/// What a benchmark prints, as JSON.
+fn benched(words: &[&str]) -> Vec<serde_json::Value> {
+    let mut command = tantalum(&["log", "bench", "--json", "--threads", "1,3"]);
+    let (printed, _) = ends(&command.args(words).output().expect("it starts"), 0);
+    serde_json::from_str(&printed).expect("a list of runs")
+}
+
+#[test]
+fn a_benchmark_says_the_same_of_models_each_time_and_leaves_no_file() {
+    let models = ["--model", "usb-a", "--model", "usb-a", "--copies", "2", "--for", "300ms"];
+    let runs = benched(&models);
+    assert_eq!(runs, benched(&models));
+    let number = |run: &serde_json::Value, key: &str| run[key].as_f64().expect("a number");
+    let rate = |run| number(run, "commits_per_second");
+    assert!(rate(&runs[1]) > rate(&runs[0]), "three threads share groups: {runs:?}");
+    let scratch = tantalum_testing::Scratch::new();
+    let folder = scratch.path("bench");
+    std::fs::create_dir(&folder).expect("a folder");
+    let words = ["--for", "50ms", "--mib", "8", "--bytes", "1000"];
+    let runs = benched(&[&[folder.to_str().expect("text")], &words[..]].concat());
+    assert!(runs.len() == 2 && runs.iter().all(|run| number(run, "commits") > 0.0), "{runs:?}");
+    let left = std::fs::read_dir(&folder).expect("the folder").count();
+    assert_eq!(left, 0, "nothing is left");
+    let told = tantalum(&["log", "bench", "--model", "usb-q"]).output().expect("it starts");
+    let (_, told) = ends(&told, 2);
+    assert!(told.contains("usb-") && told.lines().count() == 1, "{told}");
+}
+
 #[test]
 fn wrong_devices_are_refused_in_a_line() {
     let (a, at) = (device("wrong.a", 16), file("wrong.toml", ""));

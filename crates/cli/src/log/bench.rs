@@ -1,0 +1,291 @@
+//! `tantalum log bench`.
+//!
+//! 1. Files of a benchmark have no name while it runs: however it ends, nothing is left of them.
+//! 2. Whoever commits measures its own time, from the call to its return.
+
+use crate::members::in_words;
+use crate::{out, time};
+use clap::Args;
+use comfy_table::Table;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tantalum_device::{BlockDevice, Latencies, Payload, PowerCycle};
+use tantalum_lab::file::scene::Scene;
+use tantalum_lab::subject::Model;
+use tantalum_log::{
+    BlockingLog, BlockingOptions, CreateOptions, Log, LogDevice, LogError, LogStats, Lsn,
+};
+use tantalum_rt::{Nanos, Rt, Runtime, join_all};
+
+/// Arguments of `tantalum log bench`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum log bench /var/tmp                        one file on the disk of this folder
+  tantalum log bench /ssd-a /ssd-b --copies 2        a file on each of two disks
+  tantalum log bench --model usb-a --model usb-a --threads 1,8
+                                                     on two modelled sticks, in virtual time
+
+Each thread commits one record after the other: each is durable before the next. On
+files the numbers are those of this machine now: compare them as ratios, and only
+within one run. On models they are the same each time. `tantalum designs` lists the
+models.
+Exit codes: 0; 1, the log failed; 2, a file cannot be made, or there is no such model.")]
+pub struct BenchArguments {
+    /// Folders: each gets a file of the log, which is gone afterwards
+    #[arg(required_unless_present = "model", conflicts_with = "model")]
+    folders: Vec<PathBuf>,
+    /// A modelled device of the log; may be given several times
+    #[arg(long, value_name = "NAME")]
+    model: Vec<String>,
+    /// Threads that commit, one run for each
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 4, 16, 32],
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Vec<u32>,
+    /// Bytes of a record
+    #[arg(long, value_name = "N", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(0..=1 << 20))]
+    bytes: u32,
+    /// How long each run takes; virtual time on models
+    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = time::time)]
+    length: Nanos,
+    /// On how many devices each record is before it counts as durable
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(1..=2))]
+    copies: u8,
+    /// MiB of each file
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+          value_parser = clap::value_parser!(u64).range(8..=1 << 20))]
+    mib: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One run.
+#[derive(Serialize)]
+struct Run {
+    threads: u32,
+    commits: u64,
+    seconds: f64,
+    commits_per_second: f64,
+    p50_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    /// Records in a group, on the average.
+    records_per_group: f64,
+    /// Slow writes that were written again on another device.
+    hedges: u64,
+}
+
+/// What a run gives.
+type Ran = (Latencies, LogStats, Nanos);
+
+/// Runs the command; returns the exit code.
+pub fn bench(arguments: &BenchArguments) -> u8 {
+    let mut runs = Vec::new();
+    for &threads in &arguments.threads {
+        let ran = match arguments.model.is_empty() {
+            true => on_files(arguments, threads),
+            false => on_models(arguments, threads),
+        };
+        match ran {
+            Ok(ran) => runs.push(run(threads, ran)),
+            Err((why, code)) => return out::error(why, code),
+        }
+    }
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(&runs).map_err(|e| e.to_string()),
+        false => Ok(table(&runs)),
+    };
+    match text {
+        Ok(text) => out::bytes((text + "\n").as_bytes()),
+        Err(e) => out::error(e, out::FAILED),
+    }
+}
+
+fn run(threads: u32, (latencies, stats, took): Ran) -> Run {
+    let seconds = took.0 as f64 / 1e9;
+    let commits = latencies.count();
+    Run {
+        threads,
+        commits,
+        seconds,
+        commits_per_second: commits as f64 / seconds.max(1e-9),
+        p50_ns: latencies.p50().0,
+        p99_ns: latencies.p99().0,
+        p999_ns: latencies.quantile(0.999).0,
+        records_per_group: stats.records as f64 / stats.groups.max(1) as f64,
+        hedges: stats.hedges,
+    }
+}
+
+fn table(runs: &[Run]) -> String {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_header(["threads", "commits/s", "p50", "p99", "p99.9", "records/group", "hedges"]);
+    let time = |ns: u64| Nanos(ns).to_string();
+    for r in runs {
+        table.add_row([
+            r.threads.to_string(),
+            format!("{:.0}", r.commits_per_second),
+            time(r.p50_ns),
+            time(r.p99_ns),
+            time(r.p999_ns),
+            format!("{:.1}", r.records_per_group),
+            r.hedges.to_string(),
+        ]);
+    }
+    table.to_string()
+}
+
+type Failed = (String, u8);
+
+fn usage(why: impl std::fmt::Display) -> Failed {
+    (in_words(why), out::USAGE)
+}
+
+fn failed(why: impl std::fmt::Display) -> Failed {
+    (in_words(why), out::FAILED)
+}
+
+/// Files that are removed with this.
+struct Files(Vec<PathBuf>);
+
+impl Drop for Files {
+    #[allow(clippy::disallowed_methods, reason = "the edge: the folders that the user names")]
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // It is gone, or the folder is: the benchmark has told already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A log on new files, which have no name any more (1).
+fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
+    let mut options = BlockingOptions::default();
+    options.file.keep_room = true;
+    let mut files = Files(Vec::new());
+    for (i, folder) in arguments.folders.iter().enumerate() {
+        let path = folder.join(format!("tantalum-bench-{}-{i}.log", std::process::id()));
+        make(&path, arguments.mib << 20, &mut options)?;
+        files.0.push(path);
+    }
+    let create = CreateOptions { copies: arguments.copies, ..CreateOptions::default() };
+    BlockingLog::create(&files.0, None, &create, &options).map_err(usage)?;
+    BlockingLog::open(&files.0, options).map_err(usage)
+}
+
+/// Memory file systems have no direct I/O.
+fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<(), Failed> {
+    let Err(e) = BlockingLog::make_file(path, bytes, options) else { return Ok(()) };
+    if options.file.buffered {
+        return Err(usage(e));
+    }
+    options.file.buffered = true;
+    BlockingLog::make_file(path, bytes, options).map_err(|_| usage(e))
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "threads and their time on this machine are what is measured"
+)]
+fn on_files(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
+    let log = log_on_files(arguments)?;
+    let newest = Arc::new(AtomicU64::new(0));
+    let (length, bytes) = (arguments.length, arguments.bytes as usize);
+    let began = std::time::Instant::now();
+    let work = |thread: u32| {
+        let (log, newest) = (log.clone(), newest.clone());
+        std::thread::spawn(move || -> Result<Latencies, LogError> {
+            let (mut latencies, record) = (Latencies::default(), vec![thread as u8; bytes]);
+            while began.elapsed().as_nanos() < u128::from(length.0) {
+                let start = std::time::Instant::now();
+                let at = log.commit(&record)?;
+                latencies.record(Nanos(start.elapsed().as_nanos() as u64));
+                newest.fetch_max(at.end.0, Ordering::Relaxed);
+            }
+            Ok(latencies)
+        })
+    };
+    let workers: Vec<_> = (0..threads).map(work).collect();
+    let mut number = 0;
+    while workers.iter().any(|worker| !worker.is_finished()) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let stats = log.stats().map_err(failed)?;
+        if stats.sections_used * 2 > stats.sections {
+            number += 1;
+            log.checkpoint(Lsn(newest.load(Ordering::Relaxed)), number).map_err(failed)?;
+        }
+    }
+    let took = Nanos(began.elapsed().as_nanos() as u64);
+    let mut all = Latencies::default();
+    for worker in workers {
+        let ended = worker.join().map_err(|_| failed("a thread of the benchmark panicked"))?;
+        all.merge(&ended.map_err(failed)?);
+    }
+    let stats = log.stats().map_err(failed)?;
+    log.close().map_err(failed)?;
+    Ok((all, stats, took))
+}
+
+fn on_models(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
+    let scene = Scene::default();
+    let model = |name: &String| Model::of(name, &scene).map_err(usage);
+    let models: Vec<Model> = arguments.model.iter().map(model).collect::<Result<_, _>>()?;
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let (length, bytes, copies) = (arguments.length, arguments.bytes as usize, arguments.copies);
+    let work = async move {
+        let mut devices = Vec::new();
+        for (i, model) in models.iter().enumerate() {
+            let device = model.build(&rt, Payload::Bytes).map_err(usage)?;
+            device.power_on().await.map_err(failed)?;
+            devices.push(LogDevice::new(format!("model {i}"), PowerCycle::device(&device)));
+        }
+        let create = CreateOptions { copies, ..CreateOptions::default() };
+        Log::create(&rt, &devices, None, &create).await.map_err(usage)?;
+        let log = Log::open(&rt, devices, Default::default()).await.map_err(usage)?;
+        commits(&rt, &log, threads, length, bytes).await.map_err(failed)
+    };
+    runtime.block_on(work).map_err(|e| failed(format!("the log has stalled: {e}")))?
+}
+
+/// The same with tasks, on the clock of the runtime.
+async fn commits<D: BlockDevice + Clone + 'static>(
+    rt: &Rt,
+    log: &Log<D>,
+    tasks: u32,
+    length: Nanos,
+    bytes: usize,
+) -> Result<Ran, LogError> {
+    let latencies: Rc<RefCell<Latencies>> = Rc::default();
+    let began = rt.now();
+    let work = |task: u32| {
+        let latencies = latencies.clone();
+        async move {
+            let record = vec![task as u8; bytes];
+            while rt.now().saturating_sub(began) < length {
+                let start = rt.now();
+                let at = log.commit(&record).await?;
+                latencies.borrow_mut().record(rt.now().saturating_sub(start));
+                let stats = log.stats();
+                if stats.sections_used * 2 > stats.sections && at.end == log.durable() {
+                    log.checkpoint(at.end, 1).await?;
+                }
+            }
+            Ok(())
+        }
+    };
+    let ended = join_all((0..tasks).map(work).collect()).await;
+    ended.into_iter().collect::<Result<Vec<()>, LogError>>()?;
+    let took = rt.now().saturating_sub(began);
+    let latencies = latencies.borrow().clone();
+    Ok((latencies, log.stats(), took))
+}
