@@ -26,7 +26,7 @@ mod view;
 mod words;
 
 #[cfg(feature = "live")]
-pub use create::bytes;
+pub use crate::size::bytes;
 pub use create::named;
 #[cfg(feature = "torture")]
 pub use live::time_scale;

@@ -24,6 +24,7 @@ mod random;
 mod repeat;
 mod run;
 mod search;
+mod size;
 mod sums;
 mod table;
 mod time;

@@ -91,6 +91,30 @@ fn a_benchmark_says_the_same_of_models_each_time_and_leaves_no_file() {
 }
 
 #[test]
+fn models_are_served_and_keep_what_they_acknowledged_over_a_cut() {
+    let at = file("models.toml", "");
+    let words = ["--device", "model:usb-a:8MiB", "--backing", "model:disk-10k:16MiB", "--force"];
+    let [device, usb, backing, disk, force] = words.map(Path::new);
+    log("create", &[&at, device, usb, device, usb, backing, disk, force], 0);
+    let said = log("check", &[&at], 2).1;
+    assert!(said.contains("models, which hold nothing"), "{said}");
+    let socket = common::live::socket("models.sock");
+    let mut command = tantalum(&["log", "serve"]);
+    command.arg(&at).arg("--unix").arg(&*socket);
+    let serving = Serving::start(command);
+    let block = [0xa5; 4096];
+    Nbd::connect(&socket).expect("a server").write(1, &block).expect("written");
+    log("cut", &[&at], 0);
+    log("restore", &[&at], 0);
+    assert_eq!(Nbd::connect(&socket).expect("a server").read(1).expect("read"), block);
+    assert_eq!(serving.stop().0, Some(0));
+    let mixed = file("mixed.toml", "");
+    let (other, force) = (self::device("mixed.a", 16), Path::new("--force"));
+    let said = log("create", &[&mixed, device, usb, device, &other, force], 2).1;
+    assert!(said.contains("or for none of them"), "{said}");
+}
+
+#[test]
 fn wrong_devices_are_refused_in_a_line() {
     let (a, at) = (device("wrong.a", 16), file("wrong.toml", ""));
     std::fs::remove_file(&at).expect("removed");

@@ -139,7 +139,7 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             let_run(runtime, drive, Some(path), arguments, build)
         }
         Source::Log(path) => {
-            let volume = crate::members::volume(&rt, path, arguments.salvage)?;
+            let volume = crate::members::volume(&mut runtime, path, arguments.salvage)?;
             let_run(runtime, volume, Some(path), arguments, build)
         }
         Source::Design(design) => {

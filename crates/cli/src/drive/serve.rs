@@ -1,7 +1,7 @@
 //! `tantalum drive serve`: a drive as a network block device.
 
+use super::listen;
 use super::live::{self, Build, Front, Live, LiveArguments, OnCut, Site, Trouble};
-use super::{create, listen};
 use crate::out;
 use clap::Args;
 use std::cell::RefCell;
@@ -99,7 +99,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "KIB", default_value_t = Limits::default().payload >> 10)]
     longest: u32,
     /// Most memory for requests and answers of all clients together
-    #[arg(long, value_name = "SIZE", value_parser = create::bytes, default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes, default_value = "256MiB")]
     memory: u64,
     /// Print when clients connect and disconnect
     #[arg(long, short)]

@@ -80,7 +80,7 @@ pub fn code(error: &OpenError) -> u8 {
 
 fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
     let usage = |why| (why, out::USAGE);
-    let description = Description::read(path).map_err(usage)?;
+    let description = Description::lasting(path).map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
     let read = async move {

@@ -1,12 +1,12 @@
 //! `tantalum log create`.
 
 use super::check::code;
-use crate::members::{Description, Devices, in_words, is_description, runtime};
+use crate::members::{Description, Devices, in_words, is_description, is_model, linked, runtime};
 use crate::out;
 use crate::random::random;
 use clap::Args;
 use std::path::{Path, PathBuf};
-use tantalum_device::BlockDevice;
+use tantalum_device::{BlockDevice, PowerCycle};
 use tantalum_log::{CreateOptions, Log};
 
 /// Arguments of `tantalum log create`.
@@ -25,7 +25,7 @@ device cannot be used, or there is such a description already.")]
 pub struct CreateArguments {
     /// The description to write: NAME.toml
     description: PathBuf,
-    /// A device of the log, a file or a block device; may be given several times
+    /// A device of the log: a file, a block device or model:NAME:SIZE; may be given several times
     #[arg(long = "device", value_name = "PATH", required = true)]
     devices: Vec<PathBuf>,
     /// A device that is good at large sequential writes, and gets everything in large pieces
@@ -64,7 +64,7 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
     if path.exists() && !arguments.force {
         return Err(usage(format!("there is a {name} already: --force overwrites it")));
     }
-    let whole = |path: &PathBuf| match path.to_string_lossy().starts_with("model:") {
+    let whole = |path: &PathBuf| match is_model(path) {
         true => path.clone(),
         false => std::path::absolute(path).unwrap_or_else(|_| path.clone()),
     };
@@ -75,30 +75,30 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
         copies: arguments.copies,
         partitions: arguments.partitions,
     };
+    description.check().map_err(usage)?;
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
     let devices = Devices::open(&rt, &description, false).map_err(usage)?;
     let identity = random().map_err(|e| usage(format!("no identity for the log: {e}")))?;
-    let options = CreateOptions {
-        copies: arguments.copies,
-        partitions: arguments.partitions,
-        force: arguments.force,
-        identity: Some(identity),
-        ..CreateOptions::default()
-    };
-    let bytes: u64 = devices.array.iter().map(|d| d.device.caps().bytes()).sum();
+    let (force, identity) = (arguments.force, Some(identity));
+    let options = CreateOptions { force, identity, ..description.options() };
+    let bytes: u64 = devices.array.iter().map(|(_, d)| d.device().caps().bytes()).sum();
+    let modelled = description.is_modelled();
     let format = {
         let description = description.clone();
         async move {
             match description.backing {
+                // It is made anew whenever it is served.
+                _ if modelled => Ok(()),
                 Some(_) => {
                     let volume = devices.volume(&rt, &description, false, false).map_err(usage)?;
                     volume.format(&options).await.map_err(|e| usage(in_words(e)))
                 }
                 None => {
-                    let Devices { array, archive, .. } = devices;
+                    let array: Vec<_> = devices.array.iter().map(linked).collect();
+                    let archive = devices.archive.as_ref().map(linked);
                     let made = Log::create(&rt, &array, archive.as_ref(), &options).await;
                     made.map_err(|e| (in_words(&e), code(&e)))
                 }

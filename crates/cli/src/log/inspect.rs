@@ -73,7 +73,7 @@ pub fn inspect(arguments: &InspectArguments) -> u8 {
 }
 
 fn look(path: &Path) -> Result<Vec<Device>, String> {
-    let description = Description::read(path)?;
+    let description = Description::lasting(path)?;
     let mut runtime = runtime()?;
     let devices = Devices::open(&runtime.handle(), &description, true)?.of_log();
     let all = async move {

@@ -46,7 +46,7 @@ pub fn recover(arguments: &RecoverArguments) -> u8 {
 fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<String, (String, u8)> {
     let usage = |why| (why, out::USAGE);
     let failed = |why: String| (why, out::FAILED);
-    let description = Description::read(path).map_err(usage)?;
+    let description = Description::lasting(path).map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
     let devices = Devices::open(&rt, &description, false).map_err(usage)?;

@@ -61,7 +61,7 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<String, (String, u8)> {
     let failed = |why: String| (why, out::FAILED);
     let (path, name) = (&arguments.description, arguments.description.display());
     let whole = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-    let before = Description::read(path).map_err(usage)?;
+    let before = Description::lasting(path).map_err(usage)?;
     let (lost, new) = (whole(&arguments.lost), whole(&arguments.new));
     let Some((description, index)) = replaced(&before, &lost, new) else {
         let known: Vec<String> = before.paths().map(|path| path.display().to_string()).collect();

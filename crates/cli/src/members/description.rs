@@ -9,10 +9,13 @@
 //! ```
 //!
 //! 1. Paths that are relative are so to the folder of the description.
+//! 2. `model:NAME:SIZE` is a model in memory. Either all members are models, or none.
 
+use super::model::is_model;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tantalum_lab::file::parse;
+use tantalum_log::CreateOptions;
 
 /// What a description says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,13 +64,47 @@ impl Description {
         let folder = path.parent().unwrap_or(Path::new(""));
         let Description { devices, archive, backing, .. } = &mut description;
         for path in devices.iter_mut().chain(archive).chain(backing) {
-            *path = folder.join(&path);
+            if !is_model(path) {
+                *path = folder.join(&path);
+            }
         }
+        description.check().map_err(|what| format!("{name}: {what}"))?;
         Ok(description)
     }
 
     fn parse(text: &str) -> Result<Description, parse::Wrong> {
         parse::read(text)
+    }
+
+    /// As [`Description::read`], of a log that is there while nobody serves it.
+    ///
+    /// # Errors
+    /// The same, and that its members are models.
+    pub fn lasting(path: &Path) -> Result<Description, String> {
+        let description = Description::read(path)?;
+        match description.is_modelled() {
+            false => Ok(description),
+            true => Err(format!(
+                "{}: its devices are models, which hold nothing but while they are served",
+                path.display()
+            )),
+        }
+    }
+
+    /// Whether all is in memory.
+    pub fn is_modelled(&self) -> bool {
+        self.paths().all(|path| is_model(path))
+    }
+
+    /// # Errors
+    /// In a line, that some members are models and others are not.
+    pub fn check(&self) -> Result<(), String> {
+        match self.is_modelled() || !self.paths().any(|path| is_model(path)) {
+            true => Ok(()),
+            false => Err("models are in memory, as long as they are served: name models for the \
+                          devices, the archive and the backing, or for none of them"
+                .to_string()),
+        }
     }
 
     /// The text of a description.
@@ -77,6 +114,12 @@ impl Description {
     pub fn text(&self) -> Result<String, String> {
         let table = toml::to_string(self).map_err(|e| format!("a path is no text: {e}"))?;
         Ok(format!("# A flash log: see `tantalum log --help`.\n{table}"))
+    }
+
+    /// How its log is made.
+    pub fn options(&self) -> CreateOptions {
+        let (copies, partitions) = (self.copies, self.partitions);
+        CreateOptions { copies, partitions, ..CreateOptions::default() }
     }
 
     /// All paths, each with what it is.

@@ -3,19 +3,23 @@
 //! 1. No two paths are one file, by links or otherwise.
 //! 2. All are opened, and so locked, before anything is written.
 
+use super::member::{Member, MemberLink};
+use super::model;
 use crate::members::Description;
+use std::cell::Cell;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use tantalum_device::{File, FileSettings};
+use tantalum_device::{File, FileSettings, PowerCycle};
 use tantalum_log::{LogDevice, LogVolume, OpenOptions, VolumeOptions};
 use tantalum_rt::wall::WallOptions;
 use tantalum_rt::{Rt, Runtime};
 
 /// What a log consists of.
 pub struct Devices {
-    pub array: Vec<LogDevice<File>>,
-    pub archive: Option<LogDevice<File>>,
-    pub backing: Option<File>,
+    /// With the name of each.
+    pub array: Vec<(String, Member)>,
+    pub archive: Option<(String, Member)>,
+    pub backing: Option<Member>,
 }
 
 impl Devices {
@@ -26,8 +30,17 @@ impl Devices {
     pub fn open(rt: &Rt, of: &Description, read_only: bool) -> Result<Devices, String> {
         distinct(of)?;
         let settings = FileSettings { read_only, keep_room: true, ..FileSettings::default() };
-        let open = |path: &PathBuf| open(rt, path, &settings);
-        let named = |path: &PathBuf| Ok(LogDevice::new(path.display().to_string(), open(path)?));
+        let place = Cell::new(0);
+        let open = |path: &PathBuf| match model::is_model(path) {
+            true => model::build(rt, path, place.replace(place.get() + 1)).map(Member::Model),
+            false => open(rt, path, &settings).map(Member::File),
+        };
+        // Several models have one name, and messages tell them apart.
+        let name = |path: &PathBuf| match model::is_model(path) {
+            true => format!("{} (member {})", path.display(), place.get()),
+            false => path.display().to_string(),
+        };
+        let named = |path: &PathBuf| Ok((name(path), open(path)?));
         Ok(Devices {
             array: of.devices.iter().map(named).collect::<Result<_, String>>()?,
             archive: of.archive.as_ref().map(named).transpose()?,
@@ -35,9 +48,15 @@ impl Devices {
         })
     }
 
+    /// All members.
+    pub fn all(&self) -> impl Iterator<Item = &Member> {
+        let log = self.array.iter().chain(&self.archive).map(|(_, member)| member);
+        log.chain(&self.backing)
+    }
+
     /// All devices of the log itself.
-    pub fn of_log(self) -> Vec<LogDevice<File>> {
-        self.array.into_iter().chain(self.archive).collect()
+    pub fn of_log(&self) -> Vec<LogDevice<MemberLink>> {
+        self.array.iter().chain(&self.archive).map(linked).collect()
     }
 
     /// The volume over them, without power.
@@ -50,18 +69,21 @@ impl Devices {
         of: &Description,
         salvage: bool,
         degraded: bool,
-    ) -> Result<LogVolume<File, File>, String> {
+    ) -> Result<LogVolume<Member, Member>, String> {
         let (Some(backing), Some(path)) = (self.backing, &of.backing) else {
             return Err("the log has no backing, and so no volume: create one with --backing PATH"
                 .to_string());
         };
-        let pair = |d: LogDevice<File>| (d.name, d.device);
-        let array = self.array.into_iter().map(pair).collect();
         let log = OpenOptions { salvage, degraded, ..OpenOptions::default() };
         let backing_name = path.display().to_string();
         let options = VolumeOptions { backing_name, log, ..VolumeOptions::default() };
-        LogVolume::new(rt, array, self.archive.map(pair), backing, options).map_err(in_words)
+        LogVolume::new(rt, self.array, self.archive, backing, options).map_err(in_words)
     }
+}
+
+/// What the log is given of a member.
+pub fn linked((name, member): &(String, Member)) -> LogDevice<MemberLink> {
+    LogDevice::new(name.clone(), member.device())
 }
 
 fn open(rt: &Rt, path: &Path, settings: &FileSettings) -> Result<File, String> {
@@ -81,9 +103,8 @@ fn open(rt: &Rt, path: &Path, settings: &FileSettings) -> Result<File, String> {
 fn distinct(of: &Description) -> Result<(), String> {
     let mut known: Vec<((bool, u64, u64), &PathBuf)> = Vec::new();
     for path in of.paths() {
-        if path.to_string_lossy().starts_with("model:") {
-            let path = path.display();
-            return Err(format!("{path}: models cannot be members yet: name a file or device"));
+        if model::is_model(path) {
+            continue;
         }
         let is = std::fs::metadata(path).map_err(|e| {
             format!("{}: {e}: name a file or block device that is there", path.display())

@@ -1,6 +1,6 @@
 //! Arguments of all commands that run a drive.
 
-use crate::drive::{create, listen};
+use crate::drive::listen;
 use crate::time::time;
 use clap::{ArgGroup, Args, ValueEnum};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub struct LiveArguments {
     #[arg(long, value_name = "MODEL")]
     pub disk: Option<String>,
     /// A RAM device of this size instead of an image; commands take no time, blocks have 4 KiB
-    #[arg(long, value_name = "SIZE", value_parser = create::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes)]
     pub ram: Option<u64>,
     /// A regular file or a block device of the host as it is, instead of an image: its blocks are
     /// those of the drive. A cut cuts only the connection to it: the host keeps its power. With
@@ -40,7 +40,7 @@ pub struct LiveArguments {
     pub ram_ack: Option<RamAck>,
     /// The least capacity of --design, --disk or --file, for instance 8GiB [default: its own]. Only
     /// written data takes memory; a new file is allocated as a whole
-    #[arg(long, value_name = "SIZE", value_parser = create::bytes, requires = "sized")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes, requires = "sized")]
     pub capacity: Option<u64>,
     /// Start the drive even if its emergency dump is not complete, or pages that the start reads
     /// are damaged: data that only these had is lost

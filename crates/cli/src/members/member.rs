@@ -1,0 +1,88 @@
+//! A member of a log: a file, a block device, or a model in memory.
+
+use tantalum_device::{
+    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, File,
+    IoError, PowerCycle,
+};
+use tantalum_explore::{AnyBox, AnyLink};
+
+/// A member of a log. Cheap to clone.
+#[derive(Clone)]
+pub enum Member {
+    /// A file or block device.
+    File(File),
+    /// A model.
+    Model(AnyBox),
+}
+
+/// The host's end of its link. Cheap to clone.
+#[derive(Clone)]
+pub enum MemberLink {
+    /// To a file or block device.
+    File(File),
+    /// To a model.
+    Model(AnyLink),
+}
+
+/// The same call for each kind.
+macro_rules! each {
+    ($on:expr, $of:ident, $it:ident => $call:expr) => {
+        match $on {
+            $of::File($it) => $call,
+            $of::Model($it) => $call,
+        }
+    };
+}
+
+impl BlockDevice for MemberLink {
+    fn caps(&self) -> &Caps {
+        each!(self, MemberLink, d => d.caps())
+    }
+
+    fn is_alive(&self) -> bool {
+        each!(self, MemberLink, d => d.is_alive())
+    }
+
+    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
+        each!(self, MemberLink, d => d.read(at, buf).await)
+    }
+
+    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
+        each!(self, MemberLink, d => d.write(at, data, want).await)
+    }
+
+    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
+        each!(self, MemberLink, d => d.write_atomic(group).await)
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        each!(self, MemberLink, d => d.flush().await)
+    }
+
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        each!(self, MemberLink, d => d.discard(range).await)
+    }
+}
+
+impl PowerCycle for Member {
+    type Device = MemberLink;
+
+    fn device(&self) -> MemberLink {
+        match self {
+            Member::File(b) => MemberLink::File(b.device()),
+            Member::Model(b) => MemberLink::Model(b.device()),
+        }
+    }
+
+    fn cut(&self) {
+        each!(self, Member, b => b.cut());
+    }
+
+    async fn off(&self) {
+        each!(self, Member, b => b.off().await);
+    }
+
+    async fn power_on(&self) -> Result<(), IoError> {
+        each!(self, Member, b => b.power_on().await)
+    }
+}
