@@ -1,7 +1,7 @@
 //! `tantalum log bench`.
 //!
 //! 1. Files of a benchmark have no name while it runs: however it ends, nothing is left of them.
-//! 2. Whoever commits measures its own time, from the call to its return.
+//! 2. Whoever commits measures its own time, from the call to its return, and commits at least once.
 
 use crate::members::in_words;
 use crate::{out, time};
@@ -205,13 +205,15 @@ fn on_files(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
         let (log, newest) = (log.clone(), newest.clone());
         std::thread::spawn(move || -> Result<Latencies, LogError> {
             let (mut latencies, record) = (Latencies::default(), vec![thread as u8; bytes]);
-            while began.elapsed().as_nanos() < u128::from(length.0) {
+            loop {
                 let start = std::time::Instant::now();
                 let at = log.commit(&record)?;
                 latencies.record(Nanos(start.elapsed().as_nanos() as u64));
                 newest.fetch_max(at.end.0, Ordering::Relaxed);
+                if began.elapsed().as_nanos() >= u128::from(length.0) {
+                    return Ok(latencies);
+                }
             }
-            Ok(latencies)
         })
     };
     let workers: Vec<_> = (0..threads).map(work).collect();
