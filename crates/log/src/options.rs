@@ -32,7 +32,8 @@ pub struct CreateOptions {
     pub unit: Option<u32>,
     /// Bytes of a section, about. `None`: a 32nd of a stream, at most 4 MiB.
     pub section_bytes: Option<u64>,
-    /// Share of each device that is kept for what is written again, in percent: 0 to 50.
+    /// Share of each device that is kept for what is written again, in percent: 0 to 50. With 0 a
+    /// slow write is written again only where it may follow what a device has.
     pub second_percent: u32,
     /// Bytes of a record, at most.
     pub record_limit: u32,

@@ -205,8 +205,8 @@ impl Scene {
             })?;
         }
         if let Some(job) = self.append.get(name) {
-            let archive = job.archive.as_ref().and_then(|name| Model::of(name, self).ok());
-            let block = archive.map_or(block, |model| model.block_bytes().max(block));
+            let others = job.designs().filter_map(|name| Model::of(name, self).ok());
+            let block = others.map(|model| model.block_bytes()).fold(block, u32::max);
             job.check(block).map_err(|e| {
                 let key = match &e {
                     AppendError::Value { key, .. } => Some(*key),

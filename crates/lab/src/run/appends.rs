@@ -1,8 +1,8 @@
 //! Rows of requesters that append to a log: the power is cut under them, the log is opened again,
 //! and what it holds is compared with what was acknowledged.
 //!
-//! 1. The devices of the log are those of the row's design: of an array each member by itself, not
-//!    striped.
+//! 1. The devices of the log are those of the row's design, of an array each member by itself, not
+//!    striped; then those beside them.
 //! 2. What was acknowledged and is not there, and what is out of order, breaks a promise.
 //! 3. The recovery of a row is the opening of its log, which reads all of it. The start of the
 //!    devices comes before that, and is the recovery of the drive.
@@ -15,6 +15,7 @@ use crate::run::row::{RowBox, RowError, RowPlan, Traffic, draw, in_runtime};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, PowerCycle};
+use tantalum_drive::Drive;
 use tantalum_explore::{AnyBox, AnyLink};
 use tantalum_log::{Log, LogDevice};
 use tantalum_rt::{Nanos, Rt, Stream};
@@ -26,27 +27,33 @@ const LOOK: Nanos = Nanos::from_millis(100);
 /// What a log lies on.
 #[derive(Clone)]
 pub struct Boxes {
-    /// Its array: one device, or several as members of an array.
-    pub array: AnyBox,
+    /// Its devices: each one device, or several as members of an array.
+    pub array: Vec<AnyBox>,
     /// Its archive.
     pub archive: Option<AnyBox>,
 }
 
 impl Boxes {
     fn each(&self) -> impl Iterator<Item = &AnyBox> {
-        std::iter::once(&self.array).chain(&self.archive)
+        self.array.iter().chain(&self.archive)
+    }
+
+    /// The SSDs among its devices.
+    fn drives(&self) -> Vec<Drive> {
+        self.array.iter().flat_map(AnyBox::drives).cloned().collect()
     }
 
     /// The devices of the array.
     fn devices(&self) -> Vec<AnyLink> {
-        match &self.array {
-            AnyBox::Ssds(raid) => raid.members().iter().map(|m| AnyLink::Ssd(m.device())).collect(),
-            AnyBox::Disks(raid) => {
-                raid.members().iter().map(|m| AnyLink::Disk(m.device())).collect()
+        let of = |each: &AnyBox| -> Vec<AnyLink> {
+            match each {
+                AnyBox::Ssds(a) => a.members().iter().map(|m| AnyLink::Ssd(m.device())).collect(),
+                AnyBox::Disks(a) => a.members().iter().map(|m| AnyLink::Disk(m.device())).collect(),
+                AnyBox::Rams(a) => a.members().iter().map(|m| AnyLink::Ram(m.device())).collect(),
+                one => vec![one.device()],
             }
-            AnyBox::Rams(raid) => raid.members().iter().map(|m| AnyLink::Ram(m.device())).collect(),
-            one => vec![one.device()],
-        }
+        };
+        self.array.iter().flat_map(of).collect()
     }
 
     /// Those of the array with names, and the archive.
@@ -63,13 +70,8 @@ impl Boxes {
 
     fn traffic(&self) -> Traffic {
         let host_bytes = self.each().map(|b| b.traffic().host_bytes).sum();
-        let flash = self.array.traffic().flash_bytes;
-        Traffic {
-            host_bytes,
-            flash_bytes: flash,
-            counts: Counts::of(self.array.drives()),
-            ..<_>::default()
-        }
+        let flash_bytes = self.array.iter().map(|b| b.traffic().flash_bytes).sum();
+        Traffic { host_bytes, flash_bytes, counts: Counts::of(&self.drives()), ..<_>::default() }
     }
 
     fn cut(&self) {
@@ -133,7 +135,7 @@ fn told(error: impl std::fmt::Display) -> RowError {
 impl Run {
     async fn main(mut self, cut: impl Fn()) -> Result<(), RowError> {
         let result = self.cycles(cut).await;
-        self.findings.borrow_mut().look_at(self.boxes.array.drives());
+        self.findings.borrow_mut().look_at(&self.boxes.drives());
         result
     }
 
@@ -207,7 +209,7 @@ impl Run {
         let after = self.boxes.traffic();
         measured.set(None);
         let hedges = log.as_ref().map_or(0, |l| l.stats().hedges) - hedges.unwrap_or(0);
-        self.findings.borrow_mut().look_before_cut(self.boxes.array.drives());
+        self.findings.borrow_mut().look_before_cut(&self.boxes.drives());
         self.boxes.cut();
         domain.kill();
         let mut f = self.findings.borrow_mut();

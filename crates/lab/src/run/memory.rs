@@ -91,7 +91,9 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
         return Ok(Need { memory: memory + BASE_BYTES, load: 0, database: 0, capacity });
     }
     if let Some(job) = row.appends() {
-        return Ok(appended(&model, &job, millis));
+        let beside = job.beside.iter().map(|name| Model::of(name, scene));
+        let models = std::iter::once(Ok(model.clone())).chain(beside);
+        return Ok(appended(&models.collect::<Result<Vec<_>, _>>()?, &job, millis));
     }
     let Some(design) = model.ssd() else { return Ok(without_flash(row, cuts, &model)) };
     let layout = design.check().map_err(|e| e.to_string())?;
@@ -125,8 +127,23 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
 }
 
 /// What devices of a log need: they keep what was written. An archive keeps it again.
-fn appended(model: &Model, job: &AppendJob, millis: u64) -> Need {
-    let fill = job.fill_mib << 20;
+fn appended(models: &[Model], job: &AppendJob, millis: u64) -> Need {
+    let (mut written, mut capacity) = (job.fill_mib << 20, 0);
+    for model in models {
+        let (bytes, rate) = appended_to(model, job);
+        capacity += bytes;
+        // (Bytes for each microsecond are MB for each second.)
+        let most = rate.saturating_mul(1000).saturating_mul(millis);
+        written = written.saturating_add(most.min(bytes));
+    }
+    let times = if job.archive.is_some() { 2 } else { 1 };
+    let memory = written.min(capacity).saturating_mul(times).saturating_add(BASE_BYTES);
+    Need { memory, load: 0, database: 0, capacity }
+}
+
+/// The capacity of a row's or a further device of a log, and the most bytes that it gets in a
+/// microsecond.
+fn appended_to(model: &Model, job: &AppendJob) -> (u64, u64) {
     let members = u64::from(model.members());
     let (capacity, rate) = match model.ssd() {
         Some(design) => (design.geometry.bytes() * members, design.link.mb_s * members),
@@ -140,11 +157,7 @@ fn appended(model: &Model, job: &AppendJob, millis: u64) -> Need {
     let writes = sampled.filter(|row| row.command != "read");
     let least = writes.filter_map(|row| row.us.first().copied()).min();
     let asked = (u64::from(job.requesters) * job.request_bytes).div_ceil(least.unwrap_or(1).max(1));
-    let rate = rate.min(asked);
-    // (Bytes for each microsecond are MB for each second.)
-    let written = fill.saturating_add(rate.saturating_mul(1000).saturating_mul(millis));
-    let memory = written.min(capacity).saturating_mul(2).saturating_add(BASE_BYTES);
-    Need { memory, load: 0, database: 0, capacity }
+    (capacity, rate.min(asked))
 }
 
 /// What a drive of a page-level engine needs, and its capacity: a long run has written everything

@@ -56,8 +56,12 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
         for design in row.pages().iter().flat_map(PageModel::log_drives).flatten() {
             Model::of(design, &row.scene).map_err(|e| told(format!("log_design: {e}")))?;
         }
-        if let Some(design) = row.appends().and_then(|job| job.archive) {
-            Model::of(&design, &row.scene).map_err(|e| told(format!("archive: {e}")))?;
+        if let Some(job) = row.appends() {
+            for name in job.designs() {
+                let is_archive = job.archive.as_ref() == Some(name);
+                let key = if is_archive { "archive" } else { "beside" };
+                Model::of(name, &row.scene).map_err(|e| told(format!("{key}: {e}")))?;
+            }
         }
         if let Some(job) = row.job() {
             let bytes = memory::need(row, 1).map_err(told)?.capacity;
@@ -192,13 +196,15 @@ fn try_row(
             let what = "requesters that append to a log cannot be recorded: record a job";
             return (RowFindings::default(), Err(RowError::Design(what.into())));
         }
-        let archive = job.archive.as_ref().map(|name| Model::of(name, &row.scene)).transpose();
+        let (beside, archive) = (job.beside.clone(), job.archive.clone());
         let made = |rt: &Rt| {
-            let build = |model: &Model| model.build(rt, Payload::Bytes).map_err(RowError::Design);
-            let archive = archive.map_err(RowError::Design)?;
+            let build = |model: Model| model.build(rt, Payload::Bytes).map_err(RowError::Design);
+            let named =
+                |name: &String| build(Model::of(name, &row.scene).map_err(RowError::Design)?);
+            let array = build(model).into_iter().map(Ok).chain(beside.iter().map(named));
             Ok(appends::Boxes {
-                array: build(&model)?,
-                archive: archive.as_ref().map(build).transpose()?,
+                array: array.collect::<Result<_, _>>()?,
+                archive: archive.as_ref().map(named).transpose()?,
             })
         };
         return appends::run(seed, plan, job, made, cut);

@@ -127,7 +127,7 @@ impl Plan {
         if !stalled && !self.hedge.affords(units) {
             return None;
         }
-        let checkpoint = self.checkpoint;
+        let (checkpoint, spare) = (self.checkpoint, self.has_room(2 * self.group_bytes()));
         let fits = |area: &Area| area.allows(from) && area.take_fits(units, checkpoint);
         let (lane, second) = (0..self.lanes.len()).find_map(|i| {
             let lane = &self.lanes[i];
@@ -135,8 +135,9 @@ impl Plan {
                 return None;
             }
             let in_second = lane.second.as_ref().is_some_and(fits);
-            // The main stream is for what has no other way.
-            (in_second || (stalled && fits(&lane.main))).then_some((i, in_second))
+            // The main stream is for what has no other way: its room is promised to what is appended.
+            let in_main = stalled || (spare && lane.second.is_none());
+            (in_second || (in_main && fits(&lane.main))).then_some((i, in_second))
         })?;
         let place = self.take(lane, second, units, block, to)?;
         if stalled {

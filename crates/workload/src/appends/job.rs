@@ -29,8 +29,14 @@ pub struct AppendJob {
     pub copies: u8,
     /// Whether slow writes are written again elsewhere.
     pub hedging: bool,
+    /// Share of each device that is kept for what is written again, in percent: 0 to 50. Without,
+    /// it goes behind what a device has, where the order of the records allows that.
+    pub second_percent: u32,
     /// MiB in the log before the requesters begin.
     pub fill_mib: u64,
+    /// Designs of further devices of the log, beside those of the row's design.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
     /// The design of the archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
@@ -46,7 +52,9 @@ impl Default for AppendJob {
             partitions: 1,
             copies: 1,
             hedging: true,
+            second_percent: 20,
             fill_mib: 0,
+            beside: Vec::new(),
             archive: None,
         }
     }
@@ -61,7 +69,7 @@ impl AppendJob {
         let block = u64::from(block);
         let whole = |n: u64| n > 0 && n <= 256 << 10 && n.is_multiple_of(block);
         let size = format!("a multiple of {block}, at most 262144");
-        let stripe = self.stripe_bytes;
+        let (stripe, second) = (self.stripe_bytes, self.second_percent.into());
         let of_log = self.partitions == 1 && self.copies == 1 && self.fill_mib == 0;
         for (key, value, holds, must) in [
             (
@@ -75,6 +83,7 @@ impl AppendJob {
             ("group_bytes", self.group_bytes, whole(self.group_bytes), size.as_str()),
             ("partitions", self.partitions.into(), (1..=16).contains(&self.partitions), "1 to 16"),
             ("copies", self.copies.into(), (1..=2).contains(&self.copies), "1 or 2"),
+            ("second_percent", second, second <= 50, "at most 50"),
             ("fill_mib", self.fill_mib, self.fill_mib <= 4096, "at most 4096"),
             (
                 "stripe_bytes",
@@ -90,6 +99,11 @@ impl AppendJob {
         Ok(())
     }
 
+    /// The designs that it names: those beside the row's, and that of the archive.
+    pub fn designs(&self) -> impl Iterator<Item = &String> {
+        self.beside.iter().chain(&self.archive)
+    }
+
     /// The same, small: for a first look, and for tests.
     pub fn make_quick(&mut self) {
         self.fill_mib = self.fill_mib.min(4);
@@ -97,7 +111,12 @@ impl AppendJob {
 
     /// How the flash log is made.
     pub fn create_options(&self) -> CreateOptions {
-        CreateOptions { partitions: self.partitions, copies: self.copies, ..<_>::default() }
+        CreateOptions {
+            partitions: self.partitions,
+            copies: self.copies,
+            second_percent: self.second_percent,
+            ..<_>::default()
+        }
     }
 
     /// How it is opened. `unit` is the size of its blocks.
