@@ -4,6 +4,7 @@
 //! served by the commands that serve drives: they take the description where others take an image.
 
 mod bench;
+mod calibrate;
 mod check;
 mod create;
 mod inspect;
@@ -12,6 +13,8 @@ mod replace;
 
 use crate::drive::{RunningCommand, running};
 use clap::Subcommand;
+
+pub use calibrate::read as read_preset;
 
 /// Commands on flash logs.
 #[derive(Subcommand)]
@@ -26,6 +29,8 @@ pub enum LogCommand {
     Recover(recover::RecoverArguments),
     /// Put a new device in the place of one that is lost (two copies)
     Replace(replace::ReplaceArguments),
+    /// Measure a device, and write a preset for models of it
+    Calibrate(calibrate::CalibrateArguments),
     /// Measure commits, on files or on models in virtual time
     Bench(bench::BenchArguments),
     #[command(flatten)]
@@ -39,6 +44,7 @@ pub fn log(command: &LogCommand) -> u8 {
         LogCommand::Inspect(arguments) => inspect::inspect(arguments),
         LogCommand::Check(arguments) => check::check(arguments),
         LogCommand::Recover(arguments) => recover::recover(arguments),
+        LogCommand::Calibrate(arguments) => calibrate::calibrate(arguments),
         LogCommand::Bench(arguments) => bench::bench(arguments),
         LogCommand::Replace(arguments) => replace::replace(arguments),
         LogCommand::Running(command) => running(command),

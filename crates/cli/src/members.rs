@@ -6,7 +6,7 @@ mod member;
 mod model;
 
 pub use description::{Description, is_description};
-pub use devices::{Devices, in_words, linked, runtime};
+pub use devices::{Devices, in_words, linked, open, runtime};
 pub use member::Member;
 pub use model::is_model;
 

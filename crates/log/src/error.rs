@@ -42,6 +42,12 @@ pub enum OpenError {
     /// An option makes no sense.
     #[error("{0}")]
     Options(String),
+    /// Slow writes are to be written again, and writes of files block the thread that would do so.
+    #[error(
+        "without io_uring a slow write blocks the thread that would write it again elsewhere: allow \
+         io_uring, or open the log without hedging"
+    )]
+    Hedging,
     /// The device carries stamps.
     #[error("{0} carries stamps, and a log carries bytes: use a device that stores bytes")]
     Stamps(String),

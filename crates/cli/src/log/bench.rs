@@ -39,7 +39,7 @@ pub struct BenchArguments {
     /// Folders: each gets a file of the log, which is gone afterwards
     #[arg(required_unless_present = "model", conflicts_with = "model")]
     folders: Vec<PathBuf>,
-    /// A modelled device of the log; may be given several times
+    /// A modelled device of the log, or the file of a preset; may be given several times
     #[arg(long, value_name = "NAME")]
     model: Vec<String>,
     /// Threads that commit, one run for each
@@ -154,7 +154,7 @@ fn failed(why: impl std::fmt::Display) -> Failed {
 }
 
 /// Files that are removed with this.
-struct Files(Vec<PathBuf>);
+pub(super) struct Files(pub Vec<PathBuf>);
 
 impl Drop for Files {
     #[allow(clippy::disallowed_methods, reason = "the edge: the folders that the user names")]
@@ -182,7 +182,7 @@ fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
 }
 
 /// Memory file systems have no direct I/O.
-fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<(), Failed> {
+pub(super) fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<(), Failed> {
     let Err(e) = BlockingLog::make_file(path, bytes, options) else { return Ok(()) };
     if options.file.buffered {
         return Err(usage(e));
@@ -239,7 +239,11 @@ fn on_files(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
 
 fn on_models(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
     let scene = Scene::default();
-    let model = |name: &String| Model::of(name, &scene).map_err(usage);
+    let model = |name: &String| match name.ends_with(".toml") {
+        true => crate::log::read_preset(Path::new(name)).map(Model::Sampled),
+        false => Model::of(name, &scene),
+    };
+    let model = |name| model(name).map_err(usage);
     let models: Vec<Model> = arguments.model.iter().map(model).collect::<Result<_, _>>()?;
     let mut runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();

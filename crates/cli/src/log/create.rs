@@ -42,6 +42,9 @@ pub struct CreateArguments {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=64))]
     partitions: u16,
+    /// Never write slow writes again on another device. (That takes io_uring.)
+    #[arg(long)]
+    no_hedging: bool,
     /// Destroy what the devices hold, and overwrite the description
     #[arg(long)]
     force: bool,
@@ -74,6 +77,7 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
         backing: arguments.backing.as_ref().map(whole),
         copies: arguments.copies,
         partitions: arguments.partitions,
+        hedging: !arguments.no_hedging,
     };
     description.check().map_err(usage)?;
     let text = description.text().map_err(usage)?;

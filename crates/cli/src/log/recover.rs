@@ -52,7 +52,8 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<String, (St
     let devices = Devices::open(&rt, &description, false).map_err(usage)?;
     let work = async move {
         if description.backing.is_none() {
-            let options = OpenOptions { salvage, degraded, ..OpenOptions::default() };
+            let options = devices.open_options(&description).map_err(usage)?;
+            let options = OpenOptions { salvage, degraded, ..options };
             let opened = Log::open(&rt, devices.of_log(), options).await;
             let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
             let (first, end) = (log.first(), log.end());

@@ -118,6 +118,7 @@ mod tests {
             backing: None,
             copies: 2,
             partitions: 1,
+            hedging: true,
         };
         let (now, index) = replaced(&of, Path::new("/a"), "/d".into()).expect("it is there");
         assert_eq!((now.devices, index), (vec!["/d".into(), "/b".into()], 0));

@@ -6,6 +6,7 @@
 //! backing = "/srv/disk"      # the same: then it is a log without a volume
 //! copies = 1
 //! partitions = 1
+//! hedging = true             # slow writes are written again on another device
 //! ```
 //!
 //! 1. Paths that are relative are so to the folder of the description.
@@ -35,6 +36,13 @@ pub struct Description {
     /// Parts that each device of the array is divided into.
     #[serde(default = "one")]
     pub partitions: u16,
+    /// Whether slow writes are written again on another device.
+    #[serde(default = "yes")]
+    pub hedging: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn one<T: From<u8>>() -> T {
@@ -140,6 +148,7 @@ mod tests {
             backing: Some("/disk".into()),
             copies: 2,
             partitions: 1,
+            hedging: false,
         };
         let text = description.text().expect("text");
         assert_eq!(Description::parse(&text), Ok(description));

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tantalum_device::{File, FileSettings, PowerCycle};
-use tantalum_log::{LogDevice, LogVolume, OpenOptions, VolumeOptions};
+use tantalum_log::{LogDevice, LogVolume, OpenError, OpenOptions, VolumeOptions};
 use tantalum_rt::wall::WallOptions;
 use tantalum_rt::{Rt, Runtime};
 
@@ -54,6 +54,14 @@ impl Devices {
         log.chain(&self.backing)
     }
 
+    /// How the log over them is opened to be written to.
+    ///
+    /// # Errors
+    /// In a line, that slow writes cannot be written again.
+    pub fn open_options(&self, of: &Description) -> Result<OpenOptions, String> {
+        open_options(&files(self.array.iter().chain(&self.archive)), of)
+    }
+
     /// All devices of the log itself.
     pub fn of_log(&self) -> Vec<LogDevice<MemberLink>> {
         self.array.iter().chain(&self.archive).map(linked).collect()
@@ -74,10 +82,33 @@ impl Devices {
             return Err("the log has no backing, and so no volume: create one with --backing PATH"
                 .to_string());
         };
-        let log = OpenOptions { salvage, degraded, ..OpenOptions::default() };
+        let log = open_options(&files(self.array.iter().chain(&self.archive)), of)?;
+        let log = OpenOptions { salvage, degraded, ..log };
         let backing_name = path.display().to_string();
         let options = VolumeOptions { backing_name, log, ..VolumeOptions::default() };
         LogVolume::new(rt, self.array, self.archive, backing, options).map_err(in_words)
+    }
+}
+
+/// The files among members.
+fn files<'a>(members: impl Iterator<Item = &'a (String, Member)>) -> Vec<&'a File> {
+    let file = |(_, member): &'a (String, Member)| match member {
+        Member::File(file) => Some(file),
+        Member::Model(_) => None,
+    };
+    members.filter_map(file).collect()
+}
+
+/// How the log of these files is opened.
+///
+/// # Errors
+/// In a line, that it cannot write slow writes again.
+fn open_options(files: &[&File], of: &Description) -> Result<OpenOptions, String> {
+    let mut options = OpenOptions::default();
+    options.hedge.enabled = of.hedging;
+    match of.hedging && files.len() > 1 && files.iter().any(|f| f.device().blocks_its_thread()) {
+        true => Err(in_words(OpenError::Hedging)),
+        false => Ok(options),
     }
 }
 
@@ -86,7 +117,11 @@ pub fn linked((name, member): &(String, Member)) -> LogDevice<MemberLink> {
     LogDevice::new(name.clone(), member.device())
 }
 
-fn open(rt: &Rt, path: &Path, settings: &FileSettings) -> Result<File, String> {
+/// Opens a file or block device, through the page cache where there is no direct I/O.
+///
+/// # Errors
+/// In a line.
+pub fn open(rt: &Rt, path: &Path, settings: &FileSettings) -> Result<File, String> {
     File::open(rt, path, settings)
         .or_else(|e| match e {
             // Memory file systems have no direct I/O.
@@ -131,6 +166,7 @@ pub fn in_words(error: impl std::fmt::Display) -> String {
         ("open it with `salvage`", "use --salvage"),
         ("open the log without it, with `degraded`", "use --degraded to go on without it"),
         ("with `degraded` if", "with --degraded if"),
+        ("open the log without hedging", "set `hedging = false` in the log's description"),
     ] {
         text = text.replace(of_library, of_command);
     }

@@ -1,4 +1,5 @@
-//! A member that is a model, in memory: `model:NAME:SIZE`.
+//! A member that is a model, in memory: `model:NAME:SIZE`. NAME is a preset, or the file of one that
+//! `tantalum log calibrate` has written.
 
 use std::path::Path;
 use tantalum_device::Payload;
@@ -28,7 +29,11 @@ pub fn build(rt: &Rt, path: &Path, place: usize) -> Result<AnyBox, String> {
         .and_then(|rest| rest.split_once(':'))
         .ok_or_else(|| told("a model is named as in model:usb-a:1GiB".to_string()))?;
     let bytes = crate::size::bytes(size).map_err(told)?;
-    let mut model = Model::of(name, &Scene::default()).map_err(told)?;
+    let mut model = match name.ends_with(".toml") {
+        true => crate::log::read_preset(Path::new(name)).map(Model::Sampled),
+        false => Model::of(name, &Scene::default()),
+    }
+    .map_err(told)?;
     let block = u64::from(model.block_bytes());
     if bytes < block || !bytes.is_multiple_of(block) {
         return Err(told(format!("{bytes} bytes are not whole blocks of {block} bytes")));

@@ -194,7 +194,18 @@ impl BlockingLog {
         options: BlockingOptions,
     ) -> Result<BlockingLog, BlockingError> {
         let (paths, file) = (paths(devices), options.file.clone());
-        BlockingLog::start(options, async move |rt| files(&rt, paths, &file), lend)
+        let hedging = options.open.hedge.enabled && !options.open.read_only;
+        let make = async move |rt| {
+            let devices = files(&rt, paths, &file)?;
+            match hedging
+                && devices.len() > 1
+                && devices.iter().any(|d| d.device.blocks_its_thread())
+            {
+                true => Err(OpenError::Hedging.into()),
+                false => Ok(devices),
+            }
+        };
+        BlockingLog::start(options, make, lend)
     }
 
     /// Opens a log on devices that `make` makes in the thread of the log. That thread does all

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tantalum_device::{Ack, Caps, File, Payload, RamDevice, RamOptions};
-use tantalum_rt::wall::AlignedBuf;
+use tantalum_rt::wall::{AlignedBuf, Backend, WallOptions};
 use tantalum_rt::{Nanos, Rt};
 use tantalum_testing::Scratch;
 
@@ -116,4 +116,28 @@ fn a_thread_that_is_held_up_by_a_device_holds_up_no_other() {
     assert!(held.join().unwrap().unwrap().end <= behind.lsn);
     let found: Vec<_> = log.read(Lsn::ZERO).unwrap().map(|r| r.unwrap().bytes).collect();
     assert_eq!(found, [&b"before"[..], b"held", b"behind"]);
+}
+
+/// Without io_uring a slow write would hold up the thread that is to write it again.
+#[test]
+fn hedging_over_a_back_end_that_blocks_is_refused() {
+    let scratch = Scratch::new();
+    let files = [scratch.path("a"), scratch.path("b")];
+    let wall = WallOptions { io: Backend::Poll, ..WallOptions::default() };
+    let mut options = BlockingOptions { wall, ..BlockingOptions::default() };
+    options.file.buffered = true;
+    for file in &files {
+        BlockingLog::make_file(file, 16 << 20, &options).unwrap();
+    }
+    let create = CreateOptions::default();
+    BlockingLog::create(&files, None, &create, &options).unwrap();
+    let before: Vec<_> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
+    let error = BlockingLog::open(&files, options.clone()).err().expect("it is refused");
+    assert!(error.to_string().contains("without hedging"), "{error}");
+    let after: Vec<_> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
+    assert!(before == after, "nothing was changed");
+    options.open.hedge.enabled = false;
+    let log = BlockingLog::open(&files, options).unwrap();
+    log.commit(b"record").unwrap();
+    log.close().unwrap();
 }

@@ -1,5 +1,7 @@
 //! What a log volume shows of itself while it is served.
 
+use crate::OpenError;
+use crate::volume::error::VolumeError;
 use crate::volume::plug::LogVolume;
 use tantalum_device::{
     AfterCut, BlockDevice, Caps, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
@@ -23,8 +25,15 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
         self.caps()
     }
 
-    async fn bring_up(&self, _salvage: bool) -> Result<Vec<String>, StartError> {
-        self.power_on().await.map(|()| Vec::new()).map_err(|e| match e {
+    async fn bring_up(&self, salvage: bool) -> Result<Vec<String>, StartError> {
+        let (mut started, mut lost) = (self.power_on().await, Vec::new());
+        if let (true, Some(VolumeError::Open(OpenError::Damaged(damage)))) =
+            (salvage, self.start_failure())
+        {
+            started = self.bring_on(true).await;
+            lost.push(format!("salvaged what is before this, the rest is lost: {damage}"));
+        }
+        started.map(|()| lost).map_err(|e| match e {
             IoError::PowerLost => StartError::CutAgain,
             e => StartError::Failed(LiveBox::failure(self).unwrap_or(e.to_string())),
         })

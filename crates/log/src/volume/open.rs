@@ -120,15 +120,19 @@ fn check_room<L: BlockDevice + Clone + 'static>(
     Ok(())
 }
 
-/// Opens the log, and puts what is not destaged into memory.
+/// Opens the log, and puts what is not destaged into memory. With `salvage` a damaged log is opened
+/// with what is before the damage.
 pub(crate) async fn open<L: BlockDevice + Clone + 'static, B: BlockDevice>(
     rt: &Rt,
     devices: Vec<LogDevice<L>>,
     backing: B,
     options: &VolumeOptions,
+    salvage: bool,
 ) -> Result<Core<L, B>, VolumeError> {
     let caps = caps(backing.caps(), options)?;
-    let log = Log::open(rt, devices, log_options(options)).await?;
+    let log_options = log_options(options);
+    let salvage = salvage || log_options.salvage;
+    let log = Log::open(rt, devices, OpenOptions { salvage, ..log_options }).await?;
     check_room(&log, options)?;
     let core = Core::new(rt, log, backing, caps, options.clone());
     let found = label::find(&core.backing, caps.blocks).await;

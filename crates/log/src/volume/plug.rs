@@ -155,8 +155,8 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
         self.inner.array.iter().chain(&self.inner.archive).map(|(_, b)| b)
     }
 
-    /// Powers all boxes, and starts the volume on them.
-    async fn start(&self) -> Result<Running<L::Device, B::Device>, VolumeError> {
+    /// Powers all boxes, and starts the volume on them, with `salvage` even if the log is damaged.
+    async fn start(&self, salvage: bool) -> Result<Running<L::Device, B::Device>, VolumeError> {
         let inner = &*self.inner;
         let log = join_all(self.boxes().map(|b| b.power_on()).collect());
         let (log, backing) = (log.await, inner.backing.power_on().await);
@@ -179,7 +179,8 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
             return Err(VolumeError::Backing { backing, error });
         }
         let backing = inner.backing.device();
-        let core = Rc::new(open::open(&inner.rt, devices, backing, &inner.options).await?);
+        let core = open::open(&inner.rt, devices, backing, &inner.options, salvage).await?;
+        let core = Rc::new(core);
         let domain = inner.rt.domain();
         let (settler, destager) = (core.clone(), core.clone());
         domain.spawn_background("log volume: settle", async move { settler.keep_settling().await });
@@ -214,13 +215,21 @@ impl<L: PowerCycle, B: PowerCycle> PowerCycle for LogVolume<L, B> {
     /// Restores the power of all boxes and starts the volume. If it does not start,
     /// [`LogVolume::start_failure`] says why.
     async fn power_on(&self) -> Result<(), IoError> {
+        self.bring_on(false).await
+    }
+}
+
+impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
+    /// As [`PowerCycle::power_on`]; with `salvage` a damaged log is opened with what is before the
+    /// damage. What was behind it is lost.
+    pub(super) async fn bring_on(&self, salvage: bool) -> Result<(), IoError> {
         let inner = &*self.inner;
         if inner.running.borrow().is_some() {
             return Ok(());
         }
         let link = Link::new(&inner.rt);
         inner.link.replace(link.clone()).cut();
-        let started = link.command("start a log volume", self.start()).await;
+        let started = link.command("start a log volume", self.start(salvage)).await;
         inner.failure.replace(None);
         match started {
             Ok(running) => {

@@ -6,4 +6,5 @@ mod planted;
 mod rig;
 mod running;
 mod runs;
+mod salvage;
 mod slow;
