@@ -47,3 +47,14 @@ pub enum OpenError {
     #[error("the store has no thread of its own: {0}")]
     Thread(#[source] io::Error),
 }
+
+/// Why a call of openraft failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("{0}")]
+    Log(#[from] LogError),
+    #[error("a record could not be encoded: {0}")]
+    Encode(#[from] postcard::Error),
+    #[error("the call does not follow from those before it: {0}")]
+    Order(String),
+}

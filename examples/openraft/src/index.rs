@@ -73,10 +73,6 @@ impl<N: NodeId> Index<N> {
     pub fn push(&mut self, id: LogId<N>, record: Arc<[u8]>, lsn: Option<Lsn>) -> Result<(), String> {
         let index = id.index;
         if self.places.is_empty() {
-            let purged = self.state.purged.as_ref().map(|p| p.index);
-            if let Some(purged) = purged.filter(|p| index <= *p) {
-                return Err(format!("entry {index} comes after {purged} was purged"));
-            }
             (self.first, self.dropped) = (index, index);
         } else if index != self.next() {
             return Err(format!("entry {index} comes where {} belongs", self.next()));
@@ -102,8 +98,8 @@ impl<N: NodeId> Index<N> {
         Ok(())
     }
 
-    /// Takes over a state: entries up to its purged id do not count any more.
-    pub fn set_state(&mut self, state: State<N>) {
+    /// Takes over a state; entries up to its purged id do not count any more.
+    pub fn purge(&mut self, state: State<N>) {
         let purged = state.purged.as_ref().map(|p| p.index);
         self.state = state;
         while self.places.front().is_some_and(|p| Some(p.id.index) <= purged) {

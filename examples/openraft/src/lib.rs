@@ -10,18 +10,20 @@
 //! 1. **One stream.** Entries, cuts of the tail and votes go to one flash log, in the order of the
 //!    calls. After a power loss a prefix of it is there, so a change is there only with everything
 //!    before it. openraft calls for that order ("all write-IO must be serialized").
-//! 2. **Three kinds of records**, each with a version (`record.rs`): an *entry*; a *cut*, after which
-//!    entries from an index on do not count; a *state*: vote, committed id and purged id together. The
-//!    newest state counts alone. So keeping it alive takes one record.
+//! 2. **Four kinds of records**, each with a version (`record.rs`): an *entry*; a *cut*, after which
+//!    entries from an index on do not count; a *state*: vote, committed id and purged id together; a
+//!    *purge*: a state after which entries up to its purged id do not count. The newest state or purge
+//!    counts alone. So keeping vote and ids alive takes one record.
 //! 3. **Consecutive.** The index of an entry is one more than that of the last entry that counts. If
-//!    none counts, it is beyond the purged id. A call or a record that breaks this is an error.
+//!    none counts, it may be any: openraft knows where its log goes on. A call or a record that breaks
+//!    this is an error.
 //! 4. **The index in memory** (`index.rs`) has id and LSN of each entry that counts. Opening builds it
 //!    from the records from the checkpoint on, by the same calls that change it later.
-//! 5. **A purge moves the checkpoint.** First a state with the new purged id is durable; only then the
-//!    checkpoint moves, to the first entry that counts, or to that state if none does. Entries that
-//!    count lie in the order of their indexes, so nothing before that entry is needed but the state,
-//!    which has just been written behind it. A crash in between leaves the longer log and the new
-//!    purged id, which cuts off the same entries.
+//! 5. **A purge moves the checkpoint.** First the record of the purge is durable; only then the checkpoint
+//!    moves, to the first entry that counts, or to that record if none does. Entries that
+//!    count lie in the order of their indexes, so nothing before that entry is needed but vote and ids,
+//!    which have just been written behind it. A crash in between leaves the longer log, and the
+//!    purge cuts off the same entries.
 //! 6. **Acknowledged is durable.** openraft's callback for an append, and the return of `save_vote`,
 //!    `truncate` and `purge`, come after the log has said that the record is durable. `save_committed`
 //!    does not wait: an older committed id is true as well, and by 1. it is never newer than the

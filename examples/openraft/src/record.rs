@@ -3,7 +3,7 @@
 //! ```text
 //! 0  4  "RAFT"
 //! 4  1  version: 1
-//! 5  1  1: entry; 2: cut; 3: state
+//! 5  1  1: entry; 2: cut; 3: state; 4: purge
 //! 6  .  its content in postcard's format
 //! ```
 
@@ -21,6 +21,7 @@ const HEAD: usize = 6;
 const ENTRY: u8 = 1;
 const CUT: u8 = 2;
 const STATE: u8 = 3;
+const PURGE: u8 = 4;
 
 /// What Raft keeps beside its entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +44,8 @@ pub(crate) enum Record<C: RaftTypeConfig> {
     /// Entries from this index on do not count any more.
     Cut(u64),
     State(State<C::NodeId>),
+    /// A state; entries up to its purged id do not count any more.
+    Purge(State<C::NodeId>),
 }
 
 /// # Errors
@@ -61,6 +64,12 @@ pub(crate) fn cut(since: u64) -> Result<Vec<u8>, postcard::Error> {
 /// What the type of ids says.
 pub(crate) fn state<N: NodeId>(state: &State<N>) -> Result<Vec<u8>, postcard::Error> {
     encode(STATE, state)
+}
+
+/// # Errors
+/// What the type of ids says.
+pub(crate) fn purge<N: NodeId>(state: &State<N>) -> Result<Vec<u8>, postcard::Error> {
+    encode(PURGE, state)
 }
 
 fn encode<T: Serialize>(kind: u8, value: &T) -> Result<Vec<u8>, postcard::Error> {
@@ -85,6 +94,7 @@ where
         (VERSION, ENTRY) => Ok(Record::Entry(content_of(lsn, content)?)),
         (VERSION, CUT) => Ok(Record::Cut(content_of(lsn, content)?)),
         (VERSION, STATE) => Ok(Record::State(content_of(lsn, content)?)),
+        (VERSION, PURGE) => Ok(Record::Purge(content_of(lsn, content)?)),
         (VERSION, kind) => {
             Err(OpenError::Undecodable { lsn, what: format!("its kind is {kind}") })
         }

@@ -1,12 +1,12 @@
 //! The store as openraft sees it: it changes the index, and hands the record to the thread.
 
+use crate::error::{OpenError, Refused};
 use crate::index::{Found, Index};
 use crate::record::{self, Record, State};
 use crate::writer::{self, Command, Done, Reserve, Shared};
-use crate::OpenError;
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{
-    ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftLogId, RaftLogReader, RaftTypeConfig,
+    ErrorSubject, ErrorVerb, LogId, NodeId, OptionalSend, RaftLogId, RaftLogReader, RaftTypeConfig,
     StorageError, StorageIOError, Vote,
 };
 use serde::Serialize;
@@ -117,10 +117,10 @@ where
     /// all callers.
     fn change<T>(
         &self,
-        change: impl FnOnce(&mut Index<C::NodeId>) -> Result<(Command<C>, T), LogError>,
-    ) -> Result<T, LogError> {
+        change: impl FnOnce(&mut Index<C::NodeId>) -> Result<(Command<C>, T), Refused>,
+    ) -> Result<T, Refused> {
         let mut index = self.reader.shared.index();
-        index.failed.clone().map_or(Ok(()), Err)?;
+        check(&index)?;
         let (command, answer) = change(&mut index)?;
         self.send(command)?;
         Ok(answer)
@@ -131,12 +131,12 @@ where
         &self,
         change: impl FnOnce(&mut State<C::NodeId>),
         done: Option<Done>,
-    ) -> Result<(), LogError> {
+    ) -> Result<(), Refused> {
         self.change(|index| {
             let mut state = index.state.clone();
             change(&mut state);
-            let record = record::state(&state).map_err(unencodable)?;
-            index.set_state(state);
+            let record = record::state(&state)?;
+            index.state = state;
             Ok((Command::Save { record, done }, ()))
         })
     }
@@ -159,7 +159,11 @@ where
             }
             Record::Cut(since) => index.cut(since),
             Record::State(state) => {
-                index.set_state(state);
+                index.state = state;
+                Ok(())
+            }
+            Record::Purge(state) => {
+                index.purge(state);
                 Ok(())
             }
         };
@@ -172,25 +176,17 @@ fn gone() -> LogError {
     LogError::Failed("its thread has ended".to_string())
 }
 
-fn unencodable(e: postcard::Error) -> LogError {
-    LogError::Failed(format!("a record could not be encoded ({e})"))
-}
-
-fn misused(what: String) -> LogError {
-    LogError::Failed(format!("it was used in a wrong way: {what}"))
-}
-
 /// An error in openraft's words.
 fn storage_error<C: RaftTypeConfig>(
     subject: ErrorSubject<C::NodeId>,
     verb: ErrorVerb,
-) -> impl FnOnce(LogError) -> StorageError<C::NodeId> {
+) -> impl FnOnce(Refused) -> StorageError<C::NodeId> {
     move |e| StorageIOError::new(subject, verb, openraft::AnyError::new(&e)).into()
 }
 
 /// Waits for the thread.
-async fn told(done: oneshot::Receiver<Result<(), LogError>>) -> Result<(), LogError> {
-    done.await.unwrap_or_else(|_| Err(gone()))
+async fn told(done: oneshot::Receiver<Result<(), LogError>>) -> Result<(), Refused> {
+    Ok(done.await.unwrap_or_else(|_| Err(gone()))?)
 }
 
 impl<C> RaftLogStorage<C> for FlashLog<C>
@@ -253,15 +249,15 @@ where
         I::IntoIter: OptionalSend,
     {
         let encode = |entry: C::Entry| {
-            let record: Arc<[u8]> = record::entry(&entry).map_err(unencodable)?.into();
+            let record: Arc<[u8]> = record::entry(&entry)?.into();
             Ok((entry.get_log_id().clone(), record))
         };
-        let entries: Result<Vec<_>, LogError> = entries.into_iter().map(encode).collect();
+        let entries: Result<Vec<_>, Refused> = entries.into_iter().map(encode).collect();
         entries
             .and_then(|entries| {
                 self.change(|index| {
                     for (id, record) in &entries {
-                        index.push(id.clone(), record.clone(), None).map_err(misused)?;
+                        index.push(id.clone(), record.clone(), None).map_err(Refused::Order)?;
                     }
                     Ok((Command::Append { entries, flushed }, ()))
                 })
@@ -272,8 +268,8 @@ where
     async fn truncate(&mut self, id: LogId<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
         let (done, cut) = oneshot::channel();
         let sent = self.change(|index| {
-            let record = record::cut(id.index).map_err(unencodable)?;
-            index.cut(id.index).map_err(misused)?;
+            let record = record::cut(id.index)?;
+            index.cut(id.index).map_err(Refused::Order)?;
             Ok((Command::Save { record, done: Some(done) }, ()))
         });
         let cut = match sent {
@@ -288,8 +284,8 @@ where
         let sent = self.change(|index| {
             let mut state = index.state.clone();
             state.purged = state.purged.max(Some(id.clone()));
-            let record = record::state(&state).map_err(unencodable)?;
-            index.set_state(state);
+            let record = record::purge(&state)?;
+            index.purge(state);
             Ok((Command::Purge { record, index: id.index, floor: index.floor(), done }, ()))
         });
         let purged = match sent {
@@ -300,8 +296,8 @@ where
     }
 }
 
-fn check<N: openraft::NodeId>(index: &Index<N>) -> Result<(), LogError> {
-    index.failed.clone().map_or(Ok(()), Err)
+fn check<N: NodeId>(index: &Index<N>) -> Result<(), Refused> {
+    Ok(index.failed.clone().map_or(Ok(()), Err)?)
 }
 
 /// The indexes of a range; `None` if it is empty.
@@ -330,11 +326,12 @@ where
         most: usize,
     ) -> Result<Vec<C::Entry>, StorageError<C::NodeId>> {
         let Some(range) = range else { return Ok(Vec::new()) };
-        let failed = |e: LogError| StorageError::from(StorageIOError::read_logs(&e));
+        let failed = storage_error::<C>;
+        let logs = || failed(ErrorSubject::Logs, ErrorVerb::Read);
         loop {
             let found = {
                 let index = self.shared.index();
-                check(&index).map_err(failed)?;
+                check(&index).map_err(logs())?;
                 index.find(range.clone(), most)
             };
             let in_memory = found.iter().all(|f| matches!(f, Found::Here(_)));
@@ -348,7 +345,7 @@ where
             let records = match records {
                 // Purged meanwhile: the index knows that already.
                 Err(LogError::BeforeFirst { .. }) => continue,
-                records => records.map_err(failed)?,
+                records => records.map_err(Refused::Log).map_err(logs())?,
             };
             let decode = |(lsn, record): (Lsn, Arc<[u8]>)| match record::decode::<C>(lsn, &record) {
                 Ok(Record::Entry(entry)) => Ok(entry),

@@ -41,7 +41,7 @@ pub(crate) enum Command<C: RaftTypeConfig> {
     Append { entries: Vec<(LogId<C::NodeId>, Arc<[u8]>)>, flushed: LogFlushed<C> },
     /// Appends a cut or a state. Nobody may wait for it.
     Save { record: Vec<u8>, done: Option<Done> },
-    /// Appends a state, and moves the checkpoint to `floor`, or to that state.
+    /// Appends a purge, and moves the checkpoint to `floor`, or to that record.
     Purge { record: Vec<u8>, index: u64, floor: Option<Lsn>, done: Done },
     Close(Done),
 }
