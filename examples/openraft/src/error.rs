@@ -13,7 +13,9 @@ pub enum OpenError {
     #[error("{0}")]
     Read(#[from] LogError),
     /// The log holds something else.
-    #[error("the record at {0} is not of a Raft store: name the devices of the store, or a new log")]
+    #[error(
+        "the record at {0} is not of a Raft store: name the devices of the store, or a new log"
+    )]
     Foreign(Lsn),
     /// The record is of a newer version.
     #[error(

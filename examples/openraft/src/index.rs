@@ -66,16 +66,34 @@ impl<N: NodeId> Index<N> {
         self.first + self.places.len() as u64
     }
 
+    /// Whether entries with these ids may come next.
+    ///
+    /// # Errors
+    /// What index one of them should have.
+    pub fn follow<'a>(&self, ids: impl IntoIterator<Item = &'a LogId<N>>) -> Result<(), String> {
+        let mut next = (!self.places.is_empty()).then(|| self.next());
+        for LogId { index, .. } in ids {
+            if let Some(next) = next.filter(|next| next != index) {
+                return Err(format!("entry {index} comes where {next} belongs"));
+            }
+            next = Some(index.checked_add(1).ok_or("there is no larger index")?);
+        }
+        Ok(())
+    }
+
     /// Adds an entry; its LSN, if it is durable.
     ///
     /// # Errors
-    /// What index it should have.
-    pub fn push(&mut self, id: LogId<N>, record: Arc<[u8]>, lsn: Option<Lsn>) -> Result<(), String> {
-        let index = id.index;
+    /// As [`Index::follow`].
+    pub fn push(
+        &mut self,
+        id: LogId<N>,
+        record: Arc<[u8]>,
+        lsn: Option<Lsn>,
+    ) -> Result<(), String> {
+        self.follow([&id])?;
         if self.places.is_empty() {
-            (self.first, self.dropped) = (index, index);
-        } else if index != self.next() {
-            return Err(format!("entry {index} comes where {} belongs", self.next()));
+            (self.first, self.dropped) = (id.index, id.index);
         }
         self.bytes += record.len();
         self.places.push_back(Place { id, lsn, length: record.len(), record: Some(record) });

@@ -56,6 +56,11 @@ impl StateMachine {
         self.memory().applied.words.get(name).cloned()
     }
 
+    /// All words by name.
+    pub fn words(&self) -> BTreeMap<String, String> {
+        self.memory().applied.words.clone()
+    }
+
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -131,9 +136,7 @@ impl RaftStateMachine<Words> for StateMachine {
         Ok(())
     }
 
-    async fn get_current_snapshot(
-        &mut self,
-    ) -> Result<Option<Snapshot<Words>>, StorageError<u64>> {
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Words>>, StorageError<u64>> {
         let snapshot = self.memory().snapshot.clone();
         let of = |(meta, bytes)| Snapshot { meta, snapshot: Box::new(Cursor::new(bytes)) };
         Ok(snapshot.map(of))

@@ -95,9 +95,7 @@ where
         (VERSION, CUT) => Ok(Record::Cut(content_of(lsn, content)?)),
         (VERSION, STATE) => Ok(Record::State(content_of(lsn, content)?)),
         (VERSION, PURGE) => Ok(Record::Purge(content_of(lsn, content)?)),
-        (VERSION, kind) => {
-            Err(OpenError::Undecodable { lsn, what: format!("its kind is {kind}") })
-        }
+        (VERSION, kind) => Err(OpenError::Undecodable { lsn, what: format!("its kind is {kind}") }),
         (version, _) => Err(OpenError::Newer { lsn, version }),
     }
 }

@@ -256,6 +256,7 @@ where
         entries
             .and_then(|entries| {
                 self.change(|index| {
+                    index.follow(entries.iter().map(|(id, _)| id)).map_err(Refused::Order)?;
                     for (id, record) in &entries {
                         index.push(id.clone(), record.clone(), None).map_err(Refused::Order)?;
                     }

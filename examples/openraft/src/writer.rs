@@ -38,11 +38,22 @@ pub(crate) type Done = oneshot::Sender<Result<(), LogError>>;
 
 /// What the thread is to do.
 pub(crate) enum Command<C: RaftTypeConfig> {
-    Append { entries: Vec<(LogId<C::NodeId>, Arc<[u8]>)>, flushed: LogFlushed<C> },
+    Append {
+        entries: Vec<(LogId<C::NodeId>, Arc<[u8]>)>,
+        flushed: LogFlushed<C>,
+    },
     /// Appends a cut or a state. Nobody may wait for it.
-    Save { record: Vec<u8>, done: Option<Done> },
+    Save {
+        record: Vec<u8>,
+        done: Option<Done>,
+    },
     /// Appends a purge, and moves the checkpoint to `floor`, or to that record.
-    Purge { record: Vec<u8>, index: u64, floor: Option<Lsn>, done: Done },
+    Purge {
+        record: Vec<u8>,
+        index: u64,
+        floor: Option<Lsn>,
+        done: Done,
+    },
     Close(Done),
 }
 

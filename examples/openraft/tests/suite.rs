@@ -16,9 +16,7 @@ struct Builder {
 }
 
 impl StoreBuilder<Words, FlashLog<Words>, StateMachine, Devices> for Builder {
-    async fn build(
-        &self,
-    ) -> Result<(Devices, FlashLog<Words>, StateMachine), StorageError<u64>> {
+    async fn build(&self) -> Result<(Devices, FlashLog<Words>, StateMachine), StorageError<u64>> {
         let devices = Devices::new(self.files, self.copies);
         let log = devices.open(self.memory).expect("a new store opens");
         Ok((devices, log, StateMachine::default()))
