@@ -348,18 +348,22 @@ where
                 Err(LogError::BeforeFirst { .. }) => continue,
                 records => records.map_err(Refused::Log).map_err(logs())?,
             };
-            let decode = |(lsn, record): (Lsn, Arc<[u8]>)| match record::decode::<C>(lsn, &record) {
+            let decode = |(lsn, record): Fetched| match record::decode::<C>(lsn, &record) {
                 Ok(Record::Entry(entry)) => Ok(entry),
-                Ok(_) => Err(StorageIOError::read_logs(&OpenError::Foreign(lsn)).into()),
-                Err(e) => Err(StorageIOError::read_logs(&e).into()),
+                Ok(_) => Err(OpenError::Foreign(lsn)),
+                Err(e) => Err(e),
             };
-            return records.into_iter().map(decode).collect();
+            let entries: Result<Vec<_>, OpenError> = records.into_iter().map(decode).collect();
+            return entries.map_err(|e| StorageIOError::read_logs(&e).into());
         }
     }
 }
 
+/// A record, and where it was; zero for memory.
+type Fetched = (Lsn, Arc<[u8]>);
+
 /// The records that were found. Those in the log are read in one go: they lie in order there.
-fn fetch(log: &BlockingLog, found: Vec<Found>) -> Result<Vec<(Lsn, Arc<[u8]>)>, LogError> {
+fn fetch(log: &BlockingLog, found: Vec<Found>) -> Result<Vec<Fetched>, LogError> {
     let mut reading = None;
     let mut fetch_one = |lsn: Lsn| {
         let records = match &mut reading {

@@ -36,10 +36,13 @@ impl<N: NodeId> Shared<N> {
 /// Is told how a command ended.
 pub(crate) type Done = oneshot::Sender<Result<(), LogError>>;
 
+/// An entry's id and record.
+pub(crate) type Encoded<N> = (LogId<N>, Arc<[u8]>);
+
 /// What the thread is to do.
 pub(crate) enum Command<C: RaftTypeConfig> {
     Append {
-        entries: Vec<(LogId<C::NodeId>, Arc<[u8]>)>,
+        entries: Vec<Encoded<C::NodeId>>,
         flushed: LogFlushed<C>,
     },
     /// Appends a cut or a state. Nobody may wait for it.

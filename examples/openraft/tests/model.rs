@@ -24,6 +24,8 @@ enum Step {
     Committed,
     /// Ends the store, with `close` or without, and opens it with so much memory.
     Reopen(bool, usize),
+    /// Opens what a killed process would have left: a copy of the files while the store is open.
+    Kill,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -34,6 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..5u64).prop_map(Step::Skip),
         2 => Just(Step::Vote),
         1 => Just(Step::Committed),
+        1 => Just(Step::Kill),
         3 => (any::<bool>(), prop_oneof![Just(0), Just(4 * ONE_KIB), Just(1 << 20)])
             .prop_map(|(close, memory)| Step::Reopen(close, memory)),
     ]
@@ -79,7 +82,7 @@ async fn take(step: Step, model: &mut Model, store: &mut FlashLog<Words>) {
             store.truncate(id(model.term, since)).await.unwrap();
         }
         Step::Purge(count) => {
-            let Some(to) = model.entries.values().take(count as usize).last() else { return };
+            let Some(to) = model.entries.values().take(count as usize).next_back() else { return };
             let to = to.log_id;
             model.entries = model.entries.split_off(&(to.index + 1));
             model.purged = Some(to);
@@ -104,7 +107,7 @@ async fn take(step: Step, model: &mut Model, store: &mut FlashLog<Words>) {
             model.vote = Some(vote);
             store.save_vote(&vote).await.unwrap();
         }
-        Step::Reopen(..) => unreachable!("it takes a store, too"),
+        Step::Reopen(..) | Step::Kill => unreachable!("it takes a store, too"),
     }
 }
 
@@ -138,6 +141,9 @@ fn live(devices: &Devices, steps: &[Step]) {
                     false => drop(store),
                 }
                 store = devices.open(memory).unwrap();
+            } else if matches!(step, Step::Kill) {
+                let left = devices.copy();
+                compare(&model, &mut left.open(0).unwrap()).await;
             } else {
                 take(step, &mut model, &mut store).await;
             }

@@ -31,6 +31,18 @@ impl Devices {
         Devices { folder, paths }
     }
 
+    /// Copies of the files, as they are now.
+    pub fn copy(&self) -> Devices {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copy = |path: &PathBuf| {
+            let copy = folder.path().join(path.file_name().expect("a file"));
+            std::fs::copy(path, &copy).expect("a copy");
+            copy
+        };
+        let paths = self.paths.iter().map(copy).collect();
+        Devices { folder, paths }
+    }
+
     pub fn open(&self, memory: usize) -> Result<FlashLog<Words>, OpenError> {
         FlashLog::open(&self.paths, options(memory))
     }
