@@ -153,7 +153,7 @@ impl<N: NodeId> Index<N> {
         }
     }
 
-    /// Where the entries of these indexes are, as far as they count, and up to so many bytes, but at
+    /// Where the entries of these indexes are, as far as they count: up to so many bytes, but at
     /// least one.
     pub fn find(&self, range: RangeInclusive<u64>, most: usize) -> Vec<Found> {
         let from = range.start().saturating_sub(self.first) as usize;

@@ -30,8 +30,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let devices = devices(Path::new(folder))?;
     let store = FlashLog::<Words>::open(&devices, StoreOptions::default())?;
 
-    // The snapshots of this state machine are in memory: without a policy nothing is ever purged, and
-    // each start applies the whole log.
+    // The snapshots of this state machine are in memory: nothing may be purged, and each
+    // start applies the whole log.
     let config = Config { snapshot_policy: SnapshotPolicy::Never, ..Config::default() };
     let state_machine = StateMachine::default();
     let config = Arc::new(config.validate()?);

@@ -60,7 +60,7 @@ pub(crate) enum Command<C: RaftTypeConfig> {
     Close(Done),
 }
 
-/// Room that is kept free, in bytes: entries leave twice this, states and cuts once, purges nothing.
+/// Bytes of room that stay free: entries leave twice this, states and cuts once, purges nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct Reserve(pub u64);
 
@@ -213,7 +213,7 @@ fn settle<C: RaftTypeConfig>(
     rests.into_iter().map(|rest| (rest, result(&failed))).collect()
 }
 
-/// Moves the checkpoint to `to`, if it is not there yet. Its number is how many indexes were purged.
+/// Moves the checkpoint to `to`, if it is before that. Its number is how many indexes were purged.
 fn move_checkpoint(log: &BlockingLog, to: Lsn, index: u64) -> Result<(), LogError> {
     if log.first()? >= to {
         return Ok(());
