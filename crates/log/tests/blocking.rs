@@ -261,3 +261,26 @@ fn a_call_that_makes_no_sense_has_an_error_of_its_own() {
     let missing = BlockingLog::open(&["/nowhere/at/all"], BlockingOptions::default()).err();
     assert!(matches!(missing, Some(BlockingError::File(_))), "{missing:?}");
 }
+
+#[test]
+fn what_the_room_says_is_accepted_and_what_is_refused_has_no_room() {
+    let open = OpenOptions { when_full: WhenFull::Fail, ..OpenOptions::default() };
+    let log = in_memory(1024, open, |_| {}).unwrap();
+    let (full, empty) = ([7; LIMIT as usize], log.room());
+    assert!(empty > 0);
+    let refused = loop {
+        let room = log.room();
+        match log.commit(&full) {
+            Ok(_) => assert!(log.room() <= room),
+            Err(e) => break (room, e),
+        }
+    };
+    assert!(matches!(refused, (room, LogError::Full { .. }) if room < full.len() as u64 + 8));
+    // What is left, if it takes a record at all, is taken.
+    if let Some(rest) = log.room().checked_sub(8) {
+        log.commit(&full[..rest as usize]).unwrap();
+    }
+    log.checkpoint(log.durable(), 0).unwrap();
+    let room = log.room();
+    assert!(room > empty / 2, "{room} of {empty}");
+}

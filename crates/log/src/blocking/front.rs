@@ -81,6 +81,11 @@ impl Front {
         self.shared.lock().ring.end()
     }
 
+    /// Bytes of records that surely find room before the checkpoint moves.
+    pub fn room(&self) -> u64 {
+        self.shared.lock().plan.room_bytes()
+    }
+
     /// Appends a record. If it is to be `durable` it waits for that.
     pub fn append(&self, pieces: &[&[u8]], durable: bool) -> Result<Appended, LogError> {
         let bytes: usize = pieces.iter().map(|p| p.len()).sum();

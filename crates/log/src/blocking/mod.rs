@@ -304,6 +304,13 @@ impl BlockingLog {
         self.handle.front.end()
     }
 
+    /// Bytes of records, each with 8 bytes more, that surely find room on the devices before the
+    /// checkpoint moves. An append of more waits, or fails ([`OpenOptions::when_full`]). A group
+    /// fills whole blocks, so small commits use up more room than their bytes.
+    pub fn room(&self) -> u64 {
+        self.handle.front.room()
+    }
+
     /// The checkpoint: the log begins here.
     ///
     /// # Errors
