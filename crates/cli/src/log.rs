@@ -10,11 +10,13 @@ mod create;
 mod inspect;
 mod recover;
 mod replace;
+mod words;
 
 use crate::drive::{RunningCommand, running};
 use clap::Subcommand;
 
 pub use calibrate::read as read_preset;
+pub use words::in_words_of_logs;
 
 /// Commands on flash logs.
 #[derive(Subcommand)]

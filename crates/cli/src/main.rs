@@ -37,7 +37,7 @@ mod trace;
 #[cfg(test)]
 mod without;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Thousands of simulated drives are made and dropped, in many small pieces: the crash explorer
@@ -115,7 +115,9 @@ Examples:
 }
 
 fn main() -> ExitCode {
-    let code = match Arguments::parse().command {
+    let matches = command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+    let code = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Crash(arguments) => crash::crash(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
@@ -134,9 +136,14 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+/// The whole command line.
+fn command() -> clap::Command {
+    log::in_words_of_logs(Arguments::command())
+}
+
 fn completions(shell: clap_complete::Shell) -> u8 {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "tantalum", &mut script);
+    clap_complete::generate(shell, &mut command(), "tantalum", &mut script);
     out::bytes(&script)
 }
 
@@ -146,6 +153,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
     }
 }

@@ -90,25 +90,37 @@ fn a_benchmark_says_the_same_of_models_each_time_and_leaves_no_file() {
     assert!(told.contains("usb-") && told.lines().count() == 1, "{told}");
 }
 
+/// What logs share with drives speaks of logs.
+#[test]
+fn the_help_of_a_command_on_logs_speaks_of_logs() {
+    for verb in ["serve", "mount", "status", "top", "cut", "restore"] {
+        let (help, _) = log(verb, &[Path::new("--help")], 0);
+        assert!(help.contains(&format!("Usage: tantalum log {verb} ")), "{help}");
+        let (_, examples) = help.split_once("Examples:").expect("it has examples");
+        assert!(examples.contains(&format!("tantalum log {verb} wal.")), "{examples}");
+        assert!(!examples.contains("disk.img"), "{examples}");
+    }
+}
+
 /// A measured preset is one that can be used, nothing is left of the measurement, and what exists is
 /// not overwritten unasked.
 #[test]
 fn a_drive_is_measured_and_its_preset_runs() {
-    let kept = file("calibrated.kept", "precious");
-    let folder = kept.parent().expect("a folder");
+    let kept = file("calibrated.kept", vec![7; 1 << 20]);
+    let folder = &kept.with_file_name("calibrated");
+    std::fs::create_dir_all(folder).expect("a folder");
     let preset = file("calibrated.toml", "");
-    let before = std::fs::read_dir(folder).expect("a folder").count();
     let words = ["-o", "--size", "16MiB", "--for", "50ms"].map(Path::new);
     let [output, rest @ ..] = words;
     let told = log("calibrate", &[&[folder, output, &preset][..], &rest].concat(), 0).1;
     assert!(told.contains("| writes of 4 KiB in sequence") && told.contains("p99.9"), "{told}");
-    assert_eq!(std::fs::read_dir(folder).expect("a folder").count(), before);
+    assert_eq!(std::fs::read_dir(folder).expect("a folder").count(), 0);
     let name = preset.to_str().expect("text");
     let runs = benched(&["--model", name, "--for", "20ms"]);
     assert!(runs.iter().all(|run| run["commits"].as_u64() > Some(0)), "{runs:?}");
     assert!(log("calibrate", &[&kept], 2).1.contains("say --force, or name a folder"));
     assert!(log("calibrate", &[&kept, Path::new("--force")], 2).1.contains("is too small"));
-    assert_eq!(std::fs::read(&kept).expect("a file"), b"precious");
+    assert!(std::fs::read(&kept).expect("a file") == vec![7; 1 << 20]);
     std::fs::write(&preset, "block_bytes = 512\nblokcs = 7\n").expect("written");
     let mut command = tantalum(&["log", "bench", "--model", name]);
     let told = ends(&command.output().expect("it starts"), 2).1;

@@ -1,0 +1,109 @@
+//! What the commands that logs share with drives say of themselves when they are called on a log.
+
+use clap::Command;
+
+/// Of a command: its name, its usage, what it does, and what is behind its options.
+type Words = (&'static str, &'static str, &'static str, &'static str);
+
+const WORDS: [Words; 6] = [
+    (
+        "serve",
+        "tantalum log serve [OPTIONS] LOG.toml",
+        "Serve the volume over a log as a network block device (NBD)",
+        "\
+Examples:
+  tantalum log create wal.toml --device a --device b --backing disk
+  tantalum log serve wal.toml --unix wal.sock
+  tantalum log serve wal.toml --tcp 10809
+
+When the volume is ready, a line for each address prints its URI (U):
+  nbdcopy file U                       copy a file to it
+  nbd-client -unix wal.sock -N drive /dev/nbd0   as a disk of the kernel
+
+From another terminal:
+  tantalum log cut wal.toml            cuts the power of all its devices at one moment
+  tantalum log restore wal.toml        restores it: clients connect again
+
+SIGINT and SIGTERM stop the server: requests under way are answered first. What is
+not destaged stays in the log; `tantalum log recover` brings it to the backing.
+Options about designs and images are those of `tantalum drive serve`.
+Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2, the
+command line or the description is invalid; 130, it was interrupted before it was
+ready.",
+    ),
+    (
+        "mount",
+        "tantalum log mount [OPTIONS] LOG.toml DIR",
+        "Mount the volume over a log, as a file or with a file system",
+        "\
+Examples:
+  tantalum log mount wal.toml /mnt/wal --fs ext4    for a database's log directory
+  scripts/database postgres start /srv/db --wal /mnt/wal
+  tantalum log mount wal.toml /mnt/wal              the volume is the file /mnt/wal/drive
+
+When the volume is ready, the line \"ready: DIR\" is printed. --fs mounts a file system
+through a loop device with direct I/O, and makes one on a blank volume; it needs root.
+
+SIGINT and SIGTERM unmount it and end it in good order. If it is in use, the process
+names its users and waits; a second signal leaves the mount to its users. After
+`tantalum log restore` the file system is checked and mounted again.
+Options about designs and images are those of `tantalum drive mount`.
+Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2, the
+command line or the description is invalid; 130, it was interrupted before it was
+ready.",
+    ),
+    (
+        "status",
+        "tantalum log status [OPTIONS] <LOG.toml|SOCKET>",
+        "Show the state of a served log: its power, what is not destaged, the last cut",
+        "\
+Examples:
+  tantalum log status wal.toml
+  tantalum log status wal.toml --json | jq -r .power
+
+Exit codes: 0, it is served, with or without power; 2, no such log is served.",
+    ),
+    (
+        "top",
+        "tantalum log top [OPTIONS] <LOG.toml|SOCKET>",
+        "Watch a served log: throughput, latencies, memory, destaging",
+        "\
+Examples:
+  tantalum log top wal.toml
+  tantalum log top wal.toml --once             one picture, as text
+
+Keys: c cuts the power, r restores it, q ends. The histogram and the rates cover the
+last 10 intervals.
+Exit codes: 0; 1, the terminal cannot be used; 2, no such log is served.",
+    ),
+    (
+        "cut",
+        "tantalum log cut [OPTIONS] <LOG.toml|SOCKET>",
+        "Cut the power of all devices of a served log, at one moment",
+        "\
+Examples:
+  tantalum log cut wal.toml                    that of `tantalum log serve wal.toml`
+  tantalum log cut wal.control                 that of --control wal.control
+
+Exit codes: 0, the power is off; 2, no such log is served.",
+    ),
+    (
+        "restore",
+        "tantalum log restore [OPTIONS] <LOG.toml|SOCKET>",
+        "Restore the power of a served log",
+        "\
+Examples:
+  tantalum log restore wal.toml
+  tantalum log restore wal.toml --salvage      a damaged log, with what is before the damage
+
+Exit codes: 0, the log has recovered; 1, it does not start; 2, no such log is served.",
+    ),
+];
+
+/// The command `tantalum` with these words below `log`.
+pub fn in_words_of_logs(command: Command) -> Command {
+    let said = |log: Command, (name, usage, about, after): Words| {
+        log.mut_subcommand(name, |of| of.override_usage(usage).about(about).after_help(after))
+    };
+    command.mut_subcommand("log", |log| WORDS.into_iter().fold(log, said))
+}
