@@ -15,7 +15,6 @@ mod words;
 use crate::drive::{RunningCommand, running};
 use clap::Subcommand;
 
-pub use calibrate::read as read_preset;
 pub use words::in_words_of_logs;
 
 /// Commands on flash logs.

@@ -8,7 +8,7 @@ mod model;
 pub use description::{Description, is_description};
 pub use devices::{Devices, in_words, linked, open, runtime};
 pub use member::Member;
-pub use model::is_model;
+pub use model::{is_model, model_of};
 
 use std::path::Path;
 use tantalum_device::PowerCycle;

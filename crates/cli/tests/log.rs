@@ -151,6 +151,25 @@ fn models_are_served_and_keep_what_they_acknowledged_over_a_cut() {
     assert!(said.contains("or for none of them"), "{said}");
 }
 
+/// Files that are not there are made if their size is said, and are gone if there is no log.
+#[test]
+fn missing_files_are_made_or_nothing_is_left() {
+    let at = file("sized.toml", "");
+    let paths = ["sized.a", "sized.b", "sized.disk"].map(|name| at.with_file_name(name));
+    paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    let [a, b, disk] = &paths;
+    let words = ["--device", "--backing", "--force", "--size", "64KiB", "16MiB", "--backing-size"];
+    let [device, backing, force, size, little, enough, of_backing] = words.map(Path::new);
+    let all = [&at, device, a, device, b, backing, disk, force, of_backing, enough, size];
+    log("create", &[&all[..], &[little]].concat(), 2);
+    assert!(paths.iter().all(|path| !path.exists()), "they were made for nothing");
+    log("create", &[&all[..], &[enough]].concat(), 0);
+    assert!(log("check", &[&at], 0).0.contains("all is well"));
+    // What is there is taken as it is.
+    log("create", &[&all[..], &[little]].concat(), 0);
+    assert_eq!(std::fs::metadata(a).expect("a file").len(), 16 << 20);
+}
+
 #[test]
 fn wrong_devices_are_refused_in_a_line() {
     let (a, at) = (device("wrong.a", 16), file("wrong.toml", ""));

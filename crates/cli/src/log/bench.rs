@@ -3,7 +3,7 @@
 //! 1. Files of a benchmark have no name while it runs: however it ends, nothing is left of them.
 //! 2. Whoever commits measures its own time, from the call to its return, and commits at least once.
 
-use crate::members::in_words;
+use crate::members::{in_words, model_of};
 use crate::{out, time};
 use clap::Args;
 use comfy_table::Table;
@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tantalum_device::{BlockDevice, Latencies, Payload, PowerCycle};
-use tantalum_lab::file::scene::Scene;
 use tantalum_lab::subject::Model;
 use tantalum_log::{
     BlockingLog, BlockingOptions, CreateOptions, Log, LogDevice, LogError, LogStats, Lsn,
@@ -238,12 +237,7 @@ fn on_files(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
 }
 
 fn on_models(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
-    let scene = Scene::default();
-    let model = |name: &String| match name.ends_with(".toml") {
-        true => crate::log::read_preset(Path::new(name)).map(Model::Sampled),
-        false => Model::of(name, &scene),
-    };
-    let model = |name| model(name).map_err(usage);
+    let model = |name: &String| model_of(name).map_err(usage);
     let models: Vec<Model> = arguments.model.iter().map(model).collect::<Result<_, _>>()?;
     let mut runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();

@@ -13,7 +13,7 @@ use crate::members::{in_words, open, runtime};
 use crate::{out, size, time};
 use clap::Args;
 use comfy_table::Table;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tantalum_device::{
     Ack, Block, BlockDevice, Data, DataMut, Durability, FileSettings, IoError, LatencyRow, Outlier,
     Payload, PowerCycle, SampledModel, StreamKind,
@@ -349,23 +349,6 @@ fn text(preset: &SampledModel) -> Result<String, String> {
          # are durable when they end. Latencies are quantiles at even steps, in \u{b5}s. `blocks` is the\n\
          # size of what was measured.\n{table}"
     ))
-}
-
-/// Reads a preset.
-///
-/// # Errors
-/// What is wrong with it, in a line with its place.
-#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-pub fn read(path: &Path) -> Result<SampledModel, String> {
-    let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {name}: {e}"))?;
-    let preset: SampledModel =
-        tantalum_lab::file::parse::read(&text).map_err(|e| match e.line {
-            Some(line) => format!("{name}:{line}: {}", e.what),
-            None => format!("{name}: {}", e.what),
-        })?;
-    preset.check().map_err(|fault| format!("{name}: {fault}"))?;
-    Ok(preset)
 }
 
 #[cfg(test)]

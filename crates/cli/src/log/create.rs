@@ -1,25 +1,27 @@
 //! `tantalum log create`.
 
+use super::bench::{Files, make};
 use super::check::code;
 use crate::members::{Description, Devices, in_words, is_description, is_model, linked, runtime};
-use crate::out;
 use crate::random::random;
+use crate::{out, size};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use tantalum_device::{BlockDevice, PowerCycle};
-use tantalum_log::{CreateOptions, Log};
+use tantalum_log::{BlockingOptions, CreateOptions, Log};
 
 /// Arguments of `tantalum log create`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  fallocate -l 1GiB a; fallocate -l 1GiB b; fallocate -l 8GiB disk
-  tantalum log create wal.toml --device a --device b --backing disk
+  tantalum log create wal.toml --device a --device b --size 1GiB
+                               --backing disk --backing-size 8GiB
   tantalum log create wal.toml --device /dev/sdb --device /dev/sdc --copies 2
   tantalum log serve wal.toml --unix wal.sock
 
-All devices exist already; nothing is changed unless all of them can be used. The
-backing keeps what it holds, but for its last two blocks. It must not be sparse.
+Files that are not there are made with --size and --backing-size. Nothing is
+changed unless all devices can be used. The backing keeps what it holds, but for its
+last two blocks. It must not be sparse.
 Exit codes: 0, the log is made; 1, something failed while it was written; 2, a
 device cannot be used, or there is such a description already.")]
 pub struct CreateArguments {
@@ -34,6 +36,12 @@ pub struct CreateArguments {
     /// The device to which the volume over the log writes later
     #[arg(long, value_name = "PATH")]
     backing: Option<PathBuf>,
+    /// Make files of this size for devices and an archive that are not there
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    size: Option<u64>,
+    /// Make a file of this size for a backing that is not there
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    backing_size: Option<u64>,
     /// On how many devices each record is before it counts as durable
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=2))]
@@ -82,6 +90,7 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
     description.check().map_err(usage)?;
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
+    let mut made = make_missing(arguments, &description)?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
     let devices = Devices::open(&rt, &description, false).map_err(usage)?;
@@ -111,12 +120,31 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
     };
     let failed = |why| (why, out::FAILED);
     runtime.block_on(format).map_err(|e| failed(format!("the log has stalled: {e}")))??;
+    made.0.clear(); // They are the log now.
     match sink.put(&text) {
         out::OK => Ok(said(path, &description, bytes)),
         _ => Err(failed(format!(
             "{name} could not be written; the log is made: try again with --force"
         ))),
     }
+}
+
+/// Makes the files that are not there, if it is said how large. Dropped, it removes them.
+#[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
+fn make_missing(arguments: &CreateArguments, of: &Description) -> Result<Files, (String, u8)> {
+    let of_log = of.devices.iter().chain(&of.archive).map(|path| (path, arguments.size));
+    let backing = of.backing.iter().map(|path| (path, arguments.backing_size));
+    let mut made = Files(Vec::new());
+    for (path, size) in of_log.chain(backing) {
+        let is_missing = || matches!(path.try_exists(), Ok(false));
+        let Some(size) = size.filter(|_| !is_model(path) && is_missing()) else { continue };
+        // If there is no room, what was begun is removed as well.
+        made.0.push(path.clone());
+        let mut options = BlockingOptions::default();
+        options.file.keep_room = true;
+        make(path, size, &mut options)?;
+    }
+    Ok(made)
 }
 
 fn said(path: &Path, of: &Description, bytes: u64) -> String {

@@ -2,8 +2,9 @@
 //! `tantalum log calibrate` has written.
 
 use std::path::Path;
-use tantalum_device::Payload;
+use tantalum_device::{Payload, SampledModel};
 use tantalum_explore::AnyBox;
+use tantalum_lab::file::parse;
 use tantalum_lab::file::scene::Scene;
 use tantalum_lab::subject::Model;
 use tantalum_rt::Rt;
@@ -14,6 +15,33 @@ const PREFIX: &str = "model:";
 /// Whether this names a model, and no file.
 pub fn is_model(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.starts_with(PREFIX))
+}
+
+/// The model of a preset's name, or of the file of one.
+///
+/// # Errors
+/// In a line, that there is none, or what is wrong with the file.
+pub fn model_of(name: &str) -> Result<Model, String> {
+    match name.ends_with(".toml") {
+        true => read(Path::new(name)).map(Model::Sampled),
+        false => Model::of(name, &Scene::default()),
+    }
+}
+
+/// Reads a preset.
+///
+/// # Errors
+/// What is wrong with it, in a line with its place.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+fn read(path: &Path) -> Result<SampledModel, String> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {name}: {e}"))?;
+    let preset: SampledModel = parse::read(&text).map_err(|e| match e.line {
+        Some(line) => format!("{name}:{line}: {}", e.what),
+        None => format!("{name}: {}", e.what),
+    })?;
+    preset.check().map_err(|fault| format!("{name}: {fault}"))?;
+    Ok(preset)
 }
 
 /// The model of a name, without power. Its random streams follow from `name` and its `place` among
@@ -29,11 +57,7 @@ pub fn build(rt: &Rt, path: &Path, place: usize) -> Result<AnyBox, String> {
         .and_then(|rest| rest.split_once(':'))
         .ok_or_else(|| told("a model is named as in model:usb-a:1GiB".to_string()))?;
     let bytes = crate::size::bytes(size).map_err(told)?;
-    let mut model = match name.ends_with(".toml") {
-        true => crate::log::read_preset(Path::new(name)).map(Model::Sampled),
-        false => Model::of(name, &Scene::default()),
-    }
-    .map_err(told)?;
+    let mut model = model_of(name).map_err(told)?;
     let block = u64::from(model.block_bytes());
     if bytes < block || !bytes.is_multiple_of(block) {
         return Err(told(format!("{bytes} bytes are not whole blocks of {block} bytes")));
