@@ -163,6 +163,11 @@ fn missing_files_are_made_or_nothing_is_left() {
     let all = [&at, device, a, device, b, backing, disk, force, of_backing, enough, size];
     log("create", &[&all[..], &[little]].concat(), 2);
     assert!(paths.iter().all(|path| !path.exists()), "they were made for nothing");
+    // A link that leads nowhere is not theirs to remove.
+    std::os::unix::fs::symlink("nowhere", a).expect("a link");
+    log("create", &[&all[..], &[enough]].concat(), 2);
+    assert!(a.symlink_metadata().is_ok() && !b.exists(), "the link is there, and b is not");
+    std::fs::remove_file(a).expect("removed");
     log("create", &[&all[..], &[enough]].concat(), 0);
     assert!(log("check", &[&at], 0).0.contains("all is well"));
     // What is there is taken as it is.

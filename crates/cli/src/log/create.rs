@@ -136,7 +136,11 @@ fn make_missing(arguments: &CreateArguments, of: &Description) -> Result<Files, 
     let backing = of.backing.iter().map(|path| (path, arguments.backing_size));
     let mut made = Files(Vec::new());
     for (path, size) in of_log.chain(backing) {
-        let is_missing = || matches!(path.try_exists(), Ok(false));
+        // (A link that leads nowhere is there, and stays.)
+        let is_missing = || {
+            let found = path.symlink_metadata();
+            found.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+        };
         let Some(size) = size.filter(|_| !is_model(path) && is_missing()) else { continue };
         // If there is no room, what was begun is removed as well.
         made.0.push(path.clone());
