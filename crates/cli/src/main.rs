@@ -138,7 +138,10 @@ fn main() -> ExitCode {
 
 /// The whole command line.
 fn command() -> clap::Command {
-    log::in_words_of_logs(Arguments::command())
+    let command = Arguments::command();
+    #[cfg(feature = "live")]
+    let command = log::in_words_of_logs(command);
+    command
 }
 
 fn completions(shell: clap_complete::Shell) -> u8 {

@@ -18,8 +18,3 @@ pub fn log(_: &LogCommand) -> u8 {
     let why = "it was made without the feature `live`, which needs Linux";
     out::error(format_args!("this build has no flash logs on devices: {why}"), out::USAGE)
 }
-
-/// The whole command line: this build has no commands whose words differ.
-pub fn in_words_of_logs(command: clap::Command) -> clap::Command {
-    command
-}
