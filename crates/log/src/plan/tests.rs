@@ -261,6 +261,48 @@ proptest! {
     }
 }
 
+/// A slow write may be written again to a main stream only as long as that takes no room which is
+/// promised to what has been appended.
+#[test]
+fn a_slow_write_is_not_written_again_where_room_is_promised() {
+    let forever = Nanos(u64::MAX / 4);
+    let mut hedged = [0; 2];
+    for (scarce, hedged) in hedged.iter_mut().enumerate() {
+        let mut m = Model::with((2, 1, false), 1, false, forever);
+        let mut write = |m: &mut Model, bytes: u64| {
+            m.plan.append(bytes);
+            m.plan.want(m.plan.appended());
+            m.pump();
+        };
+        for _ in 0..50 {
+            write(&mut m, 50);
+            m.now += Nanos(100);
+            m.end(0, true);
+            m.pump();
+            m.plan.move_checkpoint(m.durable);
+        }
+        let group = m.plan.group_bytes();
+        while scarce == 1 && m.plan.has_room(2 * group + 1) {
+            write(&mut m, group);
+            m.now += Nanos(100);
+            m.end(0, true);
+            m.pump();
+        }
+        write(&mut m, 1);
+        // All that is accepted is appended while the write is slow.
+        if scarce == 1 {
+            m.plan.append(m.plan.room_bytes());
+        }
+        let before = m.plan.counts().hedges;
+        m.now += Nanos(5_000);
+        m.pump();
+        *hedged = m.plan.counts().hedges - before;
+        m.finish();
+        assert_eq!(m.plan.durable(), m.plan.appended());
+    }
+    assert_eq!(hedged, [1, 0]);
+}
+
 /// A device that is slow once in a while is helped out, and a write that was helped out of its way
 /// does not delay what is behind it.
 #[test]
