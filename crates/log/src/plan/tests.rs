@@ -269,7 +269,7 @@ fn a_slow_write_is_not_written_again_where_room_is_promised() {
     let mut hedged = [0; 2];
     for (scarce, hedged) in hedged.iter_mut().enumerate() {
         let mut m = Model::with((2, 1, false), 1, false, forever);
-        let mut write = |m: &mut Model, bytes: u64| {
+        let write = |m: &mut Model, bytes: u64| {
             m.plan.append(bytes);
             m.plan.want(m.plan.appended());
             m.pump();
