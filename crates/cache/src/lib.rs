@@ -1,0 +1,12 @@
+//! The flash cache: a second level of pages on flash, between a database's buffer pool in RAM and a
+//! slow, large store (Kang, Lee, Moon, "Flash as cache extension for online transactional
+//! workloads", VLDB Journal 2016, called *FaCE* here).
+//!
+//! A page enters the cache when it leaves RAM, clean or dirty. Flash sees only sequential batches of
+//! pages: the cache is a ring of frames that is written at its rear and replaced at its front.
+//!
+//! # Map
+//!
+//! `directory` knows which frame has which version of which page. It decides and does no I/O.
+
+pub mod directory;
