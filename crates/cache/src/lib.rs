@@ -8,5 +8,9 @@
 //! # Map
 //!
 //! `directory` knows which frame has which version of which page. It decides and does no I/O.
+//!
+//! `policy` compares ways to decide: mvFIFO and its rivals behind one interface, each with the device
+//! work of its nature, and a simulator over recorded page I/Os.
 
 pub mod directory;
+pub mod policy;
