@@ -11,6 +11,13 @@
 //!
 //! `policy` compares ways to decide: mvFIFO and its rivals behind one interface, each with the device
 //! work of its nature, and a simulator over recorded page I/Os.
+//!
+//! `flash` is the cache on devices: what it writes, in which order, and how it starts again.
 
 pub mod directory;
+pub mod flash;
+mod planted;
 pub mod policy;
+
+#[cfg(feature = "planted")]
+pub use planted::{Defect, plant};

@@ -67,6 +67,7 @@
 mod contract;
 mod data;
 mod disk;
+mod durable;
 mod faults;
 mod field;
 #[cfg(feature = "file")]
@@ -90,6 +91,7 @@ pub use contract::{
 };
 pub use data::{Data, DataMut, OwnedData, Payload};
 pub use disk::{Disk, DiskModel};
+pub use durable::{DurableBy, read_or_zeros};
 pub use faults::Faults;
 pub use field::{
     Field, Line, Metric, Panel, Unit, Value, bytes_in_words, joules_in_words, time_in_words,

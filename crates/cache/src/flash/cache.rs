@@ -1,0 +1,183 @@
+//! The cache as a program uses it.
+
+use crate::flash::core::Core;
+use crate::flash::error::{CacheError, OpenError};
+use crate::flash::fetch::Fetched;
+use crate::flash::host::Host;
+use crate::flash::options::{FormatOptions, OpenOptions};
+use crate::flash::slow::SlowStore;
+use crate::flash::stats::CacheStats;
+use crate::flash::{create, open};
+use std::ops::Range;
+use std::rc::Rc;
+use tantalum_device::BlockDevice;
+use tantalum_rt::{Domain, Rt};
+
+/// A flash cache over a slow store, for the tasks of one runtime. Cheap to clone; a clone is the
+/// same cache. When the last clone drops, its tasks end, as in a crash: [`FlashCache::close`] it to
+/// start warm. After such an end the devices may still carry out what they were given: open the
+/// cache again only when they have, for example after a power cycle.
+///
+/// A page is in RAM or not: between the end of a fetch and the beginning of the eviction the program
+/// owns it, and does not fetch, evict or forget it from two tasks at once.
+///
+/// ```
+/// use std::rc::Rc;
+/// use tantalum_cache::flash::{
+///     DeviceStore, Fetched, FlashCache, FormatOptions, NoHost, OpenOptions,
+/// };
+/// use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let done = runtime.block_on(async move {
+///     let device = |blocks| {
+///         RamDevice::new(&rt, RamOptions::new(Caps::power_safe(blocks, Payload::Bytes)))
+///     };
+///     let (flash, slow) = (device(4096), DeviceStore::new(device(10_000), 4096)?);
+///     FlashCache::format(&rt, &flash, &slow, &FormatOptions::default()).await?;
+///     let options = OpenOptions::default();
+///     let cache = FlashCache::open(&rt, flash, slow, Rc::new(NoHost), options).await?;
+///     cache.evict(7, &[1; 4096], true, 100).await?;
+///     let mut page = vec![0; 4096];
+///     let found = cache.fetch(7, &mut page).await?;
+///     assert_eq!(found, Fetched::Flash { lsn: 100, dirty: true });
+///     assert_eq!(page[0], 1);
+///     cache.close().await?;
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// });
+/// done.unwrap().unwrap();
+/// ```
+pub struct FlashCache<F: BlockDevice + 'static, S: SlowStore + 'static> {
+    core: Rc<Core<F, S>>,
+    life: Rc<Life>,
+}
+
+/// The tasks of a cache end with it.
+struct Life(Domain);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+impl<F: BlockDevice + 'static, S: SlowStore + 'static> Clone for FlashCache<F, S> {
+    fn clone(&self) -> FlashCache<F, S> {
+        FlashCache { core: self.core.clone(), life: self.life.clone() }
+    }
+}
+
+impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
+    /// Makes an empty cache on all of `flash`, for the pages of `slow`, which stay as they are.
+    ///
+    /// # Errors
+    /// [`OpenError`]. Unless it is an I/O error, nothing was written.
+    pub async fn format(
+        rt: &Rt,
+        flash: &F,
+        slow: &S,
+        options: &FormatOptions,
+    ) -> Result<(), OpenError> {
+        create::format(rt, flash, slow, options).await
+    }
+
+    /// Opens a cache, however it ended. Pages that were evicted before are there, and no page is
+    /// older than when it was evicted last.
+    ///
+    /// # Errors
+    /// [`OpenError`]. Unless it is an I/O error, nothing was written.
+    pub async fn open(
+        rt: &Rt,
+        flash: F,
+        slow: S,
+        host: Rc<dyn Host>,
+        options: OpenOptions,
+    ) -> Result<FlashCache<F, S>, OpenError> {
+        let core = open::open(rt, flash, slow, host, options).await?;
+        let life = Rc::new(Life(core.domain.clone()));
+        Ok(FlashCache { core, life })
+    }
+
+    /// Declares that the pages of `slow` are used without their cache from now on, which is refused
+    /// ever after. For a store that keeps a label.
+    ///
+    /// # Errors
+    /// [`OpenError::NeedsCache`] if the cache may have newer versions of pages: it was used with
+    /// write-back and not closed without dirty pages.
+    pub async fn leave_alone(slow: &S) -> Result<(), OpenError> {
+        open::leave_alone(slow).await
+    }
+
+    /// Fetches a page into `buf`, which has the bytes of one.
+    ///
+    /// # Errors
+    /// [`CacheError::Damaged`] if only the cache had the page's newest version, and its frame is
+    /// damaged. What `buf` holds after an error means nothing.
+    pub async fn fetch(&self, page: u64, buf: &mut [u8]) -> Result<Fetched, CacheError> {
+        self.core.fetch(page, buf).await
+    }
+
+    /// A page leaves RAM. `dirty`: it was changed since it was fetched, evicted or pulled last.
+    /// `lsn`: the newest log record about it, never below that of an earlier version. When this
+    /// returns the page is durable: RAM may forget it.
+    ///
+    /// If the future is dropped earlier, the page may or may not be in the cache.
+    ///
+    /// # Errors
+    /// [`CacheError::LogFirst`], [`CacheError::Older`]: nothing was changed. After any other error
+    /// the page may be there or not: keep it in RAM.
+    pub async fn evict(
+        &self,
+        page: u64,
+        data: &[u8],
+        dirty: bool,
+        lsn: u64,
+    ) -> Result<(), CacheError> {
+        self.core.evict(page, data, dirty, lsn).await
+    }
+
+    /// Pages are forgotten, for example since their file was truncated or dropped. When this
+    /// returns, no version of them ever comes back from the cache, and none is being written to the
+    /// slow store.
+    ///
+    /// # Errors
+    /// [`CacheError`]: some of them may be forgotten.
+    pub async fn forget(&self, pages: Range<u64>) -> Result<(), CacheError> {
+        self.core.forget(pages).await
+    }
+
+    /// Everything evicted or pulled before is durable when this returns, on flash. A database's
+    /// checkpoint needs no more: dirty pages of the cache need not reach the slow store.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub async fn checkpoint(&self) -> Result<(), CacheError> {
+        self.core.checkpoint().await
+    }
+
+    /// Ends the cache: everything is durable, and the next start finds the whole directory with its
+    /// reference marks. Evictions fail from now on. Fetches on clones go on.
+    ///
+    /// # Errors
+    /// [`CacheError`]: then the next start is one after a crash.
+    pub async fn close(self) -> Result<(), CacheError> {
+        self.core.close().await
+    }
+
+    /// What the cache has done and how it is.
+    pub fn stats(&self) -> CacheStats {
+        let state = self.core.state.borrow();
+        let (pages, dirty) = state.index.counts();
+        let layout = &self.core.medium.layout;
+        let frames = u64::from(layout.batches) * u64::from(layout.frames);
+        CacheStats { pages, dirty, frames, ..state.stats }
+    }
+
+    /// The page that the slow store refuses at present, if there is one, and its error.
+    pub fn refused(&self) -> Option<(u64, tantalum_device::IoError)> {
+        let state = self.core.state.borrow();
+        state.refused.as_ref().map(|r| (r.page, r.error.clone()))
+    }
+}

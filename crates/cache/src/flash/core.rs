@@ -1,0 +1,322 @@
+//! What the calls and the tasks of a cache share, and the way of a page into the ring.
+//!
+//! A page goes this way: `evict.rs` (may it leave RAM, must it be written) → here (the open batch;
+//! sealing) → `writer.rs` (one write for each batch) → `front.rs` (second chance, slow store). What
+//! `ring.rs` decides orders all of that. `fetch.rs` reads, `keeper.rs` writes segments.
+//!
+//! 1. Pages enter the open batch in one poll: its bytes, its index entry, and the end of the older
+//!    version. So a fetch finds the newest version at any moment, in memory until its batch is
+//!    durable, then on flash.
+//! 2. A call that waits for a batch ends well only when the batch is durable.
+//! 3. Once the flash device has failed a write, or the cache is closed, nothing is changed any more.
+//!    Fetches go on.
+//! 4. Bounded. Memory has the open batch and [`DEPTH`](crate::flash::ring::DEPTH) sealed ones. What
+//!    does not fit waits.
+
+use crate::flash::error::CacheError;
+use crate::flash::format::{Frame, Label, Superblock, checksum};
+use crate::flash::host::Host;
+use crate::flash::index::{Index, Place};
+use crate::flash::medium::Medium;
+use crate::flash::options::{Mode, OpenOptions};
+use crate::flash::ring::Ring;
+use crate::flash::slow::SlowStore;
+use crate::flash::stats::CacheStats;
+use rustc_hash::FxHashSet;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tantalum_device::{BlockDevice, IoError};
+use tantalum_rt::sync::{Mutex, WaitQueue};
+use tantalum_rt::{Domain, First, Nanos, Rt, first};
+
+/// The batch that pages enter.
+#[derive(Default)]
+pub(crate) struct Open {
+    /// Room for the descriptor, then the frames that are in.
+    pub bytes: Vec<u8>,
+    /// When the first page or tombstone entered.
+    pub since: Option<Nanos>,
+    /// It is sealed as soon as it can be, full or not.
+    pub due: bool,
+    /// Pages that were pulled into it.
+    pub pulled: Vec<(u64, u64)>,
+}
+
+/// A batch that is sealed and not durable.
+pub(crate) struct Sealed {
+    pub bytes: Rc<Vec<u8>>,
+    pub pulled: Vec<(u64, u64)>,
+}
+
+/// The slow store refuses a page.
+#[derive(Clone)]
+pub(crate) struct Refused {
+    pub page: u64,
+    pub since: Nanos,
+    pub error: IoError,
+}
+
+pub(crate) struct State {
+    pub ring: Ring,
+    pub index: Index,
+    pub open: Open,
+    pub sealed: BTreeMap<u64, Sealed>,
+    /// Reads under way, by batch.
+    pub reads: BTreeMap<u64, u64>,
+    /// Pages that are being written to the slow store.
+    pub writing: FxHashSet<u64>,
+    pub refused: Option<Refused>,
+    pub stopped: Option<String>,
+    pub stats: CacheStats,
+}
+
+/// Who the cache is, and what its superblock and label say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heads {
+    pub superblock: Superblock,
+    /// `None`: the slow store keeps none.
+    pub label: Option<Label>,
+}
+
+pub(crate) struct Core<F, S> {
+    pub rt: Rt,
+    pub medium: Medium<F>,
+    pub slow: S,
+    pub host: Rc<dyn Host>,
+    pub options: OpenOptions,
+    pub mode: Mode,
+    pub heads: Cell<Heads>,
+    pub domain: Domain,
+    pub state: RefCell<State>,
+    pub closing: Cell<bool>,
+    /// Held while a batch leaves, and while the keeper writes.
+    pub front_turn: Mutex,
+    pub keeper_turn: Mutex,
+    /// There may be room in the open batch, or a change of anything that a call waits for.
+    pub room: WaitQueue,
+    /// More batches are durable.
+    pub durable: WaitQueue,
+    /// There may be work for a task.
+    pub work: WaitQueue,
+    /// A page is no longer being written to the slow store.
+    pub written: WaitQueue,
+}
+
+impl<F: BlockDevice, S: SlowStore> Core<F, S> {
+    /// Nothing is changed any more (3).
+    pub fn stop(&self, why: String) {
+        self.state.borrow_mut().stopped.get_or_insert(why);
+        self.notify();
+    }
+
+    /// Everybody looks again.
+    pub fn notify(&self) {
+        for queue in [&self.room, &self.durable, &self.work, &self.written] {
+            queue.notify_all();
+        }
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.state.borrow().stopped.is_some()
+    }
+
+    pub fn check_open(&self) -> Result<(), CacheError> {
+        match &self.state.borrow().stopped {
+            Some(why) => Err(CacheError::Stopped(why.clone())),
+            None if self.closing.get() => Err(CacheError::Stopped("it is being closed".into())),
+            None => Ok(()),
+        }
+    }
+
+    pub fn count(&self, note: impl FnOnce(&mut CacheStats)) {
+        note(&mut self.state.borrow_mut().stats);
+    }
+
+    /// Puts a version of a page into the open batch, which must have room (1).
+    pub fn enter(&self, frame: Frame, data: &[u8]) -> Place {
+        let place = {
+            let state = &mut *self.state.borrow_mut();
+            state.open.begin(self.rt.now(), self.medium.layout.descriptor);
+            state.open.bytes.extend_from_slice(data);
+            state.index.push(frame, false)
+        };
+        self.turn();
+        self.work.notify_all();
+        place
+    }
+
+    /// Seals the open batch when it should and can be, and opens the next one.
+    pub fn turn(&self) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let mut sealed = false;
+        while self.is_due(state) && state.ring.may_seal() {
+            let batch = state.ring.open();
+            let open = std::mem::take(&mut state.open);
+            let full = Sealed { bytes: Rc::new(open.bytes), pulled: open.pulled };
+            state.sealed.insert(batch, full);
+            state.ring.seal();
+            state.index.begin_batch();
+            sealed = true;
+        }
+        if sealed {
+            self.work.notify_all();
+            self.room.notify_all();
+        }
+    }
+
+    fn is_due(&self, state: &State) -> bool {
+        let frames = state.index.batch(state.ring.open()).frames.len();
+        let begun = state.open.since.is_some();
+        begun && (state.open.due || frames == self.medium.layout.frames as usize)
+    }
+
+    /// How many more pages the open batch takes now.
+    pub fn frames_free(&self, state: &State) -> usize {
+        let frames = state.index.batch(state.ring.open()).frames.len();
+        self.medium.layout.frames as usize - frames
+    }
+
+    /// Waits until a batch is durable (2).
+    pub async fn wait_durable(&self, batch: u64) -> Result<(), CacheError> {
+        let durable = || self.state.borrow().ring.durable() > batch;
+        self.patiently(&self.durable, durable).await
+    }
+
+    /// Waits until `ready`, with so much patience for a slow store that refuses pages.
+    pub async fn patiently(
+        &self,
+        queue: &WaitQueue,
+        ready: impl Fn() -> bool,
+    ) -> Result<(), CacheError> {
+        loop {
+            if ready() {
+                return Ok(());
+            }
+            if let Some(why) = &self.state.borrow().stopped {
+                return Err(CacheError::Stopped(why.clone()));
+            }
+            let refused = self.state.borrow().refused.clone();
+            let Some(refused) = refused else {
+                let changed =
+                    || ready() || self.is_stopped() || self.state.borrow().refused.is_some();
+                queue.until(changed).await;
+                continue;
+            };
+            let until = refused.since.saturating_add(self.options.patience);
+            let changed = || ready() || self.is_stopped() || self.state.borrow().refused.is_none();
+            if let First::B(()) = first(queue.until(changed), self.rt.sleep_until(until)).await {
+                return Err(CacheError::Full {
+                    page: refused.page,
+                    waited: self.rt.now().saturating_sub(refused.since),
+                    error: refused.error,
+                });
+            }
+        }
+    }
+
+    /// Has the open batch written, full or not, if anything is in it; returns it.
+    pub fn hurry(&self) -> Option<u64> {
+        let batch = {
+            let mut state = self.state.borrow_mut();
+            let batch = state.ring.open();
+            let begun = state.open.since.is_some();
+            state.open.due |= begun;
+            begun.then_some(batch)
+        };
+        self.turn();
+        self.work.notify_all();
+        batch
+    }
+
+    /// Releases batches at the front whose time has come.
+    pub fn release(&self) {
+        let mut released = false;
+        let mut state = self.state.borrow_mut();
+        while state.ring.release().is_some() {
+            state.index.release();
+            released = true;
+        }
+        drop(state);
+        if released {
+            self.work.notify_all();
+        }
+    }
+
+    /// Holds a page against other writes of it to the slow store.
+    pub async fn hold(&self, page: u64) -> Held<'_> {
+        self.written.until(|| !self.state.borrow().writing.contains(&page)).await;
+        self.state.borrow_mut().writing.insert(page);
+        Held { state: &self.state, written: &self.written, page }
+    }
+}
+
+impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
+    /// Writes a version that flash has to the slow store, for good: it is clean then. In a task, so
+    /// that the page stays held until the write has ended, also if nobody waits for that any more.
+    pub async fn clean(
+        self: &Rc<Self>,
+        place: Place,
+        page: u64,
+        data: &[u8],
+    ) -> Result<(), CacheError> {
+        let (core, data) = (self.clone(), data.to_vec());
+        let write = async move { core.write_clean(place, page, &data).await };
+        match self.domain.spawn(format!("cache: page {page} to the slow store"), write).await {
+            Ok(ended) => ended,
+            Err(_) => Err(CacheError::Stopped("it was closed".to_string())),
+        }
+    }
+
+    async fn write_clean(&self, place: Place, page: u64, data: &[u8]) -> Result<(), CacheError> {
+        let _held = self.hold(page).await;
+        let is_dirty = |state: &State| {
+            state.index.find(page).is_some_and(|(at, frame)| at == place && frame.dirty)
+        };
+        if !is_dirty(&self.state.borrow()) {
+            // The store has it, or a newer version has entered, or the page was forgotten.
+            return Ok(());
+        }
+        if let Err(error) = self.slow.write_durably(page, data).await {
+            self.count(|s| s.slow_refusals += 1);
+            self.host.refused(page, &error);
+            return Err(CacheError::Slow(error));
+        }
+        let mut state = self.state.borrow_mut();
+        state.stats.slow_writes += 1;
+        if is_dirty(&state) {
+            state.index.set_clean(place);
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Something enters.
+    pub fn begin(&mut self, now: Nanos, descriptor: u32) {
+        self.since.get_or_insert(now);
+        if self.bytes.is_empty() {
+            self.bytes.resize(descriptor as usize, 0);
+        }
+    }
+}
+
+/// A page that nobody else writes to the slow store.
+pub(crate) struct Held<'a> {
+    state: &'a RefCell<State>,
+    written: &'a WaitQueue,
+    page: u64,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.state.borrow_mut().writing.remove(&self.page);
+        self.written.notify_all();
+    }
+}
+
+/// The index entry of these bytes.
+pub(crate) fn frame_of(page: u64, lsn: u64, data: &[u8], dirty: bool) -> Frame {
+    Frame { page, lsn, checksum: checksum(data), dirty, damaged: false }
+}

@@ -1,0 +1,133 @@
+//! Making a cache: what the flash device is, how it is divided, and the label of the slow store.
+//!
+//! 1. All checks come first. While one fails nothing is written.
+//! 2. The superblock comes last: what has one has everything else.
+
+use crate::flash::error::OpenError;
+use crate::flash::format::{
+    self, BATCHES_MIN, COPIES, FRAMES_MAX, Found, HEAD_BYTES, Label, LabelState, Layout,
+    Superblock, Uuid, decode_newest, is_page,
+};
+use crate::flash::keeper::write_label;
+use crate::flash::medium::{check_device, read_heads, write_heads};
+use crate::flash::options::FormatOptions;
+use crate::flash::slow::{LABEL_BYTES, SlowStore};
+use tantalum_device::{BlockDevice, IoError};
+use tantalum_rt::{Rt, mix64};
+
+pub(crate) const FLASH: &str = "the flash device";
+pub(crate) const SLOW: &str = "the slow store";
+
+pub(crate) fn io(device: &'static str) -> impl Fn(IoError) -> OpenError {
+    move |error| OpenError::Io { device, error }
+}
+
+/// Checks the options, and divides the flash device.
+fn divide<F: BlockDevice>(flash: &F, options: &FormatOptions) -> Result<Layout, OpenError> {
+    let wrong = |what: String| Err(OpenError::Unsuitable(what));
+    let (page, block) = (options.page, flash.caps().block_size);
+    if !is_page(page) || !page.is_multiple_of(block) {
+        return wrong(format!(
+            "pages of {page} bytes: give a power of two from 512 bytes to 1 MiB that is a multiple \
+             of the {block} bytes of a block of the flash device"
+        ));
+    }
+    let frames = options.frames;
+    if !(1..=FRAMES_MAX).contains(&frames) {
+        return wrong(format!("batches of {frames} frames: give 1 to {FRAMES_MAX}, 64 is usual"));
+    }
+    let bytes = flash.caps().bytes();
+    let Some(layout) = Layout::largest(bytes, page, frames) else {
+        let least = Layout::of(page, frames, BATCHES_MIN).bytes();
+        return wrong(format!(
+            "the flash device has {bytes} bytes and the smallest cache of such batches takes \
+             {least}: use a larger device or smaller batches"
+        ));
+    };
+    Ok(layout)
+}
+
+/// Whether something may be destroyed. Says what there is.
+fn holds(heads: &[u8], label: &[u8]) -> [Option<(&'static str, &'static str)>; 2] {
+    let flash = match decode_newest(heads, Superblock::decode, |s| s.generation) {
+        Found::Nothing if heads.iter().all(|b| *b == 0) => None,
+        Found::Nothing => Some((FLASH, "data")),
+        Found::Good(_) | Found::Newer(_) | Found::Damaged => Some((FLASH, "a cache")),
+    };
+    let slow = match decode_newest(label, Label::decode, |l| l.generation) {
+        Found::Nothing if label.iter().all(|b| *b == 0) => None,
+        Found::Nothing => Some((SLOW, "data where its label goes")),
+        Found::Good(_) | Found::Newer(_) | Found::Damaged => Some((SLOW, "the label of a cache")),
+    };
+    [flash, slow]
+}
+
+/// Makes an empty cache on `flash` for the pages of `slow`, which stay as they are.
+pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
+    rt: &Rt,
+    flash: &F,
+    slow: &S,
+    options: &FormatOptions,
+) -> Result<(), OpenError> {
+    let by = check_device(flash)?;
+    let layout = divide(flash, options)?;
+    let heads = read_heads(flash).await.map_err(io(FLASH))?;
+    let mut label = vec![0; LABEL_BYTES];
+    let labelled = slow.read_label(&mut label).await.map_err(io(SLOW))?;
+    if !options.force
+        && let Some((device, what)) = holds(&heads, &label).into_iter().flatten().next()
+    {
+        return Err(OpenError::NotBlank { device, what });
+    }
+    let cache = options.identity.unwrap_or_else(|| identity(rt, &heads));
+    let superblock = Superblock {
+        cache,
+        slow: options.slow_identity,
+        generation: next_generation(&heads),
+        epoch: 1,
+        clean: true,
+        mode: options.mode,
+        layout,
+        bytes: flash.caps().bytes(),
+        front: 1,
+        rear: 1,
+    };
+    if labelled {
+        let label = Label {
+            cache,
+            slow: options.slow_identity,
+            generation: match decode_newest(&label, Label::decode, |l| l.generation) {
+                Found::Good(old) => old.generation + 1,
+                _ => 1,
+            },
+            epoch: 1,
+            mode: options.mode,
+            state: LabelState::Clean,
+        };
+        write_label(slow, &label).await.map_err(io(SLOW))?;
+    }
+    write_heads(flash, by, &superblock).await.map_err(io(FLASH))
+}
+
+/// A generation above that of whatever is there, so that a torn format leaves the old or the new.
+fn next_generation(heads: &[u8]) -> u64 {
+    match decode_newest(heads, Superblock::decode, |s| s.generation) {
+        Found::Good(old) => old.generation + 1,
+        _ => 1,
+    }
+}
+
+/// A new identity; it differs from that of what was on the device.
+fn identity(rt: &Rt, heads: &[u8]) -> Uuid {
+    let mut stream = rt.stream("flash cache");
+    let old = COPIES.iter().map(|at| {
+        let at = *at as usize;
+        u64::from(format::checksum(&heads[at..at + HEAD_BYTES]))
+    });
+    let words = [rt.now().0, rt.events()].into_iter().chain(old);
+    let salt = words.fold(0, |salt, word| mix64(salt ^ word));
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&mix64(stream.next_u64() ^ salt).to_le_bytes());
+    uuid[8..].copy_from_slice(&mix64(stream.next_u64() ^ mix64(salt)).to_le_bytes());
+    uuid
+}

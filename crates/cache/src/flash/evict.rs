@@ -1,0 +1,162 @@
+//! Pages leave RAM, and pages are forgotten.
+//!
+//! 1. **The log first.** A dirty page leaves RAM only when the log is durable up to its LSN.
+//! 2. **What is written.** A page enters flash if it changed since flash got it, or if flash has no
+//!    copy. Otherwise nothing is written.
+//! 3. **Through.** A dirty page is on both devices for good before its eviction ends, and its frame
+//!    is dirty until then. The slow store gets it when flash has it: a crash in between would
+//!    otherwise leave a newer version on the slow store than the clean one on flash, which would show
+//!    when that leaves. It might also tear the page, and no copy would be whole.
+//! 4. **Forgotten.** A tombstone is durable before [`Core::forget`] ends, whether or not the cache
+//!    knows the page: a restart might find an older version of it. No write of the page to the slow
+//!    store is under way then, and none begins.
+
+use crate::flash::core::{Core, frame_of};
+use crate::flash::error::CacheError;
+use crate::flash::host::PageOut;
+use crate::flash::options::Mode;
+use crate::flash::slow::SlowStore;
+use crate::planted::planted;
+use std::ops::Range;
+use std::rc::Rc;
+use tantalum_device::BlockDevice;
+
+impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
+    pub fn check_page(&self, page: u64, bytes: usize) -> Result<(), CacheError> {
+        let (pages, size) = (self.slow.pages(), self.medium.layout.page as usize);
+        if page >= pages {
+            let why = format!("page {page}: the slow store has {pages} pages; name one of them");
+            return Err(CacheError::Invalid(why));
+        }
+        if bytes != size {
+            let why = format!("page {page}: {bytes} bytes; a page of this cache has {size}");
+            return Err(CacheError::Invalid(why));
+        }
+        Ok(())
+    }
+
+    fn check_log(&self, page: u64, dirty: bool, lsn: u64) -> Result<(), CacheError> {
+        let stable = self.host.log_stable();
+        if dirty && lsn > stable {
+            return Err(CacheError::LogFirst { page, lsn, stable });
+        }
+        Ok(())
+    }
+
+    pub async fn evict(
+        self: &Rc<Self>,
+        page: u64,
+        data: &[u8],
+        dirty: bool,
+        lsn: u64,
+    ) -> Result<(), CacheError> {
+        self.check_page(page, data.len())?;
+        self.check_open()?;
+        self.check_log(page, dirty, lsn)?;
+        self.count(|s| {
+            s.evictions += 1;
+            s.dirty_evictions += u64::from(dirty);
+        });
+        let found = self.state.borrow().index.find(page);
+        match found {
+            Some((place, _)) if !dirty || planted!(FdirtyForgotten) => {
+                self.count(|s| s.dropped += 1);
+                return self.wait_durable(place.batch).await;
+            }
+            Some((_, frame)) if frame.lsn > lsn => {
+                return Err(CacheError::Older { page, lsn, newer: frame.lsn });
+            }
+            _ => {}
+        }
+        if !dirty && self.state.borrow().refused.is_some() {
+            // What is on the slow store needs no room that dirty pages wait for.
+            self.count(|s| s.dropped += 1);
+            return Ok(());
+        }
+        let has_room = || {
+            let state = self.state.borrow();
+            state.ring.may_enter() && self.frames_free(&state) > 0
+        };
+        self.patiently(&self.room, has_room).await?;
+        self.check_open()?;
+        let place = self.enter(frame_of(page, lsn, data, dirty), data);
+        if self.mode == Mode::Through && dirty {
+            self.wait_durable(place.batch).await?;
+            self.clean(place, page, data).await?;
+        }
+        self.wait_durable(place.batch).await
+    }
+
+    /// Fills the open batch with pages from the cold end of the pool.
+    pub fn pull(&self) {
+        let room = {
+            let state = self.state.borrow();
+            if !state.ring.may_enter() {
+                return;
+            }
+            self.frames_free(&state)
+        };
+        // Their slow writes would have to be waited for.
+        if room == 0 || self.mode == Mode::Through {
+            return;
+        }
+        for out in self.host.pull(room).into_iter().take(room) {
+            self.take_pulled(&out);
+        }
+    }
+
+    fn take_pulled(&self, out: &PageOut) {
+        let PageOut { page, ref data, dirty, lsn } = *out;
+        let allowed = self.check_page(page, data.len()).and(self.check_log(page, dirty, lsn));
+        let mut state = self.state.borrow_mut();
+        let found = state.index.find(page);
+        let needless = found.is_some_and(|(_, f)| !dirty || f.lsn > lsn);
+        if allowed.is_err() || needless || self.frames_free(&state) == 0 {
+            return;
+        }
+        state.stats.pulled += 1;
+        state.open.pulled.push((page, lsn));
+        state.open.begin(self.rt.now(), self.medium.layout.descriptor);
+        state.open.bytes.extend_from_slice(data);
+        state.index.push(frame_of(page, lsn, data, dirty), false);
+    }
+
+    pub async fn forget(&self, pages: Range<u64>) -> Result<(), CacheError> {
+        self.check_open()?;
+        if pages.end > self.slow.pages() {
+            let (end, all) = (pages.end, self.slow.pages());
+            let why =
+                format!("pages up to {end}: the slow store has {all} pages; name some of them");
+            return Err(CacheError::Invalid(why));
+        }
+        let Some(count) = pages.end.checked_sub(pages.start).filter(|n| *n > 0) else {
+            return Ok(());
+        };
+        let most = self.medium.layout.tombstones();
+        let has_room = || {
+            let state = self.state.borrow();
+            state.index.batch(state.ring.open()).tombstones.len() < most
+        };
+        while !has_room() {
+            self.hurry();
+            self.patiently(&self.room, has_room).await?;
+            self.check_open()?;
+        }
+        let batch = {
+            let mut state = self.state.borrow_mut();
+            state.stats.forgotten += count;
+            state.open.begin(self.rt.now(), self.medium.layout.descriptor);
+            if planted!(TombstoneForgotten) {
+                pages.clone().for_each(|page| state.index.remove(page));
+            } else {
+                state.index.bury(pages.start, count);
+            }
+            state.ring.open()
+        };
+        self.work.notify_all();
+        self.wait_durable(batch).await?;
+        let busy = || self.state.borrow().writing.iter().any(|page| pages.contains(page));
+        self.written.until(|| !busy()).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Pages are fetched into RAM.
+//!
+//! 1. A fetch returns the newest version that left RAM, or an error. What is returned has the
+//!    checksum with which it left.
+//! 2. A damaged frame of a clean page is repaired: the page is read from the slow store, and enters
+//!    anew when it leaves RAM. A damaged frame of a dirty page is an error until the page is evicted
+//!    or forgotten.
+//! 3. No slot is written over while a fetch reads from it.
+//! 4. With write-through, what a fetch returns is on the slow store for good.
+
+use crate::flash::core::{Core, State};
+use crate::flash::error::CacheError;
+use crate::flash::format::checksum;
+use crate::flash::index::Place;
+use crate::flash::options::Mode;
+use crate::flash::slow::SlowStore;
+use std::cell::RefCell;
+use std::rc::Rc;
+use tantalum_device::{BlockDevice, IoError};
+use tantalum_rt::sync::WaitQueue;
+
+/// Where a page was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// In the cache.
+    Flash {
+        /// The LSN with which it left RAM.
+        lsn: u64,
+        /// The slow store has an older version.
+        dirty: bool,
+    },
+    /// On the slow store.
+    Slow,
+}
+
+impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
+    pub async fn fetch(self: &Rc<Self>, page: u64, buf: &mut [u8]) -> Result<Fetched, CacheError> {
+        self.check_page(page, buf.len())?;
+        self.count(|s| s.fetches += 1);
+        let found = self.state.borrow().index.find(page);
+        let Some((place, frame)) = found else { return self.fetch_slow(page, buf).await };
+        self.state.borrow_mut().index.refer(place);
+        let read = self.read_place(place, buf).await;
+        let whole = read.is_ok() && checksum(buf) == frame.checksum;
+        if whole {
+            if self.mode == Mode::Through && frame.dirty {
+                // What a time of write-back left, or an eviction that a crash ended.
+                self.clean(place, page, buf).await?;
+            }
+            self.count(|s| s.hits += 1);
+            return Ok(Fetched::Flash { lsn: frame.lsn, dirty: frame.dirty });
+        }
+        match read {
+            Err(error @ IoError::PowerLost) => Err(CacheError::Flash(error)),
+            _ if !frame.dirty => {
+                self.give_up(place, page);
+                self.fetch_slow(page, buf).await
+            }
+            Err(error) => Err(CacheError::Flash(error)),
+            Ok(()) => {
+                self.count(|s| s.damaged += 1);
+                buf.fill(0);
+                Err(CacheError::Damaged { page, lsn: frame.lsn })
+            }
+        }
+    }
+
+    /// The frame of a clean page is damaged: the slow store has it (2).
+    fn give_up(&self, place: Place, page: u64) {
+        let mut state = self.state.borrow_mut();
+        state.stats.repaired += 1;
+        if state.index.find(page).is_some_and(|(at, _)| at == place) {
+            state.index.remove(page);
+        }
+    }
+
+    async fn fetch_slow(&self, page: u64, buf: &mut [u8]) -> Result<Fetched, CacheError> {
+        self.slow.read(page, buf).await.map_err(CacheError::Slow)?;
+        Ok(Fetched::Slow)
+    }
+
+    /// Reads a frame, from memory if it is still there.
+    async fn read_place(&self, place: Place, buf: &mut [u8]) -> Result<(), IoError> {
+        let _reading = {
+            let mut state = self.state.borrow_mut();
+            if let Some(bytes) = state.in_memory(place.batch) {
+                // A link that is cut answers nothing.
+                if !self.medium.is_alive() {
+                    return Err(IoError::PowerLost);
+                }
+                buf.copy_from_slice(&bytes[self.medium.layout.frame_in_batch(place.frame)]);
+                return Ok(());
+            }
+            *state.reads.entry(place.batch).or_default() += 1;
+            Reading { state: &self.state, work: &self.work, batch: place.batch }
+        };
+        self.medium.read_frame(place.batch, place.frame, buf).await
+    }
+}
+
+impl State {
+    /// The bytes of a batch that is not durable.
+    pub fn in_memory(&self, batch: u64) -> Option<&[u8]> {
+        if batch == self.ring.open() {
+            return Some(&self.open.bytes);
+        }
+        self.sealed.get(&batch).map(|s| &s.bytes[..])
+    }
+}
+
+/// A read under way (3).
+struct Reading<'a> {
+    state: &'a RefCell<State>,
+    work: &'a WaitQueue,
+    batch: u64,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        let mut state = self.state.borrow_mut();
+        if let Some(count) = state.reads.get_mut(&self.batch) {
+            *count -= 1;
+            if *count == 0 {
+                state.reads.remove(&self.batch);
+                self.work.notify_all();
+            }
+        }
+    }
+}

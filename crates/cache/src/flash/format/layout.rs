@@ -1,0 +1,195 @@
+//! How a flash device is divided.
+//!
+//! 1. A batch lies in the slot of its sequence number modulo the batches of the ring: a descriptor,
+//!    then its frames. One write covers all of it.
+//! 2. A segment lies in the slot of its number modulo the slots. There are two more slots than a
+//!    ring can touch segments. So a segment that is written lies over one that no batch of the ring
+//!    needs, or over its own older copy.
+//! 3. All places and lengths are multiples of a page, so they are multiples of a block.
+
+use super::descriptor;
+use super::segment;
+use std::ops::Range;
+
+/// Where segments begin: behind the superblocks.
+const SEGMENTS_AT: u64 = 32768;
+/// Bytes of a page, at most.
+const PAGE_MAX: u32 = 1 << 20;
+/// Frames of a batch, at most.
+pub(crate) const FRAMES_MAX: u32 = 1024;
+/// Batches of a ring, at least.
+pub(crate) const BATCHES_MIN: u32 = 12;
+/// Entries of a segment, at most.
+const SEGMENT_ENTRIES: u32 = 64_000;
+/// A ring has at least so many segments, so that the unfinished one is a small part of it.
+const SEGMENTS_MIN: u32 = 4;
+
+/// Whether pages can have so many bytes.
+pub(crate) fn is_page(bytes: u32) -> bool {
+    bytes.is_power_of_two() && (512..=PAGE_MAX).contains(&bytes)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Bytes of a page and of its frame.
+    pub page: u32,
+    /// Bytes of a descriptor.
+    pub descriptor: u32,
+    /// Frames of a batch.
+    pub frames: u32,
+    /// Batches of the ring.
+    pub batches: u32,
+    /// Batches of a segment.
+    pub segment_batches: u32,
+    /// Slots of segments.
+    pub segments: u32,
+}
+
+impl Layout {
+    /// The largest ring that fits `bytes`. `None` if a ring of [`BATCHES_MIN`] batches does not fit,
+    /// or if page and frames make no sense.
+    pub fn largest(bytes: u64, page: u32, frames: u32) -> Option<Layout> {
+        if !is_page(page) || !(1..=FRAMES_MAX).contains(&frames) {
+            return None;
+        }
+        // By bisection: more batches never take less room.
+        let fits = |batches: u32| Layout::of(page, frames, batches).bytes() <= bytes;
+        let (mut low, mut high) = (BATCHES_MIN, u32::MAX / 2);
+        if !fits(low) {
+            return None;
+        }
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if fits(middle) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Some(Layout::of(page, frames, low))
+    }
+
+    /// The division for a ring of so many batches.
+    pub fn of(page: u32, frames: u32, batches: u32) -> Layout {
+        let most = (SEGMENT_ENTRIES / frames).max(1);
+        let segment_batches = (batches / SEGMENTS_MIN).clamp(1, most);
+        Layout {
+            page,
+            descriptor: (descriptor::least_bytes(frames) as u32).next_multiple_of(page),
+            frames,
+            batches,
+            segment_batches,
+            segments: batches.div_ceil(segment_batches).max(SEGMENTS_MIN + 1) + 3,
+        }
+    }
+
+    /// Whether a cache can be divided like that.
+    pub fn makes_sense(&self) -> bool {
+        is_page(self.page)
+            && (1..=FRAMES_MAX).contains(&self.frames)
+            && (BATCHES_MIN..=u32::MAX / 2).contains(&self.batches)
+            && *self == Layout::of(self.page, self.frames, self.batches)
+    }
+
+    /// Bytes of the whole.
+    pub fn bytes(&self) -> u64 {
+        self.ring_at() + u64::from(self.batches) * self.batch_bytes() as u64
+    }
+
+    /// Bytes of a batch: its descriptor and all frames.
+    pub fn batch_bytes(&self) -> usize {
+        self.descriptor as usize + self.frames as usize * self.page as usize
+    }
+
+    /// Where the frame is in the bytes of its batch.
+    pub fn frame_in_batch(&self, frame: usize) -> Range<usize> {
+        let at = self.descriptor as usize + frame * self.page as usize;
+        at..at + self.page as usize
+    }
+
+    /// Tombstones of a batch, at most.
+    pub fn tombstones(&self) -> usize {
+        descriptor::tombstones(self.descriptor as usize, self.frames)
+    }
+
+    /// Bytes of a slot of a segment.
+    pub fn segment_bytes(&self) -> usize {
+        let most = segment::most_bytes(self.segment_batches, self.frames, self.tombstones());
+        most.next_multiple_of(self.page as usize)
+    }
+
+    fn segments_at(&self) -> u64 {
+        SEGMENTS_AT.next_multiple_of(self.page.into())
+    }
+
+    fn ring_at(&self) -> u64 {
+        self.segments_at() + u64::from(self.segments) * self.segment_bytes() as u64
+    }
+
+    /// Where a batch lies on the device.
+    pub fn batch_at(&self, batch: u64) -> u64 {
+        self.ring_at() + batch % u64::from(self.batches) * self.batch_bytes() as u64
+    }
+
+    /// Where a segment lies on the device.
+    pub fn segment_at(&self, segment: u64) -> u64 {
+        self.segments_at() + segment % u64::from(self.segments) * self.segment_bytes() as u64
+    }
+
+    /// The segment of a batch.
+    pub fn segment_of(&self, batch: u64) -> u64 {
+        batch / u64::from(self.segment_batches)
+    }
+
+    /// The batches of a segment.
+    pub fn batches_of(&self, segment: u64) -> Range<u64> {
+        let each = u64::from(self.segment_batches);
+        segment * each..(segment + 1) * each
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pieces_never_overlap(shift in 9..14u32, frames in 1..130u32, batches in 12..300u32) {
+            let layout = Layout::of(1 << shift, frames, batches);
+            prop_assert!(layout.makes_sense());
+            let bytes = layout.bytes();
+            prop_assert_eq!(Layout::largest(bytes, 1 << shift, frames), Some(layout));
+            let segment = (0..u64::from(layout.segments))
+                .map(|s| (layout.segment_at(s), layout.segment_bytes() as u64));
+            let batch =
+                (0..u64::from(batches)).map(|b| (layout.batch_at(b), layout.batch_bytes() as u64));
+            let mut end = SEGMENTS_AT;
+            for (at, length) in segment.chain(batch) {
+                prop_assert!(at >= end && at % (1 << shift) == 0);
+                end = at + length;
+            }
+            prop_assert_eq!(end, bytes);
+            // A full ring never needs two segments of one slot.
+            for first in 0..u64::from(3 * batches) {
+                let last = first + u64::from(batches);
+                prop_assert!(
+                    layout.segment_of(last) - layout.segment_of(first) < layout.segments.into()
+                );
+            }
+            prop_assert!(layout.tombstones() >= 4);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_has_no_layout() {
+        assert_eq!(Layout::largest(1 << 30, 100, 64), None);
+        assert_eq!(Layout::largest(1 << 30, 4096, 0), None);
+        assert_eq!(Layout::largest(1 << 20, 4096, 64), None);
+        assert_eq!(Layout::largest(1 << 30, 3000, 64), None);
+        let real = Layout::largest(10 << 30, 4096, 64).unwrap();
+        assert_eq!((real.descriptor, real.segment_batches), (4096, 1000));
+        assert!(real.segment_bytes() < 4 << 20, "{}", real.segment_bytes());
+        assert!(real.batches > 39_000);
+    }
+}

@@ -1,0 +1,281 @@
+//! Pages leave flash: the batch at the front gives second chances, and its dirty pages to the slow
+//! store.
+//!
+//! 1. A batch is read in one read, if anything of it is needed.
+//! 2. **Second chance.** A page that was fetched since it entered enters the open batch once more,
+//!    its mark cleared, if it is still valid in the poll in which it enters. So it never overtakes a
+//!    newer version. If all pages of a batch were fetched, the first one leaves all the same.
+//! 3. **Slow store.** A dirty page that has no second chance is written there, and the store is
+//!    flushed, before its batch is released. A version that was superseded meanwhile is written,
+//!    unless the newer one is durable in the ring or on the slow store, or the page was forgotten.
+//! 4. A page that the slow store refuses stays. It is tried again, alone, until the store takes it.
+//! 5. A damaged frame of a dirty page enters once more, marked as damaged: what is lost stays known.
+//!    Where it cannot enter (`ring.rs`, 5) the cache stops.
+
+use crate::flash::core::{Core, Held, Refused};
+use crate::flash::error::CacheError;
+use crate::flash::format::{Frame, checksum};
+use crate::flash::index::Place;
+use crate::flash::options::Replacement;
+use crate::flash::slow::SlowStore;
+use crate::planted::planted;
+use std::cell::RefCell;
+use tantalum_device::{BlockDevice, IoError};
+use tantalum_rt::join_all;
+
+/// Pages of one write to the slow store, at most.
+const RUN: usize = 64;
+
+/// A page on its way to the slow store: its place, and its bytes in those of the batch.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    page: u64,
+    place: Place,
+}
+
+/// What becomes of a batch.
+#[derive(Default)]
+struct Verdict {
+    again: Vec<(Place, Frame)>,
+    slow: Vec<Leaving>,
+    /// Some versions are superseded.
+    superseded: bool,
+    /// A damaged page that has nowhere to go.
+    lost: Option<Frame>,
+}
+
+impl<F: BlockDevice, S: SlowStore> Core<F, S> {
+    /// Lets batches leave when room is needed.
+    pub async fn keep_leaving(&self) {
+        loop {
+            let due = || self.state.borrow().ring.must_leave();
+            self.work.until(|| self.is_stopped() || self.closing.get() || due().is_some()).await;
+            if self.is_stopped() || self.closing.get() {
+                return;
+            }
+            let _turn = self.front_turn.lock().await;
+            let Some(batch) = due() else { continue };
+            match self.leave(batch).await {
+                Ok(()) => {}
+                Err(CacheError::Stopped(_)) => return,
+                Err(e) => return self.stop(e.to_string()),
+            }
+        }
+    }
+
+    async fn leave(&self, batch: u64) -> Result<(), CacheError> {
+        let valid = self.valid_frames(batch);
+        let data = if valid.iter().any(|(place, _)| self.is_needed(*place)) {
+            let frames = self.state.borrow().index.batch(batch).frames.len();
+            self.medium.read_frames(batch, frames).await.map_err(CacheError::Flash)?
+        } else {
+            Vec::new()
+        };
+        let page = self.medium.layout.page as usize;
+        let bytes = |place: Place| &data[place.frame * page..][..page];
+        let verdict = self.judge(batch, &valid, bytes);
+        if let Some(Frame { page, lsn, .. }) = verdict.lost {
+            return Err(CacheError::Damaged { page, lsn });
+        }
+        let mut entangled = verdict.superseded && !planted!(SupersededDroppedEarly);
+        for (place, frame) in verdict.again {
+            let free = || self.is_stopped() || self.frames_free(&self.state.borrow()) > 0;
+            self.room.until(free).await;
+            self.check_running()?;
+            entangled = true;
+            let valid = self.state.borrow().index.is_valid(place);
+            if valid || planted!(SecondChanceOvertakes) {
+                self.count(|s| s.second_chances += 1);
+                self.enter(frame, bytes(place));
+            }
+        }
+        self.state.borrow_mut().ring.place(entangled);
+        self.turn();
+        self.room.notify_all();
+        self.work.notify_all();
+        self.destage(verdict.slow, bytes).await?;
+        self.state.borrow_mut().ring.destaged();
+        self.release();
+        Ok(())
+    }
+
+    fn check_running(&self) -> Result<(), CacheError> {
+        match &self.state.borrow().stopped {
+            Some(why) => Err(CacheError::Stopped(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn valid_frames(&self, batch: u64) -> Vec<(Place, Frame)> {
+        let state = self.state.borrow();
+        let frames = state.index.batch(batch).frames.iter().enumerate();
+        let placed = frames.map(|(frame, entry)| (Place { batch, frame }, entry.0));
+        placed.filter(|(place, _)| state.index.is_valid(*place)).collect()
+    }
+
+    /// Whether the bytes of this frame are needed.
+    fn is_needed(&self, place: Place) -> bool {
+        let state = self.state.borrow();
+        let (frame, referenced) = state.index.batch(place.batch).frames[place.frame];
+        frame.dirty || (referenced && self.options.replacement == Replacement::SecondChance)
+    }
+
+    /// Decides of each frame that was valid before the batch was read.
+    fn judge<'a>(
+        &self,
+        batch: u64,
+        valid: &[(Place, Frame)],
+        bytes: impl Fn(Place) -> &'a [u8],
+    ) -> Verdict {
+        let state = self.state.borrow();
+        let may_give = state.ring.may_give();
+        let entries = &state.index.batch(batch).frames;
+        let mut verdict = Verdict { superseded: valid.len() < entries.len(), ..Verdict::default() };
+        for (place, _) in valid {
+            let (frame, referenced) = entries[place.frame];
+            if !state.index.is_valid(*place) && !planted!(SecondChanceOvertakes) {
+                verdict.superseded = true;
+                continue;
+            }
+            let again = self.options.replacement == Replacement::SecondChance;
+            let again = again && referenced && may_give;
+            if !frame.dirty && !again {
+                continue;
+            }
+            let whole = checksum(bytes(*place)) == frame.checksum;
+            match (whole, frame.dirty) {
+                (true, _) if again => verdict.again.push((*place, frame)),
+                (true, _) => verdict.slow.push(Leaving { page: frame.page, place: *place }),
+                (false, true) if !may_give => verdict.lost = Some(frame),
+                (false, true) => verdict.again.push((*place, Frame { damaged: true, ..frame })),
+                // The slow store has it.
+                (false, false) => {}
+            }
+        }
+        if verdict.again.len() == self.medium.layout.frames as usize
+            && let Some(first) = verdict.again.iter().position(|(_, f)| !f.damaged)
+        {
+            let (place, frame) = verdict.again.remove(first);
+            if frame.dirty {
+                verdict.slow.push(Leaving { page: frame.page, place });
+            }
+        }
+        verdict
+    }
+
+    /// Writes pages to the slow store, for good (3, 4).
+    async fn destage<'a>(
+        &self,
+        mut left: Vec<Leaving>,
+        bytes: impl Fn(Place) -> &'a [u8] + Copy,
+    ) -> Result<(), CacheError> {
+        if left.is_empty() {
+            return Ok(());
+        }
+        left.sort_unstable_by_key(|l| l.page);
+        let all = left.clone();
+        let mut longest = RUN;
+        loop {
+            let (failed, error) = self.write_out(&left, longest, bytes).await;
+            let error = match error {
+                None if planted!(FrontBeforeSlowFlush) => return Ok(()),
+                None => {
+                    self.count(|s| s.slow_flushes += 1);
+                    match self.slow.flush().await {
+                        Ok(()) => break,
+                        // What was written since the last flush may be lost.
+                        Err(error) => {
+                            left = all.clone();
+                            error
+                        }
+                    }
+                }
+                Some(error) => {
+                    left = failed;
+                    error
+                }
+            };
+            if error == IoError::PowerLost {
+                return Err(CacheError::Slow(error));
+            }
+            self.refuse(left[0].page, error).await?;
+            longest = 1;
+        }
+        if self.state.borrow_mut().refused.take().is_some() {
+            self.notify();
+        }
+        Ok(())
+    }
+
+    /// The slow store has refused a page: notes and tells it, and waits until the next try.
+    async fn refuse(&self, page: u64, error: IoError) -> Result<(), CacheError> {
+        self.host.refused(page, &error);
+        {
+            let mut state = self.state.borrow_mut();
+            state.stats.slow_refusals += 1;
+            let since = state.refused.as_ref().map_or(self.rt.now(), |r| r.since);
+            state.refused = Some(Refused { page, since, error });
+        }
+        self.notify();
+        self.rt.sleep(self.options.retry).await;
+        self.check_running()?;
+        if self.closing.get() {
+            return Err(CacheError::Stopped("it is being closed".to_string()));
+        }
+        Ok(())
+    }
+
+    /// Writes pages in runs of neighbours. Returns those that failed, and why the first one did.
+    async fn write_out<'a>(
+        &self,
+        pages: &[Leaving],
+        longest: usize,
+        bytes: impl Fn(Place) -> &'a [u8] + Copy,
+    ) -> (Vec<Leaving>, Option<IoError>) {
+        let next = |a: &Leaving, b: &Leaving| a.page + 1 == b.page;
+        let runs = pages.chunk_by(next).flat_map(|run| run.chunks(longest));
+        let runs = RefCell::new(runs);
+        let failed = RefCell::new((Vec::new(), None));
+        let lane = || async {
+            loop {
+                let Some(run) = runs.borrow_mut().next() else { return };
+                if let Err(error) = self.write_run(run, bytes).await {
+                    let mut failed = failed.borrow_mut();
+                    failed.0.extend_from_slice(run);
+                    failed.1.get_or_insert(error);
+                }
+            }
+        };
+        join_all((0..self.options.depth.max(1)).map(|_| lane()).collect()).await;
+        failed.into_inner()
+    }
+
+    async fn write_run<'a>(
+        &self,
+        run: &[Leaving],
+        bytes: impl Fn(Place) -> &'a [u8],
+    ) -> Result<(), IoError> {
+        let mut held: Vec<Held<'_>> = Vec::with_capacity(run.len());
+        for leaving in run {
+            held.push(self.hold(leaving.page).await);
+        }
+        let wanted: Vec<Leaving> =
+            run.iter().filter(|leaving| self.is_wanted(leaving)).copied().collect();
+        for side_by_side in wanted.chunk_by(|a, b| a.page + 1 == b.page) {
+            let data: Vec<u8> = side_by_side.iter().flat_map(|l| bytes(l.place)).copied().collect();
+            self.slow.write(side_by_side[0].page, &data).await?;
+            self.count(|s| s.slow_writes += side_by_side.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Whether the slow store needs this version (3). Asked while the page is held.
+    fn is_wanted(&self, leaving: &Leaving) -> bool {
+        let state = self.state.borrow();
+        match state.index.find(leaving.page) {
+            None => false,
+            Some((at, frame)) if at == leaving.place => frame.dirty,
+            Some((at, frame)) => frame.dirty && at.batch >= state.ring.durable(),
+        }
+    }
+}

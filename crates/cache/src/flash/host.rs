@@ -1,0 +1,51 @@
+//! What the cache asks of the program above it.
+
+use tantalum_device::IoError;
+
+/// A page that leaves RAM, or may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageOut {
+    /// Its number.
+    pub page: u64,
+    /// Its bytes.
+    pub data: Vec<u8>,
+    /// It was changed since it was last fetched, evicted or pulled.
+    pub dirty: bool,
+    /// The newest log record about it.
+    pub lsn: u64,
+}
+
+/// The program above the cache: its log and its buffer pool. All calls return at once, and must not
+/// call the cache.
+pub trait Host {
+    /// The log is durable up to here: a dirty page whose LSN is higher may not leave RAM.
+    fn log_stable(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Up to `room` pages from the cold end of the pool, so that a batch is full when it is written.
+    /// They stay in the pool until they are evicted. Pages whose log records are not durable are
+    /// left out by the cache.
+    fn pull(&self, room: usize) -> Vec<PageOut> {
+        let _ = room;
+        Vec::new()
+    }
+
+    /// This version of a page that was pulled is durable in the cache. If the page has not changed
+    /// since, its next eviction is not dirty.
+    fn staged(&self, page: u64, lsn: u64) {
+        let _ = (page, lsn);
+    }
+
+    /// The slow store does not take this page, which stays in the cache. It is tried again. Told for
+    /// each try that fails.
+    fn refused(&self, page: u64, error: &IoError) {
+        let _ = (page, error);
+    }
+}
+
+/// A program without a log and without a pool to pull from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHost;
+
+impl Host for NoHost {}

@@ -1,0 +1,197 @@
+//! What the ring holds: for each batch its frames and tombstones, and of each page its valid frame.
+//!
+//! 1. At most one frame of a page is valid: the one that entered last. Older ones stay in their
+//!    batches until these are released, and mean nothing.
+//! 2. A frame that is not dirty is on the slow store for good.
+
+use crate::flash::format::{Frame, SegmentBatch, Tombstone};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// A frame of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub batch: u64,
+    pub frame: usize,
+}
+
+/// The batches from the front to the open one.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// The number of the first batch here.
+    first: u64,
+    batches: VecDeque<SegmentBatch>,
+    valid: FxHashMap<u64, Place>,
+    /// Valid frames that are dirty.
+    dirty: u64,
+}
+
+impl Index {
+    /// Without batches; the first one will be `first`.
+    pub fn new(first: u64) -> Index {
+        Index { first, ..Index::default() }
+    }
+
+    /// Begins the next batch.
+    pub fn begin_batch(&mut self) {
+        self.batches.push_back(SegmentBatch::default());
+    }
+
+    /// The number of the batch that was begun last.
+    fn last(&self) -> u64 {
+        self.first + self.batches.len() as u64 - 1
+    }
+
+    /// What a batch holds.
+    pub fn batch(&self, batch: u64) -> &SegmentBatch {
+        &self.batches[(batch - self.first) as usize]
+    }
+
+    fn entry(&self, at: Place) -> &(Frame, bool) {
+        &self.batch(at.batch).frames[at.frame]
+    }
+
+    fn entry_mut(&mut self, at: Place) -> &mut (Frame, bool) {
+        &mut self.batches[(at.batch - self.first) as usize].frames[at.frame]
+    }
+
+    /// Adds a frame to the batch that was begun last. The page's older version is superseded.
+    pub fn push(&mut self, frame: Frame, referenced: bool) -> Place {
+        self.remove(frame.page);
+        self.dirty += u64::from(frame.dirty);
+        let place = self.push_void(frame, referenced);
+        self.valid.insert(frame.page, place);
+        place
+    }
+
+    /// Adds a frame that is superseded already.
+    pub fn push_void(&mut self, frame: Frame, referenced: bool) -> Place {
+        let batch = self.last();
+        let frames = &mut self.batches.back_mut().expect("a batch was begun").frames;
+        frames.push((frame, referenced));
+        Place { batch, frame: frames.len() - 1 }
+    }
+
+    /// Adds a tombstone to the batch that was begun last. No version of its pages is valid now.
+    pub fn bury(&mut self, first: u64, count: u64) {
+        let batch = self.batches.back_mut().expect("a batch was begun");
+        let tombstone = Tombstone { first, count, before: batch.frames.len() as u32 };
+        batch.tombstones.push(tombstone);
+        if count <= self.valid.len() as u64 {
+            (first..first + count).for_each(|page| self.remove(page));
+        } else {
+            let dirty = &mut self.dirty;
+            let (batches, base) = (&self.batches, self.first);
+            self.valid.retain(|page, at| {
+                let ends = tombstone.covers(*page);
+                let frame = &batches[(at.batch - base) as usize].frames[at.frame].0;
+                *dirty -= u64::from(ends && frame.dirty);
+                !ends
+            });
+        }
+    }
+
+    /// The page has no valid frame any more.
+    pub fn remove(&mut self, page: u64) {
+        if let Some(place) = self.valid.remove(&page) {
+            self.dirty -= u64::from(self.entry(place).0.dirty);
+        }
+    }
+
+    /// The valid frame of a page.
+    pub fn find(&self, page: u64) -> Option<(Place, Frame)> {
+        let place = *self.valid.get(&page)?;
+        Some((place, self.entry(place).0))
+    }
+
+    /// Whether this frame is its page's valid one.
+    pub fn is_valid(&self, at: Place) -> bool {
+        self.valid.get(&self.entry(at).0.page) == Some(&at)
+    }
+
+    /// Marks a frame as referenced.
+    pub fn refer(&mut self, at: Place) {
+        self.entry_mut(at).1 = true;
+    }
+
+    /// The slow store has the version of this frame for good.
+    pub fn set_clean(&mut self, at: Place) {
+        let valid = self.is_valid(at);
+        let frame = &mut self.entry_mut(at).0;
+        if std::mem::replace(&mut frame.dirty, false) && valid {
+            self.dirty -= 1;
+        }
+    }
+
+    /// Ends the first batch, which is released: its valid frames are valid no more.
+    pub fn release(&mut self) {
+        let at = |frame| Place { batch: self.first, frame };
+        let frames = self.batches.front().map_or(0, |b| b.frames.len());
+        let valid: Vec<u64> = (0..frames)
+            .filter(|f| self.is_valid(at(*f)))
+            .map(|f| self.entry(at(f)).0.page)
+            .collect();
+        valid.into_iter().for_each(|page| self.remove(page));
+        self.batches.pop_front();
+        self.first += 1;
+    }
+
+    /// Pages with a valid frame, and how many of these are dirty.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.valid.len() as u64, self.dirty)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Against a model: for each page the newest frame, until its batch goes or a tombstone
+        /// comes.
+        #[test]
+        fn it_is_a_map_of_the_newest(steps in proptest::collection::vec((0..10u8, 0..12u64), 1..200)) {
+            let mut index = Index::new(1);
+            let mut model: BTreeMap<u64, (Place, bool)> = BTreeMap::new();
+            index.begin_batch();
+            for (i, (step, page)) in steps.into_iter().enumerate() {
+                match step {
+                    0 => index.begin_batch(),
+                    1 if index.batches.len() > 1 => {
+                        let first = index.first;
+                        index.release();
+                        model.retain(|_, (place, _)| place.batch != first);
+                    }
+                    2 => {
+                        index.bury(page, 3);
+                        model.retain(|p, _| *p < page || *p >= page + 3);
+                    }
+                    3 => {
+                        index.bury(page, 100);
+                        model.retain(|p, _| *p < page);
+                    }
+                    4 => {
+                        if let Some((place, dirty)) = model.get_mut(&page) {
+                            index.set_clean(*place);
+                            *dirty = false;
+                        }
+                    }
+                    _ => {
+                        let dirty = step % 2 == 0;
+                        let frame =
+                            Frame { page, lsn: i as u64, checksum: 0, dirty, damaged: false };
+                        model.insert(page, (index.push(frame, false), dirty));
+                    }
+                }
+                for page in 0..16 {
+                    let found = index.find(page).map(|(at, frame)| (at, frame.dirty));
+                    prop_assert_eq!(found, model.get(&page).copied());
+                }
+                let dirty = model.values().filter(|(_, dirty)| *dirty).count() as u64;
+                prop_assert_eq!(index.counts(), (model.len() as u64, dirty));
+            }
+        }
+    }
+}

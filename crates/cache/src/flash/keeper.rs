@@ -1,0 +1,130 @@
+//! Segments, superblock and label of a running cache, and its end.
+//!
+//! 1. A segment is written when all of its batches are durable.
+//! 2. **Marks.** With each new segment one older one is written anew, in turns, so that a restart
+//!    finds reference marks that are at most one lap old. Torn, it costs the restart its
+//!    descriptors.
+//! 3. **The clean mark** is written when the segments have the whole directory, every batch is
+//!    durable, and nothing is under way. It is gone, durably, before a cache that was opened writes
+//!    anything else.
+
+use crate::flash::core::{Core, Heads};
+use crate::flash::error::CacheError;
+use crate::flash::format::{COPIES, Label, LabelState, Segment, SegmentBatch, Superblock};
+use crate::flash::slow::SlowStore;
+use tantalum_device::{BlockDevice, IoError};
+
+impl<F: BlockDevice, S: SlowStore> Core<F, S> {
+    /// Writes segments as they become complete.
+    pub async fn keep_segments(&self) {
+        let layout = self.medium.layout;
+        let mut next = layout.segment_of(self.state.borrow().ring.open());
+        let mut refreshed = 0;
+        loop {
+            let complete = || self.state.borrow().ring.durable() >= layout.batches_of(next).end;
+            self.work.until(|| self.is_stopped() || self.closing.get() || complete()).await;
+            if self.is_stopped() || self.closing.get() {
+                return;
+            }
+            let _turn = self.keeper_turn.lock().await;
+            let oldest = layout.segment_of(self.state.borrow().ring.front()) + 1;
+            refreshed = if refreshed + 1 < next { oldest.max(refreshed + 1) } else { oldest };
+            let old = Some(refreshed).filter(|old| *old < next);
+            for segment in [Some(next), old].into_iter().flatten() {
+                if let Err(error) = self.write_segment(segment).await {
+                    return self.stop(format!("a write of the flash device failed: {error}"));
+                }
+            }
+            next += 1;
+        }
+    }
+
+    /// Writes what is durable of a segment.
+    async fn write_segment(&self, number: u64) -> Result<(), IoError> {
+        let segment = {
+            let state = self.state.borrow();
+            let batches = self.medium.layout.batches_of(number);
+            let first = batches.start.max(state.ring.front());
+            let end = batches.end.min(state.ring.durable());
+            let batches: Vec<SegmentBatch> =
+                (first..end).map(|b| state.index.batch(b).clone()).collect();
+            let epoch = self.heads.get().superblock.epoch;
+            Segment { number, epoch, first, front: state.ring.front(), batches }
+        };
+        if segment.batches.is_empty() {
+            return Ok(());
+        }
+        self.medium.write_segment(&segment).await?;
+        self.count(|s| {
+            s.segments += 1;
+            s.flash_bytes += segment.encode(self.medium.tag).len() as u64;
+        });
+        Ok(())
+    }
+
+    /// Writes superblock and label, in this order, with new generations.
+    pub async fn write_heads(
+        &self,
+        change: impl FnOnce(&mut Superblock, Option<&mut Label>),
+    ) -> Result<(), CacheError> {
+        let mut heads: Heads = self.heads.get();
+        heads.superblock.generation += 1;
+        if let Some(label) = &mut heads.label {
+            label.generation += 1;
+        }
+        change(&mut heads.superblock, heads.label.as_mut());
+        self.medium.write_superblock(&heads.superblock).await.map_err(CacheError::Flash)?;
+        if let Some(label) = heads.label {
+            write_label(&self.slow, &label).await.map_err(CacheError::Slow)?;
+        }
+        self.heads.set(heads);
+        Ok(())
+    }
+
+    /// Everything that entered is durable when this returns.
+    pub async fn checkpoint(&self) -> Result<(), CacheError> {
+        let open = self.hurry();
+        let last = open.unwrap_or(self.state.borrow().ring.open() - 1);
+        self.wait_durable(last).await
+    }
+
+    /// Ends the cache, with the clean mark.
+    pub async fn close(&self) -> Result<(), CacheError> {
+        self.check_open()?;
+        self.closing.set(true);
+        self.notify();
+        while let Some(batch) = self.hurry() {
+            self.wait_durable(batch).await?;
+        }
+        self.checkpoint().await?;
+        let _front = self.front_turn.lock().await;
+        let _keeper = self.keeper_turn.lock().await;
+        self.release();
+        let (front, rear, dirty) = {
+            let state = self.state.borrow();
+            (state.ring.front(), state.ring.durable(), state.index.counts().1)
+        };
+        let layout = self.medium.layout;
+        for segment in layout.segment_of(front)..=layout.segment_of(rear) {
+            self.write_segment(segment).await.map_err(CacheError::Flash)?;
+        }
+        self.write_heads(|superblock, label| {
+            (superblock.clean, superblock.front, superblock.rear) = (true, front, rear);
+            if let Some(label) = label {
+                label.state = if dirty == 0 { LabelState::Clean } else { LabelState::InUse };
+            }
+        })
+        .await?;
+        self.stop("it was closed".to_string());
+        self.domain.kill();
+        Ok(())
+    }
+}
+
+/// Writes both copies of a label, one after the other.
+pub(crate) async fn write_label<S: SlowStore>(slow: &S, label: &Label) -> Result<(), IoError> {
+    for at in COPIES {
+        slow.write_label(at, &label.encode()).await?;
+    }
+    Ok(())
+}

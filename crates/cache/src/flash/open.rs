@@ -1,0 +1,189 @@
+//! Opening a cache, and a slow store without its cache.
+//!
+//! 1. While anything does not fit, nothing is changed.
+//! 2. The superblock with the next epoch, without the clean mark, is durable before anything else is
+//!    written; the label follows.
+//! 3. A slow store is used without its cache only if it has every page: after write-through, or when
+//!    the cache was closed without dirty pages. From then on that cache is out of date, and refused.
+
+use crate::flash::core::{Core, Heads, Open, State};
+use crate::flash::create::{FLASH, SLOW, io};
+use crate::flash::error::{CacheError, OpenError};
+use crate::flash::format::{self, Found, Label, LabelState, Superblock, decode_newest};
+use crate::flash::host::Host;
+use crate::flash::keeper::write_label;
+use crate::flash::medium::{Medium, check_device, read_heads};
+use crate::flash::options::{Mode, OpenOptions};
+use crate::flash::recover::recover;
+use crate::flash::ring::{DEPTH, Ring};
+use crate::flash::slow::{LABEL_BYTES, SlowStore};
+use crate::flash::stats::CacheStats;
+use crate::planted::planted;
+use rustc_hash::FxHashSet;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tantalum_device::BlockDevice;
+use tantalum_rt::Rt;
+use tantalum_rt::sync::{Mutex, WaitQueue};
+
+fn whole<T>(found: Found<T>, what: &'static str, device: &'static str) -> Result<T, OpenError> {
+    match found {
+        Found::Good(found) => Ok(found),
+        Found::Newer(version) => Err(OpenError::Newer { device, version }),
+        Found::Damaged => Err(OpenError::Head { what, device }),
+        Found::Nothing if device == FLASH => Err(OpenError::NoCache),
+        Found::Nothing => Err(OpenError::OtherStore),
+    }
+}
+
+async fn find_superblock<F: BlockDevice>(flash: &F) -> Result<Superblock, OpenError> {
+    let heads = read_heads(flash).await.map_err(io(FLASH))?;
+    let found = decode_newest(&heads, Superblock::decode, |s| s.generation);
+    let superblock = whole(found, "superblock", FLASH)?;
+    let (was, is) = (superblock.bytes, flash.caps().bytes());
+    if is < was {
+        return Err(OpenError::TooSmall { was, is });
+    }
+    let (page, block) = (superblock.layout.page, flash.caps().block_size);
+    if !page.is_multiple_of(block) {
+        return Err(OpenError::Unsuitable(format!(
+            "the flash device has blocks of {block} bytes and the cache pages of {page}: use the \
+             device as it was"
+        )));
+    }
+    Ok(superblock)
+}
+
+/// The label; `None` if the store keeps none.
+async fn find_label<S: SlowStore>(slow: &S) -> Result<Option<Label>, OpenError> {
+    let mut label = vec![0; LABEL_BYTES];
+    if !slow.read_label(&mut label).await.map_err(io(SLOW))? {
+        return Ok(None);
+    }
+    whole(decode_newest(&label, Label::decode, |l| l.generation), "label", SLOW).map(Some)
+}
+
+fn check_label(label: &Label, superblock: &Superblock) -> Result<(), OpenError> {
+    if (label.cache, label.slow) != (superblock.cache, superblock.slow) {
+        return Err(OpenError::OtherStore);
+    }
+    let (slow, flash) = (label.epoch, superblock.epoch);
+    if slow > flash || slow + 1 < flash || label.state == LabelState::Alone {
+        let older = if slow > flash { FLASH } else { SLOW };
+        return Err(OpenError::OtherEpoch { slow, flash, older });
+    }
+    Ok(())
+}
+
+/// Opens the cache on `flash` over `slow`.
+pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
+    rt: &Rt,
+    flash: F,
+    slow: S,
+    host: Rc<dyn Host>,
+    options: OpenOptions,
+) -> Result<Rc<Core<F, S>>, OpenError> {
+    let by = check_device(&flash)?;
+    let superblock = find_superblock(&flash).await?;
+    if superblock.slow != options.slow_identity {
+        return Err(OpenError::OtherStore);
+    }
+    let label = find_label(&slow).await?;
+    if let Some(label) = &label {
+        check_label(label, &superblock)?;
+    }
+    let tag = format::tag(&superblock.cache);
+    let medium = Medium::new(flash, by, superblock.layout, tag);
+    let mut found = recover(&medium, &superblock, options.restart).await?;
+    let mode = options.mode.unwrap_or(superblock.mode);
+    let dirty = found.index.counts().1;
+    let ring = Ring::new(superblock.layout.batches, found.front, found.rear);
+    found.index.begin_batch();
+    let stats = CacheStats { restart: found.stats, ..CacheStats::default() };
+    let state = State {
+        ring,
+        index: found.index,
+        open: Open::default(),
+        sealed: BTreeMap::new(),
+        reads: BTreeMap::new(),
+        writing: FxHashSet::default(),
+        refused: None,
+        stopped: None,
+        stats,
+    };
+    let core = Rc::new(Core {
+        rt: rt.clone(),
+        medium,
+        slow,
+        host,
+        options,
+        mode,
+        heads: Cell::new(Heads { superblock, label }),
+        domain: rt.domain(),
+        state: RefCell::new(state),
+        closing: Cell::new(false),
+        front_turn: Mutex::new(rt, "the turn to leave the cache"),
+        keeper_turn: Mutex::new(rt, "the turn to write segments"),
+        room: WaitQueue::new(rt, "room in a batch of the cache"),
+        durable: WaitQueue::new(rt, "a batch of the cache to be durable"),
+        work: WaitQueue::new(rt, "work for a task of the cache"),
+        written: WaitQueue::new(rt, "a write to the slow store"),
+    });
+    let (front, rear) = (found.front, found.rear);
+    let begin = |superblock: &mut Superblock, label: Option<&mut Label>| {
+        superblock.epoch += 1;
+        (superblock.clean, superblock.mode) = (false, mode);
+        (superblock.front, superblock.rear) = (front, rear);
+        if let Some(label) = label {
+            // Pages of a time of write-back may be dirty still.
+            let complete = mode == Mode::Through && (label.mode == Mode::Through || dirty == 0);
+            label.epoch = superblock.epoch;
+            label.mode = if complete { Mode::Through } else { Mode::Back };
+            label.state = LabelState::InUse;
+        }
+    };
+    if !(planted!(CleanMarkLeft) && superblock.clean) {
+        core.write_heads(begin).await.map_err(|e| match e {
+            CacheError::Slow(error) => io(SLOW)(error),
+            CacheError::Flash(error) => io(FLASH)(error),
+            other => OpenError::Unsuitable(other.to_string()),
+        })?;
+    }
+    spawn(&core);
+    Ok(core)
+}
+
+/// Starts the tasks of the cache.
+fn spawn<F: BlockDevice + 'static, S: SlowStore + 'static>(core: &Rc<Core<F, S>>) {
+    for lane in 0..DEPTH {
+        let writer = core.clone();
+        let body = async move { writer.keep_writing().await };
+        core.domain.spawn_background(format!("cache: writer {lane}"), body);
+    }
+    let (sealer, front, keeper) = (core.clone(), core.clone(), core.clone());
+    let body = async move { sealer.keep_sealing().await };
+    core.domain.spawn_background("cache: sealer", body);
+    core.domain.spawn_background("cache: front", async move { front.keep_leaving().await });
+    core.domain.spawn_background("cache: keeper", async move { keeper.keep_segments().await });
+}
+
+/// Declares that the pages of `slow` are used without their cache (3).
+pub(crate) async fn leave_alone<S: SlowStore>(slow: &S) -> Result<(), OpenError> {
+    let Some(label) = find_label(slow).await? else { return Ok(()) };
+    let complete = label.mode == Mode::Through || label.state != LabelState::InUse;
+    if !complete {
+        return Err(OpenError::NeedsCache);
+    }
+    if label.state == LabelState::Alone {
+        return Ok(());
+    }
+    let alone = Label {
+        generation: label.generation + 1,
+        // Beyond that of a cache whose last start did not get as far as the label.
+        epoch: label.epoch + 2,
+        state: LabelState::Alone,
+        ..label
+    };
+    write_label(slow, &alone).await.map_err(io(SLOW))
+}

@@ -1,0 +1,123 @@
+//! How a cache is made and used.
+
+use crate::flash::format::Uuid;
+use tantalum_rt::Nanos;
+
+/// When a dirty page reaches the slow store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Write-back: when it leaves flash. A cache that is lost takes dirty pages along.
+    #[default]
+    Back,
+    /// Write-through: when it leaves RAM, right after flash has it. The slow store is complete
+    /// without the cache.
+    Through,
+}
+
+impl Mode {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Mode::Back => 0,
+            Mode::Through => 1,
+        }
+    }
+
+    pub(crate) fn of_code(code: u8) -> Option<Mode> {
+        match code {
+            0 => Some(Mode::Back),
+            1 => Some(Mode::Through),
+            _ => None,
+        }
+    }
+}
+
+/// What happens to the pages of the batch at the front (VLDB Journal 2016, sections 3 and 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replacement {
+    /// All of them leave (mvFIFO).
+    Basic,
+    /// Pages that were fetched since they entered enter once more, in the same batch as new ones
+    /// (group second chance).
+    #[default]
+    SecondChance,
+}
+
+/// Which pages a restart after a crash reads, beside the segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestartBy {
+    /// The descriptors of batches that no segment has, and the frames of those that no later
+    /// descriptor vouches for.
+    #[default]
+    Descriptors,
+    /// The same, and the frames of the two newest segments' worth of batches, as published (VLDB
+    /// Journal 2016, section 4.2): to compare with.
+    Frames,
+}
+
+/// How a cache is made.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    /// Bytes of a page: a power of two from 512 bytes to 1 MiB, and a multiple of the blocks of
+    /// both devices.
+    pub page: u32,
+    /// Frames of a batch. One write has all of them.
+    pub frames: u32,
+    /// When dirty pages reach the slow store.
+    pub mode: Mode,
+    /// The cache's identity. `None`: drawn from the runtime's randomness, so it is unique only if
+    /// the seed is.
+    pub identity: Option<Uuid>,
+    /// The identity of the slow store, as its owner knows it.
+    pub slow_identity: Uuid,
+    /// Whatever is on the devices may be destroyed.
+    pub force: bool,
+}
+
+impl Default for FormatOptions {
+    fn default() -> FormatOptions {
+        FormatOptions {
+            page: 4096,
+            frames: 64,
+            mode: Mode::Back,
+            identity: None,
+            slow_identity: [0; 16],
+            force: false,
+        }
+    }
+}
+
+/// How a cache is used. It may be different at each start.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// `None`: as at the last start.
+    pub mode: Option<Mode>,
+    /// What happens to pages at the front.
+    pub replacement: Replacement,
+    /// What a restart after a crash reads.
+    pub restart: RestartBy,
+    /// The identity of the slow store; another one than at the formatting is refused.
+    pub slow_identity: Uuid,
+    /// A batch is written at the latest so long after its first page came, full or not.
+    pub linger: Nanos,
+    /// After the slow store refused a page, it is tried again so much later.
+    pub retry: Nanos,
+    /// While the slow store refuses a page, dirty pages wait for so long and are then refused.
+    pub patience: Nanos,
+    /// Writes to the slow store side by side, at most.
+    pub depth: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            mode: None,
+            replacement: Replacement::SecondChance,
+            restart: RestartBy::Descriptors,
+            slow_identity: [0; 16],
+            linger: Nanos::from_millis(2),
+            retry: Nanos::from_millis(100),
+            patience: Nanos::from_secs(10),
+            depth: 16,
+        }
+    }
+}

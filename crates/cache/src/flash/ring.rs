@@ -1,0 +1,249 @@
+//! The ring as numbers: which batch may be sealed, written and released. It decides, and does no
+//! I/O.
+//!
+//! A batch is *open* while pages enter it, *sealed* when it takes no more, *issued* when its write
+//! has begun, *durable* when that write and all earlier ones have ended, *placed* when its second
+//! chances have been copied to the open batch, and *released* when nothing needs it any more.
+//!
+//! 1. **What counts is a prefix.** A batch is durable only when all before it are. Whoever waits for
+//!    a batch waits for that. So a restart gives up everything from the first batch on that is not
+//!    whole.
+//! 2. **Released.** A batch is released when it is placed, its dirty pages are on the slow store for
+//!    good, and every batch is durable that has a second chance out of it, or a newer version of a
+//!    page in it.
+//! 3. **No write lies over what counts.** A batch is issued only if a *durable* descriptor says that
+//!    the batch in its slot was released. So a restart never looks at a slot that a torn write may
+//!    have touched, apart from those of batches that are not durable.
+//! 4. **Spare batches.** A batch is sealed only if the batches are placed whose release it needs in
+//!    order to be followed by another one. So there is always a batch that can be written next, and
+//!    pages that get a second chance never wait for a slot that waits for them.
+//! 5. **After a crash** the batch at the front may be one whose second chances can go nowhere, since
+//!    the open batch needs its slot. It was placed before the crash, and what it gave is durable. So
+//!    it gives no more ([`Ring::may_give`]).
+//! 6. **Bounded.** So many batches are issued and not durable, at most: [`DEPTH`].
+
+use crate::planted::planted;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Batches that are sealed and not durable, at most.
+pub(crate) const DEPTH: u64 = 4;
+/// How far ahead of the open batch the front is placed, in batches.
+const AHEAD: u64 = DEPTH + 3;
+
+#[derive(Debug)]
+pub(crate) struct Ring {
+    batches: u64,
+    /// The batch that pages enter.
+    open: u64,
+    /// Batches before this one were issued.
+    issued: u64,
+    /// Batches before this one are durable.
+    durable: u64,
+    /// What durable descriptors say at most about the front.
+    durable_front: u64,
+    /// Batches that are issued and not durable: what they say of the front, and whether their write
+    /// has ended.
+    in_flight: BTreeMap<u64, (u64, bool)>,
+    /// Batches before this one are placed.
+    placed: u64,
+    /// Batches that are placed and not released, from the front on: which batch must be durable
+    /// first, and whether its dirty pages are on the slow store.
+    leaving: VecDeque<(u64, bool)>,
+    /// Batches before this one are released.
+    front: u64,
+}
+
+impl Ring {
+    /// A ring that holds the batches from `front` to before `rear`, all durable.
+    pub fn new(batches: u32, front: u64, rear: u64) -> Ring {
+        Ring {
+            batches: batches.into(),
+            open: rear,
+            issued: rear,
+            durable: rear,
+            durable_front: front,
+            in_flight: BTreeMap::new(),
+            placed: front,
+            leaving: VecDeque::new(),
+            front,
+        }
+    }
+
+    /// The batch that pages enter.
+    pub fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// The first batch that is not durable.
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// The first batch that is not released.
+    pub fn front(&self) -> u64 {
+        self.front
+    }
+
+    /// Whether pages may enter the open batch: every second chance that has to go there is there
+    /// (4).
+    pub fn may_enter(&self) -> bool {
+        self.placed + self.batches >= self.open + 3
+    }
+
+    /// Whether the open batch may be sealed.
+    pub fn may_seal(&self) -> bool {
+        self.may_enter() && self.open < self.durable + DEPTH
+    }
+
+    /// Seals the open batch; the next one is open.
+    pub fn seal(&mut self) {
+        assert!(self.may_seal(), "a batch is sealed only when another one can follow it");
+        self.open += 1;
+    }
+
+    /// The sealed batch that may be issued now.
+    pub fn may_issue(&self) -> Option<u64> {
+        let next = self.issued;
+        let sealed = next < self.open;
+        let released = self.front + self.batches >= next + 2;
+        let known = self.durable_front + self.batches > next;
+        let free = (released && known) || planted!(NoSpareBatch);
+        (sealed && free).then_some(next)
+    }
+
+    /// Issues the next batch. Returns what its descriptor says: up to where all is durable, and the
+    /// front.
+    pub fn issue(&mut self) -> (u64, u64) {
+        let batch = self.may_issue().expect("a batch is issued only when its slot is free");
+        self.issued += 1;
+        self.in_flight.insert(batch, (self.front, false));
+        let durable = if planted!(VouchesInFlight) { batch } else { self.durable };
+        (durable, self.front)
+    }
+
+    /// The write of a batch has ended well.
+    pub fn written(&mut self, batch: u64) {
+        if let Some(flight) = self.in_flight.get_mut(&batch) {
+            flight.1 = true;
+        }
+        while let Some((front, true)) = self.in_flight.get(&self.durable).copied() {
+            self.in_flight.remove(&self.durable);
+            self.durable_front = self.durable_front.max(front);
+            self.durable += 1;
+        }
+    }
+
+    /// The batch whose pages should leave now, if the front has to move.
+    pub fn must_leave(&self) -> Option<u64> {
+        let due = self.placed + self.batches <= self.open + AHEAD;
+        (due && self.placed < self.durable).then_some(self.placed)
+    }
+
+    /// Whether pages of the next batch to be placed may get a second chance in the open batch (5).
+    pub fn may_give(&self) -> bool {
+        self.open + 2 <= self.placed + self.batches
+    }
+
+    /// The next batch is placed. `entangled`: it had second chances, or versions that are
+    /// superseded.
+    pub fn place(&mut self, entangled: bool) {
+        // What is superseded just after a crash is so by what is durable: nothing has entered.
+        let after = if entangled && self.may_give() { self.open + 1 } else { 0 };
+        self.leaving.push_back((after, false));
+        self.placed += 1;
+    }
+
+    /// The dirty pages of the batch that was placed last are on the slow store for good.
+    pub fn destaged(&mut self) {
+        if let Some(leaving) = self.leaving.back_mut() {
+            leaving.1 = true;
+        }
+    }
+
+    /// Releases the batch at the front, if it can be.
+    pub fn release(&mut self) -> Option<u64> {
+        let (after, destaged) = *self.leaving.front()?;
+        if !destaged || after > self.durable {
+            return None;
+        }
+        self.leaving.pop_front();
+        self.front += 1;
+        Some(self.front - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A small cache in numbers: whatever the order of events, also with crashes, it never
+        /// stops, and no write lies over a batch that a restart would look at.
+        #[test]
+        fn it_goes_round(
+            choices in proptest::collection::vec(any::<u16>(), 300..900),
+            batches in 12..20u32,
+        ) {
+            let n = u64::from(batches);
+            let mut ring = Ring::new(batches, 1, 1);
+            let mut flying: Vec<u64> = Vec::new();
+            // What the descriptor of each batch says of the front; what a restart knows besides.
+            let mut said: BTreeMap<u64, u64> = BTreeMap::new();
+            let mut base = 1;
+            let mut destaging = false;
+            for choice in &choices {
+                let choice = usize::from(*choice);
+                if choice % 40 == 0 {
+                    // A crash: some of what was in flight is whole.
+                    let whole = (ring.durable()..).take_while(|b| flying.contains(b)).count();
+                    let rear = ring.durable() + (choice / 40 % (whole + 1)) as u64;
+                    base = said.range(..rear).map(|(_, front)| *front).max().unwrap_or(base).max(base);
+                    ring = Ring::new(batches, base, rear);
+                    said.split_off(&rear);
+                    flying.clear();
+                    destaging = false;
+                    continue;
+                }
+                // What can happen now.
+                let mut steps = Vec::new();
+                steps.extend(ring.may_seal().then_some(0));
+                steps.extend(ring.may_issue().map(|_| 1));
+                steps.extend((!flying.is_empty()).then_some(2));
+                steps.extend(ring.must_leave().filter(|_| !destaging).map(|_| 3));
+                steps.extend(destaging.then_some(4));
+                prop_assert!(!steps.is_empty(), "it stands: {:?}", ring);
+                match steps[choice % steps.len()] {
+                    0 => ring.seal(),
+                    1 => {
+                        let batch = ring.may_issue().unwrap();
+                        let (durable, front) = ring.issue();
+                        prop_assert!(durable <= batch && front <= durable);
+                        // The slot's last batch is before the front that any restart finds.
+                        let known = said.range(..ring.durable()).map(|(_, f)| *f).max().unwrap_or(0);
+                        prop_assert!(batch < known.max(base) + n);
+                        prop_assert!(batch < ring.durable() + DEPTH);
+                        said.insert(batch, front);
+                        flying.push(batch);
+                    }
+                    2 => {
+                        let batch = flying.remove(choice / 5 % flying.len());
+                        ring.written(batch);
+                    }
+                    3 => {
+                        ring.place(choice & 64 == 0);
+                        destaging = true;
+                    }
+                    _ => {
+                        ring.destaged();
+                        destaging = false;
+                    }
+                }
+                while let Some(batch) = ring.release() {
+                    prop_assert!(batch < ring.durable());
+                }
+            }
+            prop_assert!(ring.open() > 3);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The slow store under a cache.
+
+use crate::flash::error::OpenError;
+use crate::flash::format::{COPIES, HEAD_BYTES};
+use tantalum_device::{
+    Block, BlockDevice, Data, DataMut, Durability, DurableBy, IoError, Payload, read_or_zeros,
+};
+
+/// Bytes of a label's two copies, and what lies between them.
+pub(crate) const LABEL_BYTES: usize = COPIES[1] as usize + HEAD_BYTES;
+
+/// Where pages come from and end: disks, a network volume, the files of a database.
+///
+/// Reads see what was written before. The cache never has two writes of one page under way, and
+/// none of a page that is forgotten.
+#[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
+pub trait SlowStore {
+    /// How many pages there are: their numbers are below.
+    fn pages(&self) -> u64;
+
+    /// Reads a page.
+    async fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError>;
+
+    /// Writes pages side by side, from `first` on.
+    async fn write(&self, first: u64, data: &[u8]) -> Result<(), IoError>;
+
+    /// Writes a page; it is durable when this returns.
+    async fn write_durably(&self, page: u64, data: &[u8]) -> Result<(), IoError> {
+        self.write(page, data).await?;
+        self.flush().await
+    }
+
+    /// Everything survives that was written before.
+    async fn flush(&self) -> Result<(), IoError>;
+
+    /// Reads the label's room, `buf.len()` bytes. `false`: the store keeps no label. Then nobody
+    /// notices that it is used without its cache.
+    async fn read_label(&self, buf: &mut [u8]) -> Result<bool, IoError> {
+        let _ = buf;
+        Ok(false)
+    }
+
+    /// Writes one copy of the label, at this byte of its room; it is durable when this returns.
+    async fn write_label(&self, at: u64, label: &[u8]) -> Result<(), IoError> {
+        let _ = (at, label);
+        Ok(())
+    }
+}
+
+/// A block device as a slow store: a label at its beginning, and the pages from 1 MiB on.
+#[derive(Clone, Debug)]
+pub struct DeviceStore<D> {
+    device: D,
+    page: u32,
+    by: DurableBy,
+}
+
+/// Where the pages begin.
+const PAGES_AT: u64 = 1 << 20;
+
+impl<D: BlockDevice> DeviceStore<D> {
+    /// The pages of a device.
+    ///
+    /// # Errors
+    /// [`OpenError::Unsuitable`] if the device carries stamps, cannot make anything durable, may
+    /// refuse writes for want of space, has blocks that do not divide a page, or is too small.
+    pub fn new(device: D, page: u32) -> Result<DeviceStore<D>, OpenError> {
+        let caps = device.caps();
+        let wrong = |what: String| Err(OpenError::Unsuitable(format!("the slow store {what}")));
+        if caps.payload != Payload::Bytes {
+            return wrong("carries stamps: use a device that stores bytes".to_string());
+        }
+        if caps.thin {
+            return wrong("is thinly provisioned and may refuse pages: use another".to_string());
+        }
+        let Some(by) = DurableBy::of(caps) else {
+            return wrong("loses what it acknowledged, and flushes do nothing: use another".into());
+        };
+        if page == 0 || !page.is_multiple_of(caps.block_size) {
+            let block = caps.block_size;
+            return wrong(format!(
+                "has blocks of {block} bytes, and pages have {page}: use multiples"
+            ));
+        }
+        if !PAGES_AT.is_multiple_of(caps.block_size.into())
+            || caps.bytes() < PAGES_AT + u64::from(page)
+        {
+            return wrong(format!(
+                "has no page behind its first {PAGES_AT} bytes: use a larger one"
+            ));
+        }
+        Ok(DeviceStore { device, page, by })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    fn block(&self, page: u64) -> Block {
+        let byte = PAGES_AT + page * u64::from(self.page);
+        Block(byte / u64::from(self.device.caps().block_size))
+    }
+}
+
+impl<D: BlockDevice> SlowStore for DeviceStore<D> {
+    fn pages(&self) -> u64 {
+        (self.device.caps().bytes() - PAGES_AT) / u64::from(self.page)
+    }
+
+    async fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        self.device.read(self.block(page), DataMut::Bytes(buf)).await
+    }
+
+    async fn write(&self, first: u64, data: &[u8]) -> Result<(), IoError> {
+        self.device.write(self.block(first), Data::Bytes(data), Durability::Normal).await
+    }
+
+    async fn write_durably(&self, page: u64, data: &[u8]) -> Result<(), IoError> {
+        self.by.write(&self.device, self.block(page), Data::Bytes(data)).await
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        if self.by == DurableBy::Ack {
+            return Ok(());
+        }
+        self.device.flush().await
+    }
+
+    async fn read_label(&self, buf: &mut [u8]) -> Result<bool, IoError> {
+        let block = self.device.caps().block_size as usize;
+        let mut blocks = vec![0; buf.len().next_multiple_of(block)];
+        read_or_zeros(&self.device, Block(0), &mut blocks).await?;
+        buf.copy_from_slice(&blocks[..buf.len()]);
+        Ok(true)
+    }
+
+    async fn write_label(&self, at: u64, label: &[u8]) -> Result<(), IoError> {
+        let block = self.device.caps().block_size as usize;
+        let mut blocks = vec![0; label.len().next_multiple_of(block)];
+        blocks[..label.len()].copy_from_slice(label);
+        self.by.write(&self.device, Block(at / block as u64), Data::Bytes(&blocks)).await
+    }
+}

@@ -1,0 +1,63 @@
+//! What a cache has done and how it is.
+
+/// How the cache was found when it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestartStats {
+    /// It was closed: the segments had the whole directory.
+    pub clean: bool,
+    /// Segments read and whole.
+    pub segments: u64,
+    /// Descriptors read.
+    pub descriptors: u64,
+    /// Batches whose frames were read and compared.
+    pub compared: u64,
+    /// Frames whose entries were rebuilt from descriptors. They count as dirty.
+    pub rebuilt: u64,
+    /// Bytes read.
+    pub bytes: u64,
+}
+
+/// What a cache has done since it was opened, in pages where nothing else is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Fetches.
+    pub fetches: u64,
+    /// Of these, found in the cache.
+    pub hits: u64,
+    /// Evictions.
+    pub evictions: u64,
+    /// Of these, dirty ones.
+    pub dirty_evictions: u64,
+    /// Evictions that were not written: flash had the page, or had no room for a clean one.
+    pub dropped: u64,
+    /// Pages pulled from the pool.
+    pub pulled: u64,
+    /// Pages that were forgotten, as asked for.
+    pub forgotten: u64,
+    /// Second chances.
+    pub second_chances: u64,
+    /// Pages written to the slow store.
+    pub slow_writes: u64,
+    /// Flushes of the slow store.
+    pub slow_flushes: u64,
+    /// Tries of the slow store that failed.
+    pub slow_refusals: u64,
+    /// Batches written.
+    pub batches: u64,
+    /// Bytes of batches and segments written.
+    pub flash_bytes: u64,
+    /// Segments written.
+    pub segments: u64,
+    /// Damaged frames of clean pages: they were read from the slow store.
+    pub repaired: u64,
+    /// Damaged frames of dirty pages: an error.
+    pub damaged: u64,
+    /// Pages in the cache.
+    pub pages: u64,
+    /// Of these, dirty ones.
+    pub dirty: u64,
+    /// Frames of the ring.
+    pub frames: u64,
+    /// How the cache was found when it was opened.
+    pub restart: RestartStats,
+}
