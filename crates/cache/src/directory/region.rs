@@ -1,0 +1,102 @@
+//! The memory of a directory: the caller's, or its own.
+
+use super::error::AttachError;
+use super::layout::LINE;
+use super::sys::Word;
+use std::sync::Arc;
+
+/// Memory for a directory.
+#[derive(Clone)]
+pub struct Region {
+    #[cfg(not(loom))]
+    first: std::ptr::NonNull<Word>,
+    #[cfg(not(loom))]
+    words: usize,
+    /// The memory, if it is the region's own. (A model of threads has no other.)
+    _own: Option<Arc<[Line]>>,
+}
+
+#[repr(align(64))]
+struct Line(
+    #[cfg_attr(not(loom), expect(dead_code, reason = "read through the pointer"))] [Word; LINE],
+);
+
+// SAFETY: a region is nothing but atomic words, which every thread may use; whoever gave its memory
+// promised that it stays.
+#[cfg(not(loom))]
+unsafe impl Send for Region {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Memory of this process alone, all zero. `bytes` is rounded up to whole cache lines.
+    #[must_use]
+    pub fn owned(bytes: usize) -> Region {
+        let line = || Line(std::array::from_fn(|_| Word::new(0)));
+        #[cfg_attr(loom, expect(unused_mut, reason = "a model has no pages"))]
+        let mut lines: Vec<Line> =
+            (0..bytes.div_ceil(size_of::<u64>() * LINE)).map(|_| line()).collect();
+        #[cfg(not(loom))]
+        tantalum_rt::large_pages(&mut lines);
+        let own: Arc<[Line]> = lines.into();
+        Region {
+            #[cfg(not(loom))]
+            first: std::ptr::NonNull::from(&*own).cast(),
+            #[cfg(not(loom))]
+            words: own.len() * LINE,
+            _own: Some(own),
+        }
+    }
+
+    /// The caller's memory: perhaps shared by several processes, each of which may have it at
+    /// another address.
+    ///
+    /// # Errors
+    /// [`AttachError::Misaligned`]: it does not begin at a cache line of 64 bytes.
+    ///
+    /// # Safety
+    /// `bytes` bytes from `memory` on can be read and written, until the last copy of this region and
+    /// of each [`super::Directory`] on it is gone. Nobody writes to them but directories.
+    #[cfg(not(loom))]
+    pub unsafe fn shared(memory: *mut u8, bytes: usize) -> Result<Region, AttachError> {
+        match std::ptr::NonNull::new(memory.cast::<Word>()) {
+            Some(first) if memory.addr().is_multiple_of(align_of::<Line>()) => {
+                Ok(Region { first, words: bytes / size_of::<u64>(), _own: None })
+            }
+            _ => Err(AttachError::Misaligned),
+        }
+    }
+
+    /// Bytes of it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.words() * size_of::<u64>()
+    }
+
+    #[cfg(not(loom))]
+    fn words(&self) -> usize {
+        self.words
+    }
+
+    #[cfg(loom)]
+    fn words(&self) -> usize {
+        self._own.as_ref().map_or(0, |lines| lines.len() * LINE)
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, at: usize) -> &Word {
+        #[cfg(not(loom))]
+        {
+            assert!(at < self.words, "a word behind the end of the directory's memory");
+            // SAFETY: it is inside the memory, which is aligned and stays as long as this region;
+            // a word is atomic, so any other thread or process may use it at the same time.
+            unsafe { self.first.add(at).as_ref() }
+        }
+        #[cfg(loom)]
+        {
+            let own = self._own.as_ref().expect("a model has memory of its own");
+            &own[at / LINE].0[at % LINE]
+        }
+    }
+}
