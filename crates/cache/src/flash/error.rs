@@ -139,8 +139,8 @@ pub enum CacheError {
     },
     /// The slow store refuses a page, so the cache has no room.
     #[error(
-        "the cache is full of dirty pages, and the slow store has refused page {page} for {waited}: \
-         {error}"
+        "the cache is full: for {waited} the slow store has refused page {page} ({error}); make it \
+         take that page, or forget the page"
     )]
     Full {
         /// The page.

@@ -1,6 +1,11 @@
 //! The cache on devices that lose their power: at every moment, again and again, for many laps.
 
+mod bench;
 mod cuts;
+mod damage;
+mod lost;
 mod model;
+mod opening;
 mod planted;
 mod rig;
+mod running;

@@ -4,7 +4,8 @@ use crate::model::{Model, Pool, Shared, Work, work};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_cache::flash::{
-    CacheError, DeviceStore, FlashCache, FormatOptions, Mode, OpenOptions, Replacement, RestartBy,
+    CacheError, DeviceStore, Fetched, FlashCache, FormatOptions, Mode, OpenOptions, Replacement,
+    RestartBy, SlowStore,
 };
 use tantalum_device::{Ack, Caps, IoError, Payload, PowerCycle, RamDevice, RamOptions};
 use tantalum_rt::{Nanos, Runtime, Stream, join_all};
@@ -212,6 +213,23 @@ impl Rig {
     pub fn check(&mut self) -> Result<(), String> {
         self.power();
         self.check_powered()
+    }
+
+    /// The flash device is lost: the pages of the slow store are checked.
+    pub fn check_without_flash(&mut self) -> Result<(), String> {
+        let (store, model) = (self.store(), self.model.clone());
+        let check = async move {
+            let left = FlashCache::<RamDevice, Store>::leave_alone(&store).await;
+            left.map_err(|e| e.to_string())?;
+            let (pages, size) = (model.borrow().pages.len(), model.borrow().size());
+            let mut bytes = vec![0; size];
+            for page in 0..pages as u64 {
+                store.read(page, &mut bytes).await.map_err(|e| e.to_string())?;
+                model.borrow_mut().judge(page, &bytes, Fetched::Slow)?;
+            }
+            Ok::<_, String>(())
+        };
+        self.runtime.block_on(check).map_err(|e| e.to_string())?
     }
 
     /// Opens the cache and checks every page; then it works on, and fetches them once more.
