@@ -14,11 +14,12 @@
 //!    does not fit waits.
 
 use crate::flash::error::CacheError;
+use crate::flash::format::Mode;
 use crate::flash::format::{Frame, Label, Superblock, checksum};
 use crate::flash::host::Host;
 use crate::flash::index::{Index, Place};
 use crate::flash::medium::Medium;
-use crate::flash::options::{Mode, OpenOptions};
+use crate::flash::options::OpenOptions;
 use crate::flash::ring::Ring;
 use crate::flash::slow::SlowStore;
 use crate::flash::stats::CacheStats;

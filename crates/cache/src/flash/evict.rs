@@ -13,8 +13,8 @@
 
 use crate::flash::core::{Core, frame_of};
 use crate::flash::error::CacheError;
+use crate::flash::format::Mode;
 use crate::flash::host::PageOut;
-use crate::flash::options::Mode;
 use crate::flash::slow::SlowStore;
 use crate::planted::planted;
 use std::ops::Range;

@@ -10,9 +10,9 @@
 
 use crate::flash::core::{Core, State};
 use crate::flash::error::CacheError;
+use crate::flash::format::Mode;
 use crate::flash::format::checksum;
 use crate::flash::index::Place;
-use crate::flash::options::Mode;
 use crate::flash::slow::SlowStore;
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -9,11 +9,12 @@
 use crate::flash::core::{Core, Heads, Open, State};
 use crate::flash::create::{FLASH, SLOW, io};
 use crate::flash::error::{CacheError, OpenError};
+use crate::flash::format::Mode;
 use crate::flash::format::{self, Found, Label, LabelState, Superblock, decode_newest};
 use crate::flash::host::Host;
 use crate::flash::keeper::write_label;
 use crate::flash::medium::{Medium, check_device, read_heads};
-use crate::flash::options::{Mode, OpenOptions};
+use crate::flash::options::OpenOptions;
 use crate::flash::recover::recover;
 use crate::flash::ring::{DEPTH, Ring};
 use crate::flash::slow::{LABEL_BYTES, SlowStore};

@@ -1,35 +1,7 @@
 //! How a cache is made and used.
 
-use crate::flash::format::Uuid;
+use crate::flash::format::{Mode, Uuid};
 use tantalum_rt::Nanos;
-
-/// When a dirty page reaches the slow store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Write-back: when it leaves flash. A cache that is lost takes dirty pages along.
-    #[default]
-    Back,
-    /// Write-through: when it leaves RAM, right after flash has it. The slow store is complete
-    /// without the cache.
-    Through,
-}
-
-impl Mode {
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            Mode::Back => 0,
-            Mode::Through => 1,
-        }
-    }
-
-    pub(crate) fn of_code(code: u8) -> Option<Mode> {
-        match code {
-            0 => Some(Mode::Back),
-            1 => Some(Mode::Through),
-            _ => None,
-        }
-    }
-}
 
 /// What happens to the pages of the batch at the front (VLDB Journal 2016, sections 3 and 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

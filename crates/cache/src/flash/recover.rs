@@ -12,10 +12,11 @@
 //! 4. What is rebuilt from a descriptor is dirty. What a segment says to be clean is clean.
 
 use crate::flash::error::OpenError;
+use crate::flash::format::Mode;
 use crate::flash::format::{Descriptor, Frame, Segment, SegmentBatch, Superblock, checksum};
 use crate::flash::index::Index;
 use crate::flash::medium::Medium;
-use crate::flash::options::{Mode, RestartBy};
+use crate::flash::options::RestartBy;
 use crate::flash::ring::DEPTH;
 use crate::flash::stats::RestartStats;
 use crate::planted::planted;

@@ -21,7 +21,7 @@
 //! 2. A damaged frame does not have the bytes of its checksum, and never will: its page was dirty,
 //!    and is lost. It stays in the ring so that an older version is never taken for it.
 
-use super::{is_sealed, number, put, seal};
+use super::bytes::{is_sealed, number, put, seal};
 
 const HEAD: usize = 64;
 pub(super) const ENTRY: usize = 24;
@@ -66,7 +66,7 @@ pub(super) fn least_bytes(frames: u32) -> usize {
 }
 
 /// How many tombstones fit into a descriptor, at most one for each frame, and four.
-pub(super) fn tombstones(bytes: usize, frames: u32) -> usize {
+pub(super) fn tombstones_in(bytes: usize, frames: u32) -> usize {
     ((bytes - HEAD) / ENTRY - frames as usize).min((frames as usize).max(4))
 }
 

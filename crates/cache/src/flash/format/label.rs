@@ -16,8 +16,8 @@
 //! 3. In state *alone* the pages are used without the cache: its epoch is beyond that of the cache,
 //!    whose versions never count again.
 
-use super::{Found, HEAD_BYTES, Uuid, begin_head, number, open_head, put, seal, uuid};
-use crate::flash::Mode;
+use super::bytes::{Found, HEAD_BYTES, Uuid, begin_head, number, open_head, put, seal, uuid};
+use super::mode::Mode;
 
 const MAGIC: &[u8; 8] = b"TNTSLOW\0";
 

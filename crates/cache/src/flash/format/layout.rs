@@ -7,8 +7,8 @@
 //!    needs, or over its own older copy.
 //! 3. All places and lengths are multiples of a page, so they are multiples of a block.
 
-use super::descriptor;
-use super::segment;
+use super::descriptor::{least_bytes, tombstones_in};
+use super::segment::most_bytes;
 use std::ops::Range;
 
 /// Where segments begin: behind the superblocks.
@@ -75,7 +75,7 @@ impl Layout {
         let segment_batches = (batches / SEGMENTS_MIN).clamp(1, most);
         Layout {
             page,
-            descriptor: (descriptor::least_bytes(frames) as u32).next_multiple_of(page),
+            descriptor: (least_bytes(frames) as u32).next_multiple_of(page),
             frames,
             batches,
             segment_batches,
@@ -109,12 +109,12 @@ impl Layout {
 
     /// Tombstones of a batch, at most.
     pub fn tombstones(&self) -> usize {
-        descriptor::tombstones(self.descriptor as usize, self.frames)
+        tombstones_in(self.descriptor as usize, self.frames)
     }
 
     /// Bytes of a slot of a segment.
     pub fn segment_bytes(&self) -> usize {
-        let most = segment::most_bytes(self.segment_batches, self.frames, self.tombstones());
+        let most = most_bytes(self.segment_batches, self.frames, self.tombstones());
         most.next_multiple_of(self.page as usize)
     }
 

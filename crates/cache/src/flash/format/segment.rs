@@ -19,8 +19,8 @@
 //! 2. An entry that is not dirty here was on the slow store, durably, before the segment was
 //!    written.
 
-use super::descriptor::ENTRY;
-use super::{Frame, Tombstone, is_sealed, number, put, seal};
+use super::bytes::{is_sealed, number, put, seal};
+use super::descriptor::{ENTRY, Frame, Tombstone};
 
 const HEAD: usize = 64;
 const BATCH: usize = 8;

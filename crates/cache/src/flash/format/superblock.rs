@@ -21,10 +21,11 @@
 //!    counts only with the epoch of the superblock.
 //! 3. With the clean mark the segments hold the whole directory from the front to the rear.
 
-use super::{
-    COPIES, Found, HEAD_BYTES, Layout, Uuid, begin_head, number, open_head, put, seal, uuid,
+use super::bytes::{
+    COPIES, Found, HEAD_BYTES, Uuid, begin_head, number, open_head, put, seal, uuid,
 };
-use crate::flash::Mode;
+use super::layout::Layout;
+use super::mode::Mode;
 
 const MAGIC: &[u8; 8] = b"TNTFLCH\0";
 
