@@ -49,7 +49,8 @@
 //! signal, for that one.
 //!
 //! What proves it: tests that kill an owner before each single store of each call, and whoever mends
-//! after it before each of its own (`tests/killed.rs`).
+//! after it before each of its own (`tests/killed.rs`); and processes that are killed
+//! (`tests/processes.rs` of the crate).
 //!
 //! # Pages
 //!
