@@ -2,7 +2,6 @@
 
 mod check;
 mod create;
-mod fault;
 mod inspect;
 #[cfg(feature = "live")]
 mod listen;

@@ -10,6 +10,7 @@ mod crash;
 mod designs;
 mod drive;
 mod energy;
+mod fault;
 mod fit;
 #[cfg(feature = "live")]
 mod log;

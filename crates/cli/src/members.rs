@@ -6,16 +6,16 @@ mod member;
 mod model;
 
 pub use description::{Description, is_description};
-pub use devices::{Devices, in_words, linked, open, runtime};
+pub use devices::{Devices, Members, in_words, linked, open, runtime};
 pub use member::Member;
 pub use model::{is_model, model_of};
 
 use std::path::Path;
-use tantalum_device::PowerCycle;
 use tantalum_log::LogVolume;
+use tantalum_nand::Opening;
 use tantalum_rt::Runtime;
 
-/// The volume of a description, without power. On models it is new.
+/// The volume of a description, without power, and its members. On models it is new.
 ///
 /// # Errors
 /// What is wrong, in a line.
@@ -23,29 +23,24 @@ pub fn volume(
     runtime: &mut Runtime,
     path: &Path,
     salvage: bool,
-) -> Result<LogVolume<Member, Member>, String> {
+    opening: Opening,
+) -> Result<(LogVolume<Member, Member>, Members), String> {
     let (rt, description) = (runtime.handle(), Description::read(path)?);
-    let devices = Devices::open(&rt, &description, false)?;
-    let modelled = description.is_modelled();
-    let members: Vec<Member> = match modelled {
-        true => devices.all().cloned().collect(),
-        false => Vec::new(),
-    };
+    let devices = Devices::open(&rt, &description, opening)?;
+    let members = devices.members();
     let volume = devices.volume(&rt, &description, salvage, false)?;
-    if modelled {
-        let name = path.display();
-        crate::out::note(format_args!("{name}: the log is made on models, in their time ..."));
-        let (made, create) = (volume.clone(), description.options());
-        let format = async move {
-            for member in &members {
-                member.power_on().await.map_err(in_words)?;
-            }
-            made.format(&create).await.map_err(in_words)?;
-            made.cut();
-            made.off().await;
-            Ok::<(), String>(())
-        };
-        runtime.block_on(format).map_err(|e| format!("the log has stalled: {e}"))??;
+    if !description.is_modelled() {
+        return Ok((volume, members));
     }
-    Ok(volume)
+    let name = path.display();
+    crate::out::note(format_args!("{name}: the log is made on models, in their time ..."));
+    let (made, create) = (volume.clone(), description.options());
+    let format = async move {
+        members.power_on().await?;
+        made.format(&create).await.map_err(in_words)?;
+        members.end().await?;
+        Ok::<Members, String>(members)
+    };
+    let members = runtime.block_on(format).map_err(|e| format!("the log has stalled: {e}"))??;
+    Ok((volume, members))
 }

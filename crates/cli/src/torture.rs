@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tantalum_torture::clients;
-use tantalum_torture::ground::Ground;
-use tantalum_torture::ground::drive::{DriveOptions, FileSystem, MountedDrive};
+use tantalum_torture::ground::drive::{DriveOptions, MountedDrive};
+use tantalum_torture::ground::log::{LogOptions, MountedLog};
+use tantalum_torture::ground::mounted::{FileSystem, MountOptions};
+use tantalum_torture::ground::{Data, Ground};
 use tantalum_torture::nemesis::{Options, Watch, torture as run_torture};
 use tantalum_torture::plan::Plan;
 use tantalum_torture::program::Interrupt;
@@ -24,6 +26,8 @@ use tantalum_torture::server::Kind;
 Examples:
   sudo tantalum torture --db postgres --cuts 100            full_page_writes=off: nothing is lost
   sudo tantalum torture --db mariadb --cuts 80 --kills 20   doublewrite buffer off; kills: SIGKILL
+  sudo tantalum torture --db postgres --wal-on log          pg_wal on a log volume
+  sudo tantalum torture --db mariadb --wal-on log --copies 2 --lose-every 5
   sudo tantalum torture --db postgres --design volatile --no-barriers --expect-loss
   sudo tantalum torture --db mariadb --design shearing --expect-loss      torn pages
   sudo tantalum torture --db sqlite --journal wal --cuts 10 --json report.json
@@ -34,6 +38,11 @@ the distribution's unmodified server on it. Clients commit transfers as fast as 
 power is cut under this load. The drive recovers, the file system is mounted again, the database
 recovers. Then each acknowledged commit must be there with all of its rows, and no other commit may
 be there in part. scripts/install-databases installs the servers.
+
+With --wal-on log the write-ahead log is on the volume over a flash log whose devices are drives,
+too. Its power is cut, or its process killed, within 4 ms of the data's drive, before or after it.
+With --lose-every N a device of the log is gone after each N-th blow: its image is removed, and
+`tantalum log replace` puts a new one in its place.
 Exit codes: 0, nothing was lost (with --expect-loss: something was lost); 1, something was lost, or
 there is no verdict; 2, the command line is invalid; 3, the database damaged itself by a known
 defect, which was recognised: this says nothing about the drive, run it again.")]
@@ -48,7 +57,7 @@ pub struct TortureArguments {
     #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     cuts: u32,
-    /// Number of kills (SIGKILL) of the drive's process, between the cuts
+    /// Number of kills (SIGKILL) of the processes of drive and log, between the cuts
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     kills: u32,
@@ -65,6 +74,20 @@ pub struct TortureArguments {
     /// kernel does not mount that]
     #[arg(long, value_enum)]
     fs: Option<Fs>,
+    /// Put the write-ahead log of PostgreSQL or MariaDB in a place of its own
+    #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "plain")]
+    wal_on: Option<WalOn>,
+    /// The drives that the log consists of: a preset, or a file with a design
+    #[arg(long, value_name = "D", default_value = "volatile", requires = "wal_on")]
+    wal_design: String,
+    /// On how many of them each record of the log is; there is one more
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "wal_on",
+          value_parser = clap::value_parser!(u8).range(1..=2))]
+    copies: u8,
+    /// After every N-th blow a device of the log is gone, and is replaced; with --copies 2
+    #[arg(long, value_name = "N", requires = "wal_on",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    lose_every: Option<u32>,
     /// Leave the database's own protection against torn pages on (full_page_writes, doublewrite)
     #[arg(long)]
     safe: bool,
@@ -120,6 +143,12 @@ enum Database {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum WalOn {
+    /// The volume over a flash log
+    Log,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum Journal {
     /// A rollback journal
     Delete,
@@ -142,6 +171,15 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
     }
     if arguments.journal.is_some() && !matches!(arguments.db, Some(Database::Sqlite)) {
         return out::error("--journal: it is for SQLite; use it with --db sqlite", out::USAGE);
+    }
+    if arguments.wal_on.is_some() && matches!(arguments.db, Some(Database::Sqlite)) {
+        let message = "--wal-on: SQLite keeps its journal beside its file; use it with --db postgres \
+                       or mariadb";
+        return out::error(message, out::USAGE);
+    }
+    if arguments.lose_every.is_some() && arguments.copies < 2 {
+        let message = "--lose-every: the loss of a device is survived with --copies 2";
+        return out::error(message, out::USAGE);
     }
     if arguments.cuts == 0 && arguments.kills == 0 {
         let message = "--cuts 0: without a cut or a kill nothing is tested; ask for one of them";
@@ -226,32 +264,55 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         plan,
         load: (least, Duration::from_millis(arguments.load)),
         clients: vec![program.clone().into(), "torture".into(), "--clients-of".into()],
+        lose_every: arguments.lose_every,
         trim_at: 40_000,
     };
-    let mut ground = match arguments.plain {
-        true => Ground::Plain(place.join("data")),
-        false => Ground::Drive(Box::new(MountedDrive::new(DriveOptions {
-            program,
-            directory: place.to_path_buf(),
-            mountpoint: place.join("data"),
+    let mount = MountOptions {
+        program,
+        noun: "drive",
+        source: place.join("drive.img"),
+        mountpoint: place.join("data"),
+        fs: match arguments.fs {
+            Some(Fs::Ext4) => FileSystem::Ext4,
+            _ => FileSystem::Xfs(kind.page_bytes()),
+        },
+        barriers: !arguments.no_barriers,
+        time_scale: arguments.time_scale,
+        seed: arguments.seed,
+    };
+    let log = arguments.wal_on.map(|WalOn::Log| LogOptions {
+        design: arguments.wal_design.clone(),
+        devices: arguments.copies + 1,
+        copies: arguments.copies,
+        mount: MountOptions {
+            noun: "log",
+            source: place.join("wal.toml"),
+            mountpoint: place.join("wal"),
+            fs: FileSystem::Ext4,
+            ..mount.clone()
+        },
+    });
+    let in_words = log.as_ref().map(|log| {
+        let LogOptions { design, devices, copies, .. } = log;
+        format!("a log on {devices} drives of {design}, copies: {copies}")
+    });
+    let data = match arguments.plain {
+        true => Data::Plain(place.join("data")),
+        false => Data::Drive(Box::new(MountedDrive::new(DriveOptions {
             design: arguments.design.clone(),
             capacity: arguments.capacity.to_string(),
-            fs: match arguments.fs {
-                Some(Fs::Ext4) => FileSystem::Ext4,
-                _ => FileSystem::Xfs(kind.page_bytes()),
-            },
             or_ext4: arguments.fs.is_none(),
-            barriers: !arguments.no_barriers,
-            time_scale: arguments.time_scale,
-            seed: arguments.seed,
+            mount,
         }))),
     };
+    let mut ground = Ground { data, log: log.map(|log| Box::new(MountedLog::new(log))) };
     let setting = Setting {
         database: match kind {
             Kind::SqliteWal => "sqlite, wal".to_string(),
             kind => kind.name().to_string(),
         },
         design: (!arguments.plain).then(|| arguments.design.clone()),
+        log: in_words,
         file_system: None,
         protection: false,
         barriers: !arguments.no_barriers,
@@ -289,7 +350,9 @@ impl Place {
         let place = Place { path: path.clone(), keep: arguments.keep };
         // The servers' accounts need access.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(cannot)?;
-        std::fs::create_dir(path.join("data")).map_err(cannot)?;
+        for directory in ["data", "wal"] {
+            std::fs::create_dir(path.join(directory)).map_err(cannot)?;
+        }
         Ok(place)
     }
 }
@@ -333,6 +396,7 @@ mod tests {
             setting: Setting {
                 database: "sqlite".to_string(),
                 design: None,
+                log: None,
                 file_system: None,
                 protection: true,
                 barriers: true,
@@ -357,7 +421,8 @@ mod tests {
             blow: tantalum_torture::ground::Blow::Cut,
             commits: 1,
             under_way: 1,
-            outage: tantalum_torture::ground::drive::Outage::default(),
+            outage: tantalum_torture::ground::Outage::default(),
+            lost_device: false,
             drive_seconds: None,
             mount_seconds: 0.0,
             database_seconds: 0.0,

@@ -1,4 +1,5 @@
-//! The commands of flash logs: made, served, cut, checked, recovered; and what they refuse.
+//! The commands of flash logs: made, served, cut, checked, recovered; on files, models and images;
+//! and what they refuse.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs, and make files and sockets")]
 
@@ -60,6 +61,66 @@ fn a_lost_device_is_replaced_and_then_another_one_may_be_lost() {
     log("replace", &[&at, lost, &a, with, &d], 0);
     assert!(log("check", &[&at], 0).0.contains("all is well"));
     log("recover", &[&at], 0);
+}
+
+/// The image of a drive is a drive: `create` does not write over it, and its power is cut.
+#[test]
+fn images_of_drives_are_cut_killed_lost_and_replaced_with_their_log() {
+    let at = file("images.toml", "");
+    let image = |name: &str| {
+        let path = at.with_file_name(name);
+        let words = ["drive", "create", "--design", "volatile", "--capacity", "64MiB", "--force"];
+        ends(&tantalum(&words).arg(&path).output().expect("it starts"), 0);
+        path
+    };
+    let [a, b, c, disk] = ["images.a", "images.b", "images.c", "images.disk"].map(image);
+    let words = ["--device", "--backing", "--copies", "2", "--force", "--lost", "--with"];
+    let [device, backing, copies, two, force, lost, with] = words.map(Path::new);
+    log("create", &[&at, device, &a, device, &b, backing, &disk, copies, two, force], 0);
+    let (said, _) = log("inspect", &[&at], 0);
+    assert!(said.contains("in blocks of 4096 bytes, copies: 2"), "{said}");
+    let whole = |path: &Path| {
+        let checked = tantalum(&["drive", "check"]).arg(path).output().expect("it starts");
+        ends(&checked, 0);
+    };
+    [&a, &b, &disk].map(|path| whole(path));
+    let socket = common::live::socket("images.sock");
+    let serve = || {
+        let mut command = tantalum(&["log", "serve", "--time-scale", "0"]);
+        command.arg(&at).arg("--unix").arg(&*socket);
+        Serving::start(command)
+    };
+    let serving = serve();
+    let block = |n: u8| [n; 4096];
+    let written = |n: u8| {
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        nbd.write(u64::from(n), &block(n)).expect("written");
+    };
+    let read = |n: u8| {
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        assert_eq!(nbd.read(u64::from(n)).expect("read"), block(n));
+    };
+    written(1);
+    let used = tantalum(&["drive", "inspect"]).arg(&a).output().expect("it starts");
+    assert!(ends(&used, 2).1.contains("in use"));
+    log("cut", &[&at], 0);
+    log("restore", &[&at], 0);
+    read(1);
+    written(2);
+    drop(serving); // Killed.
+    let serving = serve();
+    [1, 2].map(read);
+    written(3);
+    assert_eq!(serving.stop().0, Some(0));
+    std::fs::remove_file(&a).expect("it is lost");
+    log("replace", &[&at, lost, &a, with, &c], 0);
+    assert!(log("check", &[&at], 0).0.contains("all is well"));
+    let serving = serve();
+    [1, 2, 3].map(read);
+    assert_eq!(serving.stop().0, Some(0));
+    log("recover", &[&at], 0);
+    // They are images still.
+    [&b, &c, &disk].map(|path| whole(path));
 }
 
 /// What a benchmark prints, as JSON.

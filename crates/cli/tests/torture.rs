@@ -68,6 +68,13 @@ fn invalid_arguments_are_refused() {
     assert!(err.contains("--db sqlite"), "{err}");
     let (_, err) = ends(&torture(&["--db", "sqlite", "--plain", "--cuts", "0"]), 2);
     assert!(err.contains("nothing is tested"), "{err}");
+    ends(&torture(&["--db", "postgres", "--copies", "2"]), 2);
+    ends(&torture(&["--db", "postgres", "--plain", "--wal-on", "log"]), 2);
+    let (_, err) = ends(&torture(&["--db", "sqlite", "--wal-on", "log"]), 2);
+    assert!(err.contains("--db postgres or mariadb"), "{err}");
+    let words = ["--db", "postgres", "--wal-on", "log", "--lose-every", "5"];
+    let (_, err) = ends(&torture(&words), 2);
+    assert!(err.contains("--copies 2"), "{err}");
     let (_, err) = ends(&torture(&["--db", "sqlite", "--plain", "--dir", "/"]), 2);
     assert!(err.contains("cannot make /"), "{err}");
 }

@@ -7,8 +7,8 @@
 
 use crate::check::{Check, Contents, Harm, check};
 use crate::clients::{Orders, Told};
-use crate::ground::drive::{FileSystem, Outage};
-use crate::ground::{Blow, Ground, GroundError, Return};
+use crate::ground::mounted::FileSystem;
+use crate::ground::{Blow, Data, Ground, GroundError, Outage, Return};
 use crate::ledger::{BadNote, Ledger};
 use crate::pages::{Index, explained, index_of};
 use crate::plan::Plan;
@@ -43,6 +43,8 @@ pub struct Options {
     pub load: (Duration, Duration),
     /// The program of the clients, and its first arguments. The orders are the last argument.
     pub clients: Vec<OsString>,
+    /// After each blow whose number is a multiple of this, a device of the log is lost and replaced.
+    pub lose_every: Option<u32>,
     /// The tables are emptied when the ledger has this many rows.
     pub trim_at: u64,
 }
@@ -154,7 +156,11 @@ impl<'a, W: Watch> Run<'a, W> {
         setting.protection = guarded || options.protection.unwrap_or(!kept);
         let directory = ground.directory().to_path_buf();
         let server = Server::new(options.kind, &directory, run, setting.protection, interrupt)
-            .on_plain_disk(matches!(ground, Ground::Plain(_)));
+            .on_plain_disk(matches!(ground.data, Data::Plain(_)));
+        let server = match &ground.log {
+            Some(log) => server.with_wal(log.mountpoint()),
+            None => server,
+        };
         let ledger = Ledger::new(options.plan);
         let random = Stream::new(options.plan.seed, "nemesis");
         let it = Run { options, ledger, server, ground, stale: None, random, interrupt, watch };
@@ -196,7 +202,8 @@ impl<'a, W: Watch> Run<'a, W> {
         let commits = self.ledger.acknowledged() - before;
         let under_way = self.ledger.under_way();
         self.watch.stage("recovery");
-        let (returned, took, check) = self.recover()?;
+        let lost_device = self.options.lose_every.is_some_and(|every| number.is_multiple_of(every));
+        let (returned, took, check) = self.recover(lost_device)?;
         if check.is_clean() {
             self.ledger.decide(&check.last);
             self.trim()?;
@@ -208,6 +215,7 @@ impl<'a, W: Watch> Run<'a, W> {
             commits,
             under_way,
             outage,
+            lost_device,
             drive_seconds: drive.map(|time| time.as_secs_f64()),
             mount_seconds: mount.as_secs_f64(),
             database_seconds: took.as_secs_f64(),
@@ -235,9 +243,7 @@ impl<'a, W: Watch> Run<'a, W> {
         while let Some(left) = time.checked_sub(began.read()) {
             self.listen(&told, left)?;
         }
-        // On average every second cut waits until much is in the drive's buffer.
-        let when_full = self.random.below(2) == 0;
-        let outage = self.ground.strike(blow, when_full, self.interrupt)?;
+        let outage = self.ground.strike(blow, &mut self.random, self.interrupt)?;
         // For a random time the database sees its drive fail, and reacts.
         let agony = Duration::from_millis(self.random.below(300));
         self.interrupt.sleep(agony);
@@ -315,12 +321,12 @@ impl<'a, W: Watch> Run<'a, W> {
         Ok(())
     }
 
-    /// Restores the power, starts the database, and compares it with the ledger. A drive or
-    /// database that does not come back is a finding.
-    fn recover(&mut self) -> Result<(Return, Duration, Check), TortureError> {
+    /// Restores the power, starts the database, and compares it with the ledger. A drive, a log or
+    /// a database that does not come back is a finding. With `lose` a device of the log is lost.
+    fn recover(&mut self, lose: bool) -> Result<(Return, Duration, Check), TortureError> {
         let mut redo = None;
         let before = self.server.said().len();
-        let (returned, took, mut check) = self.recover_from(&mut redo)?;
+        let (returned, took, mut check) = self.recover_from(lose, &mut redo)?;
         // A server that reads stale bytes as log damages itself on any drive.
         if let Some(stale) = redo.and_then(|redo| stale_end(&redo)) {
             let words = stale.to_string();
@@ -365,11 +371,12 @@ impl<'a, W: Watch> Run<'a, W> {
 
     fn recover_from(
         &mut self,
+        lose: bool,
         redo: &mut Option<Vec<u8>>,
     ) -> Result<(Return, Duration, Check), TortureError> {
         let nothing = Return { drive: None, whole: Duration::ZERO };
         let mut found = Check::default();
-        let returned = match self.ground.restore(self.interrupt) {
+        let returned = match self.ground.restore(lose, self.interrupt) {
             Ok(returned) => returned,
             Err(GroundError::Gone(why)) if !self.interrupt.is_set() => {
                 found.found(Harm::DoesNotStart, format!("the drive: {why}"));

@@ -1,8 +1,7 @@
 //! The report of a run.
 
 use crate::check::{Check, Harm};
-use crate::ground::Blow;
-use crate::ground::drive::Outage;
+use crate::ground::{Blow, Outage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -16,6 +15,8 @@ pub struct Setting {
     pub database: String,
     /// The design of the drive; none for a plain directory.
     pub design: Option<String>,
+    /// The devices of the log that the write-ahead log is on, in words, if it is on one.
+    pub log: Option<String>,
     /// The file system on the drive, with its block size.
     pub file_system: Option<String>,
     /// Whether the database's own protection against torn pages is on.
@@ -43,8 +44,10 @@ pub struct Round {
     pub commits: u64,
     /// Transactions that were under way.
     pub under_way: u64,
-    /// The outcome for the drive.
+    /// The outcome for the drive, and for the log volume if there is one.
     pub outage: Outage,
+    /// Whether a device of the log was lost with the blow, and replaced.
+    pub lost_device: bool,
     /// Recovery of the drive by its own clock, in seconds. After a kill it is that of a new
     /// process, if the process reported it.
     pub drive_seconds: Option<f64>,
@@ -151,12 +154,16 @@ impl Report {
         let harm = self.harm();
         let of = |kind| harm.get(&kind).copied().unwrap_or(0);
         let mut text = format!(
-            "{} on {}: {} cuts, {} kills\n\
+            "{} on {}: {} cuts, {} kills{}\n\
              commits: {} acknowledged, {} lost, {} half-done; {under_way} under way at the blows, {there} of them there\n",
             self.setting.database,
             self.setting.ground(),
             blows(Blow::Cut),
             blows(Blow::Kill),
+            match self.rounds.iter().filter(|r| r.lost_device).count() {
+                0 => String::new(),
+                lost => format!(", {lost} devices of the log lost"),
+            },
             self.commits(),
             of(Harm::Lost),
             of(Harm::HalfDone),
@@ -191,8 +198,12 @@ impl Setting {
     pub fn ground(&self) -> String {
         let Some(design) = &self.design else { return "a plain directory".to_string() };
         let on = |yes| if yes { "on" } else { "off" };
+        let log = match &self.log {
+            Some(log) => format!(", the write-ahead log on {log}"),
+            None => String::new(),
+        };
         format!(
-            "{design}, {}, barriers {}, own protection {}, time scale {}",
+            "{design}, {}, barriers {}, own protection {}, time scale {}{log}",
             self.file_system.as_deref().unwrap_or("no file system"),
             on(self.barriers),
             on(self.protection),
@@ -229,8 +240,9 @@ impl Round {
             }
         };
         let drive = self.drive_seconds.map(|s| format!("drive {s:.4} s, ")).unwrap_or_default();
+        let lost = if self.lost_device { "a device of the log replaced, " } else { "" };
         format!(
-            "{blow} {}: {} commits, {} under way ({} there); {}{drive}mounted {:.2} s, database {:.2} s: {found}",
+            "{blow} {}: {} commits, {} under way ({} there); {}{lost}{drive}mounted {:.2} s, database {:.2} s: {found}",
             self.number,
             self.commits,
             self.under_way,

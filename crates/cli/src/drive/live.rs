@@ -25,8 +25,8 @@ pub use arguments::{LiveArguments, OnCut, time_scale};
 pub use power::Plug;
 pub use trouble::Trouble;
 
-use super::{fault, listen, view};
-use crate::out;
+use super::{listen, view};
+use crate::{fault, members, out};
 use source::Source;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -35,7 +35,7 @@ use tantalum_device::{
 };
 use tantalum_drive::{Drive, DriveImageError};
 use tantalum_export::control::{Clients, MAX_CLIENTS};
-use tantalum_nand::{ImageFile, Opening};
+use tantalum_nand::ImageFile;
 use tantalum_rt::wall::{Io, Signal, Signals};
 use tantalum_rt::{First, Rt, Runtime, first};
 
@@ -139,8 +139,11 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             let_run(runtime, drive, Some(path), arguments, build)
         }
         Source::Log(path) => {
-            let volume = crate::members::volume(&mut runtime, path, arguments.salvage)?;
-            let_run(runtime, volume, Some(path), arguments, build)
+            let (volume, members) =
+                members::volume(&mut runtime, path, arguments.salvage, arguments.opening())?;
+            let code = let_run(runtime, volume, Some(path), arguments, build)?;
+            members.shut()?;
+            Ok(code)
         }
         Source::Design(design) => {
             let drive = Drive::new(&rt, design, Payload::Bytes).map_err(|e| e.to_string())?;
@@ -184,13 +187,8 @@ fn let_run<B: LiveBox>(
 }
 
 fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, String> {
-    let opening = Opening {
-        host_crashed: arguments.host_crashed,
-        host_sync: arguments.host_sync,
-        ..Opening::default()
-    };
-    let image = ImageFile::open_with(path, opening).map_err(|e| e.to_string())?;
-    fault::tell(path, &image, fault::POWER_CUT)
+    let image = ImageFile::open_with(path, arguments.opening()).map_err(|e| e.to_string())?;
+    fault::tell(&[(path, &image)], fault::POWER_CUT)
         .map_err(|e| format!("cannot wait for signals: {e}"))?;
     let drive = match Drive::on_file(rt, image.clone()) {
         Err(e @ DriveImageError::Memory { .. }) if arguments.salvage => {

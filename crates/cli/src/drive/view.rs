@@ -1,7 +1,7 @@
 //! A drive in an image as a restart would find it, without changing the image: on a private view
 //! of the image, in virtual time.
 
-use super::fault;
+use crate::fault;
 use std::path::Path;
 use tantalum_device::PowerCycle;
 use tantalum_drive::{Drive, DriveImageError};
@@ -29,7 +29,7 @@ impl View {
         let opening = Opening { view: true, host_crashed, ..Opening::default() };
         let image = ImageFile::open_with(path, opening).map_err(DriveImageError::from)?;
         // If this fails, a fault still ends the process, but without a message.
-        let _ = fault::tell(path, &image, fault::NOTHING);
+        let _ = fault::tell(&[(path, &image)], fault::NOTHING);
         Ok(View { runtime: Runtime::virtual_time(1), image })
     }
 

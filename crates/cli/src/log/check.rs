@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tantalum_log::{Log, OpenError, OpenOptions};
+use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log check`.
 #[derive(Args)]
@@ -85,12 +86,18 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
     let rt = runtime.handle();
     let read = async move {
         let open = |salvage| {
-            let devices = Devices::open(&rt, &description, true).map_err(usage);
-            let options = OpenOptions { read_only: true, salvage, ..OpenOptions::default() };
-            devices.map(|devices| Log::open(&rt, devices.of_log(), options))
+            let view = Opening { view: true, ..Opening::default() };
+            let devices = Devices::open(&rt, &description, view).map_err(usage);
+            let (rt, options) =
+                (rt.clone(), OpenOptions { read_only: true, salvage, ..OpenOptions::default() });
+            async move {
+                let devices = devices?;
+                devices.members().power_on().await.map_err(|e| (e, out::FAILED))?;
+                Ok(Log::open(&rt, devices.of_log(), options).await)
+            }
         };
-        let (opened, damage) = match open(false)?.await {
-            Err(OpenError::Damaged(damage)) if salvage => (open(true)?.await, Some(damage)),
+        let (opened, damage) = match open(false).await? {
+            Err(OpenError::Damaged(damage)) if salvage => (open(true).await?, Some(damage)),
             opened => (opened, None),
         };
         let log = opened.map_err(|e| (in_words(&e), code(&e)))?;

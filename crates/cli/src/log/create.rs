@@ -9,6 +9,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use tantalum_device::{BlockDevice, PowerCycle};
 use tantalum_log::{BlockingOptions, CreateOptions, Log};
+use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log create`.
 #[derive(Args)]
@@ -21,13 +22,15 @@ Examples:
 
 Files that are not there are made with --size and --backing-size. Nothing is
 changed unless all devices can be used. The backing keeps what it holds, but for its
-last two blocks. It must not be sparse.
+last two blocks. It must not be sparse. The image of a drive (`tantalum drive create`)
+is that drive, and not a file: its power is cut with that of the log.
 Exit codes: 0, the log is made; 1, something failed while it was written; 2, a
 device cannot be used, or there is such a description already.")]
 pub struct CreateArguments {
     /// The description to write: NAME.toml
     description: PathBuf,
-    /// A device of the log: a file, a block device or model:NAME:SIZE; may be given several times
+    /// A device of the log: a file, a block device, the image of a drive, or model:NAME:SIZE; may be
+    /// given several times
     #[arg(long = "device", value_name = "PATH", required = true)]
     devices: Vec<PathBuf>,
     /// A device that is good at large sequential writes, and gets everything in large pieces
@@ -93,18 +96,18 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
     let mut made = make_missing(arguments, &description)?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
-    let devices = Devices::open(&rt, &description, false).map_err(usage)?;
+    let devices = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
+    let members = devices.members();
     let identity = random().map_err(|e| usage(format!("no identity for the log: {e}")))?;
     let (force, identity) = (arguments.force, Some(identity));
     let options = CreateOptions { force, identity, ..description.options() };
     let bytes: u64 = devices.array.iter().map(|(_, d)| d.device().caps().bytes()).sum();
     let modelled = description.is_modelled();
+    let failed = |why| (why, out::FAILED);
     let format = {
         let description = description.clone();
-        async move {
+        let make = async move {
             match description.backing {
-                // It is made anew whenever it is served.
-                _ if modelled => Ok(()),
                 Some(_) => {
                     let volume = devices.volume(&rt, &description, false, false).map_err(usage)?;
                     volume.format(&options).await.map_err(|e| usage(in_words(e)))
@@ -116,9 +119,17 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
                     made.map_err(|e| (in_words(&e), code(&e)))
                 }
             }
+        };
+        async move {
+            // On models it is made anew whenever it is served.
+            if modelled {
+                return Ok(());
+            }
+            members.power_on().await.map_err(usage)?;
+            let made = make.await;
+            made.and(members.end().await.map_err(failed))
         }
     };
-    let failed = |why| (why, out::FAILED);
     runtime.block_on(format).map_err(|e| failed(format!("the log has stalled: {e}")))??;
     made.0.clear(); // They are the log now.
     match sink.put(&text) {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tantalum_log::{DeviceDescription, Role};
+use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log inspect`.
 #[derive(Args)]
@@ -75,8 +76,11 @@ pub fn inspect(arguments: &InspectArguments) -> u8 {
 fn look(path: &Path) -> Result<Vec<Device>, String> {
     let description = Description::lasting(path)?;
     let mut runtime = runtime()?;
-    let devices = Devices::open(&runtime.handle(), &description, true)?.of_log();
+    let view = Opening { view: true, ..Opening::default() };
+    let opened = Devices::open(&runtime.handle(), &description, view)?;
     let all = async move {
+        opened.members().power_on().await?;
+        let devices = opened.of_log();
         let mut all = Vec::new();
         for device in &devices {
             let found = DeviceDescription::read(device).await;
@@ -86,9 +90,9 @@ fn look(path: &Path) -> Result<Vec<Device>, String> {
                 Err(e) => Device { name, failure: Some(in_words(e)), is: None },
             });
         }
-        all
+        Ok(all)
     };
-    runtime.block_on(all).map_err(|e| format!("the devices do not answer: {e}"))
+    runtime.block_on(all).map_err(|e| format!("the devices do not answer: {e}"))?
 }
 
 fn is(found: DeviceDescription) -> Is {

@@ -7,6 +7,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use tantalum_device::{LiveBox, PowerCycle, StartError};
 use tantalum_log::{Log, OpenOptions};
+use tantalum_nand::Opening;
 use tantalum_rt::Nanos;
 
 /// Arguments of `tantalum log recover`.
@@ -49,15 +50,18 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<String, (St
     let description = Description::lasting(path).map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
-    let devices = Devices::open(&rt, &description, false).map_err(usage)?;
+    let devices = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
+    let members = devices.members();
     let work = async move {
         if description.backing.is_none() {
+            members.power_on().await.map_err(failed)?;
             let options = devices.open_options(&description).map_err(usage)?;
             let options = OpenOptions { salvage, degraded, ..options };
             let opened = Log::open(&rt, devices.of_log(), options).await;
             let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
             let (first, end) = (log.first(), log.end());
             log.close().await.map_err(|e| failed(in_words(e)))?;
+            members.end().await.map_err(failed)?;
             return Ok(format!("the log is whole, from {first} to {end}"));
         }
         let volume = devices.volume(&rt, &description, salvage, degraded).map_err(usage)?;
@@ -75,6 +79,7 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<String, (St
         }
         volume.cut();
         volume.off().await;
+        members.shut().map_err(failed)?;
         Ok(format!("{replayed} changes were only in the log; the backing has everything"))
     };
     runtime.block_on(work).map_err(|e| failed(format!("the devices do not answer: {e}")))?

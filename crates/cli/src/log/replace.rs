@@ -6,6 +6,7 @@ use crate::out;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use tantalum_log::{Log, OpenOptions};
+use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log replace`.
 #[derive(Args)]
@@ -80,16 +81,19 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<String, (String, u8)> {
     let sink = out::Sink::open(path).map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
-    let mut devices = Devices::open(&rt, &description, false).map_err(usage)?.of_log();
-    let new = devices.remove(index);
-    let force = arguments.force;
+    let opened = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
+    let (members, force) = (opened.members(), arguments.force);
     let work = async move {
+        members.power_on().await.map_err(failed)?;
+        let mut devices = opened.of_log();
+        let new = devices.remove(index);
         let options = OpenOptions { degraded: true, ..OpenOptions::default() };
         let opened = Log::open(&rt, devices, options).await;
         let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
         log.replace(index, new, force).await.map_err(|e| usage(in_words(e)))?;
         let (first, end) = (log.first(), log.end());
         log.close().await.map_err(|e| failed(in_words(e)))?;
+        members.end().await.map_err(failed)?;
         Ok((first, end))
     };
     let ended = runtime.block_on(work);

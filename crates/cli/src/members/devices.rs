@@ -1,16 +1,20 @@
-//! The files and block devices of a log, opened.
+//! The files, block devices and images of a log, opened.
 //!
 //! 1. No two paths are one file, by links or otherwise.
 //! 2. All are opened, and so locked, before anything is written.
+//! 3. The image of a drive is a drive: it is never written to as a file.
 
 use super::member::{Member, MemberLink};
 use super::model;
+use crate::fault;
 use crate::members::Description;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use tantalum_device::{File, FileSettings, PowerCycle};
+use tantalum_device::{File, FileSettings, LiveBox, PowerCycle};
+use tantalum_drive::Drive;
 use tantalum_log::{LogDevice, LogVolume, OpenError, OpenOptions, VolumeOptions};
+use tantalum_nand::{ImageFile, Opening};
 use tantalum_rt::wall::WallOptions;
 use tantalum_rt::{Rt, Runtime};
 
@@ -23,17 +27,30 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Opens the devices of a description; for reading only, if so asked.
+    /// Opens the devices of a description: images as `opening` says. If that is a view, nothing is
+    /// changed, and files are opened for reading only. Drives have no power yet.
     ///
     /// # Errors
     /// Which device cannot be used, why, and what to do, in a line.
-    pub fn open(rt: &Rt, of: &Description, read_only: bool) -> Result<Devices, String> {
+    pub fn open(rt: &Rt, of: &Description, opening: Opening) -> Result<Devices, String> {
         distinct(of)?;
+        let read_only = opening.view;
         let settings = FileSettings { read_only, keep_room: true, ..FileSettings::default() };
         let place = Cell::new(0);
-        let open = |path: &PathBuf| match model::is_model(path) {
-            true => model::build(rt, path, place.replace(place.get() + 1)).map(Member::Model),
-            false => open(rt, path, &settings).map(Member::File),
+        let images = RefCell::new(Vec::new());
+        let open = |path: &PathBuf| {
+            if model::is_model(path) {
+                let place = place.replace(place.get() + 1);
+                return model::build(rt, path, place).map(Member::Model);
+            }
+            let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+            if !ImageFile::is_at(path).map_err(|e| said(&e))? {
+                return open(rt, path, &settings).map(Member::File);
+            }
+            let image = ImageFile::open_with(path, opening).map_err(|e| said(&e))?;
+            let drive = Drive::on_file(rt, image.clone()).map_err(|e| said(&e))?;
+            images.borrow_mut().push((path.clone(), image));
+            Ok(Member::Drive(drive))
         };
         // Several models have one name, and messages tell them apart.
         let name = |path: &PathBuf| match model::is_model(path) {
@@ -41,17 +58,25 @@ impl Devices {
             false => path.display().to_string(),
         };
         let named = |path: &PathBuf| Ok((name(path), open(path)?));
-        Ok(Devices {
+        let devices = Devices {
             array: of.devices.iter().map(named).collect::<Result<_, String>>()?,
             archive: of.archive.as_ref().map(named).transpose()?,
             backing: of.backing.as_ref().map(open).transpose()?,
-        })
+        };
+        let images = images.into_inner();
+        let images: Vec<(&Path, &ImageFile)> =
+            images.iter().map(|(path, image)| (path.as_path(), image)).collect();
+        if !images.is_empty() {
+            let then = if opening.view { fault::NOTHING } else { fault::POWER_CUT };
+            fault::tell(&images, then).map_err(|e| format!("cannot wait for signals: {e}"))?;
+        }
+        Ok(devices)
     }
 
     /// All members.
-    pub fn all(&self) -> impl Iterator<Item = &Member> {
+    pub fn members(&self) -> Members {
         let log = self.array.iter().chain(&self.archive).map(|(_, member)| member);
-        log.chain(&self.backing)
+        Members(log.chain(&self.backing).cloned().collect())
     }
 
     /// How the log over them is opened to be written to.
@@ -90,11 +115,50 @@ impl Devices {
     }
 }
 
+/// The members of a log, for their power.
+pub struct Members(Vec<Member>);
+
+impl Members {
+    /// Powers all of them.
+    ///
+    /// # Errors
+    /// Why one does not start, in a line.
+    pub async fn power_on(&self) -> Result<(), String> {
+        for member in &self.0 {
+            member.power_on().await.map_err(in_words)?;
+        }
+        Ok(())
+    }
+
+    /// Takes their power, and ends their use.
+    ///
+    /// # Errors
+    /// Why an image is not durable, in a line.
+    pub async fn end(&self) -> Result<(), String> {
+        for member in &self.0 {
+            member.cut();
+            member.off().await;
+        }
+        self.shut()
+    }
+
+    /// Ends their use, after they are off: makes images durable.
+    ///
+    /// # Errors
+    /// Why one is not, in a line.
+    pub fn shut(&self) -> Result<(), String> {
+        self.0.iter().try_for_each(|member| match member {
+            Member::Drive(drive) => drive.shut(),
+            Member::File(_) | Member::Model(_) => Ok(()),
+        })
+    }
+}
+
 /// The files among members.
 fn files<'a>(members: impl Iterator<Item = &'a (String, Member)>) -> Vec<&'a File> {
     let file = |(_, member): &'a (String, Member)| match member {
         Member::File(file) => Some(file),
-        Member::Model(_) => None,
+        Member::Drive(_) | Member::Model(_) => None,
     };
     members.filter_map(file).collect()
 }

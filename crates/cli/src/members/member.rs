@@ -1,9 +1,11 @@
-//! A member of a log: a file, a block device, or a model in memory.
+//! A member of a log: a file, a block device, a drive in an image, or a model in memory.
 
+use crate::out;
 use tantalum_device::{
     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, File,
-    IoError, PowerCycle,
+    IoError, LiveBox, PowerCycle, StartError,
 };
+use tantalum_drive::{Drive, DriveLink};
 use tantalum_explore::{AnyBox, AnyLink};
 
 /// A member of a log. Cheap to clone.
@@ -11,6 +13,8 @@ use tantalum_explore::{AnyBox, AnyLink};
 pub enum Member {
     /// A file or block device.
     File(File),
+    /// A drive in an image.
+    Drive(Drive),
     /// A model.
     Model(AnyBox),
 }
@@ -20,6 +24,8 @@ pub enum Member {
 pub enum MemberLink {
     /// To a file or block device.
     File(File),
+    /// To a drive.
+    Drive(DriveLink),
     /// To a model.
     Model(AnyLink),
 }
@@ -29,6 +35,7 @@ macro_rules! each {
     ($on:expr, $of:ident, $it:ident => $call:expr) => {
         match $on {
             $of::File($it) => $call,
+            $of::Drive($it) => $call,
             $of::Model($it) => $call,
         }
     };
@@ -70,6 +77,7 @@ impl PowerCycle for Member {
     fn device(&self) -> MemberLink {
         match self {
             Member::File(b) => MemberLink::File(b.device()),
+            Member::Drive(b) => MemberLink::Drive(b.device()),
             Member::Model(b) => MemberLink::Model(b.device()),
         }
     }
@@ -82,7 +90,26 @@ impl PowerCycle for Member {
         each!(self, Member, b => b.off().await);
     }
 
+    /// A drive that does not start says why on standard error, too.
     async fn power_on(&self) -> Result<(), IoError> {
-        each!(self, Member, b => b.power_on().await)
+        match self {
+            Member::File(b) => b.power_on().await,
+            Member::Drive(b) => start(b).await,
+            Member::Model(b) => b.power_on().await,
+        }
     }
+}
+
+async fn start(drive: &Drive) -> Result<(), IoError> {
+    let verified = match drive.bring_up(false).await {
+        Ok(_) => drive.verify(),
+        Err(StartError::CutAgain) => return Err(IoError::PowerLost),
+        Err(StartError::Lost(why) | StartError::Damaged(why) | StartError::Failed(why)) => {
+            Err(format!("{why}. `tantalum drive serve --salvage` starts it with what is left"))
+        }
+    };
+    verified.map_err(|why| {
+        out::note(format_args!("a drive of the log does not start: {why}"));
+        IoError::Failed("the drive does not start")
+    })
 }

@@ -135,6 +135,24 @@ impl ImageFile {
         ImageFile::map(file, spec.clone(), parts, Opening::default(), Mark::default())
     }
 
+    /// Whether there is an image at `path`, of any version, whole or damaged: a regular file that
+    /// begins as images do. Nothing is locked or changed.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn is_at(path: &Path) -> std::io::Result<bool> {
+        // (Opening something else, such as a pipe, may block or have effects.)
+        if !std::fs::metadata(path)?.is_file() {
+            return Ok(false);
+        }
+        let mut begin = [0; super::format::MAGIC.len()];
+        match File::open(path)?.read_exact(&mut begin) {
+            Ok(()) => Ok(begin == *super::format::MAGIC),
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Opens an image.
     ///
     /// # Errors

@@ -65,6 +65,7 @@ pub fn options(kind: Kind, rounds: u32) -> Options {
         plan: PLAN,
         load: (Duration::from_millis(50), Duration::from_millis(400)),
         clients: vec![env!("CARGO_BIN_EXE_torture-clients").into()],
+        lose_every: None,
         trim_at: 100,
     }
 }
@@ -75,6 +76,7 @@ pub fn plain(kind: Kind, rounds: u32) -> Report {
     let setting = Setting {
         database: kind.name().to_string(),
         design: None,
+        log: None,
         file_system: None,
         protection: true,
         barriers: true,
@@ -83,7 +85,7 @@ pub fn plain(kind: Kind, rounds: u32) -> Report {
         clients: PLAN.clients,
         accounts: PLAN.accounts,
     };
-    let mut ground = Ground::Plain(place.data());
+    let mut ground = Ground::plain(place.data());
     let interrupt = Interrupt::default();
     torture(&options(kind, rounds), setting, &mut ground, &place.run(), &interrupt, &Quiet)
 }

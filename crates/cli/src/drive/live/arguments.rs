@@ -6,6 +6,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use tantalum_export::nbd;
+use tantalum_nand::Opening;
 use tantalum_rt::Nanos;
 use tantalum_rt::wall::{Backend, WallOptions};
 
@@ -181,6 +182,12 @@ impl LiveArguments {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// How images are opened.
+    pub fn opening(&self) -> Opening {
+        let LiveArguments { host_crashed, host_sync, .. } = *self;
+        Opening { host_crashed, host_sync, ..Opening::default() }
     }
 
     /// The wall clock's options.
