@@ -83,7 +83,7 @@ fn images_of_drives_are_cut_killed_lost_and_replaced_with_their_log() {
         let checked = tantalum(&["drive", "check"]).arg(path).output().expect("it starts");
         ends(&checked, 0);
     };
-    [&a, &b, &disk].map(|path| whole(path));
+    [&a, &b, &disk].into_iter().for_each(|path| whole(path));
     let socket = common::live::socket("images.sock");
     let serve = || {
         let mut command = tantalum(&["log", "serve", "--time-scale", "0"]);
@@ -109,18 +109,18 @@ fn images_of_drives_are_cut_killed_lost_and_replaced_with_their_log() {
     written(2);
     drop(serving); // Killed.
     let serving = serve();
-    [1, 2].map(read);
+    [1, 2].into_iter().for_each(read);
     written(3);
     assert_eq!(serving.stop().0, Some(0));
     std::fs::remove_file(&a).expect("it is lost");
     log("replace", &[&at, lost, &a, with, &c], 0);
     assert!(log("check", &[&at], 0).0.contains("all is well"));
     let serving = serve();
-    [1, 2, 3].map(read);
+    [1, 2, 3].into_iter().for_each(read);
     assert_eq!(serving.stop().0, Some(0));
     log("recover", &[&at], 0);
     // They are images still.
-    [&b, &c, &disk].map(|path| whole(path));
+    [&b, &c, &disk].into_iter().for_each(|path| whole(path));
 }
 
 /// What a benchmark prints, as JSON.

@@ -57,6 +57,9 @@ pub struct MountOptions {
     pub mountpoint: PathBuf,
     /// The file system on it.
     pub fs: FileSystem,
+    /// Whether each write to a file waits until it is durable with the metadata that it needs, as if
+    /// the program had asked for that (the mount option `sync`).
+    pub sync: bool,
     /// Whether flushes reach the box. If not, the kernel is told that its cache needs none.
     pub barriers: bool,
     /// Real seconds for each second of its clock.
@@ -99,6 +102,9 @@ impl Mounted {
             }
             FileSystem::Ext4 => mount.args(["--fs", "ext4"]),
         };
+        if o.sync {
+            mount.args(["--fs-options", "sync"]);
+        }
         let mut process = Running::start(&self.name(), &mut mount, Stdio::piped())?;
         let (line, lines) = channel();
         if let Some(out) = process.child().stdout.take() {
