@@ -201,6 +201,18 @@ fn pages_and_log_may_be_on_devices_of_different_kinds_and_payloads() {
 }
 
 #[test]
+fn a_pool_of_instances_loses_nothing() {
+    for single_page_flush in [false, true] {
+        for page_bytes in [4096, 16384] {
+            let job = EngineJob { instances: 4, single_page_flush, page_bytes, ..small() };
+            let job = EngineJob { buffer_percent: 20.0, ..job };
+            let found = cuts(9, job, VOLATILE, 4);
+            assert!(is_sound(&found), "{found:?}");
+        }
+    }
+}
+
+#[test]
 fn the_double_write_area_repairs_what_tears() {
     let job = EngineJob { buffer_percent: 20.0, ..small() };
     let found = cuts(3, job, VOLATILE, 12);

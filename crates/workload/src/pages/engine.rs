@@ -11,6 +11,7 @@
 
 use super::job::LSN_END;
 use super::mix::REDO_OVERHEAD;
+use super::pool::InstanceId;
 use super::storage::{LogCounts, LogStore, PageStore, StoreCounts};
 use super::{EngineJob, FrameId, Journal, LOADED, Lsn, Mix, PageNo, Pool};
 use std::cell::{Cell, RefCell};
@@ -27,6 +28,9 @@ const OLD_TIME: Nanos = Nanos::from_millis(10);
 /// The number of frames at the tail in which a reader first looks for a clean one
 /// (`BUF_LRU_SEARCH_SCAN_THRESHOLD`).
 const CLEAN_SEARCH: usize = 100;
+
+/// How long a reader sleeps that finds no frame to write either, before it looks again.
+const SEARCH_AGAIN: Nanos = Nanos::from_millis(10);
 
 /// The number of queues for changes of frames' states.
 const QUEUES: usize = 64;
@@ -107,8 +111,8 @@ pub struct Engine<P, L> {
     /// The oldest change of each write that is not known to be durable yet.
     pub(super) unsynced: RefCell<BTreeMap<u64, Lsn>>,
     pub(super) next_write: Cell<u64>,
-    /// Notified when a frame may have become free.
-    pub(super) freed: WaitQueue,
+    /// Of each instance of the pool: notified when a frame may have become free.
+    freed: Vec<WaitQueue>,
     /// Notified when a cleaner is needed; and the number of these calls.
     pub(super) call: WaitQueue,
     pub(super) calls: Cell<u64>,
@@ -137,13 +141,13 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
             rt: rt.clone(),
             domain,
             job: job.clone(),
-            pool: RefCell::new(Pool::new(job.frames(), mix.pages(), OLD_TIME)),
+            pool: RefCell::new(Pool::new(job.frames(), job.instances, mix.pages(), OLD_TIME)),
             pages,
             log,
             journal: journal.clone(),
             unsynced: RefCell::default(),
             next_write: Cell::new(0),
-            freed: WaitQueue::new(rt, "a free frame"),
+            freed: (0..job.instances.max(1)).map(|_| WaitQueue::new(rt, "a free frame")).collect(),
             call: WaitQueue::new(rt, "a call for the cleaner"),
             calls: Cell::new(0),
             counts: RefCell::default(),
@@ -167,9 +171,11 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
             for access in &uses {
                 if let Some(f) = pool.find(access.page) {
                     pool.touch(f, Nanos::MAX);
-                } else if let Some(f) =
-                    pool.borrow_free().or_else(|| Some(pool.evict_clean(usize::MAX)?.0))
-                {
+                    continue;
+                }
+                let of = pool.instance_of(access.page);
+                let free = pool.borrow_free(of);
+                if let Some(f) = free.or_else(|| Some(pool.evict_clean(of, usize::MAX)?.0)) {
                     pool.begin_read(f, access.page, Nanos::ZERO);
                     pool.end_read(f, LOADED);
                 }
@@ -348,12 +354,13 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
 
     /// Reads a page into a frame, unless another client has begun to.
     async fn fetch(&self, page: PageNo) -> Result<(), EngineError> {
-        let f = self.free_frame().await?;
+        let of = self.pool.borrow().instance_of(page);
+        let f = self.free_frame(of).await?;
         {
             let mut pool = self.pool.borrow_mut();
             if pool.find(page).is_some() {
                 pool.give_back(f);
-                self.freed.notify_one();
+                self.freed(of).notify_one();
                 return Ok(());
             }
             pool.begin_read(f, page, self.rt.now());
@@ -365,30 +372,38 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         Ok(())
     }
 
-    /// A frame from the free list, else a clean one, else one that is written first.
-    async fn free_frame(&self) -> Result<FrameId, EngineError> {
-        let mut depth = CLEAN_SEARCH;
+    /// A frame of an instance: from the free list, else a clean one, else one that is written first
+    /// (`buf_LRU_get_free_block`).
+    async fn free_frame(&self, of: InstanceId) -> Result<FrameId, EngineError> {
         let mut waited_since = None;
+        let mut first = true;
         let (f, left) = loop {
+            // First near the tail, then everywhere.
+            let depth = if first { CLEAN_SEARCH } else { usize::MAX };
             let dirty = {
                 let mut pool = self.pool.borrow_mut();
-                if let Some(f) = pool.borrow_free() {
+                if let Some(f) = pool.borrow_free(of) {
                     break (f, None);
                 }
-                if let Some((f, page)) = pool.evict_clean(depth) {
+                if let Some((f, page)) = pool.evict_clean(of, depth) {
                     break (f, Some(page));
                 }
-                self.job.single_page_flush.then(|| pool.dirty_near_tail(usize::MAX)).flatten()
+                self.job.single_page_flush.then(|| pool.dirty_near_tail(of)).flatten()
             };
-            waited_since.get_or_insert(self.rt.now());
             if self.job.wake_cleaner {
                 self.call_cleaner();
             }
+            let looks_again = first && dirty.is_none() && self.job.single_page_flush;
+            first = false;
+            if looks_again {
+                continue;
+            }
+            waited_since.get_or_insert(self.rt.now());
             match dirty {
                 Some(f) => self.flush_single(f).await?,
-                None => self.freed.wait().await,
+                None if self.job.single_page_flush => self.rt.sleep(SEARCH_AGAIN).await,
+                None => self.freed(of).wait().await,
             }
-            depth = usize::MAX;
         };
         if let Some(since) = waited_since {
             let mut counts = self.counts.borrow_mut();
@@ -399,6 +414,11 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
             self.pages.evict_clean(&[page]).await?;
         }
         Ok(f)
+    }
+
+    /// The queue of clients that wait for a free frame of an instance.
+    pub(super) fn freed(&self, of: InstanceId) -> &WaitQueue {
+        &self.freed[of.0 as usize]
     }
 
     pub(super) fn call_cleaner(&self) {

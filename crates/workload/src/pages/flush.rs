@@ -5,6 +5,7 @@
 //! 2. For checkpoints a page counts as not written until the store says that it is durable.
 
 use super::engine::{Engine, EngineError};
+use super::pool::InstanceId;
 use super::storage::{After, LogStore, PageStore, PageVersion};
 use super::{FrameId, Lsn};
 use std::rc::Rc;
@@ -27,7 +28,10 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
     pub(super) async fn clean(self: &Rc<Self>, checkpoints: bool) -> Result<(), EngineError> {
         loop {
             let calls = self.calls.get();
-            self.clean_tail().await?;
+            let instances = self.pool.borrow().instances();
+            for instance in (0..instances).map(InstanceId) {
+                self.clean_tail(instance).await?;
+            }
             while let Some(old) = self.due() {
                 self.flush_batch(old, After::Stays).await?;
                 if checkpoints {
@@ -46,14 +50,14 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         }
     }
 
-    /// One pass over the tail of the LRU list.
-    async fn clean_tail(self: &Rc<Self>) -> Result<(), EngineError> {
+    /// One pass over the tail of an instance's LRU list.
+    async fn clean_tail(self: &Rc<Self>, of: InstanceId) -> Result<(), EngineError> {
         let depth = self.job.lru_depth as usize;
         let mut left = depth;
         while left > 0 {
             let most = left.min(self.job.batch_pages as usize);
-            let (found, freed) = self.pool.borrow_mut().clean_tail(depth, depth, most);
-            self.freed.notify_all();
+            let (found, freed) = self.pool.borrow_mut().clean_tail(of, depth, depth, most);
+            self.freed(of).notify_all();
             if found.is_empty() && freed.is_empty() {
                 break;
             }
@@ -128,9 +132,10 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
     }
 
     fn end_write(&self, frame: FrameId, after: After) {
-        self.pool.borrow_mut().end_write(frame, after == After::Leaves);
+        let mut pool = self.pool.borrow_mut();
+        pool.end_write(frame, after == After::Leaves);
         self.state_queue(frame).notify_all();
-        self.freed.notify_one();
+        self.freed(pool.instance_of_frame(frame)).notify_one();
     }
 
     /// Writes a checkpoint if it would move far enough.

@@ -81,13 +81,16 @@ pub struct EngineJob {
     /// The flash log that it has instead of a log on one drive: the name of a `[log.NAME]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// Page cleaners.
+    /// Instances of the buffer pool (`innodb_buffer_pool_instances`), each with its own lists.
+    #[serde(skip_serializing_if = "is_one")]
+    pub instances: u32,
+    /// Page cleaners. Each goes through all instances, one after another.
     pub cleaners: u32,
     /// Pages that a cleaner takes from the tail at a time: it frees clean ones and writes the
     /// others together (the chunk of 100 in MySQL's `buf_flush_LRU_tail`).
     pub batch_pages: u32,
-    /// Pages at the tail of the LRU list that a cleaner examines in a pass, and the number of free
-    /// frames that it tries to keep.
+    /// Pages at the tail of an instance's LRU list that a cleaner examines in a pass, and the number
+    /// of free frames that it tries to keep there.
     pub lru_depth: u32,
     /// Time between passes of a cleaner that is not called, ms.
     pub cleaner_ms: f64,
@@ -127,6 +130,7 @@ impl Default for EngineJob {
             log_design: None,
             log_bytes: false,
             log: None,
+            instances: 1,
             cleaners: 1,
             batch_pages: 100,
             lru_depth: 1024,
@@ -263,6 +267,7 @@ impl EngineJob {
             ("clients", self.clients.into(), 1, 4096),
             ("cores", self.cores.into(), 1, 4096),
             ("log_mib", self.log_mib, 4, 65_536),
+            ("instances", self.instances.into(), 1, 64),
             ("cleaners", self.cleaners.into(), 1, 256),
             ("batch_pages", self.batch_pages.into(), 1, BATCH_PAGES.into()),
             ("lru_depth", self.lru_depth.into(), 1, 1 << 20),
@@ -308,8 +313,8 @@ impl EngineJob {
                 return Err(wrong("update_percent", share.to_string(), must));
             }
         }
-        // Each client may hold one frame, and the cleaners must find others.
-        let least = self.clients + self.cleaners * self.batch_pages;
+        // Each client may hold one frame, and the cleaners must find others. Each instance has one.
+        let least = (self.clients + self.cleaners * self.batch_pages).max(self.instances);
         if self.frames() < least {
             let must = format!(
                 "larger: {} frames are too few for {} clients and {} cleaners of {} pages",
@@ -360,7 +365,7 @@ impl EngineJob {
             }
         }
         let page_blocks = self.page_bytes / caps.block_size;
-        let area = AreaPlace { first: Block(0), page_blocks };
+        let area = AreaPlace::of(Block(0), self.page_bytes, page_blocks);
         let log = if self.log_device == LogDevice::Own { log } else { caps };
         let mut layout = Layout {
             page_blocks,
@@ -385,6 +390,11 @@ impl EngineJob {
         }
         Ok(layout)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_one(n: &u32) -> bool {
+    *n == 1
 }
 
 /// What consists of the blocks of the drive with the pages.

@@ -56,7 +56,7 @@ pub use in_place::InPlace;
 pub use job::{Benchmark, EngineJob, JobError, Layout, LogDevice};
 pub use journal::{Journal, Record};
 pub use mix::{Access, Files, Mix, Tree};
-pub use pool::{FrameId, Pool};
+pub use pool::{FrameId, InstanceId, Pool};
 pub use recover::{Recovered, recover};
 pub use redo::{LogPlace, Redo};
 pub use storage::{

@@ -1,24 +1,31 @@
 //! The buffer pool: frames, the page in each, and the lists that decide which page leaves next. It
 //! does no I/O and no waiting: the engine does both.
 //!
-//! 1. A page is in one frame at most. A frame with a page is in exactly one of the two parts of the
-//!    LRU list. Any other frame is free, or borrowed by a client that is going to read into it.
-//! 2. The flush list holds exactly the dirty frames, ordered by the first change since each was
-//!    written.
-//! 3. A frame that is being written can be read, but neither changed nor evicted. A frame that is
+//! 1. The pool consists of instances (`innodb_buffer_pool_instances`). Each has its own frames, free
+//!    list and LRU list. A page's number says in which instance it is.
+//! 2. A page is in one frame at most. A frame with a page is in exactly one of the two parts of its
+//!    instance's LRU list. Any other frame is free, or borrowed by a client that is going to read
+//!    into it.
+//! 3. The flush list holds exactly the dirty frames of all instances, ordered by the first change
+//!    since each was written.
+//! 4. A frame that is being written can be read, but neither changed nor evicted. A frame that is
 //!    being read into cannot be used.
-//! 4. New pages enter at the midpoint: at the head of the old part, which is kept at three eighths
+//! 5. New pages enter at the midpoint: at the head of the old part, which is kept at three eighths
 //!    of the list. A page moves to the head of the young part when it is touched again, at least
 //!    `old_time` after it came.
 
 use super::storage::PageVersion;
 use super::{Lsn, PageNo};
 use std::collections::BTreeSet;
-use tantalum_rt::Nanos;
+use tantalum_rt::{Nanos, mix64};
 
 /// A frame of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FrameId(pub u32);
+
+/// An instance of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceId(pub u32);
 
 const NONE: u32 = u32::MAX;
 
@@ -42,6 +49,7 @@ struct Frame {
     /// The beginning of the first change since it was written; zero if there is none.
     oldest: Lsn,
     came: Nanos,
+    instance: u32,
     young: bool,
     prev: u32,
     next: u32,
@@ -54,41 +62,71 @@ struct List {
     len: usize,
 }
 
+/// The lists of an instance.
+struct Instance {
+    free: Vec<u32>,
+    young: List,
+    old: List,
+}
+
 /// See the module.
 pub struct Pool {
     frames: Vec<Frame>,
     /// The frame of each page.
     places: Vec<u32>,
-    free: Vec<u32>,
-    young: List,
-    old: List,
+    instances: Vec<Instance>,
     dirty: BTreeSet<(Lsn, u32)>,
     old_time: Nanos,
 }
 
 impl Pool {
-    /// An empty pool of this many frames, for a database of this many pages.
-    pub fn new(frames: u32, pages: u32, old_time: Nanos) -> Pool {
-        let empty = Frame {
+    /// An empty pool of this many frames in so many instances, at least one, for a database of this
+    /// many pages. The instances have as many frames each, but for the rest of the division.
+    pub fn new(frames: u32, instances: u32, pages: u32, old_time: Nanos) -> Pool {
+        let instances = instances.max(1);
+        let empty = |at: u32| Frame {
             page: PageNo(0),
             state: State::Free,
             lsn: Lsn(0),
             oldest: Lsn(0),
             came: Nanos::ZERO,
+            instance: at % instances,
             young: false,
             prev: NONE,
             next: NONE,
         };
         let list = List { head: NONE, tail: NONE, len: 0 };
+        let instance = |number: u32| {
+            let mut free: Vec<u32> = (number..frames).step_by(instances as usize).collect();
+            free.reverse();
+            Instance { free, young: list, old: list }
+        };
         Pool {
-            frames: vec![empty; frames as usize],
+            frames: (0..frames).map(empty).collect(),
             places: vec![NONE; pages as usize],
-            free: (0..frames).rev().collect(),
-            young: list,
-            old: list,
+            instances: (0..instances).map(instance).collect(),
             dirty: BTreeSet::new(),
             old_time,
         }
+    }
+
+    /// The number of instances.
+    pub fn instances(&self) -> u32 {
+        self.instances.len() as u32
+    }
+
+    /// The instance that the page belongs to. (InnoDB keeps 64 neighbours together. In a database
+    /// that is scaled down, that would make the instances uneven.)
+    pub fn instance_of(&self, page: PageNo) -> InstanceId {
+        match self.instances() {
+            1 => InstanceId(0),
+            many => InstanceId((mix64(page.0.into()) % u64::from(many)) as u32),
+        }
+    }
+
+    /// The instance that the frame belongs to.
+    pub fn instance_of_frame(&self, f: FrameId) -> InstanceId {
+        InstanceId(self.frames[f.0 as usize].instance)
     }
 
     /// The frame that holds the page, or into which it is being read.
@@ -113,9 +151,9 @@ impl Pool {
         (frame.page, frame.lsn)
     }
 
-    /// The number of frames on the free list.
-    pub fn free_frames(&self) -> usize {
-        self.free.len()
+    /// The number of frames on the free list of an instance.
+    pub fn free_frames(&self, of: InstanceId) -> usize {
+        self.instance(of).free.len()
     }
 
     /// The number of frames with changes that are not written.
@@ -132,24 +170,28 @@ impl Pool {
     pub fn touch(&mut self, f: FrameId, now: Nanos) {
         let frame = &self.frames[f.0 as usize];
         if frame.young || now.saturating_sub(frame.came) >= self.old_time {
+            let of = self.instance_of_frame(f);
             self.unlink(f.0);
             self.link(f.0, true);
-            self.balance();
+            self.balance(of);
         }
     }
 
-    /// Borrows a frame from the free list.
-    pub fn borrow_free(&mut self) -> Option<FrameId> {
-        self.free.pop().map(FrameId)
+    /// Borrows a frame from the free list of an instance.
+    pub fn borrow_free(&mut self, of: InstanceId) -> Option<FrameId> {
+        self.instance_mut(of).free.pop().map(FrameId)
     }
 
-    /// Puts a borrowed frame back on the free list.
+    /// Puts a borrowed frame back on the free list of its instance.
     pub fn give_back(&mut self, f: FrameId) {
-        self.free.push(f.0);
+        let of = self.instance_of_frame(f);
+        self.instance_mut(of).free.push(f.0);
     }
 
-    /// Gives a borrowed frame this page, which is being read.
+    /// Gives a borrowed frame this page of its instance, which is being read.
     pub fn begin_read(&mut self, f: FrameId, page: PageNo, now: Nanos) {
+        let of = self.instance_of_frame(f);
+        assert_eq!(of, self.instance_of(page), "a page stays in its instance");
         let frame = &mut self.frames[f.0 as usize];
         frame.page = page;
         frame.state = State::Reading;
@@ -157,7 +199,7 @@ impl Pool {
         frame.came = now;
         self.places[page.0 as usize] = f.0;
         self.link(f.0, false);
-        self.balance();
+        self.balance(of);
     }
 
     /// Notes that the page was read. Its last change is `lsn`.
@@ -179,10 +221,10 @@ impl Pool {
         }
     }
 
-    /// Evicts the page of the clean frame nearest to the tail, among the last `depth` frames.
-    /// Returns the frame, which is borrowed then, and the page.
-    pub fn evict_clean(&mut self, depth: usize) -> Option<(FrameId, PageVersion)> {
-        let clean = self.tail_first().take(depth).find(|&at| {
+    /// Evicts the page of the clean frame nearest to the tail of an instance, among its last `depth`
+    /// frames. Returns the frame, which is borrowed then, and the page.
+    pub fn evict_clean(&mut self, of: InstanceId, depth: usize) -> Option<(FrameId, PageVersion)> {
+        let clean = self.tail_first(of).take(depth).find(|&at| {
             let f = &self.frames[at as usize];
             f.state == State::Ready && f.oldest == Lsn(0)
         })?;
@@ -190,25 +232,26 @@ impl Pool {
         Some((FrameId(clean), page))
     }
 
-    /// The dirty frame nearest to the tail, among the last `depth`, that is not being written.
-    pub fn dirty_near_tail(&self, depth: usize) -> Option<FrameId> {
-        self.tail_first().take(depth).find(|&at| self.is_writable(at)).map(FrameId)
+    /// The dirty frame nearest to the tail of an instance that is not being written.
+    pub fn dirty_near_tail(&self, of: InstanceId) -> Option<FrameId> {
+        self.tail_first(of).find(|&at| self.is_writable(at)).map(FrameId)
     }
 
-    /// A page cleaner's work on up to `depth` frames from the tail: it frees clean frames, and
-    /// finds dirty ones that are not being written. It takes at most `most` of both together, and
-    /// ends when free and found ones together are `spare`. Returns the frames found, and the pages
+    /// A page cleaner's work on up to `depth` frames from the tail of an instance: it frees clean
+    /// frames, and finds dirty ones that are not being written. It takes at most `most` of both
+    /// together, and ends when free and found ones together are `spare`. Returns the frames found, and the pages
     /// that left freed frames.
     pub fn clean_tail(
         &mut self,
+        of: InstanceId,
         depth: usize,
         spare: usize,
         most: usize,
     ) -> (Vec<FrameId>, Vec<PageVersion>) {
         let (mut found, mut freed) = (Vec::new(), Vec::new());
-        let mut at = self.tail();
+        let mut at = self.tail(of);
         for _ in 0..depth {
-            let enough = self.free.len() + found.len() >= spare;
+            let enough = self.free_frames(of) + found.len() >= spare;
             if at == NONE || found.len() + freed.len() >= most || enough {
                 break;
             }
@@ -216,7 +259,7 @@ impl Pool {
             let f = &self.frames[at as usize];
             if f.state == State::Ready && f.oldest == Lsn(0) {
                 freed.push(self.empty(at));
-                self.free.push(at);
+                self.give_back(FrameId(at));
             } else if self.is_writable(at) {
                 found.push(FrameId(at));
             }
@@ -240,7 +283,8 @@ impl Pool {
         (frame.page, frame.lsn, frame.oldest)
     }
 
-    /// Notes that the frame was written and is clean. With `evict` it goes to the free list.
+    /// Notes that the frame was written and is clean. With `evict` it goes to the free list of its
+    /// instance.
     pub fn end_write(&mut self, f: FrameId, evict: bool) {
         let frame = &mut self.frames[f.0 as usize];
         self.dirty.remove(&(frame.oldest, f.0));
@@ -248,7 +292,7 @@ impl Pool {
         frame.state = State::Ready;
         if evict {
             self.empty(f.0);
-            self.free.push(f.0);
+            self.give_back(f);
         }
     }
 
@@ -263,38 +307,52 @@ impl Pool {
         f.state == State::Ready && f.oldest != Lsn(0)
     }
 
+    fn instance(&self, of: InstanceId) -> &Instance {
+        &self.instances[of.0 as usize]
+    }
+
+    fn instance_mut(&mut self, of: InstanceId) -> &mut Instance {
+        &mut self.instances[of.0 as usize]
+    }
+
     fn empty(&mut self, at: u32) -> PageVersion {
         self.unlink(at);
         let frame = &mut self.frames[at as usize];
         frame.state = State::Free;
         let was = PageVersion { page: frame.page, lsn: frame.lsn };
         self.places[was.page.0 as usize] = NONE;
-        self.balance();
+        self.balance(self.instance_of_frame(FrameId(at)));
         was
     }
 
-    fn tail(&self) -> u32 {
-        if self.old.tail == NONE { self.young.tail } else { self.old.tail }
+    fn tail(&self, of: InstanceId) -> u32 {
+        let Instance { old, young, .. } = self.instance(of);
+        if old.tail == NONE { young.tail } else { old.tail }
     }
 
-    /// The next frame towards the head of the whole list.
+    /// The next frame towards the head of the instance's whole list.
     fn before(&self, at: u32) -> u32 {
         let f = &self.frames[at as usize];
-        if f.prev == NONE && !f.young { self.young.tail } else { f.prev }
+        match f.prev == NONE && !f.young {
+            true => self.instances[f.instance as usize].young.tail,
+            false => f.prev,
+        }
     }
 
-    fn tail_first(&self) -> impl Iterator<Item = u32> {
+    fn tail_first(&self, of: InstanceId) -> impl Iterator<Item = u32> {
         let some = |at: u32| (at != NONE).then_some(at);
-        std::iter::successors(some(self.tail()), move |&at| some(self.before(at)))
+        std::iter::successors(some(self.tail(of)), move |&at| some(self.before(at)))
     }
 
-    fn list(&mut self, young: bool) -> &mut List {
-        if young { &mut self.young } else { &mut self.old }
+    /// The part of its instance's list that a frame is or shall be in.
+    fn list(&mut self, at: u32, young: bool) -> &mut List {
+        let of = &mut self.instances[self.frames[at as usize].instance as usize];
+        if young { &mut of.young } else { &mut of.old }
     }
 
     /// Puts a frame at the head of a part.
     fn link(&mut self, at: u32, young: bool) {
-        let list = self.list(young);
+        let list = self.list(at, young);
         let next = std::mem::replace(&mut list.head, at);
         list.len += 1;
         if next == NONE {
@@ -310,7 +368,7 @@ impl Pool {
 
     fn unlink(&mut self, at: u32) {
         let Frame { prev, next, young, .. } = self.frames[at as usize];
-        let list = self.list(young);
+        let list = self.list(at, young);
         list.len -= 1;
         if prev == NONE {
             list.head = next;
@@ -327,9 +385,13 @@ impl Pool {
     }
 
     /// Moves young pages to the old part until that has its three eighths.
-    fn balance(&mut self) {
-        while self.old.len * 8 < (self.young.len + self.old.len) * 3 && self.young.tail != NONE {
-            let at = self.young.tail;
+    fn balance(&mut self, of: InstanceId) {
+        loop {
+            let Instance { young, old, .. } = self.instance(of);
+            let at = young.tail;
+            if old.len * 8 >= (young.len + old.len) * 3 || at == NONE {
+                break;
+            }
             self.unlink(at);
             self.link(at, false);
         }
@@ -344,7 +406,8 @@ mod tests {
 
     /// Reads `page` into a free or evicted frame; the page is ready.
     fn load(pool: &mut Pool, page: u32, now: u64) -> Option<FrameId> {
-        let f = pool.borrow_free().or_else(|| Some(pool.evict_clean(usize::MAX)?.0))?;
+        let of = pool.instance_of(PageNo(page));
+        let f = pool.borrow_free(of).or_else(|| Some(pool.evict_clean(of, usize::MAX)?.0))?;
         pool.begin_read(f, PageNo(page), Nanos(now));
         pool.end_read(f, Lsn(1));
         Some(f)
@@ -352,13 +415,13 @@ mod tests {
 
     #[test]
     fn a_page_that_is_touched_once_goes_before_one_that_is_used() {
-        let mut pool = Pool::new(8, 100, Nanos(10));
+        let mut pool = Pool::new(8, 1, 100, Nanos(10));
         for page in 0..8 {
             load(&mut pool, page, 0);
         }
         let used = pool.find(PageNo(0)).unwrap();
         pool.touch(used, Nanos(5)); // Too early to count.
-        assert_eq!(pool.dirty_near_tail(8), None);
+        assert_eq!(pool.dirty_near_tail(InstanceId(0)), None);
         pool.touch(used, Nanos(10));
         // A scan over many pages does not evict it.
         for page in 10..60 {
@@ -393,8 +456,12 @@ mod tests {
     proptest! {
         /// Compares with a map from page to (first, last) change.
         #[test]
-        fn pages_and_changes_are_never_lost(steps in prop::collection::vec(step(), 1..300)) {
-            let mut pool = Pool::new(12, 40, Nanos(3));
+        fn pages_and_changes_are_never_lost(
+            instances in 1..4u32,
+            steps in prop::collection::vec(step(), 1..300),
+        ) {
+            let mut pool = Pool::new(12, instances, 40, Nanos(3));
+            let all: Vec<InstanceId> = (0..instances).map(InstanceId).collect();
             // Dirty pages: oldest and last change, and whether it is being written.
             let mut dirty = BTreeMap::<u32, (u64, u64, bool)>::new();
             for (time, step) in (1u64..).zip(steps) {
@@ -402,7 +469,10 @@ mod tests {
                 match step {
                     Step::Load(p) if pool.find(PageNo(p)).is_none() => {
                         if load(&mut pool, p, time).is_none() {
-                            prop_assert_eq!(dirty.len(), 12, "a clean frame was not found");
+                            let of = pool.instance_of(PageNo(p));
+                            let here = dirty.keys().filter(|d| pool.instance_of(PageNo(**d)) == of);
+                            let frames = 12 / instances as usize;
+                            prop_assert_eq!(here.count(), frames, "a clean frame was not found");
                         }
                     }
                     Step::Touch(p) => {
@@ -424,21 +494,27 @@ mod tests {
                         prop_assert_eq!(pool.find(PageNo(p)).is_none(), evict);
                         dirty.remove(&p);
                     },
-                    Step::Clean(spare) => for f in pool.clean_tail(12, spare, 4).0 {
-                        let (page, lsn) = pool.content(f);
-                        let d = dirty.get(&page.0).expect("only dirty pages are to be written");
-                        prop_assert!(!d.2 && lsn == Lsn(d.1));
+                    Step::Clean(spare) => for &of in &all {
+                        for f in pool.clean_tail(of, 12, spare, 4).0 {
+                            let (page, lsn) = pool.content(f);
+                            let d = dirty.get(&page.0).expect("only dirty pages are to be written");
+                            prop_assert!(!d.2 && lsn == Lsn(d.1));
+                        }
                     },
                     Step::Load(_) => {}
                 }
                 prop_assert_eq!(pool.dirty_frames(), dirty.len());
                 prop_assert_eq!(pool.oldest_change(), dirty.values().map(|d| Lsn(d.0)).min());
-                let listed = pool.tail_first().count();
-                prop_assert_eq!(listed + pool.free_frames(), 12);
-                prop_assert_eq!(listed, pool.young.len + pool.old.len);
+                for &of in &all {
+                    let listed = pool.tail_first(of).count();
+                    prop_assert_eq!(listed + pool.free_frames(of), 12 / instances as usize);
+                    let Instance { young, old, .. } = pool.instance(of);
+                    prop_assert_eq!(listed, young.len + old.len);
+                }
                 for p in 0..40 {
                     if let Some(f) = pool.find(PageNo(p)) {
                         prop_assert_eq!(pool.content(f).0, PageNo(p));
+                        prop_assert_eq!(pool.instance_of_frame(f), pool.instance_of(PageNo(p)));
                     }
                 }
             }
