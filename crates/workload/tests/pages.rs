@@ -549,7 +549,7 @@ fn jobs_that_make_no_sense_are_refused() {
     for (block_size, blocks, expected) in [
         (4096, 40_000, None),
         (512, 320_000, None),
-        (512, 40_000, Some("the database needs 41216 blocks of 512 bytes")),
+        (512, 40_000, Some("the database needs 44288 blocks of 512 bytes")),
         (8192, 40_000, Some("a page of 4096 bytes must be a whole number of the drive's blocks")),
         (256, 640_000, Some("a power of two is needed, 512 to 4096")),
         (3000, 640_000, Some("these have 3000 bytes (`block_bytes`")),
