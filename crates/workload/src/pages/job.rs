@@ -82,7 +82,6 @@ pub struct EngineJob {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
     /// Instances of the buffer pool (`innodb_buffer_pool_instances`), each with its own lists.
-    #[serde(skip_serializing_if = "is_one")]
     pub instances: u32,
     /// Page cleaners. Each goes through all instances, one after another.
     pub cleaners: u32,
@@ -390,11 +389,6 @@ impl EngineJob {
         }
         Ok(layout)
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_one(n: &u32) -> bool {
-    *n == 1
 }
 
 /// What consists of the blocks of the drive with the pages.
