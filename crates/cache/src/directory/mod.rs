@@ -49,7 +49,8 @@
 //! signal, for that one.
 //!
 //! What proves it: tests that kill an owner before each single store of each call, and whoever mends
-//! after it before each of its own (`tests/killed.rs`); and processes that are killed
+//! after it before each of its own (`tests/killed.rs`); models of threads in all orders, with deaths
+//! (`model.rs`, run by `scripts/model-wall-clock`); and processes that are killed
 //! (`tests/processes.rs` of the crate).
 //!
 //! # Pages
@@ -70,6 +71,8 @@ mod header;
 mod layout;
 mod lock;
 mod lookup;
+#[cfg(all(test, loom))]
+mod model;
 mod owner;
 mod region;
 mod restore;

@@ -1,5 +1,6 @@
 //! The memory of a directory: the caller's, or its own.
 
+#[cfg(not(loom))]
 use super::error::AttachError;
 use super::layout::LINE;
 use super::sys::Word;
