@@ -5,6 +5,7 @@ use crate::flash::error::{CacheError, OpenError};
 use crate::flash::fetch::Fetched;
 use crate::flash::host::Host;
 use crate::flash::options::{FormatOptions, OpenOptions};
+use crate::flash::scrub::Scrubbed;
 use crate::flash::slow::SlowStore;
 use crate::flash::stats::CacheStats;
 use crate::flash::{create, open};
@@ -155,6 +156,37 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
     /// [`CacheError`].
     pub async fn checkpoint(&self) -> Result<(), CacheError> {
         self.core.checkpoint().await
+    }
+
+    /// Compares every frame of the ring with its checksum, while the cache is used. Damaged frames of
+    /// clean pages are given up, so that these are read from the slow store.
+    ///
+    /// # Errors
+    /// [`CacheError::Stopped`], or an I/O error of the flash device.
+    pub async fn scrub(&self) -> Result<Scrubbed, CacheError> {
+        self.core.scrub().await
+    }
+
+    /// Every page that is dirty now is on the slow store, for good, when this returns. The cache is
+    /// used meanwhile.
+    ///
+    /// # Errors
+    /// [`CacheError::Damaged`] for a dirty page whose newest version is lost: evict it anew, or
+    /// forget it.
+    pub async fn clean(&self) -> Result<(), CacheError> {
+        self.core.check_open()?;
+        self.core.clean_all().await
+    }
+
+    /// Gives up the flash device: every dirty page goes to the slow store first, while the cache is
+    /// used; then the cache ends, and the store is used alone ([`FlashCache::leave_alone`]).
+    ///
+    /// # Errors
+    /// Those of [`FlashCache::clean`]: nothing was given up. After another error the cache may have
+    /// ended, and can be opened again.
+    pub async fn detach(self) -> Result<(), CacheError> {
+        self.clean().await?;
+        self.core.detach().await
     }
 
     /// Ends the cache: everything is durable, and the next start finds the whole directory with its

@@ -65,8 +65,14 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         }
     }
 
+    /// Keeps the slot of a batch as it is (3).
+    pub fn pin(&self, batch: u64) -> Reading<'_> {
+        *self.state.borrow_mut().reads.entry(batch).or_default() += 1;
+        Reading { state: &self.state, work: &self.work, batch }
+    }
+
     /// The frame of a clean page is damaged: the slow store has it (2).
-    fn give_up(&self, place: Place, page: u64) {
+    pub fn give_up(&self, place: Place, page: u64) {
         let mut state = self.state.borrow_mut();
         state.stats.repaired += 1;
         if state.index.find(page).is_some_and(|(at, _)| at == place) {
@@ -82,7 +88,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     /// Reads a frame, from memory if it is still there.
     async fn read_place(&self, place: Place, buf: &mut [u8]) -> Result<(), IoError> {
         let _reading = {
-            let mut state = self.state.borrow_mut();
+            let state = self.state.borrow();
             if let Some(bytes) = state.in_memory(place.batch) {
                 // A link that is cut answers nothing.
                 if !self.medium.is_alive() {
@@ -91,8 +97,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
                 buf.copy_from_slice(&bytes[self.medium.layout.frame_in_batch(place.frame)]);
                 return Ok(());
             }
-            *state.reads.entry(place.batch).or_default() += 1;
-            Reading { state: &self.state, work: &self.work, batch: place.batch }
+            drop(state);
+            self.pin(place.batch)
         };
         self.medium.read_frame(place.batch, place.frame, buf).await
     }
@@ -109,7 +115,7 @@ impl State {
 }
 
 /// A read under way (3).
-struct Reading<'a> {
+pub(crate) struct Reading<'a> {
     state: &'a RefCell<State>,
     work: &'a WaitQueue,
     batch: u64,

@@ -28,9 +28,9 @@ const RUN: usize = 64;
 
 /// A page on its way to the slow store: its place, and its bytes in those of the batch.
 #[derive(Clone, Copy, Debug)]
-struct Leaving {
-    page: u64,
-    place: Place,
+pub(crate) struct Leaving {
+    pub page: u64,
+    pub place: Place,
 }
 
 /// What becomes of a batch.
@@ -48,19 +48,25 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
     /// Lets batches leave when room is needed.
     pub async fn keep_leaving(&self) {
         loop {
-            let due = || self.state.borrow().ring.must_leave();
-            self.work.until(|| self.is_stopped() || self.closing.get() || due().is_some()).await;
-            if self.is_stopped() || self.closing.get() {
+            self.work.until(|| self.is_stopped() || self.due_to_leave().is_some()).await;
+            if self.is_stopped() {
                 return;
             }
             let _turn = self.front_turn.lock().await;
-            let Some(batch) = due() else { continue };
+            let Some(batch) = self.due_to_leave() else { continue };
             match self.leave(batch).await {
                 Ok(()) => {}
                 Err(CacheError::Stopped(_)) => return,
                 Err(e) => return self.stop(e.to_string()),
             }
         }
+    }
+
+    /// The batch that should leave now. While the cache is closed, only for what has entered.
+    fn due_to_leave(&self) -> Option<u64> {
+        let state = self.state.borrow();
+        let needless = self.closing.get() && state.open.since.is_none();
+        state.ring.must_leave().filter(|_| !needless)
     }
 
     async fn leave(&self, batch: u64) -> Result<(), CacheError> {
@@ -106,7 +112,8 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         }
     }
 
-    fn valid_frames(&self, batch: u64) -> Vec<(Place, Frame)> {
+    /// The valid frames of a batch.
+    pub fn valid_frames(&self, batch: u64) -> Vec<(Place, Frame)> {
         let state = self.state.borrow();
         let frames = state.index.batch(batch).frames.iter().enumerate();
         let placed = frames.map(|(frame, entry)| (Place { batch, frame }, entry.0));
@@ -164,7 +171,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
     }
 
     /// Writes pages to the slow store, for good (3, 4).
-    async fn destage<'a>(
+    pub async fn destage<'a>(
         &self,
         mut left: Vec<Leaving>,
         bytes: impl Fn(Place) -> &'a [u8] + Copy,

@@ -11,10 +11,11 @@
 use crate::flash::core::{Core, Heads};
 use crate::flash::error::CacheError;
 use crate::flash::format::{COPIES, Label, LabelState, Segment, SegmentBatch, Superblock};
+use crate::flash::open;
 use crate::flash::slow::SlowStore;
 use tantalum_device::{BlockDevice, IoError};
 
-impl<F: BlockDevice, S: SlowStore> Core<F, S> {
+impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     /// Writes segments as they become complete.
     pub async fn keep_segments(&self) {
         let layout = self.medium.layout;
@@ -88,15 +89,32 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         self.wait_durable(last).await
     }
 
-    /// Ends the cache, with the clean mark.
-    pub async fn close(&self) -> Result<(), CacheError> {
+    /// Takes no more changes, and waits until everything that entered is durable.
+    async fn quiesce(&self) -> Result<(), CacheError> {
         self.check_open()?;
         self.closing.set(true);
         self.notify();
         while let Some(batch) = self.hurry() {
             self.wait_durable(batch).await?;
         }
-        self.checkpoint().await?;
+        self.checkpoint().await
+    }
+
+    /// Ends the cache, with the clean mark.
+    pub async fn close(&self) -> Result<(), CacheError> {
+        self.quiesce().await?;
+        self.end().await
+    }
+
+    /// Ends the cache for ever: the slow store has every page.
+    pub async fn detach(&self) -> Result<(), CacheError> {
+        self.quiesce().await?;
+        self.clean_all().await?;
+        self.end().await?;
+        open::leave_alone(&self.slow).await.map_err(|e| CacheError::Invalid(e.to_string()))
+    }
+
+    async fn end(&self) -> Result<(), CacheError> {
         let _front = self.front_turn.lock().await;
         let _keeper = self.keeper_turn.lock().await;
         self.release();

@@ -6,6 +6,7 @@ mod damage;
 mod lost;
 mod model;
 mod opening;
+mod passes;
 mod planted;
 mod rig;
 mod running;
