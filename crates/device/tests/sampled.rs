@@ -17,27 +17,12 @@ fn row(command: CommandKind, stream: Option<StreamKind>, bytes: u64, us: &[u64])
 
 /// Reads take 100 µs, writes 200 µs for each 4 KiB, flushes 1 ms for each 64 KiB before.
 fn plain() -> SampledModel {
-    SampledModel {
-        block_bytes: 512,
-        blocks: 100_000,
-        ack: Ack::Volatile,
-        ordered: false,
-        atomic_bytes: 512,
-        queue_depth: 1,
-        cache_commands: 4096,
-        start_ms: 0,
-        streams: 2,
-        bus_mb_s: None,
-        overlap: None,
-        latency: vec![
-            row(CommandKind::Read, None, 4096, &[100]),
-            row(CommandKind::Write, None, 4096, &[200]),
-            row(CommandKind::Flush, None, 65_536, &[1000]),
-        ],
-        outlier: Vec::new(),
-        stall: Vec::new(),
-        mode: Vec::new(),
-    }
+    let latency = vec![
+        row(CommandKind::Read, None, 4096, &[100]),
+        row(CommandKind::Write, None, 4096, &[200]),
+        row(CommandKind::Flush, None, 65_536, &[1000]),
+    ];
+    SampledModel { ack: Ack::Volatile, ..SampledModel::plain(512, 100_000, latency) }
 }
 
 /// Runs `test` on such a device; what it gives, and the hash of the run.

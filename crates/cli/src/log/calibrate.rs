@@ -15,7 +15,7 @@ use clap::Args;
 use comfy_table::Table;
 use std::path::PathBuf;
 use tantalum_device::{
-    Ack, Block, BlockDevice, Data, DataMut, Durability, FileSettings, IoError, LatencyRow, Outlier,
+    Block, BlockDevice, Data, DataMut, Durability, FileSettings, IoError, LatencyRow, Outlier,
     Payload, PowerCycle, SampledModel, StreamKind,
 };
 use tantalum_log::BlockingOptions;
@@ -268,23 +268,11 @@ fn preset(measured: &[Measured], block: u32, whole: u64) -> SampledModel {
             us: (0..=STEPS).map(at).collect(),
         }
     };
+    // Measured are writes that are durable when they end.
+    let latency = measured.iter().map(row).collect();
     SampledModel {
-        block_bytes: block,
-        blocks: whole / u64::from(block),
-        // Measured are writes that are durable when they end.
-        ack: Ack::OnMedia,
-        ordered: false,
-        atomic_bytes: block,
-        queue_depth: 1,
-        cache_commands: 4096,
-        start_ms: 0,
-        streams: 2,
-        bus_mb_s: None,
-        overlap: None,
-        latency: measured.iter().map(row).collect(),
         outlier: [true, false].into_iter().filter_map(|write| outliers(measured, write)).collect(),
-        stall: Vec::new(),
-        mode: Vec::new(),
+        ..SampledModel::plain(block, whole / u64::from(block), latency)
     }
 }
 

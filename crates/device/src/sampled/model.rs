@@ -217,6 +217,29 @@ fn from_to(
 }
 
 impl SampledModel {
+    /// A device with these tables that does one command after the other, in blocks and atomic units
+    /// of `block_bytes`; nothing out of the ordinary happens to it. What is acknowledged is on the
+    /// medium.
+    pub fn plain(block_bytes: u32, blocks: u64, latency: Vec<LatencyRow>) -> SampledModel {
+        SampledModel {
+            block_bytes,
+            blocks,
+            ack: Ack::OnMedia,
+            ordered: false,
+            atomic_bytes: block_bytes,
+            queue_depth: one(),
+            cache_commands: cache(),
+            start_ms: 0,
+            streams: streams(),
+            bus_mb_s: None,
+            overlap: None,
+            latency,
+            outlier: Vec::new(),
+            stall: Vec::new(),
+            mode: Vec::new(),
+        }
+    }
+
     /// Checks that a device can have these parameters.
     ///
     /// # Errors
