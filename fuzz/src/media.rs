@@ -43,7 +43,7 @@ impl Layout {
         CreateOptions {
             copies: self.copies,
             section_bytes: Some(8 << 10),
-            record_limit: 3000,
+            record_limit: Some(3000),
             identity: Some([7; 16]),
             ..CreateOptions::default()
         }

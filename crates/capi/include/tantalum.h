@@ -394,7 +394,7 @@ typedef struct tantalum_log_create_options {
     uint64_t size;
     uint64_t copies;        /* devices on which a record is before it is durable: 1 (default) or 2 */
     uint64_t partitions;    /* virtual devices on each device of the array; default 1 */
-    uint64_t record_limit;  /* bytes of a record, at most; default 1 MiB */
+    uint64_t record_limit;  /* bytes of a record, at most; default 1 MiB, less on small devices */
     uint64_t unit;          /* bytes of a log block; default: the largest block of a device */
     uint64_t section_bytes; /* bytes of a section, about */
     uint64_t file_bytes;    /* files that are not there are made so large; 0: all must be there */

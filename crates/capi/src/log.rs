@@ -53,7 +53,7 @@ impl From<LogError> for Failure {
             | LogError::NotDurable { .. }
             | LogError::NoRecord(_)
             | LogError::Replace(_) => TANTALUM_EINVAL,
-            LogError::Failed(_) => TANTALUM_ELOG,
+            LogError::Failed(_) | LogError::Unanswered { .. } => TANTALUM_ELOG,
         };
         Failure::new(code, e.to_string())
     }
@@ -157,14 +157,13 @@ unsafe fn appended(
     })
 }
 
-fn number(value: u64, default: u64, what: &str) -> Result<u32, Failure> {
-    let value = if value == 0 { default } else { value };
+fn number(value: u64, what: &str) -> Result<u32, Failure> {
     u32::try_from(value).map_err(|_| Failure::invalid(format!("{what}: {value} is too much")))
 }
 
 fn create_options(o: &tantalum_log_create_options) -> Result<CreateOptions, Failure> {
     let default = CreateOptions::default();
-    let unit = number(o.unit, 0, "unit")?;
+    let (unit, limit) = (number(o.unit, "unit")?, number(o.record_limit, "record_limit")?);
     let small = |value: u64, what: &str| {
         let value = value.max(1);
         u16::try_from(value).map_err(|_| Failure::invalid(format!("{what}: {value} is too much")))
@@ -174,7 +173,7 @@ fn create_options(o: &tantalum_log_create_options) -> Result<CreateOptions, Fail
         partitions: small(o.partitions, "partitions")?,
         unit: (unit > 0).then_some(unit),
         section_bytes: (o.section_bytes > 0).then_some(o.section_bytes),
-        record_limit: number(o.record_limit, default.record_limit.into(), "record_limit")?,
+        record_limit: (limit > 0).then_some(limit),
         force: o.force != 0,
         ..default
     })

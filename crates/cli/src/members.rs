@@ -2,13 +2,16 @@
 
 mod description;
 mod devices;
+mod disk;
+mod in_words;
 mod member;
 mod model;
 
 pub use description::{Description, is_description};
-pub use devices::{Devices, Members, in_words, linked, open, runtime};
+pub use devices::{Devices, Members, linked, open, runtime};
+pub use in_words::in_words;
 pub use member::Member;
-pub use model::{is_model, model_of};
+pub use model::{change_path, is_model, model_of};
 
 use std::path::Path;
 use tantalum_log::LogVolume;

@@ -236,6 +236,26 @@ fn missing_files_are_made_or_nothing_is_left() {
     assert_eq!(std::fs::metadata(a).expect("a file").len(), 16 << 20);
 }
 
+/// A crash came while the devices got a new state: a check reads the log as it is.
+#[test]
+fn devices_that_differ_by_a_generation_are_checked_and_stay_as_they_are() {
+    let (a, b, at) = (device("lag.a", 4), device("lag.b", 4), file("lag.toml", ""));
+    let words = ["--device", "--copies", "2", "--force"].map(Path::new);
+    let [device, copies, two, force] = words;
+    // (On devices so small records are shorter.)
+    log("create", &[&at, device, &a, device, &b, copies, two, force], 0);
+    let before = std::fs::read(&b).expect("read");
+    log("recover", &[&at], 0);
+    let mut lagging = std::fs::read(&b).expect("read");
+    assert!(lagging != before);
+    lagging[32768..65536].copy_from_slice(&before[32768..65536]);
+    std::fs::write(&b, &lagging).expect("written");
+    assert!(log("check", &[&at], 0).0.contains("all is well"));
+    assert!(std::fs::read(&b).expect("read") == lagging, "it only reads");
+    log("recover", &[&at], 0);
+    log("check", &[&at], 0);
+}
+
 #[test]
 fn wrong_devices_are_refused_in_a_line() {
     let (a, at) = (device("wrong.a", 16), file("wrong.toml", ""));

@@ -265,6 +265,12 @@ pub trait BlockDevice {
         None
     }
 
+    /// Whether its commands block the thread of the runtime, one at a time. Then nothing else goes on
+    /// there while one is slow: neither timers nor commands of other devices.
+    fn blocks_its_thread(&self) -> bool {
+        false
+    }
+
     /// Reads the blocks from `at` on into `buf`.
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError>;
 

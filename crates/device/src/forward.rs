@@ -42,6 +42,11 @@ macro_rules! forward {
             $crate::BlockDevice::arm_queue(&self.$inner)
         }
     };
+    (@blocks_its_thread $inner:tt) => {
+        fn blocks_its_thread(&self) -> bool {
+            $crate::BlockDevice::blocks_its_thread(&self.$inner)
+        }
+    };
     (@read $inner:tt) => {
         async fn read(
             &self,

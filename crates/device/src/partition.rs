@@ -88,7 +88,7 @@ impl<B: PowerCycle> Partition<B> {
 }
 
 impl<D: BlockDevice> BlockDevice for Partition<D> {
-    forward!(inner: is_alive, arm_queue, flush);
+    forward!(inner: is_alive, arm_queue, blocks_its_thread, flush);
 
     fn caps(&self) -> &Caps {
         &self.caps

@@ -144,6 +144,10 @@ impl<D: BlockDevice> BlockDevice for Raid0<D> {
         self.members.iter().all(|m| m.is_alive())
     }
 
+    fn blocks_its_thread(&self) -> bool {
+        self.members.iter().any(|m| m.blocks_its_thread())
+    }
+
     async fn read(&self, at: Block, mut buf: DataMut<'_>) -> Result<(), IoError> {
         let size = self.caps.block_size;
         let count = self.caps.check(at, buf.kind(), buf.blocks(size))?;

@@ -67,6 +67,10 @@ impl BlockDevice for AnyLink {
         each!(self, AnyLink, d => d.arm_queue())
     }
 
+    fn blocks_its_thread(&self) -> bool {
+        each!(self, AnyLink, d => d.blocks_its_thread())
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         each!(self, AnyLink, d => d.read(at, buf).await)
     }

@@ -56,11 +56,6 @@ impl Area {
         Area { base, section_units, sections, current: 0, next: section_units, last: Lsn::ZERO }
     }
 
-    /// The same area with nothing in it.
-    pub fn empty(&self) -> Area {
-        Area::new(self.base, self.sections.len() as u32, self.section_units)
-    }
-
     /// An area as recovery found it: its sections by index, the one to go on with, and the first
     /// unit in it that may be written.
     pub fn restored(mut self, sections: Vec<Section>, current: u32, next: u32) -> Area {

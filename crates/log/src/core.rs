@@ -11,6 +11,7 @@ use crate::member::Member;
 use crate::merge::Merge;
 use crate::open::Opened;
 use crate::options::{OpenOptions, WhenFull};
+use crate::pace::Paces;
 use crate::record::{Next, look};
 use crate::ring::Ring;
 use crate::scan::{Span, Stream};
@@ -39,6 +40,8 @@ pub(crate) struct Core<D> {
     pub record_limit: u32,
     pub shared: Arc<Shared>,
     pub state: RefCell<State>,
+    /// Members that lack it (of a log that was opened for reading).
+    pub lagging: RefCell<Vec<Rc<Member<D>>>>,
     /// The checkpoint. Readers share it.
     pub first: Rc<Cell<Lsn>>,
     pub lanes: RefCell<Vec<Rc<Waiters>>>,
@@ -50,6 +53,8 @@ pub(crate) struct Core<D> {
     pub wake_at: Cell<Option<Nanos>>,
     pub append_turn: Mutex,
     pub keeper: Mutex,
+    /// How long each device usually takes for a state or a flush.
+    pub paces: RefCell<Vec<Paces>>,
     failed: RefCell<Option<String>>,
     told: Cell<Lsn>,
     /// The room of an empty log.
@@ -68,7 +73,7 @@ impl Drop for Watch<'_> {
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Makes the log, without its tasks.
     pub fn start(rt: &Rt, domain: &Domain, opened: Opened<D>, options: OpenOptions) -> Rc<Core<D>> {
-        let Opened { members, state, recovered } = opened;
+        let Opened { members, lagging, state, recovered } = opened;
         let (start, end) = (recovered.copy_from, recovered.end);
         let superblock = members.iter().flatten().next().map(|m| m.superblock);
         let superblock = superblock.expect("an open log has a device");
@@ -84,6 +89,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let tags = members.iter().map(|m| m.as_ref().map_or(0, |m| m.tag)).collect();
         let works =
             Works::new(plan, ring, tags, superblock.unit, (options.memory, options.when_full));
+        let paces = vec![Paces::default(); members.len()];
         let waiters = |what| Waiters::new(rt, what);
         Rc::new(Core {
             rt: rt.clone(),
@@ -97,6 +103,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             shared: Arc::new(Shared::new(works)),
             first: Rc::new(Cell::new(state.checkpoint)),
             state: RefCell::new(state),
+            lagging: RefCell::new(lagging),
             lanes: RefCell::default(),
             changed: waiters("the log to become durable"),
             room: waiters("room in the log"),
@@ -105,6 +112,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             wake_at: Cell::new(None),
             append_turn: Mutex::new(rt, "the turn to append to the log"),
             keeper: Mutex::new(rt, "the state of the log"),
+            paces: RefCell::new(paces),
             failed: RefCell::new(None),
             told: Cell::new(plan_durable),
             all_room,
@@ -166,7 +174,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     /// Whether an empty log has room for two records of so many bytes, and memory for one.
     pub fn holds_twice(&self, bytes: u64) -> bool {
-        self.options.memory as u64 / 2 >= bytes && self.all_room >= 2 * self.plan().groups(bytes)
+        let devices: Vec<_> =
+            self.members.borrow().iter().flatten().map(|m| m.superblock).collect();
+        crate::layout::holds_twice(&devices, &self.options, bytes)
     }
 
     /// Whether at most `percent` of all room is left.
@@ -243,6 +253,13 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     pub fn member(&self, device: usize) -> Option<Rc<Member<D>>> {
         self.members.borrow()[device].clone()
+    }
+
+    /// The name of a device that has something which has not ended.
+    pub fn unanswered(&self) -> Option<String> {
+        let plan = self.plan();
+        let device = (0..plan.health().len()).find(|d| plan.is_waited_for(*d))?;
+        self.member(device).map(|m| m.name.clone())
     }
 
     pub fn is_failed(&self) -> bool {

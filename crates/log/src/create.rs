@@ -19,19 +19,24 @@ use tantalum_rt::{Rt, mix64};
 const SECTION_MIN: u64 = 8;
 /// Sections of a main stream, at least.
 const MAIN_MIN: u64 = 4;
+/// Bytes of a record at most, on large devices and on small ones, if nobody says how many.
+const RECORD_MOST: u32 = 1 << 20;
+const RECORD_LEAST: u32 = 4 << 10;
 
 /// Makes a log on the devices of the array and, if there is one, the archive. They are opened in
-/// any order with [`crate::Log::open`].
+/// any order with [`crate::Log::open`]. Before anything is written, `check` is asked whether a log
+/// of these devices will do.
 ///
 /// # Errors
-/// [`OpenError`]. Nothing was written, unless it is an I/O error, or two devices with different
-/// names turn out to be one.
-pub async fn create<D: BlockDevice>(
+/// [`OpenError`], or what `check` says. Nothing was written, unless it is an I/O error, or two
+/// devices with different names turn out to be one.
+pub async fn create<D: BlockDevice, E: From<OpenError>>(
     rt: &Rt,
     array: &[LogDevice<D>],
     archive: Option<&LogDevice<D>>,
     options: &CreateOptions,
-) -> Result<(), OpenError> {
+    check: impl FnOnce(&[Superblock]) -> Result<(), E>,
+) -> Result<(), E> {
     let all: Vec<(&LogDevice<D>, Role)> =
         array.iter().map(|d| (d, Role::Array)).chain(archive.map(|d| (d, Role::Archive))).collect();
     check_set(array.len(), &all, options)?;
@@ -41,26 +46,9 @@ pub async fn create<D: BlockDevice>(
         old ^= u64::from(check_blank(device, options.force).await?);
     }
     let set = options.identity.unwrap_or_else(|| identity(rt, "log", old));
-    let uuids: Vec<Uuid> = (0..all.len()).map(|i| device_identity(&set, i, 0)).collect();
-    let mut superblocks = Vec::new();
-    for (i, (device, role)) in all.iter().enumerate() {
-        let superblock = Superblock {
-            set,
-            device: uuids[i],
-            index: i as u32,
-            devices: all.len() as u32,
-            role: *role,
-            copies: options.copies,
-            partitions: if *role == Role::Archive { 1 } else { options.partitions },
-            unit,
-            bytes: device.device.caps().bytes(),
-            section_units: 0,
-            main_sections: 0,
-            second_sections: 0,
-            record_limit: options.record_limit,
-        };
-        superblocks.push(divide(superblock, &device.name, options)?);
-    }
+    let superblocks = superblocks(&all, set, unit, options)?;
+    check(&superblocks)?;
+    let uuids: Vec<Uuid> = superblocks.iter().map(|s| s.device).collect();
     let state = State::first(set, &uuids);
     for ((device, _), superblock) in all.iter().zip(&superblocks) {
         install(device, superblock, &state).await.map_err(|error| io(device, error))?;
@@ -70,10 +58,50 @@ pub async fn create<D: BlockDevice>(
         if found != FoundSuper::Good(superblocks[i]) {
             let twin = superblocks.iter().position(|s| found == FoundSuper::Good(*s));
             let twin = twin.map_or("another device".to_string(), |i| all[i].0.name.clone());
-            return Err(OpenError::Twice(device.name.clone(), twin));
+            return Err(OpenError::Twice(device.name.clone(), twin).into());
         }
     }
     Ok(())
+}
+
+/// What each device will be. If nobody says how long records may be, the devices do.
+fn superblocks<D: BlockDevice>(
+    all: &[(&LogDevice<D>, Role)],
+    set: Uuid,
+    unit: u32,
+    options: &CreateOptions,
+) -> Result<Vec<Superblock>, OpenError> {
+    let with_limit = |record_limit: u32| -> Result<Vec<Superblock>, OpenError> {
+        let superblock = |(i, (device, role)): (usize, &(&LogDevice<D>, Role))| {
+            let superblock = Superblock {
+                set,
+                device: device_identity(&set, i, 0),
+                index: i as u32,
+                devices: all.len() as u32,
+                role: *role,
+                copies: options.copies,
+                partitions: if *role == Role::Archive { 1 } else { options.partitions },
+                unit,
+                bytes: device.device.caps().bytes(),
+                section_units: 0,
+                main_sections: 0,
+                second_sections: 0,
+                record_limit,
+            };
+            divide(superblock, &device.name, options)
+        };
+        all.iter().enumerate().map(superblock).collect()
+    };
+    let Some(limit) = options.record_limit else {
+        let mut limit = RECORD_MOST;
+        loop {
+            match with_limit(limit) {
+                Err(OpenError::TooSmall { .. }) if limit > RECORD_LEAST => limit /= 2,
+                made => return made,
+            }
+        }
+    };
+    with_limit(limit)
 }
 
 pub(crate) fn io<D>(device: &LogDevice<D>, error: tantalum_device::IoError) -> OpenError {
@@ -105,8 +133,9 @@ fn check_set<D: BlockDevice>(
         let percent = options.second_percent;
         return wrong(format!("second streams take at most 50 percent, not {percent}"));
     }
-    if options.record_limit == 0 || options.record_limit > 1 << 30 {
-        let limit = options.record_limit;
+    if let Some(limit) = options.record_limit
+        && (limit == 0 || limit > 1 << 30)
+    {
         return wrong(format!("records have a limit of 1 byte to 1 GiB, not {limit}"));
     }
     for (i, (device, _)) in all.iter().enumerate() {

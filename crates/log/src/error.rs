@@ -44,10 +44,10 @@ pub enum OpenError {
     Options(String),
     /// Slow writes are to be written again, and writes of files block the thread that would do so.
     #[error(
-        "without io_uring a slow write blocks the thread that would write it again elsewhere: allow \
-         io_uring, or open the log without hedging"
+        "a slow write to {0} blocks the thread that would write it again elsewhere, since io_uring \
+         is not used: allow io_uring, or open the log without hedging"
     )]
-    Hedging,
+    Hedging(String),
     /// The device carries stamps.
     #[error("{0} carries stamps, and a log carries bytes: use a device that stores bytes")]
     Stamps(String),
@@ -232,6 +232,15 @@ pub enum LogError {
     /// The log takes nothing any more.
     #[error("the log takes nothing any more since {0}: open it again")]
     Failed(String),
+    /// The log was closed, and a device still has something to write.
+    #[error(
+        "{device} does not answer, and may still write what it was given: open the log again only \
+         after that device had a power cycle"
+    )]
+    Unanswered {
+        /// The device.
+        device: String,
+    },
     /// A device cannot be replaced so.
     #[error("{0}")]
     Replace(#[from] OpenError),

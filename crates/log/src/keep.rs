@@ -3,9 +3,12 @@
 //! 1. A state is written only when the one before it is durable on every device that takes part:
 //!    one at a time ([`Core::keeper`]), and not while a device has to be left or given up, which
 //!    the next new epoch does.
-//! 2. A device that does not take a state in [`PATIENCE`] times the bound for stalls is left until
-//!    it does. While no device has taken it, it is waited for: nothing is issued meanwhile, so memory
-//!    stays bounded.
+//! 2. A device that does not take a state in [`PATIENCE`] times the bound for stalls, or
+//!    [`USUAL`] times what is usual for it, is left until it does. While no device has taken it, it
+//!    is waited for: nothing is issued meanwhile, so memory stays bounded.
+//!    If a device answers meanwhile that the state does not count on, it takes the place of those
+//!    that are waited for. They may have the state or not. So that device gets it first, and then a
+//!    newer one by which the others are left: whatever they come back with is older then.
 //! 3. With two copies, what recovery found and no watermark covers may be on one device only. It is
 //!    copied before the log takes anything: written again as blocks of the next epoch, which do not
 //!    count before a state says that this epoch began where the copy does. So a cut meanwhile loses
@@ -15,27 +18,32 @@
 
 use crate::OpenError;
 use crate::core::Core;
-use crate::open::write_state;
-use crate::plan::Chore;
+use crate::open::{bring, write_state};
+use crate::pace::Gift;
+use crate::plan::{Chore, Health};
 use crate::state::{EPOCHS_MAX, Standing, State};
 use crate::{LogError, Lsn};
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
-use tantalum_rt::{First, first};
+use tantalum_rt::first;
 
 pub(crate) const PATIENCE: u64 = 2;
 
-/// A state on its way to a device.
-struct Writing {
+/// A device is left if a state or a flush takes so many times as long as usual.
+const USUAL: u64 = 4;
+
+/// A state, or a flush, on its way to a device.
+struct Sent {
     device: usize,
+    gift: Gift,
     /// Whether it has ended well; `None`: it is under way.
     ended: Rc<Cell<Option<bool>>>,
     /// It took too long.
     late: Rc<Cell<bool>>,
 }
 
-impl Writing {
+impl Sent {
     fn is_taken(&self) -> bool {
         self.ended.get() == Some(true)
     }
@@ -48,38 +56,113 @@ impl Writing {
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Writes a state to every device that it says takes part. Devices that fail are given up, and
     /// those that do not answer in time are left, once one has taken the state: while none answers
-    /// it is waited for. It is an error if all fail. Gives the devices that have taken it.
-    pub async fn write_state(self: &Rc<Self>, state: State) -> Result<Vec<usize>, LogError> {
-        let taking_part = |d: &usize| state.devices[*d].1 == Standing::Present;
-        let devices = (0..state.devices.len()).filter(taking_part);
-        let sent = Rc::new(state.clone());
-        let writes: Vec<Writing> =
-            devices.filter_map(|device| self.send_state(device, sent.clone())).collect();
-        self.await_states(&writes).await;
-        let hope = || {
-            let taken = writes.iter().any(Writing::is_taken);
-            !taken && writes.iter().any(Writing::is_under_way) && !self.is_failed()
-        };
-        self.until_changed(hope).await;
-        let taken = writes.iter().filter(|w| w.is_taken());
-        let taken: Vec<usize> = taken.map(|w| w.device).collect();
-        if taken.is_empty() {
-            self.fail("no device takes its state".to_string());
+    /// it is waited for, or for another device (2). It is an error if all fail. Gives the devices
+    /// that have taken it, or the one that came instead. Then the state of the log is another one
+    /// than `state`, of a new epoch.
+    pub async fn write_state(self: &Rc<Self>, mut state: State) -> Result<Vec<usize>, LogError> {
+        let mut instead = false;
+        loop {
+            let writes = self.send_to_all(&state);
+            self.await_sent(&writes).await;
+            let other = self.taken_or_other(&state, &writes).await;
+            let taken = writes.iter().filter(|w| w.is_taken());
+            let taken: Vec<usize> = taken.map(|w| w.device).collect();
+            if !taken.is_empty() {
+                *self.state.borrow_mut() = state;
+                if instead {
+                    self.begin_instead();
+                }
+                return Ok(taken);
+            }
+            let Some(device) = other else {
+                self.fail("no device takes its state".to_string());
+                self.check_failed()?;
+                return Ok(taken);
+            };
+            // No end of a write counts from here on.
+            self.plan().pause();
+            self.plan().freeze();
             self.check_failed()?;
+            let start = self.durable();
+            if !state.has_room(start) {
+                self.fail(no_epoch());
+                self.check_failed()?;
+            }
+            state = state.new_epoch(start);
+            for (index, (_, standing)) in state.devices.iter_mut().enumerate() {
+                match *standing {
+                    _ if index == device => *standing = Standing::Present,
+                    // What it holds counts.
+                    Standing::Present => *standing = Standing::Left,
+                    Standing::Left | Standing::Lost => {}
+                }
+            }
+            instead = true;
         }
-        *self.state.borrow_mut() = state;
-        Ok(taken)
     }
 
-    /// Begins to write a state to a device, in a task of its own. A write that takes too long goes
-    /// on: until it has ended the device is not used, so that no later state is overwritten by this
-    /// one.
-    fn send_state(self: &Rc<Self>, device: usize, state: Rc<State>) -> Option<Writing> {
+    /// Waits until a device has taken the state, or there is none for which to wait. Gives a device
+    /// that does not take part, and has answered and taken the state before.
+    async fn taken_or_other(self: &Rc<Self>, state: &State, writes: &[Sent]) -> Option<usize> {
+        let others: Vec<usize> =
+            (0..state.devices.len()).filter(|d| state.devices[*d].1 == Standing::Left).collect();
+        let answered = || others.iter().copied().find(|d| self.plan().has_answered(*d));
+        loop {
+            let waits = || {
+                let taken = writes.iter().any(Sent::is_taken);
+                !taken && writes.iter().any(Sent::is_under_way) && !self.is_failed()
+            };
+            self.until_changed(|| waits() && answered().is_none()).await;
+            let device = answered().filter(|_| waits())?;
+            if self.bring_back(device, state).await && waits() {
+                return Some(device);
+            }
+        }
+    }
+
+    /// The plan goes on with the devices of the state, which began an epoch.
+    fn begin_instead(&self) {
+        let (mut plan, state) = (self.plan(), self.state.borrow());
+        let health = plan.health().to_vec();
+        let standing = |d: usize| (d, state.devices[d].1);
+        let leaves = |(d, standing): &(usize, Standing)| {
+            health[*d] == Health::Present && *standing != Standing::Present
+        };
+        let all = (0..health.len()).map(standing);
+        let returns =
+            all.clone().filter(|(d, s)| health[*d] == Health::Left && *s == Standing::Present);
+        let changes: Vec<_> = all.clone().filter(leaves).chain(returns).collect();
+        plan.restarted(state.epoch, &changes);
+    }
+
+    fn send_to_all(self: &Rc<Self>, state: &State) -> Vec<Sent> {
+        let sent = Rc::new(state.clone());
+        let all = state.devices.iter().enumerate();
+        let taking_part = all.filter(|(_, (_, standing))| *standing == Standing::Present);
+        taking_part.filter_map(|(device, _)| self.send_state(device, sent.clone())).collect()
+    }
+
+    fn send_state(self: &Rc<Self>, device: usize, state: Rc<State>) -> Option<Sent> {
         let member = self.member(device)?;
-        let writing = Writing { device, ended: Rc::default(), late: Rc::default() };
-        let (core, ended, late) = (self.clone(), writing.ended.clone(), writing.late.clone());
+        let write = async move { write_state(&member, &state).await.is_ok() };
+        Some(self.send(device, Gift::State, write))
+    }
+
+    /// Begins to give something to a device, in a task of its own. What takes too long goes on:
+    /// until it has ended the device is not used, so that no later state is overwritten by this one.
+    fn send(
+        self: &Rc<Self>,
+        device: usize,
+        gift: Gift,
+        work: impl Future<Output = bool> + 'static,
+    ) -> Sent {
+        let sent = Sent { device, gift, ended: Rc::default(), late: Rc::default() };
+        let (core, ended, late) = (self.clone(), sent.ended.clone(), sent.late.clone());
         self.domain.spawn_background("log: state", async move {
-            let ok = write_state(&member, &state).await.is_ok();
+            let began = core.rt.now();
+            let ok = work.await;
+            let took = core.rt.now().saturating_sub(began);
+            core.paces.borrow_mut()[device].of(gift).learn(took);
             ended.set(Some(ok));
             let mut plan = core.plan();
             if late.get() {
@@ -92,17 +175,34 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             core.pump();
             core.changed.notify_all();
         });
-        Some(writing)
+        sent
     }
 
-    /// Waits until they have ended, but not for ever: devices that do not answer are told to be so.
-    async fn await_states(&self, writes: &[Writing]) {
-        let all = self.until_changed(|| writes.iter().any(Writing::is_under_way));
-        first(all, self.rt.sleep(self.options.stall * PATIENCE)).await;
-        for write in writes.iter().filter(|w| w.is_under_way()) {
-            write.late.set(true);
-            self.plan().device_silent(write.device);
+    /// Waits until all has ended, but not for ever: the plan is told of devices that do not answer.
+    async fn await_sent(&self, all: &[Sent]) {
+        let ended = self.until_changed(|| all.iter().any(Sent::is_under_way));
+        let usual = |s: &Sent| self.paces.borrow_mut()[s.device].of(s.gift).usual();
+        let usual = all.iter().map(usual).max().unwrap_or_default();
+        let patience = (self.options.stall * PATIENCE).max(usual * USUAL);
+        first(ended, self.rt.sleep(patience)).await;
+        for late in all.iter().filter(|s| s.is_under_way()) {
+            late.late.set(true);
+            self.plan().device_silent(late.device);
         }
+    }
+
+    /// Gives a flush and this state to a device that was left. Whether it has taken both in time.
+    async fn bring_back(self: &Rc<Self>, device: usize, state: &State) -> bool {
+        let Some(member) = self.member(device) else { return false };
+        let flush = async move { member.device.flush().await.is_ok() };
+        let flush = self.send(device, Gift::Flush, flush);
+        self.await_sent(std::slice::from_ref(&flush)).await;
+        if !flush.is_taken() {
+            return false;
+        }
+        let Some(write) = self.send_state(device, Rc::new(state.clone())) else { return false };
+        self.await_sent(std::slice::from_ref(&write)).await;
+        write.is_taken()
     }
 
     /// Copies the end of the log, if that is necessary.
@@ -134,6 +234,10 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
                 return Err(LogError::BeforeFirst { lsn, first });
             }
             if !self.plan().leave_stalled() {
+                // In an opening for reading devices may lack the present state.
+                let (lagging, state) = (self.lagging.borrow().clone(), self.state.borrow().clone());
+                bring(&lagging, &state).await?;
+                self.lagging.borrow_mut().clear();
                 // A device that is missing in an opening for reading may have a newer state (4).
                 let without = {
                     let (state, members) = (self.state.borrow(), self.members.borrow());
@@ -173,46 +277,51 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     async fn restart(self: &Rc<Self>, start: Lsn, devices: &[(usize, Standing)]) {
         if !self.state.borrow().has_room(start) {
-            self.fail(format!("{EPOCHS_MAX} epochs are all that can be kept without a checkpoint"));
+            self.fail(no_epoch());
             return;
         }
-        let mut state = self.state.borrow().new_epoch(start);
+        let present = self.state.borrow().clone();
+        for (device, standing) in devices {
+            if *standing == Standing::Present && !self.bring_back(*device, &present).await {
+                return;
+            }
+        }
+        // What the plan wants may be another thing by now.
+        if self.plan().chore() != Some(Chore::Restart { start, devices: devices.to_vec() }) {
+            return;
+        }
+        let mut state = present.new_epoch(start);
         for (device, standing) in devices {
             state.devices[*device].1 = *standing;
         }
         let epoch = state.epoch;
         // A stalled write may end meanwhile. What it makes durable is behind the start.
         self.plan().freeze();
-        if self.write_state(state).await.is_ok() {
+        if self.write_state(state).await.is_ok() && self.state.borrow().epoch == epoch {
             self.plan().restarted(epoch, devices);
         }
     }
 
     /// A device that was left has answered. It takes part again if it takes a flush and the state.
     async fn take_back(self: &Rc<Self>, device: usize) {
-        let Some(member) = self.member(device) else { return };
-        let patience = self.rt.sleep(self.options.stall * PATIENCE);
-        let answers = first(member.device.flush(), patience).await;
-        if answers != First::A(Ok(())) {
-            self.plan().device_failed(device);
-            return;
-        }
         // It lags. Until it has the present state no state may say that it takes part (1).
-        let present = Rc::new(self.state.borrow().clone());
-        let Some(write) = self.send_state(device, present) else { return };
-        let writes = [write];
-        self.await_states(&writes).await;
-        if !writes[0].is_taken() {
+        let present = self.state.borrow().clone();
+        if !self.bring_back(device, &present).await {
             return;
         }
-        let mut state = self.state.borrow().next();
+        let mut state = present.next();
         state.devices[device].1 = Standing::Present;
-        if let Ok(taken) = self.write_state(state).await {
-            let mut plan = self.plan();
+        let Ok(taken) = self.write_state(state).await else { return };
+        let mut plan = self.plan();
+        if self.state.borrow().devices[device].1 == Standing::Present {
             plan.returned(device);
             if !taken.contains(&device) {
                 plan.distrust(device);
             }
         }
     }
+}
+
+fn no_epoch() -> String {
+    format!("{EPOCHS_MAX} epochs are all that can be kept without a checkpoint")
 }

@@ -1,5 +1,6 @@
 //! From what recovery found to a plan.
 
+use crate::Lsn;
 use crate::area::{Area, together};
 use crate::format::payload;
 use crate::member::Member;
@@ -7,12 +8,55 @@ use crate::options::OpenOptions;
 use crate::plan::{Health, LaneSpec, Plan, PlanOptions};
 use crate::recover::Recovered;
 use crate::state::State;
-use crate::superblock::Role;
+use crate::superblock::{Role, Superblock};
 use std::rc::Rc;
 use tantalum_rt::Nanos;
 
 /// Longer than any write takes.
 const FOREVER: Nanos = Nanos(u64::MAX / 4);
+
+/// How large groups are, and what else a plan of these devices is made for.
+fn plan_options(devices: &[Superblock], options: &OpenOptions) -> PlanOptions {
+    let superblock = devices[0];
+    let unit = u64::from(superblock.unit);
+    let section = |role: Role| {
+        let of_role = devices.iter().filter(|s| s.role == role);
+        of_role.map(|s| u64::from(s.section_units) - 1).min().unwrap_or(2)
+    };
+    // Several groups are in memory at once.
+    let most = section(Role::Array).min(options.memory as u64 / unit / 4).max(2);
+    let archive_most = section(Role::Archive).min(options.memory as u64 / unit).max(2);
+    PlanOptions {
+        payload: payload(superblock.unit),
+        copies: u32::from(superblock.copies),
+        group_units: (options.group_bytes / unit).clamp(2, most) as u32,
+        archive_bytes: options.archive_bytes.clamp(1, options.memory as u64 / 4),
+        archive_units: (options.archive_write_bytes / unit).clamp(2, archive_most) as u32,
+        stall: options.stall,
+        hedge: options.hedge,
+    }
+}
+
+/// How many groups an empty log on these devices has room for.
+fn empty_room(devices: &[Superblock], group_units: u32) -> u64 {
+    let array = devices.iter().filter(|s| s.role == Role::Array);
+    let each: Vec<u64> = array
+        .map(|s| {
+            let area = Area::new(0, s.main_sections, s.section_units);
+            u64::from(s.partitions) * area.room(group_units, Lsn::ZERO)
+        })
+        .collect();
+    let needed = u32::from(devices[0].copies).min(each.len() as u32).max(1);
+    together(each, needed)
+}
+
+/// Whether an empty log on these devices has room for two records of so many bytes, with what is
+/// before them, and memory for one.
+pub(crate) fn holds_twice(devices: &[Superblock], options: &OpenOptions, bytes: u64) -> bool {
+    let plan = plan_options(devices, options);
+    let in_memory = options.memory as u64 / 2 >= bytes;
+    in_memory && empty_room(devices, plan.group_units) >= 2 * plan.groups(bytes)
+}
 
 /// The plan of a log that was opened, and the room that it would have if it were empty.
 pub(crate) fn plan<D>(
@@ -21,25 +65,8 @@ pub(crate) fn plan<D>(
     recovered: &Recovered<D>,
     options: &OpenOptions,
 ) -> (Plan, u64) {
-    let present: Vec<&Rc<Member<D>>> = members.iter().flatten().collect();
-    let superblock = present[0].superblock;
-    let unit = u64::from(superblock.unit);
-    let section = |role: Role| {
-        let of_role = present.iter().filter(|m| m.superblock.role == role);
-        of_role.map(|m| u64::from(m.superblock.section_units) - 1).min().unwrap_or(2)
-    };
-    // Several groups are in memory at once.
-    let most = section(Role::Array).min(options.memory as u64 / unit / 4).max(2);
-    let archive_most = section(Role::Archive).min(options.memory as u64 / unit).max(2);
-    let plan_options = PlanOptions {
-        payload: payload(superblock.unit),
-        copies: u32::from(superblock.copies),
-        group_units: (options.group_bytes / unit).clamp(2, most) as u32,
-        archive_bytes: options.archive_bytes.clamp(1, options.memory as u64 / 4),
-        archive_units: (options.archive_write_bytes / unit).clamp(2, archive_most) as u32,
-        stall: options.stall,
-        hedge: options.hedge,
-    };
+    let present: Vec<Superblock> = members.iter().flatten().map(|m| m.superblock).collect();
+    let plan_options = plan_options(&present, options);
     let health = members.iter().map(|m| match m {
         Some(_) => Health::Present,
         None => Health::Failed,
@@ -56,11 +83,7 @@ pub(crate) fn plan<D>(
             }));
         }
     }
-    let empty = |l: &LaneSpec| l.main.empty().room(plan_options.group_units, state.checkpoint);
-    let mut each = vec![0; members.len()];
-    lanes.iter().filter(|l| !l.archive).for_each(|l| each[l.device] += empty(l));
-    let array = present.iter().filter(|m| m.superblock.role == Role::Array).count() as u32;
-    let all = together(each, u32::from(superblock.copies).min(array).max(1));
+    let all = empty_room(&present, plan_options.group_units);
     let (health, checkpoint) = (health.collect(), state.checkpoint);
     let (from, end) = (recovered.copy_from, recovered.end);
     if from < end {

@@ -91,6 +91,7 @@ mod member;
 mod merge;
 mod open;
 mod options;
+mod pace;
 mod plan;
 mod planted;
 mod record;

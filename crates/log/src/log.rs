@@ -61,7 +61,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         archive: Option<&LogDevice<D>>,
         options: &CreateOptions,
     ) -> Result<(), OpenError> {
-        crate::create::create(rt, array, archive, options).await
+        crate::create::create(rt, array, archive, options, |_| Ok(())).await
     }
 
     /// Opens a log on its devices, given in any order, the archive with them. It reads the log
@@ -308,11 +308,13 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     /// Waits until everything appended is durable and nothing is in flight on any device, and ends
     /// the log: every clone fails from then on. What was appended and finds no room is not waited
     /// for. A write that its device does not answer is waited for no longer than twice
-    /// [`OpenOptions::stall`]: it may reach the device later, so that the log is opened again only
-    /// after that device had a power cycle.
+    /// [`OpenOptions::stall`].
     ///
     /// # Errors
-    /// [`LogError::Failed`]. [`LogError::Full`] if a device that was left or lost took along the
+    /// [`LogError::Failed`]. [`LogError::Unanswered`] if there is such a write: it may reach the
+    /// device later, so that the log is opened again only after that device had a power cycle. (A
+    /// [`tantalum_device::File`] cannot be opened before such a write has ended.) All else is as if
+    /// there was none. [`LogError::Full`] if a device that was left or lost took along the
     /// room that what was appended had: that is not in the log.
     pub async fn close(self) -> Result<(), LogError> {
         let core = &self.core;
@@ -331,6 +333,9 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         };
         first(quiet, core.rt.sleep(core.options.stall * PATIENCE)).await;
         self.life.0.kill();
-        flushed
+        match core.unanswered() {
+            Some(device) => Err(LogError::Unanswered { device }),
+            None => flushed,
+        }
     }
 }

@@ -4,7 +4,8 @@
 //! 2. Before anything is read, everything on the devices is made durable: what recovery has seen
 //!    cannot be lost by a second power cut.
 //! 3. A device that takes part has the newest state, or the one before it if the newest is of a
-//!    step that was cut. It then gets the newest one before the next is written.
+//!    step that was cut. It then gets the newest one before the next is written: with `read_only`
+//!    that is before the checkpoint first moves ([`crate::keep`]).
 //!    A device that is missing in an opening without it (`degraded`) may have a newer state, too. The
 //!    state that begins the new epoch is newer by two, so that what that device has never counts.
 //!    A device that fails meanwhile is as if it were missing: the opening begins anew without it.
@@ -13,11 +14,11 @@
 
 use crate::create::{check_blocks, find, io};
 use crate::error::OpenError;
-use crate::member::{Member, read_head};
+use crate::member::{Member, MemberError, read_head};
 use crate::options::{LogDevice, OpenOptions};
 use crate::recover::{Recovered, recover};
 use crate::state::{EPOCHS_MAX, SLOTS, Standing, State};
-use crate::superblock::{FoundSuper, Superblock, UNIT_MAX};
+use crate::superblock::{FoundSuper, Role, Superblock, UNIT_MAX};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError, Payload};
 use tantalum_rt::{Rt, join_all};
@@ -26,6 +27,8 @@ use tantalum_rt::{Rt, join_all};
 pub(crate) struct Opened<D> {
     /// `None`: the device is lost.
     pub members: Vec<Option<Rc<Member<D>>>>,
+    /// Members that lack the newest state (of a log that is opened for reading).
+    pub lagging: Vec<Rc<Member<D>>>,
     pub state: State,
     pub recovered: Recovered<D>,
 }
@@ -88,6 +91,8 @@ async fn open_all<D: BlockDevice + 'static>(
 ) -> Result<Opened<D>, OpenError> {
     let candidates = identify(devices, options).await?;
     check_record(&candidates[0].member.superblock, options)?;
+    let all = candidates.iter().map(|c| &*c.member);
+    check_hedging(all.map(|m| (m.name.as_str(), &m.device, m.superblock.role)), options)?;
     let newest = candidates.iter().flat_map(|c| &c.states).max_by_key(|s| s.generation);
     let Some(newest) = newest.cloned() else {
         let device = candidates[0].member.name.clone();
@@ -100,16 +105,13 @@ async fn open_all<D: BlockDevice + 'static>(
     }
     let recovered = recover(rt, present(&members), &newest, options).await?;
     check_epochs(&recovered, &newest, &lagging)?;
-    if !options.read_only && !newest.has_room(recovered.end) {
+    if options.read_only {
+        return Ok(Opened { members, lagging, state: newest, recovered });
+    }
+    if !newest.has_room(recovered.end) {
         return Err(OpenError::TooManyEpochs(EPOCHS_MAX));
     }
-    let bring = lagging.iter().map(|m| write_state(m, &newest)).collect();
-    for written in join_all::<Result<(), OpenError>>(bring).await {
-        written?;
-    }
-    if options.read_only {
-        return Ok(Opened { members, state: newest, recovered });
-    }
+    bring(&lagging, &newest).await?;
     let newest = without(&newest, &members).await?;
     let seen = recovered.newest.as_ref().map_or(0, |(epoch, _)| *epoch);
     let mut state = newest.new_epoch_after(seen, recovered.end);
@@ -120,7 +122,16 @@ async fn open_all<D: BlockDevice + 'static>(
     for written in join_all(all.iter().map(|m| write_state(m, &state)).collect()).await {
         written?;
     }
-    Ok(Opened { members, state, recovered })
+    Ok(Opened { members, lagging: Vec::new(), state, recovered })
+}
+
+/// Writes the newest state to members that lack it.
+pub(crate) async fn bring<D: BlockDevice>(
+    lagging: &[Rc<Member<D>>],
+    newest: &State,
+) -> Result<(), MemberError> {
+    let writes = lagging.iter().map(|m| write_state(m, newest)).collect();
+    join_all(writes).await.into_iter().collect()
 }
 
 /// Who is not there is lost, and who is takes part.
@@ -138,8 +149,7 @@ async fn without<D: BlockDevice>(
     members: &[Option<Rc<Member<D>>>],
 ) -> Result<State, OpenError> {
     let Some(state) = newest.without(|i| members[i].is_none()) else { return Ok(newest.clone()) };
-    let writes = members.iter().flatten().map(|m| write_state(m, &state)).collect();
-    join_all::<Result<(), OpenError>>(writes).await.into_iter().collect::<Result<(), _>>()?;
+    bring(&present(members).collect::<Vec<_>>(), &state).await?;
     Ok(state)
 }
 
@@ -150,9 +160,9 @@ fn present<D>(members: &[Option<Rc<Member<D>>>]) -> impl Iterator<Item = Rc<Memb
 pub(crate) async fn write_state<D: BlockDevice>(
     member: &Member<D>,
     state: &State,
-) -> Result<(), OpenError> {
+) -> Result<(), MemberError> {
     let bytes = state.encode(member.device.caps().block_size);
-    Ok(member.write_head(state.slot(), &bytes).await?)
+    member.write_head(state.slot(), &bytes).await
 }
 
 fn check_record(superblock: &Superblock, options: &OpenOptions) -> Result<(), OpenError> {
@@ -165,6 +175,25 @@ fn check_record(superblock: &Superblock, options: &OpenOptions) -> Result<(), Op
         )));
     }
     Ok(())
+}
+
+/// Whoever writes a slow write again must not be held up by it. All devices come with their names
+/// and roles.
+pub(crate) fn check_hedging<'a, D: BlockDevice + 'a>(
+    all: impl Iterator<Item = (&'a str, &'a D, Role)>,
+    options: &OpenOptions,
+) -> Result<(), OpenError> {
+    let (mut array, mut blocking) = (0, None);
+    for (name, device, role) in all {
+        array += usize::from(role == Role::Array);
+        blocking = blocking.or(device.blocks_its_thread().then_some(name));
+    }
+    match blocking {
+        Some(name) if options.hedge.enabled && !options.read_only && array > 1 => {
+            Err(OpenError::Hedging(name.to_string()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Which device each is, with its states.

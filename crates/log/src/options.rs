@@ -35,8 +35,9 @@ pub struct CreateOptions {
     /// Share of each device that is kept for what is written again, in percent: 0 to 50. With 0 a
     /// slow write is written again only where it may follow what a device has.
     pub second_percent: u32,
-    /// Bytes of a record, at most.
-    pub record_limit: u32,
+    /// Bytes of a record, at most; a quarter of a main stream has to hold one. `None`: 1 MiB, or on
+    /// small devices the largest power of two that they allow, but no less than 4 KiB.
+    pub record_limit: Option<u32>,
     /// Whether to destroy what the devices hold.
     pub force: bool,
     /// The identity of the log. `None`: from the runtime's seed, time, and what the devices held.
@@ -52,7 +53,7 @@ impl Default for CreateOptions {
             unit: None,
             section_bytes: None,
             second_percent: 20,
-            record_limit: 1 << 20,
+            record_limit: None,
             force: false,
             identity: None,
         }
@@ -95,7 +96,8 @@ pub struct OpenOptions {
     /// How a write becomes durable.
     pub barrier: Barrier,
     /// When a write takes longer, its device is left until it answers. After twice as long the log
-    /// goes on without it.
+    /// goes on without it. If writes of a device usually take long, four times what is usual for it
+    /// counts instead.
     pub stall: Nanos,
     /// When slow writes are written again elsewhere.
     pub hedge: HedgeOptions,

@@ -8,7 +8,9 @@
 //!    whoever finds a place forms a group at once, and bytes hardly wait: then a window is one in
 //!    which bytes waited, or all other places were taken, at the end of most groups.
 //! 2. One step at a time is tried. It is kept if it gains more than [`GAIN`] percent; else the
-//!    width is what it was, and the next trial comes later, up to [`HOLD_MAX`] windows.
+//!    width is what it was, and the next trial comes later, up to [`HOLD_MAX`] windows. If threads
+//!    write, one group less is kept, too, if it loses less than [`LOSS`] percent: each of several
+//!    steps may gain too little to be seen, and what does not pay costs threads their groups.
 
 use tantalum_rt::Nanos;
 
@@ -17,6 +19,7 @@ const WINDOW: u32 = 48;
 /// Groups in a window at whose end nothing waited, at most, if threads write.
 const SLACK: u32 = WINDOW / 4;
 const GAIN: u128 = 4;
+const LOSS: u128 = 1;
 const HOLD_MIN: u32 = 2;
 const HOLD_MAX: u32 = 64;
 
@@ -109,7 +112,8 @@ impl Width {
 
     fn judge(&mut self, rate: u128) {
         if let Some((before, old)) = self.trial.take() {
-            if rate * 100 > old * (100 + GAIN) {
+            let level = self.threads && self.now < before && rate * 100 > old * (100 - LOSS);
+            if rate * 100 > old * (100 + GAIN) || level {
                 self.hold = HOLD_MIN;
                 self.step(rate);
                 return;
@@ -142,9 +146,8 @@ mod tests {
     use super::*;
 
     /// Feeds groups of devices whose rate depends on the width, and counts how often each was used.
-    fn settle(most: usize, rate: impl Fn(usize) -> u64) -> Vec<u32> {
-        let mut width = Width::new(most);
-        let mut used = vec![0; most + 1];
+    fn settle_of(mut width: Width, rate: impl Fn(usize) -> u64) -> Vec<u32> {
+        let mut used = vec![0; width.most + 1];
         let mut now = 0;
         for _ in 0..40_000 {
             now += 1_000_000_000 / rate(width.now());
@@ -152,6 +155,29 @@ mod tests {
             used[width.now()] += 1;
         }
         used
+    }
+
+    fn settle(most: usize, rate: impl Fn(usize) -> u64) -> Vec<u32> {
+        settle_of(Width::new(most), rate)
+    }
+
+    #[cfg(feature = "blocking")]
+    fn settle_of_threads(most: usize, rate: impl Fn(usize) -> u64) -> Vec<u32> {
+        let mut width = Width::new(most);
+        width.set_threads();
+        settle_of(width, rate)
+    }
+
+    /// Each part more costs too little to be seen alone.
+    #[cfg(feature = "blocking")]
+    #[test]
+    fn of_one_disk_threads_use_one_part_if_the_others_cost_little() {
+        for rates in [[0, 1000, 970, 941, 913], [0, 1000, 1000, 1000, 1000]] {
+            let used = settle_of_threads(4, |w| rates[w]);
+            assert!(used[1] > 38_000, "{used:?}");
+        }
+        let used = settle_of_threads(4, |w| 1000 * w as u64);
+        assert!(used[4] > 30_000, "{used:?}");
     }
 
     #[test]

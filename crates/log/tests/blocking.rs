@@ -24,7 +24,7 @@ fn options(memory: usize) -> BlockingOptions {
 }
 
 fn create_options() -> CreateOptions {
-    CreateOptions { record_limit: LIMIT, ..CreateOptions::default() }
+    CreateOptions { record_limit: Some(LIMIT), ..CreateOptions::default() }
 }
 
 /// A log on new files.
@@ -283,4 +283,26 @@ fn what_the_room_says_is_accepted_and_what_is_refused_has_no_room() {
     log.checkpoint(log.durable(), 0).unwrap();
     let room = log.room();
     assert!(room > empty / 2, "{room} of {empty}");
+}
+
+/// The owner of a log moves the checkpoint whenever it is told to, and no append fails.
+#[test]
+fn an_owner_is_told_when_the_checkpoint_should_move() {
+    let open = OpenOptions { when_full: WhenFull::Wait, ..OpenOptions::default() };
+    let log = in_memory(4096, open, |_| {}).unwrap();
+    let owner = log.clone();
+    let moves = thread::spawn(move || {
+        let mut moves = 0;
+        while owner.nearly_full(50).is_ok() {
+            moves += 1;
+            owner.checkpoint(owner.durable(), moves).unwrap();
+        }
+        moves
+    });
+    // Many times what there is room for.
+    for _ in 0..5_000 {
+        log.commit(&[7; 4000]).unwrap();
+    }
+    log.close().unwrap();
+    assert!(moves.join().unwrap() > 1);
 }

@@ -363,7 +363,7 @@ impl<D: BlockDevice> Shadow<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Shadow<D> {
-    forward!(inner: caps, is_alive, arm_queue);
+    forward!(inner: caps, is_alive, arm_queue, blocks_its_thread);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         self.patience.watch(self.inner.read(at, buf)).await

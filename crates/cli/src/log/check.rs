@@ -16,8 +16,7 @@ Examples:
   tantalum log check wal.toml --json
 
 Reads the log from its checkpoint to its end. Nothing is changed: the devices are
-opened for reading only. (If a crash came while the devices got a new state, they
-differ by one generation: then `tantalum log recover` has to come first.)
+opened for reading only.
 Exit codes: 0, all is well; 1, the log is damaged, with --salvage too, or cannot be
 read; 2, there is no such log, or it is in use, or a device is wrong.")]
 pub struct CheckArguments {

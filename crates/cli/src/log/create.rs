@@ -2,7 +2,9 @@
 
 use super::bench::{Files, make};
 use super::check::code;
-use crate::members::{Description, Devices, in_words, is_description, is_model, linked, runtime};
+use crate::members::{
+    Description, Devices, change_path, in_words, is_description, is_model, linked, runtime,
+};
 use crate::random::random;
 use crate::{out, size};
 use clap::Args;
@@ -78,10 +80,8 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
     if path.exists() && !arguments.force {
         return Err(usage(format!("there is a {name} already: --force overwrites it")));
     }
-    let whole = |path: &PathBuf| match is_model(path) {
-        true => path.clone(),
-        false => std::path::absolute(path).unwrap_or_else(|_| path.clone()),
-    };
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let whole = |path: &PathBuf| change_path(path, absolute);
     let description = Description {
         devices: arguments.devices.iter().map(whole).collect(),
         archive: arguments.archive.as_ref().map(whole),

@@ -55,8 +55,7 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<String, (St
     let work = async move {
         if description.backing.is_none() {
             members.power_on().await.map_err(failed)?;
-            let options = devices.open_options(&description).map_err(usage)?;
-            let options = OpenOptions { salvage, degraded, ..options };
+            let options = OpenOptions { salvage, degraded, ..description.open_options() };
             let opened = Log::open(&rt, devices.of_log(), options).await;
             let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
             let (first, end) = (log.first(), log.end());

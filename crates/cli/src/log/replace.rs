@@ -87,7 +87,7 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<String, (String, u8)> {
         members.power_on().await.map_err(failed)?;
         let mut devices = opened.of_log();
         let new = devices.remove(index);
-        let options = OpenOptions { degraded: true, ..OpenOptions::default() };
+        let options = OpenOptions { degraded: true, ..before.open_options() };
         let opened = Log::open(&rt, devices, options).await;
         let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
         log.replace(index, new, force).await.map_err(|e| usage(in_words(e)))?;

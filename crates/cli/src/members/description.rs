@@ -10,13 +10,14 @@
 //! ```
 //!
 //! 1. Paths that are relative are so to the folder of the description.
-//! 2. `model:NAME:SIZE` is a model in memory. Either all members are models, or none.
+//! 2. `model:NAME:SIZE` is a model in memory; NAME may be the file of a preset, `FILE.toml`, and is
+//!    a path then. Either all members are models, or none.
 
-use super::model::is_model;
+use super::model::{change_path, is_model};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tantalum_lab::file::parse;
-use tantalum_log::CreateOptions;
+use tantalum_log::{CreateOptions, OpenOptions};
 
 /// What a description says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,9 +73,7 @@ impl Description {
         let folder = path.parent().unwrap_or(Path::new(""));
         let Description { devices, archive, backing, .. } = &mut description;
         for path in devices.iter_mut().chain(archive).chain(backing) {
-            if !is_model(path) {
-                *path = folder.join(&path);
-            }
+            *path = change_path(path, |path| folder.join(path));
         }
         description.check().map_err(|what| format!("{name}: {what}"))?;
         Ok(description)
@@ -128,6 +127,13 @@ impl Description {
     pub fn options(&self) -> CreateOptions {
         let (copies, partitions) = (self.copies, self.partitions);
         CreateOptions { copies, partitions, ..CreateOptions::default() }
+    }
+
+    /// How its log is opened to be written to.
+    pub fn open_options(&self) -> OpenOptions {
+        let mut options = OpenOptions::default();
+        options.hedge.enabled = self.hedging;
+        options
     }
 
     /// All paths, each with what it is.

@@ -5,15 +5,16 @@
 //! 3. The image of a drive is a drive: it is never written to as a file.
 
 use super::member::{Member, MemberLink};
-use super::model;
+use super::{disk, in_words, model};
 use crate::fault;
 use crate::members::Description;
+use rustix::fs::{major, minor};
 use std::cell::{Cell, RefCell};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tantalum_device::{File, FileSettings, LiveBox, PowerCycle};
 use tantalum_drive::Drive;
-use tantalum_log::{LogDevice, LogVolume, OpenError, OpenOptions, VolumeOptions};
+use tantalum_log::{LogDevice, LogVolume, OpenOptions, VolumeOptions};
 use tantalum_nand::{ImageFile, Opening};
 use tantalum_rt::wall::WallOptions;
 use tantalum_rt::{Rt, Runtime};
@@ -79,14 +80,6 @@ impl Devices {
         Members(log.chain(&self.backing).cloned().collect())
     }
 
-    /// How the log over them is opened to be written to.
-    ///
-    /// # Errors
-    /// In a line, that slow writes cannot be written again.
-    pub fn open_options(&self, of: &Description) -> Result<OpenOptions, String> {
-        open_options(&files(self.array.iter().chain(&self.archive)), of)
-    }
-
     /// All devices of the log itself.
     pub fn of_log(&self) -> Vec<LogDevice<MemberLink>> {
         self.array.iter().chain(&self.archive).map(linked).collect()
@@ -107,8 +100,7 @@ impl Devices {
             return Err("the log has no backing, and so no volume: create one with --backing PATH"
                 .to_string());
         };
-        let log = open_options(&files(self.array.iter().chain(&self.archive)), of)?;
-        let log = OpenOptions { salvage, degraded, ..log };
+        let log = OpenOptions { salvage, degraded, ..of.open_options() };
         let backing_name = path.display().to_string();
         let options = VolumeOptions { backing_name, log, ..VolumeOptions::default() };
         LogVolume::new(rt, self.array, self.archive, backing, options).map_err(in_words)
@@ -154,28 +146,6 @@ impl Members {
     }
 }
 
-/// The files among members.
-fn files<'a>(members: impl Iterator<Item = &'a (String, Member)>) -> Vec<&'a File> {
-    let file = |(_, member): &'a (String, Member)| match member {
-        Member::File(file) => Some(file),
-        Member::Drive(_) | Member::Model(_) => None,
-    };
-    members.filter_map(file).collect()
-}
-
-/// How the log of these files is opened.
-///
-/// # Errors
-/// In a line, that it cannot write slow writes again.
-fn open_options(files: &[&File], of: &Description) -> Result<OpenOptions, String> {
-    let mut options = OpenOptions::default();
-    options.hedge.enabled = of.hedging;
-    match of.hedging && files.len() > 1 && files.iter().any(|f| f.device().blocks_its_thread()) {
-        true => Err(in_words(OpenError::Hedging)),
-        false => Ok(options),
-    }
-}
-
 /// What the log is given of a member.
 pub fn linked((name, member): &(String, Member)) -> LogDevice<MemberLink> {
     LogDevice::new(name.clone(), member.device())
@@ -197,10 +167,10 @@ pub fn open(rt: &Rt, path: &Path, settings: &FileSettings) -> Result<File, Strin
         .map_err(|e| e.to_string())
 }
 
-/// No two paths are one file.
+/// No two paths are one file, and none is a part of another one.
 #[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
 fn distinct(of: &Description) -> Result<(), String> {
-    let mut known: Vec<((bool, u64, u64), &PathBuf)> = Vec::new();
+    let mut known: Vec<(Identity, &PathBuf)> = Vec::new();
     for path in of.paths() {
         if model::is_model(path) {
             continue;
@@ -209,32 +179,38 @@ fn distinct(of: &Description) -> Result<(), String> {
             format!("{}: {e}: name a file or block device that is there", path.display())
         })?;
         let identity = match is.file_type().is_block_device() {
-            true => (true, is.rdev(), 0),
-            false => (false, is.dev(), is.ino()),
+            true => Identity::Block((major(is.rdev()), minor(is.rdev()))),
+            false => Identity::File(is.dev(), is.ino()),
         };
-        if let Some((_, other)) = known.iter().find(|(known, _)| *known == identity) {
-            let (path, other) = (path.display(), other.display());
-            return Err(format!("{other} and {path} are the same device: name each once"));
+        for (other, at) in &known {
+            let (path, at) = (path.display(), at.display());
+            if *other == identity {
+                return Err(format!("{at} and {path} are the same device: name each once"));
+            }
+            if other.is_part_of(&identity) || identity.is_part_of(other) {
+                return Err(format!(
+                    "{at} and {path} are a disk and a partition of it: name one of them"
+                ));
+            }
         }
         known.push((identity, path));
     }
     Ok(())
 }
 
-/// An error of the log in the words of the command line.
-pub fn in_words(error: impl std::fmt::Display) -> String {
-    let mut text = error.to_string();
-    for (of_library, of_command) in [
-        ("create the log with `force`", "create it with --force"),
-        ("format it with `force`", "create it with --force"),
-        ("open it with `salvage`", "use --salvage"),
-        ("open the log without it, with `degraded`", "use --degraded to go on without it"),
-        ("with `degraded` if", "with --degraded if"),
-        ("open the log without hedging", "set `hedging = false` in the log's description"),
-    ] {
-        text = text.replace(of_library, of_command);
+/// What a path leads to.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    Block(disk::Number),
+    /// Its file system, and its number there.
+    File(u64, u64),
+}
+
+impl Identity {
+    fn is_part_of(&self, of: &Identity) -> bool {
+        let (Identity::Block(part), Identity::Block(whole)) = (self, of) else { return false };
+        disk::disk_of(Path::new("/sys/dev/block"), *part) == Some(*whole)
     }
-    text
 }
 
 /// A runtime on the wall clock.

@@ -50,6 +50,10 @@ impl BlockDevice for MemberLink {
         each!(self, MemberLink, d => d.is_alive())
     }
 
+    fn blocks_its_thread(&self) -> bool {
+        each!(self, MemberLink, d => d.blocks_its_thread())
+    }
+
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         each!(self, MemberLink, d => d.read(at, buf).await)
     }

@@ -1,7 +1,8 @@
 //! A member that is a model, in memory: `model:NAME:SIZE`. NAME is a preset, or the file of one that
 //! `tantalum log calibrate` has written.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use tantalum_device::{Payload, SampledModel};
 use tantalum_explore::AnyBox;
 use tantalum_lab::file::parse;
@@ -17,12 +18,35 @@ pub fn is_model(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.starts_with(PREFIX))
 }
 
+/// A name of a model, with `change` of the path of its preset if that is a file; any other path as
+/// `change` says.
+pub fn change_path(path: &Path, change: impl Fn(&Path) -> PathBuf) -> PathBuf {
+    let Some(model) = path.to_str().and_then(|text| text.strip_prefix(PREFIX)) else {
+        return change(path);
+    };
+    match model.rsplit_once(':') {
+        Some((preset, size)) if is_file(preset) => {
+            let mut changed = OsString::from(PREFIX);
+            changed.push(change(Path::new(preset)));
+            changed.push(":");
+            changed.push(size);
+            changed.into()
+        }
+        _ => path.to_path_buf(),
+    }
+}
+
+/// Whether this is the file of a preset, and not the name of one.
+fn is_file(preset: &str) -> bool {
+    preset.ends_with(".toml")
+}
+
 /// The model of a preset's name, or of the file of one.
 ///
 /// # Errors
 /// In a line, that there is none, or what is wrong with the file.
 pub fn model_of(name: &str) -> Result<Model, String> {
-    match name.ends_with(".toml") {
+    match is_file(name) {
         true => read(Path::new(name)).map(Model::Sampled),
         false => Model::of(name, &Scene::default()),
     }
@@ -54,7 +78,7 @@ pub fn build(rt: &Rt, path: &Path, place: usize) -> Result<AnyBox, String> {
     let told = |why: String| format!("{text}: {why}");
     let (name, size) = text
         .strip_prefix(PREFIX)
-        .and_then(|rest| rest.split_once(':'))
+        .and_then(|rest| rest.rsplit_once(':'))
         .ok_or_else(|| told("a model is named as in model:usb-a:1GiB".to_string()))?;
     let bytes = crate::size::bytes(size).map_err(told)?;
     let mut model = model_of(name).map_err(told)?;
@@ -77,4 +101,23 @@ pub fn build(rt: &Rt, path: &Path, place: usize) -> Result<AnyBox, String> {
         Model::Raid0 { .. } => return Err(told("it is an array: name one device".to_string())),
     }
     model.build(rt, Payload::Bytes).map_err(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_preset_is_a_path_like_any_other() {
+        let below = |path: &str| {
+            let changed = change_path(Path::new(path), |path| Path::new("/srv").join(path));
+            changed.to_str().expect("text").to_string()
+        };
+        assert_eq!(below("a"), "/srv/a");
+        assert_eq!(below("/a"), "/a");
+        assert_eq!(below("model:usb-a:1GiB"), "model:usb-a:1GiB");
+        assert_eq!(below("model:my.toml:1GiB"), "model:/srv/my.toml:1GiB");
+        assert_eq!(below("model:a:b/my.toml:1GiB"), "model:/srv/a:b/my.toml:1GiB");
+        assert_eq!(below("model:/my.toml:1GiB"), "model:/my.toml:1GiB");
+    }
 }

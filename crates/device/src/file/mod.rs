@@ -201,12 +201,6 @@ impl File {
         &self.inner.path
     }
 
-    /// Whether its commands block the thread of the runtime, one at a time: without io_uring
-    /// ([`Backend::Poll`](tantalum_rt::wall::Backend::Poll)).
-    pub fn blocks_its_thread(&self) -> bool {
-        self.inner.io.backend() == tantalum_rt::wall::Backend::Poll
-    }
-
     /// Whether a durability step has failed since the power came (contract, 6).
     pub fn is_poisoned(&self) -> bool {
         self.life.as_ref().is_some_and(|life| life.fate.is_poisoned())
@@ -411,6 +405,11 @@ impl BlockDevice for File {
 
     fn is_alive(&self) -> bool {
         self.life.as_ref().is_some_and(|life| life.link.is_alive())
+    }
+
+    /// So it is without io_uring ([`Backend::Poll`](tantalum_rt::wall::Backend::Poll)).
+    fn blocks_its_thread(&self) -> bool {
+        self.inner.io.backend() == tantalum_rt::wall::Backend::Poll
     }
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {

@@ -77,7 +77,7 @@ impl LogShape {
             partitions: self.partitions,
             unit: Some(unit),
             section_bytes: Some(16 * u64::from(unit)),
-            record_limit,
+            record_limit: Some(record_limit),
             ..CreateOptions::default()
         }
     }

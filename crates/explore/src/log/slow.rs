@@ -59,7 +59,7 @@ impl<D> Slow<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Slow<D> {
-    forward!(inner: caps, is_alive, read, write_atomic, discard);
+    forward!(inner: caps, is_alive, blocks_its_thread, read, write_atomic, discard);
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
         self.pass().await;

@@ -44,7 +44,7 @@ impl<D> Recorded<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Recorded<D> {
-    forward!(inner: caps, is_alive, arm_queue, read);
+    forward!(inner: caps, is_alive, arm_queue, blocks_its_thread, read);
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
         self.inner.write(at, data, want).await?;

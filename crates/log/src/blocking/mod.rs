@@ -194,17 +194,7 @@ impl BlockingLog {
         options: BlockingOptions,
     ) -> Result<BlockingLog, BlockingError> {
         let (paths, file) = (paths(devices), options.file.clone());
-        let hedging = options.open.hedge.enabled && !options.open.read_only;
-        let make = async move |rt| {
-            let devices = files(&rt, paths, &file)?;
-            match hedging
-                && devices.len() > 1
-                && devices.iter().any(|d| d.device.blocks_its_thread())
-            {
-                true => Err(OpenError::Hedging.into()),
-                false => Ok(devices),
-            }
-        };
+        let make = async move |rt| files(&rt, paths, &file);
         BlockingLog::start(options, make, lend)
     }
 
@@ -356,6 +346,15 @@ impl BlockingLog {
     /// As [`Log::checkpoint`].
     pub fn checkpoint(&self, lsn: Lsn, number: u64) -> Result<(), LogError> {
         self.handle.ask(|to| Letter::Checkpoint(lsn, number, to))?
+    }
+
+    /// Waits until at most `percent` of the room for groups is left: then the checkpoint should
+    /// move. It is for a thread that does nothing else.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`], also when the log is closed.
+    pub fn nearly_full(&self, percent: u64) -> Result<(), LogError> {
+        self.handle.ask(|to| Letter::NearlyFull(percent, to))?
     }
 
     /// What the log has done and how it is.

@@ -3,13 +3,13 @@
 
 use super::pen::Pen;
 use super::{BlockingLog, BlockingOptions, files, lend};
-use crate::{CreateOptions, Log, LogDevice, LogError, Lsn, OpenOptions};
+use crate::{CreateOptions, Log, LogDevice, LogError, Lsn, OpenError, OpenOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tantalum_device::{Ack, Caps, File, Payload, RamDevice, RamOptions};
 use tantalum_rt::wall::{AlignedBuf, Backend, WallOptions};
-use tantalum_rt::{Nanos, Rt};
+use tantalum_rt::{Nanos, Rt, Runtime};
 use tantalum_testing::Scratch;
 
 /// A log on a device in memory to which threads write with this.
@@ -134,6 +134,16 @@ fn hedging_over_a_back_end_that_blocks_is_refused() {
     let before: Vec<_> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
     let error = BlockingLog::open(&files, options.clone()).err().expect("it is refused");
     assert!(error.to_string().contains("without hedging"), "{error}");
+    // So it is without threads, in a runtime of one's own.
+    let mut runtime = Runtime::wall_time(1, wall).unwrap();
+    let (rt, settings, paths) = (runtime.handle(), options.file.clone(), files.clone());
+    let opened = runtime.block_on(async move {
+        let open = |path| LogDevice::new("a file", File::open(&rt, path, &settings).unwrap());
+        let devices = paths.iter().map(open).collect();
+        Log::open(&rt, devices, OpenOptions::default()).await.err()
+    });
+    assert_eq!(opened.unwrap(), Some(OpenError::Hedging("a file".to_string())));
+    drop(runtime);
     let after: Vec<_> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
     assert!(before == after, "nothing was changed");
     options.open.hedge.enabled = false;

@@ -38,6 +38,7 @@ pub(super) type Listener =
 /// What other threads ask for.
 pub(super) enum Letter {
     Checkpoint(Lsn, u64, Sender<Result<(), LogError>>),
+    NearlyFull(u64, Sender<Result<(), LogError>>),
     Stats(Sender<LogStats>),
     Read(Lsn, Sender<Result<Post<More>, LogError>>),
     /// With the durable LSN that the listener has seen.
@@ -179,6 +180,7 @@ async fn answer<D: BlockDevice + Clone + 'static>(
 ) {
     match letter {
         Letter::Checkpoint(lsn, number, to) => drop(to.send(log.checkpoint(lsn, number).await)),
+        Letter::NearlyFull(percent, to) => drop(to.send(log.nearly_full(percent).await)),
         Letter::Stats(to) => drop(to.send(log.stats())),
         Letter::Read(from, to) => match log.read(from) {
             Err(e) => drop(to.send(Err(e))),

@@ -59,7 +59,7 @@ impl Plan {
 
     /// Bytes of a group of the largest size.
     pub fn group_bytes(&self) -> u64 {
-        u64::from(self.options.group_units - 1) * self.options.payload
+        self.options.group_bytes()
     }
 
     /// Whether something that is to be written finds no room on any device before the checkpoint
@@ -91,11 +91,6 @@ impl Plan {
 
     pub(super) fn in_flight(&self) -> usize {
         self.groups.iter().filter(|g| !self.is_done(g) && !self.is_stuck(g)).count()
-    }
-
-    /// How many groups so many bytes make, at most.
-    pub fn groups(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.group_bytes()) + 1
     }
 
     /// How many groups of the largest size surely find room.
@@ -224,7 +219,8 @@ impl Plan {
         self.lanes.iter().any(|l| l.stalled && l.busy.as_ref().is_some_and(holds))
     }
 
-    /// The idle lane of the array that is expected to be the quickest.
+    /// The idle lane of the array that is expected to be the quickest. If threads write, it is the
+    /// one that was used last, unless another one is clearly quicker.
     fn best_lane(
         &self,
         from: Lsn,
@@ -242,10 +238,14 @@ impl Plan {
         if number.is_multiple_of(EXPLORE) {
             return lanes.min_by_key(|i| self.lanes[*i].used);
         }
-        lanes.min_by_key(|i| {
-            let lane = &self.lanes[*i];
-            (lane.latencies.quantile(units, 50, 4).unwrap_or_default(), lane.used)
-        })
+        let median =
+            |i: &usize| self.lanes[*i].latencies.quantile(units, 50, 4).unwrap_or_default();
+        let best = lanes.clone().min_by_key(|i| (median(i), self.lanes[*i].used))?;
+        // Files of one disk are all as quick, and a write that goes on in one is quicker than one that
+        // begins in another.
+        let newest = lanes.max_by_key(|i| self.lanes[*i].used).filter(|_| self.stays);
+        let stays = |i: &usize| median(i) <= median(&best) + median(&best) / 2;
+        newest.filter(stays).or(Some(best))
     }
 
     /// Sends a group to a lane's main stream.

@@ -20,7 +20,7 @@ pub(super) enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Chore {
     /// Make durable that a new epoch begins, and what becomes of these devices; then
-    /// [`Plan::restarted`].
+    /// [`Plan::restarted`]. One that is to take part again needs a flush and the state before.
     Restart { start: Lsn, devices: Vec<(usize, Standing)> },
     /// Make durable that the device takes part again; then [`Plan::returned`].
     Return { device: usize },
@@ -166,26 +166,36 @@ impl Plan {
                 if !self.is_quiet() {
                     return None;
                 }
-                let devices = self.leaving();
+                let mut devices = self.leaving();
                 let gone = devices.iter().fold(0u64, |bits, (d, _)| bits | 1 << d);
-                // While no device answers there is nothing to go on with.
                 let others = self.array_devices(|_| true) & !gone;
-                (others != 0).then_some(Chore::Restart { start: self.durable, devices })
+                if others == 0 {
+                    // While no device answers there is nothing to go on with.
+                    devices.push((self.returning_to_array()?, Standing::Present));
+                }
+                Some(Chore::Restart { start: self.durable, devices })
             }
         }
     }
 
     /// A device that was left and has answered.
     fn returning(&self) -> Option<usize> {
-        let answered = |d: usize| {
-            !self.silent.contains(&d)
-                && self
-                    .lanes
-                    .iter()
-                    .filter(|l| l.device == d)
-                    .all(|l| l.busy.is_none() && !l.stalled)
-        };
-        (0..self.health.len()).find(|d| self.health[*d] == Health::Left && answered(*d))
+        let left = |d: &usize| self.health[*d] == Health::Left;
+        (0..self.health.len()).find(|d| left(d) && !self.is_waited_for(*d))
+    }
+
+    /// The same, of the array.
+    fn returning_to_array(&self) -> Option<usize> {
+        let left = |d: &usize| self.health[*d] == Health::Left;
+        (0..self.health.len()).find(|d| left(d) && self.has_answered(*d))
+    }
+
+    /// Whether the device, which is left or about to be, is one of the array that could take part:
+    /// whatever it was given has ended, and well.
+    pub fn has_answered(&self, device: usize) -> bool {
+        let is_of_array = |l: &Lane| l.device == device && !l.archive && !l.retired;
+        let failed = self.health[device] == Health::Failed || self.failing.contains(&device);
+        self.lanes.iter().any(is_of_array) && !failed && !self.is_waited_for(device)
     }
 
     /// The devices that take part no longer, and what is said of them.
@@ -208,11 +218,15 @@ impl Plan {
         leaving
     }
 
-    /// The new epoch is durable, and these devices take part no longer.
+    /// The new epoch is durable, and these devices take part no longer, or (if the standing says so)
+    /// again.
     pub fn restarted(&mut self, epoch: u32, devices: &[(usize, Standing)]) {
-        for (device, _) in devices {
-            let failed = self.failing.contains(device);
-            self.health[*device] = if failed { Health::Failed } else { Health::Left };
+        for (device, standing) in devices {
+            self.health[*device] = match standing {
+                Standing::Present => Health::Present,
+                _ if self.failing.contains(device) => Health::Failed,
+                _ => Health::Left,
+            };
         }
         self.failing.retain(|d| self.health[*d] == Health::Present);
         self.counts.restarts += 1;

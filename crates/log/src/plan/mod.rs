@@ -56,9 +56,21 @@ pub(crate) struct PlanOptions {
     /// Bytes for which the archive waits, and blocks of one write to it, at most.
     pub archive_bytes: u64,
     pub archive_units: u32,
-    /// A lane whose write takes longer is left.
+    /// A lane whose write takes longer is left, unless that is usual there.
     pub stall: Nanos,
     pub hedge: HedgeOptions,
+}
+
+impl PlanOptions {
+    /// Bytes of a group of the largest size.
+    pub fn group_bytes(&self) -> u64 {
+        u64::from(self.group_units - 1) * self.payload
+    }
+
+    /// How many groups so many bytes make, at most.
+    pub fn groups(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.group_bytes()) + 1
+    }
 }
 
 /// A virtual device of the array (a partition of a device), or the archive.
@@ -210,6 +222,8 @@ pub(crate) struct Plan {
     wanted: Lsn,
     archived: Lsn,
     width: Width,
+    /// A lane is kept while none is clearly quicker.
+    stays: bool,
     hedge: Hedge,
     hedges: Vec<done::Pair>,
     counts: Counts,
@@ -244,6 +258,7 @@ impl Plan {
             wanted: start,
             archived: start,
             width: Width::new(1),
+            stays: false,
             hedges: Vec::new(),
             counts: Counts::default(),
         };
@@ -322,6 +337,7 @@ impl Plan {
     #[cfg(feature = "blocking")]
     pub fn set_threads(&mut self) {
         self.width.set_threads();
+        self.stays = true;
     }
 
     /// Groups that may be in flight at once.

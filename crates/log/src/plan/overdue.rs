@@ -1,7 +1,12 @@
 //! Time passes: which writes are slow, and which lanes are stalled.
 
-use super::{Kind, Lane, Plan, epoch::Mode};
+use super::{Busy, Kind, Lane, Plan, epoch::Mode};
 use tantalum_rt::Nanos;
+
+/// A write stalls that takes so many times as long as half of those of its size, if as many are
+/// known.
+const USUAL: u64 = 4;
+const USUAL_LEAST: u32 = 16;
 
 impl Plan {
     /// When a write of this lane counts as slow.
@@ -12,6 +17,14 @@ impl Plan {
         let median = quantile(50)?;
         let multiple = median.0.saturating_mul(u64::from(options.multiple_percent)) / 100;
         quantile(options.quantile_percent).map(|q| q.max(Nanos(multiple)))
+    }
+
+    /// When this lane's write is waited for no longer: by the bound, but not before it takes several
+    /// times as long as usual.
+    fn stalls_after(&self, lane: &Lane) -> Nanos {
+        let median = |b: &Busy| lane.latencies.quantile(b.units, 50, USUAL_LEAST);
+        let usual = lane.busy.as_ref().and_then(median).unwrap_or_default();
+        self.options.stall.max(usual * USUAL)
     }
 
     /// Whether a group waits for this lane's write.
@@ -47,8 +60,9 @@ impl Plan {
             let age = now.saturating_sub(busy.issued);
             let awaited = self.is_awaited(lane);
             let is_slow = self.has_become_slow(lane, age);
-            let stalls = !lane.stalled && age >= self.options.stall;
-            let stuck = (awaited || short) && age >= self.options.stall * 2;
+            let bound = self.stalls_after(lane);
+            let stalls = !lane.stalled && age >= bound;
+            let stuck = (awaited || short) && age >= bound * 2;
             if is_slow {
                 self.counts.slow += u64::from(awaited);
                 let again = awaited && self.hedge.found_slow();
@@ -101,8 +115,9 @@ impl Plan {
             if can_hedge && self.is_awaited(lane) {
                 self.slow_after(lane).inspect(|after| at(busy.issued.saturating_add(*after)));
             }
-            at(busy.issued.saturating_add(self.options.stall));
-            at(busy.issued.saturating_add(self.options.stall * 2));
+            let bound = self.stalls_after(lane);
+            at(busy.issued.saturating_add(bound));
+            at(busy.issued.saturating_add(bound * 2));
         }
         first
     }

@@ -1,6 +1,7 @@
 //! The plan against a model: devices that take any time, stall and fail, in any order.
 
 use super::*;
+use crate::Standing;
 use crate::format::block_of;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -124,7 +125,12 @@ impl Model {
                         self.end(0, true);
                     }
                     assert_eq!(start, self.plan.durable(), "nothing counts any more");
-                    self.gone.extend(devices.iter().map(|(device, _)| *device));
+                    for (device, standing) in &devices {
+                        match standing {
+                            Standing::Present => self.gone.retain(|d| d != device),
+                            Standing::Left | Standing::Lost => self.gone.push(*device),
+                        }
+                    }
                     for (_, from, to) in &mut self.written {
                         (*from, *to) = ((*from).min(start), (*to).min(start));
                     }
@@ -424,4 +430,60 @@ fn what_finds_no_room_after_a_device_is_lost_says_so() {
     m.finish();
     assert_eq!(m.durable, m.plan.appended());
     assert_eq!(m.gone.len(), 1);
+}
+
+/// Commits of one thread, each of which takes as long as that lane does. How many each lane got.
+#[cfg(feature = "blocking")]
+fn lanes_of_one_thread(took: impl Fn(usize, usize) -> u64) -> [usize; 4] {
+    let mut m = Model::new(1, 4, false, 1);
+    m.plan.set_threads();
+    let mut used = [0; 4];
+    for i in 0..640 {
+        m.plan.append(150);
+        m.plan.want(m.plan.appended());
+        m.pump();
+        let lane = m.in_flight[0].lane;
+        used[lane] += 1;
+        m.now += Nanos(took(i, lane));
+        m.end(0, true);
+        m.pump();
+        m.plan.move_checkpoint(m.durable);
+    }
+    used
+}
+
+/// Files of one disk: the one that was used last goes on, and the others are tried now and then.
+#[cfg(feature = "blocking")]
+#[test]
+fn a_thread_stays_on_its_lane_while_no_other_one_is_clearly_quicker() {
+    let last = std::cell::Cell::new((usize::MAX, 0));
+    let used = lanes_of_one_thread(|i, lane| {
+        let (before, changes) = last.get();
+        last.set((lane, changes + usize::from(lane != before)));
+        100 + (i * 7 % 20) as u64
+    });
+    let changes = last.get().1;
+    assert!(changes <= 640 / 64 + 4, "{changes} changes: {used:?}");
+    assert!(used.iter().all(|n| *n > 0), "all are known: {used:?}");
+    let used = lanes_of_one_thread(|_, lane| if lane == 2 { 100 } else { 200 });
+    assert!(used[2] > 560, "one that is clearly quicker is found: {used:?}");
+}
+
+/// Once the log waited for the device that did not answer, whoever else did.
+#[test]
+fn a_device_that_was_left_comes_back_if_no_other_one_answers() {
+    let mut plan = Model::new(2, 1, false, 1).plan;
+    plan.pause();
+    plan.restarted(2, &[(1, Standing::Left)]);
+    plan.device_silent(1);
+    plan.device_silent(0);
+    assert_eq!(plan.chore(), None, "nobody answers");
+    plan.answered(1);
+    let devices = vec![(0, Standing::Left), (1, Standing::Present)];
+    assert_eq!(plan.chore(), Some(Chore::Restart { start: Lsn(0), devices: devices.clone() }));
+    plan.restarted(3, &devices);
+    assert_eq!(plan.health(), [Health::Left, Health::Present]);
+    assert_eq!(plan.chore(), None);
+    plan.answered(0);
+    assert_eq!(plan.chore(), Some(Chore::Return { device: 0 }));
 }

@@ -7,6 +7,10 @@
 //! 3. Each start begins two generations, since a label may be one ahead of its log. So a copy of
 //!    the log or the backing that was made before a start is refused after it.
 
+use crate::layout::holds_twice;
+use crate::open::check_hedging;
+use crate::record::FRAME;
+use crate::superblock::{Role, Superblock};
 use crate::volume::core::Core;
 use crate::volume::entry::{Entry, record_bytes};
 use crate::volume::error::VolumeError;
@@ -80,13 +84,20 @@ pub(crate) async fn format<L: BlockDevice + Clone + 'static, B: BlockDevice>(
     if let (Some(what), false) = (what, create.force) {
         return Err(VolumeError::NotBlank { backing: options.backing_name.clone(), what });
     }
-    let record_limit = u32::try_from(longest_record(options)).unwrap_or(u32::MAX);
-    let record_limit = create.record_limit.max(record_limit);
+    let longest = longest_record(options);
+    let record_limit = u32::try_from(longest).unwrap_or(u32::MAX);
+    let record_limit = Some(create.record_limit.unwrap_or(0).max(record_limit));
     let create = CreateOptions { record_limit, ..create.clone() };
-    Log::create(rt, &array, archive.as_ref(), &create).await?;
-    let log =
-        Log::open(rt, array.into_iter().chain(archive).collect(), log_options(options)).await?;
-    check_room(&log, options)?;
+    let open = log_options(options);
+    let all =
+        array.iter().map(|d| (d, Role::Array)).chain(archive.iter().map(|d| (d, Role::Archive)));
+    check_hedging(all.map(|(d, role)| (d.name.as_str(), &d.device, role)), &open)?;
+    let check = |devices: &[Superblock]| match holds_twice(devices, &open, longest + FRAME as u64) {
+        true => Ok(()),
+        false => Err(no_room(longest)),
+    };
+    crate::create::create(rt, &array, archive.as_ref(), &create, check).await?;
+    let log = Log::open(rt, array.into_iter().chain(archive).collect(), open).await?;
     let label = Label {
         log: log.identity(),
         generation: log.checkpoint_number(),
@@ -111,13 +122,14 @@ fn check_room<L: BlockDevice + Clone + 'static>(
             log.record_limit()
         )));
     }
-    if !log.holds_twice(longest) {
-        return Err(VolumeError::Unsuitable(format!(
-            "the log has no room or no memory for two records of {longest} bytes: use larger \
-             devices, or allow smaller atomic units and groups"
-        )));
-    }
-    Ok(())
+    if log.holds_twice(longest) { Ok(()) } else { Err(no_room(longest)) }
+}
+
+fn no_room(longest: u64) -> VolumeError {
+    VolumeError::Unsuitable(format!(
+        "the log has no room or no memory for two records of {longest} bytes: use larger devices, \
+         or allow smaller atomic units and groups"
+    ))
 }
 
 /// Opens the log, and puts what is not destaged into memory. With `salvage` a damaged log is opened

@@ -25,7 +25,7 @@ fn named<D: Clone>(devices: &[D]) -> Vec<LogDevice<D>> {
 }
 
 fn small() -> CreateOptions {
-    CreateOptions { record_limit: 2000, ..CreateOptions::default() }
+    CreateOptions { record_limit: Some(2000), ..CreateOptions::default() }
 }
 
 async fn bytes_of<D: BlockDevice>(device: &D) -> Vec<u8> {
@@ -221,7 +221,7 @@ fn what_cannot_be_a_log_is_not_created() {
         let big = device(&rt, 4096, 1 << 20, Payload::Bytes);
         let unit = CreateOptions { unit: Some(512), ..small() };
         assert!(matches!(refuse(&[a.clone(), big], unit).await, OpenError::Blocks { .. }));
-        let huge = CreateOptions { record_limit: 1 << 20, ..small() };
+        let huge = CreateOptions { record_limit: Some(1 << 20), ..small() };
         assert!(matches!(refuse(std::slice::from_ref(&a), huge).await, OpenError::TooSmall { .. }));
         let lone = CreateOptions { copies: 2, ..small() };
         assert!(matches!(refuse(std::slice::from_ref(&a), lone).await, OpenError::Options(_)));
@@ -237,6 +237,56 @@ fn what_cannot_be_a_log_is_not_created() {
             refuse(&[a.clone(), b.clone()], small()).await,
             OpenError::NotBlank { .. }
         ));
+    });
+}
+
+/// Nobody says how long records may be: small devices take shorter ones than large ones do.
+#[test]
+fn how_long_records_may_be_follows_from_the_size_of_the_devices() {
+    run(async |rt| {
+        for (kib, limit) in [(64 << 10, 1 << 20), (4 << 10, 512 << 10), (512, 64 << 10)] {
+            let device = || device(&rt, 512, kib << 10, Payload::Bytes);
+            let devices = [device(), device()];
+            let options = CreateOptions { copies: 2, ..CreateOptions::default() };
+            Log::create(&rt, &named(&devices), None, &options).await.unwrap();
+            let log = Log::open(&rt, named(&devices), OpenOptions::default()).await.unwrap();
+            assert_eq!(log.record_limit(), limit, "{kib} KiB");
+            let longest = vec![7; limit as usize];
+            let first = log.commit(&longest).await.unwrap();
+            assert_eq!(log.read(first.lsn).unwrap().next().await.unwrap().unwrap().bytes, longest);
+        }
+        let tiny = [device(&rt, 512, 80 << 10, Payload::Bytes)];
+        let error = Log::create(&rt, &named(&tiny), None, &CreateOptions::default()).await;
+        assert!(matches!(error, Err(OpenError::TooSmall { .. })), "{error:?}");
+    });
+}
+
+/// A crash came while the devices got a new state. Who only reads changes nothing, until the
+/// checkpoint moves.
+#[test]
+fn devices_that_differ_by_a_generation_are_read_as_they_are() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        let states = |bytes: &[u8]| bytes[32768..65536].to_vec();
+        let before = states(&bytes_of(&all[1]).await);
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        log.close().await.unwrap();
+        all[1].write(Block(64), Data::Bytes(&before), Durability::Normal).await.unwrap();
+        let devices = [bytes_of(&all[0]).await, bytes_of(&all[1]).await];
+        assert!(states(&devices[0]) != states(&devices[1]));
+        let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let log = Log::open(&rt, named(&all), read_only).await.unwrap();
+        let mut records = log.read(log.first()).unwrap();
+        let mut found = 0;
+        while records.next().await.unwrap().is_some() {
+            found += 1;
+        }
+        assert_eq!(found, 20);
+        assert!([bytes_of(&all[0]).await, bytes_of(&all[1]).await] == devices, "it only reads");
+        log.checkpoint(Lsn(708), 3).await.unwrap();
+        drop(log);
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        assert_eq!((log.first(), log.end(), log.checkpoint_number()), (Lsn(708), Lsn(20 * 708), 3));
     });
 }
 

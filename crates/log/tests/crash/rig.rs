@@ -74,7 +74,7 @@ impl Shape {
             partitions: self.partitions,
             unit: Some(self.unit),
             section_bytes: Some(16 * u64::from(self.unit)),
-            record_limit: 3000,
+            record_limit: Some(3000),
             ..CreateOptions::default()
         }
     }

@@ -1,5 +1,6 @@
 //! Devices that fail, stall and dawdle while the log runs.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{Ack, Caps, CommandKind, Faults, Payload, PowerCycle, RamDevice, RamOptions};
 use tantalum_explore::Slow;
@@ -46,7 +47,7 @@ pub fn options() -> OpenOptions {
 
 pub async fn make(rt: &Rt, array: usize, copies: u8) -> (Vec<Device>, Log<Device>) {
     let devices: Vec<Device> = (0..array).map(|i| device(rt, i)).collect();
-    let create = CreateOptions { copies, record_limit: 4096, ..CreateOptions::default() };
+    let create = CreateOptions { copies, record_limit: Some(4096), ..CreateOptions::default() };
     Log::create(rt, &named(&devices), None, &create).await.unwrap();
     let log = Log::open(rt, named(&devices), options()).await.unwrap();
     (devices, log)
@@ -239,7 +240,7 @@ fn when_the_last_device_fails_everybody_is_told() {
 fn time_with(hedge: bool, one_in: u64) -> (Nanos, tantalum_log::LogStats) {
     run(async move |rt| {
         let devices: Vec<Device> = (0..3).map(|i| device(&rt, i)).collect();
-        let create = CreateOptions { record_limit: 4096, ..CreateOptions::default() };
+        let create = CreateOptions { record_limit: Some(4096), ..CreateOptions::default() };
         Log::create(&rt, &named(&devices), None, &create).await.unwrap();
         let mut options = OpenOptions { stall: Nanos::from_secs(1), ..options() };
         options.hedge.enabled = hedge;
@@ -383,9 +384,93 @@ fn a_device_that_does_not_answer_does_not_hold_up_the_close_for_ever() {
         commit_many(&rt, &log, 4, 20).await.unwrap();
         devices[1].plan.stalled.set(true);
         commit_many(&rt, &log, 4, 20).await.unwrap();
-        let began = rt.now();
-        log.close().await.unwrap();
+        let (began, records) = (rt.now(), count(&log).await);
+        // Whoever would open it again has to know.
+        let device = "device 1".to_string();
+        assert_eq!(log.close().await, Err(LogError::Unanswered { device }));
         assert!(rt.now() - began <= options().stall * 2 + Nanos::from_millis(1));
+        for d in &devices {
+            d.inner.cut();
+            d.inner.power_on().await.unwrap();
+            d.plan.stalled.set(false);
+        }
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        assert_eq!(count(&log).await, records);
+    });
+}
+
+/// Commits from one task, and notes how many, and where the last one ended. If it `moves` the
+/// checkpoint it does so behind many of them.
+async fn commit_for_ever(log: Log<Device>, done: Rc<Cell<(u64, Lsn)>>, moves: bool) {
+    loop {
+        let Ok(at) = log.commit(&[5; 300]).await else { return };
+        let (count, end) = done.get();
+        done.set((count + 1, end.max(at.end)));
+        if moves && count % 16 == 0 && log.checkpoint(at.end, count).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Two devices stop to answer one after the other, at any time of what comes of the first, and one
+/// of them answers again. Once the log waited for the other one, if that had been given the state of
+/// a new epoch.
+#[test]
+fn the_log_goes_on_with_the_device_that_answers() {
+    for copies in [1, 2] {
+        for step in 0..60 {
+            run(async move |rt| {
+                let (devices, log) = make(&rt, 2, copies).await;
+                commit_many(&rt, &log, 2, 20).await.unwrap();
+                let done = Rc::new(Cell::new((0, Lsn::ZERO)));
+                for moves in [false, true] {
+                    rt.spawn("a writer", commit_for_ever(log.clone(), done.clone(), moves));
+                }
+                devices[1].plan.stalled.set(true);
+                rt.sleep(Nanos::from_micros(500 * step)).await;
+                devices[0].plan.stalled.set(true);
+                rt.sleep(Nanos::from_millis(100)).await;
+                let (waited, _) = done.get();
+                devices[1].let_go();
+                rt.sleep(Nanos::from_millis(100)).await;
+                assert!(done.get().0 > waited + 5, "copies {copies}, step {step}: it stands still");
+                devices[0].let_go();
+                rt.sleep(Nanos::from_millis(100)).await;
+                let health = |i: usize| log.stats().devices[i].health;
+                assert_eq!([health(0), health(1)], [DeviceHealth::Present; 2], "step {step}");
+                // The other way round, and then the power goes.
+                devices[1].plan.stalled.set(true);
+                rt.sleep(Nanos::from_micros(500 * step)).await;
+                devices[0].plan.stalled.set(true);
+                rt.sleep(Nanos::from_millis(50)).await;
+                devices[1].let_go();
+                rt.sleep(Nanos::from_micros(333 * step)).await;
+                let (_, acknowledged) = done.get();
+                power_cycle(log, &devices).await;
+                let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+                assert!(log.end() >= acknowledged, "copies {copies}, step {step}");
+                count(&log).await;
+            });
+        }
+    }
+}
+
+/// Once such a log left its devices, and took them back, all the time.
+#[test]
+fn a_bound_below_what_is_usual_does_not_hold_up_the_log() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 2, 1).await;
+        for d in &devices {
+            d.plan.one_in.set(1);
+            d.plan.delay.set(options().stall * 4);
+        }
+        commit_many(&rt, &log, 4, 100).await.unwrap();
+        let before = log.stats();
+        commit_many(&rt, &log, 4, 100).await.unwrap();
+        let stats = log.stats();
+        assert_eq!((stats.stalls, stats.restarts), (before.stalls, before.restarts), "{stats:?}");
+        assert!(stats.devices.iter().all(|d| d.health == DeviceHealth::Present), "{stats:?}");
+        assert!(before.restarts < 20, "{before:?}");
     });
 }
 

@@ -153,6 +153,9 @@ fn what_does_not_suit_is_refused() {
         small.log.memory = 4096;
         let volume = LogVolume::new(&rt, array(), None, backing(), small).unwrap();
         let refused = volume.format(&shape.create()).await;
-        assert!(matches!(refused, Err(VolumeError::Open(_))), "{refused:?}");
+        assert!(matches!(refused, Err(VolumeError::Unsuitable(_))), "{refused:?}");
+        // Nothing was written to what was refused.
+        let volume = LogVolume::new(&rt, array(), None, backing(), shape.options()).unwrap();
+        volume.format(&shape.create()).await.unwrap();
     });
 }

@@ -55,7 +55,7 @@ impl Shape {
         CreateOptions {
             copies: self.copies,
             section_bytes: Some(16 * u64::from(BLOCK)),
-            record_limit: 1000,
+            record_limit: Some(1000),
             ..CreateOptions::default()
         }
     }

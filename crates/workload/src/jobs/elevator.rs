@@ -360,7 +360,7 @@ impl Drop for Place<'_> {
 }
 
 impl<D: BlockDevice> BlockDevice for Elevated<D> {
-    forward!(device: caps, is_alive, write_atomic, flush, allocation);
+    forward!(device: caps, is_alive, blocks_its_thread, write_atomic, flush, allocation);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let count = buf.blocks(self.caps().block_size).unwrap_or(0);

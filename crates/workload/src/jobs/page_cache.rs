@@ -338,7 +338,7 @@ impl Drop for Filling<'_> {
 }
 
 impl<D: BlockDevice + Clone + 'static> BlockDevice for Cached<D> {
-    forward!(device: is_alive, arm_queue);
+    forward!(device: is_alive, arm_queue, blocks_its_thread);
 
     fn caps(&self) -> &Caps {
         &self.caps
