@@ -14,6 +14,7 @@
 //!
 //! `flash` is the cache on devices: what it writes, in which order, and how it starts again.
 
+pub mod bench;
 pub mod directory;
 pub mod flash;
 mod planted;
