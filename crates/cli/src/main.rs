@@ -5,6 +5,7 @@
 
 mod bar;
 mod bench;
+mod cache;
 mod compare;
 mod crash;
 mod designs;
@@ -65,6 +66,7 @@ Examples:
   tantalum drive cut disk.img                  cut its power; see also restore and top
   tantalum log create wal.toml --device a --device b --backing disk
                                                a flash log, and a volume over it
+  tantalum cache sim --policy gsc,lru          what a flash cache hits, and writes to flash
   tantalum bench drive --json                  how fast the simulation is
   tantalum designs durassd                     what a preset consists of")]
 struct Arguments {
@@ -90,6 +92,9 @@ enum Command {
     /// Flash logs: create, inspect, check, recover, replace, serve, mount, cut
     #[cfg_attr(feature = "live", command(subcommand))]
     Log(log::LogCommand),
+    /// Flash caches: simulate replacement policies over recorded page I/Os
+    #[command(subcommand)]
+    Cache(cache::CacheCommand),
     /// Energy to survive a power loss: joules, farads, capacitors
     Energy(energy::EnergyArguments),
     /// Search for the least energy with which a drive is fast enough and starts soon enough
@@ -126,6 +131,7 @@ fn main() -> ExitCode {
         Command::Designs(arguments) => designs::designs(&arguments),
         Command::Drive(command) => drive::drive(&command),
         Command::Log(command) => log::log(&command),
+        Command::Cache(command) => cache::cache(&command),
         Command::Energy(arguments) => energy::energy(&arguments),
         Command::Search(arguments) => search::search(&arguments),
         Command::Fit(arguments) => fit::fit(&arguments),

@@ -47,13 +47,14 @@ pub struct InfoArguments {
     page_size: u32,
 }
 
-fn formats() -> impl TypedValueParser<Value = Format> {
+/// Reads the name of a format.
+pub fn formats() -> impl TypedValueParser<Value = Format> {
     PossibleValuesParser::new(Format::ALL.map(Format::name)).try_map(|name| name.parse::<Format>())
 }
 
 /// The states of a request in blkparse's output.
 #[derive(Clone, Copy, ValueEnum)]
-enum Event {
+pub enum Event {
     /// Q: as asked of the block layer
     Queued,
     /// D: as issued to the driver, after merging

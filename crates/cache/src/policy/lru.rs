@@ -14,7 +14,9 @@ pub(super) struct Lru {
 
 impl Lru {
     pub fn new(frames: usize) -> Lru {
-        Lru { list: List::new(frames) }
+        Lru {
+            list: List::new(frames),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod config;
 mod contract;
 mod ghosts;
 mod guarded;
+mod heap;
 mod in_place;
 mod lc;
 mod list;

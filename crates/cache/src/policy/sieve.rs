@@ -18,7 +18,11 @@ pub(super) struct Sieve {
 
 impl Sieve {
     pub fn new(frames: usize) -> Sieve {
-        Sieve { queue: List::new(frames), visited: vec![false; frames], hand: NONE }
+        Sieve {
+            queue: List::new(frames),
+            visited: vec![false; frames],
+            hand: NONE,
+        }
     }
 
     fn remove(&mut self, slot: u32) {

@@ -1,0 +1,67 @@
+//! Sizes of simulated caches.
+
+use crate::size::bytes;
+use std::str::FromStr;
+
+/// How large a cache is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Size {
+    /// So many pages.
+    Pages(u64),
+    /// So many bytes.
+    Bytes(u64),
+    /// A share of the pages that the trace touches, in per cent.
+    Percent(f64),
+}
+
+impl Size {
+    /// In frames.
+    ///
+    /// # Errors
+    /// There are too many of them.
+    pub fn frames(self, page_bytes: u32, touched: usize) -> Result<u32, String> {
+        let frames = match self {
+            Size::Pages(pages) => pages,
+            Size::Bytes(bytes) => bytes / u64::from(page_bytes),
+            Size::Percent(percent) => (touched as f64 * percent / 100.0) as u64,
+        };
+        u32::try_from(frames).map_err(|_| format!("a cache of {frames} pages is too large"))
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent = percent.trim().parse().ok().filter(|p| (0.0..=100.0).contains(p));
+            return percent
+                .map(Size::Percent)
+                .ok_or_else(|| "expected up to 100, as in 10%".into());
+        }
+        if text.bytes().all(|b| b.is_ascii_digit()) {
+            return text.parse().map(Size::Pages).map_err(|_| "expected a number of pages".into());
+        }
+        bytes(text).map(Size::Bytes).map_err(|_| {
+            format!(
+                "\"{text}\" is no size: pages as in 12000, bytes as in 100MiB, a share as in 10%"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_pages_bytes_or_shares() {
+        let frames = |text: &str| text.parse::<Size>()?.frames(8192, 5000);
+        assert_eq!(frames("12000"), Ok(12_000));
+        assert_eq!(frames("1MiB"), Ok(128));
+        assert_eq!(frames("12.5%"), Ok(625));
+        for wrong in ["", "x", "1.5", "200%", "-1", "NaN%", "40000000000000000000", "5000000000"] {
+            assert!(frames(wrong).is_err(), "{wrong}");
+        }
+    }
+}
