@@ -87,39 +87,21 @@ impl Policy for Bcache {
     fn fetched(&mut self, access: Access, lsn: Lsn, work: &mut Work) {
         let length = self.runs.take(access.page);
         if length < self.bypass && self.buckets.find(access.page).is_none() {
-            self.append(
-                Version {
-                    page: access.page,
-                    lsn,
-                },
-                access.client,
-                false,
-                work,
-            );
+            self.append(Version { page: access.page, lsn }, access.client, false, work);
         }
     }
 
     fn evict(&mut self, exit: Exit, _: &mut dyn Pull, work: &mut Work) {
         let held = self.buckets.find(exit.page);
-        let enters = if held.is_some() {
-            exit.fdirty
-        } else {
-            exit.dirty
-        };
+        let enters = if held.is_some() { exit.fdirty } else { exit.dirty };
         if !enters {
             return;
         }
         if let Some(frame) = held {
             let newest = self.buckets.lsn(frame);
-            assert!(
-                exit.lsn >= newest,
-                "an exit is older than the version on flash"
-            );
+            assert!(exit.lsn >= newest, "an exit is older than the version on flash");
         }
-        let version = Version {
-            page: exit.page,
-            lsn: exit.lsn,
-        };
+        let version = Version { page: exit.page, lsn: exit.lsn };
         let bypassed = self.runs.take(exit.page) >= self.bypass;
         let back = exit.dirty && self.mode == Mode::Back && !bypassed;
         if exit.dirty && !back {

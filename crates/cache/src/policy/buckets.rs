@@ -52,12 +52,7 @@ impl Buckets {
     pub fn new(buckets: u32, pages: u32, page_bytes: u64) -> Buckets {
         let frames = buckets as usize * pages as usize;
         let open = OPEN.min(buckets as usize / 2).max(1);
-        let closed = Open {
-            bucket: NONE,
-            client: None,
-            next: 0,
-            used: 0,
-        };
+        let closed = Open { bucket: NONE, client: None, next: 0, used: 0 };
         Buckets {
             table: FxHashMap::with_capacity_and_hasher(frames, Default::default()),
             frames: vec![Frame::default(); frames],
@@ -90,11 +85,7 @@ impl Buckets {
         let Frame { version, dirty, .. } = self.frames[frame as usize];
         let offset = self.offset(frame);
         work.flash_read(offset, self.page_bytes);
-        Hit {
-            lsn: version.lsn,
-            dirty,
-            frame: Some(offset),
-        }
+        Hit { lsn: version.lsn, dirty, frame: Some(offset) }
     }
 
     /// Makes the frame's bucket, if it is full, the last that is emptied.
@@ -130,21 +121,12 @@ impl Buckets {
         let frame = bucket * self.pages + *filled;
         *filled += 1;
         let next = version.page.0.wrapping_add(1);
-        self.open[at] = Open {
-            bucket,
-            client: Some(client),
-            next,
-            used: self.now,
-        };
+        self.open[at] = Open { bucket, client: Some(client), next, used: self.now };
         if *filled == self.pages {
             self.open[at].bucket = NONE;
             self.full.push_head(bucket);
         }
-        self.frames[frame as usize] = Frame {
-            version,
-            valid: true,
-            dirty,
-        };
+        self.frames[frame as usize] = Frame { version, valid: true, dirty };
         self.table.insert(version.page, frame);
         self.used += 1;
         self.dirty += u64::from(dirty);
@@ -153,16 +135,10 @@ impl Buckets {
 
     fn pick(&self, page: PageId, client: u32) -> usize {
         let written = |o: &Open| o.client.is_some();
-        let follows = self
-            .open
-            .iter()
-            .position(|o| written(o) && o.next == page.0);
+        let follows = self.open.iter().position(|o| written(o) && o.next == page.0);
         let same = || self.open.iter().position(|o| o.client == Some(client));
         let oldest = || (0..self.open.len()).min_by_key(|&i| self.open[i].used);
-        follows
-            .or_else(same)
-            .or_else(oldest)
-            .expect("a bucket is open")
+        follows.or_else(same).or_else(oldest).expect("a bucket is open")
     }
 
     /// A free bucket; if there is none, the first full one in order is emptied.
@@ -205,11 +181,7 @@ impl Buckets {
     }
 
     pub fn occupancy(&self) -> Occupancy {
-        Occupancy {
-            used: self.used,
-            valid: self.table.len() as u64,
-            dirty: self.dirty,
-        }
+        Occupancy { used: self.used, valid: self.table.len() as u64, dirty: self.dirty }
     }
 
     pub fn bytes(&self) -> u64 {

@@ -16,10 +16,7 @@ pub(super) struct Clock {
 
 impl Clock {
     pub fn new(frames: usize) -> Clock {
-        Clock {
-            referenced: vec![false; frames],
-            hand: 0,
-        }
+        Clock { referenced: vec![false; frames], hand: 0 }
     }
 }
 

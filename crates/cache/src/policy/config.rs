@@ -161,22 +161,14 @@ impl Config {
         }
         let least = if self.kind == Kind::Gsc { 2 } else { 1 };
         if self.kind.has_batches() && !(least..=1024).contains(&self.batch) {
-            return Err(ConfigError::Batch {
-                kind: self.kind,
-                batch: self.batch,
-                least,
-            });
+            return Err(ConfigError::Batch { kind: self.kind, batch: self.batch, least });
         }
         if self.dirty_percent > 100 {
             return Err(ConfigError::DirtyPercent(self.dirty_percent));
         }
         let least = self.frames_min();
         if self.frames < least {
-            return Err(ConfigError::Frames {
-                kind: self.kind,
-                frames: self.frames,
-                least,
-            });
+            return Err(ConfigError::Frames { kind: self.kind, frames: self.frames, least });
         }
         if self.frames > 1 << 30 {
             return Err(ConfigError::TooManyFrames(self.frames));

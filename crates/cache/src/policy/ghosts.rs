@@ -55,13 +55,7 @@ impl Ghosts {
             let frames = u64::from(config.usable_frames()) * u64::from(times) / u64::from(one_in);
             let frames = u32::try_from(frames).unwrap_or(u32::MAX);
             let batch = (config.batch / one_in).max(least);
-            Config {
-                frames,
-                batch,
-                scan: None,
-                ..config.clone()
-            }
-            .build()
+            Config { frames, batch, scan: None, ..config.clone() }.build()
         };
         Ok(Ghosts {
             caches: [mini(1)?, mini(2)?],
@@ -123,10 +117,7 @@ impl Ghosts {
     /// What was found since the start, or since [`Ghosts::restart`].
     pub fn estimate(&self) -> Estimate {
         let share = |hits: u64| hits as f64 / self.fetches.max(1) as f64;
-        Estimate {
-            now: share(self.hits[0]),
-            twice: share(self.hits[1]),
-        }
+        Estimate { now: share(self.hits[0]), twice: share(self.hits[1]) }
     }
 
     /// Counts from zero; the ghosts stay.

@@ -20,10 +20,7 @@ pub(super) struct Guard {
 impl Guard {
     /// Runs of up to `longest` pages enter.
     pub fn new(longest: u32) -> Guard {
-        Guard {
-            runs: Runs::default(),
-            longest: u64::from(longest),
-        }
+        Guard { runs: Runs::default(), longest: u64::from(longest) }
     }
 
     /// Whether a clean page may enter.
@@ -42,11 +39,7 @@ pub(super) struct Guarded {
 
 impl Guarded {
     pub fn new(policy: Box<dyn Policy>, longest: u32) -> Guarded {
-        Guarded {
-            policy,
-            entries: Guard::new(longest),
-            exits: Guard::new(longest),
-        }
+        Guarded { policy, entries: Guard::new(longest), exits: Guard::new(longest) }
     }
 }
 
@@ -64,10 +57,7 @@ impl Policy for Guarded {
     fn evict(&mut self, exit: Exit, pull: &mut dyn Pull, work: &mut Work) {
         let clean = !exit.dirty && !exit.fdirty;
         if !clean || self.exits.admits(exit.page) {
-            let mut pull = Pulled {
-                pull,
-                guard: &mut self.exits,
-            };
+            let mut pull = Pulled { pull, guard: &mut self.exits };
             self.policy.evict(exit, &mut pull, work);
         }
     }

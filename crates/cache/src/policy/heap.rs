@@ -15,10 +15,7 @@ pub(super) struct Heap<K> {
 impl<K: Ord + Copy> Heap<K> {
     /// An empty heap of numbers below `bound`.
     pub fn new(bound: usize) -> Heap<K> {
-        Heap {
-            heap: Vec::with_capacity(bound),
-            places: vec![NONE; bound],
-        }
+        Heap { heap: Vec::with_capacity(bound), places: vec![NONE; bound] }
     }
 
     /// The number with the least key.

@@ -35,12 +35,7 @@ pub(super) struct InPlace<O> {
 
 impl<O: Order> InPlace<O> {
     pub fn new(frames: usize, page_bytes: u64, mode: Mode, order: O) -> InPlace<O> {
-        InPlace {
-            slots: Slots::new(frames, page_bytes),
-            order,
-            mode,
-            leaving: Vec::new(),
-        }
+        InPlace { slots: Slots::new(frames, page_bytes), order, mode, leaving: Vec::new() }
     }
 
     fn enter(&mut self, version: Version, dirty: bool, work: &mut Work) {
@@ -65,31 +60,17 @@ impl<O: Order> Policy for InPlace<O> {
 
     fn fetched(&mut self, access: Access, lsn: Lsn, work: &mut Work) {
         if self.slots.find(access.page).is_none() {
-            self.enter(
-                Version {
-                    page: access.page,
-                    lsn,
-                },
-                false,
-                work,
-            );
+            self.enter(Version { page: access.page, lsn }, false, work);
         }
     }
 
     fn evict(&mut self, exit: Exit, _: &mut dyn Pull, work: &mut Work) {
         let slot = self.slots.find(exit.page);
-        let enters = if slot.is_some() {
-            exit.fdirty
-        } else {
-            exit.dirty
-        };
+        let enters = if slot.is_some() { exit.fdirty } else { exit.dirty };
         if !enters {
             return;
         }
-        let version = Version {
-            page: exit.page,
-            lsn: exit.lsn,
-        };
+        let version = Version { page: exit.page, lsn: exit.lsn };
         let dirty = exit.dirty && self.mode == Mode::Back;
         if exit.dirty && !dirty {
             work.slow_write(version, Source::Ram);

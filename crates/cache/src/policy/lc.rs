@@ -72,10 +72,7 @@ impl Policy for LazyCleaning {
     fn fetched(&mut self, _: Access, _: Lsn, _: &mut Work) {}
 
     fn evict(&mut self, exit: Exit, _: &mut dyn Pull, work: &mut Work) {
-        let version = Version {
-            page: exit.page,
-            lsn: exit.lsn,
-        };
+        let version = Version { page: exit.page, lsn: exit.lsn };
         let dirty = exit.dirty && self.mode == Mode::Back;
         if exit.dirty && !dirty {
             work.slow_write(version, Source::Ram);

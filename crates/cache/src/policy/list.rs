@@ -18,12 +18,7 @@ pub(super) struct List {
 impl List {
     /// An empty list of numbers below `bound`.
     pub fn new(bound: usize) -> List {
-        List {
-            links: vec![(NONE, NONE); bound],
-            head: NONE,
-            tail: NONE,
-            len: 0,
-        }
+        List { links: vec![(NONE, NONE); bound], head: NONE, tail: NONE, len: 0 }
     }
 
     pub fn len(&self) -> usize {

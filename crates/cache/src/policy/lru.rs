@@ -14,9 +14,7 @@ pub(super) struct Lru {
 
 impl Lru {
     pub fn new(frames: usize) -> Lru {
-        Lru {
-            list: List::new(frames),
-        }
+        Lru { list: List::new(frames) }
     }
 }
 

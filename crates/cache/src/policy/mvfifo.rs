@@ -65,23 +65,14 @@ impl MvFifo {
 
     /// Decides about a page that leaves RAM: its entry, if it enters (1).
     fn admit(&mut self, exit: Exit, work: &mut Work) -> Option<Entry> {
-        let held = self
-            .ring
-            .find(exit.page)
-            .map(|frame| self.ring.entry(frame));
+        let held = self.ring.find(exit.page).map(|frame| self.ring.entry(frame));
         if held.is_some() && !exit.fdirty {
             return None;
         }
         if let Some(held) = held {
-            assert!(
-                exit.lsn >= held.version.lsn,
-                "an exit is older than the version on flash"
-            );
+            assert!(exit.lsn >= held.version.lsn, "an exit is older than the version on flash");
         }
-        let version = Version {
-            page: exit.page,
-            lsn: exit.lsn,
-        };
+        let version = Version { page: exit.page, lsn: exit.lsn };
         let back = exit.dirty && self.mode == Mode::Back && self.admit != Admit::Clean;
         if exit.dirty && !back {
             work.slow_write(version, Source::Ram);
@@ -93,12 +84,7 @@ impl MvFifo {
             Admit::Clean => !exit.dirty,
             Admit::Dirty => exit.dirty,
         };
-        admitted.then_some(Entry {
-            version,
-            valid: true,
-            dirty: back,
-            referenced,
-        })
+        admitted.then_some(Entry { version, valid: true, dirty: back, referenced })
     }
 
     fn enter(&mut self, entry: Entry, pull: &mut dyn Pull, work: &mut Work) {
@@ -128,10 +114,7 @@ impl MvFifo {
         self.read_front(front, &leaving, work);
         for (frame, entry) in leaving.drain(..) {
             if self.second_chance && entry.referenced {
-                self.ring.push(Entry {
-                    referenced: false,
-                    ..entry
-                });
+                self.ring.push(Entry { referenced: false, ..entry });
             } else {
                 work.slow_write(entry.version, Source::Cache(Some(self.ring.byte(frame))));
             }
@@ -190,11 +173,7 @@ impl Policy for MvFifo {
         if let Some(offset) = offset {
             work.flash_read(offset, self.page_bytes);
         }
-        Some(Hit {
-            lsn: version.lsn,
-            dirty,
-            frame: offset,
-        })
+        Some(Hit { lsn: version.lsn, dirty, frame: offset })
     }
 
     fn fetched(&mut self, _: Access, _: Lsn, _: &mut Work) {}

@@ -16,13 +16,7 @@ impl Policy for NoCache {
 
     fn evict(&mut self, exit: Exit, _: &mut dyn Pull, work: &mut Work) {
         if exit.dirty {
-            work.slow_write(
-                Version {
-                    page: exit.page,
-                    lsn: exit.lsn,
-                },
-                Source::Ram,
-            );
+            work.slow_write(Version { page: exit.page, lsn: exit.lsn }, Source::Ram);
         }
     }
 

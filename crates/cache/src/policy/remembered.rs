@@ -19,12 +19,7 @@ pub(super) struct Remembered<T> {
 impl<T> Remembered<T> {
     pub fn new(capacity: usize) -> Remembered<T> {
         let (pages, queue) = (FxHashMap::default(), VecDeque::new());
-        Remembered {
-            pages,
-            queue,
-            capacity,
-            now: 0,
-        }
+        Remembered { pages, queue, capacity, now: 0 }
     }
 
     pub fn insert(&mut self, page: PageId, what: T) {

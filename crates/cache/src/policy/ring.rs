@@ -96,10 +96,7 @@ impl Ring {
     /// Where a batch is written, descriptor first, and how long it is.
     pub fn place(&self, batch: Batch) -> (u64, u64) {
         let offset = u64::from(batch.position) * self.batch_bytes();
-        (
-            offset,
-            self.descriptor() + u64::from(batch.pages) * self.page_bytes,
-        )
+        (offset, self.descriptor() + u64::from(batch.pages) * self.page_bytes)
     }
 
     /// A frame's first byte; `None` in the open batch.
@@ -156,19 +153,13 @@ impl Ring {
 
     /// Puts a version into the open batch. Its page has no valid version.
     pub fn push(&mut self, entry: Entry) {
-        assert!(
-            !self.is_at_its_end() && !self.open_is_full(),
-            "the front batch left in time"
-        );
+        assert!(!self.is_at_its_end() && !self.open_is_full(), "the front batch left in time");
         let position = self.open();
         let frame = position * self.batch + self.filled[position as usize];
         self.filled[position as usize] += 1;
         let was = self.table.insert(entry.version.page, frame);
         assert!(was.is_none(), "at most one version of a page is valid");
-        self.entries[frame as usize] = Entry {
-            valid: true,
-            ..entry
-        };
+        self.entries[frame as usize] = Entry { valid: true, ..entry };
         self.used += 1;
         self.dirty += u64::from(entry.dirty);
     }
@@ -176,10 +167,7 @@ impl Ring {
     /// Ends the open batch: it has to be written now.
     pub fn complete(&mut self) -> Batch {
         let position = self.open();
-        let batch = Batch {
-            position,
-            pages: self.filled[position as usize],
-        };
+        let batch = Batch { position, pages: self.filled[position as usize] };
         self.full += 1;
         batch
     }
@@ -187,9 +175,7 @@ impl Ring {
     /// The versions of a batch, valid or not, in order.
     pub fn versions(&self, batch: Batch) -> impl Iterator<Item = Version> + '_ {
         let first = (batch.position * self.batch) as usize;
-        self.entries[first..first + batch.pages as usize]
-            .iter()
-            .map(|e| e.version)
+        self.entries[first..first + batch.pages as usize].iter().map(|e| e.version)
     }
 
     /// Takes the front batch out of the ring; its valid entries come to `out` with their frames.
@@ -215,10 +201,7 @@ impl Ring {
     pub fn dirty_frames(&self) -> Vec<u32> {
         let positions = (0..=self.full).map(|i| (self.front + i) % self.positions());
         let frames = positions.flat_map(|p| (0..self.filled[p as usize]).map(move |i| (p, i)));
-        frames
-            .map(|(p, i)| p * self.batch + i)
-            .filter(|&f| self.entry(f).dirty)
-            .collect()
+        frames.map(|(p, i)| p * self.batch + i).filter(|&f| self.entry(f).dirty).collect()
     }
 
     /// Frames in use, valid and dirty.

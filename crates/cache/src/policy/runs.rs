@@ -27,21 +27,14 @@ impl Runs {
     /// Takes the next page; returns the length of its run, with itself.
     pub fn take(&mut self, page: PageId) -> u64 {
         self.now += 1;
-        let known = self
-            .runs
-            .iter()
-            .position(|r| r.length > 0 && r.next == page.0);
+        let known = self.runs.iter().position(|r| r.length > 0 && r.next == page.0);
         let at = known.unwrap_or_else(|| {
             let oldest = (0..RUNS).min_by_key(|&i| self.runs[i].grown).unwrap_or(0);
             self.runs[oldest].length = 0;
             oldest
         });
         let run = &mut self.runs[at];
-        *run = Run {
-            next: page.0.wrapping_add(1),
-            length: run.length + 1,
-            grown: self.now,
-        };
+        *run = Run { next: page.0.wrapping_add(1), length: run.length + 1, grown: self.now };
         run.length
     }
 }

@@ -61,10 +61,7 @@ impl S3Fifo {
             if self.main.len() >= self.main_capacity() {
                 self.leave_main(out);
             }
-            self.uses[slot as usize] = Use {
-                count: 0,
-                in_main: true,
-            };
+            self.uses[slot as usize] = Use { count: 0, in_main: true };
             self.main.push_head(slot);
         }
     }
@@ -88,11 +85,7 @@ impl Order for S3Fifo {
     fn entered(&mut self, slot: u32, page: PageId) {
         let in_main = self.ghosts.take(page).is_some();
         self.uses[slot as usize] = Use { count: 0, in_main };
-        let queue = if in_main {
-            &mut self.main
-        } else {
-            &mut self.small
-        };
+        let queue = if in_main { &mut self.main } else { &mut self.small };
         queue.push_head(slot);
     }
 
@@ -111,11 +104,7 @@ impl Order for S3Fifo {
     }
 
     fn left(&mut self, slot: u32) {
-        let queue = if self.uses[slot as usize].in_main {
-            &mut self.main
-        } else {
-            &mut self.small
-        };
+        let queue = if self.uses[slot as usize].in_main { &mut self.main } else { &mut self.small };
         queue.remove(slot);
     }
 }

@@ -18,11 +18,7 @@ pub(super) struct Sieve {
 
 impl Sieve {
     pub fn new(frames: usize) -> Sieve {
-        Sieve {
-            queue: List::new(frames),
-            visited: vec![false; frames],
-            hand: NONE,
-        }
+        Sieve { queue: List::new(frames), visited: vec![false; frames], hand: NONE }
     }
 
     fn remove(&mut self, slot: u32) {

@@ -55,9 +55,7 @@ impl Sim {
     pub fn new(config: &Config, ghosts: Option<u32>) -> Result<Sim, ConfigError> {
         Ok(Sim {
             policy: config.build()?,
-            ghosts: ghosts
-                .map(|one_in| Ghosts::new(config, one_in))
-                .transpose()?,
+            ghosts: ghosts.map(|one_in| Ghosts::new(config, one_in)).transpose()?,
             work: Work::new(),
             counts: Counts::new(config.page_bytes),
             now: 0,
@@ -77,10 +75,7 @@ impl Sim {
     }
 
     fn read(&mut self, io: PageIo, lsn: Lsn) {
-        let access = Access {
-            page: io.page,
-            client: io.client,
-        };
+        let access = Access { page: io.page, client: io.client };
         self.counts.reads += 1;
         match self.policy.fetch(access, &mut self.work) {
             Some(_) => self.counts.read_hits += 1,
@@ -89,24 +84,12 @@ impl Sim {
         if let Some(ghosts) = &mut self.ghosts {
             ghosts.fetch(access, lsn);
         }
-        self.evict(Exit {
-            page: io.page,
-            client: io.client,
-            lsn,
-            dirty: false,
-            fdirty: false,
-        });
+        self.evict(Exit { page: io.page, client: io.client, lsn, dirty: false, fdirty: false });
     }
 
     fn write(&mut self, io: PageIo, lsn: Lsn) {
         self.counts.writes += 1;
-        self.evict(Exit {
-            page: io.page,
-            client: io.client,
-            lsn,
-            dirty: true,
-            fdirty: true,
-        });
+        self.evict(Exit { page: io.page, client: io.client, lsn, dirty: true, fdirty: true });
     }
 
     fn evict(&mut self, exit: Exit) {

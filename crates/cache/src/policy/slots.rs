@@ -66,9 +66,8 @@ impl Slots {
 
     /// The slots in use that are dirty, in order.
     pub fn dirty_slots(&self) -> impl Iterator<Item = u32> + use<> {
-        let dirty: Vec<u32> = (0..self.slots.len() as u32)
-            .filter(|&n| self.slots[n as usize].dirty)
-            .collect();
+        let dirty: Vec<u32> =
+            (0..self.slots.len() as u32).filter(|&n| self.slots[n as usize].dirty).collect();
         dirty.into_iter()
     }
 
@@ -81,11 +80,7 @@ impl Slots {
         let Slot { version, dirty } = self.get(slot);
         let offset = self.offset(slot);
         work.flash_read(offset, self.page_bytes);
-        Hit {
-            lsn: version.lsn,
-            dirty,
-            frame: Some(offset),
-        }
+        Hit { lsn: version.lsn, dirty, frame: Some(offset) }
     }
 
     /// Puts a page that has no slot into a free one, and writes it there.
@@ -137,10 +132,6 @@ impl Slots {
 
     pub fn occupancy(&self) -> Occupancy {
         let used = self.table.len() as u64;
-        Occupancy {
-            used,
-            valid: used,
-            dirty: self.dirty,
-        }
+        Occupancy { used, valid: used, dirty: self.dirty }
     }
 }

@@ -29,18 +29,12 @@ pub(super) struct Tac {
 
 impl Tac {
     pub fn new(frames: usize, page_bytes: u64) -> Tac {
-        Tac {
-            slots: Slots::new(frames, page_bytes),
-            heat: Temperatures::new(frames),
-        }
+        Tac { slots: Slots::new(frames, page_bytes), heat: Temperatures::new(frames) }
     }
 
     fn write_entry(&self, slot: u32, work: &mut Work) {
         let block = u64::from(slot) * ENTRY / BLOCK;
-        work.metadata_write(
-            self.slots.bytes().next_multiple_of(BLOCK) + block * BLOCK,
-            BLOCK,
-        );
+        work.metadata_write(self.slots.bytes().next_multiple_of(BLOCK) + block * BLOCK, BLOCK);
     }
 
     fn drop_slot(&mut self, slot: u32) {
@@ -70,27 +64,14 @@ impl Policy for Tac {
             self.drop_slot(slot);
         }
         self.write_entry(self.slots.next_free(), work);
-        let slot = self.slots.enter(
-            Version {
-                page: access.page,
-                lsn,
-            },
-            false,
-            work,
-        );
+        let slot = self.slots.enter(Version { page: access.page, lsn }, false, work);
         self.write_entry(slot, work);
         self.heat.entered(access.page, slot);
     }
 
     fn evict(&mut self, exit: Exit, _: &mut dyn Pull, work: &mut Work) {
         if exit.dirty {
-            work.slow_write(
-                Version {
-                    page: exit.page,
-                    lsn: exit.lsn,
-                },
-                Source::Ram,
-            );
+            work.slow_write(Version { page: exit.page, lsn: exit.lsn }, Source::Ram);
         }
         if exit.fdirty
             && let Some(slot) = self.slots.find(exit.page)

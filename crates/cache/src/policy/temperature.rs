@@ -48,9 +48,7 @@ impl Temperatures {
 
     /// The temperature of a page's extent.
     pub fn of(&self, page: PageId) -> u32 {
-        self.extents
-            .get(&extent_of(page))
-            .map_or(0, |heat| heat.temperature)
+        self.extents.get(&extent_of(page)).map_or(0, |heat| heat.temperature)
     }
 
     /// A page was accessed.
@@ -104,12 +102,7 @@ impl Temperatures {
                 heat.temperature > 0 || !heat.slots.is_empty()
             });
         }
-        let cached = self
-            .extents
-            .iter()
-            .filter(|(_, heat)| !heat.slots.is_empty());
-        self.cached = cached
-            .map(|(&extent, heat)| (heat.temperature, extent))
-            .collect();
+        let cached = self.extents.iter().filter(|(_, heat)| !heat.slots.is_empty());
+        self.cached = cached.map(|(&extent, heat)| (heat.temperature, extent)).collect();
     }
 }

@@ -88,12 +88,7 @@ impl Work {
         let first = self.versions.len() as u32;
         self.versions.extend(versions);
         let pages = self.versions.len() as u32 - first;
-        self.ops.push(Op::FlashWrite {
-            offset,
-            bytes,
-            first,
-            pages,
-        });
+        self.ops.push(Op::FlashWrite { offset, bytes, first, pages });
     }
 
     pub(super) fn metadata_write(&mut self, offset: u64, bytes: u64) {

@@ -39,10 +39,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 impl Counts {
     /// Nothing, of pages of this size.
     pub fn new(page_bytes: u32) -> Counts {
-        Counts {
-            page_bytes: u64::from(page_bytes),
-            ..Counts::default()
-        }
+        Counts { page_bytes: u64::from(page_bytes), ..Counts::default() }
     }
 
     /// Counts the work of a policy.
@@ -53,12 +50,7 @@ impl Counts {
                     self.flash_reads += 1;
                     self.flash_read_bytes += bytes;
                 }
-                Op::FlashWrite {
-                    offset,
-                    bytes,
-                    pages,
-                    ..
-                } => {
+                Op::FlashWrite { offset, bytes, pages, .. } => {
                     self.flash_writes += 1;
                     self.flash_write_bytes += bytes;
                     self.flash_pages += u64::from(pages);
