@@ -10,6 +10,7 @@
 //!    have words.
 
 mod axis;
+mod colours;
 mod comparison;
 mod drives;
 mod experiment;
@@ -28,11 +29,6 @@ pub use search::{search, search_picture};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-const STYLE: &str = concat!(include_str!("plot.css"), include_str!("style.css"));
-
-/// The part of the style that plots need.
-const PLOT_STYLE: &str = include_str!("plot.css");
-
 /// A whole page.
 fn page(title: &str, body: &Markup) -> String {
     let whole = html! {
@@ -45,7 +41,7 @@ fn page(title: &str, body: &Markup) -> String {
                     content="default-src 'none'; style-src 'unsafe-inline'";
                 meta name="generator" content="tantalum";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(colours::page_style())) }
             }
             body { main { (body) } }
         }

@@ -1,7 +1,7 @@
 //! One kind of plot of a report as a file: an SVG with its own colours, fonts and texts. It follows
 //! light and dark mode and has a background of its own, so that it fits on any page.
 
-use crate::PLOT_STYLE;
+use crate::colours::picture_style;
 use crate::drives::AMPLIFICATION;
 use crate::experiment::groups;
 use crate::plot::{LINE, Sample, at};
@@ -202,7 +202,7 @@ pub(crate) fn picture(title: &str, under: &str, panels: &[Drawn], samples: &[Sam
             width=(at(width)) height=(at(height)) role="img" aria-labelledby="title"
             font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" {
             title id="title" { (title) ": " (under) }
-            style { (PreEscaped(PLOT_STYLE)) }
+            style { (PreEscaped(picture_style())) }
             rect.ground x="0.5" y="0.5" width=(at(width - 1.0)) height=(at(height - 1.0)) rx="8" {}
             @for d in &drawn { (d) }
         }
