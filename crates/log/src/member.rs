@@ -9,15 +9,9 @@ use crate::options::Barrier;
 use crate::planted::planted;
 use crate::superblock::{Role, Superblock};
 use crate::{OpenError, format};
-use tantalum_device::{Block, BlockDevice, Caps, Data, DataMut, Durability, IoError};
-
-/// How writes of one device become durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Ack,
-    Fua,
-    Flush,
-}
+use tantalum_device::{
+    Block, BlockDevice, Caps, Data, DataMut, Durability, DurableBy, IoError, read_or_zeros,
+};
 
 /// A device that belongs to a log.
 pub(crate) struct Member<D> {
@@ -25,7 +19,7 @@ pub(crate) struct Member<D> {
     pub device: D,
     pub superblock: Superblock,
     pub tag: u64,
-    step: Step,
+    by: DurableBy,
 }
 
 /// Why something could not be read or written.
@@ -47,19 +41,21 @@ impl From<MemberError> for crate::LogError {
 }
 
 /// How writes to this device become durable.
-fn step(caps: &Caps, name: &str, role: Role, barrier: Barrier) -> Result<Step, OpenError> {
-    if caps.ack.survives() {
-        return Ok(Step::Ack);
-    }
-    if !caps.flush {
-        // Recovery could not make sure that what it has read stays.
+fn durable_by(
+    caps: &Caps,
+    name: &str,
+    role: Role,
+    barrier: Barrier,
+) -> Result<DurableBy, OpenError> {
+    let Some(by) = DurableBy::of(caps) else {
         return Err(OpenError::Options(format!(
             "{name} loses what it acknowledged, and its flushes do nothing: use another device"
         )));
-    }
-    Ok(match (barrier, role) {
-        (Barrier::Auto, Role::Archive) | (Barrier::Flush, _) => Step::Flush,
-        (Barrier::Auto, Role::Array) | (Barrier::Fua, _) => Step::Fua,
+    };
+    Ok(match (by, barrier, role) {
+        (DurableBy::Ack, _, _) => by,
+        (_, Barrier::Auto, Role::Archive) | (_, Barrier::Flush, _) => DurableBy::Flush,
+        (_, Barrier::Auto, Role::Array) | (_, Barrier::Fua, _) => DurableBy::Fua,
     })
 }
 
@@ -70,15 +66,15 @@ impl<D: BlockDevice> Member<D> {
         superblock: Superblock,
         barrier: Barrier,
     ) -> Result<Member<D>, OpenError> {
-        let step = step(device.caps(), &name, superblock.role, barrier)?;
+        let by = durable_by(device.caps(), &name, superblock.role, barrier)?;
         let tag = format::tag(&superblock.set, &superblock.device);
-        Ok(Member { name, device, superblock, tag, step })
+        Ok(Member { name, device, superblock, tag, by })
     }
 
     /// Whether a write becomes durable by forced unit access.
     #[cfg(feature = "blocking")]
     pub fn forces_writes(&self) -> bool {
-        self.step == Step::Fua
+        self.by == DurableBy::Fua
     }
 
     fn failed(&self, error: IoError) -> MemberError {
@@ -91,16 +87,9 @@ impl<D: BlockDevice> Member<D> {
 
     /// Writes whole units, durably.
     pub async fn write(&self, unit: u64, bytes: &[u8]) -> Result<(), MemberError> {
-        let (at, data) = (self.block(unit), Data::Bytes(bytes));
         let archive = self.superblock.role == Role::Archive;
-        let want = if self.step == Step::Fua { Durability::Fua } else { Durability::Normal };
-        let written = self.device.write(at, data, want).await;
-        let done = match self.step {
-            Step::Flush if written.is_ok() && !(archive && planted!(ArchiveBeforeFlush)) => {
-                self.device.flush().await
-            }
-            _ => written,
-        };
+        let by = if archive && planted!(ArchiveBeforeFlush) { DurableBy::Ack } else { self.by };
+        let done = by.write(&self.device, self.block(unit), Data::Bytes(bytes)).await;
         done.map_err(|e| self.failed(e))
     }
 
@@ -159,11 +148,6 @@ pub(crate) async fn read_head<D: BlockDevice>(
 ) -> Result<Vec<u8>, IoError> {
     let block = device.caps().block_size;
     let mut buf = vec![0; bytes.next_multiple_of(block as usize)];
-    let at = Block(offset / u64::from(block));
-    match device.read(at, DataMut::Bytes(&mut buf)).await {
-        Ok(()) => {}
-        Err(IoError::Uncorrectable(_)) => buf.fill(0),
-        Err(e) => return Err(e),
-    }
+    read_or_zeros(device, Block(offset / u64::from(block)), &mut buf).await?;
     Ok(buf)
 }
