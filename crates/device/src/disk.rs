@@ -23,7 +23,7 @@ pub use model::DiskModel;
 use crate::operations::{Operation, Operations};
 use crate::planted::planted;
 use crate::{
-    Ack, AfterCut, Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut,
+    Ack, AfterCut, Allocation, AtomicError, Block, BlockDevice, Blocks, Bus, Caps, Data, DataMut,
     Durability, Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload, PowerCycle,
     PowerState, Shown, Unit, unprotected_cut,
 };
@@ -44,6 +44,7 @@ pub struct Disk {
 struct Shared {
     rt: Rt,
     model: DiskModel,
+    bus: Option<Bus>,
     caps: Caps,
     platter: RefCell<FxHashMap<u64, OwnedData>>,
     life: RefCell<Option<(Rc<Life>, Domain)>>,
@@ -71,6 +72,20 @@ impl Disk {
     /// # Errors
     /// What is wrong with the model.
     pub fn new(rt: &Rt, model: &DiskModel, payload: Payload) -> Result<Disk, String> {
+        Disk::on_bus(rt, model, payload, None)
+    }
+
+    /// The same on a bus, which it may share with others: behind its own interface all data pass
+    /// that, too.
+    ///
+    /// # Errors
+    /// What is wrong with the model.
+    pub fn on_bus(
+        rt: &Rt,
+        model: &DiskModel,
+        payload: Payload,
+        bus: Option<&Bus>,
+    ) -> Result<Disk, String> {
         model.check()?;
         let caps = Caps {
             block_size: model.block_bytes,
@@ -86,6 +101,7 @@ impl Disk {
         let shared = Shared {
             rt: rt.clone(),
             model: model.clone(),
+            bus: bus.cloned(),
             caps,
             platter: RefCell::default(),
             life: RefCell::default(),
@@ -111,7 +127,9 @@ impl Disk {
     /// None that the model of this disk did not have.
     pub fn cut_copy(&self, rt: &Rt) -> Result<Disk, String> {
         let shared = &*self.shared;
-        let copy = Disk::new(rt, &shared.model, shared.caps.payload)?;
+        // (A bus that several disks share is one for each copy there.)
+        let bus = shared.bus.as_ref().map(Bus::idle);
+        let copy = Disk::on_bus(rt, &shared.model, shared.caps.payload, bus.as_ref())?;
         copy.shared.platter.borrow_mut().clone_from(&shared.platter.borrow());
         copy.shared.written.set(shared.written.get());
         if let Some((life, _)) = &*shared.life.borrow() {
@@ -175,8 +193,13 @@ impl Disk {
 
 impl Shared {
     async fn pass_interface(&self, life: &Life, blocks: u64) {
-        let ns = blocks * u64::from(self.model.block_bytes) * 1000 / self.model.interface_mb_s;
-        let end = life.interface_free.get().max(self.rt.now()) + Nanos(ns);
+        let bytes = blocks * u64::from(self.model.block_bytes);
+        let now = self.rt.now();
+        let begin = life.interface_free.get().max(now);
+        let mut end = begin + Nanos(bytes * 1000 / self.model.interface_mb_s);
+        if let Some(bus) = &self.bus {
+            end = end.max(bus.pass(now, begin, bytes));
+        }
         life.interface_free.set(end);
         self.rt.sleep_until_for(end, "the interface of the disk").await;
     }
@@ -212,8 +235,8 @@ async fn arm(shared: Rc<Shared>, life: Rc<Life>) {
         let job = life.state.borrow_mut().pick(&shared.model, now);
         let Some(job) = job else { continue };
         let from = life.state.borrow().arm;
-        let positioned = shared.model.position(now, from, job.at, job.writes());
-        let span = positioned + shared.model.transfer(job.count);
+        let positioned = shared.model.position(now, from, job.at, job.writes(), job.came);
+        let span = positioned + shared.model.transfer(job.at, job.count);
         shared.operations.add(Operation {
             issued: now,
             begin: now + Nanos(positioned),

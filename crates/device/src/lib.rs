@@ -64,6 +64,7 @@
 //! assert!(blocks[1] == 22 || blocks[1] == 0);
 //! ```
 
+mod bus;
 mod contract;
 mod data;
 mod disk;
@@ -85,6 +86,7 @@ mod ram;
 mod sampled;
 mod stats;
 
+pub use bus::Bus;
 pub use contract::{
     Ack, Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Durability, Extent, GroupLimit,
     IoError, PowerCycle,
@@ -110,6 +112,6 @@ pub use planted::{Defect, plant};
 pub use raid::{Raid0, RaidBox};
 pub use ram::{RamDevice, RamOptions};
 pub use sampled::{
-    Bus, LatencyRow, Mode, Outlier, Overlap, SampledFault, SampledModel, Stall, StreamKind,
+    LatencyRow, Mode, Outlier, Overlap, SampledFault, SampledModel, Stall, StreamKind,
 };
 pub use stats::{DeviceStats, KindStats, Latencies, Stats};

@@ -4,6 +4,7 @@
 /// Magnetic disks ([`crate::DiskModel`]): name and TOML.
 pub const DISKS: &[(&str, &str)] = &[
     ("disk-15k", include_str!("../presets/disk-15k.toml")),
+    ("disk-15k6", include_str!("../presets/disk-15k6.toml")),
     ("disk-10k", include_str!("../presets/disk-10k.toml")),
 ];
 

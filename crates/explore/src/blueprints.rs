@@ -186,6 +186,8 @@ pub struct DiskBlueprint {
     pub model: DiskModel,
     /// What it keeps.
     pub payload: Payload,
+    /// MB (1,000,000 bytes) each second of a bus that several of them share.
+    pub shared_bus_mb_s: Option<u64>,
 }
 
 impl Blueprint for DiskBlueprint {
@@ -196,7 +198,13 @@ impl Blueprint for DiskBlueprint {
     }
 
     fn build(&self, rt: &Rt) -> Result<Disk, String> {
-        Disk::new(rt, &self.model, self.payload)
+        let mut one = self.build_several(rt, 1)?;
+        one.pop().ok_or_else(|| "disk: there is none".to_string())
+    }
+
+    fn build_several(&self, rt: &Rt, count: u32) -> Result<Vec<Disk>, String> {
+        let bus = self.shared_bus_mb_s.map(Bus::new).transpose()?;
+        (0..count).map(|_| Disk::on_bus(rt, &self.model, self.payload, bus.as_ref())).collect()
     }
 
     fn room(&self) -> Result<Room, String> {
@@ -213,8 +221,8 @@ impl Blueprint for DiskBlueprint {
         // (The model has numbers and truth values only: as it is printed, it is written.)
         format!(
             "tantalum_explore::DiskBlueprint {{\n        model: tantalum_device::{:?},\n        \
-             payload: tantalum_device::Payload::{:?},\n    }}",
-            self.model, self.payload
+             payload: tantalum_device::Payload::{:?},\n        shared_bus_mb_s: {:?},\n    }}",
+            self.model, self.payload, self.shared_bus_mb_s
         )
     }
 }

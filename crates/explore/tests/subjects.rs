@@ -33,9 +33,11 @@ fn disk(write_cache: bool) -> DiskBlueprint {
         rpm: 15_000,
         track_blocks: 120,
         heads: 4,
+        skew_blocks: 0,
         seek_track_us: 600,
         seek_full_us: 7350,
         command_us: 100,
+        prepares_ahead: false,
         interface_mb_s: 300,
         queue_depth: 32,
         queue_window: 0,
@@ -46,7 +48,7 @@ fn disk(write_cache: bool) -> DiskBlueprint {
         expiry_ms: 500,
         spin_up_ms: 3,
     };
-    DiskBlueprint { model, payload: Payload::Stamps }
+    DiskBlueprint { model, payload: Payload::Stamps, shared_bus_mb_s: None }
 }
 
 fn rams() -> Raid0Blueprint<RamBlueprint> {

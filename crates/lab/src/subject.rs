@@ -54,7 +54,7 @@ pub struct Stripes {
     pub members: u32,
     /// KiB of a chunk.
     pub chunk_kib: u64,
-    /// MB (1,000,000 bytes) each second of a bus that all members share (sampled devices).
+    /// MB (1,000,000 bytes) each second of a bus that all members share (disks and sampled devices).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus_mb_s: Option<u64>,
 }
@@ -256,7 +256,11 @@ impl Model {
     /// That it cannot be built, in a line.
     pub fn blueprint(&self, payload: Payload) -> Result<BoxBlueprint, String> {
         let drive = |design: &Design| DriveBlueprint { design: design.clone(), payload };
-        let disk = |model: &DiskModel| DiskBlueprint { model: model.clone(), payload };
+        let disk = |model: &DiskModel, shared_bus_mb_s| DiskBlueprint {
+            model: model.clone(),
+            payload,
+            shared_bus_mb_s,
+        };
         let sampled = |model: &SampledModel, shared_bus_mb_s| SampledBlueprint {
             model: model.clone(),
             payload,
@@ -264,7 +268,7 @@ impl Model {
         };
         let (member, stripes) = match self {
             Model::Ssd(design) => return Ok(drive(design).into()),
-            Model::Disk(model) => return Ok(BoxBlueprint::Disk(disk(model))),
+            Model::Disk(model) => return Ok(BoxBlueprint::Disk(disk(model, None))),
             Model::Sampled(model) => return Ok(BoxBlueprint::Sampled(sampled(model, None))),
             Model::Raid0 { member, stripes } => (member, stripes),
         };
@@ -275,7 +279,8 @@ impl Model {
                 BoxBlueprint::Drives(Box::new(Raid0Blueprint { member, members, chunk }))
             }
             Model::Disk(model) => {
-                BoxBlueprint::Disks(Raid0Blueprint { member: disk(model), members, chunk })
+                let member = disk(model, stripes.bus_mb_s);
+                BoxBlueprint::Disks(Raid0Blueprint { member, members, chunk })
             }
             Model::Sampled(model) => {
                 let member = sampled(model, stripes.bus_mb_s);
@@ -336,10 +341,10 @@ fn striped(
     }
     let member = Box::new(Model::named(&stripes.of, scene, false)?);
     stripes.chunk_blocks(member.block_bytes()).map_err(|e| told("chunk_kib", e))?;
-    match (stripes.bus_mb_s, member.sampled()) {
+    match (stripes.bus_mb_s, member.ssd()) {
         (Some(0), _) => Err(told("bus_mb_s", "raid0: bus_mb_s must be at least 1".into())),
-        (Some(_), None) => {
-            let what = "raid0: bus_mb_s: only sampled devices share a bus";
+        (Some(_), Some(_)) => {
+            let what = "raid0: bus_mb_s: only disks and sampled devices share a bus";
             Err(told("bus_mb_s", what.into()))
         }
         _ => Ok(Model::Raid0 { member, stripes }),

@@ -52,3 +52,35 @@ fn a_data_centre_drive_is_near_the_data_sheets_of_its_class() {
     println!("{near:?}: {each:?}");
     assert_eq!((near.rows, near.near_enough), (6, Some(true)), "{near:?}: {each:?}");
 }
+
+/// How far an experiment is from what was published, after shorter preparations and runs.
+fn deviations(name: &str, text: &str, shorter: &[(&str, toml::Value)]) -> (u32, Option<bool>) {
+    let shorter: Vec<_> = shorter.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
+    let e = Experiment::parse_with(name, text, &shorter).unwrap();
+    let rows = e.rows().unwrap();
+    runner::check(&rows).unwrap();
+    let watch: Watch = Arc::new(|_: Progress<'_>| ());
+    let report = runner::run(&e, &rows, 2, &watch);
+    let failed: Vec<_> = report.unexpected().map(|r| (&r.name, &r.error)).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    let near = report.nearness().unwrap();
+    let each: Vec<_> = report.rows.iter().map(|r| (&r.name, r.deviation_percent())).collect();
+    println!("{near:?}: {each:?}");
+    (near.rows, near.near_enough)
+}
+
+/// The four SSDs, overwritten for a shorter time.
+#[test]
+fn the_ssds_of_a_flash_cache_are_near_what_was_published() {
+    let text = include_str!("../../../experiments/cache-devices.toml");
+    let shorter = [("precondition.passes_max", toml::Value::Float(2.0))];
+    assert_eq!(deviations("cache-devices.toml", text, &shorter), (20, Some(true)));
+}
+
+/// One disk, and sixteen of it.
+#[test]
+fn the_disks_behind_a_flash_cache_are_near_what_was_published() {
+    let text = include_str!("../../../experiments/cache-disks.toml");
+    let seconds = toml::Value::Array(vec![toml::Value::Integer(5000); 2]);
+    assert_eq!(deviations("cache-disks.toml", text, &[("run.run_ms", seconds)]), (8, Some(true)));
+}

@@ -144,7 +144,12 @@ fn what_a_design_without_flash_cannot_be_is_told_with_key_and_line() {
         ),
         ("base = \"usb-flash\"", "base = \"usb-flsh\"", 0, "did you mean \"usb-flash\"?"),
         ("bus_mb_s = 40", "bus_mb_s = 0", line("raid0"), "bus_mb_s must be at least 1"),
-        ("of = \"stick\"", "of = \"disk\"", line("raid0"), "only sampled devices share a bus"),
+        (
+            "of = \"stick\"",
+            "of = \"volatile\"",
+            line("raid0"),
+            "only disks and sampled devices share a bus",
+        ),
         ("block_bytes = 512", "block_bytes = 500", disk + 2, "block_bytes is 500"),
         ("block_bytes = 512", "blok_bytes = 512", disk + 2, "did you mean \"block_bytes\"?"),
         ("expect", "disk = { block_bytes = 500 }\nexpect", row + 3, "block_bytes is 500"),

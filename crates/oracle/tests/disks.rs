@@ -15,9 +15,11 @@ fn model(blocks: u64, write_cache: bool) -> DiskModel {
         rpm: 15_000,
         track_blocks: 120,
         heads: 4,
+        skew_blocks: 0,
         seek_track_us: 600,
         seek_full_us: 7350,
         command_us: 100,
+        prepares_ahead: false,
         interface_mb_s: 300,
         queue_depth: 32,
         queue_window: 0,
@@ -44,7 +46,9 @@ fn disks_keep_their_promises() {
             };
             let payload = if seed % 5 == 0 { Payload::Bytes } else { Payload::Stamps };
             let block_bytes = [4096, 512, 65_536][seed as usize % 3];
-            let small = DiskModel { cache_kib: 1024, block_bytes, ..model(4000, cache) };
+            let (skew_blocks, prepares_ahead) = (seed % 7 * 11, seed % 4 < 2);
+            let small = DiskModel { skew_blocks, prepares_ahead, ..model(4000, cache) };
+            let small = DiskModel { cache_kib: 1024, block_bytes, ..small };
             let report = crash_run(seed, &plan, |rt| Disk::new(rt, &small, payload).unwrap());
             let report = report.unwrap();
             assert!(report.is_clean(), "cache {cache}: {report}");

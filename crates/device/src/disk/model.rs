@@ -25,6 +25,10 @@ pub struct DiskModel {
     pub track_blocks: u64,
     /// Tracks of a cylinder (heads).
     pub heads: u64,
+    /// Blocks by which the tracks of each cylinder begin later than those of the cylinder before it
+    /// (cylinder skew), so that a seek to the next cylinder is over when its first block comes.
+    #[serde(default)]
+    pub skew_blocks: u64,
     /// A seek to the next cylinder before a read, µs.
     pub seek_track_us: u64,
     /// A seek over all cylinders before a read, µs. The time of a shorter seek grows with the root
@@ -35,6 +39,10 @@ pub struct DiskModel {
     pub write_settle_us: u64,
     /// Controller time of a command, µs.
     pub command_us: u64,
+    /// Whether the controller prepares a command as soon as it comes, while the arm is at work on
+    /// others. Otherwise the arm waits for that before each job.
+    #[serde(default)]
+    pub prepares_ahead: bool,
     /// Bandwidth of the interface, MB/s.
     pub interface_mb_s: u64,
     /// Commands that may be outstanding.
@@ -96,6 +104,10 @@ impl DiskModel {
         if self.seek_full_us < self.seek_track_us || self.seek_full_us > 1_000_000 {
             return Err("disk: seek_full_us must be at least seek_track_us, at most 1000000".into());
         }
+        if self.skew_blocks >= self.track_blocks {
+            let most = self.track_blocks - 1;
+            return Err(format!("disk: skew_blocks is {}, at most {most}", self.skew_blocks));
+        }
         let at_most = [
             ("write_settle_us", self.write_settle_us, 1_000_000),
             ("command_us", self.command_us, 1_000_000),
@@ -149,16 +161,102 @@ impl DiskModel {
         (self.seek_track_us + settle) * 1000 + (range * share * 1000.0) as u64
     }
 
-    /// The time from now, with the arm at a cylinder, until `block` begins to pass the head.
-    pub(super) fn position(&self, now: Nanos, arm: u64, block: u64, writes: bool) -> u64 {
-        let seek = self.command_us * 1000 + self.seek(arm, self.cylinder(block), writes);
+    /// The time from now, with the arm at a cylinder, until `block` begins to pass the head, for a
+    /// job that came at `came`.
+    pub(super) fn position(
+        &self,
+        now: Nanos,
+        arm: u64,
+        block: u64,
+        writes: bool,
+        came: Nanos,
+    ) -> u64 {
+        let cylinder = self.cylinder(block);
+        let seek = self.controller(now, came) + self.seek(arm, cylinder, writes);
         let revolution = self.revolution();
-        let angle = block % self.track_blocks * revolution / self.track_blocks;
+        let from_index = (block + cylinder * self.skew_blocks) % self.track_blocks;
+        let angle = from_index * revolution / self.track_blocks;
         let there = (now.0 + seek) % revolution;
         seek + (angle + revolution - there) % revolution
     }
 
-    pub(super) fn transfer(&self, blocks: u64) -> u64 {
-        blocks * self.revolution() / self.track_blocks
+    /// The time from now until the controller has prepared a job that came at `came`.
+    fn controller(&self, now: Nanos, came: Nanos) -> u64 {
+        let takes = self.command_us * 1000;
+        match self.prepares_ahead {
+            true => (came.0 + takes).saturating_sub(now.0),
+            false => takes,
+        }
+    }
+
+    /// How long these blocks take to pass the head. Between two cylinders it is their skew longer.
+    pub(super) fn transfer(&self, at: u64, blocks: u64) -> u64 {
+        let last = at + blocks.saturating_sub(1);
+        let skewed = (self.cylinder(last) - self.cylinder(at)) * self.skew_blocks;
+        (blocks + skewed) * self.revolution() / self.track_blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model() -> DiskModel {
+        let text = include_str!("../../presets/disk-15k6.toml");
+        toml::from_str(text).expect("a preset")
+    }
+
+    /// How long jobs of so many blocks take, one behind the other from block 0 on over so many
+    /// cylinders, all of which came at the start.
+    fn sequence(model: &DiskModel, blocks: u64, cylinders: u64, writes: bool) -> u64 {
+        let (mut now, mut arm) = (Nanos::ZERO, 0);
+        let all = cylinders * model.heads * model.track_blocks;
+        for at in (0..all).step_by(blocks as usize) {
+            let count = blocks.min(all - at);
+            now += Nanos(model.position(now, arm, at, writes, Nanos::ZERO));
+            now += Nanos(model.transfer(at, count));
+            arm = model.cylinder(at + count - 1);
+        }
+        now.0
+    }
+
+    #[test]
+    fn a_sequence_misses_no_revolution_if_commands_are_prepared_and_cylinders_are_skewed() {
+        let model = model();
+        let (revolution, track) = (model.revolution(), model.track_blocks);
+        let tracks = 10 * model.heads;
+        // The first command waits for its controller time, and so for the first block.
+        let whole = tracks * revolution + 9 * model.skew_blocks * revolution / track + revolution;
+        for writes in [false, true] {
+            for blocks in [1, 7, 64, 1000] {
+                let took = sequence(&model, blocks, 10, writes);
+                assert!(took.abs_diff(whole) < 10_000, "{blocks}: {took} instead of {whole}");
+            }
+        }
+        // Without skew the seek to each next cylinder misses its first block.
+        let straight = DiskModel { skew_blocks: 0, ..model.clone() };
+        let took = sequence(&straight, track, 10, false);
+        assert!(took.abs_diff((tracks + 10) * revolution) < 10_000, "{took}");
+        // And each command misses its first block if the arm waits for the controller.
+        let waits = DiskModel { prepares_ahead: false, ..straight };
+        let took = sequence(&waits, track, 10, false);
+        assert!(took.abs_diff(2 * tracks * revolution) < 10_000, "{took}");
+    }
+
+    #[test]
+    fn a_command_that_comes_to_an_idle_arm_waits_for_the_controller() {
+        let model = model();
+        let now = Nanos::from_millis(3);
+        let takes = model.command_us * 1000;
+        assert_eq!(model.controller(now, now), takes);
+        assert_eq!(model.controller(now + Nanos(takes / 4), now), takes - takes / 4);
+        assert_eq!(model.controller(now + Nanos(2 * takes), now), 0);
+    }
+
+    #[test]
+    fn a_skew_is_less_than_a_track() {
+        let model = model();
+        let wide = DiskModel { skew_blocks: model.track_blocks, ..model };
+        assert_eq!(wide.check(), Err("disk: skew_blocks is 156, at most 155".to_string()));
     }
 }

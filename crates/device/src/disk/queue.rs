@@ -15,13 +15,16 @@ use crate::OwnedData;
 use std::collections::VecDeque;
 use tantalum_rt::Nanos;
 
+/// The controller has prepared what is cached: it came long ago.
+const PREPARED: Nanos = Nanos::ZERO;
+
 /// What one positioning of the arm is for.
 #[derive(Clone)]
 pub(super) struct Job {
     pub id: u64,
     pub at: u64,
     pub count: u64,
-    /// When it came.
+    /// When it came; of what was cached, [`PREPARED`].
     pub came: Nanos,
     /// What to write; `None` for a read.
     pub data: Option<OwnedData>,
@@ -74,7 +77,7 @@ impl State {
     pub fn pick(&mut self, model: &DiskModel, now: Nanos) -> Option<Job> {
         let job = match self.next(model, now)? {
             Next::Command(i) => self.queue.remove(i)?,
-            Next::Cached(at) => self.cached_run(at, model.run(), now),
+            Next::Cached(at) => self.cached_run(at, model.run()),
         };
         self.at_work = Some(job.clone());
         Some(job)
@@ -98,14 +101,14 @@ impl State {
     }
 
     fn nearest(&self, model: &DiskModel, now: Nanos) -> Option<Next> {
-        let cost = |block, writes| model.position(now, self.arm, block, writes);
+        let cost = |at, writes, came| model.position(now, self.arm, at, writes, came);
         let commands = self.queue.iter().take(model.commands()).enumerate();
-        let command = commands.map(|(i, j)| (cost(j.at, j.writes()), Next::Command(i)));
+        let command = commands.map(|(i, j)| (cost(j.at, j.writes(), j.came), Next::Command(i)));
         let window = match self.queue.is_empty() || self.awaited > 0 {
             true => model.cache_window,
             false => 0,
         };
-        let cached = self.cache.oldest(window).map(|b| (cost(b, true), Next::Cached(b)));
+        let cached = self.cache.oldest(window).map(|b| (cost(b, true, PREPARED), Next::Cached(b)));
         command.chain(cached).min_by_key(|(cost, _)| *cost).map(|(_, next)| next)
     }
 
@@ -139,11 +142,11 @@ impl State {
         Next::Command(i)
     }
 
-    fn cached_run(&mut self, at: u64, most: u64, now: Nanos) -> Job {
+    fn cached_run(&mut self, at: u64, most: u64) -> Job {
         let versions = self.cache.run(at, most);
         self.ticks += 1;
         let count = versions.len() as u64;
-        Job { id: self.ticks, at, count, came: now, data: None, versions }
+        Job { id: self.ticks, at, count, came: PREPARED, data: None, versions }
     }
 }
 
@@ -171,10 +174,12 @@ mod tests {
             rpm: 15_000,
             track_blocks: 20,
             heads: 2,
+            skew_blocks: 0,
             seek_track_us: 200,
             seek_full_us: 6_600,
             write_settle_us: 600,
             command_us: 100,
+            prepares_ahead: false,
             interface_mb_s: 300,
             queue_depth: 32,
             queue_window: 4,
@@ -229,8 +234,12 @@ mod tests {
     proptest! {
         /// Invariants 1 and 4; and all that came is brought to its end.
         #[test]
-        fn all_that_waits_is_taken_once_in_an_order_that_is_allowed(all in steps()) {
-            let model = model();
+        fn all_that_waits_is_taken_once_in_an_order_that_is_allowed(
+            all in steps(),
+            prepares_ahead: bool,
+            skew_blocks in 0..20u64,
+        ) {
+            let model = DiskModel { prepares_ahead, skew_blocks, ..model() };
             let (mut state, mut waiting) = (State::default(), Waiting::default());
             let mut now = Nanos::ZERO;
             let rest = std::iter::repeat_n(Step::Work(250), 8);
@@ -254,8 +263,8 @@ mod tests {
                     Step::Await(more) => state.awaited = u32::from(more),
                     Step::Work(jobs) => for _ in 0..jobs {
                         let Some(job) = state.pick(&model, now) else { break };
-                        now += Nanos(model.position(now, state.arm, job.at, job.writes()))
-                            + Nanos(model.transfer(job.count));
+                        now += Nanos(model.position(now, state.arm, job.at, job.writes(), job.came))
+                            + Nanos(model.transfer(job.at, job.count));
                         state.arm = model.cylinder(job.at);
                         if job.versions.is_empty() {
                             waiting.take(job.id);
@@ -288,7 +297,7 @@ mod tests {
                 state.add(at, 1, None, now);
             }
             let job = state.pick(&model, now).unwrap();
-            let took = Nanos(model.position(now, state.arm, job.at, false));
+            let took = Nanos(model.position(now, state.arm, job.at, false, job.came));
             longest = longest.max(took);
             if job.id != far {
                 assert!(now < model.expiry(), "it is overdue, and another goes first");

@@ -4,8 +4,9 @@ fn disk_survives_these_cuts() {
     use tantalum_explore::{Command, Scenario};
     use tantalum_rt::Nanos;
     let subject = tantalum_explore::DiskBlueprint {
-        model: tantalum_device::DiskModel { block_bytes: 4096, blocks: 480, rpm: 15000, track_blocks: 120, heads: 4, seek_track_us: 600, seek_full_us: 7350, write_settle_us: 500, command_us: 100, interface_mb_s: 300, queue_depth: 32, queue_window: 0, cache_kib: 1024, write_cache: true, cache_window: 64, expiry_ms: 500, spin_up_ms: 3 },
+        model: tantalum_device::DiskModel { block_bytes: 4096, blocks: 480, rpm: 15000, track_blocks: 120, heads: 4, skew_blocks: 0, seek_track_us: 600, seek_full_us: 7350, write_settle_us: 500, command_us: 100, prepares_ahead: false, interface_mb_s: 300, queue_depth: 32, queue_window: 0, cache_kib: 1024, write_cache: true, cache_window: 64, expiry_ms: 500, spin_up_ms: 3 },
         payload: tantalum_device::Payload::Stamps,
+        shared_bus_mb_s: None,
     };
     let scenario = Scenario {
         subject,
