@@ -6,7 +6,7 @@ use tantalum_drive::{Design, Drive};
 use tantalum_rt::Runtime;
 
 /// Presets whose acknowledged writes survive, by their own description.
-const SAFE: [&str; 7] = [
+const SAFE: [&str; 9] = [
     "durassd",
     "full-protection",
     "durassd-bounded",
@@ -14,6 +14,8 @@ const SAFE: [&str; 7] = [
     "spartan-e",
     "spartan-es",
     "tlc-datacenter",
+    "dc-s3500",
+    "p3700",
 ];
 
 /// The changes to the preset of this name.
@@ -33,7 +35,9 @@ pub fn settings(name: &str) -> Vec<&'static str> {
         all.extend(["map.dump_units=4", "map.write_points=2"]);
     }
     match name {
-        "durassd" | "full-protection" | "tlc-datacenter" => all.push("map.dirty_max=4096"),
+        "durassd" | "full-protection" | "tlc-datacenter" | "dc-s3500" | "p3700" => {
+            all.push("map.dirty_max=4096");
+        }
         "shearing" => all.push("cache.reorder=32"),
         "spartan-b" => all.push("map.dirty_max=1024"),
         _ => {}
