@@ -507,6 +507,7 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     let text = include_str!("../../../docs/json.md");
     let (of_run, rest) = text.split_once("## `tantalum crash --json`").unwrap();
     let (_, of_bench) = rest.split_once("## `tantalum bench drive --json`").unwrap();
+    let of_bench = of_bench.split("\n## ").next().unwrap();
     let mut run = BTreeSet::new();
     let filled = "[precondition]\nfill = 0.01\npasses_max = 0.0";
     let twice = small().replace("cuts = 3", "cuts = 3\nrepetitions = 2");

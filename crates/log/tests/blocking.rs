@@ -114,8 +114,9 @@ fn what_many_threads_committed_is_there_when_the_log_is_opened_again() {
     for (files, memory) in [(1, 32 << 10), (2, 1 << 20)] {
         let scratch = Scratch::new();
         let (paths, log) = on_files(&scratch, files, 16 << 20, memory);
-        let acknowledged = many(&log, 8, 200);
+        let mut acknowledged = many(&log, 8, 200);
         assert!(acknowledged.len() >= 8 * 190);
+        acknowledged.sort_by_key(|(appended, _)| appended.lsn);
         drop(log);
         let log = BlockingLog::open(&paths, options(memory)).unwrap();
         let found = check_order(&log);
