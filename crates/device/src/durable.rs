@@ -54,17 +54,37 @@ pub async fn read_or_zeros<D: BlockDevice>(
     at: Block,
     buf: &mut [u8],
 ) -> Result<bool, IoError> {
-    match device.read(at, DataMut::Bytes(buf)).await {
+    or_zeros(device, at, DataMut::Bytes(buf)).await
+}
+
+/// The same, from a device that carries stamps.
+///
+/// # Errors
+/// Any other error of the device.
+pub async fn read_stamps_or_zeros<D: BlockDevice>(
+    device: &D,
+    at: Block,
+    stamps: &mut [u64],
+) -> Result<bool, IoError> {
+    or_zeros(device, at, DataMut::Stamps(stamps)).await
+}
+
+async fn or_zeros<D: BlockDevice>(
+    device: &D,
+    at: Block,
+    mut buf: DataMut<'_>,
+) -> Result<bool, IoError> {
+    match device.read(at, buf.reborrow()).await {
         Ok(()) => return Ok(false),
         Err(IoError::Uncorrectable(_)) => {}
         Err(e) => return Err(e),
     }
-    let block = device.caps().block_size as usize;
-    for (i, piece) in buf.chunks_mut(block).enumerate() {
-        let at = Block(at.0 + i as u64);
-        match device.read(at, DataMut::Bytes(piece)).await {
+    let block = device.caps().block_size;
+    for i in 0..buf.blocks(block).unwrap_or(0) as usize {
+        let mut piece = buf.slice(i..i + 1, block);
+        match device.read(Block(at.0 + i as u64), piece.reborrow()).await {
             Ok(()) => {}
-            Err(IoError::Uncorrectable(_)) => piece.fill(0),
+            Err(IoError::Uncorrectable(_)) => piece.zero(),
             Err(e) => return Err(e),
         }
     }

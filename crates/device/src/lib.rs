@@ -93,7 +93,7 @@ pub use contract::{
 };
 pub use data::{Data, DataMut, OwnedData, Payload};
 pub use disk::{Disk, DiskModel};
-pub use durable::{DurableBy, read_or_zeros};
+pub use durable::{DurableBy, read_or_zeros, read_stamps_or_zeros};
 pub use faults::Faults;
 pub use field::{
     Field, Line, Metric, Panel, Unit, Value, bytes_in_words, joules_in_words, time_in_words,

@@ -3,6 +3,7 @@
 //! 1. All checks come first. While one fails nothing is written.
 //! 2. The superblock comes last: what has one has everything else.
 
+use crate::flash::carrier::Carrier;
 use crate::flash::error::OpenError;
 use crate::flash::format::{
     self, BATCHES_MIN, COPIES, FRAMES_MAX, Found, HEAD_BYTES, Label, LabelState, Layout,
@@ -71,7 +72,8 @@ pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
 ) -> Result<(), OpenError> {
     let by = check_device(flash)?;
     let layout = divide(flash, options)?;
-    let heads = read_heads(flash).await.map_err(io(FLASH))?;
+    let on = Carrier { device: flash, by, beside: &options.beside };
+    let heads = read_heads(&on).await.map_err(io(FLASH))?;
     let mut label = vec![0; LABEL_BYTES];
     let labelled = slow.read_label(&mut label).await.map_err(io(SLOW))?;
     if !options.force
@@ -106,7 +108,7 @@ pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
         };
         write_label(slow, &label).await.map_err(io(SLOW))?;
     }
-    write_heads(flash, by, &superblock).await.map_err(io(FLASH))
+    write_heads(&on, &superblock.encode()).await.map_err(io(FLASH))
 }
 
 /// A generation above that of whatever is there, so that a torn format leaves the old or the new.

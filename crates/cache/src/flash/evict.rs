@@ -23,7 +23,7 @@ use tantalum_device::BlockDevice;
 
 impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     pub fn check_page(&self, page: u64, bytes: usize) -> Result<(), CacheError> {
-        let (pages, size) = (self.slow.pages(), self.medium.layout.page as usize);
+        let (pages, size) = (self.slow.pages(), self.medium.page());
         if page >= pages {
             let why = format!("page {page}: the slow store has {pages} pages; name one of them");
             return Err(CacheError::Invalid(why));

@@ -94,7 +94,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
                 if !self.medium.is_alive() {
                     return Err(IoError::PowerLost);
                 }
-                buf.copy_from_slice(&bytes[self.medium.layout.frame_in_batch(place.frame)]);
+                buf.copy_from_slice(&bytes[self.medium.frame_in_batch(place.frame)]);
                 return Ok(());
             }
             drop(state);

@@ -77,7 +77,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         } else {
             Vec::new()
         };
-        let page = self.medium.layout.page as usize;
+        let page = self.medium.page();
         let bytes = |place: Place| &data[place.frame * page..][..page];
         let verdict = self.judge(batch, &valid, bytes);
         if let Some(Frame { page, lsn, .. }) = verdict.lost {

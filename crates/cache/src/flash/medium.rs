@@ -2,14 +2,18 @@
 //!
 //! 1. What is written is durable when the call returns.
 //! 2. What the device reports as unreadable reads as zeros, so it has no checksum that fits.
+//! 3. Pages are as they are in memory, on a device of stamps, too (`carrier.rs`).
 
+use crate::flash::carrier::{Beside, Carrier};
 use crate::flash::error::OpenError;
 use crate::flash::format::{COPIES, Descriptor, HEAD_BYTES, Layout, Segment, Superblock};
-use tantalum_device::{Block, BlockDevice, Data, DurableBy, IoError, Payload, read_or_zeros};
+use std::ops::Range;
+use tantalum_device::{BlockDevice, DurableBy, IoError};
 
 pub(crate) struct Medium<F> {
     device: F,
     by: DurableBy,
+    beside: Beside,
     pub layout: Layout,
     pub tag: u64,
 }
@@ -18,9 +22,6 @@ pub(crate) struct Medium<F> {
 pub(crate) fn check_device<F: BlockDevice>(device: &F) -> Result<DurableBy, OpenError> {
     let caps = device.caps();
     let wrong = |what: &str| Err(OpenError::Unsuitable(format!("the flash device {what}")));
-    if caps.payload != Payload::Bytes {
-        return wrong("carries stamps: use a device that stores bytes");
-    }
     if caps.thin {
         return wrong("is thinly provisioned and may refuse pages: use another");
     }
@@ -34,39 +35,59 @@ pub(crate) fn check_device<F: BlockDevice>(device: &F) -> Result<DurableBy, Open
 }
 
 /// The beginning of the device, with both copies of the superblock.
-pub(crate) async fn read_heads<F: BlockDevice>(device: &F) -> Result<Vec<u8>, IoError> {
-    let block = device.caps().block_size as usize;
+pub(crate) async fn read_heads<D: BlockDevice>(on: &Carrier<'_, D>) -> Result<Vec<u8>, IoError> {
+    let block = on.device.caps().block_size as usize;
     let mut heads = vec![0; (COPIES[1] as usize + HEAD_BYTES).next_multiple_of(block)];
-    read_or_zeros(device, Block(0), &mut heads).await?;
+    on.read_records(0, &mut heads).await?;
     Ok(heads)
 }
 
-/// Writes both copies, one after the other.
-pub(crate) async fn write_heads<F: BlockDevice>(
-    device: &F,
-    by: DurableBy,
-    superblock: &Superblock,
+/// Writes both copies of a superblock or label, one after the other.
+pub(crate) async fn write_heads<D: BlockDevice>(
+    on: &Carrier<'_, D>,
+    head: &[u8; HEAD_BYTES],
 ) -> Result<(), IoError> {
-    let block = device.caps().block_size as usize;
-    let mut bytes = vec![0; HEAD_BYTES.next_multiple_of(block)];
-    bytes[..HEAD_BYTES].copy_from_slice(&superblock.encode());
     for at in COPIES {
-        by.write(device, Block(at / block as u64), Data::Bytes(&bytes)).await?;
+        write_head(on, at, head).await?;
     }
     Ok(())
 }
 
+/// Writes one copy.
+pub(crate) async fn write_head<D: BlockDevice>(
+    on: &Carrier<'_, D>,
+    at: u64,
+    head: &[u8],
+) -> Result<(), IoError> {
+    let block = on.device.caps().block_size as usize;
+    let mut bytes = vec![0; HEAD_BYTES.next_multiple_of(block)];
+    bytes[..head.len()].copy_from_slice(head);
+    on.write_record(at, &bytes, bytes.len()).await
+}
+
 impl<F: BlockDevice> Medium<F> {
-    pub fn new(device: F, by: DurableBy, layout: Layout, tag: u64) -> Medium<F> {
-        Medium { device, by, layout, tag }
+    pub fn new(device: F, by: DurableBy, beside: Beside, layout: Layout, tag: u64) -> Medium<F> {
+        Medium { device, by, beside, layout, tag }
     }
 
-    fn block(&self, byte: u64) -> Block {
-        Block(byte / u64::from(self.device.caps().block_size))
+    fn on(&self) -> Carrier<'_, F> {
+        Carrier { device: &self.device, by: self.by, beside: &self.beside }
     }
 
-    async fn read(&self, byte: u64, buf: &mut [u8]) -> Result<(), IoError> {
-        read_or_zeros(&self.device, self.block(byte), buf).await.map(drop)
+    /// Bytes of a page in memory (3).
+    pub fn page(&self) -> usize {
+        self.on().memory(self.layout.page.into())
+    }
+
+    /// Bytes on the device of frames that have so many bytes in memory.
+    pub fn frame_bytes(&self, bytes: usize) -> u64 {
+        (bytes / self.page()) as u64 * u64::from(self.layout.page)
+    }
+
+    /// Where the frame is in the bytes of its batch in memory.
+    pub fn frame_in_batch(&self, frame: usize) -> Range<usize> {
+        let at = self.layout.descriptor as usize + frame * self.page();
+        at..at + self.page()
     }
 
     /// Whether commands reach the device.
@@ -75,27 +96,26 @@ impl<F: BlockDevice> Medium<F> {
     }
 
     pub async fn write_superblock(&self, superblock: &Superblock) -> Result<(), IoError> {
-        write_heads(&self.device, self.by, superblock).await
+        write_heads(&self.on(), &superblock.encode()).await
     }
 
     /// Writes a whole batch, in one write.
     pub async fn write_batch(&self, batch: u64, bytes: &[u8]) -> Result<(), IoError> {
-        let at = self.block(self.layout.batch_at(batch));
-        self.by.write(&self.device, at, Data::Bytes(bytes)).await
+        let (at, descriptor) = (self.layout.batch_at(batch), self.layout.descriptor as usize);
+        self.on().write_record(at, bytes, descriptor).await
     }
 
     /// The descriptor of this batch, if its slot has it.
     pub async fn read_descriptor(&self, batch: u64) -> Result<Option<Descriptor>, IoError> {
         let mut bytes = vec![0; self.layout.descriptor as usize];
-        self.read(self.layout.batch_at(batch), &mut bytes).await?;
+        self.on().read_records(self.layout.batch_at(batch), &mut bytes).await?;
         Ok(Descriptor::decode(self.tag, batch, &bytes))
     }
 
     /// The frames of a batch, in one read.
     pub async fn read_frames(&self, batch: u64, frames: usize) -> Result<Vec<u8>, IoError> {
-        let mut bytes = vec![0; frames * self.layout.page as usize];
-        let at = self.layout.batch_at(batch) + u64::from(self.layout.descriptor);
-        self.read(at, &mut bytes).await?;
+        let mut bytes = vec![0; frames * self.page()];
+        self.on().read_pages_or_zeros(self.layout.frame_at(batch, 0), &mut bytes).await?;
         Ok(bytes)
     }
 
@@ -106,22 +126,21 @@ impl<F: BlockDevice> Medium<F> {
         frame: usize,
         buf: &mut [u8],
     ) -> Result<(), IoError> {
-        let at = self.layout.batch_at(batch) + self.layout.frame_in_batch(frame).start as u64;
-        self.read(at, buf).await
+        self.on().read_pages_or_zeros(self.layout.frame_at(batch, frame), buf).await
     }
 
     /// Writes a segment.
     pub async fn write_segment(&self, segment: &Segment) -> Result<(), IoError> {
         let mut bytes = segment.encode(self.tag);
         bytes.resize(bytes.len().next_multiple_of(self.layout.page as usize), 0);
-        let at = self.block(self.layout.segment_at(segment.number));
-        self.by.write(&self.device, at, Data::Bytes(&bytes)).await
+        let at = self.layout.segment_at(segment.number);
+        self.on().write_record(at, &bytes, bytes.len()).await
     }
 
     /// The segment in a slot, if there is one.
     pub async fn read_segment(&self, slot: u64) -> Result<Option<Segment>, IoError> {
         let mut bytes = vec![0; self.layout.segment_bytes()];
-        self.read(self.layout.segment_at(slot), &mut bytes).await?;
+        self.on().read_records(self.layout.segment_at(slot), &mut bytes).await?;
         Ok(Segment::decode(self.tag, &bytes))
     }
 

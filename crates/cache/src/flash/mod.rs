@@ -17,10 +17,13 @@
 //! 7. **Bounded.** Memory, and the time that dirty pages wait while the slow store refuses a page.
 //! 8. Devices that lose what they acknowledged get forced writes and flushes, as their promises call
 //!    for (`tantalum_device::DurableBy`).
+//! 9. On devices that carry stamps a page has in memory the stamps of its blocks, eight bytes for
+//!    each, little-endian; the bytes of everything else lie [`Beside`] the device.
 //!
 //! `core.rs` says how a page goes through the files. `format/` has every byte on the devices.
 
 mod cache;
+mod carrier;
 mod core;
 mod create;
 mod error;
@@ -42,6 +45,7 @@ mod stats;
 mod writer;
 
 pub use cache::FlashCache;
+pub use carrier::Beside;
 pub use error::{CacheError, OpenError};
 pub use fetch::Fetched;
 pub use format::{Mode, Uuid};

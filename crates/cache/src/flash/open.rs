@@ -6,6 +6,7 @@
 //! 3. A slow store is used without its cache only if it has every page: after write-through, or when
 //!    the cache was closed without dirty pages. From then on that cache is out of date, and refused.
 
+use crate::flash::carrier::Carrier;
 use crate::flash::core::{Core, Heads, Open, State};
 use crate::flash::create::{FLASH, SLOW, io};
 use crate::flash::error::{CacheError, OpenError};
@@ -38,8 +39,9 @@ fn whole<T>(found: Found<T>, what: &'static str, device: &'static str) -> Result
     }
 }
 
-async fn find_superblock<F: BlockDevice>(flash: &F) -> Result<Superblock, OpenError> {
-    let heads = read_heads(flash).await.map_err(io(FLASH))?;
+async fn find_superblock<F: BlockDevice>(on: &Carrier<'_, F>) -> Result<Superblock, OpenError> {
+    let flash = on.device;
+    let heads = read_heads(on).await.map_err(io(FLASH))?;
     let found = decode_newest(&heads, Superblock::decode, |s| s.generation);
     let superblock = whole(found, "superblock", FLASH)?;
     let (was, is) = (superblock.bytes, flash.caps().bytes());
@@ -86,7 +88,8 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
     options: OpenOptions,
 ) -> Result<Rc<Core<F, S>>, OpenError> {
     let by = check_device(&flash)?;
-    let superblock = find_superblock(&flash).await?;
+    let beside = &options.beside;
+    let superblock = find_superblock(&Carrier { device: &flash, by, beside }).await?;
     if superblock.slow != options.slow_identity {
         return Err(OpenError::OtherStore);
     }
@@ -95,7 +98,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         check_label(label, &superblock)?;
     }
     let tag = format::tag(&superblock.cache);
-    let medium = Medium::new(flash, by, superblock.layout, tag);
+    let medium = Medium::new(flash, by, options.beside.clone(), superblock.layout, tag);
     let mut found = recover(&medium, &superblock, options.restart).await?;
     let mode = options.mode.unwrap_or(superblock.mode);
     let dirty = found.index.counts().1;

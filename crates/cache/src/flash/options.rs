@@ -1,5 +1,6 @@
 //! How a cache is made and used.
 
+use crate::flash::carrier::Beside;
 use crate::flash::format::{Mode, Uuid};
 use tantalum_rt::Nanos;
 
@@ -43,6 +44,8 @@ pub struct FormatOptions {
     pub slow_identity: Uuid,
     /// Whatever is on the devices may be destroyed.
     pub force: bool,
+    /// What lies beside a flash device of stamps.
+    pub beside: Beside,
 }
 
 impl Default for FormatOptions {
@@ -54,6 +57,7 @@ impl Default for FormatOptions {
             identity: None,
             slow_identity: [0; 16],
             force: false,
+            beside: Beside::default(),
         }
     }
 }
@@ -77,6 +81,8 @@ pub struct OpenOptions {
     pub patience: Nanos,
     /// Writes to the slow store side by side, at most.
     pub depth: usize,
+    /// What lies beside a flash device of stamps: that of the formatting.
+    pub beside: Beside,
 }
 
 impl Default for OpenOptions {
@@ -90,6 +96,7 @@ impl Default for OpenOptions {
             retry: Nanos::from_millis(100),
             patience: Nanos::from_secs(10),
             depth: 16,
+            beside: Beside::default(),
         }
     }
 }

@@ -190,11 +190,11 @@ impl<F: BlockDevice> Restart<'_, F> {
         if frames.is_empty() || planted!(ChecksumNotCompared) {
             return Ok(true);
         }
-        let page = self.medium.layout.page as usize;
+        let page = self.medium.page();
         let read = self.medium.read_frames(descriptor.batch, frames.len()).await;
         let bytes = read.map_err(flash)?;
         self.stats.compared += 1;
-        self.stats.bytes += bytes.len() as u64;
+        self.stats.bytes += self.medium.frame_bytes(bytes.len());
         let same = |(f, bytes): (&Frame, &[u8])| f.damaged || checksum(bytes) == f.checksum;
         Ok(frames.iter().zip(bytes.chunks_exact(page)).all(same))
     }
@@ -223,7 +223,7 @@ impl<F: BlockDevice> Restart<'_, F> {
             if frames > 0 {
                 let bytes = self.medium.read_frames(batch, frames).await.map_err(flash)?;
                 self.stats.compared += 1;
-                self.stats.bytes += bytes.len() as u64;
+                self.stats.bytes += self.medium.frame_bytes(bytes.len());
             }
         }
         Ok(())

@@ -51,7 +51,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     fn is_whole(&self, bytes: &[u8], at: Place, frame: &Frame) -> bool {
-        let page = self.medium.layout.page as usize;
+        let page = self.medium.page();
         checksum(&bytes[at.frame * page..][..page]) == frame.checksum
     }
 
@@ -100,7 +100,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             }
             let leaving =
                 valid.iter().map(|(place, frame)| Leaving { page: frame.page, place: *place });
-            let page = self.medium.layout.page as usize;
+            let page = self.medium.page();
             let of = |place: Place| &bytes[place.frame * page..][..page];
             self.destage(leaving.collect(), of).await?;
             let mut state = self.state.borrow_mut();

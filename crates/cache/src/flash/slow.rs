@@ -1,10 +1,10 @@
 //! The slow store under a cache.
 
+use crate::flash::carrier::{Beside, Carrier};
 use crate::flash::error::OpenError;
 use crate::flash::format::{COPIES, HEAD_BYTES};
-use tantalum_device::{
-    Block, BlockDevice, Data, DataMut, Durability, DurableBy, IoError, Payload, read_or_zeros,
-};
+use crate::flash::medium::write_head;
+use tantalum_device::{BlockDevice, DurableBy, IoError};
 
 /// Bytes of a label's two copies, and what lies between them.
 pub(crate) const LABEL_BYTES: usize = COPIES[1] as usize + HEAD_BYTES;
@@ -53,6 +53,7 @@ pub struct DeviceStore<D> {
     device: D,
     page: u32,
     by: DurableBy,
+    beside: Beside,
 }
 
 /// Where the pages begin.
@@ -62,14 +63,19 @@ impl<D: BlockDevice> DeviceStore<D> {
     /// The pages of a device.
     ///
     /// # Errors
-    /// [`OpenError::Unsuitable`] if the device carries stamps, cannot make anything durable, may
-    /// refuse writes for want of space, has blocks that do not divide a page, or is too small.
+    /// [`OpenError::Unsuitable`] if the device cannot make anything durable, may refuse writes for
+    /// want of space, has blocks that do not divide a page, or is too small.
     pub fn new(device: D, page: u32) -> Result<DeviceStore<D>, OpenError> {
+        DeviceStore::with_beside(device, page, Beside::default())
+    }
+
+    /// The same, with what lies beside a device of stamps.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn with_beside(device: D, page: u32, beside: Beside) -> Result<DeviceStore<D>, OpenError> {
         let caps = device.caps();
         let wrong = |what: String| Err(OpenError::Unsuitable(format!("the slow store {what}")));
-        if caps.payload != Payload::Bytes {
-            return wrong("carries stamps: use a device that stores bytes".to_string());
-        }
         if caps.thin {
             return wrong("is thinly provisioned and may refuse pages: use another".to_string());
         }
@@ -89,7 +95,7 @@ impl<D: BlockDevice> DeviceStore<D> {
                 "has no page behind its first {PAGES_AT} bytes: use a larger one"
             ));
         }
-        Ok(DeviceStore { device, page, by })
+        Ok(DeviceStore { device, page, by, beside })
     }
 
     /// The device.
@@ -97,9 +103,12 @@ impl<D: BlockDevice> DeviceStore<D> {
         &self.device
     }
 
-    fn block(&self, page: u64) -> Block {
-        let byte = PAGES_AT + page * u64::from(self.page);
-        Block(byte / u64::from(self.device.caps().block_size))
+    fn on(&self) -> Carrier<'_, D> {
+        Carrier { device: &self.device, by: self.by, beside: &self.beside }
+    }
+
+    fn byte(&self, page: u64) -> u64 {
+        PAGES_AT + page * u64::from(self.page)
     }
 }
 
@@ -109,15 +118,15 @@ impl<D: BlockDevice> SlowStore for DeviceStore<D> {
     }
 
     async fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError> {
-        self.device.read(self.block(page), DataMut::Bytes(buf)).await
+        self.on().read_pages(self.byte(page), buf).await
     }
 
     async fn write(&self, first: u64, data: &[u8]) -> Result<(), IoError> {
-        self.device.write(self.block(first), Data::Bytes(data), Durability::Normal).await
+        self.on().write_pages(self.byte(first), data).await
     }
 
     async fn write_durably(&self, page: u64, data: &[u8]) -> Result<(), IoError> {
-        self.by.write(&self.device, self.block(page), Data::Bytes(data)).await
+        self.on().write_pages_durably(self.byte(page), data).await
     }
 
     async fn flush(&self) -> Result<(), IoError> {
@@ -130,15 +139,12 @@ impl<D: BlockDevice> SlowStore for DeviceStore<D> {
     async fn read_label(&self, buf: &mut [u8]) -> Result<bool, IoError> {
         let block = self.device.caps().block_size as usize;
         let mut blocks = vec![0; buf.len().next_multiple_of(block)];
-        read_or_zeros(&self.device, Block(0), &mut blocks).await?;
+        self.on().read_records(0, &mut blocks).await?;
         buf.copy_from_slice(&blocks[..buf.len()]);
         Ok(true)
     }
 
     async fn write_label(&self, at: u64, label: &[u8]) -> Result<(), IoError> {
-        let block = self.device.caps().block_size as usize;
-        let mut blocks = vec![0; label.len().next_multiple_of(block)];
-        blocks[..label.len()].copy_from_slice(label);
-        self.by.write(&self.device, Block(at / block as u64), Data::Bytes(&blocks)).await
+        write_head(&self.on(), at, label).await
     }
 }

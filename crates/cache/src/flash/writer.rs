@@ -38,6 +38,9 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             let state = &mut *self.state.borrow_mut();
             let (durable, front) = state.ring.issue();
             let content = state.index.batch(batch);
+            let frames = content.frames.len() as u64;
+            let layout = &self.medium.layout;
+            let batch_bytes = u64::from(layout.descriptor) + frames * u64::from(layout.page);
             let descriptor = Descriptor {
                 batch,
                 epoch: self.heads.get().superblock.epoch,
@@ -51,7 +54,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             let room = &mut bytes[..self.medium.layout.descriptor as usize];
             descriptor.encode(self.medium.tag, room);
             state.stats.batches += 1;
-            state.stats.flash_bytes += bytes.len() as u64;
+            state.stats.flash_bytes += batch_bytes;
             sealed.bytes.clone()
         };
         self.medium.write_batch(batch, &bytes).await?;

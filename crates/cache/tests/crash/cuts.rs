@@ -78,6 +78,15 @@ fn every_cut_while_it_is_closed_and_opened() {
     hold(&shape, 50..52, Nanos::from_millis(25), 1);
 }
 
+#[test]
+fn every_cut_with_devices_that_carry_stamps() {
+    let stamps = Shape { stamps: true, ..Shape::volatile() };
+    hold(&stamps, 80..82, SHORT, 1);
+    let pages = Shape { page: 1024, flash_bytes: 130 << 10, ..stamps.clone() };
+    hold(&pages, 82..83, SHORT, 1);
+    hold(&Shape { mode: Mode::Through, ..stamps }, 83..84, SHORT, 1);
+}
+
 /// After many laps: cuts are less dense, and reach every part of the ring.
 #[test]
 fn cuts_after_many_laps() {
@@ -161,6 +170,7 @@ pub fn any_shape(dice: &mut Stream) -> Shape {
         flash_bytes: (52 << 10) + u64::from(frames) * 512 * dice.range(14, 40),
         pages: dice.range(20, 200),
         atomic: pick(dice, &[64, 512, 4096]),
+        stamps: dice.chance(1, 3),
         ack: if dice.chance(1, 3) { Ack::PowerSafe } else { Ack::Volatile },
         mode: if dice.chance(1, 4) { Mode::Through } else { Mode::Back },
         replacement: if dice.chance(1, 3) { Replacement::Basic } else { Replacement::SecondChance },

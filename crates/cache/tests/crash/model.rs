@@ -45,6 +45,11 @@ impl Page {
         self.made
     }
 
+    /// Whether the slow store has a torn copy, which nobody may take for a version.
+    pub fn is_torn(&self) -> bool {
+        self.torn
+    }
+
     fn promise(&mut self, version: u64) {
         self.promised = self.promised.max(version);
     }

@@ -101,7 +101,6 @@ fn devices_that_cannot_carry_one_are_refused() {
         let good = Caps { block_size: 512, ..Caps::power_safe(4096, Payload::Bytes) };
         let slow = DeviceStore::new(made(good), 512).unwrap();
         for caps in [
-            Caps { payload: Payload::Stamps, ..good },
             Caps { thin: true, ..good },
             Caps { ack: Ack::Volatile, flush: false, ..good },
             Caps { block_size: 520, ..good },

@@ -4,8 +4,8 @@ use crate::model::{Model, Pool, Shared, Work, work};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_cache::flash::{
-    CacheError, DeviceStore, Fetched, FlashCache, FormatOptions, Mode, OpenOptions, Replacement,
-    RestartBy, SlowStore,
+    Beside, CacheError, DeviceStore, Fetched, FlashCache, FormatOptions, Mode, OpenOptions,
+    Replacement, RestartBy, SlowStore,
 };
 use tantalum_device::{Ack, Caps, IoError, Payload, PowerCycle, RamDevice, RamOptions};
 use tantalum_rt::{Nanos, Runtime, Stream, join_all};
@@ -17,6 +17,8 @@ pub type Cache = FlashCache<RamDevice, Store>;
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub page: u32,
+    /// The devices carry stamps.
+    pub stamps: bool,
     pub frames: u32,
     pub flash_bytes: u64,
     pub pages: u64,
@@ -36,6 +38,7 @@ impl Shape {
     pub fn volatile() -> Shape {
         Shape {
             page: 512,
+            stamps: false,
             frames: 4,
             flash_bytes: 75 << 10,
             pages: 90,
@@ -56,8 +59,13 @@ impl Shape {
             ack: self.ack,
             ordered: false,
             atomic_unit: self.atomic,
-            ..Caps::power_safe(1, Payload::Bytes)
+            ..Caps::power_safe(1, if self.stamps { Payload::Stamps } else { Payload::Bytes })
         }
+    }
+
+    /// Bytes of a page in memory.
+    fn size(&self) -> usize {
+        if self.stamps { self.page as usize / 64 } else { self.page as usize }
     }
 
     pub fn format_options(&self) -> FormatOptions {
@@ -93,6 +101,8 @@ pub struct Rig {
     pub shape: Shape,
     pub flash: RamDevice,
     pub slow: RamDevice,
+    /// What lies beside flash and slow store.
+    beside: [Beside; 2],
     pub model: Shared,
 }
 
@@ -134,19 +144,27 @@ impl Rig {
         let flash = device(&rt, shape.caps(shape.flash_bytes), "flash");
         let bytes = (1 << 20) + shape.pages * u64::from(shape.page);
         let slow = device(&rt, shape.caps(bytes), "slow");
-        let (page, options) = (shape.page, shape.format_options());
+        let beside = [Beside::default(), Beside::default()];
+        let [of_flash, of_slow] = beside.clone();
+        let page = shape.page;
+        let options = FormatOptions { beside: of_flash, ..shape.format_options() };
         let (f, s) = (flash.device(), slow.device());
         let format = async move {
-            let store = DeviceStore::new(s, page).unwrap();
+            let store = DeviceStore::with_beside(s, page, of_slow).unwrap();
             FlashCache::format(&rt, &f, &store, &options).await
         };
         runtime.block_on(format).unwrap().unwrap();
-        let model = Rc::new(RefCell::new(Model::new(shape.pages, shape.page as usize)));
-        Rig { runtime, shape: shape.clone(), flash, slow, model }
+        let model = Rc::new(RefCell::new(Model::new(shape.pages, shape.size())));
+        Rig { runtime, shape: shape.clone(), flash, slow, beside, model }
     }
 
     fn store(&self) -> Store {
-        DeviceStore::new(self.slow.device(), self.shape.page).unwrap()
+        let beside = self.beside[1].clone();
+        DeviceStore::with_beside(self.slow.device(), self.shape.page, beside).unwrap()
+    }
+
+    fn options(&self) -> OpenOptions {
+        OpenOptions { beside: self.beside[0].clone(), ..self.shape.options() }
     }
 
     /// Opens the cache in a task and puts it to work, for some lives.
@@ -155,12 +173,13 @@ impl Rig {
         let owner = Owner::default();
         let (slot, model) = (owner.clone(), self.model.clone());
         let (flash, store, shape) = (self.flash.device(), self.store(), self.shape.clone());
+        let options = self.options();
         let mut dice = rt.stream(&format!("owner at {}", rt.now()));
         rt.clone().spawn_background("the owner of the cache", async move {
             for life in 0..lives {
                 let host = Rc::new(Pool(model.clone()));
                 let opened =
-                    FlashCache::open(&rt, flash.clone(), store.clone(), host, shape.options());
+                    FlashCache::open(&rt, flash.clone(), store.clone(), host, options.clone());
                 let cache = match opened.await {
                     Ok(cache) => cache,
                     Err(e) => return *slot.wrong.borrow_mut() = Some(e.to_string()),
@@ -196,7 +215,8 @@ impl Rig {
         let mut model = self.model.borrow().clone();
         model.crash();
         let model = Rc::new(RefCell::new(model));
-        Rig { runtime, shape: self.shape.clone(), flash, slow, model }
+        let beside = self.beside.each_ref().map(Beside::fork);
+        Rig { runtime, shape: self.shape.clone(), flash, slow, beside, model }
     }
 
     /// Switches the power on.
@@ -236,8 +256,8 @@ impl Rig {
     pub fn check_powered(&mut self) -> Result<(), String> {
         let rt = self.runtime.handle();
         let (flash, store) = (self.flash.device(), self.store());
-        let (options, model) = (self.shape.options(), self.model.clone());
-        let (page, seed) = (self.shape.page as usize, rt.seed());
+        let (options, model) = (self.options(), self.model.clone());
+        let (page, seed) = (self.shape.size(), rt.seed());
         let check = async move {
             let host = Rc::new(tantalum_cache::flash::NoHost);
             let cache = FlashCache::open(&rt, flash, store, host, options).await;
@@ -247,6 +267,9 @@ impl Rig {
             let mut bytes = vec![0; page];
             let mut dice = Stream::new(seed, "after the check");
             for n in 0..dice.below(3) {
+                if model.borrow().pages[n as usize].is_torn() {
+                    continue;
+                }
                 let fetched = cache.fetch(n, &mut bytes).await;
                 fetched.map_err(|e| e.to_string())?;
                 cache.evict(n, &bytes, false, 0).await.map_err(|e| e.to_string())?;

@@ -101,10 +101,9 @@ impl Layout {
         self.descriptor as usize + self.frames as usize * self.page as usize
     }
 
-    /// Where the frame is in the bytes of its batch.
-    pub fn frame_in_batch(&self, frame: usize) -> Range<usize> {
-        let at = self.descriptor as usize + frame * self.page as usize;
-        at..at + self.page as usize
+    /// Where a frame lies on the device.
+    pub fn frame_at(&self, batch: u64, frame: usize) -> u64 {
+        self.batch_at(batch) + u64::from(self.descriptor) + frame as u64 * u64::from(self.page)
     }
 
     /// Tombstones of a batch, at most.
