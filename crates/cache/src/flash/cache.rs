@@ -2,6 +2,7 @@
 
 use crate::flash::core::Core;
 use crate::flash::error::{CacheError, OpenError};
+use crate::flash::evict::Staged;
 use crate::flash::fetch::Fetched;
 use crate::flash::host::Host;
 use crate::flash::options::{FormatOptions, OpenOptions};
@@ -137,6 +138,40 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
         lsn: u64,
     ) -> Result<(), CacheError> {
         self.core.evict(page, data, dirty, lsn).await
+    }
+
+    /// The first half of [`FlashCache::evict`]: the page is in the cache when this returns, in
+    /// memory, so that a fetch finds it and RAM may reuse its frame. A dirty page is durable only
+    /// after [`FlashCache::settle`]. A clean one need not be waited for: if a crash loses it, flash
+    /// or the slow store has the same version. `None`: there is no room; nothing was changed. Wait
+    /// for that with [`FlashCache::until_room`].
+    ///
+    /// # Errors
+    /// Those of [`FlashCache::evict`].
+    pub fn stage(
+        &self,
+        page: u64,
+        data: &[u8],
+        dirty: bool,
+        lsn: u64,
+    ) -> Result<Option<Staged>, CacheError> {
+        self.core.stage(page, data, dirty, lsn)
+    }
+
+    /// The second half: the page, which was staged with these data, is durable when this returns.
+    ///
+    /// # Errors
+    /// [`CacheError`]: it may be or not.
+    pub async fn settle(&self, staged: &Staged, data: &[u8]) -> Result<(), CacheError> {
+        self.core.settle(staged, data).await
+    }
+
+    /// Waits until there may be room for a page.
+    ///
+    /// # Errors
+    /// [`CacheError::Full`], [`CacheError::Stopped`].
+    pub async fn until_room(&self) -> Result<(), CacheError> {
+        self.core.until_room().await
     }
 
     /// Pages are forgotten, for example since their file was truncated or dropped. When this

@@ -50,6 +50,15 @@ pub(crate) struct Sealed {
     pub pulled: Vec<(u64, u64)>,
 }
 
+/// Flushes of the slow store, by their numbers.
+#[derive(Default)]
+pub(crate) struct Flushes {
+    begun: u64,
+    running: bool,
+    done: u64,
+    failed: Option<(u64, IoError)>,
+}
+
 /// The slow store refuses a page.
 #[derive(Clone)]
 pub(crate) struct Refused {
@@ -68,6 +77,9 @@ pub(crate) struct State {
     /// Pages that are being written to the slow store.
     pub writing: FxHashSet<u64>,
     pub refused: Option<Refused>,
+    /// Flushes of the slow store: how many began, the last that ended well, and the last that
+    /// failed.
+    pub flushes: Flushes,
     pub stopped: Option<String>,
     pub stats: CacheStats,
 }
@@ -245,6 +257,45 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         }
     }
 
+    /// Makes durable what was written to the slow store before. One flush at a time: whoever comes
+    /// while one runs shares the next one.
+    pub async fn flush_slow(&self) -> Result<(), IoError> {
+        let wanted = self.state.borrow().flushes.begun + 1;
+        loop {
+            {
+                let state = &mut *self.state.borrow_mut();
+                let flushes = &mut state.flushes;
+                // (What the one who shares a flush has written may be lost as well.)
+                if let Some((_, error)) = flushes.failed.as_ref().filter(|f| f.0 >= wanted) {
+                    return Err(error.clone());
+                }
+                if flushes.done >= wanted {
+                    return Ok(());
+                }
+                if !flushes.running {
+                    flushes.running = true;
+                    flushes.begun += 1;
+                    state.stats.slow_flushes += 1;
+                    break;
+                }
+            }
+            let ended = || !self.state.borrow().flushes.running;
+            self.written.until(ended).await;
+        }
+        let number = self.state.borrow().flushes.begun;
+        let running = Flushing { state: &self.state, written: &self.written };
+        let ended = self.slow.flush().await;
+        {
+            let flushes = &mut self.state.borrow_mut().flushes;
+            match &ended {
+                Ok(()) => flushes.done = number,
+                Err(error) => flushes.failed = Some((number, error.clone())),
+            }
+        }
+        drop(running);
+        ended
+    }
+
     /// Holds a page against other writes of it to the slow store.
     pub async fn hold(&self, page: u64) -> Held<'_> {
         self.written.until(|| !self.state.borrow().writing.contains(&page)).await;
@@ -300,6 +351,19 @@ impl Open {
         if self.bytes.is_empty() {
             self.bytes.resize(descriptor as usize, 0);
         }
+    }
+}
+
+/// A flush of the slow store runs while this lives.
+struct Flushing<'a> {
+    state: &'a RefCell<State>,
+    written: &'a WaitQueue,
+}
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.state.borrow_mut().flushes.running = false;
+        self.written.notify_all();
     }
 }
 

@@ -11,15 +11,28 @@
 //!    knows the page: a restart might find an older version of it. No write of the page to the slow
 //!    store is under way then, and none begins.
 
-use crate::flash::core::{Core, frame_of};
+use crate::flash::core::{Core, State, frame_of};
 use crate::flash::error::CacheError;
 use crate::flash::format::Mode;
 use crate::flash::host::PageOut;
+use crate::flash::index::Place;
 use crate::flash::slow::SlowStore;
+use crate::flash::stats::CacheStats;
 use crate::planted::planted;
 use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
+
+/// A page that left RAM and need not be durable yet ([`FlashCache::stage`]).
+///
+/// [`FlashCache::stage`]: crate::flash::FlashCache::stage
+#[derive(Clone, Copy, Debug)]
+pub struct Staged {
+    page: u64,
+    /// `None`: it was let go, since the slow store has it.
+    place: Option<Place>,
+    entered_dirty: bool,
+}
 
 impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     pub fn check_page(&self, page: u64, bytes: usize) -> Result<(), CacheError> {
@@ -50,18 +63,57 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         dirty: bool,
         lsn: u64,
     ) -> Result<(), CacheError> {
+        loop {
+            match self.stage(page, data, dirty, lsn)? {
+                Some(staged) => return self.settle(&staged, data).await,
+                None => self.until_room().await?,
+            }
+        }
+    }
+
+    /// Waits until the open batch takes a page.
+    pub async fn until_room(&self) -> Result<(), CacheError> {
+        let has_room = || self.has_room(&self.state.borrow());
+        self.patiently(&self.room, has_room).await?;
+        self.check_open()
+    }
+
+    fn has_room(&self, state: &State) -> bool {
+        state.ring.may_enter() && self.frames_free(state) > 0
+    }
+
+    /// Waits until a page that was staged is durable, and with write-through on the slow store (3).
+    pub async fn settle(self: &Rc<Self>, staged: &Staged, data: &[u8]) -> Result<(), CacheError> {
+        let Some(place) = staged.place else { return Ok(()) };
+        if self.mode == Mode::Through && staged.entered_dirty {
+            self.wait_durable(place.batch).await?;
+            self.clean(place, staged.page, data).await?;
+        }
+        self.wait_durable(place.batch).await
+    }
+
+    /// Puts a page into the open batch, if that is needed and there is room. `None`: no room.
+    pub fn stage(
+        &self,
+        page: u64,
+        data: &[u8],
+        dirty: bool,
+        lsn: u64,
+    ) -> Result<Option<Staged>, CacheError> {
         self.check_page(page, data.len())?;
         self.check_open()?;
         self.check_log(page, dirty, lsn)?;
-        self.count(|s| {
+        let note = |s: &mut CacheStats, dropped: bool| {
             s.evictions += 1;
             s.dirty_evictions += u64::from(dirty);
-        });
+            s.dropped += u64::from(dropped);
+        };
+        let staged = |place, entered_dirty| Some(Staged { page, place, entered_dirty });
         let found = self.state.borrow().index.find(page);
         match found {
             Some((place, _)) if !dirty || planted!(FdirtyForgotten) => {
-                self.count(|s| s.dropped += 1);
-                return self.wait_durable(place.batch).await;
+                self.count(|s| note(s, true));
+                return Ok(staged(Some(place), false));
             }
             Some((_, frame)) if frame.lsn > lsn => {
                 return Err(CacheError::Older { page, lsn, newer: frame.lsn });
@@ -70,21 +122,15 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         }
         if !dirty && self.state.borrow().refused.is_some() {
             // What is on the slow store needs no room that dirty pages wait for.
-            self.count(|s| s.dropped += 1);
-            return Ok(());
+            self.count(|s| note(s, true));
+            return Ok(staged(None, false));
         }
-        let has_room = || {
-            let state = self.state.borrow();
-            state.ring.may_enter() && self.frames_free(&state) > 0
-        };
-        self.patiently(&self.room, has_room).await?;
-        self.check_open()?;
+        if !self.has_room(&self.state.borrow()) {
+            return Ok(None);
+        }
+        self.count(|s| note(s, false));
         let place = self.enter(frame_of(page, lsn, data, dirty), data);
-        if self.mode == Mode::Through && dirty {
-            self.wait_durable(place.batch).await?;
-            self.clean(place, page, data).await?;
-        }
-        self.wait_durable(place.batch).await
+        Ok(staged(Some(place), dirty))
     }
 
     /// Fills the open batch with pages from the cold end of the pool.

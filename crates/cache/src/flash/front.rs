@@ -1,7 +1,7 @@
 //! Pages leave flash: the batch at the front gives second chances, and its dirty pages to the slow
 //! store.
 //!
-//! 1. A batch is read in one read, if anything of it is needed.
+//! 1. Of a batch the frames are read that are needed, neighbours in one read.
 //! 2. **Second chance.** A page that was fetched since it entered enters the open batch once more,
 //!    its mark cleared, if it is still valid in the poll in which it enters. So it never overtakes a
 //!    newer version. If all pages of a batch were fetched, the first one leaves all the same.
@@ -9,7 +9,8 @@
 //!    flushed, before its batch is released. A version that was superseded meanwhile is written,
 //!    unless the newer one is durable in the ring or on the slow store, or the page was forgotten.
 //! 4. A page that the slow store refuses stays. It is tried again, alone, until the store takes it.
-//! 5. A damaged frame of a dirty page enters once more, marked as damaged: what is lost stays known.
+//! 5. While pages of a batch go to the slow store the next batches leave, and share the flushes.
+//! 6. A damaged frame of a dirty page enters once more, marked as damaged: what is lost stays known.
 //!    Where it cannot enter (`ring.rs`, 5) the cache stops.
 
 use crate::flash::core::{Core, Held, Refused};
@@ -20,8 +21,9 @@ use crate::flash::options::Replacement;
 use crate::flash::slow::SlowStore;
 use crate::planted::planted;
 use std::cell::RefCell;
+use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError};
-use tantalum_rt::join_all;
+use tantalum_rt::{Nanos, join_all};
 
 /// Pages of one write to the slow store, at most.
 const RUN: usize = 64;
@@ -44,9 +46,23 @@ struct Verdict {
     lost: Option<Frame>,
 }
 
-impl<F: BlockDevice, S: SlowStore> Core<F, S> {
+/// The bytes of the frames of a batch that were read.
+pub(crate) struct Frames {
+    page: usize,
+    bytes: Vec<u8>,
+    /// The first frame here.
+    first: usize,
+}
+
+impl Frames {
+    fn of(&self, place: Place) -> &[u8] {
+        &self.bytes[(place.frame - self.first) * self.page..][..self.page]
+    }
+}
+
+impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     /// Lets batches leave when room is needed.
-    pub async fn keep_leaving(&self) {
+    pub async fn keep_leaving(self: &Rc<Self>) {
         loop {
             self.work.until(|| self.is_stopped() || self.due_to_leave().is_some()).await;
             if self.is_stopped() {
@@ -69,17 +85,12 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         state.ring.must_leave().filter(|_| !needless)
     }
 
-    async fn leave(&self, batch: u64) -> Result<(), CacheError> {
+    async fn leave(self: &Rc<Self>, batch: u64) -> Result<(), CacheError> {
         let valid = self.valid_frames(batch);
-        let data = if valid.iter().any(|(place, _)| self.is_needed(*place)) {
-            let frames = self.state.borrow().index.batch(batch).frames.len();
-            self.medium.read_frames(batch, frames).await.map_err(CacheError::Flash)?
-        } else {
-            Vec::new()
-        };
-        let page = self.medium.page();
-        let bytes = |place: Place| &data[place.frame * page..][..page];
-        let verdict = self.judge(batch, &valid, bytes);
+        let needed: Vec<Place> =
+            valid.iter().map(|v| v.0).filter(|place| self.is_needed(*place)).collect();
+        let data = self.read_needed(batch, &needed).await.map_err(CacheError::Flash)?;
+        let verdict = self.judge(batch, &valid, &needed, &data);
         if let Some(Frame { page, lsn, .. }) = verdict.lost {
             return Err(CacheError::Damaged { page, lsn });
         }
@@ -92,20 +103,64 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
             let valid = self.state.borrow().index.is_valid(place);
             if valid || planted!(SecondChanceOvertakes) {
                 self.count(|s| s.second_chances += 1);
-                self.enter(frame, bytes(place));
+                self.enter(frame, data.of(place));
             }
         }
         self.state.borrow_mut().ring.place(entangled);
         self.turn();
         self.room.notify_all();
         self.work.notify_all();
-        self.destage(verdict.slow, bytes).await?;
-        self.state.borrow_mut().ring.destaged();
-        self.release();
+        if verdict.slow.is_empty() {
+            self.has_left(batch);
+            return Ok(());
+        }
+        let core = self.clone();
+        self.domain.spawn_background("cache: a batch to the slow store", async move {
+            match core.destage(verdict.slow, |place| data.of(place)).await {
+                Ok(()) => core.has_left(batch),
+                Err(CacheError::Stopped(_)) => core.gives_up(),
+                Err(e) => core.stop(e.to_string()),
+            }
+        });
         Ok(())
     }
 
-    fn check_running(&self) -> Result<(), CacheError> {
+    /// The dirty pages of a batch are on the slow store.
+    fn has_left(&self, batch: u64) {
+        self.state.borrow_mut().ring.destaged(batch);
+        self.release();
+        self.work.notify_all();
+        self.written.notify_all();
+    }
+
+    /// The pages of a batch do not go to the slow store, since the cache ends.
+    fn gives_up(&self) {
+        self.state.borrow_mut().ring.give_up();
+        self.written.notify_all();
+    }
+
+    /// Reads the frames of a batch that are needed (1).
+    async fn read_needed(&self, batch: u64, needed: &[Place]) -> Result<Frames, IoError> {
+        let page = self.medium.page();
+        let first = needed.first().map_or(0, |place| place.frame);
+        let count = needed.last().map_or(0, |place| place.frame + 1 - first);
+        let mut bytes = vec![0; count * page];
+        let mut rest = &mut bytes[..];
+        let (mut at, mut reads) = (first, Vec::new());
+        for run in needed.chunk_by(|a, b| a.frame + 1 == b.frame) {
+            let (gap, length) = (run[0].frame - at, run.len());
+            let (buf, behind) = rest[gap * page..].split_at_mut(length * page);
+            rest = behind;
+            at = run[0].frame + length;
+            reads.push(self.medium.read_frame(batch, run[0].frame, buf));
+        }
+        join_all(reads).await.into_iter().collect::<Result<(), IoError>>()?;
+        Ok(Frames { page, bytes, first })
+    }
+}
+
+impl<F: BlockDevice, S: SlowStore> Core<F, S> {
+    pub fn check_running(&self) -> Result<(), CacheError> {
         match &self.state.borrow().stopped {
             Some(why) => Err(CacheError::Stopped(why.clone())),
             None => Ok(()),
@@ -127,12 +182,14 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         frame.dirty || (referenced && self.options.replacement == Replacement::SecondChance)
     }
 
-    /// Decides of each frame that was valid before the batch was read.
-    fn judge<'a>(
+    /// Decides of each frame that was valid before the batch was read. What was not needed then is
+    /// not here.
+    fn judge(
         &self,
         batch: u64,
         valid: &[(Place, Frame)],
-        bytes: impl Fn(Place) -> &'a [u8],
+        needed: &[Place],
+        data: &Frames,
     ) -> Verdict {
         let state = self.state.borrow();
         let may_give = state.ring.may_give();
@@ -146,10 +203,10 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
             }
             let again = self.options.replacement == Replacement::SecondChance;
             let again = again && referenced && may_give;
-            if !frame.dirty && !again {
+            if (!frame.dirty && !again) || needed.binary_search(place).is_err() {
                 continue;
             }
-            let whole = checksum(bytes(*place)) == frame.checksum;
+            let whole = checksum(data.of(*place)) == frame.checksum;
             match (whole, frame.dirty) {
                 (true, _) if again => verdict.again.push((*place, frame)),
                 (true, _) => verdict.slow.push(Leaving { page: frame.page, place: *place }),
@@ -181,22 +238,19 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         }
         left.sort_unstable_by_key(|l| l.page);
         let all = left.clone();
-        let mut longest = RUN;
+        let (mut longest, mut since) = (RUN, None);
         loop {
             let (failed, error) = self.write_out(&left, longest, bytes).await;
             let error = match error {
                 None if planted!(FrontBeforeSlowFlush) => return Ok(()),
-                None => {
-                    self.count(|s| s.slow_flushes += 1);
-                    match self.slow.flush().await {
-                        Ok(()) => break,
-                        // What was written since the last flush may be lost.
-                        Err(error) => {
-                            left = all.clone();
-                            error
-                        }
+                None => match self.flush_slow().await {
+                    Ok(()) => break,
+                    // What was written since the last flush may be lost.
+                    Err(error) => {
+                        left = all.clone();
+                        error
                     }
-                }
+                },
                 Some(error) => {
                     left = failed;
                     error
@@ -205,23 +259,28 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
             if error == IoError::PowerLost {
                 return Err(CacheError::Slow(error));
             }
-            self.refuse(left[0].page, error).await?;
+            let since = *since.get_or_insert(self.rt.now());
+            self.refuse(left[0].page, since, error).await?;
             longest = 1;
         }
-        if self.state.borrow_mut().refused.take().is_some() {
+        let mine = |refused: &Refused| Some(refused.since) == since;
+        let ended = self.state.borrow_mut().refused.take_if(|refused| mine(refused)).is_some();
+        if ended {
             self.notify();
         }
         Ok(())
     }
 
     /// The slow store has refused a page: notes and tells it, and waits until the next try.
-    async fn refuse(&self, page: u64, error: IoError) -> Result<(), CacheError> {
+    async fn refuse(&self, page: u64, since: Nanos, error: IoError) -> Result<(), CacheError> {
         self.host.refused(page, &error);
         {
             let mut state = self.state.borrow_mut();
             state.stats.slow_refusals += 1;
-            let since = state.refused.as_ref().map_or(self.rt.now(), |r| r.since);
-            state.refused = Some(Refused { page, since, error });
+            let older = state.refused.as_ref().is_some_and(|r| r.since < since);
+            if !older {
+                state.refused = Some(Refused { page, since, error });
+            }
         }
         self.notify();
         self.rt.sleep(self.options.retry).await;

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
 /// A frame of the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub batch: u64,
     pub frame: usize,

@@ -116,6 +116,9 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
 
     async fn end(&self) -> Result<(), CacheError> {
         let _front = self.front_turn.lock().await;
+        let left = || self.is_stopped() || self.state.borrow().ring.destaging() == 0;
+        self.written.until(left).await;
+        self.check_running()?;
         let _keeper = self.keeper_turn.lock().await;
         self.release();
         let (front, rear, dirty) = {

@@ -119,7 +119,7 @@ impl<F: BlockDevice> Medium<F> {
         Ok(bytes)
     }
 
-    /// One frame.
+    /// One frame, or neighbours from this one on.
     pub async fn read_frame(
         &self,
         batch: u64,

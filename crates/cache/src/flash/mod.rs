@@ -47,6 +47,7 @@ mod writer;
 pub use cache::FlashCache;
 pub use carrier::Beside;
 pub use error::{CacheError, OpenError};
+pub use evict::Staged;
 pub use fetch::Fetched;
 pub use format::{Mode, Uuid};
 pub use host::{Host, NoHost, PageOut};

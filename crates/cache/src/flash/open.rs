@@ -7,7 +7,7 @@
 //!    the cache was closed without dirty pages. From then on that cache is out of date, and refused.
 
 use crate::flash::carrier::Carrier;
-use crate::flash::core::{Core, Heads, Open, State};
+use crate::flash::core::{Core, Flushes, Heads, Open, State};
 use crate::flash::create::{FLASH, SLOW, io};
 use crate::flash::error::{CacheError, OpenError};
 use crate::flash::format::Mode;
@@ -113,6 +113,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         reads: BTreeMap::new(),
         writing: FxHashSet::default(),
         refused: None,
+        flushes: Flushes::default(),
         stopped: None,
         stats,
     };

@@ -20,15 +20,21 @@
 //! 5. **After a crash** the batch at the front may be one whose second chances can go nowhere, since
 //!    the open batch needs its slot. It was placed before the crash, and what it gave is durable. So
 //!    it gives no more ([`Ring::may_give`]).
-//! 6. **Bounded.** So many batches are issued and not durable, at most: [`DEPTH`].
+//! 6. **Bounded.** So many batches are issued and not durable, at most: [`DEPTH`]. Of so many the
+//!    pages are on their way to the slow store: [`LEAVING`]. They are released in order.
 
 use crate::planted::planted;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Batches that are sealed and not durable, at most.
 pub(crate) const DEPTH: u64 = 4;
-/// How far ahead of the open batch the front is placed, in batches.
+/// How far ahead of the open batch the front is placed, in batches, at least.
 const AHEAD: u64 = DEPTH + 3;
+/// Batches that the front is further ahead in a ring that has room for that, so that nobody waits
+/// for pages that are on their way to the slow store.
+const SPARE: u64 = 12;
+/// Batches whose pages are on their way to the slow store, at most.
+pub(crate) const LEAVING: u64 = 8;
 
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -49,6 +55,8 @@ pub(crate) struct Ring {
     /// Batches that are placed and not released, from the front on: which batch must be durable
     /// first, and whether its dirty pages are on the slow store.
     leaving: VecDeque<(u64, bool)>,
+    /// Those whose dirty pages are not on the slow store.
+    destaging: u64,
     /// Batches before this one are released.
     front: u64,
 }
@@ -65,6 +73,7 @@ impl Ring {
             in_flight: BTreeMap::new(),
             placed: front,
             leaving: VecDeque::new(),
+            destaging: 0,
             front,
         }
     }
@@ -135,8 +144,9 @@ impl Ring {
 
     /// The batch whose pages should leave now, if the front has to move.
     pub fn must_leave(&self) -> Option<u64> {
-        let due = self.placed + self.batches <= self.open + AHEAD;
-        (due && self.placed < self.durable).then_some(self.placed)
+        let ahead = AHEAD + (self.batches / 16).min(SPARE);
+        let due = self.placed + self.batches <= self.open + ahead;
+        (due && self.placed < self.durable && self.destaging < LEAVING).then_some(self.placed)
     }
 
     /// Whether pages of the next batch to be placed may get a second chance in the open batch (5).
@@ -150,14 +160,26 @@ impl Ring {
         // What is superseded just after a crash is so by what is durable: nothing has entered.
         let after = if entangled && self.may_give() { self.open + 1 } else { 0 };
         self.leaving.push_back((after, false));
+        self.destaging += 1;
         self.placed += 1;
     }
 
-    /// The dirty pages of the batch that was placed last are on the slow store for good.
-    pub fn destaged(&mut self) {
-        if let Some(leaving) = self.leaving.back_mut() {
-            leaving.1 = true;
+    /// The dirty pages of this batch, which is placed, are on the slow store for good.
+    pub fn destaged(&mut self, batch: u64) {
+        let leaving = &mut self.leaving[(batch - self.front) as usize];
+        if !std::mem::replace(&mut leaving.1, true) {
+            self.destaging -= 1;
         }
+    }
+
+    /// The pages of a batch that is placed do not go to the slow store: it is never released.
+    pub fn give_up(&mut self) {
+        self.destaging -= 1;
+    }
+
+    /// Batches whose pages are on their way to the slow store.
+    pub fn destaging(&self) -> u64 {
+        self.destaging
     }
 
     /// Releases the batch at the front, if it can be.
@@ -183,7 +205,7 @@ mod tests {
         #[test]
         fn it_goes_round(
             choices in proptest::collection::vec(any::<u16>(), 300..900),
-            batches in 12..20u32,
+            batches in prop_oneof![12..20u32, 20..300u32],
         ) {
             let n = u64::from(batches);
             let mut ring = Ring::new(batches, 1, 1);
@@ -191,7 +213,7 @@ mod tests {
             // What the descriptor of each batch says of the front; what a restart knows besides.
             let mut said: BTreeMap<u64, u64> = BTreeMap::new();
             let mut base = 1;
-            let mut destaging = false;
+            let mut destaging: Vec<u64> = Vec::new();
             for choice in &choices {
                 let choice = usize::from(*choice);
                 if choice % 40 == 0 {
@@ -202,7 +224,7 @@ mod tests {
                     ring = Ring::new(batches, base, rear);
                     said.split_off(&rear);
                     flying.clear();
-                    destaging = false;
+                    destaging.clear();
                     continue;
                 }
                 // What can happen now.
@@ -210,9 +232,11 @@ mod tests {
                 steps.extend(ring.may_seal().then_some(0));
                 steps.extend(ring.may_issue().map(|_| 1));
                 steps.extend((!flying.is_empty()).then_some(2));
-                steps.extend(ring.must_leave().filter(|_| !destaging).map(|_| 3));
-                steps.extend(destaging.then_some(4));
+                steps.extend(ring.must_leave().map(|_| 3));
+                steps.extend((!destaging.is_empty()).then_some(4));
                 prop_assert!(!steps.is_empty(), "it stands: {:?}", ring);
+                prop_assert_eq!(ring.destaging(), destaging.len() as u64);
+                prop_assert!(ring.destaging() <= LEAVING);
                 match steps[choice % steps.len()] {
                     0 => ring.seal(),
                     1 => {
@@ -231,16 +255,13 @@ mod tests {
                         ring.written(batch);
                     }
                     3 => {
+                        destaging.push(ring.must_leave().unwrap());
                         ring.place(choice & 64 == 0);
-                        destaging = true;
                     }
-                    _ => {
-                        ring.destaged();
-                        destaging = false;
-                    }
+                    _ => ring.destaged(destaging.remove(choice / 5 % destaging.len())),
                 }
                 while let Some(batch) = ring.release() {
-                    prop_assert!(batch < ring.durable());
+                    prop_assert!(batch < ring.durable() && !destaging.contains(&batch));
                 }
             }
             prop_assert!(ring.open() > 3);

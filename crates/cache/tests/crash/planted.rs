@@ -27,7 +27,13 @@ fn hunt(defect: Defect, run: u64) -> Result<(), String> {
         Defect::FrontBeforeSlowFlush => {
             every_cut(&laps(4, 0), run, Nanos::from_millis(40), 3).map(drop)
         }
-        Defect::NoSpareBatch | Defect::SupersededDroppedEarly => {
+        Defect::NoSpareBatch => {
+            // Small batches and many clients, so that slots are needed soon.
+            let mut shape = Shape { frames: 1, pages: 40, flash_bytes: 63 << 10, ..laps(4, 0) };
+            shape.work.clients = 12;
+            every_cut(&shape, run, Nanos::from_millis(60), 2).map(drop)
+        }
+        Defect::SupersededDroppedEarly => {
             let shape = Shape { pages: 40, ack: Ack::Volatile, ..laps(4, 0) };
             every_cut(&shape, run, Nanos::from_millis(60), 2).map(drop)
         }
