@@ -13,12 +13,15 @@
 //! work of its nature, and a simulator over recorded page I/Os.
 //!
 //! `flash` is the cache on devices: what it writes, in which order, and how it starts again.
+//!
+//! `volume` is a block device over a cache, for software that knows nothing of it.
 
 pub mod bench;
 pub mod directory;
 pub mod flash;
 mod planted;
 pub mod policy;
+pub mod volume;
 
 #[cfg(feature = "planted")]
 pub use planted::{Defect, plant};

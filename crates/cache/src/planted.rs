@@ -25,6 +25,8 @@ tantalum_device::defects! {
     CleanMarkLeft,
     /// What a restart rebuilds counts as clean.
     RebuiltTakenForClean,
+    /// With write-through a flush leaves out versions that were superseded while it went on.
+    SupersededNotCleaned,
     /// A descriptor vouches for batches that are in flight.
     VouchesInFlight,
 }

@@ -5,7 +5,7 @@
 //! 2. A box describes what it shows ([`Field`]); whoever shows it has no list of its own.
 
 use crate::field::{Field, Line, Panel};
-use crate::{Caps, IoError, PowerCycle};
+use crate::{BlockDevice, Caps, IoError, PowerCycle};
 use serde::{Deserialize, Serialize};
 use tantalum_rt::Nanos;
 
@@ -149,6 +149,15 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
     /// [`PowerState::Dying`] when this process opened it.
     fn left_behind(&self) -> Option<String> {
         None
+    }
+
+    /// Ends its work in good order, before its power is cut for good: what was acknowledged is
+    /// durable when this returns. Requests are no longer answered.
+    ///
+    /// # Errors
+    /// Those of a flush.
+    async fn close(&self) -> Result<(), IoError> {
+        self.device().flush().await
     }
 
     /// Ends the use of the box by this process, after it is off: makes durable what has to be.

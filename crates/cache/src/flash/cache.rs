@@ -72,6 +72,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Clone for FlashCache<F, S
 }
 
 impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
+    /// What the parts of this crate use.
+    pub(crate) fn core(&self) -> &Rc<Core<F, S>> {
+        &self.core
+    }
+
     /// Makes an empty cache on all of `flash`, for the pages of `slow`, which stay as they are.
     ///
     /// # Errors

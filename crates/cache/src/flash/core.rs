@@ -103,6 +103,8 @@ pub(crate) struct Core<F, S> {
     pub domain: Domain,
     pub state: RefCell<State>,
     pub closing: Cell<bool>,
+    /// No batch before this one has dirty pages.
+    pub cleaned: Cell<u64>,
     /// Held while a batch leaves, and while the keeper writes.
     pub front_turn: Mutex,
     pub keeper_turn: Mutex,
@@ -148,15 +150,18 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
 
     /// Puts a version of a page into the open batch, which must have room (1).
     pub fn enter(&self, frame: Frame, data: &[u8]) -> Place {
-        let place = {
-            let state = &mut *self.state.borrow_mut();
-            state.open.begin(self.rt.now(), self.medium.layout.descriptor);
-            state.open.bytes.extend_from_slice(data);
-            state.index.push(frame, false)
-        };
+        let place = self.put(frame, data);
         self.turn();
         self.work.notify_all();
         place
+    }
+
+    /// The same, without a look at whether the batch is full now.
+    pub fn put(&self, frame: Frame, data: &[u8]) -> Place {
+        let state = &mut *self.state.borrow_mut();
+        state.open.begin(self.rt.now(), self.medium.layout.descriptor);
+        state.open.bytes.extend_from_slice(data);
+        state.index.push(frame, false)
     }
 
     /// Seals the open batch when it should and can be, and opens the next one.

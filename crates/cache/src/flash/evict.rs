@@ -133,6 +133,47 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         Ok(staged(Some(place), dirty))
     }
 
+    /// New versions of pages enter one batch, in one poll: a crash leaves all of them or none. They
+    /// are durable with the next [`Core::checkpoint`]. The caller keeps the order of versions.
+    pub async fn stage_together(&self, pages: &[(u64, &[u8])]) -> Result<(), CacheError> {
+        for (page, data) in pages {
+            self.check_page(*page, data.len())?;
+        }
+        self.check_open()?;
+        self.room_for(pages.len()).await?;
+        self.count(|s| {
+            s.evictions += pages.len() as u64;
+            s.dirty_evictions += pages.len() as u64;
+        });
+        for (page, data) in pages {
+            let found = self.state.borrow().index.find(*page);
+            let lsn = found.map_or(0, |(_, frame)| frame.lsn);
+            self.put(frame_of(*page, lsn, data, true), data);
+        }
+        self.turn();
+        self.work.notify_all();
+        Ok(())
+    }
+
+    /// Waits until so many pages can enter the open batch in one poll.
+    async fn room_for(&self, pages: usize) -> Result<(), CacheError> {
+        let free = || {
+            let state = self.state.borrow();
+            if state.ring.may_enter() { self.frames_free(&state) } else { 0 }
+        };
+        let fits = || free() >= pages;
+        let is_short = || (1..pages).contains(&free()) && !self.state.borrow().open.due;
+        while !fits() {
+            let batch = self.state.borrow().ring.open();
+            if is_short() {
+                self.hurry();
+            }
+            let changed = || fits() || is_short() || self.state.borrow().ring.open() != batch;
+            self.patiently(&self.room, changed).await?;
+        }
+        self.check_open()
+    }
+
     /// Fills the open batch with pages from the cold end of the pool.
     pub fn pull(&self) {
         let room = {
@@ -168,6 +209,21 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     pub async fn forget(&self, pages: Range<u64>) -> Result<(), CacheError> {
+        if let Some(batch) = self.bury(pages.clone()).await? {
+            self.wait_durable(batch).await?;
+            self.unwritten(pages).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until no write of these pages to the slow store is under way.
+    pub async fn unwritten(&self, pages: Range<u64>) {
+        let busy = || self.state.borrow().writing.iter().any(|page| pages.contains(page));
+        self.written.until(|| !busy()).await;
+    }
+
+    /// Puts a tombstone of these pages into the open batch. Returns it; `None`: there are no pages.
+    pub async fn bury(&self, pages: Range<u64>) -> Result<Option<u64>, CacheError> {
         self.check_open()?;
         if pages.end > self.slow.pages() {
             let (end, all) = (pages.end, self.slow.pages());
@@ -176,7 +232,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             return Err(CacheError::Invalid(why));
         }
         let Some(count) = pages.end.checked_sub(pages.start).filter(|n| *n > 0) else {
-            return Ok(());
+            return Ok(None);
         };
         let most = self.medium.layout.tombstones();
         let has_room = || {
@@ -200,9 +256,6 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             state.ring.open()
         };
         self.work.notify_all();
-        self.wait_durable(batch).await?;
-        let busy = || self.state.borrow().writing.iter().any(|page| pages.contains(page));
-        self.written.until(|| !busy()).await;
-        Ok(())
+        Ok(Some(batch))
     }
 }

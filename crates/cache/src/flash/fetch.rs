@@ -35,6 +35,17 @@ pub enum Fetched {
 
 impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     pub async fn fetch(self: &Rc<Self>, page: u64, buf: &mut [u8]) -> Result<Fetched, CacheError> {
+        self.fetch_cleaning(page, buf, u64::MAX).await
+    }
+
+    /// The same; with write-through only what is in batches before `before` has to be on the slow
+    /// store.
+    pub async fn fetch_cleaning(
+        self: &Rc<Self>,
+        page: u64,
+        buf: &mut [u8],
+        before: u64,
+    ) -> Result<Fetched, CacheError> {
         self.check_page(page, buf.len())?;
         self.count(|s| s.fetches += 1);
         let found = self.state.borrow().index.find(page);
@@ -43,7 +54,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let read = self.read_place(place, buf).await;
         let whole = read.is_ok() && checksum(buf) == frame.checksum;
         if whole {
-            if self.mode == Mode::Through && frame.dirty {
+            if self.mode == Mode::Through && frame.dirty && place.batch < before {
                 // What a time of write-back left, or an eviction that a crash ended.
                 self.clean(place, page, buf).await?;
             }

@@ -4,10 +4,12 @@
 //! 1. Of a batch the frames are read that are needed, neighbours in one read.
 //! 2. **Second chance.** A page that was fetched since it entered enters the open batch once more,
 //!    its mark cleared, if it is still valid in the poll in which it enters. So it never overtakes a
-//!    newer version. If all pages of a batch were fetched, the first one leaves all the same.
+//!    newer version. If all pages of a batch were fetched, the first one leaves all the same. With
+//!    write-through a dirty page gets none: what a restart has found dirty is in batches from before
+//!    it until it is clean.
 //! 3. **Slow store.** A dirty page that has no second chance is written there, and the store is
 //!    flushed, before its batch is released. A version that was superseded meanwhile is written,
-//!    unless the newer one is durable in the ring or on the slow store, or the page was forgotten.
+//!    unless the newer one is durable, or the page was forgotten meanwhile.
 //! 4. A page that the slow store refuses stays. It is tried again, alone, until the store takes it.
 //! 5. While pages of a batch go to the slow store the next batches leave, and share the flushes.
 //! 6. A damaged frame of a dirty page enters once more, marked as damaged: what is lost stays known.
@@ -15,7 +17,7 @@
 
 use crate::flash::core::{Core, Held, Refused};
 use crate::flash::error::CacheError;
-use crate::flash::format::{Frame, checksum};
+use crate::flash::format::{Frame, Mode, checksum};
 use crate::flash::index::Place;
 use crate::flash::options::Replacement;
 use crate::flash::slow::SlowStore;
@@ -33,6 +35,8 @@ const RUN: usize = 64;
 pub(crate) struct Leaving {
     pub page: u64,
     pub place: Place,
+    /// For a pass that cleans: a newer version may be durable, and is not on its way.
+    pub cleans: bool,
 }
 
 /// What becomes of a batch.
@@ -203,13 +207,16 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
             }
             let again = self.options.replacement == Replacement::SecondChance;
             let again = again && referenced && may_give;
+            let again = again && !(frame.dirty && self.mode == Mode::Through);
             if (!frame.dirty && !again) || needed.binary_search(place).is_err() {
                 continue;
             }
             let whole = checksum(data.of(*place)) == frame.checksum;
             match (whole, frame.dirty) {
                 (true, _) if again => verdict.again.push((*place, frame)),
-                (true, _) => verdict.slow.push(Leaving { page: frame.page, place: *place }),
+                (true, _) => {
+                    verdict.slow.push(Leaving { page: frame.page, place: *place, cleans: false })
+                }
                 (false, true) if !may_give => verdict.lost = Some(frame),
                 (false, true) => verdict.again.push((*place, Frame { damaged: true, ..frame })),
                 // The slow store has it.
@@ -221,7 +228,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         {
             let (place, frame) = verdict.again.remove(first);
             if frame.dirty {
-                verdict.slow.push(Leaving { page: frame.page, place });
+                verdict.slow.push(Leaving { page: frame.page, place, cleans: false });
             }
         }
         verdict
@@ -336,12 +343,17 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
     }
 
     /// Whether the slow store needs this version (3). Asked while the page is held.
-    fn is_wanted(&self, leaving: &Leaving) -> bool {
+    pub fn is_wanted(&self, leaving: &Leaving) -> bool {
         let state = self.state.borrow();
         match state.index.find(leaving.page) {
             None => false,
             Some((at, frame)) if at == leaving.place => frame.dirty,
-            Some((at, frame)) => frame.dirty && at.batch >= state.ring.durable(),
+            Some((at, frame)) => {
+                let from = if leaving.cleans { state.ring.placed() } else { state.ring.durable() };
+                frame.dirty
+                    && at.batch >= from
+                    && !state.index.is_buried_since(leaving.place, leaving.page)
+            }
         }
     }
 }

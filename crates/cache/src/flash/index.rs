@@ -5,8 +5,10 @@
 //! 2. A frame that is not dirty is on the slow store for good.
 
 use crate::flash::format::{Frame, SegmentBatch, Tombstone};
+use crate::planted::planted;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// A frame of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,6 +104,45 @@ impl Index {
     pub fn find(&self, page: u64) -> Option<(Place, Frame)> {
         let place = *self.valid.get(&page)?;
         Some((place, self.entry(place).0))
+    }
+
+    /// Of each page the newest frame in these batches, if it is dirty, no tombstone came behind it, and
+    /// the slow store has no newer version. In the order of the ring.
+    pub fn newest_dirty(&self, batches: Range<u64>) -> Vec<(Place, Frame)> {
+        let mut newest: FxHashMap<u64, (Place, Frame)> = FxHashMap::default();
+        for batch in batches.start.max(self.first)..batches.end {
+            let frames = self.batch(batch).frames.iter().enumerate();
+            newest.extend(frames.map(|(frame, (f, _))| (f.page, (Place { batch, frame }, *f))));
+        }
+        let is_wanted = |(at, frame): &(Place, Frame)| {
+            let now = self.find(frame.page);
+            let counts = now.is_some_and(|(now, _)| now == *at)
+                || (!planted!(SupersededNotCleaned) && !self.is_buried_since(*at, frame.page));
+            frame.dirty && now.is_some_and(|(_, f)| f.dirty) && counts
+        };
+        let mut dirty: Vec<(Place, Frame)> = newest.into_values().filter(is_wanted).collect();
+        dirty.sort_unstable_by_key(|(at, _)| (at.batch, at.frame));
+        dirty
+    }
+
+    /// Whether a tombstone of this page came behind this frame.
+    pub fn is_buried_since(&self, at: Place, page: u64) -> bool {
+        let behind = |batch: u64, t: &Tombstone| {
+            t.covers(page) && (batch > at.batch || t.before as usize > at.frame)
+        };
+        let batches = at.batch.max(self.first)..=self.last();
+        batches.into_iter().any(|b| self.batch(b).tombstones.iter().any(|t| behind(b, t)))
+    }
+
+    /// The pages among these that have a valid frame, ascending.
+    pub fn pages_in(&self, pages: &Range<u64>) -> Vec<u64> {
+        let count = pages.end.saturating_sub(pages.start);
+        let mut found: Vec<u64> = match count <= self.valid.len() as u64 {
+            true => pages.clone().filter(|page| self.valid.contains_key(page)).collect(),
+            false => self.valid.keys().copied().filter(|page| pages.contains(page)).collect(),
+        };
+        found.sort_unstable();
+        found
     }
 
     /// Whether this frame is its page's valid one.

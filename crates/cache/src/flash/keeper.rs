@@ -82,6 +82,21 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         Ok(())
     }
 
+    /// Brings the label to the epoch of the superblock: a start was cut between the two, and has written
+    /// nothing else.
+    pub async fn catch_up(&self) -> Result<(), IoError> {
+        let mut heads: Heads = self.heads.get();
+        let epoch = heads.superblock.epoch;
+        let Some(label) = heads.label.as_mut().filter(|label| label.epoch < epoch) else {
+            return Ok(());
+        };
+        label.generation += 1;
+        label.epoch = epoch;
+        write_label(&self.slow, label).await?;
+        self.heads.set(heads);
+        Ok(())
+    }
+
     /// Everything that entered is durable when this returns.
     pub async fn checkpoint(&self) -> Result<(), CacheError> {
         let open = self.hurry();

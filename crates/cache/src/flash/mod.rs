@@ -46,11 +46,13 @@ mod writer;
 
 pub use cache::FlashCache;
 pub use carrier::Beside;
+pub(crate) use create::{FLASH, SLOW};
 pub use error::{CacheError, OpenError};
 pub use evict::Staged;
 pub use fetch::Fetched;
 pub use format::{Mode, Uuid};
 pub use host::{Host, NoHost, PageOut};
+pub(crate) use open::{complete, replace};
 pub use options::{FormatOptions, OpenOptions, Replacement, RestartBy};
 pub use scrub::Scrubbed;
 pub use slow::{DeviceStore, SlowStore};

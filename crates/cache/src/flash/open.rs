@@ -2,20 +2,21 @@
 //!
 //! 1. While anything does not fit, nothing is changed.
 //! 2. The superblock with the next epoch, without the clean mark, is durable before anything else is
-//!    written; the label follows.
+//!    written; the label follows. A label that did not get as far in an earlier start is written
+//!    first. So it is never more than one epoch behind.
 //! 3. A slow store is used without its cache only if it has every page: after write-through, or when
 //!    the cache was closed without dirty pages. From then on that cache is out of date, and refused.
 
 use crate::flash::carrier::Carrier;
 use crate::flash::core::{Core, Flushes, Heads, Open, State};
-use crate::flash::create::{FLASH, SLOW, io};
+use crate::flash::create::{FLASH, SLOW, format, io};
 use crate::flash::error::{CacheError, OpenError};
 use crate::flash::format::Mode;
-use crate::flash::format::{self, Found, Label, LabelState, Superblock, decode_newest};
+use crate::flash::format::{Found, Label, LabelState, Superblock, decode_newest, tag};
 use crate::flash::host::Host;
 use crate::flash::keeper::write_label;
 use crate::flash::medium::{Medium, check_device, read_heads};
-use crate::flash::options::OpenOptions;
+use crate::flash::options::{FormatOptions, OpenOptions};
 use crate::flash::recover::recover;
 use crate::flash::ring::{DEPTH, Ring};
 use crate::flash::slow::{LABEL_BYTES, SlowStore};
@@ -93,15 +94,22 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
     if superblock.slow != options.slow_identity {
         return Err(OpenError::OtherStore);
     }
+    let is = superblock.layout.page;
+    if let Some(page) = options.page.filter(|page| *page != is) {
+        return Err(OpenError::Unsuitable(format!(
+            "the cache has pages of {is} bytes, not of {page}: open it with pages of {is}"
+        )));
+    }
     let label = find_label(&slow).await?;
     if let Some(label) = &label {
         check_label(label, &superblock)?;
     }
-    let tag = format::tag(&superblock.cache);
+    let tag = tag(&superblock.cache);
     let medium = Medium::new(flash, by, options.beside.clone(), superblock.layout, tag);
     let mut found = recover(&medium, &superblock, options.restart).await?;
     let mode = options.mode.unwrap_or(superblock.mode);
-    let dirty = found.index.counts().1;
+    let (pages, dirty) = found.index.counts();
+    found.stats.found = pages;
     let ring = Ring::new(superblock.layout.batches, found.front, found.rear);
     found.index.begin_batch();
     let stats = CacheStats { restart: found.stats, ..CacheStats::default() };
@@ -128,6 +136,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         domain: rt.domain(),
         state: RefCell::new(state),
         closing: Cell::new(false),
+        cleaned: Cell::new(0),
         front_turn: Mutex::new(rt, "the turn to leave the cache"),
         keeper_turn: Mutex::new(rt, "the turn to write segments"),
         room: WaitQueue::new(rt, "room in a batch of the cache"),
@@ -149,6 +158,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         }
     };
     if !(planted!(CleanMarkLeft) && superblock.clean) {
+        core.catch_up().await.map_err(io(SLOW))?;
         core.write_heads(begin).await.map_err(|e| match e {
             CacheError::Slow(error) => io(SLOW)(error),
             CacheError::Flash(error) => io(FLASH)(error),
@@ -173,11 +183,57 @@ fn spawn<F: BlockDevice + 'static, S: SlowStore + 'static>(core: &Rc<Core<F, S>>
     core.domain.spawn_background("cache: keeper", async move { keeper.keep_segments().await });
 }
 
+/// Whether the store has every page (3).
+fn is_complete(label: &Label) -> bool {
+    label.mode == Mode::Through || label.state != LabelState::InUse
+}
+
+/// Makes a new cache on a blank flash device, for a store whose own flash device is lost (3). That
+/// one is refused ever after.
+pub(crate) async fn replace<F: BlockDevice, S: SlowStore>(
+    rt: &Rt,
+    flash: &F,
+    slow: &S,
+    options: &FormatOptions,
+) -> Result<(), OpenError> {
+    let by = check_device(flash)?;
+    let on = Carrier { device: flash, by, beside: &options.beside };
+    let heads = read_heads(&on).await.map_err(io(FLASH))?;
+    if heads.iter().any(|b| *b != 0) {
+        return Err(OpenError::NoCache);
+    }
+    match find_label(slow).await? {
+        None => Err(OpenError::NoCache),
+        Some(label) if !is_complete(&label) => Err(OpenError::NeedsCache),
+        Some(_) => {
+            let force = FormatOptions { force: true, ..options.clone() };
+            format(rt, flash, slow, &force).await
+        }
+    }
+}
+
+/// From a time of write-back on the label says that the store lacks pages. With write-through it has
+/// all of them when every dirty page is clean, and says so when this returns.
+pub(crate) async fn complete<F: BlockDevice + 'static, S: SlowStore + 'static>(
+    core: &Rc<Core<F, S>>,
+) -> Result<(), CacheError> {
+    let lacks = core.heads.get().label.is_some_and(|label| label.mode == Mode::Back);
+    if core.mode == Mode::Back || !lacks {
+        return Ok(());
+    }
+    core.clean_all().await?;
+    core.write_heads(|_, label| {
+        if let Some(label) = label {
+            label.mode = Mode::Through;
+        }
+    })
+    .await
+}
+
 /// Declares that the pages of `slow` are used without their cache (3).
 pub(crate) async fn leave_alone<S: SlowStore>(slow: &S) -> Result<(), OpenError> {
     let Some(label) = find_label(slow).await? else { return Ok(()) };
-    let complete = label.mode == Mode::Through || label.state != LabelState::InUse;
-    if !complete {
+    if !is_complete(&label) {
         return Err(OpenError::NeedsCache);
     }
     if label.state == LabelState::Alone {

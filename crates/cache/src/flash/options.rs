@@ -73,6 +73,8 @@ pub struct OpenOptions {
     pub restart: RestartBy,
     /// The identity of the slow store; another one than at the formatting is refused.
     pub slow_identity: Uuid,
+    /// Bytes of a page; a cache with other pages is refused. `None`: any.
+    pub page: Option<u32>,
     /// A batch is written at the latest so long after its first page came, full or not.
     pub linger: Nanos,
     /// After the slow store refused a page, it is tried again so much later.
@@ -92,6 +94,7 @@ impl Default for OpenOptions {
             replacement: Replacement::SecondChance,
             restart: RestartBy::Descriptors,
             slow_identity: [0; 16],
+            page: None,
             linger: Nanos::from_millis(2),
             retry: Nanos::from_millis(100),
             patience: Nanos::from_secs(10),

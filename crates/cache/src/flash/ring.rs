@@ -88,6 +88,11 @@ impl Ring {
         self.durable
     }
 
+    /// The first batch that is not placed.
+    pub fn placed(&self) -> u64 {
+        self.placed
+    }
+
     /// The first batch that is not released.
     pub fn front(&self) -> u64 {
         self.front

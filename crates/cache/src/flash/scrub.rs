@@ -5,6 +5,8 @@
 //! 2. A damaged frame of a clean page is given up: the slow store has the page. That of a dirty page
 //!    stays, and is told.
 //! 3. A page is clean only when the slow store was flushed behind it.
+//! 4. What is cleaned are the pages as they were when the pass began, also versions that have been
+//!    superseded since: the newer one may be lost, and with write-through the flash device.
 
 use crate::flash::core::Core;
 use crate::flash::error::CacheError;
@@ -12,7 +14,9 @@ use crate::flash::format::{Frame, checksum};
 use crate::flash::front::Leaving;
 use crate::flash::index::Place;
 use crate::flash::slow::SlowStore;
+use std::rc::Rc;
 use tantalum_device::BlockDevice;
+use tantalum_rt::{First, first};
 
 /// What a scrubber found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,18 +30,15 @@ pub struct Scrubbed {
 }
 
 impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
-    /// The valid frames of a batch among those that are `wanted`, and the bytes of all of its
-    /// frames. `None`: there are none.
+    /// The valid frames of a batch, and the bytes of all of its frames. `None`: there are none.
     async fn valid_bytes(
         &self,
         batch: u64,
-        wanted: impl Fn(&Frame) -> bool,
     ) -> Result<Option<(Vec<(Place, Frame)>, Vec<u8>)>, CacheError> {
         if batch < self.state.borrow().ring.front() {
             return Ok(None);
         }
         let mut valid = self.valid_frames(batch);
-        valid.retain(|(_, frame)| wanted(frame));
         if valid.is_empty() {
             return Ok(None);
         }
@@ -64,7 +65,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         };
         while batch < end {
             let _turn = self.front_turn.lock().await;
-            let read = self.valid_bytes(batch, |_| true).await?;
+            let read = self.valid_bytes(batch).await?;
             batch += 1;
             let Some((valid, bytes)) = read else { continue };
             for (at, frame) in valid {
@@ -83,33 +84,88 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         Ok(found)
     }
 
-    /// Every page that is dirty now is on the slow store, for good, when this returns.
+    /// Every page that is dirty now is on the slow store, for good, when this returns: in this version,
+    /// or in a newer one.
     pub async fn clean_all(&self) -> Result<(), CacheError> {
+        while !self.clean_pass().await? {}
+        Ok(())
+    }
+
+    /// Cleans what is durable. `false`: some version was superseded and left before it could be read;
+    /// the newer one is for the next pass.
+    async fn clean_pass(&self) -> Result<bool, CacheError> {
         self.checkpoint().await?;
-        let (mut batch, end) = {
+        let (dirty, end) = {
             let state = self.state.borrow();
-            (state.ring.front(), state.ring.durable())
+            let end = state.ring.durable();
+            (state.index.newest_dirty(state.ring.front().max(self.cleaned.get())..end), end)
         };
-        while batch < end {
+        let mut complete = true;
+        for frames in dirty.chunk_by(|(a, _), (b, _)| a.batch == b.batch) {
             let _turn = self.front_turn.lock().await;
-            let read = self.valid_bytes(batch, |frame| frame.dirty).await?;
-            batch += 1;
-            let Some((valid, bytes)) = read else { continue };
-            if let Some((_, frame)) = valid.iter().find(|(at, f)| !self.is_whole(&bytes, *at, f)) {
-                return Err(CacheError::Damaged { page: frame.page, lsn: frame.lsn });
-            }
-            let leaving =
-                valid.iter().map(|(place, frame)| Leaving { page: frame.page, place: *place });
-            let page = self.medium.page();
-            let of = |place: Place| &bytes[place.frame * page..][..page];
-            self.destage(leaving.collect(), of).await?;
-            let mut state = self.state.borrow_mut();
-            for (place, frame) in valid {
-                if state.index.find(frame.page).is_some_and(|(now, _)| now == place) {
-                    state.index.set_clean(place);
-                }
+            complete &= self.clean_batch(frames).await?;
+        }
+        // What becomes dirty later enters later batches.
+        self.cleaned.set(self.cleaned.get().max(end));
+        Ok(complete)
+    }
+
+    /// Cleans these frames of one batch, as far as it is still there.
+    async fn clean_batch(&self, frames: &[(Place, Frame)]) -> Result<bool, CacheError> {
+        let batch = frames[0].0.batch;
+        let leaving: Vec<Leaving> = frames
+            .iter()
+            .map(|(place, f)| Leaving { page: f.page, place: *place, cleans: true })
+            .collect();
+        // A newer version has the turn: it is in a later batch, which the next pass sees.
+        let lacks = |l: &Leaving| {
+            let state = self.state.borrow();
+            let placed = state.ring.placed();
+            state.index.find(l.page).is_some_and(|(at, f)| {
+                f.dirty && at != l.place && (at.batch < placed || batch < state.ring.front())
+            })
+        };
+        if batch < self.state.borrow().ring.front() {
+            return Ok(!leaving.iter().any(lacks));
+        }
+        let count = self.state.borrow().index.batch(batch).frames.len();
+        let bytes = {
+            let _pinned = self.pin(batch);
+            self.medium.read_frames(batch, count).await.map_err(CacheError::Flash)?
+        };
+        let current = |at: Place, page| {
+            let state = self.state.borrow();
+            state.index.find(page).is_some_and(|(now, _)| now == at)
+        };
+        let damaged = frames.iter().filter(|(at, f)| !self.is_whole(&bytes, *at, f));
+        let damaged: Vec<&(Place, Frame)> = damaged.collect();
+        if let Some((_, f)) = damaged.iter().find(|(at, f)| current(*at, f.page)) {
+            return Err(CacheError::Damaged { page: f.page, lsn: f.lsn });
+        }
+        let whole = |l: &Leaving| damaged.iter().all(|(at, _)| *at != l.place);
+        let leaving: Vec<Leaving> = leaving.into_iter().filter(whole).collect();
+        let page = self.medium.page();
+        let of = |place: Place| &bytes[place.frame * page..][..page];
+        self.destage(leaving.clone(), of).await?;
+        let complete = damaged.is_empty() && !leaving.iter().any(lacks);
+        for l in leaving {
+            if current(l.place, l.page) {
+                self.state.borrow_mut().index.set_clean(l.place);
             }
         }
-        Ok(())
+        Ok(complete)
+    }
+
+    /// The same in a task, so that no write to the slow store is given up with the caller. While the
+    /// store refuses a page, with so much patience.
+    pub async fn clean_patiently(self: &Rc<Self>) -> Result<(), CacheError> {
+        self.patiently(&self.durable, || self.state.borrow().refused.is_none()).await?;
+        let core = self.clone();
+        let task = self.domain.spawn("cache: clean", async move { core.clean_all().await });
+        match first(task, self.patiently(&self.durable, || false)).await {
+            First::A(Ok(ended)) => ended,
+            First::A(Err(_)) => Err(CacheError::Stopped("it was closed".to_string())),
+            First::B(ended) => ended,
+        }
     }
 }

@@ -4,7 +4,7 @@ use crate::flash::carrier::{Beside, Carrier};
 use crate::flash::error::OpenError;
 use crate::flash::format::{COPIES, HEAD_BYTES};
 use crate::flash::medium::write_head;
-use tantalum_device::{BlockDevice, DurableBy, IoError};
+use tantalum_device::{Block, BlockDevice, DurableBy, IoError};
 
 /// Bytes of a label's two copies, and what lies between them.
 pub(crate) const LABEL_BYTES: usize = COPIES[1] as usize + HEAD_BYTES;
@@ -109,6 +109,11 @@ impl<D: BlockDevice> DeviceStore<D> {
 
     fn byte(&self, page: u64) -> u64 {
         PAGES_AT + page * u64::from(self.page)
+    }
+
+    /// Where a page begins.
+    pub(crate) fn block(&self, page: u64) -> Block {
+        Block(self.byte(page) / u64::from(self.device.caps().block_size))
     }
 }
 

@@ -5,6 +5,8 @@
 pub struct RestartStats {
     /// It was closed: the segments had the whole directory.
     pub clean: bool,
+    /// Pages found in the cache.
+    pub found: u64,
     /// Segments read and whole.
     pub segments: u64,
     /// Descriptors read.

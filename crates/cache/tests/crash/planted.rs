@@ -40,6 +40,7 @@ fn hunt(defect: Defect, run: u64) -> Result<(), String> {
         Defect::SecondChanceOvertakes | Defect::FdirtyForgotten | Defect::OneSegmentRescanned => {
             lives(&Shape { pages: 60, ..laps(3, 0) }, run, 15).map(drop)
         }
+        Defect::SupersededNotCleaned => unreachable!("it shows below a volume"),
     }
 }
 
@@ -57,7 +58,9 @@ fn found(defect: Defect, runs: u64) -> Option<String> {
 #[test]
 fn each_defect_is_found() {
     let mut missed = Vec::new();
-    for defect in Defect::ALL {
+    // Here nobody evicts a page while an eviction of it waits: `tests/volume` finds that one.
+    let of_volumes = |defect: &Defect| *defect == Defect::SupersededNotCleaned;
+    for defect in Defect::ALL.iter().filter(|defect| !of_volumes(defect)) {
         plant(None);
         if let Some(wrong) = found(*defect, 2) {
             panic!("without {defect:?}: {wrong}");

@@ -311,7 +311,7 @@ async fn end<B: LiveBox, F: Front>(site: &Site<B>, plug: &Plug<B, F>) -> Result<
 async fn switch_off<B: LiveBox>(site: &Site<B>) -> Result<(), String> {
     let drive = site.drive.inner();
     let flushed = match drive.power_state() {
-        PowerState::On => drive.device().flush().await,
+        PowerState::On => drive.close().await,
         _ => Ok(()),
     };
     let why = drive.failure();

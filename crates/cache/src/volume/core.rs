@@ -1,0 +1,228 @@
+//! What the commands of a running volume do to its cache.
+//!
+//! 1. A command holds its pages (`claims.rs`) until it has ended.
+//! 2. A write enters the cache in pieces of a page, counted from where it begins. A piece that is
+//!    not one page changes two, which enter in one poll.
+//! 3. What goes to the slow device goes on when its caller is gone: else a later write of the same
+//!    page might overtake it there.
+//! 4. A page enters clean only if the slow device has it for good. So what a restart reads stays.
+
+use crate::flash::{CacheError, DeviceStore, FlashCache, Mode, SlowStore};
+use crate::volume::claims::Claims;
+use crate::volume::error::io_error;
+use std::ops::Range;
+use std::rc::Rc;
+use tantalum_device::{BlockDevice, Blocks, Caps, IoError};
+use tantalum_rt::{Rt, join_all};
+
+pub(crate) struct Core<F: BlockDevice + 'static, D: BlockDevice + 'static> {
+    pub cache: FlashCache<F, DeviceStore<D>>,
+    caps: Caps,
+    claims: Claims,
+    /// Batches before this one were there at the start.
+    start: u64,
+}
+
+/// Tombstones of a discard that are on their way side by side, at most.
+const GAPS: usize = 64;
+
+impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
+    pub fn new(rt: &Rt, cache: FlashCache<F, DeviceStore<D>>, caps: Caps) -> Core<F, D> {
+        let start = cache.core().heads.get().superblock.rear;
+        Core { cache, caps, claims: Claims::new(rt), start }
+    }
+
+    /// Bytes of a page.
+    fn page(&self) -> usize {
+        self.caps.atomic_unit as usize
+    }
+
+    fn store(&self) -> &DeviceStore<D> {
+        &self.cache.core().slow
+    }
+
+    fn failed(&self, error: CacheError) -> IoError {
+        io_error(error, u64::from(self.caps.atomic_unit / self.caps.block_size))
+    }
+
+    fn bytes(&self, blocks: Blocks) -> Range<u64> {
+        let block = u64::from(self.caps.block_size);
+        blocks.start.0 * block..(blocks.start.0 + blocks.count) * block
+    }
+
+    /// The pages that these bytes touch.
+    fn pages(&self, bytes: &Range<u64>) -> Range<u64> {
+        let page = self.page() as u64;
+        bytes.start / page..bytes.end.div_ceil(page)
+    }
+
+    fn is_cached(&self, page: u64) -> bool {
+        self.cache.core().state.borrow().index.find(page).is_some()
+    }
+
+    pub async fn read(&self, blocks: Blocks, buf: &mut [u8]) -> Result<(), IoError> {
+        let bytes = self.bytes(blocks);
+        let pages = self.pages(&bytes);
+        let page = self.page() as u64;
+        let _claim = self.claims.share(pages.clone()).await;
+        if bytes.start == pages.start * page && bytes.end == pages.end * page {
+            return self.read_pages(pages, buf).await;
+        }
+        let mut whole = vec![0; ((pages.end - pages.start) * page) as usize];
+        let skip = (bytes.start - pages.start * page) as usize;
+        self.read_pages(pages, &mut whole).await?;
+        buf.copy_from_slice(&whole[skip..][..buf.len()]);
+        Ok(())
+    }
+
+    /// Reads claimed pages: each that is cached from the cache, runs of others from the slow device.
+    async fn read_pages(&self, pages: Range<u64>, buf: &mut [u8]) -> Result<(), IoError> {
+        let (mut reads, mut rest, mut next) = (Vec::new(), buf, pages.start);
+        while next < pages.end {
+            let cached = self.is_cached(next);
+            let end = match cached {
+                true => next + 1,
+                false => (next + 1..pages.end).find(|p| self.is_cached(*p)).unwrap_or(pages.end),
+            };
+            let (here, behind) = rest.split_at_mut((end - next) as usize * self.page());
+            reads.push(self.read_run(next, cached, here));
+            (rest, next) = (behind, end);
+        }
+        join_all(reads).await.into_iter().collect()
+    }
+
+    async fn read_run(&self, first: u64, cached: bool, buf: &mut [u8]) -> Result<(), IoError> {
+        let core = self.cache.core();
+        if cached {
+            // What a restart found is on the slow device with write-through before it is seen.
+            let fetched = core.fetch_cleaning(first, buf, self.start).await;
+            return fetched.map(drop).map_err(|e| self.failed(e));
+        }
+        core.count(|s| s.fetches += (buf.len() / self.page()) as u64);
+        self.store().read(first, buf).await?;
+        for (page, data) in (first..).zip(buf.chunks(self.page())) {
+            // Without room the page is let go: the slow device has it.
+            let _ = core.stage(page, data, false, 0);
+        }
+        Ok(())
+    }
+
+    pub async fn write(&self, blocks: Blocks, data: &[u8], durable: bool) -> Result<(), IoError> {
+        let bytes = self.bytes(blocks);
+        {
+            let _claim = self.claims.change(self.pages(&bytes)).await;
+            self.write_claimed(bytes.start, data).await?;
+        }
+        if durable { self.flush().await } else { self.check_open() }
+    }
+
+    async fn write_claimed(&self, at: u64, data: &[u8]) -> Result<(), IoError> {
+        for (at, piece) in (at..).step_by(self.page()).zip(data.chunks(self.page())) {
+            self.write_piece(at, piece).await.map_err(|e| self.failed(e))?;
+        }
+        Ok(())
+    }
+
+    /// Writes at most the bytes of a page (2).
+    async fn write_piece(&self, at: u64, data: &[u8]) -> Result<(), CacheError> {
+        let (core, page) = (self.cache.core(), self.page());
+        let pages = self.pages(&(at..at + data.len() as u64));
+        if data.len() == page && pages.end == pages.start + 1 {
+            return core.stage_together(&[(pages.start, data)]).await;
+        }
+        let mut whole = vec![0; (pages.end - pages.start) as usize * page];
+        for (number, bytes) in pages.clone().zip(whole.chunks_mut(page)) {
+            core.fetch_cleaning(number, bytes, self.start).await?;
+        }
+        let skip = (at - pages.start * page as u64) as usize;
+        whole[skip..][..data.len()].copy_from_slice(data);
+        let changed: Vec<(u64, &[u8])> = pages.zip(whole.chunks(page)).collect();
+        core.stage_together(&changed).await
+    }
+
+    /// Everything that was written survives when this returns.
+    pub async fn flush(&self) -> Result<(), IoError> {
+        let core = self.cache.core();
+        core.check_open().map_err(|e| self.failed(e))?;
+        let flushed = match core.mode {
+            Mode::Back => core.checkpoint().await,
+            Mode::Through => core.clean_patiently().await,
+        };
+        flushed.map_err(|e| self.failed(e))
+    }
+
+    fn check_open(&self) -> Result<(), IoError> {
+        self.cache.core().check_open().map_err(|e| self.failed(e))
+    }
+
+    /// These blocks read as zeros from now on.
+    pub async fn discard(self: &Rc<Self>, blocks: Blocks) -> Result<(), IoError> {
+        let core = self.clone();
+        let work = async move { core.discard_whole(blocks).await };
+        let task = self.cache.core().domain.spawn("cache volume: discard", work);
+        task.await.unwrap_or(Err(IoError::Poisoned))
+    }
+
+    async fn discard_whole(&self, blocks: Blocks) -> Result<(), IoError> {
+        let (bytes, page) = (self.bytes(blocks), self.page() as u64);
+        let _claim = self.claims.change(self.pages(&bytes)).await;
+        let inner = bytes.start.div_ceil(page)..bytes.end / page;
+        let most = self.cache.core().medium.layout.frames.into();
+        if inner.end.saturating_sub(inner.start) <= most {
+            let zeros = vec![0; (bytes.end - bytes.start) as usize];
+            return self.write_claimed(bytes.start, &zeros).await;
+        }
+        for part in [bytes.start..inner.start * page, inner.end * page..bytes.end] {
+            let zeros = vec![0; (part.end - part.start) as usize];
+            self.write_claimed(part.start, &zeros).await?;
+        }
+        let mut gaps = Vec::new();
+        let mut next = inner.start;
+        let zeros = vec![0; self.page()];
+        for cached in self.cached(&inner) {
+            if next < cached {
+                gaps.push(next..cached);
+            }
+            next = cached + 1;
+            let staged = self.cache.core().stage_together(&[(cached, &zeros)]).await;
+            staged.map_err(|e| self.failed(e))?;
+        }
+        if next < inner.end {
+            gaps.push(next..inner.end);
+        }
+        for gaps in gaps.chunks(GAPS) {
+            self.discard_gaps(gaps).await?;
+        }
+        Ok(())
+    }
+
+    /// The cached pages among these, ascending.
+    fn cached(&self, pages: &Range<u64>) -> Vec<u64> {
+        let state = self.cache.core().state.borrow();
+        state.index.pages_in(pages)
+    }
+
+    /// Discards claimed pages that the cache does not have. Versions of them may be in batches that
+    /// a restart would look at, so tombstones come first.
+    async fn discard_gaps(&self, gaps: &[Range<u64>]) -> Result<(), IoError> {
+        let (core, store) = (self.cache.core(), self.store());
+        for gap in gaps {
+            core.bury(gap.clone()).await.map_err(|e| self.failed(e))?;
+        }
+        core.checkpoint().await.map_err(|e| self.failed(e))?;
+        let blocks = u64::from(self.caps.atomic_unit / store.device().caps().block_size);
+        for gap in gaps {
+            core.unwritten(gap.clone()).await;
+            let range =
+                Blocks { start: store.block(gap.start), count: (gap.end - gap.start) * blocks };
+            store.device().discard(range).await?;
+        }
+        store.flush().await
+    }
+
+    /// Ends the volume in good order: the next start finds the whole directory.
+    pub async fn close(&self) -> Result<(), IoError> {
+        self.flush().await?;
+        self.cache.core().close().await.map_err(|e| self.failed(e))
+    }
+}

@@ -1,0 +1,25 @@
+//! How a cache volume is made and used.
+
+use crate::flash::{FormatOptions, OpenOptions};
+use tantalum_rt::Nanos;
+
+/// How a cache volume is made and used.
+#[derive(Clone, Debug)]
+pub struct VolumeOptions {
+    /// How its cache is made, also in place of a lost one. A volume with pages of another size than
+    /// these does not start.
+    pub format: FormatOptions,
+    /// How its cache is used; `mode` is that of `format`.
+    pub cache: OpenOptions,
+}
+
+impl Default for VolumeOptions {
+    /// A batch waits longer for more pages than that of a program which waits for each eviction: a
+    /// flush does not wait for it.
+    fn default() -> VolumeOptions {
+        VolumeOptions {
+            format: FormatOptions::default(),
+            cache: OpenOptions { linger: Nanos::from_millis(100), ..OpenOptions::default() },
+        }
+    }
+}
