@@ -30,9 +30,7 @@ use crate::{fault, members, out};
 use source::Source;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tantalum_device::{
-    BlockDevice, Disk, LiveBox, Payload, PowerState, RamDevice, RamOptions, Stats,
-};
+use tantalum_device::{Disk, LiveBox, Payload, PowerState, RamDevice, RamOptions, Stats};
 use tantalum_drive::{Drive, DriveImageError};
 use tantalum_export::control::{Clients, MAX_CLIENTS};
 use tantalum_nand::ImageFile;
