@@ -5,7 +5,7 @@ mod progress;
 mod summary;
 
 use crate::random::random;
-use crate::{out, repeat, time};
+use crate::{builtin, out, repeat, time};
 use clap::Args;
 use findings::Findings;
 use progress::Progress;
@@ -14,6 +14,7 @@ use std::str::FromStr;
 use tantalum_explore::{Case, CrashRow, MOST, Over, Plan, Reach, RowState, Survey, survey};
 use tantalum_lab::bench::process_cpu_seconds;
 use tantalum_lab::file::crash::CrashFile;
+use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::report::crash::survey_json;
 use tantalum_rt::Nanos;
 
@@ -24,6 +25,7 @@ const NAMED: usize = 4;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  tantalum crash                                                 what is built in
   tantalum crash experiments/crash.toml                          some points of each row
   tantalum crash experiments/crash.toml --exhaustive --nested 2  all of them, and recoveries
   tantalum crash experiments/crash.toml --row durassd --samples 100000
@@ -39,7 +41,8 @@ test. docs/crash.md says what no number of cuts can find.
 Exit codes: 0, nothing was found; 1, something was found; 2, the file is invalid; 3, nothing was
 found, but --for was too short for some rows; 130, interrupted.")]
 pub struct CrashArguments {
-    /// The file of the exploration (TOML)
+    /// The file of the exploration (TOML), or `crash`, which is built in
+    #[arg(default_value = "crash")]
     experiment: PathBuf,
     /// Cut at every medium operation and host command, before, inside and after it
     #[arg(long, conflicts_with_all = ["samples", "swarm"])]
@@ -211,11 +214,13 @@ fn beginning(file: &CrashFile, rows: &[CrashRow], reach: Reach, budget: Option<&
 
 fn load(arguments: &CrashArguments) -> Result<(CrashFile, Vec<CrashRow>), String> {
     let path = &arguments.experiment;
-    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| format!("cannot read the experiment file {}: {e}", path.display()))?;
+    let text = builtin::read(path, builtin::CRASHES)?;
     let name = path.display().to_string();
-    let mut file = CrashFile::parse(&name, &text).map_err(|e| e.to_string())?;
+    let parsed = CrashFile::parse(&name, &text);
+    let mut file = parsed.map_err(|e| match Experiment::parse(&name, &text) {
+        Ok(_) => format!("{name} is an experiment; run it with: tantalum run {name}"),
+        Err(_) => e.to_string(),
+    })?;
     if arguments.case.is_some() && arguments.seed == Some(Seed::Random) {
         return Err(
             "--case needs the seed with which the case was found: give that to --seed".into()

@@ -5,12 +5,14 @@
 
 mod bar;
 mod bench;
+mod builtin;
 mod cache;
 mod compare;
 mod crash;
 mod designs;
 mod drive;
 mod energy;
+mod explain;
 mod fault;
 mod fit;
 #[cfg(feature = "live")]
@@ -52,9 +54,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[command(name = "tantalum", version, about, propagate_version = true)]
 #[command(after_help = "\
 Examples:
-  tantalum run experiments/first.toml          SQLite on three drives, with power cuts
-  tantalum run experiments/first.toml --quick  the same, small
-  tantalum crash experiments/crash.toml        power cuts at every moment of a run
+  tantalum run                                 the experiments that are built in
+  tantalum run first                           SQLite on three drives, with power cuts
+  tantalum run first --quick                   the same, small
+  tantalum run --init mine.toml                an experiment of your own to start from
+  tantalum explain engine.clients              what a key of an experiment means
+  tantalum crash crash                         power cuts at every moment of a run
   tantalum search --workload random --recovery-max 1s --slowdown-max 5%
                                                the smallest capacitors that suffice
   tantalum fit numbers.toml --design tlc-modern
@@ -78,6 +83,8 @@ struct Arguments {
 enum Command {
     /// Run an experiment: workloads on designs, with power cuts
     Run(run::RunArguments),
+    /// Explain a key of an experiment or a design: meaning, default, values of the presets
+    Explain(explain::ExplainArguments),
     /// Cut the power of drives at every moment, and check the recovered data
     Crash(crash::CrashArguments),
     /// Compare two reports: both values of each measure, and their ratio
@@ -125,6 +132,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     let code = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Explain(arguments) => explain::explain(&arguments),
         Command::Crash(arguments) => crash::crash(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Published(arguments) => sums::published(&arguments),
@@ -145,10 +153,15 @@ fn main() -> ExitCode {
 
 /// The whole command line.
 fn command() -> clap::Command {
-    let command = Arguments::command();
+    let command = with_negative_numbers(Arguments::command());
     #[cfg(feature = "live")]
     let command = log::in_words_of_logs(command);
     command
+}
+
+/// `-5` is a value that may be wrong, and not an option that nobody knows.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command.allow_negative_numbers(true).mut_subcommands(with_negative_numbers)
 }
 
 fn completions(shell: clap_complete::Shell) -> u8 {

@@ -1,13 +1,16 @@
 //! `tantalum run`: an experiment file in, a table out.
 
-use crate::{out, repeat, table};
+mod bars;
+mod init;
+
+use crate::{builtin, out, repeat, table};
+use bars::Bars;
 use clap::Args;
-use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use tantalum_lab::file::crash::CrashFile;
 use tantalum_lab::file::experiment::{Expect, Experiment, Row};
 use tantalum_lab::report::published::Deviations;
 use tantalum_lab::report::{CUTS_TO_SHOW_LOSS, Report, RowReport, Verdict};
@@ -22,6 +25,9 @@ use tantalum_workload::trace::{LogOutput, LogWriter};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  tantalum run                                 the experiments that are built in
+  tantalum run first                           one of them, in any folder
+  tantalum run --init mine.toml                one to start from, commented
   tantalum run experiments/first.toml
   tantalum run experiments/first.toml --html first.html
   tantalum run experiments/first.toml --svg throughput=first.svg
@@ -36,8 +42,11 @@ Exit codes: 0, every row is as expected; 1, one is not, or published numbers are
 (--published-within); 2, the file is invalid; 3, a row that is expected to lose data ended after too
 few cuts to judge.")]
 pub struct RunArguments {
-    /// The experiment file (TOML)
-    experiment: PathBuf,
+    /// The experiment file (TOML), or the name of one that is built in; without it these are listed
+    experiment: Option<PathBuf>,
+    /// Write a short commented experiment to this new file, to start from
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    init: Option<PathBuf>,
     /// Another value for a key of the experiment's TOML, with dots for tables; may be given several
     /// times. A value that is not TOML is taken as a string
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
@@ -83,11 +92,16 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
+    /// The experiment as the user named it.
+    fn named(&self) -> &Path {
+        self.experiment.as_deref().unwrap_or(Path::new(""))
+    }
+
     /// All words of the command that repeats this run, but the program and the choice of rows. They
     /// name what was changed on the command line, and the seed and the number of cuts whether they
     /// were or not: the file may change.
     fn words(&self, report: &Report) -> Vec<String> {
-        let mut words = vec!["run".to_string(), self.experiment.display().to_string()];
+        let mut words = vec!["run".to_string(), self.named().display().to_string()];
         for set in &self.sets {
             words.extend(["--set".into(), format!("{}={}", set.key, set.text)]);
         }
@@ -192,6 +206,12 @@ fn drawing(argument: &str) -> Result<Drawing, String> {
 
 /// Runs the command; returns the exit code.
 pub fn run(arguments: &RunArguments) -> u8 {
+    if let Some(file) = &arguments.init {
+        return init::write(file);
+    }
+    if arguments.experiment.is_none() {
+        return out::bytes(builtin::list("run", builtin::RUNS).as_bytes());
+    }
     if let Err(message) = distinct(arguments) {
         return out::error(message, out::USAGE);
     }
@@ -207,7 +227,7 @@ pub fn run(arguments: &RunArguments) -> u8 {
     let threads = arguments.threads.map_or(cores, usize::from);
     let possible = runner::check(&rows).and_then(|()| memory::check(&experiment, &rows, threads));
     if let Err(e) = possible {
-        let message = format!("{}: {e}", arguments.experiment.display());
+        let message = format!("{}: {e}", arguments.named().display());
         return out::error(message, out::USAGE);
     }
     if arguments.log_writes.is_some() && rows.len() > 1 {
@@ -218,8 +238,10 @@ pub fn run(arguments: &RunArguments) -> u8 {
         );
     }
     let passes = if arguments.check_determinism { 2 } else { 1 };
-    let bars = Bars::new(passes * rows.len() as u64 * u64::from(experiment.cuts));
-    end_at_interrupt(&bars);
+    let bars =
+        Bars::new(rows.len() as u64, passes * rows.len() as u64 * u64::from(experiment.cuts));
+    let done = Done::default();
+    end_at_interrupt(&bars, &experiment, &rows, &done);
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
     let open = |file: Option<&Path>| file.map(out::Sink::open).transpose();
     let (json, html) = match (open(json), open(arguments.html.as_deref())) {
@@ -237,8 +259,14 @@ pub fn run(arguments: &RunArguments) -> u8 {
              {CUTS_TO_SHOW_LOSS} times"
         ));
     }
+    out::note(beginning(&experiment, rows.len(), threads));
     let shown = bars.clone();
-    let watch: runner::Watch = Arc::new(move |progress| shown.show(progress));
+    let watch: runner::Watch = Arc::new(move |progress| {
+        if let Progress::RowDone(row) = progress {
+            done.lock().unwrap_or_else(PoisonError::into_inner).push(row.clone());
+        }
+        shown.show(progress);
+    });
     let log = match arguments.log_writes.as_deref().map(create_log).transpose() {
         Ok(log) => log,
         Err(message) => return out::error(message, out::USAGE),
@@ -272,6 +300,19 @@ pub fn run(arguments: &RunArguments) -> u8 {
     code
 }
 
+/// The line that is printed first.
+fn beginning(experiment: &Experiment, rows: usize, threads: usize) -> String {
+    let threads = threads.min(rows);
+    let rows = counted(rows as u64, "row", "rows");
+    let cuts = counted(experiment.cuts.into(), "power cut", "power cuts");
+    format!("{}: {rows}, {cuts} each, {threads} at a time", experiment.title)
+}
+
+/// A number with its noun.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+}
+
 /// Checks that its files are all different.
 fn distinct(arguments: &RunArguments) -> Result<(), String> {
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
@@ -282,7 +323,7 @@ fn distinct(arguments: &RunArguments) -> Result<(), String> {
     ];
     let named = named.into_iter().filter_map(|(name, path)| Some((name, path?)));
     let svg = arguments.svg.iter().map(|drawing| ("--svg", drawing.file.as_path()));
-    out::distinct([("EXPERIMENT", arguments.experiment.as_path())], named.chain(svg))
+    out::distinct([("EXPERIMENT", arguments.named())], named.chain(svg))
 }
 
 /// A log of writes into this file.
@@ -307,12 +348,24 @@ fn end_log(log: Log, path: &Path) -> u8 {
     }
 }
 
-/// Makes Ctrl-C end the program at once, without leaving a progress bar behind.
-fn end_at_interrupt(bars: &Bars) {
-    let bars = bars.clone();
+/// The rows that have ended, for a user who interrupts the run.
+type Done = Arc<Mutex<Vec<RowReport>>>;
+
+/// Makes Ctrl-C print the rows that have ended, say how many are missing, and end the program.
+fn end_at_interrupt(bars: &Bars, experiment: &Experiment, rows: &[Row], done: &Done) {
+    let (bars, experiment, done) = (bars.clone(), experiment.clone(), done.clone());
+    let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
     // Without the handler the system ends the program, and the bar stays on the screen.
     let _ = ctrlc::set_handler(move || {
         bars.clear();
+        let mut ended = std::mem::take(&mut *done.lock().unwrap_or_else(PoisonError::into_inner));
+        ended.sort_by_key(|row| names.iter().position(|name| *name == row.name));
+        let (rows, missing) = (names.len(), names.len().saturating_sub(ended.len()));
+        if !ended.is_empty() {
+            let report = runner::report(&experiment, ended);
+            out::bytes(table::tables(&report).as_bytes());
+        }
+        out::note(format_args!("interrupted: {missing} of {rows} rows are missing"));
         std::process::exit(out::INTERRUPTED);
     });
 }
@@ -341,13 +394,15 @@ fn compare(one: &Report, two: &Report, arguments: &RunArguments) -> u8 {
 }
 
 fn load(arguments: &RunArguments) -> Result<Experiment, String> {
-    let path = &arguments.experiment;
-    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| format!("cannot read the experiment file {}: {e}", path.display()))?;
+    let path = arguments.named();
+    let text = builtin::read(path, builtin::RUNS)?;
     let sets: Vec<_> = arguments.sets.iter().map(Setting::pair).collect();
-    let parsed = Experiment::parse_with(&path.display().to_string(), &text, &sets);
-    let mut experiment = parsed.map_err(|e| e.to_string())?;
+    let name = path.display().to_string();
+    let parsed = Experiment::parse_with(&name, &text, &sets);
+    let mut experiment = parsed.map_err(|e| match CrashFile::parse(&name, &text) {
+        Ok(_) => format!("{name} is an exploration; run it with: tantalum crash {name}"),
+        Err(_) => e.to_string(),
+    })?;
     if arguments.quick {
         experiment = experiment.quick();
     }
@@ -370,74 +425,6 @@ fn choose(experiment: &Experiment, words: &[String]) -> Result<Vec<Row>, String>
         rows.retain(|r| words.iter().any(|w| r.name.contains(w.as_str())));
     }
     Ok(rows)
-}
-
-/// A bar for the power cuts, and one for each drive that is being preconditioned. They are drawn
-/// only if standard error is a terminal.
-#[derive(Clone)]
-struct Bars {
-    all: MultiProgress,
-    cuts: ProgressBar,
-    drives: Arc<Mutex<BTreeMap<String, ProgressBar>>>,
-}
-
-/// Length of the bar of a drive.
-const WHOLE: u64 = 1000;
-
-impl Bars {
-    fn new(cuts: u64) -> Bars {
-        let all = MultiProgress::new();
-        let cuts = ProgressBar::new(cuts);
-        let cuts = all.add(styled(cuts, "{bar:20} {pos}/{len} power cuts{left}  {wide_msg}"));
-        Bars { all, cuts, drives: Arc::default() }
-    }
-
-    fn show(&self, progress: Progress<'_>) {
-        let mut drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
-        match progress {
-            Progress::Preconditioning(name, share) if share < 1.0 => {
-                let bar = drives.entry(name.to_string()).or_insert_with(|| {
-                    let style = "{bar:20} {percent} % preconditioned{left}  {wide_msg}";
-                    let bar = self.all.insert_before(&self.cuts, ProgressBar::new(WHOLE));
-                    styled(bar, style).with_message(name.to_string())
-                });
-                bar.set_position((share * WHOLE as f64) as u64);
-            }
-            Progress::Preconditioning(name, _) => {
-                if let Some(bar) = drives.remove(name) {
-                    bar.finish_and_clear();
-                }
-                self.cuts.reset_eta();
-            }
-            Progress::Cut => self.cuts.inc(1),
-            Progress::RowDone(name) => {
-                if let Some(bar) = drives.remove(name) {
-                    bar.finish_and_clear();
-                }
-                self.cuts.set_message(name.to_string());
-            }
-        }
-    }
-
-    fn clear(&self) {
-        // An error means that the terminal is gone.
-        let _ = self.all.clear();
-    }
-}
-
-/// The remaining time, as soon as it can be estimated.
-fn left(state: &ProgressState, words: &mut dyn std::fmt::Write) {
-    if state.pos() > 0 {
-        // If writing fails, there is no bar.
-        let _ = write!(words, ", {:#} left", HumanDuration(state.eta()));
-    }
-}
-
-fn styled(bar: ProgressBar, style: &str) -> ProgressBar {
-    match ProgressStyle::with_template(style) {
-        Ok(style) => bar.with_style(style.with_key("left", left)),
-        Err(_) => bar,
-    }
 }
 
 fn print(report: &Report, arguments: &RunArguments) -> u8 {
@@ -479,12 +466,14 @@ fn why(row: &RowReport) -> String {
             row.name, f.violations, f.commits_lost
         ),
         Verdict::NotJudged => format!(
-            "{} is expected to lose something, but it ended after {} power cuts: too few to judge",
-            row.name, f.cuts
+            "{} is expected to lose something, but it ended after {}: too few to judge",
+            row.name,
+            counted(f.cuts.into(), "power cut", "power cuts")
         ),
         Verdict::NothingLost => format!(
-            "{} is expected to lose something, but lost nothing in {} power cuts",
-            row.name, f.cuts
+            "{} is expected to lose something, but lost nothing in {}",
+            row.name,
+            counted(f.cuts.into(), "power cut", "power cuts")
         ),
         Verdict::Lost | Verdict::AsExpected => format!(
             "{} must lose nothing, but lost {} acknowledged {writes}{databases}",

@@ -1,7 +1,7 @@
 //! `tantalum search`: the least energy with which a drive meets limits of speed and restart time.
 
 use crate::bar::Bar;
-use crate::out;
+use crate::{builtin, out};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
@@ -12,8 +12,8 @@ use tantalum_lab::search::{Effort, Findings, Limits, Search, Tried, Watch};
 use tantalum_lab_page as page;
 use tantalum_rt::Nanos;
 
-/// The default experiment.
-const BUILT_IN: &str = include_str!("../../../experiments/spartan.toml");
+/// The default experiment, which is built in.
+const DEFAULT: &str = "spartan";
 
 /// The most Pareto-optimal candidates that are shown.
 const MOST_SHOWN: usize = 40;
@@ -39,8 +39,8 @@ Each candidate runs the job, its power is cut when the restart has the most to r
 start. Joules are by the full count of `tantalum energy`. The same seed gives the same result.
 Exit codes: 0, one was found; 1, nothing meets the limits; 2, the command or a limit is invalid.")]
 pub struct SearchArguments {
-    /// The experiment file (TOML) with the job, the drive's geometry and its preconditioning
-    /// [default: experiments/spartan.toml, built in]
+    /// The experiment file (TOML) with the job, the drive's geometry and its preconditioning, or the
+    /// name of one that is built in (`tantalum run` lists them) [default: spartan]
     experiment: Option<PathBuf>,
     /// The block job: the NAME of a [job.NAME] of the file
     #[arg(long, value_name = "NAME")]
@@ -162,15 +162,8 @@ pub fn search(arguments: &SearchArguments) -> u8 {
 }
 
 fn prepare(arguments: &SearchArguments) -> Result<(Experiment, Search), String> {
-    let (name, text) = match &arguments.experiment {
-        None => ("experiments/spartan.toml (built in)".to_string(), BUILT_IN.to_string()),
-        Some(path) => {
-            #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-            let text = std::fs::read_to_string(path)
-                .map_err(|e| format!("cannot read the experiment file {}: {e}", path.display()))?;
-            (path.display().to_string(), text)
-        }
-    };
+    let path = arguments.experiment.as_deref().unwrap_or(Path::new(DEFAULT));
+    let (name, text) = (path.display().to_string(), builtin::read(path, builtin::RUNS)?);
     let sets: Vec<_> = arguments.sets.iter().map(crate::run::Setting::pair).collect();
     let parsed = Experiment::parse_with(&name, &text, &sets);
     let mut experiment = parsed.map_err(|e| e.to_string())?;

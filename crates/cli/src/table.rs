@@ -68,8 +68,10 @@ fn tables_within(report: &Report, width: usize) -> String {
     let repeated = repetitions
         .map_or(String::new(), |n| format!("; medians of {n} repetitions, losses summed"));
     let mut text = format!(
-        "{}\n{} power cuts for each row, seed {}; times are virtual{repeated}\n",
-        report.title, report.cuts, report.seed
+        "{}\n{} for each row, seed {}; times are virtual{repeated}\n",
+        report.title,
+        crate::run::counted(report.cuts.into(), "power cut", "power cuts"),
+        report.seed
     );
     let mut rest: &[RowReport] = &folded.rows;
     while let Some(first) = rest.first() {

@@ -6,6 +6,7 @@ mod common;
 
 use common::{ends, file};
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use tantalum_lab::file::experiment::Scene;
@@ -85,7 +86,10 @@ fn mistakes_end_in_2_and_are_named() {
     let trace = "[trace.idle]\nfile = \"broken.log\"\n[drive.geometry]";
     let broken = file("broken.toml", text.replace(job, trace)).to_str().unwrap().to_string();
     file("broken.log", "fio version 3 iolog\n0 /d write 0 4096\n9 /d write 0 x\n");
-    let cases: [(&[&str], &str); 17] = [
+    let negative = experiment("negative.toml", "clients = 2", "clients = -2");
+    let cases: [(&[&str], &str); 19] = [
+        (&["run", &negative], "negative.toml:5: run.clients: invalid value: integer `-2`"),
+        (&["run", &fine, "--set", "run.clients=-1"], "run.clients: invalid value: integer `-1`"),
         (&["run", &idle], "idle.toml:10: job.idle: `commands` is 0, but must be at least 1"),
         (&["run", &broken], "broken.log, line 3: expected"),
         (&["run", &fine, "--json", &one, "--html", &same], "--html and --json are both"),
@@ -182,6 +186,82 @@ fn an_interrupt_ends_it_at_once_and_leaves_results_alone() {
         e.ok()?.file_name().into_string().ok().filter(|name| name.starts_with("long.json"))
     });
     assert_eq!(left.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// What has ended is printed, and what is missing is counted.
+#[test]
+#[cfg(unix)]
+fn an_interrupt_prints_the_rows_that_have_ended() {
+    // The second row is loaded for a long time.
+    let rows = "\"durassd\"\nparams = { \"ycsb.records\" = [100, 300000] }";
+    let text = SMALL.replace("[\"volatile\", \"durassd\"]", rows);
+    let experiment = file("interrupted.toml", text);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    command.arg("run").arg(&experiment).args(["--threads", "1"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let mut err = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut said = String::new();
+    while !said.contains("1 of 2: ycsb-a/durassd") {
+        assert_ne!(err.read_line(&mut said).expect("it can be read"), 0, "{said}");
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill can be run").success());
+    err.read_to_string(&mut said).expect("it can be read");
+    let (out, _) = ends(&child.wait_with_output().expect("it ends"), 130);
+    assert!(out.contains("records=100") && !out.contains("records=300000"), "{out}");
+    assert!(said.starts_with("small: 2 rows, 3 power cuts each, 1 at a time\n"), "{said}");
+    assert!(said.ends_with("interrupted: 1 of 2 rows are missing\n"), "{said}");
+}
+
+#[test]
+fn experiments_are_built_in_and_one_can_be_started_from() {
+    let (list, _) = ends(&tantalum(&["run"]), 0);
+    assert!(list.contains("\n  first ") && list.contains("\n  linkbench "), "{list}");
+    let few = ["run", "first", "--quick", "--row", "ycsb-a/durassd/wal/full", "--json", "-"];
+    let (report, _) = ends(&tantalum(&few), 0);
+    assert!(report.contains("ycsb-a/durassd/wal/full"), "{report}");
+    let own = file("own.toml", "").to_str().unwrap().to_string();
+    ends(&tantalum(&["run", "--init", &own]), 2);
+    std::fs::remove_file(&own).expect("it was there");
+    let (_, said) = ends(&tantalum(&["run", "--init", &own]), 0);
+    assert!(said.contains(&format!("run it with: tantalum run {own}")), "{said}");
+    ends(&tantalum(&["run", &own, "--quick", "--row", "mine/durassd"]), 0);
+    for (arguments, expected) in [
+        (&["run", "frist"][..], "did you mean the built-in experiment \"first\"?"),
+        (&["run", "experiments/crash.toml"], "run it with: tantalum crash experiments/crash.toml"),
+        (&["crash", &own], &format!("run it with: tantalum run {own}")),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+        let output = command.args(arguments).output().expect("the command starts");
+        let (_, err) = ends(&output, 2);
+        assert!(err.contains(expected), "{arguments:?}: {err}");
+    }
+    let (said, _) = ends(&tantalum(&["explain", "engine.clients"]), 0);
+    assert!(said.contains("default: 128"), "{said}");
+}
+
+/// Results that are too far off what was published end in 1.
+#[test]
+fn results_are_held_to_published_numbers() {
+    let with = |published: &str| {
+        let row = SMALL.replace("[\"volatile\", \"durassd\"]", "\"durassd\"");
+        let text = format!("{row}{published}\n[published]\nsource = \"a paper\"\n");
+        file(&format!("published-{}.toml", published.len()), text)
+    };
+    let run = |file: &Path, within: &str, code| {
+        let file = file.to_str().expect("its name is text");
+        ends(&tantalum(&["run", file, "--json", "-", "--published-within", within]), code)
+    };
+    let (json, _) = run(&with("published = [1000]"), "1e9", 0);
+    let report: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    let ours = report["rows"][0]["tx_per_s"].as_f64().expect("a number");
+    let near = with(&format!("published = [{:.0}]", ours * 1.1));
+    let (_, err) = run(&near, "5", 1);
+    assert!(err.contains("off from the published numbers by 9.1 % on average"), "{err}");
+    run(&near, "10", 0);
+    let (_, err) = run(&with(""), "10", 1);
+    assert!(err.contains("no row or ratio that ran has a published number"), "{err}");
 }
 
 #[test]

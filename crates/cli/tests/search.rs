@@ -96,7 +96,7 @@ fn mistakes_end_in_2_and_are_named() {
     // The experiment that is built in.
     let built_in = ["--workload", "rndom", "--recovery-max", "1s", "--slowdown-max", "5%"];
     let (_, err) = ends(&search(&built_in), 2);
-    assert!(err.contains("(built in)") && err.contains("did you mean \"random\"?"), "{err}");
+    assert!(err.contains("error: spartan: ") && err.contains("did you mean \"random\"?"), "{err}");
     let (help, _) = ends(&search(&["--help"]), 0);
     assert!(help.contains("--slowdown-max <PERCENT>") && help.contains("Exit codes"), "{help}");
 }

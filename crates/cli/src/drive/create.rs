@@ -65,6 +65,16 @@ pub fn create(arguments: &CreateArguments) -> u8 {
                 serial(&image.spec().serial),
                 size(image.bytes()),
             );
+            // (A capacity is rounded up by a block of each die, which is less than a tenth.)
+            if let Some(asked) = arguments.capacity.filter(|asked| capacity > asked + asked / 10) {
+                out::note(format_args!(
+                    "note: {} were asked for, but a {} has at least {}: its dies and what it sets \
+                     aside for dumps stay as they are",
+                    size(asked),
+                    design.name,
+                    size(capacity)
+                ));
+            }
             if let Some(room) = room_at(path).filter(|room| *room < image.bytes()) {
                 out::note(format_args!(
                     "note: the file system has room for {}: when that is full the drive's process ends (SIGBUS)",

@@ -184,8 +184,8 @@ impl Experiment {
             for (key, value) in sets {
                 parse::set(&mut table, key, value.clone()).map_err(told)?;
             }
-            e = parse::read_table(table.clone())
-                .map_err(|w| told(format!("with what was set: {}", w.what)))?;
+            e = parse::read_keys(&table)
+                .map_err(|fault| told(format!("with what was set: {}", fault.what)))?;
         }
         table.remove("row");
         e.table = table;
@@ -334,7 +334,7 @@ impl Experiment {
             }
         }
         let mut scene: Scene =
-            parse::read_table(table).map_err(|w| format!("params: {}", w.what))?;
+            parse::read_keys(&table).map_err(|fault| format!("params: {}", fault.what))?;
         if self.quick {
             scene.run.warm_up_ms = scene.run.warm_up_ms.min(1000);
             scene.run.run_ms = scene.run.run_ms.map(|ms| ms.min(1000));

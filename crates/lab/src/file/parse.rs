@@ -111,15 +111,10 @@ fn line(text: &str, byte: usize) -> usize {
 /// # Errors
 /// [`Wrong`].
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Wrong> {
-    toml::from_str(text).map_err(|e| wrong(&e, Some(text)))
-}
-
-/// Reads a value from a table.
-///
-/// # Errors
-/// [`Wrong`], without a line.
-pub fn read_table<T: DeserializeOwned>(table: toml::Table) -> Result<T, Wrong> {
-    table.try_into().map_err(|e| wrong(&e, None))
+    toml::from_str(text).map_err(|e: toml::de::Error| Wrong {
+        line: e.span().map(|span| line(text, span.start)),
+        what: fault(&e, text).what,
+    })
 }
 
 /// Reads a value from a table; what is wrong has its key.
@@ -128,26 +123,24 @@ pub fn read_table<T: DeserializeOwned>(table: toml::Table) -> Result<T, Wrong> {
 /// [`Fault`], with the key as it is in the table.
 pub fn read_keys<T: DeserializeOwned>(table: &toml::Table) -> Result<T, Fault> {
     let text = table.to_string();
-    toml::from_str(&text).map_err(|e: toml::de::Error| {
-        let key = e.span().map_or(Vec::new(), |span| key_at(&text, span.start));
-        let what = one_line(e.message());
-        match key.last() {
-            Some(last) if !what.contains(&format!("\"{last}\"")) => {
-                Fault { what: format!("{}: {what}", key.join(".")), key }
-            }
-            _ => Fault { key, what },
+    toml::from_str(&text).map_err(|e| fault(&e, &text))
+}
+
+/// An error of the reader: its key, which the words name too.
+fn fault(error: &toml::de::Error, text: &str) -> Fault {
+    let key = error.span().map_or(Vec::new(), |span| key_at(text, span.start));
+    let what = one_line(error.message());
+    match key.last() {
+        Some(last) if !what.contains(&format!("\"{last}\"")) => {
+            Fault { what: format!("{}: {what}", key.join(".")), key }
         }
-    })
+        _ => Fault { key, what },
+    }
 }
 
 /// An error of the reader, in one line.
 pub fn told(of: &str, error: &toml::de::Error) -> String {
     format!("{of}: {}", one_line(error.message()))
-}
-
-fn wrong(error: &toml::de::Error, text: Option<&str>) -> Wrong {
-    let line = error.span().zip(text).map(|(span, text)| line(text, span.start));
-    Wrong { line, what: one_line(error.message()) }
 }
 
 /// The words of the reader, in one line, with the nearest name instead of all of them.

@@ -30,7 +30,7 @@ pub enum Progress<'a> {
     /// A power cut, with recovery and check, in some row.
     Cut,
     /// A row has ended.
-    RowDone(&'a str),
+    RowDone(&'a RowReport),
 }
 
 /// An observer of a run. It is called from several threads.
@@ -94,7 +94,7 @@ pub fn run_recorded(
             rows.get(i).zip(done.get(i))
         } {
             let report = run_row(experiment, row, progress, log);
-            progress(Progress::RowDone(&row.name));
+            progress(Progress::RowDone(&report));
             *place.lock().unwrap_or_else(|e| e.into_inner()) = Some(report);
         }
     };
@@ -107,13 +107,18 @@ pub fn run_recorded(
     });
     let reports =
         done.into_iter().filter_map(|r| r.into_inner().unwrap_or_else(|e| e.into_inner()));
+    report(experiment, reports.collect())
+}
+
+/// The report of these rows, which may be fewer than the experiment has.
+pub fn report(experiment: &Experiment, rows: Vec<RowReport>) -> Report {
     let mut report = Report {
         title: experiment.title.clone(),
         seed: experiment.seed,
         cuts: experiment.cuts,
         published: experiment.published.clone(),
         ratios: Vec::new(),
-        rows: reports.collect(),
+        rows,
     };
     report.ratios = experiment.ratios.iter().filter_map(|r| r.quotient(&report.rows)).collect();
     report

@@ -1,0 +1,138 @@
+//! The experiments that travel with the program: `tantalum run first` runs one in any folder.
+//!
+//! 1. A file of the user's comes first: a name is built in only where no such file is.
+//! 2. The text is that of the repository's `experiments/`, to the last byte.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::path::Path;
+
+/// An experiment that is built in.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltIn {
+    /// The name by which it is run: that of its file, without `.toml`.
+    pub name: &'static str,
+    /// The TOML.
+    pub text: &'static str,
+}
+
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        &[$(BuiltIn { name: $name, text: include_str!(concat!("../experiments/", $name, ".toml")) }),*]
+    };
+}
+
+/// Those of `tantalum run`: first what a newcomer runs first.
+pub const RUNS: &[BuiltIn] = built_in![
+    "first",
+    "flush",
+    "linkbench",
+    "tpcc",
+    "ycsb",
+    "tpcc-sqlite",
+    "atomic-sqlite",
+    "atomic-innodb",
+    "atomic-latency",
+    "spartan",
+    "flash-log",
+    "flash-log-requests",
+    "log-tail",
+    "fsync-frequency",
+    "datacenter",
+    "cache-devices",
+    "cache-disks",
+    "grid",
+    "jesd219",
+    "over-provisioning",
+    "thin",
+    "raid",
+    "trace",
+];
+
+/// Those of `tantalum crash`.
+pub const CRASHES: &[BuiltIn] = built_in!["crash"];
+
+impl BuiltIn {
+    /// Its title, a line.
+    pub fn title(&self) -> &'static str {
+        let line = self.text.lines().find_map(|line| line.strip_prefix("title = "));
+        line.unwrap_or_default().trim_matches('"')
+    }
+
+    /// How long it takes, in words, as its header says.
+    pub fn takes(&self) -> &'static str {
+        let line = self.text.lines().find_map(|line| line.strip_prefix("# Takes "));
+        line.unwrap_or_default().trim_end_matches('.')
+    }
+}
+
+/// The text of the experiment that the user names: of a file, or one of those that are built in.
+///
+/// # Errors
+/// That there is neither, in a line, with the names of those that are built in.
+pub fn read(path: &Path, all: &[BuiltIn]) -> Result<Cow<'static, str>, String> {
+    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+    let text = std::fs::read_to_string(path);
+    let error = match text {
+        Ok(text) => return Ok(text.into()),
+        Err(error) => error,
+    };
+    let name = path.to_str().filter(|_| error.kind() == std::io::ErrorKind::NotFound);
+    let Some(name) = name else {
+        return Err(format!("cannot read the experiment file {}: {error}", path.display()));
+    };
+    if let Some(found) = all.iter().find(|b| b.name == name) {
+        return Ok(found.text.into());
+    }
+    let names: Vec<_> = all.iter().map(|b| b.name).collect();
+    let bare = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".toml");
+    let tip = match tantalum_drive::nearest_name(bare, names.iter().copied()) {
+        Some(near) => format!("did you mean the built-in experiment \"{near}\"?"),
+        None => format!("built in are: {}", names.join(", ")),
+    };
+    Err(format!("cannot read the experiment file {name}: {error}; {tip}"))
+}
+
+/// The list for a user who named none: name, title, how long it takes.
+pub fn list(of: &str, all: &[BuiltIn]) -> String {
+    let width = all.iter().map(|b| b.name.len()).max().unwrap_or(0);
+    let mut text = format!("Built-in experiments; run one with `tantalum {of} NAME`:\n\n");
+    for one in all {
+        let _ = writeln!(text, "  {:width$}  {}", one.name, one.title());
+        let _ = writeln!(text, "  {:width$}  {}", "", one.takes());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_experiment_of_the_repository_is_built_in_and_says_how_long_it_takes() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
+        #[allow(clippy::disallowed_methods, reason = "a test reads the folder of experiments")]
+        let files = std::fs::read_dir(folder).expect("the folder is there");
+        let files = files.map(|f| f.expect("it can be read").path());
+        let mut files: Vec<_> = files
+            .filter(|p| p.extension().is_some_and(|e| e == "toml"))
+            .map(|p| p.file_stem().expect("it has a name").to_string_lossy().into_owned())
+            .collect();
+        files.sort();
+        let mut names: Vec<_> = RUNS.iter().chain(CRASHES).map(|b| b.name).collect();
+        names.sort_unstable();
+        assert_eq!(files, names);
+        for one in RUNS.iter().chain(CRASHES) {
+            assert!(!one.title().is_empty() && !one.takes().is_empty(), "{}", one.name);
+        }
+    }
+
+    #[test]
+    fn near_names_are_named() {
+        let wrong = |name: &str| read(Path::new(name), RUNS).expect_err("it is not there");
+        assert!(wrong("frst").contains("\"first\""), "{}", wrong("frst"));
+        assert!(wrong("experiments/frist.toml").contains("\"first\""));
+        assert!(wrong("nothing-like-it").contains("linkbench"));
+        assert!(read(Path::new("first"), RUNS).expect("built in").contains("title"));
+    }
+}
