@@ -28,6 +28,8 @@ mod random;
 mod repeat;
 mod run;
 mod search;
+#[cfg(feature = "live")]
+mod shared_words;
 mod size;
 mod sums;
 mod table;
@@ -71,6 +73,8 @@ Examples:
   tantalum drive cut disk.img                  cut its power; see also restore and top
   tantalum log create wal.toml --device a --device b --backing disk
                                                a flash log, and a volume over it
+  tantalum cache create c.toml --flash a --slow b
+                                               a flash cache, and a volume over it
   tantalum cache sim --policy gsc,lru          what a flash cache hits, and writes to flash
   tantalum bench drive --json                  how fast the simulation is
   tantalum designs durassd                     what a preset consists of")]
@@ -99,7 +103,7 @@ enum Command {
     /// Flash logs: create, inspect, check, recover, replace, serve, mount, cut
     #[cfg_attr(feature = "live", command(subcommand))]
     Log(log::LogCommand),
-    /// Flash caches: simulate replacement policies over recorded page I/Os
+    /// Flash caches: create, inspect, check, scrub, detach, serve, mount, cut; simulate policies
     #[command(subcommand)]
     Cache(cache::CacheCommand),
     /// Energy to survive a power loss: joules, farads, capacitors
@@ -155,7 +159,7 @@ fn main() -> ExitCode {
 fn command() -> clap::Command {
     let command = with_negative_numbers(Arguments::command());
     #[cfg(feature = "live")]
-    let command = log::in_words_of_logs(command);
+    let command = cache::in_words_of_caches(log::in_words_of_logs(command));
     command
 }
 

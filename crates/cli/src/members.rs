@@ -1,17 +1,24 @@
-//! What a flash log is made of: its description, a file `NAME.toml`, and its devices, opened.
+//! What a flash log or a cache volume is made of: its description, a file `NAME.toml`, and its
+//! devices, opened.
 
+mod cache;
 mod description;
 mod devices;
 mod disk;
 mod in_words;
 mod member;
+mod missing;
 mod model;
 
+pub use cache::{
+    CacheDescription, CacheDevices, Policy, Sync, Volume, cache_in_words, cache_volume, is_cache,
+};
 pub use description::{Description, is_description};
 pub use devices::{Devices, Members, linked, open, runtime};
 pub use in_words::in_words;
-pub use member::Member;
-pub use model::{change_path, is_model, model_of};
+pub use member::{Member, MemberLink};
+pub use missing::{Files, make, make_missing};
+pub use model::{absolute, model_of};
 
 use std::path::Path;
 use tantalum_log::LogVolume;

@@ -1,6 +1,7 @@
 //! The cache as a program uses it.
 
 use crate::flash::core::Core;
+use crate::flash::describe::{Checked, FlashDescription, StoreDescription};
 use crate::flash::error::{CacheError, OpenError};
 use crate::flash::evict::Staged;
 use crate::flash::fetch::Fetched;
@@ -9,7 +10,7 @@ use crate::flash::options::{FormatOptions, OpenOptions};
 use crate::flash::scrub::Scrubbed;
 use crate::flash::slow::SlowStore;
 use crate::flash::stats::CacheStats;
-use crate::flash::{create, open};
+use crate::flash::{create, describe, open};
 use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
@@ -105,6 +106,31 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
         let core = open::open(rt, flash, slow, host, options).await?;
         let life = Rc::new(Life(core.domain.clone()));
         Ok(FlashCache { core, life })
+    }
+
+    /// What a flash device says of the cache on it. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`OpenError`] if there is no cache that can be used.
+    pub async fn describe(flash: &F) -> Result<FlashDescription, OpenError> {
+        describe::flash(flash).await
+    }
+
+    /// What the label of a slow store says; `None`: it keeps none. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`OpenError`] if there is no label that can be used.
+    pub async fn describe_store(slow: &S) -> Result<Option<StoreDescription>, OpenError> {
+        describe::store(slow).await
+    }
+
+    /// Reads the whole cache as a start would find it, and compares every page with its checksum.
+    /// Nothing is changed: the devices may be open for reading only.
+    ///
+    /// # Errors
+    /// [`OpenError`] if it cannot be opened.
+    pub async fn check(flash: F, slow: &S, options: &OpenOptions) -> Result<Checked, OpenError> {
+        describe::check(flash, slow, options).await
     }
 
     /// Declares that the pages of `slow` are used without their cache from now on, which is refused

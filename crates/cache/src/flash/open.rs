@@ -26,7 +26,7 @@ use rustc_hash::FxHashSet;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tantalum_device::BlockDevice;
+use tantalum_device::{BlockDevice, DurableBy};
 use tantalum_rt::Rt;
 use tantalum_rt::sync::{Mutex, WaitQueue};
 
@@ -40,7 +40,9 @@ fn whole<T>(found: Found<T>, what: &'static str, device: &'static str) -> Result
     }
 }
 
-async fn find_superblock<F: BlockDevice>(on: &Carrier<'_, F>) -> Result<Superblock, OpenError> {
+pub(crate) async fn find_superblock<F: BlockDevice>(
+    on: &Carrier<'_, F>,
+) -> Result<Superblock, OpenError> {
     let flash = on.device;
     let heads = read_heads(on).await.map_err(io(FLASH))?;
     let found = decode_newest(&heads, Superblock::decode, |s| s.generation);
@@ -60,7 +62,7 @@ async fn find_superblock<F: BlockDevice>(on: &Carrier<'_, F>) -> Result<Superblo
 }
 
 /// The label; `None` if the store keeps none.
-async fn find_label<S: SlowStore>(slow: &S) -> Result<Option<Label>, OpenError> {
+pub(crate) async fn find_label<S: SlowStore>(slow: &S) -> Result<Option<Label>, OpenError> {
     let mut label = vec![0; LABEL_BYTES];
     if !slow.read_label(&mut label).await.map_err(io(SLOW))? {
         return Ok(None);
@@ -80,17 +82,15 @@ fn check_label(label: &Label, superblock: &Superblock) -> Result<(), OpenError> 
     Ok(())
 }
 
-/// Opens the cache on `flash` over `slow`.
-pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
-    rt: &Rt,
-    flash: F,
-    slow: S,
-    host: Rc<dyn Host>,
-    options: OpenOptions,
-) -> Result<Rc<Core<F, S>>, OpenError> {
-    let by = check_device(&flash)?;
-    let beside = &options.beside;
-    let superblock = find_superblock(&Carrier { device: &flash, by, beside }).await?;
+/// Reads the heads of a cache that fits its slow store and these options.
+pub(crate) async fn look<F: BlockDevice, S: SlowStore>(
+    flash: &F,
+    slow: &S,
+    options: &OpenOptions,
+) -> Result<(DurableBy, Superblock, Option<Label>), OpenError> {
+    let by = check_device(flash)?;
+    let superblock =
+        find_superblock(&Carrier { device: flash, by, beside: &options.beside }).await?;
     if superblock.slow != options.slow_identity {
         return Err(OpenError::OtherStore);
     }
@@ -100,10 +100,22 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
             "the cache has pages of {is} bytes, not of {page}: open it with pages of {is}"
         )));
     }
-    let label = find_label(&slow).await?;
+    let label = find_label(slow).await?;
     if let Some(label) = &label {
         check_label(label, &superblock)?;
     }
+    Ok((by, superblock, label))
+}
+
+/// Opens the cache on `flash` over `slow`.
+pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
+    rt: &Rt,
+    flash: F,
+    slow: S,
+    host: Rc<dyn Host>,
+    options: OpenOptions,
+) -> Result<Rc<Core<F, S>>, OpenError> {
+    let (by, superblock, label) = look(&flash, &slow, &options).await?;
     let tag = tag(&superblock.cache);
     let medium = Medium::new(flash, by, options.beside.clone(), superblock.layout, tag);
     let mut found = recover(&medium, &superblock, options.restart).await?;

@@ -2,7 +2,11 @@
 
 use crate::bench::{Bench, PAGE, evict, fetch, find, options, put, run};
 use crate::model::content;
-use tantalum_cache::flash::{CacheError, Fetched, FormatOptions, Mode, OpenError, OpenOptions};
+use crate::rig::Store;
+use tantalum_cache::flash::{
+    CacheError, Fetched, FlashCache, FormatOptions, Mode, OpenError, OpenOptions, StoreState,
+};
+use tantalum_device::RamDevice;
 
 /// Bytes of a small cache.
 const SMALL: u64 = 80 << 10;
@@ -104,5 +108,40 @@ fn a_damaged_descriptor_costs_clean_pages_only() {
             let found = fetch(&cache, page, 6).await;
             assert_eq!(found == Fetched::Slow, page <= 2, "page {page}");
         }
+    });
+}
+
+/// A check finds what a scrub would, and changes nothing.
+#[test]
+fn a_check_tells_damage_and_leaves_the_devices_as_they_are() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, SMALL, &options()).await;
+        let cache = bench.open().await;
+        for page in [7, 8, 9] {
+            evict(&cache, page, 5).await;
+        }
+        cache.clean().await.unwrap();
+        evict(&cache, 10, 5).await;
+        cache.close().await.unwrap();
+        let check = async || {
+            let (flash, store) = (bench.flash.clone(), bench.store());
+            let before = crate::bench::bytes_of(&bench.flash).await;
+            let checked = FlashCache::check(flash, &store, &OpenOptions::default()).await.unwrap();
+            assert!(before == crate::bench::bytes_of(&bench.flash).await);
+            checked
+        };
+        let checked = check().await;
+        assert!(checked.restart.clean && checked.damaged.is_empty(), "{checked:?}");
+        assert_eq!((checked.pages, checked.dirty, checked.repairable), (4, 1, 0));
+        for page in [8, 10] {
+            put(&bench.flash, find(&bench.flash, page, 5).await, |b| b[100] ^= 1).await;
+        }
+        let checked = check().await;
+        assert_eq!((checked.repairable, checked.damaged), (1, vec![10]));
+        let flash = FlashCache::<_, Store>::describe(&bench.flash).await.unwrap();
+        let label = FlashCache::<RamDevice, _>::describe_store(&bench.store()).await.unwrap();
+        let label = label.expect("it keeps one");
+        assert!(flash.clean && flash.frames == 4 && label.state == StoreState::NeedsCache);
+        assert_eq!((flash.cache, flash.epoch), (label.cache, label.epoch));
     });
 }

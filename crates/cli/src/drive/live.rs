@@ -143,6 +143,12 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             members.shut()?;
             Ok(code)
         }
+        Source::Cache(path) => {
+            let (volume, members) = members::cache_volume(&mut runtime, path, arguments.opening())?;
+            let code = let_run(runtime, volume, Some(path), arguments, build)?;
+            members.shut()?;
+            Ok(code)
+        }
         Source::Design(design) => {
             let drive = Drive::new(&rt, design, Payload::Bytes).map_err(|e| e.to_string())?;
             let_run(runtime, drive, None, arguments, build)

@@ -3,13 +3,13 @@
 //! 1. Files of a benchmark have no name while it runs: however it ends, nothing is left of them.
 //! 2. Whoever commits measures its own time, from the call to its return, and commits at least once.
 
-use crate::members::{in_words, model_of};
+use crate::members::{Files, in_words, make, model_of};
 use crate::{out, time};
 use clap::Args;
 use comfy_table::Table;
 use serde::Serialize;
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -152,19 +152,6 @@ fn failed(why: impl std::fmt::Display) -> Failed {
     (in_words(why), out::FAILED)
 }
 
-/// Files that are removed with this.
-pub(super) struct Files(pub Vec<PathBuf>);
-
-impl Drop for Files {
-    #[allow(clippy::disallowed_methods, reason = "the edge: the folders that the user names")]
-    fn drop(&mut self) {
-        for path in &self.0 {
-            // It is gone, or the folder is: the benchmark has told already.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
 /// A log on new files, which have no name any more (1).
 fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
     let mut options = BlockingOptions::default();
@@ -178,16 +165,6 @@ fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
     let create = CreateOptions { copies: arguments.copies, ..CreateOptions::default() };
     BlockingLog::create(&files.0, None, &create, &options).map_err(usage)?;
     BlockingLog::open(&files.0, options).map_err(usage)
-}
-
-/// Memory file systems have no direct I/O.
-pub(super) fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<(), Failed> {
-    let Err(e) = BlockingLog::make_file(path, bytes, options) else { return Ok(()) };
-    if options.file.buffered {
-        return Err(usage(e));
-    }
-    options.file.buffered = true;
-    BlockingLog::make_file(path, bytes, options).map_err(|_| usage(e))
 }
 
 #[allow(

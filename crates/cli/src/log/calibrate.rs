@@ -7,9 +7,8 @@
 //! 3. Slow single writes are outliers of the preset, and are not in its quantiles: their times would
 //!    stretch those of all others.
 
-use super::bench::{Files, make};
 use crate::bar::Bar;
-use crate::members::{in_words, open, runtime};
+use crate::members::{Files, in_words, make, open, runtime};
 use crate::{out, size, time};
 use clap::Args;
 use comfy_table::Table;

@@ -1,16 +1,15 @@
 //! `tantalum log create`.
 
-use super::bench::{Files, make};
 use super::check::code;
 use crate::members::{
-    Description, Devices, change_path, in_words, is_description, is_model, linked, runtime,
+    Description, Devices, absolute, in_words, is_description, linked, make_missing, runtime,
 };
 use crate::random::random;
 use crate::{out, size};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use tantalum_device::{BlockDevice, PowerCycle};
-use tantalum_log::{BlockingOptions, CreateOptions, Log};
+use tantalum_log::{CreateOptions, Log};
 use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log create`.
@@ -80,8 +79,7 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
     if path.exists() && !arguments.force {
         return Err(usage(format!("there is a {name} already: --force overwrites it")));
     }
-    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let whole = |path: &PathBuf| change_path(path, absolute);
+    let whole = |path: &PathBuf| absolute(path);
     let description = Description {
         devices: arguments.devices.iter().map(whole).collect(),
         archive: arguments.archive.as_ref().map(whole),
@@ -93,7 +91,10 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
     description.check().map_err(usage)?;
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
-    let mut made = make_missing(arguments, &description)?;
+    let of_log = description.devices.iter().chain(&description.archive);
+    let of_log = of_log.map(|path| (path, arguments.size));
+    let backing = description.backing.iter().map(|path| (path, arguments.backing_size));
+    let mut made = make_missing(of_log.chain(backing))?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
     let devices = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
@@ -138,28 +139,6 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
             "{name} could not be written; the log is made: try again with --force"
         ))),
     }
-}
-
-/// Makes the files that are not there, if it is said how large. Dropped, it removes them.
-#[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
-fn make_missing(arguments: &CreateArguments, of: &Description) -> Result<Files, (String, u8)> {
-    let of_log = of.devices.iter().chain(&of.archive).map(|path| (path, arguments.size));
-    let backing = of.backing.iter().map(|path| (path, arguments.backing_size));
-    let mut made = Files(Vec::new());
-    for (path, size) in of_log.chain(backing) {
-        // (A link that leads nowhere is there, and stays.)
-        let is_missing = || {
-            let found = path.symlink_metadata();
-            found.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
-        };
-        let Some(size) = size.filter(|_| !is_model(path) && is_missing()) else { continue };
-        // If there is no room, what was begun is removed as well.
-        made.0.push(path.clone());
-        let mut options = BlockingOptions::default();
-        options.file.keep_room = true;
-        make(path, size, &mut options)?;
-    }
-    Ok(made)
 }
 
 fn said(path: &Path, of: &Description, bytes: u64) -> String {

@@ -1,9 +1,7 @@
 //! What the commands that logs share with drives say of themselves when they are called on a log.
 
+use crate::shared_words::{Words, in_words_of};
 use clap::Command;
-
-/// Of a command: its name, its usage, what it does, and what is behind its options.
-type Words = (&'static str, &'static str, &'static str, &'static str);
 
 const WORDS: [Words; 6] = [
     (
@@ -102,8 +100,5 @@ Exit codes: 0, the log has recovered; 1, it does not start; 2, no such log is se
 
 /// The command `tantalum` with these words below `log`.
 pub fn in_words_of_logs(command: Command) -> Command {
-    let said = |log: Command, (name, usage, about, after): Words| {
-        log.mut_subcommand(name, |of| of.override_usage(usage).about(about).after_help(after))
-    };
-    command.mut_subcommand("log", |log| WORDS.into_iter().fold(log, said))
+    in_words_of(command, "log", &WORDS)
 }

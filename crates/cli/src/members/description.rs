@@ -14,6 +14,7 @@
 //!    a path then. Either all members are models, or none.
 
 use super::model::{change_path, is_model};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tantalum_lab::file::parse;
@@ -55,32 +56,42 @@ pub fn is_description(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "toml")
 }
 
+/// Reads a description; `make` is the command that makes one.
+///
+/// # Errors
+/// What is wrong with it, in a line.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+pub fn read_text<T: DeserializeOwned>(path: &Path, make: &str) -> Result<T, String> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| format!("cannot read {name}: {e}: {make} makes it"))?;
+    parse::read(&text).map_err(|e| match e.line {
+        Some(line) => format!("{name}:{line}: {}", e.what),
+        None => format!("{name}: {}", e.what),
+    })
+}
+
+/// The path of a device, as the description at `path` names it.
+pub fn usable_below(path: &Path, device: &Path) -> PathBuf {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    change_path(device, |device| folder.join(device))
+}
+
 impl Description {
     /// Reads a description; its paths are usable from here.
     ///
     /// # Errors
     /// What is wrong with it, in a line.
-    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
     pub fn read(path: &Path) -> Result<Description, String> {
         let name = path.display();
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            format!("cannot read {name}: {e}: `tantalum log create {name} --device PATH` makes it")
-        })?;
-        let mut description = Description::parse(&text).map_err(|e| match e.line {
-            Some(line) => format!("{name}:{line}: {}", e.what),
-            None => format!("{name}: {}", e.what),
-        })?;
-        let folder = path.parent().unwrap_or(Path::new(""));
+        let make = format!("`tantalum log create {name} --device PATH`");
+        let mut description: Description = read_text(path, &make)?;
         let Description { devices, archive, backing, .. } = &mut description;
-        for path in devices.iter_mut().chain(archive).chain(backing) {
-            *path = change_path(path, |path| folder.join(path));
+        for member in devices.iter_mut().chain(archive).chain(backing) {
+            *member = usable_below(path, member);
         }
         description.check().map_err(|what| format!("{name}: {what}"))?;
         Ok(description)
-    }
-
-    fn parse(text: &str) -> Result<Description, parse::Wrong> {
-        parse::read(text)
     }
 
     /// As [`Description::read`], of a log that is there while nobody serves it.
@@ -137,7 +148,7 @@ impl Description {
     }
 
     /// All paths, each with what it is.
-    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> + Clone {
         self.devices.iter().chain(&self.archive).chain(&self.backing)
     }
 }
@@ -157,12 +168,13 @@ mod tests {
             hedging: false,
         };
         let text = description.text().expect("text");
-        assert_eq!(Description::parse(&text), Ok(description));
+        assert_eq!(parse::read(&text), Ok(description));
     }
 
     #[test]
     fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
-        let wrong = Description::parse("devices = []\nbakcing = \"x\"\n").expect_err("a wrong key");
+        let wrong = parse::read::<Description>("devices = []\nbakcing = \"x\"\n");
+        let wrong = wrong.expect_err("a wrong key");
         assert_eq!(wrong.line, Some(2));
         assert_eq!(wrong.what, "unknown key \"bakcing\"; did you mean \"backing\"?");
     }

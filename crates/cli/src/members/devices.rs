@@ -1,4 +1,4 @@
-//! The files, block devices and images of a log, opened.
+//! The files, block devices and images of a log or cache, opened.
 //!
 //! 1. No two paths are one file, by links or otherwise.
 //! 2. All are opened, and so locked, before anything is written.
@@ -27,51 +27,61 @@ pub struct Devices {
     pub backing: Option<Member>,
 }
 
+/// Opens devices, each with the name by which messages call it: images as `opening` says. If that is a
+/// view, nothing is changed, and files are opened for reading only. Drives have no power yet.
+///
+/// # Errors
+/// Which device cannot be used, why, and what to do, in a line.
+pub fn open_all<'a>(
+    rt: &Rt,
+    paths: impl Iterator<Item = &'a PathBuf> + Clone,
+    opening: Opening,
+) -> Result<Vec<(String, Member)>, String> {
+    distinct(paths.clone())?;
+    let read_only = opening.view;
+    let settings = FileSettings { read_only, keep_room: true, ..FileSettings::default() };
+    let place = Cell::new(0);
+    let images = RefCell::new(Vec::new());
+    let open = |path: &PathBuf| {
+        if model::is_model(path) {
+            let place = place.replace(place.get() + 1);
+            return model::build(rt, path, place).map(Member::Model);
+        }
+        let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        if !ImageFile::is_at(path).map_err(|e| said(&e))? {
+            return open(rt, path, &settings).map(Member::File);
+        }
+        let image = ImageFile::open_with(path, opening).map_err(|e| said(&e))?;
+        let drive = Drive::on_file(rt, image.clone()).map_err(|e| said(&e))?;
+        images.borrow_mut().push((path.clone(), image));
+        Ok(Member::Drive(drive))
+    };
+    // Several models have one name, and messages tell them apart.
+    let name = |path: &PathBuf| match model::is_model(path) {
+        true => format!("{} (member {})", path.display(), place.get()),
+        false => path.display().to_string(),
+    };
+    let opened = paths.map(|path| Ok((name(path), open(path)?))).collect::<Result<_, String>>()?;
+    let images = images.into_inner();
+    let images: Vec<(&Path, &ImageFile)> =
+        images.iter().map(|(path, image)| (path.as_path(), image)).collect();
+    if !images.is_empty() {
+        let then = if opening.view { fault::NOTHING } else { fault::POWER_CUT };
+        fault::tell(&images, then).map_err(|e| format!("cannot wait for signals: {e}"))?;
+    }
+    Ok(opened)
+}
+
 impl Devices {
-    /// Opens the devices of a description: images as `opening` says. If that is a view, nothing is
-    /// changed, and files are opened for reading only. Drives have no power yet.
+    /// Opens the devices of a description, as [`open_all`] says. Drives have no power yet.
     ///
     /// # Errors
     /// Which device cannot be used, why, and what to do, in a line.
     pub fn open(rt: &Rt, of: &Description, opening: Opening) -> Result<Devices, String> {
-        distinct(of)?;
-        let read_only = opening.view;
-        let settings = FileSettings { read_only, keep_room: true, ..FileSettings::default() };
-        let place = Cell::new(0);
-        let images = RefCell::new(Vec::new());
-        let open = |path: &PathBuf| {
-            if model::is_model(path) {
-                let place = place.replace(place.get() + 1);
-                return model::build(rt, path, place).map(Member::Model);
-            }
-            let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-            if !ImageFile::is_at(path).map_err(|e| said(&e))? {
-                return open(rt, path, &settings).map(Member::File);
-            }
-            let image = ImageFile::open_with(path, opening).map_err(|e| said(&e))?;
-            let drive = Drive::on_file(rt, image.clone()).map_err(|e| said(&e))?;
-            images.borrow_mut().push((path.clone(), image));
-            Ok(Member::Drive(drive))
-        };
-        // Several models have one name, and messages tell them apart.
-        let name = |path: &PathBuf| match model::is_model(path) {
-            true => format!("{} (member {})", path.display(), place.get()),
-            false => path.display().to_string(),
-        };
-        let named = |path: &PathBuf| Ok((name(path), open(path)?));
-        let devices = Devices {
-            array: of.devices.iter().map(named).collect::<Result<_, String>>()?,
-            archive: of.archive.as_ref().map(named).transpose()?,
-            backing: of.backing.as_ref().map(open).transpose()?,
-        };
-        let images = images.into_inner();
-        let images: Vec<(&Path, &ImageFile)> =
-            images.iter().map(|(path, image)| (path.as_path(), image)).collect();
-        if !images.is_empty() {
-            let then = if opening.view { fault::NOTHING } else { fault::POWER_CUT };
-            fault::tell(&images, then).map_err(|e| format!("cannot wait for signals: {e}"))?;
-        }
-        Ok(devices)
+        let mut opened = open_all(rt, of.paths(), opening)?;
+        let backing = of.backing.as_ref().and_then(|_| opened.pop()).map(|(_, member)| member);
+        let archive = of.archive.as_ref().and_then(|_| opened.pop());
+        Ok(Devices { array: opened, archive, backing })
     }
 
     /// All members.
@@ -111,6 +121,11 @@ impl Devices {
 pub struct Members(Vec<Member>);
 
 impl Members {
+    /// These.
+    pub fn of(members: Vec<Member>) -> Members {
+        Members(members)
+    }
+
     /// Powers all of them.
     ///
     /// # Errors
@@ -169,9 +184,9 @@ pub fn open(rt: &Rt, path: &Path, settings: &FileSettings) -> Result<File, Strin
 
 /// No two paths are one file, and none is a part of another one.
 #[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
-fn distinct(of: &Description) -> Result<(), String> {
+fn distinct<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), String> {
     let mut known: Vec<(Identity, &PathBuf)> = Vec::new();
-    for path in of.paths() {
+    for path in paths {
         if model::is_model(path) {
             continue;
         }

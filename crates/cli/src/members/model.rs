@@ -1,5 +1,5 @@
 //! A member that is a model, in memory: `model:NAME:SIZE`. NAME is a preset, or the file of one that
-//! `tantalum log calibrate` has written.
+//! `tantalum log calibrate` has written. `model:4xNAME:SIZE` is an array of four, of that size together.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use tantalum_device::{Payload, SampledModel};
 use tantalum_explore::AnyBox;
 use tantalum_lab::file::parse;
 use tantalum_lab::file::scene::Scene;
-use tantalum_lab::subject::Model;
+use tantalum_lab::subject::{Model, Stripes};
 use tantalum_rt::Rt;
 
 /// What a name of a model begins with.
@@ -34,6 +34,12 @@ pub fn change_path(path: &Path, change: impl Fn(&Path) -> PathBuf) -> PathBuf {
         }
         _ => path.to_path_buf(),
     }
+}
+
+/// A path, or the name of a model, that is the same from every folder.
+pub fn absolute(path: &Path) -> PathBuf {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    change_path(path, whole)
 }
 
 /// Whether this is the file of a preset, and not the name of one.
@@ -81,31 +87,66 @@ pub fn build(rt: &Rt, path: &Path, place: usize) -> Result<AnyBox, String> {
         .and_then(|rest| rest.rsplit_once(':'))
         .ok_or_else(|| told("a model is named as in model:usb-a:1GiB".to_string()))?;
     let bytes = crate::size::bytes(size).map_err(told)?;
-    let mut model = model_of(name).map_err(told)?;
-    let block = u64::from(model.block_bytes());
-    if bytes < block || !bytes.is_multiple_of(block) {
-        return Err(told(format!("{bytes} bytes are not whole blocks of {block} bytes")));
+    if let Some((members, name)) = array_of(name) {
+        let (each, rest) = (bytes / u64::from(members), bytes % u64::from(members));
+        if rest > 0 || !each.is_multiple_of(CHUNK_KIB << 10) {
+            return Err(told(format!("{members} members of whole chunks of {CHUNK_KIB} KiB")));
+        }
+        let member = sized(model_of(name).map_err(told)?, each).map_err(told)?;
+        let (of, chunk_kib) = (name.to_string(), CHUNK_KIB);
+        let stripes = Stripes { of, members, chunk_kib, bus_mb_s: None };
+        let array = Model::Raid0 { member: Box::new(member), stripes };
+        return array.build(rt, Payload::Bytes).map_err(told);
     }
-    match &mut model {
+    match sized(model_of(name).map_err(told)?, bytes).map_err(told)? {
         Model::Sampled(model) => {
-            model.blocks = bytes / block;
             let device = model.build(rt, &format!("member {place}"), Payload::Bytes, None);
             let device = device.map_err(|fault| told(fault.to_string()))?;
             tantalum_device::PowerCycle::cut(&device); // It was made with its power on.
-            return Ok(AnyBox::Ram(device));
+            Ok(AnyBox::Ram(device))
         }
+        model => model.build(rt, Payload::Bytes).map_err(told),
+    }
+}
+
+/// KiB of a chunk of an array.
+const CHUNK_KIB: u64 = 64;
+
+/// An array of so many, and of what: `4xdisk-15k6`.
+fn array_of(name: &str) -> Option<(u32, &str)> {
+    let (members, of) = name.split_once('x')?;
+    let members = members.parse().ok().filter(|n| (1..=64).contains(n))?;
+    Some((members, of))
+}
+
+/// The same model with so many bytes.
+fn sized(mut model: Model, bytes: u64) -> Result<Model, String> {
+    let block = u64::from(model.block_bytes());
+    if bytes < block || !bytes.is_multiple_of(block) {
+        return Err(format!("{bytes} bytes are not whole blocks of {block} bytes"));
+    }
+    match &mut model {
+        Model::Sampled(model) => model.blocks = bytes / block,
         Model::Disk(model) => model.blocks = bytes / block,
         Model::Ssd(design) => {
-            **design = design.with_capacity(bytes).map_err(|e| told(e.to_string()))?;
+            **design = design.with_capacity(bytes).map_err(|e| e.to_string())?;
         }
-        Model::Raid0 { .. } => return Err(told("it is an array: name one device".to_string())),
+        Model::Raid0 { .. } => return Err("it is an array: name one device".to_string()),
     }
-    model.build(rt, Payload::Bytes).map_err(told)
+    Ok(model)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_array_has_its_members_in_its_name() {
+        assert_eq!(array_of("4xdisk-15k6"), Some((4, "disk-15k6")));
+        assert_eq!(array_of("0xdisk-15k6"), None);
+        assert_eq!(array_of("disk-15k6"), None);
+        assert_eq!(array_of("/srv/4x/my.toml"), None);
+    }
 
     #[test]
     fn the_file_of_a_preset_is_a_path_like_any_other() {

@@ -3,7 +3,7 @@
 use super::LiveArguments;
 use super::arguments::RamAck;
 use crate::drive::create;
-use crate::members::is_description;
+use crate::members::{is_cache, is_description};
 use std::path::{Path, PathBuf};
 use tantalum_device::{Ack, Caps, DiskModel, FileSettings, Payload};
 use tantalum_drive::Design;
@@ -18,6 +18,8 @@ pub enum Source {
     Image(PathBuf),
     /// The log volume of this description.
     Log(PathBuf),
+    /// The cache volume of this description.
+    Cache(PathBuf),
     /// A blank drive in memory.
     Design(Box<Design>),
     /// A RAM device with these promises.
@@ -42,11 +44,14 @@ impl Source {
     ) -> Result<Source, String> {
         if let Some(path) = image.filter(|path| is_description(path)) {
             if read_only {
-                return Err("--read-only: a log volume writes to its devices when it starts: use \
+                return Err("--read-only: a volume writes to its devices when it starts: use \
                             --reader NAME beside it"
                     .to_string());
             }
-            return Ok(Source::Log(path.to_owned()));
+            return Ok(match is_cache(path) {
+                true => Source::Cache(path.to_owned()),
+                false => Source::Log(path.to_owned()),
+            });
         }
         if let Some(path) = image {
             return Ok(Source::Image(path.to_owned()));

@@ -1,0 +1,130 @@
+//! `tantalum cache create`.
+
+use super::check::code;
+use super::started::Failed;
+use crate::members::{
+    CacheDescription, CacheDevices, Policy, Sync, absolute, cache_in_words, is_description,
+    make_missing, runtime,
+};
+use crate::{out, size};
+use clap::Args;
+use std::path::PathBuf;
+use tantalum_cache::volume::VolumeError;
+use tantalum_device::{BlockDevice, PowerCycle, bytes_in_words};
+use tantalum_nand::Opening;
+
+/// Arguments of `tantalum cache create`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum cache create c.toml --flash /dev/sdb --slow /dev/sdc
+  tantalum cache create c.toml --flash a --flash-size 1GiB --slow b --slow-size 8GiB
+                               --mode through
+  tantalum cache create c.toml --flash model:ssd-840pro:256MiB
+                               --slow model:4xdisk-15k6:4GiB
+  tantalum cache serve c.toml --unix c.sock
+
+Files that are not there are made with --flash-size and --slow-size. Nothing is changed
+unless both devices can be used. The slow device gets a label; behind its first 1 MiB,
+where the volume begins, it keeps what it holds. It must not be sparse. The image of a
+drive (`tantalum drive create`) is that drive, and not a file.
+Exit codes: 0, the cache is made; 1, something failed while it was written; 2, a device
+cannot be used, or there is such a description already.")]
+pub struct CreateArguments {
+    /// The description to write: NAME.toml
+    description: PathBuf,
+    /// The flash device: a file, a block device, the image of a drive, or model:NAME:SIZE
+    #[arg(long, value_name = "PATH")]
+    flash: PathBuf,
+    /// The slow device, likewise; model:4xNAME:SIZE is an array of four
+    #[arg(long, value_name = "PATH")]
+    slow: PathBuf,
+    /// Make a file of this size for a flash device that is not there
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    flash_size: Option<u64>,
+    /// Make a file of this size for a slow device that is not there
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    slow_size: Option<u64>,
+    /// A page: what is cached, and written as a whole
+    #[arg(long, value_name = "SIZE", value_parser = page, default_value = "4KiB")]
+    page: u32,
+    /// When dirty pages reach the slow device
+    #[arg(long, value_enum, default_value_t = Sync::Back)]
+    mode: Sync,
+    /// What leaves the cache
+    #[arg(long, value_enum, default_value_t = Policy::Gsc)]
+    policy: Policy,
+    /// Destroy what the flash device and the label hold, and overwrite the description
+    #[arg(long)]
+    force: bool,
+}
+
+fn page(text: &str) -> Result<u32, String> {
+    let bytes = size::bytes(text)?;
+    u32::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many for a page"))
+}
+
+/// Runs the command; returns the exit code.
+pub fn create(arguments: &CreateArguments) -> u8 {
+    match try_create(arguments) {
+        Ok(text) => out::bytes(text.as_bytes()),
+        Err((why, code)) => out::error(why, code),
+    }
+}
+
+fn try_create(arguments: &CreateArguments) -> Result<String, Failed> {
+    let usage = |why| (why, out::USAGE);
+    let failed = |why| (why, out::FAILED);
+    let (path, name) = (&arguments.description, arguments.description.display());
+    if !is_description(path) {
+        return Err(usage(format!("{name}: a description has a name that ends with .toml")));
+    }
+    if path.exists() && !arguments.force {
+        return Err(usage(format!("there is a {name} already: --force overwrites it")));
+    }
+    let description = CacheDescription {
+        flash: absolute(&arguments.flash),
+        slow: absolute(&arguments.slow),
+        page_bytes: arguments.page,
+        mode: arguments.mode,
+        policy: arguments.policy,
+    };
+    description.check().map_err(usage)?;
+    let text = description.text().map_err(usage)?;
+    let sink = out::Sink::open(path).map_err(usage)?;
+    let sizes =
+        [(&description.flash, arguments.flash_size), (&description.slow, arguments.slow_size)];
+    let mut made = make_missing(sizes.into_iter())?;
+    let mut runtime = runtime().map_err(usage)?;
+    let rt = runtime.handle();
+    let devices = CacheDevices::open(&rt, &description, Opening::default()).map_err(usage)?;
+    let volume = devices.volume(&rt, &description).map_err(usage)?;
+    let sizes = (devices.flash.device().caps().bytes(), volume.caps().bytes());
+    let (force, modelled) = (arguments.force, description.is_modelled());
+    let told = |e: VolumeError| match &e {
+        VolumeError::Open(open) => (cache_in_words(open), code(open)),
+        _ => (cache_in_words(&e), out::FAILED),
+    };
+    let format = async move {
+        let members = devices.members();
+        members.power_on().await.map_err(usage)?;
+        let formatted = volume.format(force).await.map_err(told);
+        formatted.and(members.end().await.map_err(failed))
+    };
+    // On models it is made anew whenever it is served. Here it is seen whether that can be.
+    runtime.block_on(format).map_err(|e| failed(format!("the cache has stalled: {e}")))??;
+    made.0.clear(); // They are the cache now.
+    match sink.put(&text) {
+        out::OK => Ok(format!(
+            "{name}: a cache of {} on {}, and a volume of {} over {}{}\n",
+            bytes_in_words(sizes.0),
+            description.flash.display(),
+            bytes_in_words(sizes.1),
+            description.slow.display(),
+            if modelled { ", all in memory while it is served" } else { "" },
+        )),
+        _ => Err(failed(format!(
+            "{name} could not be written; the cache is made: try again with --force"
+        ))),
+    }
+}

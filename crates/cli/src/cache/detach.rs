@@ -1,0 +1,41 @@
+//! `tantalum cache detach`.
+
+use super::started::with_volume;
+use crate::members::{CacheDescription, cache_in_words};
+use crate::out;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Arguments of `tantalum cache detach`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tantalum cache detach c.toml
+
+While the cache is not served. Afterwards the slow device has everything: the blocks of
+the volume lie behind its first 1 MiB. The flash device is refused as its cache ever
+after. (`tantalum cache create --force` makes a new one before the same slow device.)
+Exit codes: 0, the slow device has everything; 1, it has not, and nothing was given up;
+2, there is no such cache, or it is in use.")]
+pub struct DetachArguments {
+    /// The description of the cache
+    description: PathBuf,
+}
+
+/// Runs the command; returns the exit code.
+pub fn detach(arguments: &DetachArguments) -> u8 {
+    let path = &arguments.description;
+    let detached = with_volume(path, async |volume| {
+        let cache = volume.cache().ok_or("it does not start")?;
+        cache.detach().await.map_err(cache_in_words)
+    });
+    let slow = CacheDescription::read(path).map(|of| of.slow.display().to_string());
+    match (detached, slow) {
+        (Ok(()), Ok(slow)) => out::bytes(
+            format!("{}: {slow} has everything, from its byte 1048576 on\n", path.display())
+                .as_bytes(),
+        ),
+        (Ok(()), Err(why)) => out::error(why, out::FAILED),
+        (Err((why, code)), _) => out::error(why, code),
+    }
+}

@@ -1,0 +1,278 @@
+//! The description of a cache volume: its flash device, its slow device, and how it is used.
+//!
+//! ```toml
+//! flash = "/srv/flash"
+//! slow = "/dev/sdb"
+//! page_bytes = 4096
+//! mode = "back"        # or "through"
+//! policy = "gsc"       # or "mvfifo"
+//! ```
+//!
+//! Paths are as in the description of a log. Mode and policy may be changed while it is not served.
+
+use super::description::{read_text, usable_below};
+use super::devices::{Members, open_all};
+use super::member::Member;
+use super::model::is_model;
+use crate::random::random;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use tantalum_cache::flash::{FormatOptions, Mode, OpenOptions, Replacement};
+use tantalum_cache::volume::{CacheVolume, VolumeOptions};
+use tantalum_nand::Opening;
+use tantalum_rt::{Rt, Runtime};
+
+/// The cache volume over two members.
+pub type Volume = CacheVolume<Member, Member>;
+
+/// When dirty pages reach the slow device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// When they leave flash: the slow device is incomplete without it
+    Back,
+    /// With the next flush: the loss of the flash device loses nothing that was flushed
+    Through,
+}
+
+impl From<Sync> for Mode {
+    fn from(sync: Sync) -> Mode {
+        match sync {
+            Sync::Back => Mode::Back,
+            Sync::Through => Mode::Through,
+        }
+    }
+}
+
+/// What leaves the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// The oldest pages, but not those that were read since they entered
+    Gsc,
+    /// The oldest pages
+    Mvfifo,
+}
+
+/// What a description says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheDescription {
+    /// The flash device.
+    pub flash: PathBuf,
+    /// The slow device.
+    pub slow: PathBuf,
+    /// Bytes of a page.
+    #[serde(default = "usual_page")]
+    pub page_bytes: u32,
+    /// When dirty pages reach the slow device.
+    #[serde(default = "back")]
+    pub mode: Sync,
+    /// What leaves the cache.
+    #[serde(default = "gsc")]
+    pub policy: Policy,
+}
+
+fn usual_page() -> u32 {
+    4096
+}
+
+fn back() -> Sync {
+    Sync::Back
+}
+
+fn gsc() -> Policy {
+    Policy::Gsc
+}
+
+/// Whether this file describes a cache volume, and not a log.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+pub fn is_cache(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let table: Result<toml::Table, _> = text.parse();
+    table.is_ok_and(|table| ["flash", "slow"].iter().any(|key| table.contains_key(*key)))
+}
+
+impl CacheDescription {
+    /// Reads a description; its paths are usable from here.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a line.
+    pub fn read(path: &Path) -> Result<CacheDescription, String> {
+        let make = format!("`tantalum cache create {} --flash PATH --slow PATH`", path.display());
+        let mut description: CacheDescription = read_text(path, &make)?;
+        for member in [&mut description.flash, &mut description.slow] {
+            *member = usable_below(path, member);
+        }
+        description.check().map_err(|what| format!("{}: {what}", path.display()))?;
+        Ok(description)
+    }
+
+    /// As [`CacheDescription::read`], of a cache that is there while nobody serves it.
+    ///
+    /// # Errors
+    /// The same, and that its devices are models.
+    pub fn lasting(path: &Path) -> Result<CacheDescription, String> {
+        let description = CacheDescription::read(path)?;
+        match description.is_modelled() {
+            false => Ok(description),
+            true => Err(format!(
+                "{}: its devices are models, which hold nothing but while they are served",
+                path.display()
+            )),
+        }
+    }
+
+    /// Whether all is in memory.
+    pub fn is_modelled(&self) -> bool {
+        is_model(&self.flash) && is_model(&self.slow)
+    }
+
+    /// # Errors
+    /// In a line, that one device is a model and the other is not.
+    pub fn check(&self) -> Result<(), String> {
+        match is_model(&self.flash) == is_model(&self.slow) {
+            true => Ok(()),
+            false => Err("models are in memory, as long as they are served: name models for both \
+                          devices, or for none of them"
+                .to_string()),
+        }
+    }
+
+    /// The text of a description.
+    ///
+    /// # Errors
+    /// A path that is no text, in a line.
+    pub fn text(&self) -> Result<String, String> {
+        let table = toml::to_string(self).map_err(|e| format!("a path is no text: {e}"))?;
+        Ok(format!("# A flash cache: see `tantalum cache --help`.\n{table}"))
+    }
+
+    /// How its volume is made and used.
+    ///
+    /// # Errors
+    /// That there are no random numbers, in a line.
+    pub fn options(&self) -> Result<VolumeOptions, String> {
+        let identity = random().map_err(|e| format!("no identity for a cache: {e}"))?;
+        let replacement = match self.policy {
+            Policy::Gsc => Replacement::SecondChance,
+            Policy::Mvfifo => Replacement::Basic,
+        };
+        let usual = VolumeOptions::default();
+        Ok(VolumeOptions {
+            format: FormatOptions {
+                page: self.page_bytes,
+                mode: self.mode.into(),
+                identity: Some(identity),
+                ..usual.format
+            },
+            cache: OpenOptions { replacement, ..usual.cache },
+        })
+    }
+}
+
+/// The devices of a cache, opened.
+pub struct CacheDevices {
+    /// The flash device.
+    pub flash: Member,
+    /// The slow device.
+    pub slow: Member,
+}
+
+impl CacheDevices {
+    /// Opens the devices of a description, as [`open_all`] says. Drives have no power yet.
+    ///
+    /// # Errors
+    /// Which device cannot be used, why, and what to do, in a line.
+    pub fn open(rt: &Rt, of: &CacheDescription, opening: Opening) -> Result<CacheDevices, String> {
+        let opened = open_all(rt, [&of.flash, &of.slow].into_iter(), opening)?;
+        let [(_, flash), (_, slow)] = <[_; 2]>::try_from(opened).map_err(|_| "two devices")?;
+        Ok(CacheDevices { flash, slow })
+    }
+
+    /// Both, for their power.
+    pub fn members(&self) -> Members {
+        Members::of(vec![self.flash.clone(), self.slow.clone()])
+    }
+
+    /// The volume over them, without power.
+    ///
+    /// # Errors
+    /// Why there can be none, in a line.
+    pub fn volume(&self, rt: &Rt, of: &CacheDescription) -> Result<Volume, String> {
+        let (flash, slow) = (self.flash.clone(), self.slow.clone());
+        CacheVolume::new(rt, flash, slow, of.options()?).map_err(cache_in_words)
+    }
+}
+
+/// The volume of a description, without power, and its members. On models it is new.
+///
+/// # Errors
+/// What is wrong, in a line.
+pub fn cache_volume(
+    runtime: &mut Runtime,
+    path: &Path,
+    opening: Opening,
+) -> Result<(Volume, Members), String> {
+    let (rt, description) = (runtime.handle(), CacheDescription::read(path)?);
+    let devices = CacheDevices::open(&rt, &description, opening)?;
+    let (members, volume) = (devices.members(), devices.volume(&rt, &description)?);
+    if !description.is_modelled() {
+        return Ok((volume, members));
+    }
+    let made = volume.clone();
+    let format = async move {
+        members.power_on().await?;
+        made.format(false).await.map_err(cache_in_words)?;
+        members.end().await?;
+        Ok::<Members, String>(members)
+    };
+    let members = runtime.block_on(format).map_err(|e| format!("the cache has stalled: {e}"))??;
+    Ok((volume, members))
+}
+
+/// What the library says, and what the command says.
+const WORDS: [(&str, &str); 3] = [
+    ("use `force` to destroy that", "use --force to destroy that"),
+    ("open it with pages of", "set page_bytes in its description to"),
+    ("or format the cache and lose", "or create the cache with --force and lose"),
+];
+
+/// An error of a cache in the words of the command line.
+pub fn cache_in_words(error: impl Display) -> String {
+    let text = error.to_string();
+    WORDS.iter().fold(text, |text, (of_library, of_command)| text.replace(of_library, of_command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tantalum_cache::flash::OpenError;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let description = CacheDescription {
+            flash: "/a".into(),
+            slow: "/b".into(),
+            page_bytes: 8192,
+            mode: Sync::Through,
+            policy: Policy::Mvfifo,
+        };
+        let text = description.text().expect("text");
+        assert_eq!(toml::from_str(&text), Ok(description));
+    }
+
+    #[test]
+    fn each_error_that_names_an_option_names_that_of_the_command() {
+        let said = [
+            OpenError::NotBlank { device: "the flash device", what: "data" }.to_string(),
+            OpenError::Damaged { batch: 1, at: 2 }.to_string(),
+        ];
+        for text in said {
+            let told = cache_in_words(&text);
+            assert!(told != text && !told.contains("`force`"), "{told}");
+        }
+    }
+}

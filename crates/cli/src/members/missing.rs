@@ -1,0 +1,58 @@
+//! Files that a command makes since they are not there.
+
+use super::model::is_model;
+use crate::out;
+use std::path::{Path, PathBuf};
+use tantalum_log::{BlockingLog, BlockingOptions};
+
+/// Files that are removed with this.
+pub struct Files(pub Vec<PathBuf>);
+
+impl Drop for Files {
+    #[allow(clippy::disallowed_methods, reason = "the edge: the folders that the user names")]
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // It is gone, or the folder is: whoever made it has told already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Makes a file, through the page cache where there is no direct I/O.
+///
+/// # Errors
+/// Why there is none, in a line, with an exit code.
+pub fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<(), (String, u8)> {
+    let usage = |why: tantalum_log::BlockingError| (why.to_string(), out::USAGE);
+    let Err(e) = BlockingLog::make_file(path, bytes, options) else { return Ok(()) };
+    if options.file.buffered {
+        return Err(usage(e));
+    }
+    options.file.buffered = true;
+    // Memory file systems have no direct I/O. What was wrong before says more.
+    BlockingLog::make_file(path, bytes, options).map_err(|_| usage(e))
+}
+
+/// Makes those files that are not there, if it is said how large. Dropped, it removes them.
+///
+/// # Errors
+/// As [`make`]: then nothing is left of any.
+pub fn make_missing<'a>(
+    files: impl Iterator<Item = (&'a PathBuf, Option<u64>)>,
+) -> Result<Files, (String, u8)> {
+    let mut made = Files(Vec::new());
+    for (path, size) in files {
+        // (A link that leads nowhere is there, and stays.)
+        let is_missing = || {
+            let found = path.symlink_metadata();
+            found.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+        };
+        let Some(size) = size.filter(|_| !is_model(path) && is_missing()) else { continue };
+        // If there is no room, what was begun is removed as well.
+        made.0.push(path.clone());
+        let mut options = BlockingOptions::default();
+        options.file.keep_room = true;
+        make(path, size, &mut options)?;
+    }
+    Ok(made)
+}
