@@ -53,7 +53,7 @@ ready.",
     (
         "status",
         "tantalum cache status [OPTIONS] <CACHE.toml|SOCKET>",
-        "Show the state of a served cache: its power, its pages, hits, the last cut",
+        "Show the state of a served cache: its power, the last cut",
         "\
 Examples:
   tantalum cache status c.toml
