@@ -37,11 +37,10 @@ fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-#[test]
-fn the_first_power_cut_is_as_its_page_says() {
-    let page = include_str!("../../../docs/first-cut.md");
+/// Runs the steps of a page in a new folder, which it returns.
+fn run(page: &str, number: usize) -> Scratch {
     let steps = steps(page);
-    assert_eq!(steps.len(), 4);
+    assert_eq!(steps.len(), number);
     let place = Scratch::new();
     let program = Path::new(env!("CARGO_BIN_EXE_tantalum")).parent().expect("it is in a folder");
     let path = std::env::var("PATH").expect("there is one");
@@ -57,5 +56,16 @@ fn the_first_power_cut_is_as_its_page_says() {
             assert!(out.contains(line), "not printed: {line}\n{out}");
         }
     }
+    place
+}
+
+#[test]
+fn the_first_power_cut_is_as_its_page_says() {
+    let place = run(include_str!("../../../docs/first-cut.md"), 4);
     assert!(place.path("first.html").exists());
+}
+
+#[test]
+fn a_log_over_three_drives_is_as_its_page_says() {
+    run(include_str!("../../../docs/three-drives.md"), 5);
 }
