@@ -2,6 +2,7 @@
 
 use crate::blueprints::BoxBlueprint;
 use crate::boxes::AnyBox;
+use crate::cache::{CacheBlueprint, CacheBox};
 use crate::command::Command;
 use crate::contract::Contract;
 use crate::failure::Failure;
@@ -20,6 +21,8 @@ pub enum AnyBlueprint {
     Log(Box<LogBlueprint>),
     /// Of a log volume.
     Volume(Box<VolumeBlueprint>),
+    /// Of a cache volume.
+    Cache(Box<CacheBlueprint>),
 }
 
 impl From<BoxBlueprint> for AnyBlueprint {
@@ -37,6 +40,8 @@ pub enum AnySubject {
     Log(LogBox),
     /// A log volume.
     Volume(VolumeBox),
+    /// A cache volume.
+    Cache(CacheBox),
 }
 
 /// The judge of a subject of any kind.
@@ -48,6 +53,8 @@ pub enum AnyJudge {
     Log(LogJudge),
     /// Of a log volume.
     Volume(Contract<VolumeBox>),
+    /// Of a cache volume.
+    Cache(Contract<CacheBox>),
 }
 
 /// What commands are sent over.
@@ -59,6 +66,8 @@ pub enum AnySession {
     Log(LogSession),
     /// To a log volume.
     Volume(Host<<VolumeBox as PowerCycle>::Device>),
+    /// To a cache volume.
+    Cache(Host<<CacheBox as PowerCycle>::Device>),
 }
 
 /// The same call for each kind.
@@ -68,6 +77,7 @@ macro_rules! kinds {
             $of::Box($it) => $call,
             $of::Log($it) => $call,
             $of::Volume($it) => $call,
+            $of::Cache($it) => $call,
         }
     };
 }
@@ -84,6 +94,7 @@ impl Blueprint for AnyBlueprint {
             AnyBlueprint::Box(b) => AnySubject::Box(b.build(rt)?),
             AnyBlueprint::Log(b) => AnySubject::Log(b.build(rt)?),
             AnyBlueprint::Volume(b) => AnySubject::Volume(b.build(rt)?),
+            AnyBlueprint::Cache(b) => AnySubject::Cache(b.build(rt)?),
         })
     }
 
@@ -108,6 +119,7 @@ impl Subject for AnySubject {
             AnySubject::Box(s) => AnyJudge::Box(s.judge()),
             AnySubject::Log(s) => AnyJudge::Log(s.judge()),
             AnySubject::Volume(s) => AnyJudge::Volume(s.judge()),
+            AnySubject::Cache(s) => AnyJudge::Cache(s.judge()),
         }
     }
 
@@ -132,6 +144,7 @@ impl Subject for AnySubject {
             AnySubject::Box(s) => AnySubject::Box(s.cut_copy(rt)?),
             AnySubject::Log(s) => AnySubject::Log(s.cut_copy(rt)?),
             AnySubject::Volume(s) => AnySubject::Volume(s.cut_copy(rt)?),
+            AnySubject::Cache(s) => AnySubject::Cache(s.cut_copy(rt)?),
         })
     }
 
@@ -168,6 +181,7 @@ impl Judge for AnyJudge {
             AnyJudge::Box(j) => AnyJudge::Box(j.fork()),
             AnyJudge::Log(j) => AnyJudge::Log(j.fork()),
             AnyJudge::Volume(j) => AnyJudge::Volume(j.fork()),
+            AnyJudge::Cache(j) => AnyJudge::Cache(j.fork()),
         }
     }
 
@@ -176,6 +190,7 @@ impl Judge for AnyJudge {
             (AnyJudge::Box(j), AnySubject::Box(s)) => AnySession::Box(j.session(s)),
             (AnyJudge::Log(j), AnySubject::Log(s)) => AnySession::Log(j.session(s)),
             (AnyJudge::Volume(j), AnySubject::Volume(s)) => AnySession::Volume(j.session(s)),
+            (AnyJudge::Cache(j), AnySubject::Cache(s)) => AnySession::Cache(j.session(s)),
             _ => unreachable!("{OTHER}"),
         }
     }
@@ -185,6 +200,7 @@ impl Judge for AnyJudge {
             (AnyJudge::Box(j), AnySession::Box(s)) => j.send(s, command).await,
             (AnyJudge::Log(j), AnySession::Log(s)) => j.send(s, command).await,
             (AnyJudge::Volume(j), AnySession::Volume(s)) => j.send(s, command).await,
+            (AnyJudge::Cache(j), AnySession::Cache(s)) => j.send(s, command).await,
             _ => unreachable!("{OTHER}"),
         }
     }
@@ -194,6 +210,7 @@ impl Judge for AnyJudge {
             (AnyJudge::Box(j), AnySubject::Box(s)) => j.check(s).await,
             (AnyJudge::Log(j), AnySubject::Log(s)) => j.check(s).await,
             (AnyJudge::Volume(j), AnySubject::Volume(s)) => j.check(s).await,
+            (AnyJudge::Cache(j), AnySubject::Cache(s)) => j.check(s).await,
             _ => unreachable!("{OTHER}"),
         }
     }
@@ -203,6 +220,7 @@ impl Judge for AnyJudge {
             (AnyJudge::Box(j), AnySubject::Box(s)) => j.read_all(s).await,
             (AnyJudge::Log(j), AnySubject::Log(s)) => j.read_all(s).await,
             (AnyJudge::Volume(j), AnySubject::Volume(s)) => j.read_all(s).await,
+            (AnyJudge::Cache(j), AnySubject::Cache(s)) => j.read_all(s).await,
             _ => unreachable!("{OTHER}"),
         }
     }

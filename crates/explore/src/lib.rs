@@ -1,6 +1,6 @@
 //! The crash explorer: cuts the power of a subject at moments chosen among all of a run, and looks
 //! at what comes back. A [`Subject`] is a drive, a RAM device, a disk, a sampled device, a RAID-0,
-//! a flash log, a log volume, or one of your own.
+//! a flash log, a log volume, a cache volume, or one of your own.
 //!
 //! 1. A run goes forward once; at each point a copy of the subject is cut
 //!    ([`Subject::cut_copy`]) and lives on in a runtime of its own: dump, recovery, check, more
@@ -20,6 +20,7 @@
 mod any;
 mod blueprints;
 mod boxes;
+mod cache;
 mod command;
 mod contract;
 mod failure;
@@ -40,6 +41,7 @@ pub use blueprints::{
     BoxBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint, RamBlueprint, SampledBlueprint,
 };
 pub use boxes::{AnyBox, AnyLink};
+pub use cache::{CacheBlueprint, CacheBox};
 pub use command::{Command, Ingredients};
 pub use contract::Contract;
 pub use failure::{Failure, Stage};

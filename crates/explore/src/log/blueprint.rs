@@ -56,7 +56,7 @@ impl LogBlueprint {
 }
 
 /// Builds in a runtime of its own, and copies what that left.
-fn formatted<S: Subject, F: Future<Output = Result<S, String>> + 'static>(
+pub(crate) fn formatted<S: Subject, F: Future<Output = Result<S, String>> + 'static>(
     rt: &Rt,
     make: impl FnOnce(Rt) -> F,
 ) -> Result<S, String> {

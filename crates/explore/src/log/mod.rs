@@ -12,6 +12,7 @@ mod slow;
 mod subject;
 mod volume;
 
+pub(crate) use blueprint::formatted;
 pub use blueprint::{LogBlueprint, VolumeBlueprint};
 pub use journal::Journal;
 pub use judge::{LogJudge, LogSession};

@@ -12,15 +12,15 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_device::{Ack, Caps, GroupLimit, Payload};
 use tantalum_explore::{
-    AnyBlueprint, Blueprint, BoxBlueprint, CrashRow, Exploration, Ingredients, LogBlueprint,
-    LogShape, Nesting, RamBlueprint, VolumeBlueprint,
+    AnyBlueprint, Blueprint, BoxBlueprint, CacheBlueprint, CrashRow, Exploration, Ingredients,
+    LogBlueprint, LogShape, Nesting, RamBlueprint, VolumeBlueprint,
 };
 use tantalum_rt::{Nanos, mix64};
 
 /// What a row's `design` says if each of its runs has another one.
 const RANDOM: &str = "random";
 
-/// What the `design` of a log or a log volume says if its devices are RAM devices.
+/// What the `design` of a log, a log volume or a cache volume says if its devices are RAM devices.
 const RAM: &str = "ram";
 
 /// Explorations, as their file says.
@@ -112,6 +112,9 @@ struct Entry {
     /// What its log or log volume is.
     #[serde(default)]
     log: Option<FlashLog>,
+    /// What its cache volume is.
+    #[serde(default)]
+    cache: Option<FlashCache>,
     #[serde(default)]
     payload: Keeps,
 }
@@ -130,6 +133,8 @@ enum Kind {
     Log,
     /// A log volume over devices of one design.
     LogVolume,
+    /// A cache volume over two devices of one design.
+    CacheVolume,
 }
 
 impl Kind {
@@ -140,14 +145,19 @@ impl Kind {
             (Kind::Ram, Some(_)) => {
                 Err("a row of subject = \"ram\" has no design: its keys are under `ram`".into())
             }
+            (kind, Some(_)) if row.cache.is_some() && kind != Kind::CacheVolume => {
+                Err("`cache` is for rows of subject = \"cache-volume\"".into())
+            }
+            (Kind::CacheVolume, Some(designs)) if row.log.is_none() => Ok(designs.0.clone()),
             (Kind::Log | Kind::LogVolume, Some(designs)) => Ok(designs.0.clone()),
             (_, Some(_)) if row.log.is_some() => {
                 Err("`log` is for rows of subject = \"log\" or \"log-volume\"".into())
             }
             (_, Some(designs)) if row.ram.is_none() => Ok(designs.0.clone()),
-            (_, Some(_)) => {
-                Err("`ram` is for rows of subject = \"ram\", and for logs over RAM devices".into())
-            }
+            (_, Some(_)) => Err(
+                "`ram` is for rows of subject = \"ram\", and for logs and caches over RAM devices"
+                    .into(),
+            ),
             (_, None) => Err("a row names a design, unless its subject is \"ram\"".into()),
         }
     }
@@ -161,12 +171,13 @@ impl Kind {
             Kind::Raid0 => "raid0",
             Kind::Log => "log",
             Kind::LogVolume => "log-volume",
+            Kind::CacheVolume => "cache-volume",
         }
     }
 
     /// Whether it is made of RAM devices, if its design is that.
     fn over_ram(self, design: &str) -> bool {
-        matches!(self, Kind::Log | Kind::LogVolume) && design == RAM
+        matches!(self, Kind::Log | Kind::LogVolume | Kind::CacheVolume) && design == RAM
     }
 }
 
@@ -304,6 +315,58 @@ impl FlashLog {
     }
 }
 
+/// A cache volume in the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct FlashCache {
+    page_bytes: u32,
+    /// Frames of a batch.
+    frames: u32,
+    /// Write-through; else write-back.
+    through: bool,
+    /// Whether pages that were read get a second chance.
+    second_chance: bool,
+    /// A batch is written at the latest after this.
+    linger_us: u64,
+    /// Whether a cut may take the flash device along.
+    loss: bool,
+    /// Over RAM devices: blocks of the slow device; 0: as many as the flash device has.
+    slow_blocks: u64,
+}
+
+impl Default for FlashCache {
+    fn default() -> FlashCache {
+        FlashCache {
+            page_bytes: BLOCK_BYTES,
+            frames: 4,
+            through: false,
+            second_chance: true,
+            linger_us: 400,
+            loss: false,
+            slow_blocks: 0,
+        }
+    }
+}
+
+impl FlashCache {
+    fn blueprint(&self, flash: BoxBlueprint) -> AnyBlueprint {
+        let mut slow = flash.clone();
+        if let (BoxBlueprint::Ram(ram), true) = (&mut slow, self.slow_blocks > 0) {
+            ram.caps.blocks = self.slow_blocks;
+        }
+        AnyBlueprint::Cache(Box::new(CacheBlueprint {
+            flash,
+            slow,
+            page: self.page_bytes,
+            frames: self.frames,
+            through: self.through,
+            second_chance: self.second_chance,
+            linger: Nanos::from_micros(self.linger_us),
+            loss: self.loss,
+        }))
+    }
+}
+
 fn default_mix() -> OneOrMany<String> {
     OneOrMany(vec!["default".into()])
 }
@@ -390,6 +453,10 @@ impl CrashFile {
                 let device = self.device_of_log(entry, design).map_err(told)?;
                 Some(entry.log.clone().unwrap_or_default().blueprint(kind, device))
             }
+            (Kind::CacheVolume, _) => {
+                let device = self.device_of_log(entry, design).map_err(told)?;
+                Some(entry.cache.clone().unwrap_or_default().blueprint(device))
+            }
             (kind, _) => Some(self.blueprint(entry, kind, design, payload).map_err(told)?.into()),
         };
         if let Some(subject) = &subject {
@@ -399,7 +466,7 @@ impl CrashFile {
         Ok(CrashRow { name, seed, subject, what })
     }
 
-    /// What each device of a log is. It carries bytes.
+    /// What each device of a log or a cache volume is. It carries bytes.
     fn device_of_log(&self, entry: &Entry, design: &str) -> Result<BoxBlueprint, String> {
         if entry.subject.over_ram(design) {
             let ram = entry.ram.clone().unwrap_or_default();
@@ -495,6 +562,7 @@ impl CrashFile {
             sampled: toml::Table::new(),
             ram: None,
             log: None,
+            cache: None,
             payload: Keeps::Stamps,
         };
         mixes.iter().map(|mix| self.row(&entry, RANDOM, mix)).collect()

@@ -1,0 +1,131 @@
+//! Cache volumes under the crash explorer: honest ones are clean, each defect that can be planted and
+//! shows below a volume is found, and what is found can be made short and repeated.
+
+use tantalum_cache::{Defect, plant};
+use tantalum_device::{Ack, Caps, Payload};
+use tantalum_explore::{
+    AnyBlueprint, CacheBlueprint, Found, Ingredients, Nesting, RamBlueprint, Scenario, Tally,
+    reduce,
+};
+use tantalum_oracle::harness::Mix;
+use tantalum_rt::{Nanos, Stream};
+
+fn ram(blocks: u64, atomic_unit: u32) -> RamBlueprint {
+    let caps = Caps {
+        block_size: 512,
+        blocks,
+        ack: Ack::Volatile,
+        ordered: false,
+        atomic_unit,
+        ..Caps::power_safe(1, Payload::Bytes)
+    };
+    let micros = Nanos::from_micros;
+    let (command, jitter, flush) = (micros(60), micros(80), micros(100));
+    RamBlueprint { command, jitter, flush, ..RamBlueprint::new(caps) }
+}
+
+/// A small ring in front of few pages.
+fn small() -> CacheBlueprint {
+    CacheBlueprint {
+        flash: ram(152, 512).into(),
+        slow: ram(2048 + 96, 512).into(),
+        page: 512,
+        frames: 4,
+        through: false,
+        second_chance: true,
+        linger: Nanos::from_micros(400),
+        loss: false,
+    }
+}
+
+/// Pages of several blocks, which are torn.
+fn wide() -> CacheBlueprint {
+    let (flash, slow) = (ram(480, 64).into(), ram(2048 + 96, 64).into());
+    CacheBlueprint { flash, slow, page: 2048, ..small() }
+}
+
+fn what(run: u64) -> Ingredients {
+    Ingredients {
+        commands: 160,
+        hosts: 2 + run as u32 % 3,
+        mix: Mix { write: 8, fua: 1, group: 0, flush: 2, discard: 1, read: 3 },
+        pause: 1,
+        pause_us: 200,
+        cycle: run % 2,
+        ..Ingredients::default()
+    }
+}
+
+/// Explores runs of it, of each so many cuts.
+fn hunt(
+    subject: &CacheBlueprint,
+    runs: u64,
+    cuts: u64,
+    tally: &mut Tally,
+) -> Option<(Scenario, Found)> {
+    let subject = AnyBlueprint::Cache(Box::new(subject.clone()));
+    for run in 0..runs {
+        let scenario = what(run).scenario(subject.clone(), run).unwrap();
+        let mut dice = Stream::new(run, "points");
+        let found = scenario.points(20).and_then(|points| {
+            let count = points.len() as u64;
+            let mut points: Vec<_> = points.into_iter().enumerate().collect();
+            points.retain(|_| dice.chance(cuts, count.max(cuts)));
+            let nesting = Nesting { depth: 1, inner: 3, stride: 2 };
+            scenario.explore(&points, nesting, tally, &|| ())
+        });
+        if let Err(found) = found {
+            return Some((scenario, found));
+        }
+    }
+    None
+}
+
+#[test]
+fn honest_volumes_are_clean() {
+    for subject in [
+        small(),
+        wide(),
+        CacheBlueprint { through: true, ..small() },
+        CacheBlueprint { through: true, second_chance: false, ..wide() },
+        CacheBlueprint { second_chance: false, ..small() },
+        CacheBlueprint { through: true, loss: true, ..small() },
+    ] {
+        let mut tally = Tally::default();
+        if let Some((scenario, found)) = hunt(&subject, 3, 60, &mut tally) {
+            let test = reduce(&scenario, &found, 1_000).to_test();
+            panic!("{subject:?}: {found:?}\n{test}");
+        }
+        assert!(tally.all_cuts() > 120, "{tally:?}");
+    }
+}
+
+/// Defects that show below a volume, and where. The others need what a volume does not do: evictions
+/// of what the cache has, closes, damage, or rings of many segments.
+const DEFECTS: [Defect; 4] = [
+    Defect::FrontBeforeSlowFlush,
+    Defect::SupersededDroppedEarly,
+    Defect::NoSpareBatch,
+    Defect::SupersededNotCleaned,
+];
+
+#[test]
+fn planted_defects_are_found_and_repeated() {
+    for defect in DEFECTS {
+        let subject = match defect {
+            Defect::SupersededNotCleaned => CacheBlueprint { through: true, loss: true, ..small() },
+            _ => small(),
+        };
+        plant(Some(defect));
+        let found = hunt(&subject, 24, 200, &mut Tally::default());
+        let Some((scenario, found)) = found else {
+            plant(None);
+            panic!("{defect:?} is not found")
+        };
+        println!("{defect:?}: {}: {}", found.stage, found.failure);
+        let again = scenario.cut(&found.cuts);
+        plant(None);
+        assert_eq!(again.unwrap_err().failure, found.failure, "{defect:?}");
+        assert_eq!(scenario.cut(&found.cuts), Ok(()), "{defect:?}: it is the defect that it shows");
+    }
+}
