@@ -2,6 +2,7 @@
 
 use crate::bar::Bar;
 use crate::drive::{bytes, time_scale};
+use crate::members::Sync;
 use crate::out;
 use clap::{Args, ValueEnum};
 use std::os::unix::fs::PermissionsExt;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tantalum_torture::clients;
+use tantalum_torture::ground::cache::{CacheOptions, MountedCache};
 use tantalum_torture::ground::drive::{DriveOptions, MountedDrive};
 use tantalum_torture::ground::log::{LogOptions, MountedLog};
 use tantalum_torture::ground::mounted::{FileSystem, MountOptions};
@@ -28,6 +30,8 @@ Examples:
   sudo tantalum torture --db mariadb --cuts 80 --kills 20   doublewrite buffer off; kills: SIGKILL
   sudo tantalum torture --db postgres --wal-on log          pg_wal on a log volume
   sudo tantalum torture --db mariadb --wal-on log --copies 2 --lose-every 5
+  sudo tantalum torture --db mariadb --on cache             the data on a cache volume
+  sudo tantalum torture --db postgres --on cache --cache-mode through --lose-flash-every 10
   sudo tantalum torture --db postgres --design volatile --no-barriers --expect-loss
   sudo tantalum torture --db mariadb --design shearing --expect-loss      torn pages
   sudo tantalum torture --db sqlite --journal wal --cuts 10 --json report.json
@@ -43,6 +47,10 @@ With --wal-on log the write-ahead log is on the volume over a flash log whose de
 too. Its power is cut, or its process killed, within 4 ms of the data's drive, before or after it.
 With --lose-every N a device of the log is gone after each N-th blow: its image is removed, and
 `tantalum log replace` puts a new one in its place.
+With --on cache the data are on the volume over a flash cache: a drive of --flash-design
+before a file of --capacity. With --lose-flash-every N its flash device is gone after each
+N-th blow, and a blank one is in its place. Then a page may be torn on the file, so the
+database's own protection stays on, unless --unsafe switches it off.
 Exit codes: 0, nothing was lost (with --expect-loss: something was lost); 1, something was lost, or
 there is no verdict; 2, the command line is invalid; 3, the database damaged itself by a known
 defect, which was recognised: this says nothing about the drive, run it again.")]
@@ -74,6 +82,20 @@ pub struct TortureArguments {
     /// kernel does not mount that]
     #[arg(long, value_enum)]
     fs: Option<Fs>,
+    /// What the data are on
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = On::Drive,
+          conflicts_with_all = ["plain", "wal_on"])]
+    on: On,
+    /// When dirty pages of the cache reach its slow device
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Sync::Back)]
+    cache_mode: Sync,
+    /// The drive that is the flash device of the cache: a preset, or a file with a design
+    #[arg(long, value_name = "D", default_value = "volatile")]
+    flash_design: String,
+    /// After every N-th blow the flash device of the cache is gone; with --cache-mode through
+    #[arg(long, value_name = "N", conflicts_with = "lose_every",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    lose_flash_every: Option<u32>,
     /// Put the write-ahead log of PostgreSQL or MariaDB in a place of its own
     #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "plain")]
     wal_on: Option<WalOn>,
@@ -142,6 +164,14 @@ enum Database {
     Sqlite,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// A drive
+    Drive,
+    /// The volume over a flash cache
+    Cache,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum WalOn {
     /// The volume over a flash log
@@ -179,6 +209,12 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
     }
     if arguments.lose_every.is_some() && arguments.copies < 2 {
         let message = "--lose-every: the loss of a device is survived with --copies 2";
+        return out::error(message, out::USAGE);
+    }
+    let survives = arguments.on == On::Cache && arguments.cache_mode == Sync::Through;
+    if arguments.lose_flash_every.is_some() && !survives {
+        let message =
+            "--lose-flash-every: that loss is survived with --on cache --cache-mode through";
         return out::error(message, out::USAGE);
     }
     if arguments.cuts == 0 && arguments.kills == 0 {
@@ -258,13 +294,17 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
     let least = Duration::from_millis(arguments.load.min(100));
     let options = Options {
         kind,
-        protection: (arguments.safe || arguments.unsafe_).then_some(arguments.safe),
+        protection: match (arguments.safe, arguments.unsafe_, arguments.lose_flash_every) {
+            (true, ..) | (false, false, Some(_)) => Some(true),
+            (false, true, _) => Some(false),
+            (false, false, None) => None,
+        },
         cuts: arguments.cuts,
         kills: arguments.kills,
         plan,
         load: (least, Duration::from_millis(arguments.load)),
         clients: vec![program.clone().into(), "torture".into(), "--clients-of".into()],
-        lose_every: arguments.lose_every,
+        lose_every: arguments.lose_every.or(arguments.lose_flash_every),
         trim_at: 40_000,
     };
     let mount = MountOptions {
@@ -301,9 +341,17 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         let LogOptions { design, devices, copies, .. } = log;
         format!("a log on {devices} drives of {design}, copies: {copies}")
     });
-    let data = match arguments.plain {
-        true => Data::Plain(place.join("data")),
-        false => Data::Drive(Box::new(MountedDrive::new(DriveOptions {
+    let through = arguments.cache_mode == Sync::Through;
+    let data = match (arguments.plain, arguments.on) {
+        (true, _) => Data::Plain(place.join("data")),
+        (false, On::Cache) => Data::Cache(Box::new(MountedCache::new(CacheOptions {
+            design: arguments.flash_design.clone(),
+            capacity: arguments.capacity,
+            page_bytes: kind.page_bytes(),
+            through,
+            mount: MountOptions { noun: "cache", source: place.join("c.toml"), ..mount },
+        }))),
+        (false, On::Drive) => Data::Drive(Box::new(MountedDrive::new(DriveOptions {
             design: arguments.design.clone(),
             capacity: arguments.capacity.to_string(),
             or_ext4: arguments.fs.is_none(),
@@ -316,7 +364,13 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
             Kind::SqliteWal => "sqlite, wal".to_string(),
             kind => kind.name().to_string(),
         },
-        design: (!arguments.plain).then(|| arguments.design.clone()),
+        design: match arguments.on {
+            On::Cache => {
+                let mode = if through { "through" } else { "back" };
+                Some(format!("a cache (write-{mode}) on {} before a file", arguments.flash_design))
+            }
+            On::Drive => (!arguments.plain).then(|| arguments.design.clone()),
+        },
         log: in_words,
         file_system: None,
         protection: false,

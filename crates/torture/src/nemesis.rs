@@ -43,7 +43,8 @@ pub struct Options {
     pub load: (Duration, Duration),
     /// The program of the clients, and its first arguments. The orders are the last argument.
     pub clients: Vec<OsString>,
-    /// After each blow whose number is a multiple of this, a device of the log is lost and replaced.
+    /// After each blow whose number is a multiple of this, a device of the log, or the flash device
+    /// of the cache, is lost and replaced.
     pub lose_every: Option<u32>,
     /// The tables are emptied when the ledger has this many rows.
     pub trim_at: u64,

@@ -46,7 +46,8 @@ pub struct Round {
     pub under_way: u64,
     /// The outcome for the drive, and for the log volume if there is one.
     pub outage: Outage,
-    /// Whether a device of the log was lost with the blow, and replaced.
+    /// Whether a device of the log, or the flash device of the cache, was lost with the blow, and
+    /// replaced.
     pub lost_device: bool,
     /// Recovery of the drive by its own clock, in seconds. After a kill it is that of a new
     /// process, if the process reported it.
@@ -162,7 +163,7 @@ impl Report {
             blows(Blow::Kill),
             match self.rounds.iter().filter(|r| r.lost_device).count() {
                 0 => String::new(),
-                lost => format!(", {lost} devices of the log lost"),
+                lost => format!(", {lost} times a device lost"),
             },
             self.commits(),
             of(Harm::Lost),
@@ -240,7 +241,7 @@ impl Round {
             }
         };
         let drive = self.drive_seconds.map(|s| format!("drive {s:.4} s, ")).unwrap_or_default();
-        let lost = if self.lost_device { "a device of the log replaced, " } else { "" };
+        let lost = if self.lost_device { "a lost device replaced, " } else { "" };
         format!(
             "{blow} {}: {} commits, {} under way ({} there); {}{lost}{drive}mounted {:.2} s, database {:.2} s: {found}",
             self.number,

@@ -1,12 +1,14 @@
-//! The storage below the database: a mounted drive or a plain directory for its data, and a mounted
-//! log volume for its write-ahead log, if that is in a place of its own.
+//! The storage below the database: a mounted drive, a mounted cache volume or a plain directory for
+//! its data, and a mounted log volume for its write-ahead log, if that is in a place of its own.
 //!
 //! 1. A blow hits drive and log volume at about one moment, in any order.
 
+pub mod cache;
 pub mod drive;
 pub mod log;
 pub mod mounted;
 
+use crate::ground::cache::MountedCache;
 use crate::ground::drive::MountedDrive;
 use crate::ground::log::MountedLog;
 use crate::ground::mounted::FileSystem;
@@ -40,6 +42,8 @@ pub struct Ground {
 pub enum Data {
     /// A mounted drive in an image.
     Drive(Box<MountedDrive>),
+    /// A mounted cache volume. It has no write-ahead log in a place of its own.
+    Cache(Box<MountedCache>),
     /// A directory of this machine. Here a blow kills the database's processes only: that tests the
     /// ledger and its check, but no drive.
     Plain(PathBuf),
@@ -109,6 +113,7 @@ impl Ground {
     pub fn directory(&self) -> &Path {
         match &self.data {
             Data::Drive(drive) => drive.mountpoint(),
+            Data::Cache(cache) => cache.mountpoint(),
             Data::Plain(directory) => directory,
         }
     }
@@ -117,6 +122,7 @@ impl Ground {
     pub fn file_system(&self) -> Option<FileSystem> {
         match &self.data {
             Data::Drive(drive) => Some(drive.file_system()),
+            Data::Cache(cache) => Some(cache.file_system()),
             Data::Plain(_) => None,
         }
     }
@@ -128,6 +134,7 @@ impl Ground {
         }
         match &mut self.data {
             Data::Drive(drive) => drive.begin(interrupt),
+            Data::Cache(cache) => cache.begin(interrupt),
             Data::Plain(_) => Ok(()),
         }
     }
@@ -143,6 +150,10 @@ impl Ground {
         let when_full = random.below(2) == 0;
         let (drive, log) = match (&mut self.data, &mut self.log) {
             (Data::Plain(_), _) => return Ok(Outage::default()),
+            (Data::Cache(cache), _) => {
+                let cut = cache.strike(blow, interrupt)?;
+                return Ok(Outage { cut, log_cut: None });
+            }
             (Data::Drive(drive), None) => {
                 let cut = drive.strike(blow, when_full, || {}, interrupt)?;
                 return Ok(Outage { cut, log_cut: None });
@@ -169,7 +180,7 @@ impl Ground {
     }
 
     /// Restores the power. Call it when no process has files of it open. With `lose` a device of
-    /// the log is lost and replaced before.
+    /// the log or the flash device of the cache is lost and replaced before.
     pub fn restore(&mut self, lose: bool, interrupt: &Interrupt) -> Result<Return, GroundError> {
         let watch = Stopwatch::begin();
         if let Some(log) = &mut self.log {
@@ -180,6 +191,13 @@ impl Ground {
         }
         let drive = match &mut self.data {
             Data::Drive(drive) => drive.restore(interrupt)?,
+            Data::Cache(cache) => {
+                if lose {
+                    cache.lose(interrupt)?;
+                }
+                cache.restore(interrupt)?;
+                None
+            }
             Data::Plain(_) => None,
         };
         Ok(Return { drive, whole: watch.read() })
@@ -189,6 +207,7 @@ impl Ground {
     pub fn end(&mut self) -> Result<Option<String>, GroundError> {
         let of_data = match &mut self.data {
             Data::Drive(drive) => drive.end(),
+            Data::Cache(cache) => cache.end(),
             Data::Plain(_) => Ok(None),
         };
         let of_log = self.log.as_mut().map_or(Ok(None), |log| log.end().map_err(of_log));

@@ -1,5 +1,5 @@
 //! A box that another process of this program has mounted: a drive in an image, or the volume over a
-//! flash log. Its power can be cut.
+//! flash log or a flash cache. Its power can be cut.
 //!
 //! 1. The process that runs the box was started here, and no other process is ever killed.
 //! 2. After a [`Mounted`] is dropped, nothing of it is mounted or attached.
@@ -49,9 +49,9 @@ impl FileSystem {
 pub struct MountOptions {
     /// The program `tantalum`.
     pub program: PathBuf,
-    /// Its command: `drive` or `log`.
+    /// Its command: `drive`, `log` or `cache`.
     pub noun: &'static str,
-    /// The image of the drive, or the description of the log.
+    /// The image of the drive, or the description of the log or cache.
     pub source: PathBuf,
     /// Where it is mounted.
     pub mountpoint: PathBuf,
