@@ -58,6 +58,9 @@ fn a_lost_device_is_replaced_and_then_another_one_may_be_lost() {
     assert!(log("replace", &[&at, lost, &b, with, &c], 0).0.contains("has everything"));
     log("check", &[&at], 0);
     std::fs::remove_file(&a).expect("it is lost, too");
+    log("recover", &[&at], 2);
+    let said = log("recover", &[&at, Path::new("--degraded")], 0).1;
+    assert!(said.contains("copy.a is not there: what it holds does not count"), "{said}");
     log("replace", &[&at, lost, &a, with, &d], 0);
     assert!(log("check", &[&at], 0).0.contains("all is well"));
     log("recover", &[&at], 0);

@@ -28,7 +28,8 @@ pub struct RecoverArguments {
     /// Open a damaged log with what is before the damage; what is behind it is lost
     #[arg(long)]
     salvage: bool,
-    /// Open a log with two copies although a device is of no use: that device is lost to it
+    /// Open a log with two copies although a device is of no use, or is not there: that device is
+    /// lost to it
     #[arg(long)]
     degraded: bool,
 }
@@ -47,7 +48,20 @@ pub fn recover(arguments: &RecoverArguments) -> u8 {
 fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<String, (String, u8)> {
     let usage = |why| (why, out::USAGE);
     let failed = |why: String| (why, out::FAILED);
-    let description = Description::lasting(path).map_err(usage)?;
+    let mut description = Description::lasting(path).map_err(usage)?;
+    if degraded {
+        description.devices.retain(|device| {
+            let is_there = device.exists();
+            if !is_there {
+                let (log, device) = (path.display(), device.display());
+                out::note(format_args!(
+                    "{device} is not there: what it holds does not count any more; `tantalum log \
+                     replace {log} --lost {device} --with NEW` puts a new device in its place"
+                ));
+            }
+            is_there
+        });
+    }
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
     let devices = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
