@@ -41,6 +41,7 @@ pub const RUNS: &[BuiltIn] = built_in![
     "datacenter",
     "cache-devices",
     "cache-disks",
+    "flash-cache",
     "grid",
     "jesd219",
     "over-provisioning",

@@ -123,7 +123,7 @@ fn page_models_on_a_drive_that_hangs_fail() {
         ..EngineJob::default()
     };
     let tree = AppendTreeJob { documents: 1000, operations: 2000, ..AppendTreeJob::default() };
-    for model in [PageModel::Engine(engine, None), PageModel::Tree(tree)] {
+    for model in [PageModel::Engine(Box::new(engine), None, None), PageModel::Tree(tree)] {
         let hanging = |rt: &Rt| Ok(Hanging::new(rt, 600, Payload::Stamps));
         let (findings, result) = engines::run(1, plan(1), model, |rt, _| hanging(rt), || ());
         let told = result.unwrap_err().to_string();

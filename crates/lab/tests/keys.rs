@@ -12,7 +12,7 @@ use tantalum_lab::run::precondition::Precondition;
 use tantalum_workload::appends::AppendJob;
 use tantalum_workload::jobs::{Buffered, Job};
 use tantalum_workload::linkbench::LinkBenchScale;
-use tantalum_workload::pages::{AppendTreeJob, EngineJob};
+use tantalum_workload::pages::{AppendTreeJob, CacheJob, EngineJob};
 use tantalum_workload::replay::Playing;
 use tantalum_workload::tpcc::TpccScale;
 use tantalum_workload::ycsb::YcsbScale;
@@ -80,6 +80,8 @@ fn the_page_has_every_key_with_its_default() {
     same_defaults::<EngineJob>(&engine, "");
     // It is left out of a report where it is not set.
     assert_eq!(engine["log_bytes"], EngineJob::default().log_bytes.to_string());
+    let cache = same_keys("`[cache.NAME]`", known::<CacheJob>(""));
+    same_defaults::<CacheJob>(&cache, "");
     let tree = same_keys("`[tree.NAME]`", known::<AppendTreeJob>(""));
     same_defaults::<AppendTreeJob>(&tree, "");
     let append = same_keys("`[append.NAME]`", known::<AppendJob>(""));

@@ -26,6 +26,36 @@ fn small() -> String {
     SMALL.to_string() + DATABASE + JOB + &writes(4)
 }
 
+/// An engine over a flash cache that restarts.
+const CACHED: &str = r#"
+title = "cached"
+cuts = 1
+[run]
+run_ms = [5, 10]
+[[row]]
+workload = "pg"
+design = "disk-15k6"
+[engine.pg]
+database_mib = 16
+buffer_percent = 10.0
+page_bytes = 4096
+double_write = false
+clients = 8
+batch_pages = 16
+lru_depth = 32
+log_mib = 4
+log_design = "durassd"
+cache = "flash"
+cleaner_ms = 10.0
+restart = 50
+transactions = 300
+[cache.flash]
+flash = "durassd"
+size_mib = 8
+batch = 16
+prepare = 0.0
+"#;
+
 const SMALL: &str = r#"
 title = "small <b>&\"'"
 cuts = 3
@@ -521,6 +551,11 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     preconditioning_is_on_the_page(&report);
     let json = report.to_json();
     fields(&serde_json::from_str(&json).unwrap(), "", &mut run);
+    // What an engine over a flash cache does.
+    let cached = self::report(CACHED);
+    let mut of_cache = BTreeSet::new();
+    fields(&serde_json::from_str(&cached.to_json()).unwrap(), "", &mut of_cache);
+    run.extend(of_cache.into_iter().filter(|field| field.starts_with("rows[].measures.")));
     // What requesters of a log do.
     let tail = self::report(include_str!("../../../experiments/log-tail.toml"));
     let mut of_log = BTreeSet::new();

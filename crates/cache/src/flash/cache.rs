@@ -264,13 +264,36 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
         self.core.close().await
     }
 
+    /// Bytes of a page in memory: all of them, or eight for each block of a flash device that
+    /// carries stamps.
+    pub fn page_bytes(&self) -> usize {
+        self.core.medium.page()
+    }
+
+    /// Whether flash has a version of the page.
+    pub fn holds(&self, page: u64) -> bool {
+        self.core.state.borrow().index.find(page).is_some()
+    }
+
+    /// Marks the page as referenced, as a fetch does, without reading it. Returns whether flash has
+    /// it: a cache can be filled by that as by a run, without its reads.
+    pub fn refer(&self, page: u64) -> bool {
+        let mut state = self.core.state.borrow_mut();
+        let found = state.index.find(page);
+        if let Some((place, _)) = found {
+            state.index.refer(place);
+        }
+        found.is_some()
+    }
+
     /// What the cache has done and how it is.
     pub fn stats(&self) -> CacheStats {
         let state = self.core.state.borrow();
         let (pages, dirty) = state.index.counts();
         let layout = &self.core.medium.layout;
         let frames = u64::from(layout.batches) * u64::from(layout.frames);
-        CacheStats { pages, dirty, frames, ..state.stats }
+        let used = state.index.frames();
+        CacheStats { pages, dirty, used, frames, ..state.stats }
     }
 
     /// The page that the slow store refuses at present, if there is one, and its error.

@@ -187,25 +187,30 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         if room == 0 || self.mode == Mode::Through {
             return;
         }
-        for out in self.host.pull(room).into_iter().take(room) {
-            self.take_pulled(&out);
+        for out in self.host.pull(room) {
+            if self.take_pulled(&out) {
+                self.host.taken(out.page, out.lsn);
+            }
         }
     }
 
-    fn take_pulled(&self, out: &PageOut) {
+    /// Returns whether it entered.
+    fn take_pulled(&self, out: &PageOut) -> bool {
         let PageOut { page, ref data, dirty, lsn } = *out;
         let allowed = self.check_page(page, data.len()).and(self.check_log(page, dirty, lsn));
         let mut state = self.state.borrow_mut();
         let found = state.index.find(page);
         let needless = found.is_some_and(|(_, f)| !dirty || f.lsn > lsn);
         if allowed.is_err() || needless || self.frames_free(&state) == 0 {
-            return;
+            return false;
         }
         state.stats.pulled += 1;
+        state.stats.pulled_dirty += u64::from(dirty);
         state.open.pulled.push((page, lsn));
         state.open.begin(self.rt.now(), self.medium.layout.descriptor);
         state.open.bytes.extend_from_slice(data);
         state.index.push(frame_of(page, lsn, data, dirty), false);
+        true
     }
 
     pub async fn forget(&self, pages: Range<u64>) -> Result<(), CacheError> {

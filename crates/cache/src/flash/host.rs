@@ -23,12 +23,18 @@ pub trait Host {
         u64::MAX
     }
 
-    /// Up to `room` pages from the cold end of the pool, so that a batch is full when it is written.
-    /// They stay in the pool until they are evicted. Pages whose log records are not durable are
-    /// left out by the cache.
+    /// Pages from the cold end of the pool, the coldest first, so that a batch is full when it is
+    /// written: there is room for so many. They stay in the pool until they are evicted. The cache
+    /// leaves out those whose log records are not durable, and those that it has.
     fn pull(&self, room: usize) -> Vec<PageOut> {
         let _ = room;
         Vec::new()
+    }
+
+    /// This version of a page that was pulled is in the cache, and not durable yet. It may not
+    /// change until it is ([`Host::staged`]).
+    fn taken(&self, page: u64, lsn: u64) {
+        let _ = (page, lsn);
     }
 
     /// This version of a page that was pulled is durable in the cache. If the page has not changed

@@ -26,6 +26,8 @@ pub(crate) struct Index {
     valid: FxHashMap<u64, Place>,
     /// Valid frames that are dirty.
     dirty: u64,
+    /// Frames of all batches.
+    used: u64,
 }
 
 impl Index {
@@ -71,6 +73,7 @@ impl Index {
         let batch = self.last();
         let frames = &mut self.batches.back_mut().expect("a batch was begun").frames;
         frames.push((frame, referenced));
+        self.used += 1;
         Place { batch, frame: frames.len() - 1 }
     }
 
@@ -155,6 +158,11 @@ impl Index {
         self.entry_mut(at).1 = true;
     }
 
+    /// Clears all reference marks.
+    pub fn clear_marks(&mut self) {
+        self.batches.iter_mut().flat_map(|b| &mut b.frames).for_each(|frame| frame.1 = false);
+    }
+
     /// The slow store has the version of this frame for good.
     pub fn set_clean(&mut self, at: Place) {
         let valid = self.is_valid(at);
@@ -173,8 +181,14 @@ impl Index {
             .map(|f| self.entry(at(f)).0.page)
             .collect();
         valid.into_iter().for_each(|page| self.remove(page));
-        self.batches.pop_front();
+        let released = self.batches.pop_front();
+        self.used -= released.map_or(0, |b| b.frames.len() as u64);
         self.first += 1;
+    }
+
+    /// Frames of all batches, with superseded ones.
+    pub fn frames(&self) -> u64 {
+        self.used
     }
 
     /// Pages with a valid frame, and how many of these are dirty.

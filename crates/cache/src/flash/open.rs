@@ -119,6 +119,9 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
     let tag = tag(&superblock.cache);
     let medium = Medium::new(flash, by, options.beside.clone(), superblock.layout, tag);
     let mut found = recover(&medium, &superblock, options.restart).await?;
+    if !options.marks {
+        found.index.clear_marks();
+    }
     let mode = options.mode.unwrap_or(superblock.mode);
     let (pages, dirty) = found.index.counts();
     found.stats.found = pages;

@@ -71,6 +71,9 @@ pub struct OpenOptions {
     pub replacement: Replacement,
     /// What a restart after a crash reads.
     pub restart: RestartBy,
+    /// Whether a restart keeps the reference marks that the segments have. Without them, as
+    /// published, no page has a second chance until it was fetched again: to compare with.
+    pub marks: bool,
     /// The identity of the slow store; another one than at the formatting is refused.
     pub slow_identity: Uuid,
     /// Bytes of a page; a cache with other pages is refused. `None`: any.
@@ -93,6 +96,7 @@ impl Default for OpenOptions {
             mode: None,
             replacement: Replacement::SecondChance,
             restart: RestartBy::Descriptors,
+            marks: true,
             slow_identity: [0; 16],
             page: None,
             linger: Nanos::from_millis(2),

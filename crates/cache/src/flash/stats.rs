@@ -34,6 +34,8 @@ pub struct CacheStats {
     pub dropped: u64,
     /// Pages pulled from the pool.
     pub pulled: u64,
+    /// Of these, dirty ones.
+    pub pulled_dirty: u64,
     /// Pages that were forgotten, as asked for.
     pub forgotten: u64,
     /// Second chances.
@@ -58,6 +60,8 @@ pub struct CacheStats {
     pub pages: u64,
     /// Of these, dirty ones.
     pub dirty: u64,
+    /// Frames in use, those with superseded versions too.
+    pub used: u64,
     /// Frames of the ring.
     pub frames: u64,
     /// How the cache was found when it was opened.

@@ -27,7 +27,7 @@ use tantalum_workload::appends::AppendJob;
 use tantalum_workload::database::Benchmark;
 use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::{LinkBench, LinkBenchScale};
-use tantalum_workload::pages::{AppendTreeJob, EngineJob, FlashLogJob};
+use tantalum_workload::pages::{AppendTreeJob, CacheJob, EngineJob, FlashLogJob};
 use tantalum_workload::replay::Playing;
 use tantalum_workload::tpcc::{Tpcc, TpccScale};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
@@ -70,6 +70,9 @@ pub struct Experiment {
     /// Logs of engines over several devices, by name: an engine's `log` may name them.
     #[serde(default)]
     pub log: BTreeMap<String, FlashLogJob>,
+    /// Flash caches of engines, by name: an engine's `cache` may name them.
+    #[serde(default)]
+    pub cache: BTreeMap<String, CacheJob>,
     /// Append-only trees as models, by name: the same.
     #[serde(default)]
     pub tree: BTreeMap<String, AppendTreeJob>,
@@ -320,6 +323,7 @@ impl Experiment {
             "append",
             "engine",
             "log",
+            "cache",
             "tree",
             "design",
             "drive",
@@ -415,8 +419,10 @@ impl Row {
     pub fn pages(&self) -> Option<PageModel> {
         let WorkloadKind::Pages(name) = &self.workload else { return None };
         let log = |job: &EngineJob| self.scene.log.get(job.log.as_ref()?).cloned();
-        let engine =
-            self.scene.engine.get(name).map(|job| PageModel::Engine(job.clone(), log(job)));
+        let cache = |job: &EngineJob| self.scene.cache.get(job.cache.as_ref()?).cloned();
+        let engine = self.scene.engine.get(name).map(|job| {
+            PageModel::Engine(Box::new(job.clone()), log(job), cache(job).map(Box::new))
+        });
         let tree = || self.scene.tree.get(name).map(|job| PageModel::Tree(job.clone()));
         let mut model = engine.or_else(tree)?;
         if self.quick {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use tantalum_workload::appends::{AppendError, AppendJob};
 use tantalum_workload::jobs::Job;
 use tantalum_workload::linkbench::LinkBenchScale;
-use tantalum_workload::pages::{AppendTreeJob, EngineJob, FlashLogJob, JobError};
+use tantalum_workload::pages::{AppendTreeJob, CacheJob, EngineJob, FlashLogJob, JobError};
 use tantalum_workload::replay::{Playing, ReplayError};
 use tantalum_workload::tpcc::TpccScale;
 use tantalum_workload::ycsb::YcsbScale;
@@ -40,6 +40,8 @@ pub struct Scene {
     pub engine: BTreeMap<String, EngineJob>,
     /// Logs of engines over several devices, by name.
     pub log: BTreeMap<String, FlashLogJob>,
+    /// Flash caches of engines, by name.
+    pub cache: BTreeMap<String, CacheJob>,
     /// Append-only trees as models, by name.
     pub tree: BTreeMap<String, AppendTreeJob>,
     /// Designs of the file's own, by name.
@@ -161,6 +163,13 @@ impl Scene {
                 Model::of(design, self).map_err(|e| told(key, e))?;
             }
         }
+        for (name, cache) in &self.cache {
+            let told = |key: &str, what: String| {
+                Fault::at(&["cache", name, key], format!("cache.{name}: {what}"))
+            };
+            cache.check().map_err(|e| told(e.key().unwrap_or("policy"), e.to_string()))?;
+            Model::of(&cache.flash, self).map_err(|e| told("flash", e))?;
+        }
         let taken = |name: &&String| self.job.contains_key(*name) || self.trace.contains_key(*name);
         if let Some(name) = self.append.keys().find(taken) {
             let what = format!("\"{name}\" is also a [job] or [trace]: give one another name");
@@ -225,6 +234,17 @@ impl Scene {
                 let what = parse::unknown("log: there is no table [log.NAME] with", log, known);
                 return Err(fault("engine", Some("log"), what));
             }
+        }
+        if let Some(engine) = self.engine.get(name)
+            && let Some(name) = &engine.cache
+        {
+            let Some(cache) = self.cache.get(name) else {
+                let known = self.cache.keys().map(String::as_str);
+                let what =
+                    parse::unknown("cache: there is no table [cache.NAME] with", name, known);
+                return Err(fault("engine", Some("cache"), what));
+            };
+            engine.check_cache(cache).map_err(|e| modelled("engine", e))?;
         }
         if let Some(tree) = self.tree.get(name) {
             let sound = tree.check(None).and_then(|()| tree.fits_blocks(block));

@@ -235,6 +235,57 @@ pub(crate) const OF_ROWS: &[OfRow] = &[
         "/measures/log_writes_to_36_kib",
     ),
     counted("log-bytes", "log bytes per transaction", "/measures/log_bytes_per_transaction"),
+    named(
+        "cache-hits",
+        more("hits of the flash cache, share", Unit::Ratio),
+        "/measures/cache_hit_rate",
+    ),
+    named(
+        "cache-write-reduction",
+        more("page writes saved by the flash cache, share", Unit::Ratio),
+        "/measures/cache_write_reduction",
+    ),
+    named(
+        "cache-write-kib",
+        more("KiB of a write of the cache's drive", Unit::Number),
+        "/measures/cache_write_kib",
+    ),
+    named(
+        "cache-sequential",
+        more("sequential writes of the cache's drive, share", Unit::Ratio),
+        "/measures/cache_sequential",
+    ),
+    named(
+        "cache-old-versions",
+        less("frames with old versions, share", Unit::Ratio),
+        "/measures/cache_old_versions",
+    ),
+    named(
+        "cache-amplification",
+        less("write amplification of the cache's drive", Unit::Ratio),
+        "/measures/cache_write_amplification",
+    ),
+    named(
+        "cache-utilisation",
+        less("time with a command of the cache's drive, share", Unit::Ratio),
+        "/measures/cache_utilisation",
+    ),
+    named("restart", less("restart, s", Unit::Number), "/measures/restart_s"),
+    named(
+        "restart-metadata",
+        less("restart until the cache is open, s", Unit::Number),
+        "/measures/restart_metadata_s",
+    ),
+    named(
+        "restart-from-flash",
+        more("pages read to redo the log that flash had, share", Unit::Ratio),
+        "/measures/restart_reads_from_flash",
+    ),
+    named(
+        "restart-throughput",
+        more("transactions/s after a restart", Unit::Number),
+        "/measures/restart_tx_per_s",
+    ),
     // A deviation upwards is as bad as one downwards (`read`).
     both("", less("off what was published, %", Unit::Number), Of::All, "/deviation_percent", ""),
 ];

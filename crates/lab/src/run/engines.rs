@@ -12,14 +12,17 @@
 
 use crate::report::{RowFindings, Times, quantiles_of};
 use crate::run::clocks::Clocked;
+use crate::run::precondition::{Precondition, Preparation};
 use crate::run::row::{RowBox, RowError, RowPlan, Traffic, draw, in_runtime, prepare};
 use std::cell::RefCell;
 use std::rc::Rc;
+use tantalum_cache::flash::Beside;
 use tantalum_device::{BlockDevice, Caps, IoError, Payload, PowerCycle};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 use tantalum_workload::pages::{
-    AppendTree, AppendTreeJob, Benchmark, Counts, Engine, EngineJob, FlashLogJob, FlashRedo, Host,
-    InPlace, Journal, Layout, LogCounts, LogDevice, LogStore, PageStore, Redo, Volume, recover,
+    AppendTree, AppendTreeJob, Benchmark, CacheCounts, CacheJob, Counts, Engine, EngineError,
+    EngineJob, FlashLogJob, FlashRedo, Host, InPlace, Journal, Layout, LogCounts, LogDevice,
+    LogStore, PageStore, Redo, Store, TPCC_FILL_PERCENT, Volume, recover,
 };
 
 /// How often the harness looks whether a run has done its transactions.
@@ -31,8 +34,9 @@ const STUCK: Nanos = Nanos::from_secs(600);
 /// A database as a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PageModel {
-    /// An engine that updates in place, and its log if that is on several devices.
-    Engine(EngineJob, Option<FlashLogJob>),
+    /// An engine that updates in place, its log if that is on several devices, and its flash cache if
+    /// it has one.
+    Engine(Box<EngineJob>, Option<FlashLogJob>, Option<Box<CacheJob>>),
     /// A tree that only appends.
     Tree(AppendTreeJob),
 }
@@ -42,19 +46,27 @@ impl PageModel {
     /// drive with the pages.
     pub fn log_drives(&self) -> Vec<Option<&str>> {
         match self {
-            PageModel::Engine(_, Some(log)) => log.designs().map(Some).collect(),
-            PageModel::Engine(job, None) if job.log_device == LogDevice::Own => {
+            PageModel::Engine(_, Some(log), _) => log.designs().map(Some).collect(),
+            PageModel::Engine(job, None, _) if job.log_device == LogDevice::Own => {
                 vec![job.log_design.as_deref()]
             }
             PageModel::Engine(..) | PageModel::Tree(_) => Vec::new(),
         }
     }
 
+    /// The design of the drive of its flash cache.
+    pub fn cache_drive(&self) -> Option<&str> {
+        match self {
+            PageModel::Engine(_, _, cache) => cache.as_ref().map(|cache| cache.flash.as_str()),
+            PageModel::Tree(_) => None,
+        }
+    }
+
     /// What the drive of this part carries.
     pub fn payload(&self, part: Part) -> Payload {
         match self {
-            PageModel::Engine(job, log)
-                if part != Part::Pages && (job.log_bytes || log.is_some()) =>
+            PageModel::Engine(job, log, _)
+                if matches!(part, Part::Log(_)) && (job.log_bytes || log.is_some()) =>
             {
                 Payload::Bytes
             }
@@ -65,7 +77,10 @@ impl PageModel {
     /// Blocks of 4 KiB that it writes to, on all of them, at most.
     pub fn blocks(&self) -> u64 {
         match self {
-            PageModel::Engine(job, _) => (job.database_mib + job.log_mib) * 256 * 5 / 4,
+            PageModel::Engine(job, ..) => {
+                let filled = TPCC_FILL_PERCENT.max(job.fill_percent) / job.fill_percent;
+                (job.database_mib as f64 * filled) as u64 * 320 + job.log_mib * 320
+            }
             PageModel::Tree(job) => job.operations * 12,
         }
     }
@@ -73,7 +88,7 @@ impl PageModel {
     /// The bytes of its log between checkpoint and end, at most.
     pub fn log_bytes(&self) -> u64 {
         match self {
-            PageModel::Engine(job, _) => job.log_mib << 20,
+            PageModel::Engine(job, ..) => job.log_mib << 20,
             PageModel::Tree(_) => 0,
         }
     }
@@ -81,8 +96,22 @@ impl PageModel {
     /// The same, small: for a first look, and for tests.
     pub(crate) fn make_quick(&mut self) {
         match self {
-            PageModel::Engine(job, _) => {
+            PageModel::Engine(job, _, cache) => {
+                // A cache keeps its share of the database.
+                let share = 126.0 / job.database_mib.max(126) as f64;
+                if let Some(cache) = cache {
+                    let size = cache.size_mib as f64 * share;
+                    cache.size_mib = (size as u64).max(12).min(cache.size_mib);
+                    job.restart = job.restart.min(300);
+                    cache.prepare = cache.prepare.min(0.02);
+                }
                 job.database_mib = job.database_mib.min(126);
+                let frames = job.frames_least();
+                if job.frames() < frames {
+                    let bytes = f64::from(frames) * f64::from(job.page_bytes);
+                    let all = (job.database_mib << 20) as f64;
+                    job.buffer_percent = (bytes * 105.0 / all).min(100.0);
+                }
                 // Transactions of TPC-C use twenty times the pages.
                 let (warmup, transactions) = match job.benchmark {
                     Benchmark::LinkBench => (8000, 8000),
@@ -96,14 +125,16 @@ impl PageModel {
     }
 }
 
-/// An engine with its pages in their places on a volume, and some log.
-type VolumeEngine<D, L> = Rc<Engine<InPlace<D>, L>>;
+/// An engine with its pages on a volume, and some log.
+type VolumeEngine<D, L> = Rc<Engine<Store<D>, L>>;
 
 /// What a drive of a row is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// It has the pages, and the log if that has no drive of its own.
     Pages,
+    /// It has the flash cache.
+    Flash,
     /// It has the log: of the drives that have it, the one with this index.
     Log(usize),
 }
@@ -112,6 +143,7 @@ pub enum Part {
 struct Drives<S> {
     data: S,
     log: Vec<S>,
+    flash: Option<S>,
 }
 
 impl<S: RowBox> Drives<S> {
@@ -119,18 +151,23 @@ impl<S: RowBox> Drives<S> {
         std::iter::once(&self.data).chain(&self.log)
     }
 
+    /// All of them.
+    fn all(&self) -> impl Iterator<Item = &S> {
+        self.each().chain(&self.flash)
+    }
+
     fn cut(&self) {
-        self.each().for_each(PowerCycle::cut);
+        self.all().for_each(PowerCycle::cut);
     }
 
     async fn off(&self) {
-        for drive in self.each() {
+        for drive in self.all() {
             drive.off().await;
         }
     }
 
     async fn power_on(&self) -> Result<(), IoError> {
-        for drive in self.each() {
+        for drive in self.all() {
             drive.power_on().await?;
         }
         Ok(())
@@ -180,19 +217,25 @@ pub fn run<S: RowBox>(
     let made = |rt: &Rt| {
         let own = 0..model.log_drives().len();
         let log = own.map(|i| subject(rt, Part::Log(i))).collect::<Result<_, _>>()?;
-        Ok(Drives { data: subject(rt, Part::Pages)?, log })
+        let flash = model.cache_drive().map(|_| subject(rt, Part::Flash)).transpose()?;
+        Ok(Drives { data: subject(rt, Part::Pages)?, log, flash })
     };
     let ours = model.clone();
     in_runtime(seed, made, |rt, drives, findings| async move {
         let dice = rt.stream("power cuts");
         let recovery = Clocked::default();
-        let run = Run { rt, drives, plan, dice, findings, recovery, seed };
+        let cache = match &ours {
+            PageModel::Engine(_, _, cache) => cache.as_deref().cloned(),
+            PageModel::Tree(_) => None,
+        };
+        let beside = Beside::default();
+        let run = Run { rt, drives, plan, dice, findings, recovery, seed, cache, beside };
         let (subject, findings) = (run.drives.data.clone(), run.findings.clone());
         let result = match ours {
-            PageModel::Engine(job, None) => run.engine(job, ring, cut).await,
-            PageModel::Engine(job, Some(log)) => {
+            PageModel::Engine(job, None, _) => run.engine(*job, ring, cut).await,
+            PageModel::Engine(job, Some(log), _) => {
                 let bytes = job.log_mib << 20;
-                run.engine(job, |way| flash(way, &log, bytes), cut).await
+                run.engine(*job, |way| flash(way, &log, bytes), cut).await
             }
             PageModel::Tree(job) => run.tree(job, cut).await,
         };
@@ -211,6 +254,9 @@ struct Run<S> {
     findings: Rc<RefCell<RowFindings>>,
     recovery: Clocked,
     seed: u64,
+    cache: Option<CacheJob>,
+    /// What lies beside a cache's drive.
+    beside: Beside,
 }
 
 fn drive(doing: &'static str) -> impl Fn(IoError) -> RowError {
@@ -230,23 +276,29 @@ impl<S: RowBox> Run<S> {
     ) -> Result<(), RowError> {
         self.drives.power_on().await.map_err(drive("starting for the first time"))?;
         prepare(&self.rt, &self.drives.data, &self.plan, &self.findings).await?;
+        self.fill_flash().await?;
         let caps = *self.drives.data.device().caps();
         let pages = job.mix().pages();
         let of_log = self.drives.log.first().map_or(caps, |log| *log.device().caps());
         let layout = job.layout(pages, &caps, &of_log).map_err(told)?;
         let journal = Journal::new(pages);
         let domain = self.rt.domain();
-        let (store, log) = self.stores(&make, &domain, &job, layout, Host::PLAIN, &journal);
-        store.load().await.map_err(drive("loading the database"))?;
+        let (store, log) = self.stores(&make, &domain, &job, layout, Host::PLAIN, &journal)?;
+        store.load().await.map_err(|error| match error {
+            EngineError::Io(error) => drive("loading the database")(error),
+            other => told(other),
+        })?;
         log.load().await.map_err(drive("making the log"))?;
         drop((store, log));
         for number in 1.. {
             if !self.plan.goes_on(&self.findings.borrow()) {
                 break;
             }
-            let (domain, engine) = self.start(&make, &job, layout, &journal);
+            let (domain, engine) = self.start(&make, &job, layout, &journal).await?;
             let fresh = number == 1;
-            if fresh {
+            if fresh && self.cache.is_some() {
+                engine.warm_cache(self.seed).await.map_err(told)?;
+            } else if fresh {
                 engine.warm(self.seed, job.warmup);
             }
             engine.start(self.seed ^ u64::from(number)).await.map_err(told)?;
@@ -262,11 +314,27 @@ impl<S: RowBox> Run<S> {
             }
             drop(engine);
             self.cut(domain).await?;
+            if fresh && job.restart > 0 {
+                let domain = self.restart(&make, &job, layout, &journal).await?;
+                self.cut(domain).await?;
+            }
             self.judge_engine(&make, &job, &caps, &layout, &journal, number).await?;
             cut();
         }
         let mut f = self.findings.borrow_mut();
         f.commits_acknowledged = journal.commits();
+        Ok(())
+    }
+
+    /// Writes the drive of the cache in sequence: a fresh drive collects nothing.
+    async fn fill_flash(&self) -> Result<(), RowError> {
+        let Some(flash) = self.drives.flash.as_ref().filter(|f| !f.drives().is_empty()) else {
+            return Ok(());
+        };
+        let fill = self.cache.as_ref().map_or(0.0, |cache| cache.prepare);
+        let how = Precondition { fill, passes_max: 0.0, ..Precondition::default() };
+        let preparation = Preparation { how, job: None, tell: Rc::new(|_| ()) };
+        preparation.carry_out(&self.rt, flash).await?;
         Ok(())
     }
 
@@ -279,24 +347,69 @@ impl<S: RowBox> Run<S> {
         layout: Layout,
         host: Host,
         journal: &Journal,
-    ) -> (InPlace<S::Device>, L) {
+    ) -> Result<(Store<S::Device>, L), RowError> {
         let data = self.drives.volume(&self.rt, host);
         let (rt, own) = (&self.rt, &self.drives.log);
         let log = make(&Way { rt, own, data: &data, layout: &layout, host, journal });
-        (InPlace::new(&self.rt, domain.clone(), job, layout, data), log)
+        let pages = InPlace::new(&self.rt, domain.clone(), job, layout, data);
+        let store = match (&self.cache, &self.drives.flash) {
+            (Some(cache), Some(flash)) => {
+                let places = (pages, layout.pages, job.page_bytes);
+                let (flash, beside) = (flash.device(), self.beside.clone());
+                Store::behind(rt, domain, cache, places, flash, beside).map_err(told)?
+            }
+            _ => Store::InPlace(pages),
+        };
+        Ok((store, log))
     }
 
-    fn start<L: LogStore>(
+    async fn start<L: LogStore>(
         &self,
         make: impl Fn(&Way<'_, S>) -> L,
         job: &EngineJob,
         layout: Layout,
         journal: &Journal,
-    ) -> (Domain, VolumeEngine<S::Device, L>) {
+    ) -> Result<(Domain, VolumeEngine<S::Device, L>), RowError> {
         let domain = self.rt.domain();
-        let (pages, log) = self.stores(make, &domain, job, layout, job.host(), journal);
+        let (pages, log) = self.stores(make, &domain, job, layout, job.host(), journal)?;
+        pages.open().await.map_err(told)?;
         let engine = Engine::new(&self.rt, domain.clone(), job, job.mix(), pages, log, journal);
-        (domain, engine)
+        Ok((domain, engine))
+    }
+
+    /// Restarts after a cut as a database does, and goes on for some transactions. Returns the domain
+    /// of the engine, which runs.
+    async fn restart<L: LogStore>(
+        &self,
+        make: impl Fn(&Way<'_, S>) -> L,
+        job: &EngineJob,
+        layout: Layout,
+        journal: &Journal,
+    ) -> Result<Domain, RowError> {
+        let begin = self.rt.now();
+        let (domain, engine) = self.start(make, job, layout, journal).await?;
+        let opened = self.rt.now();
+        let done = engine.restart(journal).await.map_err(told)?;
+        let ready = self.rt.now();
+        engine.start(self.seed ^ u64::MAX).await.map_err(told)?;
+        engine.reset();
+        self.until(&engine, job.restart).await?;
+        let ran = self.rt.now().saturating_sub(ready).as_secs_f64();
+        let mut f = self.findings.borrow_mut();
+        lost(&mut f, 1, done.commits_lost, job.barriers);
+        let found = done.hits as f64 / done.reads.max(1) as f64;
+        f.measures.extend([
+            ("restart_s", ready.saturating_sub(begin).as_secs_f64()),
+            ("restart_metadata_s", opened.saturating_sub(begin).as_secs_f64()),
+            ("restart_log_s", done.log_time.as_secs_f64()),
+            ("restart_redo_s", done.redo_time.as_secs_f64()),
+            ("restart_checkpoint_s", done.checkpoint_time.as_secs_f64()),
+            ("restart_records", done.records as f64),
+            ("restart_reads", done.reads as f64),
+            ("restart_reads_from_flash", found),
+            ("restart_tx_per_s", engine.transactions() as f64 / ran.max(1e-9)),
+        ]);
+        Ok(domain)
     }
 
     /// Waits until the engine has done so many transactions.
@@ -339,6 +452,8 @@ impl<S: RowBox> Run<S> {
         let before: Vec<Traffic> = self.drives.each().map(traffic).collect();
         let (start, flushes) = (self.rt.now(), engine.flushes());
         let log_before = engine.log_counts();
+        let cache_before = engine.cache_counts();
+        let flash_before = self.drives.flash.as_ref().map(RowBox::traffic);
         // (What it measures up to a failure counts.)
         let ended = self.until(engine, count).await;
         let counts = engine.counts();
@@ -366,6 +481,12 @@ impl<S: RowBox> Run<S> {
                 f.measures.insert("log_utilisation", share);
             }
         }
+        if let (Some(from), Some(to)) = (cache_before, engine.cache_counts()) {
+            cache_measures(&mut f, &from, &to, counts.transactions);
+        }
+        if let (Some(from), Some(flash)) = (flash_before, &self.drives.flash) {
+            flash_measures(&mut f, &from, &flash.traffic());
+        }
         log_measures(&mut f, &log_before, &engine.log_counts(), counts.transactions);
         ended
     }
@@ -380,14 +501,18 @@ impl<S: RowBox> Run<S> {
         number: u32,
     ) -> Result<(), RowError> {
         let domain = self.rt.domain();
-        let (pages, log) = self.stores(make, &domain, job, *layout, Host::PLAIN, journal);
+        let (pages, log) = self.stores(make, &domain, job, *layout, Host::PLAIN, journal)?;
+        pages.open().await.map_err(told)?;
         let found = recover(&pages, &log, journal).await.map_err(drive("recovering"))?;
+        pages.close().await.map_err(told)?;
         // A commit is in the log, a page where the pages are; each drive keeps its own promises. A
         // flash log waits until a record is durable, whatever the host does.
         let log_keeps = self.drives.each().last().is_some_and(|s| s.device().caps().ack.survives());
         let kept = job.barriers || job.log.is_some() || log_keeps;
         let pages_kept = job.barriers || caps.ack.survives();
-        let is_whole = job.double_write.is_safe(job.page_bytes, caps.atomic_unit);
+        // (A cache has a whole copy of each page that is being written to its place.)
+        let is_whole =
+            self.cache.is_some() || job.double_write.is_safe(job.page_bytes, caps.atomic_unit);
         let sound = kept && pages_kept && is_whole;
         let mut f = self.findings.borrow_mut();
         f.blocks_compared += found.pages * u64::from(layout.page_blocks);
@@ -514,6 +639,36 @@ fn measures(f: &mut RowFindings, counts: &Counts, flushes: u64) {
     }
     if counts.groups > 0 {
         f.measures.insert("groups_per_transaction", counts.groups as f64 / all);
+    }
+}
+
+/// What an engine's flash cache did.
+fn cache_measures(f: &mut RowFindings, from: &CacheCounts, to: &CacheCounts, transactions: u64) {
+    let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
+    let writes = to.flash_writes - from.flash_writes;
+    let slow = share(to.slow_writes - from.slow_writes, to.dirty_exits - from.dirty_exits);
+    f.measures.extend([
+        ("cache_hit_rate", share(to.hits - from.hits, to.fetches - from.fetches)),
+        ("cache_write_reduction", 1.0 - slow),
+        ("cache_slow_writes", share(to.slow_writes - from.slow_writes, transactions)),
+        ("cache_write_kib", share(to.flash_bytes - from.flash_bytes, writes) / 1024.0),
+        ("cache_sequential", share(to.flash_sequential - from.flash_sequential, writes)),
+        ("cache_old_versions", 1.0 - share(to.valid, to.used)),
+    ]);
+}
+
+/// What a flash cache's drive did.
+fn flash_measures(f: &mut RowFindings, from: &Traffic, to: &Traffic) {
+    let bytes = to.host_bytes - from.host_bytes;
+    if let (Some(before), Some(after)) = (from.flash_bytes, to.flash_bytes)
+        && bytes > 0
+    {
+        let amplification = (after - before) as f64 / bytes as f64;
+        f.measures.insert("cache_write_amplification", amplification);
+    }
+    if f.load_ns > 0 {
+        let busy = to.busy.saturating_sub(from.busy).0 as f64;
+        f.measures.insert("cache_utilisation", busy / f.load_ns as f64);
     }
 }
 

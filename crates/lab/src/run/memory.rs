@@ -88,6 +88,9 @@ pub fn need(row: &Row, cuts: u32) -> Result<Need, String> {
             let log = design.map_or(Ok(model.clone()), |design| Model::of(design, scene))?;
             memory += filled(&log, &engine, Part::Log(i))?.0;
         }
+        if let Some(design) = engine.cache_drive() {
+            memory += filled(&Model::of(design, scene)?, &engine, Part::Flash)?.0;
+        }
         return Ok(Need { memory: memory + BASE_BYTES, load: 0, database: 0, capacity });
     }
     if let Some(job) = row.appends() {
@@ -169,6 +172,7 @@ fn filled(model: &Model, engine: &PageModel, part: Part) -> Result<(u64, u64), S
         let block = stamp_bytes(model) + if payload == Payload::Bytes { SECTOR } else { 0 };
         let blocks = match part {
             Part::Pages => engine.blocks(),
+            Part::Flash => capacity / SECTOR,
             Part::Log(_) => engine.blocks().min(capacity.min(engine.log_bytes() * 2) / SECTOR),
         };
         return Ok((blocks * block, capacity));

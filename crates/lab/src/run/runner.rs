@@ -56,6 +56,9 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
         for design in row.pages().iter().flat_map(PageModel::log_drives).flatten() {
             Model::of(design, &row.scene).map_err(|e| told(format!("log_design: {e}")))?;
         }
+        if let Some(design) = row.pages().as_ref().and_then(PageModel::cache_drive) {
+            Model::of(design, &row.scene).map_err(|e| told(format!("flash: {e}")))?;
+        }
         if let Some(job) = row.appends() {
             for name in job.designs() {
                 let is_archive = job.archive.as_ref() == Some(name);
@@ -220,6 +223,7 @@ fn try_row(
                 Some(design) => Model::of(design, &row.scene),
                 None => Ok(model.clone()),
             },
+            Part::Flash => Model::of(engine.cache_drive().unwrap_or_default(), &row.scene),
             Part::Pages => Ok(model.clone()),
         };
         let made = |rt: &Rt, part| {

@@ -12,8 +12,10 @@
 use super::job::LSN_END;
 use super::mix::REDO_OVERHEAD;
 use super::pool::InstanceId;
-use super::storage::{LogCounts, LogStore, PageStore, StoreCounts};
-use super::{EngineJob, FrameId, Journal, LOADED, Lsn, Mix, PageNo, Pool};
+use super::storage::{
+    After, CacheCounts, ColdEnd, LogCounts, LogStore, PageStore, PageVersion, PullKind, StoreCounts,
+};
+use super::{EngineJob, FrameId, Journal, LOADED, Lsn, Mix, PageNo, Pool, Record};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -35,6 +37,13 @@ const SEARCH_AGAIN: Nanos = Nanos::from_millis(10);
 /// The number of queues for changes of frames' states.
 const QUEUES: usize = 64;
 
+/// Transactions that fill a cache, at most, and pages that leave the pool together meanwhile.
+const WARM_MOST: u64 = 5_000_000;
+const WARM_BATCH: usize = 64;
+
+/// Pages of the cold end that a cache is offered for each one that it has room for.
+const PULL_CHOICE: usize = 4;
+
 /// Why an engine stopped.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EngineError {
@@ -52,6 +61,9 @@ pub enum EngineError {
         /// What is wrong.
         what: &'static str,
     },
+    /// The flash cache does not go on.
+    #[error("the flash cache: {0}")]
+    Cache(String),
     /// The run was too long for the stamps' log sequence numbers.
     #[error("the log is longer than stamps can count (1 TiB): run fewer transactions")]
     LogSpent,
@@ -122,6 +134,12 @@ pub struct Engine<P, L> {
     states: Vec<WaitQueue>,
     cores: Semaphore,
     mix: RefCell<Mix>,
+    /// Cleaners run.
+    cleaning: Cell<bool>,
+    /// Records of the log are being redone: no checkpoint moves.
+    pub(super) redoing: Cell<bool>,
+    /// Pages that a cache pulled and has not durably yet.
+    pulled: RefCell<BTreeMap<PageNo, (FrameId, Lsn)>>,
     failure: RefCell<Option<EngineError>>,
 }
 
@@ -137,11 +155,17 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         log: L,
         journal: &Journal,
     ) -> Rc<Engine<P, L>> {
-        Rc::new(Engine {
+        let engine = Rc::new(Engine {
             rt: rt.clone(),
             domain,
             job: job.clone(),
-            pool: RefCell::new(Pool::new(job.frames(), job.instances, mix.pages(), OLD_TIME)),
+            pool: RefCell::new(
+                Pool::new(job.frames(), job.instances, mix.pages(), OLD_TIME)
+                    .ordered(job.replacement),
+            ),
+            pulled: RefCell::default(),
+            cleaning: Cell::default(),
+            redoing: Cell::default(),
             pages,
             log,
             journal: journal.clone(),
@@ -156,7 +180,10 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
             cores: Semaphore::new(rt, "a core", job.cores.into()),
             mix: RefCell::new(mix),
             failure: RefCell::default(),
-        })
+        });
+        let cold: Rc<dyn ColdEnd> = engine.clone();
+        engine.pages.attach(Rc::downgrade(&cold));
+        engine
     }
 
     /// Fills the pool as this many transactions would, without time or I/O. Only for a freshly
@@ -183,6 +210,52 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         }
     }
 
+    /// Fills the pool as [`Engine::warm`] does, and the store's cache with what leaves the pool, until
+    /// it is as full as after a long run. Changed pages count as dirty there, in the version that
+    /// was loaded. Only for a freshly loaded database.
+    ///
+    /// # Errors
+    /// The store's error.
+    pub async fn warm_cache(&self, seed: u64) -> Result<(), EngineError> {
+        let mut dice = Stream::new(seed, "filling the cache");
+        let (mut uses, mut left) = (Vec::new(), Vec::new());
+        let mut changed = std::collections::BTreeSet::new();
+        for _ in 0..WARM_MOST {
+            uses.clear();
+            self.mix.borrow_mut().next(&mut dice, &mut uses);
+            for access in &uses {
+                let mut pool = self.pool.borrow_mut();
+                if access.redo > 0 {
+                    changed.insert(access.page);
+                }
+                if let Some(f) = pool.find(access.page) {
+                    pool.touch(f, Nanos::MAX);
+                    continue;
+                }
+                let of = pool.instance_of(access.page);
+                let f = match pool.borrow_free(of) {
+                    Some(f) => f,
+                    None => {
+                        let Some((f, was)) = pool.evict_clean(of, usize::MAX) else { continue };
+                        left.push((was.page, changed.remove(&was.page)));
+                        f
+                    }
+                };
+                pool.begin_read(f, access.page, Nanos::ZERO);
+                pool.end_read(f, LOADED);
+                self.pages.warm_fetch(access.page);
+            }
+            if left.len() >= WARM_BATCH {
+                let filled = self.pages.warm_evict(&left).await?;
+                left.clear();
+                if filled {
+                    break;
+                }
+            }
+        }
+        self.pages.warm_end().await
+    }
+
     /// Writes the first checkpoint and starts cleaners and clients. They run until the domain is
     /// killed or something fails ([`Engine::failure`]).
     ///
@@ -190,6 +263,23 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
     /// The log's error.
     pub async fn start(self: &Rc<Self>, seed: u64) -> Result<(), EngineError> {
         self.log.begin().await?;
+        self.start_cleaners();
+        for number in 0..self.job.clients {
+            let this = self.clone();
+            let dice = Stream::new(seed, &format!("client {number}"));
+            self.domain.spawn_background("a client", async move {
+                let ended = this.client(dice).await;
+                this.fail(ended);
+            });
+        }
+        Ok(())
+    }
+
+    /// Starts cleaners, their clock, and checkpoints by time, unless they run.
+    pub(super) fn start_cleaners(self: &Rc<Self>) {
+        if self.cleaning.replace(true) {
+            return;
+        }
         for number in 0..self.job.cleaners {
             let this = self.clone();
             self.domain.spawn_background("a page cleaner", async move {
@@ -205,15 +295,13 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
                 this.call_cleaner();
             }
         });
-        for number in 0..self.job.clients {
+        if self.job.checkpoint_s > 0.0 {
             let this = self.clone();
-            let dice = Stream::new(seed, &format!("client {number}"));
-            self.domain.spawn_background("a client", async move {
-                let ended = this.client(dice).await;
+            self.domain.spawn_background("checkpoints by time", async move {
+                let ended = this.keep_checkpoints().await;
                 this.fail(ended);
             });
         }
-        Ok(())
     }
 
     /// Why it stopped, if it did.
@@ -236,6 +324,11 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
     pub fn reset(&self) {
         *self.counts.borrow_mut() = Counts::default();
         self.stored.set(self.pages.counts());
+    }
+
+    /// The counters of the store's cache, if there is one.
+    pub fn cache_counts(&self) -> Option<CacheCounts> {
+        self.pages.counts().cache
     }
 
     /// Flushes that the drive with the pages has completed.
@@ -323,6 +416,23 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
             pool.change(f, begin, end);
             return Ok(end);
         }
+    }
+
+    /// Redoes a record; the one before it ended at `begin`. Returns whether it changed the page.
+    pub(super) async fn redo(&self, record: &Record, begin: Lsn) -> Result<bool, EngineError> {
+        let Record { page, before, end } = *record;
+        let f = self.get(page, true).await?;
+        let mut pool = self.pool.borrow_mut();
+        let lsn = pool.content(f).1;
+        if lsn >= end {
+            return Ok(false);
+        }
+        if lsn != before {
+            let what = "it lacks changes that the log does not have any more";
+            return Err(EngineError::Damaged { page, what });
+        }
+        pool.change(f, begin, end);
+        Ok(true)
     }
 
     /// The frame with the page, which may be used (or changed) until the next await.
@@ -429,5 +539,38 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
     /// The queue of clients that wait for another state of a frame.
     pub(super) fn state_queue(&self, f: FrameId) -> &WaitQueue {
         &self.states[f.0 as usize % QUEUES]
+    }
+}
+
+impl<P: PageStore, L: LogStore> ColdEnd for Engine<P, L> {
+    fn stable(&self) -> Lsn {
+        self.log.durable()
+    }
+
+    fn coldest(&self, kind: PullKind, room: usize) -> Vec<(PageVersion, bool)> {
+        let stable = self.stable();
+        let wanted = |version: PageVersion, dirty: bool| match kind {
+            PullKind::None => false,
+            PullKind::Clean => !dirty,
+            PullKind::Dirty => dirty && version.lsn <= stable,
+            PullKind::Mixed => !dirty || version.lsn <= stable,
+        };
+        self.pool.borrow().coldest(wanted, room * PULL_CHOICE)
+    }
+
+    fn taken(&self, version: PageVersion) {
+        let mut pool = self.pool.borrow_mut();
+        let Some(f) = pool.find(version.page) else { return };
+        if pool.is_changeable(f) && pool.is_dirty(f) && pool.content(f).1 == version.lsn {
+            pool.begin_write(f);
+            self.pulled.borrow_mut().insert(version.page, (f, version.lsn));
+        }
+    }
+
+    fn staged(&self, version: PageVersion) {
+        let taken = self.pulled.borrow().get(&version.page).copied();
+        let Some((f, _)) = taken.filter(|(_, lsn)| *lsn == version.lsn) else { return };
+        self.pulled.borrow_mut().remove(&version.page);
+        self.end_write(f, After::Leaves);
     }
 }

@@ -137,6 +137,8 @@ pub struct FlashRedo<D: BlockDevice + Clone + 'static> {
     /// Whether the flash log is short of sections, as a share of them.
     used: Cell<f64>,
     turn: Mutex,
+    /// Where the last flush that has ended went to.
+    durable: Cell<Lsn>,
     /// How long the last opening took.
     opening: Cell<Nanos>,
 }
@@ -180,6 +182,7 @@ impl<D: BlockDevice + Clone + 'static> FlashRedo<D> {
             handed: Cell::new((next, Place::ZERO)),
             used: Cell::new(0.0),
             turn: Mutex::new(rt, "the flash log"),
+            durable: Cell::new(next),
             opening: Cell::default(),
         }
     }
@@ -344,12 +347,17 @@ impl<D: BlockDevice + Clone + 'static> LogStore for FlashRedo<D> {
             self.hand_over().await?;
         }
         log.wait_durable(self.place_of(lsn)).await.map_err(of_log)?;
+        self.durable.set(self.durable.get().max(lsn));
         self.look_at_sections(&log);
         Ok(())
     }
 
     fn fullness(&self) -> f64 {
         self.window.fullness().max(self.used.get())
+    }
+
+    fn durable(&self) -> Lsn {
+        self.durable.get()
     }
 
     async fn put_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {

@@ -9,6 +9,7 @@ use super::pool::InstanceId;
 use super::storage::{After, LogStore, PageStore, PageVersion};
 use super::{FrameId, Lsn};
 use std::rc::Rc;
+use tantalum_rt::Nanos;
 
 /// Above this share of the log cleaners also write the oldest changes.
 const LOG_BUSY: f64 = 0.5;
@@ -35,14 +36,14 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
             while let Some(old) = self.due() {
                 self.flush_batch(old, After::Stays).await?;
                 if checkpoints {
-                    self.checkpoint().await?;
+                    self.checkpoint_by_log().await?;
                 }
                 if self.log.fullness() < LOG_SCARCE {
                     break;
                 }
             }
             if checkpoints {
-                self.checkpoint().await?;
+                self.checkpoint_by_log().await?;
             }
             if self.calls.get() == calls {
                 self.call.wait().await;
@@ -62,13 +63,14 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
                 break;
             }
             left -= found.len() + freed.len();
+            // (Before anything else: what was found is so only now.)
+            let batch = (!found.is_empty()).then(|| self.begin_writes(&found));
             if !freed.is_empty() {
                 self.pages.evict_clean(&freed).await?;
             }
-            if found.is_empty() {
-                continue;
+            if let Some(batch) = batch {
+                self.finish_batch(found, batch, After::Leaves).await?;
             }
-            self.flush_batch(found, After::Leaves).await?;
         }
         Ok(())
     }
@@ -85,12 +87,21 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
     }
 
     /// Writes these frames. With [`After::Leaves`] they are free afterwards.
-    async fn flush_batch(
+    pub(super) async fn flush_batch(
         self: &Rc<Self>,
         frames: Vec<FrameId>,
         after: After,
     ) -> Result<(), EngineError> {
-        let (pages, number) = self.begin_writes(&frames);
+        let batch = self.begin_writes(&frames);
+        self.finish_batch(frames, batch, after).await
+    }
+
+    async fn finish_batch(
+        self: &Rc<Self>,
+        frames: Vec<FrameId>,
+        (pages, number): (Vec<PageVersion>, u64),
+        after: After,
+    ) -> Result<(), EngineError> {
         let last = pages.iter().map(|p| p.lsn).max().unwrap_or_default();
         self.log.flush(last).await?;
         let this = self.clone();
@@ -131,22 +142,44 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         (writes, number)
     }
 
-    fn end_write(&self, frame: FrameId, after: After) {
+    pub(super) fn end_write(&self, frame: FrameId, after: After) {
         let mut pool = self.pool.borrow_mut();
         pool.end_write(frame, after == After::Leaves);
         self.state_queue(frame).notify_all();
         self.freed(pool.instance_of_frame(frame)).notify_one();
     }
 
-    /// Writes a checkpoint if it would move far enough.
-    async fn checkpoint(&self) -> Result<(), EngineError> {
+    /// Writes checkpoints by time, for ever ([`EngineJob::checkpoint_s`](super::EngineJob)).
+    pub(super) async fn keep_checkpoints(self: &Rc<Self>) -> Result<(), EngineError> {
+        let span = Nanos((self.job.checkpoint_s * 1e9) as u64);
+        loop {
+            self.rt.sleep(span).await;
+            self.write_all(self.journal.next()).await?;
+            self.checkpoint(0.0).await?;
+        }
+    }
+
+    /// Writes a checkpoint if it would move far enough; if they are written by time, only while the
+    /// log is short of room.
+    async fn checkpoint_by_log(&self) -> Result<(), EngineError> {
+        if self.job.checkpoint_s > 0.0 && self.log.fullness() < LOG_BUSY {
+            return Ok(());
+        }
+        self.checkpoint(CHECKPOINT_STEP).await
+    }
+
+    /// Writes a checkpoint if it would move by more than this share of the log.
+    async fn checkpoint(&self, step: f64) -> Result<(), EngineError> {
+        if self.redoing.get() {
+            return Ok(());
+        }
         let mut lsn = self.journal.next();
         let oldest = self.pool.borrow().oldest_change();
         let unsynced = self.unsynced.borrow().values().min().copied();
         for bound in [oldest, unsynced].into_iter().flatten() {
             lsn = lsn.min(bound);
         }
-        let step = self.log.capacity() as f64 * CHECKPOINT_STEP;
+        let step = self.log.capacity() as f64 * step;
         if lsn.0 as f64 > self.log.checkpoint().0 as f64 + step {
             self.pages.checkpoint(lsn).await?;
             self.log.write_checkpoint(lsn).await?;

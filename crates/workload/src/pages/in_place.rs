@@ -111,6 +111,45 @@ impl<D: BlockDevice + 'static> InPlace<D> {
         volume.flush().await
     }
 
+    /// Writes neighbours in one command, without a barrier.
+    ///
+    /// # Errors
+    /// The volume's error.
+    pub(super) async fn write_neighbours(&self, pages: &[PageVersion]) -> Result<(), IoError> {
+        let Shared { volume, layout, .. } = &*self.shared;
+        let Some(first) = pages.first() else { return Ok(()) };
+        let each = layout.page_blocks as usize;
+        let blocks = |p: &PageVersion| std::iter::repeat_n(stamp(p.page, p.lsn), each);
+        let stamps: Vec<u64> = pages.iter().flat_map(blocks).collect();
+        volume.write(self.shared.file(first.page), layout.place(first.page), &stamps).await
+    }
+
+    /// The state of each page in its place: whole or torn.
+    ///
+    /// # Errors
+    /// The volume's error, except for pages that cannot be read.
+    pub(super) async fn survey_in_place(&self, pages: u32) -> Result<Vec<Stored>, IoError> {
+        let each = (0..).map(PageNo).zip(self.read_all(pages).await?);
+        let of = |(page, found): (PageNo, Option<(PageNo, Lsn)>)| match found {
+            Some((number, lsn)) if number == page => Stored::Whole(lsn),
+            _ => Stored::Torn,
+        };
+        Ok(each.map(of).collect())
+    }
+
+    /// Makes durable what was written without a barrier.
+    ///
+    /// # Errors
+    /// The volume's error.
+    pub(super) async fn sync(&self) -> Result<(), IoError> {
+        let s = &*self.shared;
+        if s.files.is_some() {
+            s.volume.flush().await
+        } else {
+            s.volume.fsync(FileNo::SYSTEM, false).await
+        }
+    }
+
     /// Writes a batch as atomic groups.
     async fn put_groups(&self, pages: &[PageVersion], landed: &Landed) -> Result<(), EngineError> {
         let s = &*self.shared;
@@ -296,6 +335,6 @@ impl<D: BlockDevice + 'static> PageStore for InPlace<D> {
 
     fn counts(&self) -> StoreCounts {
         let s = &*self.shared;
-        StoreCounts { flushes: s.volume.flushes(), groups: s.groups.get() }
+        StoreCounts { flushes: s.volume.flushes(), groups: s.groups.get(), cache: None }
     }
 }

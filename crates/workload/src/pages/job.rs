@@ -1,9 +1,11 @@
 //! The configuration of an engine, and the layout of its volumes.
 
+use super::cache_job::CacheJob;
 use super::doublewrite::{AreaPlace, BATCH_PAGES};
 use super::redo::LogPlace;
+use super::tpcc::TPCC_FILL_PERCENT;
 use super::volume::{Host, journal_blocks};
-use super::{Lsn, Mix, PageWrites};
+use super::{Lsn, Mix, Order, PageWrites};
 use tantalum_device::{Block, Caps, GroupLimit};
 
 /// The benchmark.
@@ -81,6 +83,18 @@ pub struct EngineJob {
     /// The flash log that it has instead of a log on one drive: the name of a `[log.NAME]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
+    /// The flash cache between pool and drive: the name of a `[cache.NAME]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
+    /// Which page leaves the pool next.
+    pub replacement: Order,
+    /// Seconds between checkpoints; 0: whenever one moves far enough in the log.
+    pub checkpoint_s: f64,
+    /// The share of TPC-C's pages that rows fill, in per cent.
+    pub fill_percent: f64,
+    /// Transactions that are measured after a restart, which redoes the log in virtual time after
+    /// the first power cut; 0: power cuts are only judged.
+    pub restart: u64,
     /// Instances of the buffer pool (`innodb_buffer_pool_instances`), each with its own lists.
     pub instances: u32,
     /// Page cleaners. Each goes through all instances, one after another.
@@ -129,6 +143,11 @@ impl Default for EngineJob {
             log_design: None,
             log_bytes: false,
             log: None,
+            cache: None,
+            replacement: Order::Lru,
+            checkpoint_s: 0.0,
+            fill_percent: TPCC_FILL_PERCENT,
+            restart: 0,
             instances: 1,
             cleaners: 1,
             batch_pages: 100,
@@ -235,7 +254,9 @@ impl JobError {
 impl EngineJob {
     /// The mix of its transactions.
     pub fn mix(&self) -> Mix {
-        Mix::new(self.benchmark, self.database_mib, self.page_bytes).updating(self.update_percent)
+        let fill = self.fill_percent / 100.0;
+        Mix::filled(self.benchmark, self.database_mib, self.page_bytes, fill)
+            .updating(self.update_percent)
     }
 
     /// The host on which it runs.
@@ -248,6 +269,12 @@ impl EngineJob {
     pub fn frames(&self) -> u32 {
         let bytes = self.database_mib as f64 * 1048576.0 * self.buffer_percent / 100.0;
         (bytes / f64::from(self.page_bytes)) as u32
+    }
+
+    /// The fewest frames with which it runs: each client may hold one, and the cleaners must find
+    /// others. Each instance has one.
+    pub fn frames_least(&self) -> u32 {
+        (self.clients + self.cleaners * self.batch_pages).max(self.instances)
     }
 
     /// Checks the values.
@@ -283,6 +310,8 @@ impl EngineJob {
             ("page_cpu_us", self.page_cpu_us, 0.0, 1e6),
             ("cleaner_ms", self.cleaner_ms, 0.01, 1e6),
             ("buffer_percent", self.buffer_percent, 0.1, 100.0),
+            ("checkpoint_s", self.checkpoint_s, 0.0, 1e6),
+            ("fill_percent", self.fill_percent, 10.0, 100.0),
         ];
         for (key, value, least, most) in times {
             if !(least..=most).contains(&value) {
@@ -312,8 +341,7 @@ impl EngineJob {
                 return Err(wrong("update_percent", share.to_string(), must));
             }
         }
-        // Each client may hold one frame, and the cleaners must find others. Each instance has one.
-        let least = (self.clients + self.cleaners * self.batch_pages).max(self.instances);
+        let least = self.frames_least();
         if self.frames() < least {
             let must = format!(
                 "larger: {} frames are too few for {} clients and {} cleaners of {} pages",
@@ -327,6 +355,28 @@ impl EngineJob {
                 value: self.buffer_percent.to_string(),
                 must,
             });
+        }
+        Ok(())
+    }
+
+    /// Checks what it needs of its flash cache.
+    ///
+    /// # Errors
+    /// The first value that does not fit the cache.
+    pub fn check_cache(&self, cache: &CacheJob) -> Result<(), JobError> {
+        let wrong =
+            |key, value: String, must: &str| JobError::Value { key, value, must: must.into() };
+        if self.double_write != PageWrites::InPlace {
+            let value = format!("{:?}", self.double_write).to_lowercase();
+            let must = "false with a cache, which has a copy of each page that is being written";
+            return Err(wrong("double_write", value, must));
+        }
+        if !self.barriers {
+            return Err(wrong("barriers", "false".into(), "true with a cache"));
+        }
+        if self.restart > 0 && !cache.is_flash_cache() {
+            let must = "0 with this policy of the cache, which has no restart: take gsc or mvfifo";
+            return Err(wrong("restart", self.restart.to_string(), must));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! 2. Every access descends from the root, so inner pages compete for the pool like any other.
 
 use super::linkbench::LinkBenchPages;
-use super::tpcc::TpccPages;
+use super::tpcc::{TPCC_FILL_PERCENT, TpccPages};
 use super::{Benchmark, PageNo};
 use tantalum_rt::Stream;
 
@@ -152,9 +152,15 @@ pub enum Mix {
 impl Mix {
     /// The benchmark over a database of about this many MiB.
     pub fn new(benchmark: Benchmark, database_mib: u64, page_bytes: u32) -> Mix {
+        Mix::filled(benchmark, database_mib, page_bytes, TPCC_FILL_PERCENT / 100.0)
+    }
+
+    /// The same; rows fill this share of a page of TPC-C, so that the same rows need more pages if
+    /// it is small.
+    pub fn filled(benchmark: Benchmark, database_mib: u64, page_bytes: u32, fill: f64) -> Mix {
         match benchmark {
             Benchmark::LinkBench => Mix::LinkBench(LinkBenchPages::new(database_mib, page_bytes)),
-            Benchmark::Tpcc => Mix::Tpcc(TpccPages::new(database_mib, page_bytes)),
+            Benchmark::Tpcc => Mix::Tpcc(TpccPages::new(database_mib, page_bytes, fill)),
         }
     }
 

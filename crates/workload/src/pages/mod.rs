@@ -13,7 +13,8 @@
 //! into the `pool`, changes them, and commits them in the log. Later `flush` writes them. `storage`
 //! has the traits for the stores of pages and of the log. `in_place` is a page store on a volume,
 //! with the `doublewrite` area or with atomic groups, as `torn` says. `redo` is a log on a volume,
-//! `flash_log` one on several devices; both have a `window` between checkpoint and end, and a
+//! `flash_log` one on several devices. `cached` is a flash cache before such a store, `policed` one by
+//! a policy that is compared with it. Both logs have a `window` between checkpoint and end, and a
 //! `journal` of what is in the log. `volume` is the host's access to the drive. `recover` checks what
 //! a power cut has left.
 //!
@@ -30,6 +31,8 @@
 //! 5.7 reference manual and source (`buf0flu`, `buf0lru`, `buf0dblwr`, `log0log`).
 
 mod append_tree;
+mod cache_job;
+mod cached;
 mod doublewrite;
 mod engine;
 mod flash_log;
@@ -39,16 +42,22 @@ mod job;
 mod journal;
 mod linkbench;
 mod mix;
+mod policed;
 mod pool;
 mod recover;
 mod redo;
+mod restart;
+mod sequences;
 mod storage;
+mod store;
 mod torn;
 mod tpcc;
 mod volume;
 mod window;
 
 pub use append_tree::{AppendTree, AppendTreeJob, Counted, TreeCheck, TreeCounts};
+pub use cache_job::CacheJob;
+pub use cached::Cached;
 pub use doublewrite::AreaPlace;
 pub use engine::{Counts, Engine, EngineError};
 pub use flash_log::{FlashLogJob, FlashRedo};
@@ -56,13 +65,18 @@ pub use in_place::InPlace;
 pub use job::{Benchmark, EngineJob, JobError, Layout, LogDevice};
 pub use journal::{Journal, Record};
 pub use mix::{Access, Files, Mix, Tree};
-pub use pool::{FrameId, InstanceId, Pool};
+pub use policed::Policed;
+pub use pool::{FrameId, InstanceId, Order, Pool};
 pub use recover::{Recovered, recover};
 pub use redo::{LogPlace, Redo};
+pub use restart::Restarted;
 pub use storage::{
-    After, Landed, LogCounts, LogStore, PageStore, PageVersion, StoreCounts, Stored,
+    After, CacheCounts, ColdEnd, Landed, LogCounts, LogStore, PageStore, PageVersion, PullKind,
+    StoreCounts, Stored,
 };
+pub use store::Store;
 pub use torn::PageWrites;
+pub use tpcc::TPCC_FILL_PERCENT;
 pub use volume::{FileNo, Host, Volume};
 pub use window::LogWindow;
 

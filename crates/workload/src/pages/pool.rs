@@ -10,14 +10,19 @@
 //!    since each was written.
 //! 4. A frame that is being written can be read, but neither changed nor evicted. A frame that is
 //!    being read into cannot be used.
-//! 5. New pages enter at the midpoint: at the head of the old part, which is kept at three eighths
+//! 5. With LRU ([`Order::Lru`]) new pages enter at the midpoint: at the head of the old part, which is kept at three eighths
 //!    of the list. A page moves to the head of the young part when it is touched again, at least
 //!    `old_time` after it came.
+//! 6. With CLOCK ([`Order::Clock`]) the list is a circle, and its tail is where the hand points. A
+//!    touch marks the frame. The hand passes over marked frames, and clears their marks.
 
 use super::storage::PageVersion;
 use super::{Lsn, PageNo};
 use std::collections::BTreeSet;
 use tantalum_rt::{Nanos, mix64};
+
+/// Frames of an instance, from the tail on, from which pages are pulled.
+const COLD: usize = 256;
 
 /// A frame of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +31,17 @@ pub struct FrameId(pub u32);
 /// An instance of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceId(pub u32);
+
+/// Which page leaves next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// The least recently used, of those that were used once or not lately (InnoDB).
+    #[default]
+    Lru,
+    /// CLOCK: the next one that was not used since the hand passed it (PostgreSQL).
+    Clock,
+}
 
 const NONE: u32 = u32::MAX;
 
@@ -51,6 +67,8 @@ struct Frame {
     came: Nanos,
     instance: u32,
     young: bool,
+    /// Used since the hand of the clock passed it.
+    used: bool,
     prev: u32,
     next: u32,
 }
@@ -77,6 +95,7 @@ pub struct Pool {
     instances: Vec<Instance>,
     dirty: BTreeSet<(Lsn, u32)>,
     old_time: Nanos,
+    order: Order,
 }
 
 impl Pool {
@@ -92,6 +111,7 @@ impl Pool {
             came: Nanos::ZERO,
             instance: at % instances,
             young: false,
+            used: false,
             prev: NONE,
             next: NONE,
         };
@@ -107,7 +127,15 @@ impl Pool {
             instances: (0..instances).map(instance).collect(),
             dirty: BTreeSet::new(),
             old_time,
+            order: Order::Lru,
         }
+    }
+
+    /// The same pool with this order of replacement. It must be empty.
+    #[must_use]
+    pub fn ordered(mut self, order: Order) -> Pool {
+        self.order = order;
+        self
     }
 
     /// The number of instances.
@@ -145,6 +173,11 @@ impl Pool {
         self.frames[f.0 as usize].state == State::Ready
     }
 
+    /// Whether the page in the frame has changes that are not written.
+    pub fn is_dirty(&self, f: FrameId) -> bool {
+        self.frames[f.0 as usize].oldest != Lsn(0)
+    }
+
     /// The page in a frame, and its last change.
     pub fn content(&self, f: FrameId) -> (PageNo, Lsn) {
         let frame = &self.frames[f.0 as usize];
@@ -168,6 +201,10 @@ impl Pool {
 
     /// Notes a use of the page, which may move it in the list.
     pub fn touch(&mut self, f: FrameId, now: Nanos) {
+        if self.order == Order::Clock {
+            self.frames[f.0 as usize].used = true;
+            return;
+        }
         let frame = &self.frames[f.0 as usize];
         if frame.young || now.saturating_sub(frame.came) >= self.old_time {
             let of = self.instance_of_frame(f);
@@ -197,6 +234,7 @@ impl Pool {
         frame.state = State::Reading;
         frame.oldest = Lsn(0);
         frame.came = now;
+        frame.used = true;
         self.places[page.0 as usize] = f.0;
         self.link(f.0, false);
         self.balance(of);
@@ -224,6 +262,7 @@ impl Pool {
     /// Evicts the page of the clean frame nearest to the tail of an instance, among its last `depth`
     /// frames. Returns the frame, which is borrowed then, and the page.
     pub fn evict_clean(&mut self, of: InstanceId, depth: usize) -> Option<(FrameId, PageVersion)> {
+        self.turn_hand(of, depth);
         let clean = self.tail_first(of).take(depth).find(|&at| {
             let f = &self.frames[at as usize];
             f.state == State::Ready && f.oldest == Lsn(0)
@@ -233,7 +272,8 @@ impl Pool {
     }
 
     /// The dirty frame nearest to the tail of an instance that is not being written.
-    pub fn dirty_near_tail(&self, of: InstanceId) -> Option<FrameId> {
+    pub fn dirty_near_tail(&mut self, of: InstanceId) -> Option<FrameId> {
+        self.turn_hand(of, usize::MAX);
         self.tail_first(of).find(|&at| self.is_writable(at)).map(FrameId)
     }
 
@@ -251,11 +291,19 @@ impl Pool {
         let (mut found, mut freed) = (Vec::new(), Vec::new());
         let mut at = self.tail(of);
         for _ in 0..depth {
+            if at == self.tail(of) {
+                self.turn_hand(of, depth);
+                at = self.tail(of);
+            }
             let enough = self.free_frames(of) + found.len() >= spare;
             if at == NONE || found.len() + freed.len() >= most || enough {
                 break;
             }
             let before = self.before(at);
+            if self.pass_used(at) {
+                at = before;
+                continue;
+            }
             let f = &self.frames[at as usize];
             if f.state == State::Ready && f.oldest == Lsn(0) {
                 freed.push(self.empty(at));
@@ -268,10 +316,60 @@ impl Pool {
         (found, freed)
     }
 
+    /// The hand of the clock passes over this frame: if it was used it goes to the other end of the
+    /// list, without its mark.
+    fn pass_used(&mut self, at: u32) -> bool {
+        let used = self.order == Order::Clock && self.frames[at as usize].used;
+        if used {
+            self.frames[at as usize].used = false;
+            let of = self.instance_of_frame(FrameId(at));
+            self.unlink(at);
+            self.link(at, true);
+            self.balance(of);
+        }
+        used
+    }
+
+    /// Turns the hand until a frame that was not used is at the tail, or it passed so many.
+    fn turn_hand(&mut self, of: InstanceId, most: usize) {
+        let all = self.instance(of).young.len + self.instance(of).old.len;
+        for _ in 0..most.min(all) {
+            let at = self.tail(of);
+            if at == NONE || !self.pass_used(at) {
+                break;
+            }
+        }
+    }
+
+    /// The coldest pages that are ready, tail first, with their last changes, and whether they are
+    /// dirty: up to `most` of those that `wanted` says.
+    pub fn coldest(
+        &self,
+        wanted: impl Fn(PageVersion, bool) -> bool,
+        most: usize,
+    ) -> Vec<(PageVersion, bool)> {
+        let of = (0..self.instances()).map(InstanceId);
+        let ready = of.flat_map(|of| self.tail_first(of).take(COLD)).filter_map(|at| {
+            let f = &self.frames[at as usize];
+            let (version, dirty) = (PageVersion { page: f.page, lsn: f.lsn }, f.oldest != Lsn(0));
+            let found = f.state == State::Ready
+                && (self.order == Order::Lru || !f.used)
+                && wanted(version, dirty);
+            found.then_some((version, dirty))
+        });
+        ready.take(most).collect()
+    }
+
     /// Up to `most` dirty frames that are not being written, oldest changes first.
     pub fn oldest_dirty(&self, most: usize) -> Vec<FrameId> {
         let each = self.dirty.iter().filter(|d| self.is_writable(d.1));
         each.take(most).map(|d| FrameId(d.1)).collect()
+    }
+
+    /// The same, of those whose changes begin before `lsn`.
+    pub fn oldest_dirty_before(&self, most: usize, lsn: Lsn) -> Vec<FrameId> {
+        let old = self.dirty.iter().take_while(|d| d.0 < lsn);
+        old.filter(|d| self.is_writable(d.1)).take(most).map(|d| FrameId(d.1)).collect()
     }
 
     /// Notes that the frame is being written. Returns its page, its last change, and its oldest

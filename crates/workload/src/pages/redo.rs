@@ -181,6 +181,10 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
         Ok(())
     }
 
+    fn durable(&self) -> Lsn {
+        self.durable.get()
+    }
+
     async fn put_checkpoint(&self, lsn: Lsn) -> Result<(), IoError> {
         let turn = self.checkpoints.get();
         self.checkpoints.set(turn + 1);

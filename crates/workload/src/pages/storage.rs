@@ -16,7 +16,7 @@
 use super::engine::EngineError;
 use super::window::LogWindow;
 use super::{Lsn, PageNo};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use tantalum_device::IoError;
 use tantalum_rt::Nanos;
 
@@ -36,6 +36,37 @@ pub enum After {
     Stays,
     /// They leave the pool: their frames are needed.
     Leaves,
+}
+
+/// Which pages may be pulled from a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PullKind {
+    /// Clean and dirty ones.
+    #[default]
+    Mixed,
+    /// Clean ones.
+    Clean,
+    /// Dirty ones.
+    Dirty,
+    /// None.
+    None,
+}
+
+/// The cold end of an engine's pool, from which a cache fills its batches.
+pub trait ColdEnd {
+    /// The log is durable up to here.
+    fn stable(&self) -> Lsn;
+
+    /// The coldest pages of these kinds that may leave, at most `most`, and whether each is dirty.
+    /// They stay in the pool.
+    fn coldest(&self, kind: PullKind, most: usize) -> Vec<(PageVersion, bool)>;
+
+    /// A cache took this page, which may not change until it is durable.
+    fn taken(&self, page: PageVersion);
+
+    /// It is durable: the page leaves the pool.
+    fn staged(&self, page: PageVersion);
 }
 
 /// Called with the index of a page in its batch when the page may be changed again, or its frame
@@ -117,6 +148,34 @@ pub trait PageStore: 'static {
     /// The device's error.
     async fn restore(&self, pages: &[PageVersion]) -> Result<(), IoError>;
 
+    /// The engine over this store, whose cold end a cache may pull from.
+    fn attach(&self, pool: Weak<dyn ColdEnd>) {
+        let _ = pool;
+    }
+
+    /// A run without time, to fill a cache: RAM misses a page.
+    fn warm_fetch(&self, page: PageNo) {
+        let _ = page;
+    }
+
+    /// The same: pages leave the pool, dirty or clean, all of them as they were loaded. Returns
+    /// whether the cache is filled, as it would be after a long run.
+    ///
+    /// # Errors
+    /// The device's error.
+    async fn warm_evict(&self, pages: &[(PageNo, bool)]) -> Result<bool, EngineError> {
+        let _ = pages;
+        Ok(true)
+    }
+
+    /// The cache was filled: from now on time counts.
+    ///
+    /// # Errors
+    /// The device's error.
+    async fn warm_end(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     /// The counters of the store so far.
     fn counts(&self) -> StoreCounts;
 }
@@ -128,6 +187,33 @@ pub struct StoreCounts {
     pub flushes: u64,
     /// Atomic groups of pages written.
     pub groups: u64,
+    /// Those of a flash cache, if there is one.
+    pub cache: Option<CacheCounts>,
+}
+
+/// Counters of a flash cache under an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Pages that RAM missed.
+    pub fetches: u64,
+    /// Of these, found in the cache.
+    pub hits: u64,
+    /// Dirty pages that left RAM, pulled ones too.
+    pub dirty_exits: u64,
+    /// Pages written to the slow store.
+    pub slow_writes: u64,
+    /// Write commands to the flash device, and their bytes.
+    pub flash_writes: u64,
+    /// See there.
+    pub flash_bytes: u64,
+    /// Of these commands, those that begin where one before ended.
+    pub flash_sequential: u64,
+    /// Frames in the cache.
+    pub frames: u64,
+    /// Frames in use, and those whose version is the newest, at present.
+    pub used: u64,
+    /// See there.
+    pub valid: u64,
 }
 
 /// A write-ahead log.
@@ -159,6 +245,9 @@ pub trait LogStore: 'static {
     /// # Errors
     /// The device's error.
     async fn flush(&self, lsn: Lsn) -> Result<(), IoError>;
+
+    /// The log is durable at least up to here.
+    fn durable(&self) -> Lsn;
 
     /// Makes a commit durable and counts it as acknowledged.
     ///
@@ -273,6 +362,10 @@ impl<L: LogStore> LogStore for Rc<L> {
 
     async fn flush(&self, lsn: Lsn) -> Result<(), IoError> {
         (**self).flush(lsn).await
+    }
+
+    fn durable(&self) -> Lsn {
+        (**self).durable()
     }
 
     fn fullness(&self) -> f64 {

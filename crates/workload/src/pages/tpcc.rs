@@ -24,8 +24,9 @@ const LINES: u64 = 10;
 const LATEST: u64 = 20;
 /// Warehouses of the published run.
 const PUBLISHED_WAREHOUSES: u64 = 1000;
-/// The share of a page that rows fill: the published database has 100 GB for a thousand warehouses.
-const FILL: f64 = 0.88;
+/// The share of a page that rows fill, in per cent: the published database has 100 GB for a thousand
+/// warehouses.
+pub const TPCC_FILL_PERCENT: f64 = 88.0;
 /// Bytes of a warehouse with all its rows, at this fill.
 const WAREHOUSE_MIB: u64 = 100;
 
@@ -50,13 +51,14 @@ pub struct TpccPages {
 }
 
 impl TpccPages {
-    /// As many warehouses as fill about this many MiB, at least one.
-    pub fn new(database_mib: u64, page_bytes: u32) -> TpccPages {
+    /// As many warehouses as fill about this many MiB at the usual fill, at least one; rows fill
+    /// this share of a page.
+    pub fn new(database_mib: u64, page_bytes: u32, fill: f64) -> TpccPages {
         let warehouses = ((database_mib + WAREHOUSE_MIB / 2) / WAREHOUSE_MIB).max(1);
         let districts = warehouses * DISTRICTS;
         let mut pages = 0;
         // Row sizes of clause 1.2, with the headers of a row.
-        let mut tree = |rows, bytes| Tree::new(&mut pages, rows, bytes, page_bytes, FILL);
+        let mut tree = |rows, bytes| Tree::new(&mut pages, rows, bytes, page_bytes, fill);
         TpccPages {
             warehouses,
             warehouse: tree(warehouses, 105),

@@ -55,6 +55,12 @@ impl LogWindow {
         self.room.until(has_room).await;
     }
 
+    /// The journal was restarted: checkpoint and end are where it goes on.
+    pub fn restart(&self) {
+        self.checkpoint.set(self.journal.next());
+        self.room.notify_all();
+    }
+
     /// The place where a recovery would begin.
     pub fn checkpoint(&self) -> Lsn {
         self.checkpoint.get()

@@ -1,0 +1,141 @@
+//! A flash cache between an engine's pool and the device with its pages.
+
+use super::job::JobError;
+use super::storage::PullKind;
+use tantalum_cache::policy::{Admit, Config, Kind, Mode};
+use tantalum_rt::Nanos;
+
+/// A flash cache of an engine.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheJob {
+    /// The design of the flash drive.
+    pub flash: String,
+    /// MiB of it that the cache uses, with its metadata.
+    pub size_mib: u64,
+    /// The policy: `gsc` and `mvfifo` are the flash cache itself, the others its rivals.
+    pub policy: String,
+    /// Whether dirty pages go to the slow store when they leave flash (`back`), or when they leave
+    /// RAM (`through`).
+    pub mode: String,
+    /// Which pages enter: `mixed`, or only `dirty` ones (`gsc` and `mvfifo`).
+    pub admit: String,
+    /// Which pages are pulled from the pool to fill a batch (`gsc` and `mvfifo`).
+    pub pull: PullKind,
+    /// Pages of a batch (`gsc` and `mvfifo`).
+    pub batch: u32,
+    /// The time after which a batch is written though it is not full, ms.
+    pub linger_ms: f64,
+    /// Writes to the slow store side by side, of each batch that leaves (`gsc` and `mvfifo`), or
+    /// behind all pages that leave.
+    pub depth: u32,
+    /// Whether a restart keeps the reference marks.
+    pub marks: bool,
+    /// Whether a restart also reads the frames of two segments, as published.
+    pub scan: bool,
+    /// The share of the flash drive that is written before anything else, in sequence: a fresh drive
+    /// collects nothing.
+    pub prepare: f64,
+    /// How often the cache was written over before a run, without time.
+    pub laps: f64,
+}
+
+impl Default for CacheJob {
+    /// Group second chance on 1 GiB of an `ssd-840pro`.
+    fn default() -> CacheJob {
+        CacheJob {
+            flash: "ssd-840pro".into(),
+            size_mib: 1024,
+            policy: Kind::Gsc.name().into(),
+            mode: "back".into(),
+            admit: "mixed".into(),
+            pull: PullKind::Mixed,
+            batch: 64,
+            linger_ms: 2.0,
+            depth: 16,
+            marks: true,
+            scan: false,
+            prepare: 1.0,
+            laps: 1.5,
+        }
+    }
+}
+
+impl CacheJob {
+    /// The policy.
+    pub(super) fn kind(&self) -> Kind {
+        self.policy.parse().unwrap_or(Kind::Gsc)
+    }
+
+    /// Whether it is the flash cache itself, and no rival.
+    pub(super) fn is_flash_cache(&self) -> bool {
+        matches!(self.kind(), Kind::Gsc | Kind::MvFifo)
+    }
+
+    pub(super) fn is_through(&self) -> bool {
+        self.mode == "through"
+    }
+
+    pub(super) fn linger(&self) -> Nanos {
+        Nanos((self.linger_ms * 1e6) as u64)
+    }
+
+    /// The configuration of a rival's policy for pages of this size. Its frames leave room for its
+    /// metadata.
+    pub(super) fn config(&self, page_bytes: u32) -> Config {
+        let bytes = (self.size_mib << 20).saturating_sub(METADATA);
+        let frames = u32::try_from(bytes / u64::from(page_bytes)).unwrap_or(u32::MAX);
+        Config {
+            mode: if self.is_through() { Mode::Through } else { Mode::Back },
+            admit: Admit::Mixed,
+            ..Config::new(self.kind(), frames, page_bytes)
+        }
+    }
+
+    /// Checks the values.
+    ///
+    /// # Errors
+    /// The first value that is not valid.
+    pub fn check(&self) -> Result<(), JobError> {
+        let wrong =
+            |key, value: String, must: &str| JobError::Value { key, value, must: must.into() };
+        if let Err(e) = self.policy.parse::<Kind>() {
+            return Err(wrong("policy", self.policy.clone(), &format!("a policy ({e})")));
+        }
+        if self.kind() == Kind::None {
+            let must = "a policy that caches; leave `cache` out of the engine to have none";
+            return Err(wrong("policy", self.policy.clone(), must));
+        }
+        if !["back", "through"].contains(&self.mode.as_str()) {
+            return Err(wrong("mode", self.mode.clone(), "back or through"));
+        }
+        if !["mixed", "dirty"].contains(&self.admit.as_str()) {
+            return Err(wrong("admit", self.admit.clone(), "mixed or dirty"));
+        }
+        if self.admit != "mixed" && !self.is_flash_cache() {
+            return Err(wrong("admit", self.admit.clone(), "mixed with this policy"));
+        }
+        for (key, value, least, most) in [
+            ("size_mib", self.size_mib, 4, 1 << 20),
+            ("batch", self.batch.into(), 2, 1024),
+            ("depth", self.depth.into(), 1, 4096),
+        ] {
+            if !(least..=most).contains(&value) {
+                return Err(wrong(key, value.to_string(), &format!("{least} to {most}")));
+            }
+        }
+        for (key, value, least, most) in [
+            ("linger_ms", self.linger_ms, 0.001, 1e4),
+            ("laps", self.laps, 0.0, 100.0),
+            ("prepare", self.prepare, 0.0, 1.0),
+        ] {
+            if !(least..=most).contains(&value) {
+                return Err(wrong(key, value.to_string(), &format!("{least} to {most}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that rivals leave for their metadata: a journal, or a table.
+const METADATA: u64 = 4 << 20;
