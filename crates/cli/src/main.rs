@@ -8,6 +8,7 @@ mod bench;
 mod builtin;
 mod cache;
 mod compare;
+mod counted;
 mod crash;
 mod designs;
 mod drive;

@@ -3,6 +3,7 @@
 mod bars;
 mod init;
 
+use crate::counted::counted;
 use crate::{builtin, out, repeat, table};
 use bars::Bars;
 use clap::Args;
@@ -306,11 +307,6 @@ fn beginning(experiment: &Experiment, rows: usize, threads: usize) -> String {
     let rows = counted(rows as u64, "row", "rows");
     let cuts = counted(experiment.cuts.into(), "power cut", "power cuts");
     format!("{}: {rows}, {cuts} each, {threads} at a time", experiment.title)
-}
-
-/// A number with its noun.
-pub fn counted(n: u64, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
 /// Checks that its files are all different.

@@ -1,5 +1,6 @@
 //! The table of an experiment, for a terminal of any width and without colours.
 
+use crate::counted::counted;
 use crate::published;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
@@ -70,7 +71,7 @@ fn tables_within(report: &Report, width: usize) -> String {
     let mut text = format!(
         "{}\n{} for each row, seed {}; times are virtual{repeated}\n",
         report.title,
-        crate::run::counted(report.cuts.into(), "power cut", "power cuts"),
+        counted(report.cuts.into(), "power cut", "power cuts"),
         report.seed
     );
     let mut rest: &[RowReport] = &folded.rows;
