@@ -234,3 +234,15 @@ fn every_seed_gives_random_drives_that_can_be_built() {
         }
     }
 }
+
+/// Two flushes of a cache volume with write-through cleaned side by side: one wrote an older version
+/// of a page over the newer one of the other, which was lost with the flash device.
+#[test]
+fn two_flushes_of_a_cache_do_not_write_over_each_other() {
+    let mut file = file();
+    file.seed = 11;
+    let rows = file.rows().unwrap();
+    let row = rows.iter().find(|row| row.name == "ram/default/cache-loss").unwrap();
+    let found = Case::repeat(&file.exploration(), row, "51.2777").unwrap();
+    assert!(found.is_none(), "{:?}", found.map(|case| case.found.failure));
+}

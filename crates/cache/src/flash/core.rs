@@ -108,6 +108,9 @@ pub(crate) struct Core<F, S> {
     /// Held while a batch leaves, and while the keeper writes.
     pub front_turn: Mutex,
     pub keeper_turn: Mutex,
+    /// Held by a pass that cleans. A pass may write a version although a newer one is durable, so
+    /// that two passes side by side could write the older one over the newer.
+    pub clean_turn: Mutex,
     /// There may be room in the open batch, or a change of anything that a call waits for.
     pub room: WaitQueue,
     /// More batches are durable.

@@ -154,6 +154,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         cleaned: Cell::new(0),
         front_turn: Mutex::new(rt, "the turn to leave the cache"),
         keeper_turn: Mutex::new(rt, "the turn to write segments"),
+        clean_turn: Mutex::new(rt, "the turn to clean"),
         room: WaitQueue::new(rt, "room in a batch of the cache"),
         durable: WaitQueue::new(rt, "a batch of the cache to be durable"),
         work: WaitQueue::new(rt, "work for a task of the cache"),

@@ -87,6 +87,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     /// Every page that is dirty now is on the slow store, for good, when this returns: in this version,
     /// or in a newer one.
     pub async fn clean_all(&self) -> Result<(), CacheError> {
+        let _turn = self.clean_turn.lock().await;
         while !self.clean_pass().await? {}
         Ok(())
     }
