@@ -76,10 +76,11 @@
 //!
 //! # SQLite has to be compiled for groups
 //!
-//! `.cargo/config.toml` of this workspace does this for everything built in it. Other workspaces
-//! must set `LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE` in the environment, or in the
-//! `[env]` of their own configuration. Without it there are no groups ([`BatchOff::NotCompiled`]);
-//! nothing else changes.
+//! The build script of this crate sees to it. In this workspace `.cargo/config.toml` has
+//! libsqlite3-sys compile SQLite for groups. Elsewhere, as in `cargo install`, this crate compiles
+//! SQLite a second time, for groups. `LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE` in the
+//! environment, or in the `[env]` of a workspace, saves that. Where SQLite is that of the system and
+//! lacks the setting there are no groups ([`BatchOff::NotCompiled`]); nothing else changes.
 
 mod batch;
 mod connection;

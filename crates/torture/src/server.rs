@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The script that starts and stops servers. It is embedded in the program, so that the two fit
 /// wherever the program runs.
-const SCRIPT: &str = include_str!("../../../scripts/database");
+const SCRIPT: &str = include_str!("database");
 
 /// A kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

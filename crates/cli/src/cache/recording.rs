@@ -12,7 +12,7 @@ use tantalum_workload::trace::{Event, Kind, Options, Trace};
 
 /// The name of the trace that the program has with it.
 pub const OWN: &str = "pg15-tpcc-32mb";
-const OWN_PACKED: &[u8] = include_bytes!("../../../../experiments/traces/pg15-tpcc-32mb.u32.xz");
+const OWN_PACKED: &[u8] = include_bytes!("../../experiments/traces/pg15-tpcc-32mb.u32.xz");
 
 /// The first bytes of what xz packed.
 const XZ: &[u8] = b"\xfd7zXZ\0";
