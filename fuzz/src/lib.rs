@@ -3,6 +3,7 @@
 
 #![allow(clippy::missing_panics_doc)] // That is how a fuzz target says that something is wrong.
 
+pub mod cache;
 pub mod control;
 pub mod media;
 pub mod session;

@@ -14,9 +14,13 @@
 //!
 //! `flash` is the cache on devices: what it writes, in which order, and how it starts again.
 //!
+//! `blocking` is the same for threads, with calls that block.
+//!
 //! `volume` is a block device over a cache, for software that knows nothing of it.
 
 pub mod bench;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 pub mod directory;
 pub mod flash;
 mod planted;

@@ -1,5 +1,6 @@
 /*
- * Tantalum: simulated drives whose power can be cut, and flash logs on files (at the end).
+ * Tantalum: simulated drives whose power can be cut; flash logs and flash caches on files (at the
+ * end).
  *
  * Units. Addresses and lengths are in blocks of tantalum_caps.block_size bytes. Times are
  * nanoseconds of virtual time: the time of the modelled drive, not of this machine.
@@ -66,6 +67,7 @@ const char *tantalum_version(void);
 #define TANTALUM_ETICKET (-14)   /* no such ticket, or it was waited for already */
 #define TANTALUM_EDUMP (-15)     /* the emergency dump is not complete: tantalum_salvage */
 #define TANTALUM_ELOG (-17)      /* a log cannot be made or opened, or takes nothing any more */
+#define TANTALUM_ECACHE (-18)    /* a cache cannot be made or opened, or takes no changes any more */
 #define TANTALUM_EINTERNAL (-16) /* a defect of the library; the handle can only be closed */
 
 /* What a code means. Never null; valid for ever. */
@@ -547,6 +549,400 @@ int tantalum_log_close(const tantalum_log *log);
  * durable may be lost. Its readers still have to be ended. It may be null.
  */
 void tantalum_log_free(tantalum_log *log);
+
+/* ---- Flash caches --------------------------------------------------------------------- */
+
+/*
+ * A cache of pages on flash, under a buffer pool in RAM and over a slow store, on real time (Linux).
+ * A page enters when it leaves RAM, clean or dirty. An evicted page is a part of the database: it
+ * survives a power cut, whether or not the slow store has it.
+ *
+ * All tantalum_cache_* functions may be called by any number of threads at once with the same cache,
+ * except tantalum_cache_free. Between a fetch and the eviction the program owns a page: it does not
+ * fetch, evict or forget one page from two threads at once. Codes: EINVAL: there is no such page, its
+ * log records are not durable, or the cache has a newer version; EMEDIUM: the newest version of a
+ * dirty page is damaged: restore it from the log, and evict or forget it; ENOSPC: the slow store
+ * refuses pages and the cache is full; ECACHE: it cannot be made or opened, or was closed: open it
+ * again. After any other code of an eviction the page may be in the cache or not: keep it in RAM.
+ */
+typedef struct tantalum_cache tantalum_cache;
+
+/*
+ * A slow store of the program's, in place of a slow device: disks, a network volume, the files of a
+ * database. Its functions may wait. They are called in threads of the library, several at once, never
+ * for two writes of one page. They return 0, or any other number if they fail; a write that failed is
+ * tried again. `context` is what they get first. Nobody notices if it is used without its cache.
+ */
+typedef struct tantalum_cache_store {
+    uint64_t size;
+    void *context;
+    uint64_t pages; /* their numbers are below */
+    int (*read)(void *context, uint64_t page, void *buf, uint64_t bytes);
+    int (*write)(void *context, uint64_t first, const void *data, uint64_t bytes); /* whole pages */
+    int (*flush)(void *context); /* everything survives that was written before */
+} tantalum_cache_store;
+
+#define TANTALUM_CACHE_STORE_INIT { sizeof(tantalum_cache_store), NULL, 0, NULL, NULL, NULL }
+
+/* A page that may leave the program's pool. */
+typedef struct tantalum_cache_page {
+    uint64_t page;
+    const void *data; /* the bytes of a page; read before any other function is called */
+    uint64_t dirty;   /* not 0: it was changed since it was fetched, evicted or pulled last */
+    uint64_t lsn;     /* the newest log record about it */
+} tantalum_cache_page;
+
+/*
+ * The log and the buffer pool of a program. Any function may be null. They are called in the thread of
+ * the cache: they must not wait, and must not call the cache.
+ */
+typedef struct tantalum_cache_host {
+    uint64_t size;
+    void *context;
+    /* Up to where the log is durable: a dirty page with a higher LSN is refused. */
+    uint64_t (*log_stable)(void *context);
+    /* Names up to `room` pages from the cold end of the pool; returns how many. They stay there. */
+    uint64_t (*pull)(void *context, uint64_t room, tantalum_cache_page *pages);
+    /* This version is in the cache and not durable yet: the page may not change until it is. */
+    void (*taken)(void *context, uint64_t page, uint64_t lsn);
+    /* This version is durable: if the page has not changed since, it is not dirty any more. */
+    void (*staged)(void *context, uint64_t page, uint64_t lsn);
+    /* The slow store does not take this page, which stays in the cache; it is tried again. */
+    void (*refused)(void *context, uint64_t page, int code);
+} tantalum_cache_host;
+
+#define TANTALUM_CACHE_HOST_INIT \
+    { sizeof(tantalum_cache_host), NULL, NULL, NULL, NULL, NULL, NULL }
+
+/* How a cache is made; it stays so. 0: the default. */
+typedef struct tantalum_cache_create_options {
+    uint64_t size;
+    uint64_t page_bytes;  /* a power of two from 512 on; default 4096 */
+    uint64_t batch_pages; /* pages of a batch, which is one write; default 64 */
+    uint64_t through;     /* not 0: write-through */
+    uint64_t flash_bytes; /* a flash file that is not there is made so large */
+    uint64_t slow_bytes;  /* a slow file that is not there is made so large */
+    uint64_t force;       /* not 0: what flash device and label hold is destroyed */
+    uint64_t buffered;    /* not 0: files are used through the page cache */
+} tantalum_cache_create_options;
+
+#define TANTALUM_CACHE_CREATE_OPTIONS_INIT \
+    { sizeof(tantalum_cache_create_options), 0, 0, 0, 0, 0, 0, 0 }
+
+#define TANTALUM_CACHE_AS_BEFORE 0 /* the mode of the last time */
+#define TANTALUM_CACHE_BACK 1      /* dirty pages reach the slow store when they leave flash */
+#define TANTALUM_CACHE_THROUGH 2   /* dirty pages reach it before their eviction ends */
+
+/* How a cache is used. 0: the default. */
+typedef struct tantalum_cache_options {
+    uint64_t size;
+    uint64_t mode;        /* TANTALUM_CACHE_... */
+    uint64_t basic;       /* not 0: pages that were fetched get no second chance */
+    uint64_t linger_ns;   /* a batch is written so long after its first page at the latest; 2 ms */
+    uint64_t retry_ns;    /* a page that the slow store refused is tried again then; 100 ms */
+    uint64_t patience_ns; /* so long dirty pages wait for a store that refuses; 10 s */
+    uint64_t depth;       /* writes to the slow store side by side; default 16 */
+    uint64_t buffered;    /* not 0: files are used through the page cache */
+} tantalum_cache_options;
+
+#define TANTALUM_CACHE_OPTIONS_INIT { sizeof(tantalum_cache_options), 0, 0, 0, 0, 0, 0, 0 }
+
+/*
+ * Makes an empty cache on all of the flash device, for the pages of a slow device, or of a store: one
+ * of the two is null. A slow device gets a label, and its pages begin behind its first 1 MiB. If flash
+ * device or label hold something nothing is changed, unless options->force.
+ */
+int tantalum_cache_create(const char *flash, const char *device,
+                          const tantalum_cache_store *store,
+                          const tantalum_cache_create_options *options);
+
+/*
+ * Opens a cache, however it ended. Flash and slow device that do not belong together, or of which one
+ * is an older copy, are refused. host may be null. Store and host are copied; their functions and
+ * contexts must stay until the cache is freed. On failure *cache is null.
+ */
+int tantalum_cache_open(const char *flash, const char *device, const tantalum_cache_store *store,
+                        const tantalum_cache_host *host, const tantalum_cache_options *options,
+                        tantalum_cache **cache);
+
+/* Where a page was found. */
+typedef struct tantalum_cache_found {
+    uint64_t size;
+    uint64_t hit;   /* 1: in the cache; 0: on the slow store */
+    uint64_t lsn;   /* with which it left RAM */
+    uint64_t dirty; /* 1: the slow store has an older version */
+} tantalum_cache_found;
+
+#define TANTALUM_CACHE_FOUND_INIT { sizeof(tantalum_cache_found), 0, 0, 0 }
+
+/* Reads the newest version of a page that left RAM, or fails. found may be null. */
+int tantalum_cache_fetch(const tantalum_cache *cache, uint64_t page, void *buf, uint64_t bytes,
+                         tantalum_cache_found *found);
+
+/*
+ * A page leaves RAM. dirty: it was changed since it was fetched, evicted or pulled last. lsn: the
+ * newest log record about it, never below that of an earlier version. It is durable when this returns.
+ */
+int tantalum_cache_evict(const tantalum_cache *cache, uint64_t page, const void *data,
+                         uint64_t bytes, int dirty, uint64_t lsn);
+
+/* The same, durable only after tantalum_cache_checkpoint; a fetch finds it at once. Good for clean
+ * pages, which need not be durable. */
+int tantalum_cache_stage(const tantalum_cache *cache, uint64_t page, const void *data,
+                         uint64_t bytes, int dirty, uint64_t lsn);
+
+/* Pages were truncated or dropped: no version of them ever comes back. */
+int tantalum_cache_forget(const tantalum_cache *cache, uint64_t first, uint64_t count);
+
+/* Everything that left RAM before is durable on flash when this returns. */
+int tantalum_cache_checkpoint(const tantalum_cache *cache);
+
+/* What a scrubber found. */
+typedef struct tantalum_cache_scrubbed {
+    uint64_t size;
+    uint64_t frames;        /* that were compared */
+    uint64_t repaired;      /* damaged frames of clean pages, which were given up */
+    uint64_t damaged;       /* dirty pages whose newest version is lost */
+    uint64_t first_damaged; /* the first of these */
+} tantalum_cache_scrubbed;
+
+#define TANTALUM_CACHE_SCRUBBED_INIT { sizeof(tantalum_cache_scrubbed), 0, 0, 0, 0 }
+
+/* Compares every frame with its checksum, while the cache is used. */
+int tantalum_cache_scrub(const tantalum_cache *cache, tantalum_cache_scrubbed *scrubbed);
+
+/* Every page that is dirty now is on the slow store when this returns. */
+int tantalum_cache_clean(const tantalum_cache *cache);
+
+/*
+ * The cache has so many bytes of the flash device from now on, from its beginning, while it is used. If
+ * these are fewer, the oldest pages leave it, and nothing counts behind them when this returns. A crash
+ * leaves the old size or the new one. EINVAL: the device does not have so many, or they are too few.
+ */
+int tantalum_cache_resize(const tantalum_cache *cache, uint64_t bytes);
+
+/* What a cache has done since it was opened, in pages, and how it is. */
+typedef struct tantalum_cache_stats {
+    uint64_t size;
+    uint64_t page_bytes;
+    uint64_t store_pages;
+    uint64_t fetches;
+    uint64_t hits;            /* of these, found in the cache */
+    uint64_t evictions;
+    uint64_t dirty_evictions; /* of these */
+    uint64_t dropped;         /* evictions that were not written */
+    uint64_t pulled;
+    uint64_t forgotten;       /* as asked for */
+    uint64_t second_chances;
+    uint64_t slow_writes;     /* pages written to the slow store */
+    uint64_t slow_flushes;
+    uint64_t slow_refusals;   /* tries that failed */
+    uint64_t batches;         /* written */
+    uint64_t flash_bytes;     /* of batches and segments */
+    uint64_t repaired;        /* damaged frames of clean pages: read from the slow store */
+    uint64_t damaged;         /* damaged frames of dirty pages: an error */
+    uint64_t pages;           /* in the cache */
+    uint64_t dirty;           /* of these */
+    uint64_t used;            /* frames, those with superseded versions too */
+    uint64_t frames;          /* of the ring */
+    uint64_t warm;            /* 1: it had been closed when it was opened */
+    uint64_t found;           /* pages that were in it then */
+} tantalum_cache_stats;
+
+#define TANTALUM_CACHE_STATS_INIT                                                              \
+    { sizeof(tantalum_cache_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+      0, 0, 0 }
+
+/* Does not wait for any device. Set stats->size = sizeof *stats before. */
+int tantalum_cache_get_stats(const tantalum_cache *cache, tantalum_cache_stats *stats);
+
+/*
+ * Gives up the flash device: every dirty page goes to the slow store first, while the cache is used.
+ * Then every call fails with ECACHE, and the slow store is used alone. Free the cache afterwards.
+ */
+int tantalum_cache_detach(const tantalum_cache *cache);
+
+/* Ends a cache: everything is durable, and the next start is warm. Every other call fails from then
+ * on with ECACHE. Free it afterwards. */
+int tantalum_cache_close(const tantalum_cache *cache);
+
+/*
+ * Frees a cache. One that was not closed ends as if the power had gone: what is not durable may be
+ * lost. It may be null.
+ */
+void tantalum_cache_free(tantalum_cache *cache);
+
+/* ---- The directory of a cache in memory of the caller's ------------------------------- */
+
+/*
+ * For engines whose processes share a cache and do its I/O by themselves. A directory knows which
+ * frame has which version of which page; it does no I/O. It lies in memory of the caller's, which
+ * processes may have at different addresses. Any of them may be killed at any moment; nobody waits
+ * for the dead. The owner of a batch is the process that reserved it.
+ *
+ *   a page is read      lookup, read the frame, check; REUSED: look up again
+ *   pages leave RAM     reserve, stage for each page, close, write the batch, publish
+ *   the ring is full    take_front, fates, stage_again or write to the slow store, flush it,
+ *                       mark_clean, release
+ *   an owner died       adopt, then write its batch and publish it, or abandon it
+ *   a restart           format, then restore for each batch that was found on flash
+ *
+ * All functions may be called by any number of threads at once, except tantalum_directory_free. Codes:
+ * ENOSPC: the ring or the batch is full, or the memory too small; EBUSY: another owner has the front,
+ * or what replaces its pages is not durable: try again; EINVAL: the call makes no sense now; ECACHE:
+ * the memory has no directory that this library can use. A handle is for one process: attach again
+ * after fork.
+ */
+typedef struct tantalum_directory tantalum_directory;
+
+/* A version of a page, as it leaves RAM. */
+typedef struct tantalum_page_version {
+    uint64_t page;
+    uint64_t lsn;      /* of its last change, or any number that grows with the versions of a page */
+    uint64_t checksum; /* of the frame: 32 bits */
+    uint64_t dirty;    /* not 0: it is newer than the slow store's */
+} tantalum_page_version;
+
+/* What a directory knows of a frame. */
+typedef struct tantalum_entry {
+    uint64_t size;
+    uint64_t found;      /* 1: there is one; 0: there is none */
+    uint64_t page;
+    uint64_t lsn;
+    uint64_t checksum;
+    uint64_t frame;
+    uint64_t lap;        /* how often the ring had come round when the frame got this version */
+    uint64_t valid;      /* 1: it is the current version of its page */
+    uint64_t dirty;      /* 1: it is newer than the slow store's */
+    uint64_t referenced; /* 1: it was looked up since it entered */
+    uint64_t durable;    /* 1: its batch was published */
+    uint64_t fate;       /* TANTALUM_FATE_..., of an entry at the front */
+} tantalum_entry;
+
+#define TANTALUM_ENTRY_INIT { sizeof(tantalum_entry), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+#define TANTALUM_ENTRY_CURRENT 0 /* it is the current version of its page */
+#define TANTALUM_ENTRY_OLD 1     /* its frame has it still, but there is a newer one, or none */
+#define TANTALUM_ENTRY_REUSED 2  /* its frame may have another page: look up again */
+
+#define TANTALUM_FATE_DROP 0    /* the slow store has it */
+#define TANTALUM_FATE_DESTAGE 1 /* it goes to the slow store; mark_clean says when that is flushed */
+#define TANTALUM_FATE_AGAIN 2   /* it enters once more: stage_again */
+
+/* A batch of frames: one write. */
+typedef struct tantalum_batch {
+    uint64_t size;
+    uint64_t found; /* 1: there is one; 0: there is none */
+    uint64_t seq;
+    uint64_t first_frame; /* the others follow */
+    uint64_t frames;
+} tantalum_batch;
+
+#define TANTALUM_BATCH_INIT { sizeof(tantalum_batch), 0, 0, 0, 0 }
+
+/* A version that was staged. */
+typedef struct tantalum_staged {
+    uint64_t size;
+    uint64_t found; /* 1: it was staged; 0: it was not current any more */
+    uint64_t frame;
+    uint64_t slot;  /* which of its batch's frames that is */
+    uint64_t lap;
+} tantalum_staged;
+
+#define TANTALUM_STAGED_INIT { sizeof(tantalum_staged), 0, 0, 0, 0 }
+
+/* How a directory is. */
+typedef struct tantalum_directory_stats {
+    uint64_t size;
+    uint64_t frames;
+    uint64_t batch;        /* frames of one */
+    uint64_t front;        /* the first batch whose frames are in use */
+    uint64_t rear;         /* the batch after the last one */
+    uint64_t free_batches; /* that can be reserved before the front has to be released */
+} tantalum_directory_stats;
+
+#define TANTALUM_DIRECTORY_STATS_INIT { sizeof(tantalum_directory_stats), 0, 0, 0, 0, 0 }
+
+/* Bytes of memory that a directory needs: about 56 for each frame. A batch has 1 to 128 frames. */
+int tantalum_directory_bytes(uint64_t frames, uint64_t batch, uint64_t *bytes);
+
+/*
+ * Makes an empty directory in memory that begins at a multiple of 64 bytes, whatever is there. Nobody
+ * may use one in it. first: 0, or the front of the ring that is restored.
+ */
+int tantalum_directory_format(void *memory, uint64_t bytes, uint64_t frames, uint64_t batch,
+                              uint64_t first, tantalum_directory **directory);
+
+/* Works on the directory that is in the memory. */
+int tantalum_directory_attach(void *memory, uint64_t bytes, tantalum_directory **directory);
+
+/* Frees a handle; the directory stays in its memory. It may be null. */
+void tantalum_directory_free(tantalum_directory *directory);
+
+/* The current version of a page; it is marked as referenced. */
+int tantalum_directory_lookup(const tantalum_directory *directory, uint64_t page,
+                              tantalum_entry *entry);
+
+/* What became of an entry since it was found: TANTALUM_ENTRY_... Asked after its frame was read. */
+int tantalum_directory_check(const tantalum_directory *directory, const tantalum_entry *entry,
+                             uint64_t *since);
+
+/* Reserves the next batch at the rear. */
+int tantalum_directory_reserve(const tantalum_directory *directory, tantalum_batch *batch);
+
+/* Puts a version into the next frame of a batch: it is current from now on. staged may be null. */
+int tantalum_directory_stage(const tantalum_directory *directory, const tantalum_batch *batch,
+                             const tantalum_page_version *version, tantalum_staged *staged);
+
+/* The same for a version at the front, if it is current still. staged may be null. */
+int tantalum_directory_stage_again(const tantalum_directory *directory,
+                                   const tantalum_batch *batch, const tantalum_entry *entry,
+                                   tantalum_staged *staged);
+
+/* A batch takes no more pages, and can be written. */
+int tantalum_directory_close(const tantalum_directory *directory, const tantalum_batch *batch);
+
+/* What a closed batch has is durable. */
+int tantalum_directory_publish(const tantalum_directory *directory, const tantalum_batch *batch);
+
+/* A batch will never be durable: what was current before its pages is current again. */
+int tantalum_directory_abandon(const tantalum_directory *directory, const tantalum_batch *batch);
+
+/* A batch whose owner died before it was published or abandoned; it is this process's now. */
+int tantalum_directory_adopt(const tantalum_directory *directory, tantalum_batch *batch);
+
+/* Takes the batch at the front, to replace it. */
+int tantalum_directory_take_front(const tantalum_directory *directory, tantalum_batch *front);
+
+/*
+ * What becomes of the current versions at the front. There is room for `count` entries, at least one
+ * for each frame of a batch, each with its size set; *found of them are filled in. basic: not 0, none
+ * enters once more.
+ */
+int tantalum_directory_fates(const tantalum_directory *directory, const tantalum_batch *front,
+                             int basic, tantalum_entry *entries, uint64_t count, uint64_t *found);
+
+/* The slow store has this version, and was flushed. */
+int tantalum_directory_mark_clean(const tantalum_directory *directory,
+                                  const tantalum_entry *entry);
+
+/* The frames of the front batch may be written over. What was clean in it is dropped. */
+int tantalum_directory_release(const tantalum_directory *directory, const tantalum_batch *front);
+
+/* Gives the front batch back as it is. */
+int tantalum_directory_leave(const tantalum_directory *directory, const tantalum_batch *front);
+
+/* A page was dropped; entry, which may be null, is what was current. On flash it needs a tombstone. */
+int tantalum_directory_forget(const tantalum_directory *directory, uint64_t page,
+                              tantalum_entry *entry);
+
+/* Puts a batch back: for each frame what was found in it (page, lsn, checksum, dirty, referenced). */
+int tantalum_directory_restore(const tantalum_directory *directory, const tantalum_entry *entries,
+                               uint64_t count);
+
+/* Set stats->size = sizeof *stats before. */
+int tantalum_directory_get_stats(const tantalum_directory *directory,
+                                 tantalum_directory_stats *stats);
 
 #ifdef __cplusplus
 }

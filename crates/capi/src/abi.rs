@@ -48,8 +48,11 @@ pub const TANTALUM_EINTERNAL: c_int = -16;
 /// The log cannot be made or opened, or takes nothing any more.
 pub const TANTALUM_ELOG: c_int = -17;
 
+/// The cache cannot be made or opened, or takes no changes any more.
+pub const TANTALUM_ECACHE: c_int = -18;
+
 /// All codes, with the texts of [`crate::tantalum_strerror`].
-pub(crate) const CODES: [(c_int, &std::ffi::CStr); 18] = [
+pub(crate) const CODES: [(c_int, &std::ffi::CStr); 19] = [
     (TANTALUM_OK, c"success"),
     (TANTALUM_EINVAL, c"an argument or a command is invalid"),
     (TANTALUM_EPOWER, c"the drive lost its power"),
@@ -68,6 +71,7 @@ pub(crate) const CODES: [(c_int, &std::ffi::CStr); 18] = [
     (TANTALUM_EDUMP, c"the drive's emergency dump is not complete"),
     (TANTALUM_EINTERNAL, c"a defect of the library"),
     (TANTALUM_ELOG, c"the log cannot be made or opened, or takes nothing any more"),
+    (TANTALUM_ECACHE, c"the cache cannot be made or opened, or takes no changes any more"),
 ];
 
 /// Flag of a write: durable before it completes (forced unit access).
@@ -86,6 +90,27 @@ pub const TANTALUM_ACK_VOLATILE: u64 = 0;
 pub const TANTALUM_ACK_POWER_SAFE: u64 = 1;
 /// A completed write survives, on the medium.
 pub const TANTALUM_ACK_ON_MEDIA: u64 = 2;
+
+/// A cache is used in the mode of the last time.
+pub const TANTALUM_CACHE_AS_BEFORE: u64 = 0;
+/// Write-back: dirty pages reach the slow store when they leave flash.
+pub const TANTALUM_CACHE_BACK: u64 = 1;
+/// Write-through: dirty pages reach the slow store before their eviction ends.
+pub const TANTALUM_CACHE_THROUGH: u64 = 2;
+
+/// What was found in a directory is the current version of its page.
+pub const TANTALUM_ENTRY_CURRENT: u64 = 0;
+/// Its frame has its version still, but there is a newer one, or none.
+pub const TANTALUM_ENTRY_OLD: u64 = 1;
+/// Its frame may have another page.
+pub const TANTALUM_ENTRY_REUSED: u64 = 2;
+
+/// The slow store has what leaves the directory.
+pub const TANTALUM_FATE_DROP: u64 = 0;
+/// It goes to the slow store.
+pub const TANTALUM_FATE_DESTAGE: u64 = 1;
+/// It enters once more.
+pub const TANTALUM_FATE_AGAIN: u64 = 2;
 
 /// One extent of an atomic group.
 #[repr(C)]
@@ -109,6 +134,36 @@ pub struct tantalum_piece {
     pub data: *const c_void,
     /// How many.
     pub bytes: u64,
+}
+
+/// A page that may leave the program's pool.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_camel_case_types)]
+pub struct tantalum_cache_page {
+    /// The page.
+    pub page: u64,
+    /// Its bytes.
+    pub data: *const c_void,
+    /// Not 0: it was changed since it was fetched, evicted or pulled last.
+    pub dirty: u64,
+    /// The newest log record about it.
+    pub lsn: u64,
+}
+
+/// A version of a page, for a directory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_camel_case_types)]
+pub struct tantalum_page_version {
+    /// The page.
+    pub page: u64,
+    /// The LSN of its last change.
+    pub lsn: u64,
+    /// Checksum of the frame: 32 bits.
+    pub checksum: u64,
+    /// Not 0: it is newer than the slow store's.
+    pub dirty: u64,
 }
 
 /// A structure that grows with the versions of the library.
@@ -419,5 +474,207 @@ records! {
         data: *const c_void,
         /// How many.
         bytes: u64,
+    }
+
+    /// A slow store of the program's: see the header.
+    tantalum_cache_store {
+        /// What its functions are given first.
+        context: *mut c_void,
+        /// How many pages there are.
+        pages: u64,
+        /// Reads a page.
+        read: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, u64) -> c_int>,
+        /// Writes pages side by side.
+        write: Option<unsafe extern "C" fn(*mut c_void, u64, *const c_void, u64) -> c_int>,
+        /// Makes durable what was written.
+        flush: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    }
+
+    /// The log and the pool of a program: see the header.
+    tantalum_cache_host {
+        /// What its functions are given first.
+        context: *mut c_void,
+        /// Up to where the log is durable.
+        log_stable: Option<unsafe extern "C" fn(*mut c_void) -> u64>,
+        /// Names pages from the cold end of the pool.
+        pull: Option<unsafe extern "C" fn(*mut c_void, u64, *mut tantalum_cache_page) -> u64>,
+        /// A pulled version is in the cache, and not durable yet.
+        taken: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+        /// A pulled version is durable.
+        staged: Option<unsafe extern "C" fn(*mut c_void, u64, u64)>,
+        /// The slow store refuses a page.
+        refused: Option<unsafe extern "C" fn(*mut c_void, u64, c_int)>,
+    }
+
+    /// How [`crate::tantalum_cache_create`] makes a cache. 0: the default.
+    tantalum_cache_create_options {
+        /// Bytes of a page.
+        page_bytes: u64,
+        /// Pages of a batch.
+        batch_pages: u64,
+        /// Not 0: write-through.
+        through: u64,
+        /// A flash file that is not there is made, with so many bytes.
+        flash_bytes: u64,
+        /// A slow file that is not there is made, with so many bytes.
+        slow_bytes: u64,
+        /// Not 0: what flash device and label hold is destroyed.
+        force: u64,
+        /// Not 0: files are used through the page cache.
+        buffered: u64,
+    }
+
+    /// How [`crate::tantalum_cache_open`] uses a cache. 0: the default.
+    tantalum_cache_options {
+        /// `TANTALUM_CACHE_…`.
+        mode: u64,
+        /// Not 0: no second chance.
+        basic: u64,
+        /// A batch is written at the latest so long after its first page came, ns.
+        linger_ns: u64,
+        /// A page that the slow store refused is tried again so much later, ns.
+        retry_ns: u64,
+        /// So long dirty pages wait for a slow store that refuses, ns.
+        patience_ns: u64,
+        /// Writes to the slow store side by side, at most.
+        depth: u64,
+        /// Not 0: files are used through the page cache.
+        buffered: u64,
+    }
+
+    /// Where a page was found.
+    tantalum_cache_found {
+        /// 1: in the cache; 0: on the slow store.
+        hit: u64,
+        /// The LSN with which it left RAM.
+        lsn: u64,
+        /// 1: the slow store has an older version.
+        dirty: u64,
+    }
+
+    /// What a scrubber found.
+    tantalum_cache_scrubbed {
+        /// Frames that were compared.
+        frames: u64,
+        /// Damaged frames of clean pages, which were given up.
+        repaired: u64,
+        /// Dirty pages whose newest version is lost.
+        damaged: u64,
+        /// The first of these.
+        first_damaged: u64,
+    }
+
+    /// What a cache has done since it was opened, and how it is.
+    tantalum_cache_stats {
+        /// Bytes of a page.
+        page_bytes: u64,
+        /// Pages of the slow store.
+        store_pages: u64,
+        /// Fetches.
+        fetches: u64,
+        /// Of these, found in the cache.
+        hits: u64,
+        /// Evictions.
+        evictions: u64,
+        /// Of these, dirty ones.
+        dirty_evictions: u64,
+        /// Evictions that were not written.
+        dropped: u64,
+        /// Pages pulled from the pool.
+        pulled: u64,
+        /// Pages that were forgotten, as asked for.
+        forgotten: u64,
+        /// Second chances.
+        second_chances: u64,
+        /// Pages written to the slow store.
+        slow_writes: u64,
+        /// Flushes of the slow store.
+        slow_flushes: u64,
+        /// Tries of the slow store that failed.
+        slow_refusals: u64,
+        /// Batches written.
+        batches: u64,
+        /// Bytes of batches and segments written.
+        flash_bytes: u64,
+        /// Damaged frames of clean pages.
+        repaired: u64,
+        /// Damaged frames of dirty pages.
+        damaged: u64,
+        /// Pages in the cache.
+        pages: u64,
+        /// Of these, dirty ones.
+        dirty: u64,
+        /// Frames in use.
+        used: u64,
+        /// Frames of the ring.
+        frames: u64,
+        /// 1: it had been closed when it was opened.
+        warm: u64,
+        /// Pages that were found then.
+        found: u64,
+    }
+
+    /// What a directory knows of a frame.
+    tantalum_entry {
+        /// 1: there is one; 0: there is none.
+        found: u64,
+        /// The page.
+        page: u64,
+        /// The LSN of this version of it.
+        lsn: u64,
+        /// The checksum of the frame.
+        checksum: u64,
+        /// The frame.
+        frame: u64,
+        /// How often the ring had come round when the frame got this version.
+        lap: u64,
+        /// 1: this version is current.
+        valid: u64,
+        /// 1: it is newer than the slow store's.
+        dirty: u64,
+        /// 1: it was looked up since it entered.
+        referenced: u64,
+        /// 1: its batch is durable on flash.
+        durable: u64,
+        /// `TANTALUM_FATE_…`, of an entry at the front.
+        fate: u64,
+    }
+
+    /// A batch of frames.
+    tantalum_batch {
+        /// 1: there is one; 0: there is none.
+        found: u64,
+        /// Its sequence number.
+        seq: u64,
+        /// Its first frame.
+        first_frame: u64,
+        /// Its frames.
+        frames: u64,
+    }
+
+    /// A version that was staged.
+    tantalum_staged {
+        /// 1: it was staged; 0: it is not current any more.
+        found: u64,
+        /// The frame that it has.
+        frame: u64,
+        /// Which of its batch's frames that is.
+        slot: u64,
+        /// The lap of the frame.
+        lap: u64,
+    }
+
+    /// What is in a directory.
+    tantalum_directory_stats {
+        /// Frames of the ring.
+        frames: u64,
+        /// Frames of a batch.
+        batch: u64,
+        /// The first batch whose frames are in use.
+        front: u64,
+        /// The batch after the last one.
+        rear: u64,
+        /// Batches that can be reserved before the front has to be released.
+        free_batches: u64,
     }
 }

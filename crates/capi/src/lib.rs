@@ -8,12 +8,18 @@
 //! 3. Data is copied on the thread of the caller, during its call (`memory`).
 //! 4. The binary interface only grows (`abi`).
 //!
-//! Logs (`log`) are on files and block devices, and on real time.
+//! Logs (`log`) and caches (`cache`) are on files and block devices, and on real time.
 
 mod abi;
+#[cfg(feature = "cache")]
+mod cache;
+#[cfg(feature = "cache")]
+mod callbacks;
 mod calls;
 mod client;
 mod command;
+#[cfg(feature = "cache")]
+mod directory;
 mod error;
 mod group;
 #[cfg(feature = "log")]
@@ -27,7 +33,11 @@ mod report;
 mod server;
 
 pub use abi::*;
+#[cfg(feature = "cache")]
+pub use cache::*;
 pub use calls::*;
+#[cfg(feature = "cache")]
+pub use directory::*;
 pub use error::{tantalum_last_error, tantalum_strerror};
 pub use group::*;
 #[cfg(feature = "log")]

@@ -108,6 +108,7 @@ fn constants_are_those_of_the_library() {
         TANTALUM_EDUMP,
         TANTALUM_EINTERNAL,
         TANTALUM_ELOG,
+        TANTALUM_ECACHE,
         TANTALUM_ACK_VOLATILE,
         TANTALUM_ACK_POWER_SAFE,
         TANTALUM_ACK_ON_MEDIA,
@@ -115,6 +116,15 @@ fn constants_are_those_of_the_library() {
         TANTALUM_TICKETS_MAX,
         TANTALUM_SUBMITTED_BYTES_MAX,
         TANTALUM_SLEEP_MAX_NS,
+        TANTALUM_CACHE_AS_BEFORE,
+        TANTALUM_CACHE_BACK,
+        TANTALUM_CACHE_THROUGH,
+        TANTALUM_ENTRY_CURRENT,
+        TANTALUM_ENTRY_OLD,
+        TANTALUM_ENTRY_REUSED,
+        TANTALUM_FATE_DROP,
+        TANTALUM_FATE_DESTAGE,
+        TANTALUM_FATE_AGAIN,
     );
     let code = code();
     let defined: BTreeSet<&str> = code
@@ -156,6 +166,17 @@ fn structures_are_those_of_the_library() {
         tantalum_log_options,
         tantalum_log_stats,
         tantalum_log_record,
+        tantalum_cache_store,
+        tantalum_cache_host,
+        tantalum_cache_create_options,
+        tantalum_cache_options,
+        tantalum_cache_found,
+        tantalum_cache_scrubbed,
+        tantalum_cache_stats,
+        tantalum_entry,
+        tantalum_batch,
+        tantalum_staged,
+        tantalum_directory_stats,
     )
     .to_vec();
     ours.push(("tantalum_command_stats", size_of::<tantalum_command_stats>(), offsets));
@@ -164,11 +185,25 @@ fn structures_are_those_of_the_library() {
         ("bytes", std::mem::offset_of!(tantalum_piece, bytes)),
     ];
     ours.push(("tantalum_piece", size_of::<tantalum_piece>(), piece));
+    let page = vec![
+        ("page", std::mem::offset_of!(tantalum_cache_page, page)),
+        ("data", std::mem::offset_of!(tantalum_cache_page, data)),
+        ("dirty", std::mem::offset_of!(tantalum_cache_page, dirty)),
+        ("lsn", std::mem::offset_of!(tantalum_cache_page, lsn)),
+    ];
+    ours.push(("tantalum_cache_page", size_of::<tantalum_cache_page>(), page));
+    let version = vec![
+        ("page", std::mem::offset_of!(tantalum_page_version, page)),
+        ("lsn", std::mem::offset_of!(tantalum_page_version, lsn)),
+        ("checksum", std::mem::offset_of!(tantalum_page_version, checksum)),
+        ("dirty", std::mem::offset_of!(tantalum_page_version, dirty)),
+    ];
+    ours.push(("tantalum_page_version", size_of::<tantalum_page_version>(), version));
     ours.push(("tantalum_extent", size_of::<tantalum_extent>(), extent));
 
     // The numbers of structures and fields are those of the header.
     let code = code();
-    assert_eq!(code.matches("typedef struct").count() - 4, ours.len());
+    assert_eq!(code.matches("typedef struct").count() - 6, ours.len());
     let mut lines = Vec::new();
     let mut expected = BTreeMap::new();
     for (name, size, fields) in &ours {
@@ -201,8 +236,20 @@ fn the_header_is_c99_and_needs_no_other() {
         tantalum_log_options g = TANTALUM_LOG_OPTIONS_INIT;\n\
         tantalum_log_stats h = TANTALUM_LOG_STATS_INIT;\n\
         tantalum_log_record i = TANTALUM_LOG_RECORD_INIT;\n\
+        tantalum_cache_store j = TANTALUM_CACHE_STORE_INIT;\n\
+        tantalum_cache_host k = TANTALUM_CACHE_HOST_INIT;\n\
+        tantalum_cache_create_options l = TANTALUM_CACHE_CREATE_OPTIONS_INIT;\n\
+        tantalum_cache_options m = TANTALUM_CACHE_OPTIONS_INIT;\n\
+        tantalum_cache_found n = TANTALUM_CACHE_FOUND_INIT;\n\
+        tantalum_cache_scrubbed o = TANTALUM_CACHE_SCRUBBED_INIT;\n\
+        tantalum_cache_stats p = TANTALUM_CACHE_STATS_INIT;\n\
+        tantalum_entry q = TANTALUM_ENTRY_INIT;\n\
+        tantalum_batch r = TANTALUM_BATCH_INIT;\n\
+        tantalum_staged s = TANTALUM_STAGED_INIT;\n\
+        tantalum_directory_stats t = TANTALUM_DIRECTORY_STATS_INIT;\n\
         return !(a.size && b.size && c.size && d.size && e.size && f.size && g.size && h.size\n\
-            && i.size);\n}\n";
+            && i.size && j.size && k.size && l.size && m.size && n.size && o.size && p.size\n\
+            && q.size && r.size && s.size && t.size);\n}\n";
     std::fs::write(dir.join("it.c"), source).expect("the folder can be written");
     run(cc().args(["-std=c99", "-c"]).arg(dir.join("it.c")).arg("-o").arg(dir.join("it.o")));
 }

@@ -128,6 +128,25 @@ fn a_log_has_what_earlier_runs_of_the_program_committed() {
 }
 
 #[test]
+fn every_function_of_a_cache_and_of_a_directory_does_what_the_header_says() {
+    for linked in [Linked::Shared, Linked::Static] {
+        let files = scratch(&format!("cache-{linked:?}"));
+        let printed = on("tests/c/cache.c", linked, &[files.to_str().expect("it is text")]);
+        assert_eq!(printed, "all as documented\n");
+    }
+}
+
+#[test]
+fn a_cache_has_what_earlier_runs_of_the_program_counted() {
+    let dir = scratch("cache.c");
+    let program = compile("examples/cache.c", Linked::Shared, &dir);
+    for (found, start) in [(0, "first"), (200, "warm"), (400, "warm")] {
+        let printed = run(Command::new(&program).arg(&dir));
+        assert_eq!(printed, format!("found {found}\nnow {}\n{start} start\n", found + 200));
+    }
+}
+
+#[test]
 fn threads_share_a_handle_through_power_cuts() {
     for preset in ["durassd", "volatile"] {
         let printed = on("tests/c/threads.c", Linked::Shared, &[preset]);

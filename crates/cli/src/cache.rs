@@ -4,6 +4,7 @@
 //! A cache is named by its description, a file `NAME.toml` ([`crate::members`]). Its volume is served
 //! by the commands that serve drives: they take the description where others take an image.
 
+mod bench;
 #[cfg(feature = "live")]
 mod check;
 #[cfg(feature = "live")]
@@ -13,6 +14,8 @@ mod detach;
 #[cfg(feature = "live")]
 mod inspect;
 mod recording;
+#[cfg(feature = "live")]
+mod resize;
 #[cfg(feature = "live")]
 mod scrub;
 mod sim;
@@ -44,11 +47,16 @@ pub enum CacheCommand {
     /// Give up damaged pages that the slow device has, too
     #[cfg(feature = "live")]
     Scrub(scrub::ScrubArguments),
+    /// Give the cache another size on its flash device
+    #[cfg(feature = "live")]
+    Resize(resize::ResizeArguments),
     /// Bring everything to the slow device, and give up the flash device
     #[cfg(feature = "live")]
     Detach(detach::DetachArguments),
     /// Replay recorded page I/Os through replacement policies, and count what each costs
     Sim(sim::SimArguments),
+    /// Measure the directory of a cache in memory, or a cache on devices
+    Bench(bench::BenchArguments),
     #[cfg(feature = "live")]
     #[command(flatten)]
     Running(Box<RunningCommand>),
@@ -66,8 +74,11 @@ pub fn cache(command: &CacheCommand) -> u8 {
         #[cfg(feature = "live")]
         CacheCommand::Scrub(arguments) => scrub::scrub(arguments),
         #[cfg(feature = "live")]
+        CacheCommand::Resize(arguments) => resize::resize(arguments),
+        #[cfg(feature = "live")]
         CacheCommand::Detach(arguments) => detach::detach(arguments),
         CacheCommand::Sim(arguments) => sim::sim(arguments),
+        CacheCommand::Bench(arguments) => bench::bench(arguments),
         #[cfg(feature = "live")]
         CacheCommand::Running(command) => running(command),
     }

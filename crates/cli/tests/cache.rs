@@ -168,6 +168,95 @@ fn a_served_volume_keeps_what_was_flushed_over_cuts_ends_and_kills() {
     }
 }
 
+/// A slow device with data keeps them, and the volume begins with them.
+#[test]
+fn an_adopted_device_keeps_its_data_in_place() {
+    let at = file("adopted.toml", "");
+    let (flash, slow) = (at.with_file_name("adopted.flash"), at.with_file_name("adopted.slow"));
+    drop(std::fs::remove_file(&flash));
+    let blocks = 1000;
+    let mut data: Vec<u8> = (0..blocks).flat_map(|n| whole(n as u8)).collect();
+    data.resize((blocks * 4096) + (1 << 20), 0);
+    std::fs::write(&slow, &data).expect("it can be written");
+    let words = ["--flash", "--flash-size", "8MiB", "--slow", "--adopt", "--force"];
+    let [of_flash, of_size, size, of_slow, adopt, force] = words.map(Path::new);
+    let said =
+        cache("create", &[&at, of_flash, &flash, of_size, size, of_slow, &slow, adopt, force], 0);
+    assert!(said.0.contains("never mount or write to the slow device itself"), "{}", said.0);
+    let socket = common::live::socket("adopted.sock");
+    let serving = serve(&at, &socket);
+    let mut nbd = Nbd::connect(&socket).expect("a server");
+    for n in [0, 1, 700, 999] {
+        assert_eq!(nbd.read(n).expect("read"), whole(n as u8));
+    }
+    nbd.write(1, &whole(77)).expect("written");
+    nbd.flush().expect("flushed");
+    assert_eq!(serving.stop().0, Some(0));
+    assert!(cache("check", &[&at], 0).0.contains("all is well"));
+    cache("inspect", &[&at], 0);
+    let said = cache("detach", &[&at], 0).0;
+    assert!(said.contains("from its byte 0 on"), "{said}");
+    let now = std::fs::read(&slow).expect("the slow device");
+    data[4096..8192].copy_from_slice(&whole(77));
+    assert!(now[..blocks * 4096] == data[..blocks * 4096]);
+    // Data where the label goes are refused, and so is a device with a label at its beginning.
+    let full = file("adopted.full", "");
+    std::fs::write(&full, vec![7; 4 << 20]).expect("it can be written");
+    let other = at.with_file_name("adopted.other");
+    std::fs::write(&other, vec![0; 8 << 20]).expect("it can be written");
+    let new = file("adopted-2.toml", "");
+    std::fs::remove_file(&new).expect("it is there");
+    let said = cache("create", &[&new, of_flash, &other, of_slow, &full, adopt], 2).1;
+    assert!(said.contains("data where its label goes") && said.lines().count() == 1, "{said}");
+    let (_, _, labelled) = made("adopted-3", &[]);
+    let said = cache("create", &[&new, of_flash, &other, of_slow, &labelled, adopt], 2).1;
+    assert!(said.contains("the label of a cache") && said.lines().count() == 1, "{said}");
+    assert!(!new.exists());
+}
+
+#[test]
+fn a_cache_gets_another_size_and_keeps_what_was_flushed() {
+    for mode in ["back", "through"] {
+        let (at, flash, _) = made(&format!("resized-{mode}"), &["--mode", mode]);
+        let socket = common::live::socket(&format!("resized-{mode}.sock"));
+        let resize = |size: &str, code| {
+            let words = [at.as_path(), Path::new("--flash-size"), Path::new(size)];
+            let (said, wrong) = cache("resize", &words, code);
+            said + &wrong
+        };
+        let bytes = || std::fs::metadata(&flash).expect("the flash device").len();
+        for (round, size) in [(1, "16MiB"), (2, "4MiB"), (3, "8MiB")] {
+            let serving = serve(&at, &socket);
+            let mut nbd = Nbd::connect(&socket).expect("a server");
+            nbd.write(u64::from(round), &whole(round)).expect("written");
+            nbd.flush().expect("flushed");
+            assert!(resize(size, 2).contains("in use"));
+            assert_eq!(serving.stop().0, Some(0));
+            let said = resize(size, 0);
+            assert!(said.contains("frames, with"), "{said}");
+            assert_eq!(bytes(), tantalum_size(size));
+            assert!(cache("check", &[&at], 0).0.contains("ended in good order: all is well"));
+            let serving = serve(&at, &socket);
+            let mut nbd = Nbd::connect(&socket).expect("a server");
+            for n in 1..=round {
+                assert_eq!(nbd.read(u64::from(n)).expect("read"), whole(n));
+            }
+            assert_eq!(serving.stop().0, Some(0));
+        }
+        for (size, code, why) in [("64KiB", 1, "smallest cache"), ("5000", 2, "multiple of 4096")] {
+            let said = resize(size, code);
+            assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+            assert_eq!(bytes(), 8 << 20);
+        }
+        assert!(cache("check", &[&at], 0).0.contains("all is well"));
+    }
+}
+
+fn tantalum_size(text: &str) -> u64 {
+    let mib = text.strip_suffix("MiB").expect("a size in MiB");
+    mib.parse::<u64>().expect("a number") << 20
+}
+
 /// Under write-through the volume goes on without what it had on flash; under write-back it does not.
 #[test]
 fn a_lost_flash_device_ends_a_volume_under_write_back_alone() {
@@ -265,6 +354,55 @@ fn wrong_devices_are_refused_in_a_line() {
     assert!(said.contains("different caches") && said.lines().count() == 1, "{said}");
     assert!(std::fs::read(&ours_flash).expect("read") == before, "nothing is changed");
     cache("check", &[&ours], 0);
+}
+
+/// Standard output of `tantalum cache bench`, which ends well.
+fn benched(arguments: &[&str]) -> serde_json::Value {
+    let arguments: Vec<&Path> = arguments.iter().map(Path::new).collect();
+    serde_json::from_str(&cache("bench", &arguments, 0).0).expect("JSON")
+}
+
+#[test]
+fn the_directory_is_measured_in_small() {
+    let small = ["--pages", "2000", "--operations", "3000", "--rounds", "2", "--json"];
+    let runs = benched(&small);
+    let runs = runs.as_array().expect("an array");
+    assert_eq!(runs.len(), 6, "{runs:?}");
+    for run in runs {
+        assert!(run["per_second"].as_f64().expect("a rate") > 0.0, "{run}");
+        let hits = run["hits"].as_f64();
+        assert!(hits.is_none_or(|hits| (0.5..=1.0).contains(&hits)), "{run}");
+        assert_eq!(hits.is_none(), run["operation"] == "stage-in", "{run}");
+    }
+}
+
+#[test]
+fn a_cache_is_measured_on_models_and_on_files_that_are_gone_then() {
+    let (flash, slow) = ("model:ssd-840pro:32MiB", "model:disk-15k6:64MiB");
+    let on_models = ["--flash", flash, "--slow", slow, "--tasks", "8", "--for", "300ms", "--json"];
+    let (once, again) = (benched(&on_models), benched(&on_models));
+    assert_eq!(once, again, "virtual time");
+    let folder = file("cache-bench", "");
+    std::fs::remove_file(&folder).expect("it is there");
+    std::fs::create_dir(&folder).expect("a folder");
+    let at = folder.to_str().expect("text");
+    let sizes = ["--flash-size", "32MiB", "--slow-size", "64MiB", "--tasks", "4", "--for", "50ms"];
+    let on_files = benched(
+        &[&["--flash", at, "--slow", at, "--mode", "through", "--json"], &sizes[..]].concat(),
+    );
+    for run in [&once[0], &on_files[0]] {
+        assert!(run["uses"].as_u64().expect("a count") > 0, "{run}");
+    }
+    assert!(once[0]["hit_rate"].as_f64().expect("a share") > 0.0, "{once}");
+    assert!(once[0]["flash_bytes"].as_u64().expect("a count") > 0, "{once}");
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0);
+    // A file of the user's is no place for a benchmark.
+    let kept = folder.join("kept");
+    std::fs::write(&kept, vec![7; 1 << 20]).expect("it can be written");
+    let words = ["--flash", kept.to_str().expect("text"), "--slow", at].map(Path::new);
+    let said = cache("bench", &words, 2).1;
+    assert!(said.contains("a folder or a model") && said.lines().count() == 1, "{said}");
+    assert_eq!(std::fs::read(&kept).expect("it is there"), vec![7; 1 << 20]);
 }
 
 /// What caches share with drives speaks of caches.

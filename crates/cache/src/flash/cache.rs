@@ -244,6 +244,27 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
         self.core.clean_all().await
     }
 
+    /// The cache has so many bytes of the flash device from now on, from its beginning; fewer or more
+    /// than before. It is used meanwhile; pages that leave RAM wait for moments. If it has fewer, the
+    /// oldest pages leave it, and when this returns nothing counts behind these bytes: the device may
+    /// be made smaller. If it has more, every page stays.
+    ///
+    /// A crash leaves the size of before or the new one. Smaller, it may need the whole device until
+    /// another call.
+    ///
+    /// # Errors
+    /// [`CacheError::Invalid`] if the device does not have so many bytes, or if these are too few.
+    /// [`CacheError::Damaged`] for a dirty page whose newest version is lost: evict it anew, or forget
+    /// it. Nothing was changed then. After another error the cache may have either size.
+    pub async fn resize(&self, bytes: u64) -> Result<(), CacheError> {
+        self.core.resize(bytes).await
+    }
+
+    /// Bytes of the flash device that the cache has.
+    pub fn flash_bytes(&self) -> u64 {
+        self.core.heads.get().superblock.bytes
+    }
+
     /// Gives up the flash device: every dirty page goes to the slow store first, while the cache is
     /// used; then the cache ends, and the store is used alone ([`FlashCache::leave_alone`]).
     ///
@@ -290,7 +311,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
     pub fn stats(&self) -> CacheStats {
         let state = self.core.state.borrow();
         let (pages, dirty) = state.index.counts();
-        let layout = &self.core.medium.layout;
+        let layout = self.core.medium.layout();
         let frames = u64::from(layout.batches) * u64::from(layout.frames);
         let used = state.index.frames();
         CacheStats { pages, dirty, used, frames, ..state.stats }

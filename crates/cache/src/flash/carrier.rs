@@ -9,9 +9,8 @@
 //! 3. What lies beside outlives a power cut, as the device does. It keeps every version of a record
 //!    that the device may still return.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use tantalum_device::{
     Block, BlockDevice, Data, DataMut, Durability, DurableBy, IoError, Payload, read_or_zeros,
     read_stamps_or_zeros,
@@ -22,7 +21,7 @@ use tantalum_rt::mix64;
 /// bytes has nothing beside.
 #[derive(Clone, Debug, Default)]
 pub struct Beside {
-    inner: Rc<RefCell<Inner>>,
+    inner: Arc<Mutex<Inner>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -37,7 +36,7 @@ struct Inner {
 struct Record {
     number: u64,
     blocks: usize,
-    bytes: Rc<[u8]>,
+    bytes: Arc<[u8]>,
 }
 
 /// The stamp of a block of a record.
@@ -55,13 +54,17 @@ impl Beside {
     /// The same content, for a copy of the device.
     #[must_use]
     pub fn fork(&self) -> Beside {
-        Beside { inner: Rc::new(RefCell::new(self.inner.borrow().clone())) }
+        Beside { inner: Arc::new(Mutex::new(self.inner().clone())) }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Notes a record that is about to be written from this block on. Returns its number, and the
     /// stamps of its blocks.
     fn begin(&self, at: Block, blocks: usize, bytes: &[u8]) -> (u64, Vec<u64>) {
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = self.inner();
         inner.written += 1;
         let record = Record { number: inner.written, blocks, bytes: bytes.into() };
         let stamps = record.stamps().collect();
@@ -72,14 +75,14 @@ impl Beside {
 
     /// The record is durable: the device never returns an older one.
     fn end(&self, at: Block, number: u64) {
-        if let Some(versions) = self.inner.borrow_mut().records.get_mut(&at.0) {
+        if let Some(versions) = self.inner().records.get_mut(&at.0) {
             versions.retain(|record| record.number >= number);
         }
     }
 
     /// Fills in the records among these stamps, which were read from this block on.
     fn fill(&self, at: Block, stamps: &[u64], block_bytes: usize, buf: &mut [u8]) {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         for (first, versions) in inner.records.range(at.0..at.0 + stamps.len() as u64) {
             let place = (first - at.0) as usize;
             let stamped = |record: &&Record| {

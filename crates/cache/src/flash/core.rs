@@ -111,6 +111,12 @@ pub(crate) struct Core<F, S> {
     /// Held by a pass that cleans. A pass may write a version although a newer one is durable, so
     /// that two passes side by side could write the older one over the newer.
     pub clean_turn: Mutex,
+    /// Held while the size changes, or the cache is closed.
+    pub resize_turn: Mutex,
+    /// While it is not 0 nothing enters but what leaves the front.
+    pub gates: Cell<u32>,
+    /// What is at the front gets no second chance.
+    pub drops: Cell<bool>,
     /// There may be room in the open batch, or a change of anything that a call waits for.
     pub room: WaitQueue,
     /// More batches are durable.
@@ -162,7 +168,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
     /// The same, without a look at whether the batch is full now.
     pub fn put(&self, frame: Frame, data: &[u8]) -> Place {
         let state = &mut *self.state.borrow_mut();
-        state.open.begin(self.rt.now(), self.medium.layout.descriptor);
+        state.open.begin(self.rt.now(), self.medium.layout().descriptor);
         state.open.bytes.extend_from_slice(data);
         state.index.push(frame, false)
     }
@@ -190,13 +196,13 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
     fn is_due(&self, state: &State) -> bool {
         let frames = state.index.batch(state.ring.open()).frames.len();
         let begun = state.open.since.is_some();
-        begun && (state.open.due || frames == self.medium.layout.frames as usize)
+        begun && (state.open.due || frames == self.medium.layout().frames as usize)
     }
 
     /// How many more pages the open batch takes now.
     pub fn frames_free(&self, state: &State) -> usize {
         let frames = state.index.batch(state.ring.open()).frames.len();
-        self.medium.layout.frames as usize - frames
+        self.medium.layout().frames as usize - frames
     }
 
     /// Waits until a batch is durable (2).

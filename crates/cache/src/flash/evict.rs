@@ -79,7 +79,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     fn has_room(&self, state: &State) -> bool {
-        state.ring.may_enter() && self.frames_free(state) > 0
+        self.gates.get() == 0 && state.ring.may_enter() && self.frames_free(state) > 0
     }
 
     /// Waits until a page that was staged is durable, and with write-through on the slow store (3).
@@ -159,7 +159,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     async fn room_for(&self, pages: usize) -> Result<(), CacheError> {
         let free = || {
             let state = self.state.borrow();
-            if state.ring.may_enter() { self.frames_free(&state) } else { 0 }
+            let open = self.gates.get() == 0 && state.ring.may_enter();
+            if open { self.frames_free(&state) } else { 0 }
         };
         let fits = || free() >= pages;
         let is_short = || (1..pages).contains(&free()) && !self.state.borrow().open.due;
@@ -178,7 +179,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     pub fn pull(&self) {
         let room = {
             let state = self.state.borrow();
-            if !state.ring.may_enter() {
+            if self.gates.get() > 0 || !state.ring.may_enter() {
                 return;
             }
             self.frames_free(&state)
@@ -207,7 +208,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         state.stats.pulled += 1;
         state.stats.pulled_dirty += u64::from(dirty);
         state.open.pulled.push((page, lsn));
-        state.open.begin(self.rt.now(), self.medium.layout.descriptor);
+        state.open.begin(self.rt.now(), self.medium.layout().descriptor);
         state.open.bytes.extend_from_slice(data);
         state.index.push(frame_of(page, lsn, data, dirty), false);
         true
@@ -239,10 +240,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let Some(count) = pages.end.checked_sub(pages.start).filter(|n| *n > 0) else {
             return Ok(None);
         };
-        let most = self.medium.layout.tombstones();
+        let most = self.medium.layout().tombstones();
         let has_room = || {
             let state = self.state.borrow();
-            state.index.batch(state.ring.open()).tombstones.len() < most
+            let used = state.index.batch(state.ring.open()).tombstones.len();
+            self.gates.get() == 0 && used < most
         };
         while !has_room() {
             self.hurry();
@@ -252,7 +254,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let batch = {
             let mut state = self.state.borrow_mut();
             state.stats.forgotten += count;
-            state.open.begin(self.rt.now(), self.medium.layout.descriptor);
+            state.open.begin(self.rt.now(), self.medium.layout().descriptor);
             if planted!(TombstoneForgotten) {
                 pages.clone().for_each(|page| state.index.remove(page));
             } else {

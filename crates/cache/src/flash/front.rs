@@ -110,7 +110,10 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
                 self.enter(frame, data.of(place));
             }
         }
-        self.state.borrow_mut().ring.place(entangled);
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.ring.place(entangled, state.open.since.is_some());
+        }
         self.turn();
         self.room.notify_all();
         self.work.notify_all();
@@ -179,11 +182,16 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         placed.filter(|(place, _)| state.index.is_valid(*place)).collect()
     }
 
+    /// Whether pages that were fetched get a second chance.
+    fn gives_chances(&self) -> bool {
+        self.options.replacement == Replacement::SecondChance && !self.drops.get()
+    }
+
     /// Whether the bytes of this frame are needed.
     fn is_needed(&self, place: Place) -> bool {
         let state = self.state.borrow();
         let (frame, referenced) = state.index.batch(place.batch).frames[place.frame];
-        frame.dirty || (referenced && self.options.replacement == Replacement::SecondChance)
+        frame.dirty || (referenced && self.gives_chances())
     }
 
     /// Decides of each frame that was valid before the batch was read. What was not needed then is
@@ -205,7 +213,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
                 verdict.superseded = true;
                 continue;
             }
-            let again = self.options.replacement == Replacement::SecondChance;
+            let again = self.gives_chances();
             let again = again && referenced && may_give;
             let again = again && !(frame.dirty && self.mode == Mode::Through);
             if (!frame.dirty && !again) || needed.binary_search(place).is_err() {
@@ -223,7 +231,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
                 (false, false) => {}
             }
         }
-        if verdict.again.len() == self.medium.layout.frames as usize
+        if verdict.again.len() == self.medium.layout().frames as usize
             && let Some(first) = verdict.again.iter().position(|(_, f)| !f.damaged)
         {
             let (place, frame) = verdict.again.remove(first);

@@ -18,7 +18,7 @@ use tantalum_device::{BlockDevice, IoError};
 impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     /// Writes segments as they become complete.
     pub async fn keep_segments(&self) {
-        let layout = self.medium.layout;
+        let layout = self.medium.layout();
         let mut next = layout.segment_of(self.state.borrow().ring.open());
         let mut refreshed = 0;
         loop {
@@ -41,10 +41,10 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     /// Writes what is durable of a segment.
-    async fn write_segment(&self, number: u64) -> Result<(), IoError> {
+    pub async fn write_segment(&self, number: u64) -> Result<(), IoError> {
         let segment = {
             let state = self.state.borrow();
-            let batches = self.medium.layout.batches_of(number);
+            let batches = self.medium.layout().batches_of(number);
             let first = batches.start.max(state.ring.front());
             let end = batches.end.min(state.ring.durable());
             let batches: Vec<SegmentBatch> =
@@ -117,12 +117,14 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
 
     /// Ends the cache, with the clean mark.
     pub async fn close(&self) -> Result<(), CacheError> {
+        let _turn = self.resize_turn.lock().await;
         self.quiesce().await?;
         self.end().await
     }
 
     /// Ends the cache for ever: the slow store has every page.
     pub async fn detach(&self) -> Result<(), CacheError> {
+        let _turn = self.resize_turn.lock().await;
         self.quiesce().await?;
         self.clean_all().await?;
         self.end().await?;
@@ -140,7 +142,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             let state = self.state.borrow();
             (state.ring.front(), state.ring.durable(), state.index.counts().1)
         };
-        let layout = self.medium.layout;
+        let layout = self.medium.layout();
         for segment in layout.segment_of(front)..=layout.segment_of(rear) {
             self.write_segment(segment).await.map_err(CacheError::Flash)?;
         }

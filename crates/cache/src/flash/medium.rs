@@ -7,6 +7,7 @@
 use crate::flash::carrier::{Beside, Carrier};
 use crate::flash::error::OpenError;
 use crate::flash::format::{COPIES, Descriptor, HEAD_BYTES, Layout, Segment, Superblock};
+use std::cell::Cell;
 use std::ops::Range;
 use tantalum_device::{BlockDevice, DurableBy, IoError};
 
@@ -14,7 +15,8 @@ pub(crate) struct Medium<F> {
     device: F,
     by: DurableBy,
     beside: Beside,
-    pub layout: Layout,
+    /// How the device is divided now.
+    layout: Cell<Layout>,
     pub tag: u64,
 }
 
@@ -67,7 +69,22 @@ pub(crate) async fn write_head<D: BlockDevice>(
 
 impl<F: BlockDevice> Medium<F> {
     pub fn new(device: F, by: DurableBy, beside: Beside, layout: Layout, tag: u64) -> Medium<F> {
-        Medium { device, by, beside, layout, tag }
+        Medium { device, by, beside, layout: Cell::new(layout), tag }
+    }
+
+    /// How the device is divided now.
+    pub fn layout(&self) -> Layout {
+        self.layout.get()
+    }
+
+    /// It is divided in another way from now on.
+    pub fn set_layout(&self, layout: Layout) {
+        self.layout.set(layout);
+    }
+
+    /// Bytes of the device.
+    pub fn bytes(&self) -> u64 {
+        self.device.caps().bytes()
     }
 
     fn on(&self) -> Carrier<'_, F> {
@@ -76,17 +93,17 @@ impl<F: BlockDevice> Medium<F> {
 
     /// Bytes of a page in memory (3).
     pub fn page(&self) -> usize {
-        self.on().memory(self.layout.page.into())
+        self.on().memory(self.layout().page.into())
     }
 
     /// Bytes on the device of frames that have so many bytes in memory.
     pub fn frame_bytes(&self, bytes: usize) -> u64 {
-        (bytes / self.page()) as u64 * u64::from(self.layout.page)
+        (bytes / self.page()) as u64 * u64::from(self.layout().page)
     }
 
     /// Where the frame is in the bytes of its batch in memory.
     pub fn frame_in_batch(&self, frame: usize) -> Range<usize> {
-        let at = self.layout.descriptor as usize + frame * self.page();
+        let at = self.layout().descriptor as usize + frame * self.page();
         at..at + self.page()
     }
 
@@ -101,21 +118,21 @@ impl<F: BlockDevice> Medium<F> {
 
     /// Writes a whole batch, in one write.
     pub async fn write_batch(&self, batch: u64, bytes: &[u8]) -> Result<(), IoError> {
-        let (at, descriptor) = (self.layout.batch_at(batch), self.layout.descriptor as usize);
+        let (at, descriptor) = (self.layout().batch_at(batch), self.layout().descriptor as usize);
         self.on().write_record(at, bytes, descriptor).await
     }
 
     /// The descriptor of this batch, if its slot has it.
     pub async fn read_descriptor(&self, batch: u64) -> Result<Option<Descriptor>, IoError> {
-        let mut bytes = vec![0; self.layout.descriptor as usize];
-        self.on().read_records(self.layout.batch_at(batch), &mut bytes).await?;
+        let mut bytes = vec![0; self.layout().descriptor as usize];
+        self.on().read_records(self.layout().batch_at(batch), &mut bytes).await?;
         Ok(Descriptor::decode(self.tag, batch, &bytes))
     }
 
     /// The frames of a batch, in one read.
     pub async fn read_frames(&self, batch: u64, frames: usize) -> Result<Vec<u8>, IoError> {
         let mut bytes = vec![0; frames * self.page()];
-        self.on().read_pages_or_zeros(self.layout.frame_at(batch, 0), &mut bytes).await?;
+        self.on().read_pages_or_zeros(self.layout().frame_at(batch, 0), &mut bytes).await?;
         Ok(bytes)
     }
 
@@ -126,21 +143,21 @@ impl<F: BlockDevice> Medium<F> {
         frame: usize,
         buf: &mut [u8],
     ) -> Result<(), IoError> {
-        self.on().read_pages_or_zeros(self.layout.frame_at(batch, frame), buf).await
+        self.on().read_pages_or_zeros(self.layout().frame_at(batch, frame), buf).await
     }
 
     /// Writes a segment.
     pub async fn write_segment(&self, segment: &Segment) -> Result<(), IoError> {
         let mut bytes = segment.encode(self.tag);
-        bytes.resize(bytes.len().next_multiple_of(self.layout.page as usize), 0);
-        let at = self.layout.segment_at(segment.number);
+        bytes.resize(bytes.len().next_multiple_of(self.layout().page as usize), 0);
+        let at = self.layout().segment_at(segment.number);
         self.on().write_record(at, &bytes, bytes.len()).await
     }
 
     /// The segment in a slot, if there is one.
     pub async fn read_segment(&self, slot: u64) -> Result<Option<Segment>, IoError> {
-        let mut bytes = vec![0; self.layout.segment_bytes()];
-        self.on().read_records(self.layout.segment_at(slot), &mut bytes).await?;
+        let mut bytes = vec![0; self.layout().segment_bytes()];
+        self.on().read_records(self.layout().segment_at(slot), &mut bytes).await?;
         Ok(Segment::decode(self.tag, &bytes))
     }
 

@@ -15,10 +15,11 @@
 //! 6. **One owner.** The clean mark is gone before the first write. Flash and slow store that do not
 //!    belong together, or of which one is an older copy, are refused.
 //! 7. **Bounded.** Memory, and the time that dirty pages wait while the slow store refuses a page.
-//! 8. Devices that lose what they acknowledged get forced writes and flushes, as their promises call
+//! 8. **Resized** while it is used (`resize.rs`): a crash leaves the old size or the new one.
+//! 9. Devices that lose what they acknowledged get forced writes and flushes, as their promises call
 //!    for (`tantalum_device::DurableBy`).
-//! 9. On devices that carry stamps a page has in memory the stamps of its blocks, eight bytes for
-//!    each, little-endian; the bytes of everything else lie [`Beside`] the device.
+//! 10. On devices that carry stamps a page has in memory the stamps of its blocks, eight bytes for
+//!     each, little-endian; the bytes of everything else lie [`Beside`] the device.
 //!
 //! `core.rs` says how a page goes through the files. `format/` has every byte on the devices.
 
@@ -39,6 +40,7 @@ mod medium;
 mod open;
 mod options;
 mod recover;
+mod resize;
 mod ring;
 mod scrub;
 mod slow;

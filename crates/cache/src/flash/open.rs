@@ -18,7 +18,8 @@ use crate::flash::keeper::write_label;
 use crate::flash::medium::{Medium, check_device, read_heads};
 use crate::flash::options::{FormatOptions, OpenOptions};
 use crate::flash::recover::recover;
-use crate::flash::ring::{DEPTH, Ring};
+use crate::flash::resize;
+use crate::flash::ring::DEPTH;
 use crate::flash::slow::{LABEL_BYTES, SlowStore};
 use crate::flash::stats::CacheStats;
 use crate::planted::planted;
@@ -122,10 +123,12 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
     if !options.marks {
         found.index.clear_marks();
     }
+    resize::forget_older(&medium, found.front);
+    let superblock = Superblock { layout: medium.layout(), ..superblock };
     let mode = options.mode.unwrap_or(superblock.mode);
     let (pages, dirty) = found.index.counts();
     found.stats.found = pages;
-    let ring = Ring::new(superblock.layout.batches, found.front, found.rear);
+    let ring = resize::ring_of(&medium.layout(), found.front, found.rear);
     found.index.begin_batch();
     let stats = CacheStats { restart: found.stats, ..CacheStats::default() };
     let state = State {
@@ -155,6 +158,9 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         front_turn: Mutex::new(rt, "the turn to leave the cache"),
         keeper_turn: Mutex::new(rt, "the turn to write segments"),
         clean_turn: Mutex::new(rt, "the turn to clean"),
+        resize_turn: Mutex::new(rt, "the turn to resize"),
+        gates: Cell::new(0),
+        drops: Cell::new(false),
         room: WaitQueue::new(rt, "room in a batch of the cache"),
         durable: WaitQueue::new(rt, "a batch of the cache to be durable"),
         work: WaitQueue::new(rt, "work for a task of the cache"),

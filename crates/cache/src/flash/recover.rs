@@ -62,7 +62,7 @@ pub(crate) async fn recover<F: BlockDevice>(
 
 impl<F: BlockDevice> Restart<'_, F> {
     async fn read_segments(&mut self) -> Result<Vec<Segment>, OpenError> {
-        let layout = self.medium.layout;
+        let layout = self.medium.layout();
         let mut segments = Vec::new();
         for slot in 0..u64::from(layout.segments) {
             let found = self.medium.read_segment(slot).await.map_err(flash)?;
@@ -127,7 +127,7 @@ impl<F: BlockDevice> Restart<'_, F> {
             if known.contains_key(&batch) {
                 continue;
             }
-            let layout = self.medium.layout;
+            let layout = self.medium.layout();
             if planted!(OneSegmentRescanned) && layout.segment_of(batch) < layout.segment_of(rear) {
                 known.insert(batch, SegmentBatch::default());
                 continue;
@@ -156,7 +156,7 @@ impl<F: BlockDevice> Restart<'_, F> {
 
     async fn read_descriptor(&mut self, batch: u64) -> Result<Option<Descriptor>, OpenError> {
         self.stats.descriptors += 1;
-        self.stats.bytes += u64::from(self.medium.layout.descriptor);
+        self.stats.bytes += u64::from(self.medium.layout().descriptor);
         let found = self.medium.read_descriptor(batch).await.map_err(flash)?;
         let epoch = self.superblock.epoch;
         let counts = |d: &Descriptor| {
@@ -171,7 +171,7 @@ impl<F: BlockDevice> Restart<'_, F> {
     async fn scan(&mut self, first: u64) -> Result<BTreeMap<u64, Descriptor>, OpenError> {
         let mut found = BTreeMap::new();
         let (mut batch, mut missing) = (first, 0);
-        while missing < DEPTH && batch < first + u64::from(self.medium.layout.batches) {
+        while missing < DEPTH && batch < first + u64::from(self.medium.layout().batches) {
             match self.read_descriptor(batch).await? {
                 Some(descriptor) => {
                     found.insert(batch, descriptor);
@@ -217,7 +217,7 @@ impl<F: BlockDevice> Restart<'_, F> {
         rear: u64,
         known: &BTreeMap<u64, SegmentBatch>,
     ) -> Result<(), OpenError> {
-        let worth = 2 * u64::from(self.medium.layout.segment_batches);
+        let worth = 2 * u64::from(self.medium.layout().segment_batches);
         for batch in front.max(rear.saturating_sub(worth))..rear {
             let frames = known[&batch].frames.len();
             if frames > 0 {

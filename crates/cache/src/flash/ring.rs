@@ -20,7 +20,10 @@
 //! 5. **After a crash** the batch at the front may be one whose second chances can go nowhere, since
 //!    the open batch needs its slot. It was placed before the crash, and what it gave is durable. So
 //!    it gives no more ([`Ring::may_give`]).
-//! 6. **Bounded.** So many batches are issued and not durable, at most: [`DEPTH`]. Of so many the
+//! 6. **Resized.** The number of batches changes while no write is in flight. It becomes less only
+//!    when the front is so far ahead that 2 to 5 hold for the new number, and the superblock knows the
+//!    front. It becomes more only for batches that go to slots of their own (`resize.rs`).
+//! 7. **Bounded.** So many batches are issued and not durable, at most: [`DEPTH`]. Of so many the
 //!    pages are on their way to the slow store: [`LEAVING`]. They are released in order.
 
 use crate::planted::planted;
@@ -39,6 +42,10 @@ pub(crate) const LEAVING: u64 = 8;
 #[derive(Debug)]
 pub(crate) struct Ring {
     batches: u64,
+    /// A ring that grows has so many batches until this one is open.
+    growing: Option<(u64, u64)>,
+    /// Batches before this one leave, whether or not room is needed.
+    leave_to: u64,
     /// The batch that pages enter.
     open: u64,
     /// Batches before this one were issued.
@@ -66,6 +73,8 @@ impl Ring {
     pub fn new(batches: u32, front: u64, rear: u64) -> Ring {
         Ring {
             batches: batches.into(),
+            growing: None,
+            leave_to: 0,
             open: rear,
             issued: rear,
             durable: rear,
@@ -76,6 +85,39 @@ impl Ring {
             destaging: 0,
             front,
         }
+    }
+
+    /// It has another number of batches from now on, since a durable superblock says so, and says
+    /// where the front is; `growing`: it has only so many until this batch is open. No batch is in
+    /// flight.
+    pub fn resize(&mut self, batches: u32, growing: Option<(u64, u64)>) {
+        assert!(self.in_flight.is_empty(), "a ring is resized between writes");
+        (self.batches, self.growing) = (batches.into(), growing);
+        self.durable_front = self.front;
+        self.leave_to = 0;
+    }
+
+    /// The batches of the ring for a batch that is to be written.
+    fn room(&self, batch: u64) -> u64 {
+        match self.growing {
+            Some((batches, until)) if batch < until => batches,
+            _ => self.batches,
+        }
+    }
+
+    /// Batches before this one leave, whether or not room is needed.
+    pub fn leave_to(&mut self, batch: u64) {
+        self.leave_to = batch;
+    }
+
+    /// Whether every batch that was sealed is durable.
+    pub fn is_settled(&self) -> bool {
+        self.durable == self.open
+    }
+
+    /// What the front has to reach so that the ring can have so many batches.
+    pub fn front_for(&self, batches: u32) -> u64 {
+        (self.open + AHEAD + 2).saturating_sub(batches.into())
     }
 
     /// The batch that pages enter.
@@ -101,7 +143,7 @@ impl Ring {
     /// Whether pages may enter the open batch: every second chance that has to go there is there
     /// (4).
     pub fn may_enter(&self) -> bool {
-        self.placed + self.batches >= self.open + 3
+        self.placed + self.room(self.open) >= self.open + 3
     }
 
     /// Whether the open batch may be sealed.
@@ -119,8 +161,8 @@ impl Ring {
     pub fn may_issue(&self) -> Option<u64> {
         let next = self.issued;
         let sealed = next < self.open;
-        let released = self.front + self.batches >= next + 2;
-        let known = self.durable_front + self.batches > next;
+        let released = self.front + self.room(next) >= next + 2;
+        let known = self.durable_front + self.room(next) > next;
         let free = (released && known) || planted!(NoSpareBatch);
         (sealed && free).then_some(next)
     }
@@ -149,21 +191,23 @@ impl Ring {
 
     /// The batch whose pages should leave now, if the front has to move.
     pub fn must_leave(&self) -> Option<u64> {
-        let ahead = AHEAD + (self.batches / 16).min(SPARE);
-        let due = self.placed + self.batches <= self.open + ahead;
+        let batches = self.room(self.open);
+        let ahead = AHEAD + (batches / 16).min(SPARE);
+        let due = self.placed + batches <= self.open + ahead || self.placed < self.leave_to;
         (due && self.placed < self.durable && self.destaging < LEAVING).then_some(self.placed)
     }
 
     /// Whether pages of the next batch to be placed may get a second chance in the open batch (5).
     pub fn may_give(&self) -> bool {
-        self.open + 2 <= self.placed + self.batches
+        self.open + 2 <= self.placed + self.room(self.open)
     }
 
     /// The next batch is placed. `entangled`: it had second chances, or versions that are
-    /// superseded.
-    pub fn place(&mut self, entangled: bool) {
+    /// superseded. `begun`: the open batch has something.
+    pub fn place(&mut self, entangled: bool, begun: bool) {
         // What is superseded just after a crash is so by what is durable: nothing has entered.
-        let after = if entangled && self.may_give() { self.open + 1 } else { 0 };
+        let entangled = entangled && self.may_give();
+        let after = if entangled { self.open + u64::from(begun) } else { 0 };
         self.leaving.push_back((after, false));
         self.destaging += 1;
         self.placed += 1;
@@ -261,7 +305,7 @@ mod tests {
                     }
                     3 => {
                         destaging.push(ring.must_leave().unwrap());
-                        ring.place(choice & 64 == 0);
+                        ring.place(choice & 64 == 0, choice & 128 == 0);
                     }
                     _ => ring.destaged(destaging.remove(choice / 5 % destaging.len())),
                 }

@@ -47,17 +47,20 @@ pub trait SlowStore {
     }
 }
 
-/// A block device as a slow store: a label at its beginning, and the pages from 1 MiB on.
+/// A block device as a slow store: a label at its beginning, and the pages from 1 MiB on. One that
+/// [adopts](DeviceStore::adopting) what is on the device has the pages first, and the label behind them.
 #[derive(Clone, Debug)]
 pub struct DeviceStore<D> {
     device: D,
     page: u32,
     by: DurableBy,
     beside: Beside,
+    /// The label is at the end.
+    adopts: bool,
 }
 
-/// Where the pages begin.
-const PAGES_AT: u64 = 1 << 20;
+/// Bytes that are set aside for the label.
+const LABEL_ROOM: u64 = 1 << 20;
 
 impl<D: BlockDevice> DeviceStore<D> {
     /// The pages of a device.
@@ -74,6 +77,25 @@ impl<D: BlockDevice> DeviceStore<D> {
     /// # Errors
     /// The same.
     pub fn with_beside(device: D, page: u32, beside: Beside) -> Result<DeviceStore<D>, OpenError> {
+        DeviceStore::placed(device, page, beside, false)
+    }
+
+    /// The pages of a device that has data: they stay where they are, from its beginning on. The label
+    /// takes the last 1 MiB, or somewhat more, which nobody else may use. A label at the end does not
+    /// keep others from using the device without its cache, which then has older pages than it should.
+    ///
+    /// # Errors
+    /// Those of [`DeviceStore::new`].
+    pub fn adopting(device: D, page: u32) -> Result<DeviceStore<D>, OpenError> {
+        DeviceStore::placed(device, page, Beside::default(), true)
+    }
+
+    fn placed(
+        device: D,
+        page: u32,
+        beside: Beside,
+        adopts: bool,
+    ) -> Result<DeviceStore<D>, OpenError> {
         let caps = device.caps();
         let wrong = |what: String| Err(OpenError::Unsuitable(format!("the slow store {what}")));
         if caps.thin {
@@ -88,14 +110,19 @@ impl<D: BlockDevice> DeviceStore<D> {
                 "has blocks of {block} bytes, and pages have {page}: use multiples"
             ));
         }
-        if !PAGES_AT.is_multiple_of(caps.block_size.into())
-            || caps.bytes() < PAGES_AT + u64::from(page)
+        if !LABEL_ROOM.is_multiple_of(caps.block_size.into())
+            || caps.bytes() < LABEL_ROOM + u64::from(page)
         {
             return wrong(format!(
-                "has no page behind its first {PAGES_AT} bytes: use a larger one"
+                "has no page beside the {LABEL_ROOM} bytes of its label: use a larger one"
             ));
         }
-        Ok(DeviceStore { device, page, by, beside })
+        Ok(DeviceStore { device, page, by, beside, adopts })
+    }
+
+    /// The byte from which on the device has the label's room.
+    pub fn label_at(&self) -> u64 {
+        if self.adopts { self.pages() * u64::from(self.page) } else { 0 }
     }
 
     /// The device.
@@ -108,7 +135,8 @@ impl<D: BlockDevice> DeviceStore<D> {
     }
 
     fn byte(&self, page: u64) -> u64 {
-        PAGES_AT + page * u64::from(self.page)
+        let first = if self.adopts { 0 } else { LABEL_ROOM };
+        first + page * u64::from(self.page)
     }
 
     /// Where a page begins.
@@ -119,7 +147,7 @@ impl<D: BlockDevice> DeviceStore<D> {
 
 impl<D: BlockDevice> SlowStore for DeviceStore<D> {
     fn pages(&self) -> u64 {
-        (self.device.caps().bytes() - PAGES_AT) / u64::from(self.page)
+        (self.device.caps().bytes() - LABEL_ROOM) / u64::from(self.page)
     }
 
     async fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError> {
@@ -144,12 +172,12 @@ impl<D: BlockDevice> SlowStore for DeviceStore<D> {
     async fn read_label(&self, buf: &mut [u8]) -> Result<bool, IoError> {
         let block = self.device.caps().block_size as usize;
         let mut blocks = vec![0; buf.len().next_multiple_of(block)];
-        self.on().read_records(0, &mut blocks).await?;
+        self.on().read_records(self.label_at(), &mut blocks).await?;
         buf.copy_from_slice(&blocks[..buf.len()]);
         Ok(true)
     }
 
     async fn write_label(&self, at: u64, label: &[u8]) -> Result<(), IoError> {
-        write_head(&self.on(), at, label).await
+        write_head(&self.on(), self.label_at() + at, label).await
     }
 }

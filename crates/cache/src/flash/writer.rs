@@ -29,7 +29,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     fn next_write(&self) -> Option<u64> {
         let state = self.state.borrow();
         let next = state.ring.may_issue()?;
-        let slot = next.checked_sub(self.medium.layout.batches.into());
+        let slot = self.medium.layout().before(next);
         (!slot.is_some_and(|old| state.reads.contains_key(&old))).then_some(next)
     }
 
@@ -39,7 +39,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             let (durable, front) = state.ring.issue();
             let content = state.index.batch(batch);
             let frames = content.frames.len() as u64;
-            let layout = &self.medium.layout;
+            let layout = self.medium.layout();
             let batch_bytes = u64::from(layout.descriptor) + frames * u64::from(layout.page);
             let descriptor = Descriptor {
                 batch,
@@ -51,7 +51,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             };
             let sealed = state.sealed.get_mut(&batch).expect("an issued batch is in memory");
             let bytes = Rc::get_mut(&mut sealed.bytes).expect("nobody else has them yet");
-            let room = &mut bytes[..self.medium.layout.descriptor as usize];
+            let room = &mut bytes[..self.medium.layout().descriptor as usize];
             descriptor.encode(self.medium.tag, room);
             state.stats.batches += 1;
             state.stats.flash_bytes += batch_bytes;

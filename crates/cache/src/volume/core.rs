@@ -167,7 +167,7 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
         let (bytes, page) = (self.bytes(blocks), self.page() as u64);
         let _claim = self.claims.change(self.pages(&bytes)).await;
         let inner = bytes.start.div_ceil(page)..bytes.end / page;
-        let most = self.cache.core().medium.layout.frames.into();
+        let most = self.cache.core().medium.layout().frames.into();
         if inner.end.saturating_sub(inner.start) <= most {
             let zeros = vec![0; (bytes.end - bytes.start) as usize];
             return self.write_claimed(bytes.start, &zeros).await;

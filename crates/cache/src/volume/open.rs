@@ -5,8 +5,8 @@
 //!    device has every page.
 
 use crate::flash::{
-    DeviceStore, FLASH, FlashCache, FormatOptions, NoHost, OpenError, OpenOptions, SLOW, SlowStore,
-    complete, replace,
+    DeviceStore, FLASH, FlashCache, NoHost, OpenError, OpenOptions, SLOW, SlowStore, complete,
+    replace,
 };
 use crate::volume::core::Core;
 use crate::volume::error::VolumeError;
@@ -28,21 +28,30 @@ fn check_payload<D: BlockDevice>(device: &D, name: &str) -> Result<(), VolumeErr
     }
 }
 
+/// The slow store on a device.
+fn store_on<D: BlockDevice>(slow: D, options: &VolumeOptions) -> Result<DeviceStore<D>, OpenError> {
+    match options.adopts {
+        true => DeviceStore::adopting(slow, options.format.page),
+        false => DeviceStore::new(slow, options.format.page),
+    }
+}
+
 /// What a volume over this slow device promises.
-pub(crate) fn caps<D: BlockDevice>(slow: D, options: &FormatOptions) -> Result<Caps, VolumeError> {
-    if options.frames < FRAMES_MIN {
+pub(crate) fn caps<D: BlockDevice>(slow: D, options: &VolumeOptions) -> Result<Caps, VolumeError> {
+    if options.format.frames < FRAMES_MIN {
         let why = format!("batches of one frame: a volume needs at least {FRAMES_MIN}");
         return Err(OpenError::Unsuitable(why).into());
     }
     check_payload(&slow, SLOW)?;
     let block = slow.caps().block_size;
-    let store = DeviceStore::new(slow, options.page)?;
-    let blocks = store.pages() * u64::from(options.page / block);
+    let page = options.format.page;
+    let store = store_on(slow, options)?;
+    let blocks = store.pages() * u64::from(page / block);
     Ok(Caps {
         block_size: block,
         ack: Ack::Volatile,
         ordered: false,
-        atomic_unit: options.page,
+        atomic_unit: page,
         ..Caps::power_safe(blocks, Payload::Bytes)
     })
 }
@@ -52,12 +61,35 @@ pub(crate) async fn format<F: BlockDevice + 'static, D: BlockDevice + Clone + 's
     rt: &Rt,
     flash: &F,
     slow: D,
-    options: &FormatOptions,
+    options: &VolumeOptions,
+    force: bool,
 ) -> Result<(), VolumeError> {
     check_payload(flash, FLASH)?;
     caps(slow.clone(), options)?;
-    let store = DeviceStore::new(slow, options.page)?;
-    Ok(FlashCache::format(rt, flash, &store, options).await?)
+    let mut format = options.format.clone();
+    format.force |= force;
+    if options.adopts {
+        // A label at the beginning would say that the pages are elsewhere.
+        let other = DeviceStore::new(slow.clone(), format.page)?;
+        refuse_label(&other, force).await?;
+    }
+    let store = store_on(slow, options)?;
+    Ok(FlashCache::format(rt, flash, &store, &format).await?)
+}
+
+/// Refuses a device that is the slow one of a cache, with its pages behind the label.
+async fn refuse_label<D: BlockDevice + 'static>(
+    store: &DeviceStore<D>,
+    force: bool,
+) -> Result<(), OpenError> {
+    match FlashCache::<D, _>::describe_store(store).await {
+        Err(OpenError::OtherStore | OpenError::NoCache) | Ok(None) => Ok(()),
+        Err(error @ OpenError::Io { .. }) => Err(error),
+        _ if force => Ok(()),
+        _ => {
+            Err(OpenError::NotBlank { device: SLOW, what: "the label of a cache at its beginning" })
+        }
+    }
 }
 
 /// Starts the volume. Says whether a new cache has taken the place of a lost one.
@@ -67,10 +99,10 @@ pub(crate) async fn open<F: BlockDevice + Clone + 'static, D: BlockDevice + Clon
     slow: D,
     options: &VolumeOptions,
 ) -> Result<(Core<F, D>, bool), VolumeError> {
-    let VolumeOptions { format, cache } = options;
+    let VolumeOptions { format, cache, .. } = options;
     check_payload(&flash, FLASH)?;
-    let caps = caps(slow.clone(), format)?;
-    let store = DeviceStore::new(slow, format.page)?;
+    let caps = caps(slow.clone(), options)?;
+    let store = store_on(slow, options)?;
     // What reads see there survives.
     store.flush().await.map_err(VolumeError::slow)?;
     let cache = OpenOptions {

@@ -11,6 +11,9 @@ pub struct VolumeOptions {
     pub format: FormatOptions,
     /// How its cache is used; `mode` is that of `format`.
     pub cache: OpenOptions,
+    /// The slow device had data: they stay where they are, and the label is at its end
+    /// ([`DeviceStore::adopting`](crate::flash::DeviceStore::adopting)).
+    pub adopts: bool,
 }
 
 impl Default for VolumeOptions {
@@ -20,6 +23,7 @@ impl Default for VolumeOptions {
         VolumeOptions {
             format: FormatOptions::default(),
             cache: OpenOptions { linger: Nanos::from_millis(100), ..OpenOptions::default() },
+            adopts: false,
         }
     }
 }

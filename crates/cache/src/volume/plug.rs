@@ -94,7 +94,7 @@ impl<F: PowerCycle, S: PowerCycle> CacheVolume<F, S> {
         slow: S,
         options: VolumeOptions,
     ) -> Result<CacheVolume<F, S>, VolumeError> {
-        let caps = open::caps(slow.device(), &options.format)?;
+        let caps = open::caps(slow.device(), &options)?;
         let link = Link::new(rt);
         link.cut();
         let inner = Inner {
@@ -112,16 +112,14 @@ impl<F: PowerCycle, S: PowerCycle> CacheVolume<F, S> {
     }
 
     /// Makes an empty cache on the flash device and labels the slow device, both of which have
-    /// power. Behind its first 1 MiB the slow device keeps what it holds. The volume stays off.
+    /// power. Beside the 1 MiB of the label the slow device keeps what it holds. The volume stays off.
     ///
     /// # Errors
     /// [`VolumeError`]. If there is something on the flash device or where the label goes, nothing
     /// was changed; `force` destroys that.
     pub async fn format(&self, force: bool) -> Result<(), VolumeError> {
         let Inner { rt, flash, slow, options, .. } = &*self.inner;
-        let mut format = options.format.clone();
-        format.force |= force;
-        open::format(rt, &flash.device(), slow.device(), &format).await
+        open::format(rt, &flash.device(), slow.device(), options, force).await
     }
 
     /// What it promises, with and without power.

@@ -79,6 +79,18 @@ fn every_cut_while_it_is_closed_and_opened() {
 }
 
 #[test]
+fn every_cut_while_it_is_resized() {
+    let shape = Shape { flash_bytes: 150 << 10, resizes: true, ..Shape::volatile() };
+    hold(&shape, 90..92, Nanos::from_millis(20), 1);
+    let through = Shape { mode: Mode::Through, ..shape.clone() };
+    hold(&through, 92..93, Nanos::from_millis(20), 1);
+    let closes = Shape { closes: 1, work: Work { steps: 12, ..shape.work }, ..shape.clone() };
+    hold(&closes, 93..94, Nanos::from_millis(20), 1);
+    let stamps = Shape { stamps: true, replacement: Replacement::Basic, ..shape };
+    hold(&stamps, 94..95, Nanos::from_millis(20), 1);
+}
+
+#[test]
 fn every_cut_with_devices_that_carry_stamps() {
     let stamps = Shape { stamps: true, ..Shape::volatile() };
     hold(&stamps, 80..82, SHORT, 1);
@@ -176,6 +188,7 @@ pub fn any_shape(dice: &mut Stream) -> Shape {
         replacement: if dice.chance(1, 3) { Replacement::Basic } else { Replacement::SecondChance },
         restart: if dice.chance(1, 4) { RestartBy::Frames } else { RestartBy::Descriptors },
         closes: dice.below(4),
+        resizes: dice.chance(1, 4),
         ..Shape::volatile()
     };
     shape.work = Work {

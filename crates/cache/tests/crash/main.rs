@@ -8,5 +8,6 @@ mod model;
 mod opening;
 mod passes;
 mod planted;
+mod resizing;
 mod rig;
 mod running;

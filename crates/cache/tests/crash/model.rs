@@ -181,7 +181,7 @@ pub struct Work {
 }
 
 /// Whether an error comes from a lost power, or from the end of the cache.
-fn is_end(e: &CacheError) -> bool {
+pub fn is_end(e: &CacheError) -> bool {
     matches!(e, CacheError::Stopped(_) | CacheError::Flash(_) | CacheError::Slow(_))
 }
 

@@ -1,6 +1,6 @@
 //! A cache on two devices, which can be cut at any moment of its life and opened again.
 
-use crate::model::{Model, Pool, Shared, Work, work};
+use crate::model::{Model, Pool, Shared, Work, is_end, work};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_cache::flash::{
@@ -8,7 +8,7 @@ use tantalum_cache::flash::{
     Replacement, RestartBy, SlowStore,
 };
 use tantalum_device::{Ack, Caps, IoError, Payload, PowerCycle, RamDevice, RamOptions};
-use tantalum_rt::{Nanos, Runtime, Stream, join_all};
+use tantalum_rt::{First, Nanos, Runtime, Stream, first, join_all};
 
 pub type Store = DeviceStore<RamDevice>;
 pub type Cache = FlashCache<RamDevice, Store>;
@@ -30,6 +30,8 @@ pub struct Shape {
     pub restart: RestartBy,
     /// One life in so many ends with a close.
     pub closes: u64,
+    /// It is resized again and again while it is used.
+    pub resizes: bool,
     pub work: Work,
 }
 
@@ -48,6 +50,7 @@ impl Shape {
             replacement: Replacement::SecondChance,
             restart: RestartBy::Descriptors,
             closes: 0,
+            resizes: false,
             work: Work { clients: 3, steps: 30, held: 2, forgets: 15, changes: 2 },
         }
     }
@@ -125,6 +128,26 @@ async fn judge_all(cache: &Cache, model: &Shared) -> Result<(), Option<String>> 
     Ok(())
 }
 
+/// Resizes a cache again and again. Returns what is wrong.
+async fn resize_often(rt: tantalum_rt::Rt, cache: Cache, most: u64) -> String {
+    let mut dice = rt.stream(&format!("sizes from {}", rt.now()));
+    loop {
+        rt.sleep(Nanos(dice.below(3_000_000))).await;
+        let bytes = most / 512 - dice.below(most / 1024);
+        match cache.resize(bytes * 512).await {
+            Ok(()) => {
+                if cache.flash_bytes() != bytes * 512 {
+                    return format!("{} bytes, not {bytes} blocks", cache.flash_bytes());
+                }
+            }
+            // Too small for the smallest ring.
+            Err(CacheError::Invalid(_)) => {}
+            Err(e) if is_end(&e) => std::future::pending().await,
+            Err(e) => return format!("resize: {e}"),
+        }
+    }
+}
+
 fn device(rt: &tantalum_rt::Rt, caps: Caps, name: &str) -> RamDevice {
     let options = RamOptions {
         command: Nanos::from_micros(60),
@@ -193,7 +216,18 @@ impl Rig {
                 }
                 let worked =
                     work(rt.clone(), cache.clone(), store.clone(), model.clone(), shape.work);
-                if let Err(e) = worked.await {
+                // It is resized as long as it is worked with.
+                let worked = match shape.resizes {
+                    true => {
+                        let most = shape.flash_bytes;
+                        match first(worked, resize_often(rt.clone(), cache.clone(), most)).await {
+                            First::A(worked) => worked,
+                            First::B(wrong) => Err(wrong),
+                        }
+                    }
+                    false => worked.await,
+                };
+                if let Err(e) = worked {
                     return *slot.wrong.borrow_mut() = Some(e);
                 }
                 // Evictions for which nobody waits.

@@ -68,6 +68,7 @@ impl Shape {
                 depth: 3,
                 ..OpenOptions::default()
             },
+            ..VolumeOptions::default()
         }
     }
 

@@ -6,7 +6,7 @@ use crate::out;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tantalum_cache::flash::{Checked, DeviceStore, FlashCache, OpenError, OpenOptions};
+use tantalum_cache::flash::{Checked, FlashCache, OpenError, OpenOptions};
 use tantalum_device::PowerCycle;
 use tantalum_nand::Opening;
 
@@ -98,8 +98,7 @@ fn examine(path: &Path) -> Result<Checked, Failed> {
     let devices = CacheDevices::open(&runtime.handle(), &description, view).map_err(usage)?;
     let read = async move {
         devices.members().power_on().await.map_err(|e| (e, out::FAILED))?;
-        let store =
-            DeviceStore::new(devices.slow.device(), description.page_bytes).map_err(&told)?;
+        let store = description.store(devices.slow.device()).map_err(&told)?;
         let options = OpenOptions { page: Some(description.page_bytes), ..OpenOptions::default() };
         FlashCache::<MemberLink, _>::check(devices.flash.device(), &store, &options)
             .await

@@ -3,8 +3,8 @@
 use super::check::code;
 use super::started::Failed;
 use crate::members::{
-    CacheDescription, CacheDevices, Policy, Sync, absolute, cache_in_words, is_description,
-    make_missing, runtime,
+    CacheDescription, CacheDevices, LabelPlace, Policy, Sync, absolute, cache_in_words,
+    is_description, make_missing, runtime,
 };
 use crate::{out, size};
 use clap::Args;
@@ -22,7 +22,13 @@ Examples:
                                --mode through
   tantalum cache create c.toml --flash model:ssd-840pro:256MiB
                                --slow model:4xdisk-15k6:4GiB
+  tantalum cache create c.toml --flash /dev/sdb --slow /dev/sdc --adopt
   tantalum cache serve c.toml --unix c.sock
+
+With --adopt data of the slow device stay where they are, from its beginning on, and the
+volume begins there. The label takes its last 1 MiB: make a file system that reaches so
+far smaller before. It is a risk: nothing keeps the slow device from being mounted without
+its cache, with old pages, and what is written then is lost or mixed with newer ones.
 
 Files that are not there are made with --flash-size and --slow-size. Nothing is changed
 unless both devices can be used. The slow device gets a label; behind its first 1 MiB,
@@ -54,6 +60,9 @@ pub struct CreateArguments {
     /// What leaves the cache
     #[arg(long, value_enum, default_value_t = Policy::Gsc)]
     policy: Policy,
+    /// Keep the data of the slow device where they are, with the label at its end
+    #[arg(long)]
+    adopt: bool,
     /// Destroy what the flash device and the label hold, and overwrite the description
     #[arg(long)]
     force: bool,
@@ -88,6 +97,7 @@ fn try_create(arguments: &CreateArguments) -> Result<String, Failed> {
         page_bytes: arguments.page,
         mode: arguments.mode,
         policy: arguments.policy,
+        label: if arguments.adopt { LabelPlace::End } else { LabelPlace::Begin },
     };
     description.check().map_err(usage)?;
     let text = description.text().map_err(usage)?;
@@ -116,12 +126,17 @@ fn try_create(arguments: &CreateArguments) -> Result<String, Failed> {
     made.0.clear(); // They are the cache now.
     match sink.put(&text) {
         out::OK => Ok(format!(
-            "{name}: a cache of {} on {}, and a volume of {} over {}{}\n",
+            "{name}: a cache of {} on {}, and a volume of {} over {}{}{}\n",
             bytes_in_words(sizes.0),
             description.flash.display(),
             bytes_in_words(sizes.1),
             description.slow.display(),
             if modelled { ", all in memory while it is served" } else { "" },
+            match description.label {
+                LabelPlace::Begin => "",
+                LabelPlace::End =>
+                    "\nnever mount or write to the slow device itself: it has old pages now",
+            },
         )),
         _ => Err(failed(format!(
             "{name} could not be written; the cache is made: try again with --force"

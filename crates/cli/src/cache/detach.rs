@@ -1,7 +1,7 @@
 //! `tantalum cache detach`.
 
 use super::started::with_volume;
-use crate::members::{CacheDescription, cache_in_words};
+use crate::members::{CacheDescription, LabelPlace, cache_in_words};
 use crate::out;
 use clap::Args;
 use std::path::PathBuf;
@@ -13,7 +13,8 @@ Examples:
   tantalum cache detach c.toml
 
 While the cache is not served. Afterwards the slow device has everything: the blocks of
-the volume lie behind its first 1 MiB. The flash device is refused as its cache ever
+the volume lie behind its first 1 MiB, or from its beginning on if it was created with
+--adopt. The flash device is refused as its cache ever
 after. (`tantalum cache create --force` makes a new one before the same slow device.)
 Exit codes: 0, the slow device has everything; 1, it has not, and nothing was given up;
 2, there is no such cache, or it is in use.")]
@@ -29,10 +30,13 @@ pub fn detach(arguments: &DetachArguments) -> u8 {
         let cache = volume.cache().ok_or("it does not start")?;
         cache.detach().await.map_err(cache_in_words)
     });
-    let slow = CacheDescription::read(path).map(|of| of.slow.display().to_string());
+    let slow = CacheDescription::read(path).map(|of| {
+        let from = if of.label == LabelPlace::Begin { 1 << 20 } else { 0 };
+        (of.slow.display().to_string(), from)
+    });
     match (detached, slow) {
-        (Ok(()), Ok(slow)) => out::bytes(
-            format!("{}: {slow} has everything, from its byte 1048576 on\n", path.display())
+        (Ok(()), Ok((slow, from))) => out::bytes(
+            format!("{}: {slow} has everything, from its byte {from} on\n", path.display())
                 .as_bytes(),
         ),
         (Ok(()), Err(why)) => out::error(why, out::FAILED),

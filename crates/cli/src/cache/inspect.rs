@@ -114,7 +114,7 @@ fn look(path: &Path) -> Result<Report, Failed> {
             }),
         };
         let told = |e| Found::Failure(format!("{slow}: {}", cache_in_words(e)));
-        let store = match DeviceStore::new(devices.slow.device(), description.page_bytes) {
+        let store = match description.store(devices.slow.device()) {
             Ok(store) => store,
             Err(e) => return Ok(Report { flash, slow: told(e) }),
         };

@@ -6,6 +6,7 @@
 //! page_bytes = 4096
 //! mode = "back"        # or "through"
 //! policy = "gsc"       # or "mvfifo"
+//! label = "begin"      # or "end": the slow device had data, which stay where they are
 //! ```
 //!
 //! Paths are as in the description of a log. Mode and policy may be changed while it is not served.
@@ -19,8 +20,11 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use tantalum_cache::flash::{FormatOptions, Mode, OpenOptions, Replacement};
+use tantalum_cache::flash::{
+    DeviceStore, FormatOptions, Mode, OpenError, OpenOptions, Replacement,
+};
 use tantalum_cache::volume::{CacheVolume, VolumeOptions};
+use tantalum_device::BlockDevice;
 use tantalum_nand::Opening;
 use tantalum_rt::{Rt, Runtime};
 
@@ -56,6 +60,17 @@ pub enum Policy {
     Mvfifo,
 }
 
+/// Where the slow device has its label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LabelPlace {
+    /// Before the pages: nobody takes the device for the volume.
+    #[default]
+    Begin,
+    /// Behind the pages: what was on the device is where it was.
+    End,
+}
+
 /// What a description says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,6 +88,9 @@ pub struct CacheDescription {
     /// What leaves the cache.
     #[serde(default = "gsc")]
     pub policy: Policy,
+    /// Where the slow device has its label.
+    #[serde(default)]
+    pub label: LabelPlace,
 }
 
 fn usual_page() -> u32 {
@@ -141,6 +159,17 @@ impl CacheDescription {
         }
     }
 
+    /// Its slow store on this device.
+    ///
+    /// # Errors
+    /// That the device does not suit.
+    pub fn store<D: BlockDevice>(&self, slow: D) -> Result<DeviceStore<D>, OpenError> {
+        match self.label {
+            LabelPlace::Begin => DeviceStore::new(slow, self.page_bytes),
+            LabelPlace::End => DeviceStore::adopting(slow, self.page_bytes),
+        }
+    }
+
     /// The text of a description.
     ///
     /// # Errors
@@ -169,6 +198,7 @@ impl CacheDescription {
                 ..usual.format
             },
             cache: OpenOptions { replacement, ..usual.cache },
+            adopts: self.label == LabelPlace::End,
         })
     }
 }
@@ -249,7 +279,6 @@ pub fn cache_in_words(error: impl Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tantalum_cache::flash::OpenError;
 
     #[test]
     fn what_is_written_is_read() {
@@ -259,6 +288,7 @@ mod tests {
             page_bytes: 8192,
             mode: Sync::Through,
             policy: Policy::Mvfifo,
+            label: LabelPlace::End,
         };
         let text = description.text().expect("text");
         assert_eq!(toml::from_str(&text), Ok(description));

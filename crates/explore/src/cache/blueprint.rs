@@ -49,6 +49,7 @@ impl CacheBlueprint {
         VolumeOptions {
             format: FormatOptions { page, frames, mode, ..FormatOptions::default() },
             cache: OpenOptions { replacement, linger: self.linger, ..OpenOptions::default() },
+            ..VolumeOptions::default()
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crc32c::{crc32c, crc32c_append};
 
-/// The version of all formats here.
-const VERSION: u32 = 1;
+/// The version of all formats here that were never changed.
+pub(super) const VERSION: u32 = 1;
 /// Where the copies of a superblock or label are.
 pub(crate) const COPIES: [u64; 2] = [0, 16384];
 /// Bytes of a superblock or label.
@@ -65,25 +65,25 @@ pub(super) fn is_sealed(bytes: &[u8]) -> bool {
 }
 
 /// Begins a head: magic and version. The checksum goes in last.
-pub(super) fn begin_head(magic: &[u8; 8]) -> [u8; HEAD_BYTES] {
+pub(super) fn begin_head(magic: &[u8; 8], version: u32) -> [u8; HEAD_BYTES] {
     let mut b = [0; HEAD_BYTES];
     b[4..12].copy_from_slice(magic);
-    put::<4>(&mut b, 12, u64::from(VERSION));
+    put::<4>(&mut b, 12, u64::from(version));
     b
 }
 
-/// The bytes of a head with this magic that is whole and of a version that is known.
-pub(super) fn open_head<'a>(magic: &[u8; 8], from: &'a [u8]) -> Found<&'a [u8]> {
+/// The bytes of a head with this magic that is whole and of a version up to `known`, and the version.
+pub(super) fn open_head<'a>(magic: &[u8; 8], known: u32, from: &'a [u8]) -> Found<(&'a [u8], u32)> {
     let Some(b) = from.get(..HEAD_BYTES) else { return Found::Nothing };
     if &b[4..12] != magic {
         return Found::Nothing;
     }
     let version = number::<4>(b, 12) as u32;
-    if version > VERSION {
+    if version > known {
         return Found::Newer(version);
     }
     if version == 0 || !is_sealed(b) {
         return Found::Damaged;
     }
-    Found::Good(b)
+    Found::Good((b, version))
 }

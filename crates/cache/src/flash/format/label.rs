@@ -16,7 +16,9 @@
 //! 3. In state *alone* the pages are used without the cache: its epoch is beyond that of the cache,
 //!    whose versions never count again.
 
-use super::bytes::{Found, HEAD_BYTES, Uuid, begin_head, number, open_head, put, seal, uuid};
+use super::bytes::{
+    Found, HEAD_BYTES, Uuid, VERSION, begin_head, number, open_head, put, seal, uuid,
+};
 use super::mode::Mode;
 
 const MAGIC: &[u8; 8] = b"TNTSLOW\0";
@@ -44,7 +46,7 @@ pub(crate) struct Label {
 
 impl Label {
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
-        let mut b = begin_head(MAGIC);
+        let mut b = begin_head(MAGIC, VERSION);
         b[16..32].copy_from_slice(&self.cache);
         b[32..48].copy_from_slice(&self.slow);
         put::<8>(&mut b, 48, self.generation);
@@ -60,8 +62,8 @@ impl Label {
     }
 
     pub fn decode(from: &[u8]) -> Found<Label> {
-        let b = match open_head(MAGIC, from) {
-            Found::Good(b) => b,
+        let b = match open_head(MAGIC, VERSION, from) {
+            Found::Good((b, _)) => b,
             Found::Newer(version) => return Found::Newer(version),
             Found::Damaged => return Found::Damaged,
             Found::Nothing => return Found::Nothing,

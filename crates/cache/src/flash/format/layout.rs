@@ -5,7 +5,9 @@
 //! 2. A segment lies in the slot of its number modulo the slots. There are two more slots than a
 //!    ring can touch segments. So a segment that is written lies over one that no batch of the ring
 //!    needs, or over its own older copy.
-//! 3. All places and lengths are multiples of a page, so they are multiples of a block.
+//! 3. A ring that was resized has another base than 0: the batch of its first slot. Batches before
+//!    that lie as in the ring of before, which began at the same place.
+//! 4. All places and lengths are multiples of a page, so they are multiples of a block.
 
 use super::descriptor::{least_bytes, tombstones_in};
 use super::segment::most_bytes;
@@ -29,7 +31,14 @@ pub(crate) fn is_page(bytes: u32) -> bool {
     bytes.is_power_of_two() && (512..=PAGE_MAX).contains(&bytes)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The ring of before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Older {
+    pub batches: u32,
+    pub base: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Bytes of a page and of its frame.
     pub page: u32,
@@ -43,6 +52,14 @@ pub(crate) struct Layout {
     pub segment_batches: u32,
     /// Slots of segments.
     pub segments: u32,
+    /// Where they begin.
+    pub segments_at: u64,
+    /// Where the slots of batches begin.
+    pub ring_at: u64,
+    /// The batch of the first slot.
+    pub base: u64,
+    /// Where batches before that are, while there are any.
+    pub older: Option<Older>,
 }
 
 impl Layout {
@@ -73,27 +90,136 @@ impl Layout {
     pub fn of(page: u32, frames: u32, batches: u32) -> Layout {
         let most = (SEGMENT_ENTRIES / frames).max(1);
         let segment_batches = (batches / SEGMENTS_MIN).clamp(1, most);
-        Layout {
+        let layout = Layout {
             page,
             descriptor: (least_bytes(frames) as u32).next_multiple_of(page),
             frames,
             batches,
             segment_batches,
-            segments: batches.div_ceil(segment_batches).max(SEGMENTS_MIN + 1) + 3,
-        }
+            segments: slots_for(batches, segment_batches),
+            ..Layout::default()
+        };
+        layout.as_made()
     }
 
-    /// Whether a cache can be divided like that.
-    pub fn makes_sense(&self) -> bool {
+    /// The places of a cache that was never resized, with these numbers.
+    pub fn as_made(self) -> Layout {
+        if !self.has_numbers() {
+            // What was read may be anything.
+            return self;
+        }
+        let segments_at = SEGMENTS_AT.next_multiple_of(u64::from(self.page).max(1));
+        let slots = u64::from(self.segments).saturating_mul(self.segment_bytes() as u64);
+        let ring_at = segments_at.saturating_add(slots);
+        Layout { segments_at, ring_at, base: 0, older: None, ..self }
+    }
+
+    /// Whether page, frames, descriptor and segments can be like that.
+    fn has_numbers(&self) -> bool {
         is_page(self.page)
             && (1..=FRAMES_MAX).contains(&self.frames)
-            && (BATCHES_MIN..=u32::MAX / 2).contains(&self.batches)
-            && *self == Layout::of(self.page, self.frames, self.batches)
+            && self.descriptor == (least_bytes(self.frames) as u32).next_multiple_of(self.page)
+            && (1..=(SEGMENT_ENTRIES / self.frames).max(1)).contains(&self.segment_batches)
+    }
+
+    /// Whether it is that of a cache that was never resized.
+    pub fn is_as_made(&self) -> bool {
+        *self == Layout::of(self.page, self.frames, self.batches)
+    }
+
+    /// Whether a cache can be divided like that, on a device of so many bytes.
+    pub fn makes_sense(&self, bytes: u64) -> bool {
+        let numbers = self.has_numbers() && (BATCHES_MIN..=u32::MAX / 2).contains(&self.batches);
+        numbers && (self.is_as_made() || self.is_resized()) && self.bytes() <= bytes
+    }
+
+    /// Whether a resize can have made it, as far as numbers and places show.
+    fn is_resized(&self) -> bool {
+        let usual = Layout::of(self.page, self.frames, self.batches);
+        let numbers = self.segments >= slots_for(self.batches, self.segment_batches)
+            && self.segments <= u32::MAX / 4;
+        let older = self.older.is_none_or(|older| {
+            (BATCHES_MIN..=u32::MAX / 2).contains(&older.batches) && older.base <= self.base
+        });
+        let page = u64::from(self.page);
+        let at = |at: u64| (usual.segments_at..1 << 61).contains(&at) && at.is_multiple_of(page);
+        if !numbers || !older || !at(self.segments_at) || !at(self.ring_at) {
+            return false;
+        }
+        let segments_end = self.segments_at + self.segments_bytes();
+        segments_end <= self.ring_at || self.segments_at >= self.ring_end(self.batches)
+    }
+
+    /// Bytes of all slots of segments.
+    fn segments_bytes(&self) -> u64 {
+        u64::from(self.segments) * self.segment_bytes() as u64
+    }
+
+    fn ring_end(&self, batches: u32) -> u64 {
+        self.ring_at + u64::from(batches) * self.batch_bytes() as u64
     }
 
     /// Bytes of the whole.
     pub fn bytes(&self) -> u64 {
-        self.ring_at() + u64::from(self.batches) * self.batch_bytes() as u64
+        let batches = self.older.map_or(0, |older| older.batches).max(self.batches);
+        self.ring_end(batches).max(self.segments_at + self.segments_bytes())
+    }
+
+    /// How it is divided when it has so many bytes: as many batches as fit. Segments stay before the
+    /// ring if there is room for them, and lie behind it otherwise. `None`: these are too few bytes.
+    pub fn resized(&self, bytes: u64) -> Option<Layout> {
+        let of = |batches: u32| self.with_batches(batches);
+        if of(BATCHES_MIN).bytes() > bytes {
+            return None;
+        }
+        // By bisection: more batches never take less room.
+        let (mut low, mut high) = (BATCHES_MIN, u32::MAX / 4);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if of(middle).bytes() <= bytes {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Some(of(low))
+    }
+
+    /// Bytes of the smallest ring.
+    pub fn least_bytes(&self) -> u64 {
+        self.with_batches(BATCHES_MIN).bytes()
+    }
+
+    fn with_batches(&self, batches: u32) -> Layout {
+        let slots = slots_for(batches, self.segment_batches);
+        let front = SEGMENTS_AT.next_multiple_of(self.page.into());
+        let before = (self.ring_at - front) / self.segment_bytes() as u64;
+        let (segments, segments_at) = match u64::from(slots) <= before {
+            true => (before as u32, front),
+            false => (slots, self.ring_end(batches)),
+        };
+        Layout { batches, segments, segments_at, older: None, ..*self }
+    }
+
+    /// While a ring grows: how many batches it has, until which batch is open.
+    pub fn growing(&self) -> Option<(u64, u64)> {
+        let older = self.older.filter(|older| older.batches < self.batches)?;
+        Some((older.batches.into(), self.base + u64::from(older.batches)))
+    }
+
+    /// The batch that was in the slot of this one before, if there was one.
+    pub fn before(&self, batch: u64) -> Option<u64> {
+        match self.older {
+            Some(older) if batch < self.base + u64::from(self.batches) => {
+                let slot = batch.checked_sub(self.base)?;
+                // The last batch before the base in this slot.
+                let last = self.base.checked_sub(older.base)?.checked_sub(1)?;
+                let back = (last + u64::from(older.batches) - slot % u64::from(older.batches))
+                    % u64::from(older.batches);
+                (slot < older.batches.into()).then(|| (older.base + last).checked_sub(back))?
+            }
+            _ => batch.checked_sub(self.batches.into()),
+        }
     }
 
     /// Bytes of a batch: its descriptor and all frames.
@@ -117,22 +243,18 @@ impl Layout {
         most.next_multiple_of(self.page as usize)
     }
 
-    fn segments_at(&self) -> u64 {
-        SEGMENTS_AT.next_multiple_of(self.page.into())
-    }
-
-    fn ring_at(&self) -> u64 {
-        self.segments_at() + u64::from(self.segments) * self.segment_bytes() as u64
-    }
-
     /// Where a batch lies on the device.
     pub fn batch_at(&self, batch: u64) -> u64 {
-        self.ring_at() + batch % u64::from(self.batches) * self.batch_bytes() as u64
+        let (base, batches) = match self.older {
+            Some(older) if batch < self.base => (older.base, older.batches),
+            _ => (self.base, self.batches),
+        };
+        self.ring_at + batch.wrapping_sub(base) % u64::from(batches) * self.batch_bytes() as u64
     }
 
     /// Where a segment lies on the device.
     pub fn segment_at(&self, segment: u64) -> u64 {
-        self.segments_at() + segment % u64::from(self.segments) * self.segment_bytes() as u64
+        self.segments_at + segment % u64::from(self.segments) * self.segment_bytes() as u64
     }
 
     /// The segment of a batch.
@@ -147,6 +269,11 @@ impl Layout {
     }
 }
 
+/// Slots for the segments of a ring of so many batches.
+fn slots_for(batches: u32, segment_batches: u32) -> u32 {
+    batches.div_ceil(segment_batches.max(1)).max(SEGMENTS_MIN + 1) + 3
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,8 +283,8 @@ mod tests {
         #[test]
         fn pieces_never_overlap(shift in 9..14u32, frames in 1..130u32, batches in 12..300u32) {
             let layout = Layout::of(1 << shift, frames, batches);
-            prop_assert!(layout.makes_sense());
             let bytes = layout.bytes();
+            prop_assert!(layout.makes_sense(bytes) && !layout.makes_sense(bytes - 1));
             prop_assert_eq!(Layout::largest(bytes, 1 << shift, frames), Some(layout));
             let segment = (0..u64::from(layout.segments))
                 .map(|s| (layout.segment_at(s), layout.segment_bytes() as u64));

@@ -29,7 +29,7 @@ pub use bytes::Uuid;
 pub(crate) use bytes::{COPIES, Found, HEAD_BYTES, checksum, tag};
 pub(crate) use descriptor::{Descriptor, Frame, Tombstone};
 pub(crate) use label::{Label, LabelState};
-pub(crate) use layout::{BATCHES_MIN, FRAMES_MAX, Layout, is_page};
+pub(crate) use layout::{BATCHES_MIN, FRAMES_MAX, Layout, Older, is_page};
 pub use mode::Mode;
 pub(crate) use segment::{Segment, SegmentBatch};
 pub(crate) use superblock::{Superblock, decode_newest};

@@ -4,14 +4,18 @@
 //! superblock (512 bytes)
 //!   0  4 CRC-32C of bytes 4 to 511         72  4 bytes of a page
 //!   4  8 "TNTFLCH\0"                        76  4 bytes of a descriptor
-//!  12  4 version (1)                       80  4 batches of the ring
+//!  12  4 version (1 or 2)                  80  4 batches of the ring
 //!  16 16 identity of the cache             84  4 batches of a segment
 //!  32 16 identity of the slow store        88  4 slots of segments
 //!  48  8 generation                        92  4 frames of a batch
 //!  56  8 epoch                             96  8 bytes of the device
 //!  64  1 clean mark: 1, else 0            104  8 front: the first batch that counts
 //!  65  1 mode: 0 back, 1 through          112  8 rear: the batch after the last one
-//!  66  6 zeros                            120  . zeros
+//!  66  6 zeros                            120  . zeros, or from version 2 on:
+//!
+//! 120  8 base: the batch of the first slot  144  8 where the slots of batches begin
+//! 128  8 base of the ring before            152  4 batches of the ring before; 0: it is forgotten
+//! 136  8 where the slots of segments begin  156  . zeros
 //! ```
 //!
 //! 1. Each change raises the generation, and is written to both copies, one after the other. The
@@ -19,15 +23,18 @@
 //!    after, and damage to one copy changes nothing.
 //! 2. A batch before the rear is durable, whatever its descriptor says. A batch from the rear on
 //!    counts only with the epoch of the superblock.
-//! 3. With the clean mark the segments hold the whole directory from the front to the rear.
+//! 3. A cache that was never resized has version 1, which older programs read.
+//! 4. With the clean mark the segments hold the whole directory from the front to the rear.
 
 use super::bytes::{
-    COPIES, Found, HEAD_BYTES, Uuid, begin_head, number, open_head, put, seal, uuid,
+    COPIES, Found, HEAD_BYTES, Uuid, VERSION, begin_head, number, open_head, put, seal, uuid,
 };
-use super::layout::Layout;
+use super::layout::{Layout, Older};
 use super::mode::Mode;
 
 const MAGIC: &[u8; 8] = b"TNTFLCH\0";
+/// The version of a cache that was resized.
+const RESIZED: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -46,7 +53,8 @@ pub(crate) struct Superblock {
 
 impl Superblock {
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
-        let mut b = begin_head(MAGIC);
+        let resized = !self.layout.is_as_made();
+        let mut b = begin_head(MAGIC, if resized { RESIZED } else { VERSION });
         b[16..32].copy_from_slice(&self.cache);
         b[32..48].copy_from_slice(&self.slow);
         put::<8>(&mut b, 48, self.generation);
@@ -61,26 +69,44 @@ impl Superblock {
         put::<8>(&mut b, 96, self.bytes);
         put::<8>(&mut b, 104, self.front);
         put::<8>(&mut b, 112, self.rear);
+        if resized {
+            let older = l.older.unwrap_or_default();
+            put::<8>(&mut b, 120, l.base);
+            put::<8>(&mut b, 128, older.base);
+            put::<8>(&mut b, 136, l.segments_at);
+            put::<8>(&mut b, 144, l.ring_at);
+            put::<4>(&mut b, 152, older.batches.into());
+        }
         seal(&mut b);
         b
     }
 
     pub fn decode(from: &[u8]) -> Found<Superblock> {
-        let b = match open_head(MAGIC, from) {
-            Found::Good(b) => b,
+        let (b, version) = match open_head(MAGIC, RESIZED, from) {
+            Found::Good(found) => found,
             Found::Newer(version) => return Found::Newer(version),
             Found::Damaged => return Found::Damaged,
             Found::Nothing => return Found::Nothing,
         };
         let word = |at| number::<4>(b, at) as u32;
-        let layout = Layout {
+        let mut layout = Layout {
             page: word(72),
             descriptor: word(76),
             batches: word(80),
             segment_batches: word(84),
             segments: word(88),
             frames: word(92),
+            ..Layout::default()
         };
+        if version == RESIZED {
+            let older = Older { batches: word(152), base: number::<8>(b, 128) };
+            layout.base = number::<8>(b, 120);
+            layout.older = (older.batches > 0).then_some(older);
+            layout.segments_at = number::<8>(b, 136);
+            layout.ring_at = number::<8>(b, 144);
+        } else {
+            layout = layout.as_made();
+        }
         let found = Mode::of_code(b[65]).map(|mode| Superblock {
             cache: uuid(b, 16),
             slow: uuid(b, 32),
@@ -101,8 +127,11 @@ impl Superblock {
 
     fn makes_sense(&self) -> bool {
         let ring = 0 < self.front && self.front <= self.rear && self.rear < u64::MAX / 2;
-        let fits = self.layout.makes_sense() && self.layout.bytes() <= self.bytes;
-        ring && fits && self.rear - self.front <= u64::from(self.layout.batches)
+        let fits = self.layout.makes_sense(self.bytes);
+        let from = self.layout.older.map_or(self.front, |_| self.rear);
+        ring && fits
+            && self.layout.base <= from
+            && self.rear - self.front <= u64::from(self.layout.batches)
     }
 }
 
@@ -181,7 +210,7 @@ mod tests {
         assert_eq!(newest(&both), Found::Good(older));
         both[50] ^= 1;
         assert_eq!(newest(&both), Found::Damaged);
-        both[12] = 2;
-        assert_eq!(newest(&both), Found::Newer(2));
+        both[12] = 3;
+        assert_eq!(newest(&both), Found::Newer(3));
     }
 }

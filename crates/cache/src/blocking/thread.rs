@@ -1,0 +1,261 @@
+//! The thread of a cache: its runtime, the cache, and what it does for other threads.
+//!
+//! However the thread ends, whoever waits is told why.
+
+use super::BlockingError;
+use crate::flash::{
+    CacheError, CacheStats, Fetched, FlashCache, Host, OpenOptions, Scrubbed, SlowStore, Staged,
+};
+use std::cell::Cell;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use tantalum_device::{BlockDevice, IoError};
+use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::wall::WallOptions;
+use tantalum_rt::{First, Inbox, Post, Rt, Runtime, first};
+
+/// Letters that lie in the inbox of the thread, at most.
+const LETTERS: usize = 256;
+
+type To<T> = Sender<Result<T, CacheError>>;
+
+/// What other threads ask for.
+pub(super) enum Letter {
+    Fetch(u64, Vec<u8>, Sender<(Result<Fetched, CacheError>, Vec<u8>)>),
+    Evict(u64, Vec<u8>, bool, u64, To<()>),
+    Stage(u64, Vec<u8>, bool, u64, To<Staged>),
+    Settle(Staged, Vec<u8>, To<()>),
+    Forget(Range<u64>, To<()>),
+    Checkpoint(To<()>),
+    Scrub(To<Scrubbed>),
+    Clean(To<()>),
+    Resize(u64, To<()>),
+    Stats(Sender<CacheStats>),
+    Refused(Sender<Option<(u64, IoError)>>),
+    Detach(To<()>),
+    Close(To<()>),
+}
+
+/// Why a cache has ended, once it has.
+#[derive(Default)]
+pub(super) struct Ended {
+    why: Mutex<Option<CacheError>>,
+    told: Condvar,
+}
+
+impl Ended {
+    /// Waits until the cache has ended.
+    pub fn wait(&self) -> CacheError {
+        let mut why = self.why.lock().unwrap_or_else(|e| e.into_inner());
+        loop {
+            match &*why {
+                Some(why) => return why.clone(),
+                None => why = self.told.wait(why).unwrap_or_else(|e| e.into_inner()),
+            }
+        }
+    }
+
+    fn tell(&self, reason: CacheError) {
+        self.why.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(reason);
+        self.told.notify_all();
+    }
+}
+
+/// The way to a thread that serves a cache.
+pub(super) struct Opened {
+    pub page: usize,
+    pub pages: u64,
+    pub ended: Arc<Ended>,
+    pub post: Post<Letter>,
+}
+
+/// Starts a thread and a runtime in it; `body` has the end of a channel by which it says that it is
+/// ready.
+pub(super) fn start<T: Send + 'static>(
+    seed: u64,
+    wall: WallOptions,
+    body: impl FnOnce(Runtime, &Sender<Result<T, BlockingError>>) + Send + 'static,
+) -> Result<(T, JoinHandle<()>), BlockingError> {
+    let (to, ready) = channel();
+    let body = move || {
+        let run = AssertUnwindSafe(|| match Runtime::wall_time(seed, wall) {
+            Ok(runtime) => body(runtime, &to),
+            Err(e) => drop(to.send(Err(BlockingError::Runtime(e)))),
+        });
+        if let Err(panic) = catch_unwind(run) {
+            // If the cache was open its waiters are told; this is for whoever opens it.
+            drop(to.send(Err(BlockingError::Panicked(said(&*panic).to_string()))));
+        }
+    };
+    #[allow(clippy::disallowed_methods, reason = "one runtime is one thread: this is that")]
+    let thread = std::thread::Builder::new().name("tantalum-cache".into()).spawn(body);
+    let thread = thread.map_err(BlockingError::Runtime)?;
+    match ready.recv() {
+        Ok(Ok(value)) => Ok((value, thread)),
+        failed => {
+            let _ = thread.join();
+            let nothing = || BlockingError::Panicked("it ended".to_string());
+            Err(failed.map_or_else(|_| nothing(), |f| f.err().unwrap_or_else(nothing)))
+        }
+    }
+}
+
+/// The message of a panic.
+fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+/// The host of other threads, for the cache.
+struct Across(Arc<dyn Host + Send + Sync>);
+
+impl Host for Across {
+    fn log_stable(&self) -> u64 {
+        self.0.log_stable()
+    }
+
+    fn pull(&self, room: usize) -> Vec<crate::flash::PageOut> {
+        self.0.pull(room)
+    }
+
+    fn taken(&self, page: u64, lsn: u64) {
+        self.0.taken(page, lsn);
+    }
+
+    fn staged(&self, page: u64, lsn: u64) {
+        self.0.staged(page, lsn);
+    }
+
+    fn refused(&self, page: u64, error: &IoError) {
+        self.0.refused(page, error);
+    }
+}
+
+/// Opens the cache on what `make` gives, and serves it until it is closed or the last [`Post`] is
+/// gone.
+pub(super) fn run<F, S, M, Made>(
+    mut runtime: Runtime,
+    options: OpenOptions,
+    host: Arc<dyn Host + Send + Sync>,
+    make: M,
+    ready: &Sender<Result<Opened, BlockingError>>,
+) where
+    F: BlockDevice + 'static,
+    S: SlowStore + 'static,
+    M: FnOnce(Rt) -> Made,
+    Made: Future<Output = Result<(F, S), BlockingError>> + 'static,
+{
+    let rt = runtime.handle();
+    let made = make(rt.clone());
+    let opened = runtime.block_on(async move {
+        let (flash, slow) = made.await?;
+        let pages = slow.pages();
+        let cache = FlashCache::open(&rt, flash, slow, Rc::new(Across(host)), options).await?;
+        Ok((cache, pages))
+    });
+    let (cache, pages) = match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(e)) => return drop(ready.send(Err(e))),
+        Err(e) => return drop(ready.send(Err(BlockingError::Panicked(e.to_string())))),
+    };
+    let rt = runtime.handle();
+    let (post, letters) = rt.inbox_of(LETTERS);
+    let (page, ended) = (cache.page_bytes(), Arc::new(Ended::default()));
+    drop(ready.send(Ok(Opened { page, pages, ended: ended.clone(), post })));
+    let serving = serve(rt, cache, letters);
+    let served = catch_unwind(AssertUnwindSafe(move || {
+        let served = runtime.block_on(serving);
+        drop(runtime);
+        served
+    }));
+    let why = match served {
+        Ok(Ok(())) => "it was closed".to_string(),
+        Ok(Err(e)) => format!("its thread cannot go on: {e}"),
+        Err(panic) => format!("its thread panicked: {}", said(&*panic)),
+    };
+    ended.tell(CacheError::Stopped(why));
+}
+
+/// Whether the cache was closed or detached.
+struct Over {
+    is: Cell<bool>,
+    changed: WaitQueue,
+}
+
+async fn serve<F: BlockDevice + 'static, S: SlowStore + 'static>(
+    rt: Rt,
+    cache: FlashCache<F, S>,
+    mut letters: Inbox<Letter>,
+) {
+    let changed = WaitQueue::new(&rt, "the end of the cache");
+    let over = Rc::new(Over { is: Cell::new(false), changed });
+    while let First::A(Some(letter)) =
+        first(letters.next(), over.changed.until(|| over.is.get())).await
+    {
+        let answer = answer(cache.clone(), letter, over.clone());
+        rt.spawn_background("cache: a letter", answer);
+    }
+}
+
+/// Carries out what a letter asks for. If its sender is gone the answer is not needed.
+async fn answer<F: BlockDevice + 'static, S: SlowStore + 'static>(
+    cache: FlashCache<F, S>,
+    letter: Letter,
+    over: Rc<Over>,
+) {
+    match letter {
+        Letter::Fetch(page, mut buf, to) => {
+            let found = cache.fetch(page, &mut buf).await;
+            drop(to.send((found, buf)));
+        }
+        Letter::Evict(page, data, dirty, lsn, to) => {
+            drop(to.send(cache.evict(page, &data, dirty, lsn).await));
+        }
+        Letter::Stage(page, data, dirty, lsn, to) => {
+            drop(to.send(stage(&cache, page, &data, dirty, lsn).await));
+        }
+        Letter::Settle(staged, data, to) => drop(to.send(cache.settle(&staged, &data).await)),
+        Letter::Forget(pages, to) => drop(to.send(cache.forget(pages).await)),
+        Letter::Checkpoint(to) => drop(to.send(cache.checkpoint().await)),
+        Letter::Scrub(to) => drop(to.send(cache.scrub().await)),
+        Letter::Clean(to) => drop(to.send(cache.clean().await)),
+        Letter::Resize(bytes, to) => drop(to.send(cache.resize(bytes).await)),
+        Letter::Stats(to) => drop(to.send(cache.stats())),
+        Letter::Refused(to) => drop(to.send(cache.refused())),
+        Letter::Detach(to) => ends(&cache.clone(), cache.detach().await, &to, &over),
+        Letter::Close(to) => ends(&cache.clone(), cache.close().await, &to, &over),
+    }
+}
+
+async fn stage<F: BlockDevice + 'static, S: SlowStore + 'static>(
+    cache: &FlashCache<F, S>,
+    page: u64,
+    data: &[u8],
+    dirty: bool,
+    lsn: u64,
+) -> Result<Staged, CacheError> {
+    loop {
+        match cache.stage(page, data, dirty, lsn)? {
+            Some(staged) => return Ok(staged),
+            None => cache.until_room().await?,
+        }
+    }
+}
+
+/// The cache was to end. If it has, its thread ends, too.
+fn ends<F: BlockDevice + 'static, S: SlowStore + 'static>(
+    cache: &FlashCache<F, S>,
+    ended: Result<(), CacheError>,
+    to: &To<()>,
+    over: &Over,
+) {
+    if ended.is_ok() || cache.core().closing.get() {
+        over.is.set(true);
+        over.changed.notify_all();
+    }
+    drop(to.send(ended));
+}
