@@ -66,7 +66,10 @@ pub struct Bar {
 impl Bar {
     /// A bar of this length and style.
     pub fn new(length: u64, style: &str) -> Bar {
-        let bar = ProgressBar::new(length);
+        let bar = match out::is_quiet() {
+            true => ProgressBar::hidden(),
+            false => ProgressBar::new(length),
+        };
         let bar = match ProgressStyle::with_template(style) {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,

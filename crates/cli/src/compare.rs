@@ -1,10 +1,13 @@
 //! `tantalum compare`: two reports in, a table of ratios out.
 
+use crate::counted::counted;
 use crate::out;
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tantalum_lab::report::compare::{self, Comparison, Document};
+use tantalum_lab::report::compare::{self, Comparison, Document, Pair, RowPair, Side};
+use tantalum_lab::report::measures::Measure;
 use tantalum_lab::report::units;
 use tantalum_lab_page as page;
 
@@ -14,11 +17,15 @@ use tantalum_lab_page as page;
 #[command(after_help = "\
 Examples:
   tantalum compare before.json after.json
+  tantalum compare before.json after.json --all
+  tantalum compare before.json after.json --json | jq '.rows[].measures[] | select(.telling)'
   tantalum compare before.json after.json --html compare.html
   tantalum compare before.json after.json --fail-over 5
 
 Both files are reports of `tantalum run --json`, or both of `tantalum bench drive --json`.
-Rows are matched by name. B/A is the second value divided by the first.
+Rows are matched by name. B/A is the second value divided by the first. What is shown is
+beyond chance: further apart than the repetitions of a row, or, without repetitions, by
+more than 1 %. --all shows every measure.
 Exit codes: 0; 1, something is worse by more than --fail-over allows; 2, the files cannot
 be compared.")]
 pub struct CompareArguments {
@@ -26,6 +33,12 @@ pub struct CompareArguments {
     a: PathBuf,
     /// The second report
     b: PathBuf,
+    /// Show every measure of every row, also what has not changed
+    #[arg(long)]
+    all: bool,
+    /// Print every measure of every row as JSON
+    #[arg(long)]
+    json: bool,
     /// Write the comparison as a page to this file; it needs no other file and no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -54,7 +67,11 @@ pub fn compare(arguments: &CompareArguments) -> u8 {
         Ok(html) => html,
         Err(message) => return out::error(message, out::USAGE),
     };
-    let mut code = out::bytes(text(&comparison).as_bytes());
+    let shown = match arguments.json {
+        true => format!("{:#}\n", as_json(&comparison)),
+        false => text(&comparison, arguments.all),
+    };
+    let mut code = out::bytes(shown.as_bytes());
     if let Some(html) = html {
         code = code.max(html.put(&page::comparison(&comparison)));
     }
@@ -78,7 +95,42 @@ pub fn read(path: &Path) -> Result<Document, String> {
     compare::read(&name, &text).map_err(|e| e.to_string())
 }
 
-fn text(c: &Comparison) -> String {
+/// The comparison as docs/json.md has it.
+fn as_json(c: &Comparison) -> Value {
+    let side = |side: &Side| json!({"file": side.file, "about": side.about, "alone": side.alone});
+    let measures = |row: &RowPair| -> Vec<Value> {
+        let each = c.measures.iter().zip(&row.pairs).enumerate();
+        let known = each.filter(|(_, (_, pair))| pair.a.is_some() || pair.b.is_some());
+        let measure = |(i, (measure, pair)): (usize, (&Measure, &Pair))| {
+            json!({
+                "name": measure.name,
+                "a": pair.a,
+                "b": pair.b,
+                "ratio": pair.ratio(),
+                "telling": row.is_telling(i),
+                "worse_percent": Some(pair.worse_percent(measure.better)).filter(|p| p.is_finite()),
+            })
+        };
+        known.map(measure).collect()
+    };
+    let row = |row: &RowPair| {
+        json!({
+            "name": row.name,
+            "results": row.results,
+            "broken": row.broken,
+            "measures": measures(row),
+        })
+    };
+    json!({
+        "a": side(&c.a),
+        "b": side(&c.b),
+        "differ": c.differ,
+        "equal_cuts": c.equal_cuts,
+        "rows": c.rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+fn text(c: &Comparison, all: bool) -> String {
     let mut text = format!("A  {}: {}\nB  {}: {}\n", c.a.file, c.a.about, c.b.file, c.b.about);
     for (letter, side) in [("A", &c.a), ("B", &c.b)] {
         for name in &side.alone {
@@ -87,6 +139,9 @@ fn text(c: &Comparison) -> String {
     }
     for words in &c.differ {
         text += &format!("beware: {words}\n");
+    }
+    if !all {
+        return text + &changes(c);
     }
     for row in &c.rows {
         let result = match &row.results {
@@ -99,10 +154,66 @@ fn text(c: &Comparison) -> String {
     text
 }
 
-fn table(c: &Comparison, pairs: &[compare::Pair]) -> Table {
+/// What differs by more than chance, in one table, and how much does not.
+fn changes(c: &Comparison) -> String {
+    let mut text = String::new();
+    for row in c.rows.iter().filter(|row| row.broken) {
+        if let Some([a, b]) = &row.results {
+            text += &format!("no longer as expected: {}: {a}; now {b}\n", row.name);
+        }
+    }
+    let mut table = new_table();
+    table.set_header(["row", "measure", "A", "B", "B/A", ""]);
+    let (mut shown, mut known) = (0, 0);
+    for row in &c.rows {
+        for (i, (measure, pair)) in c.measures.iter().zip(&row.pairs).enumerate() {
+            let is_count = measure.unit == units::Unit::Count && !c.equal_cuts;
+            known += usize::from(pair.a.is_some() && pair.b.is_some());
+            if !row.is_telling(i) || is_count {
+                continue;
+            }
+            shown += 1;
+            let worse = pair.worse_percent(measure.better) > 0.0;
+            table.add_row([
+                row.name.clone(),
+                measure.name.to_string(),
+                units::value(pair.a, measure.unit),
+                units::value(pair.b, measure.unit),
+                units::ratio(pair.ratio()),
+                if worse { "worse" } else { "better" }.to_string(),
+            ]);
+        }
+    }
+    if shown > 0 {
+        align(&mut table, &[2, 3, 4]);
+        text += &format!("\n{table}\n");
+    }
+    let rows = counted(c.rows.len() as u64, "row", "rows");
+    let measures = counted(known as u64, "measure", "measures");
+    text + &format!(
+        "\n{shown} of {measures} of {rows} differ by more than chance; --all shows all of them\n"
+    )
+}
+
+fn new_table() -> Table {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// These columns are of numbers.
+fn align(table: &mut Table, numbers: &[usize]) {
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 0));
+        if numbers.contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+fn table(c: &Comparison, pairs: &[Pair]) -> Table {
+    let mut table = new_table();
     table.set_header(["measure", "A", "B", "B/A"]);
     for (measure, pair) in c.measures.iter().zip(pairs) {
         if pair.a.is_none() && pair.b.is_none() {
@@ -115,11 +226,6 @@ fn table(c: &Comparison, pairs: &[compare::Pair]) -> Table {
             units::ratio(pair.ratio()),
         ]);
     }
-    for (i, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 0));
-        if i > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    align(&mut table, &[1, 2, 3]);
     table
 }

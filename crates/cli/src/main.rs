@@ -1,7 +1,6 @@
 //! The `tantalum` command.
 //!
-//! Exit codes: 0, success; 1, an expectation or the run failed; 2, the command line, an experiment
-//! file, a design or a trace is invalid. Commands with further exit codes list them in their help.
+//! Exit codes are in [`out::CODES`]. Commands say in their help what each means there.
 
 mod bar;
 mod bench;
@@ -16,11 +15,13 @@ mod energy;
 mod explain;
 mod fault;
 mod fit;
+mod gains;
 #[cfg(feature = "live")]
 mod log;
 #[cfg(not(feature = "live"))]
 #[path = "without/log.rs"]
 mod log;
+mod manual;
 #[cfg(feature = "live")]
 mod members;
 mod out;
@@ -80,6 +81,9 @@ Examples:
   tantalum bench drive --json                  how fast the simulation is
   tantalum designs durassd                     what a preset consists of")]
 struct Arguments {
+    /// No notes and no progress, only results and errors
+    #[arg(long, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -100,12 +104,27 @@ enum Command {
     Designs(designs::DesignsArguments),
     /// Drives in image files: create, inspect, check, serve, mount, cut
     #[command(subcommand)]
+    #[command(after_help = "\
+Examples:
+  tantalum drive create disk.img --design durassd --capacity 16GiB
+  tantalum drive serve disk.img --unix drive.sock --http 9090
+  tantalum drive cut disk.img")]
     Drive(drive::DriveCommand),
     /// Flash logs: create, inspect, check, recover, replace, serve, mount, cut
     #[cfg_attr(feature = "live", command(subcommand))]
+    #[command(after_help = "\
+Examples:
+  tantalum log create wal.toml --device a --device b --backing disk
+  tantalum log serve wal.toml --unix wal.sock
+  tantalum log check wal.toml")]
     Log(log::LogCommand),
     /// Flash caches: create, inspect, check, scrub, detach, serve, mount, cut; simulate policies
     #[command(subcommand)]
+    #[command(after_help = "\
+Examples:
+  tantalum cache create c.toml --flash a --slow b
+  tantalum cache serve c.toml --unix cache.sock
+  tantalum cache sim --policy gsc,lru")]
     Cache(cache::CacheCommand),
     /// Energy to survive a power loss: joules, farads, capacitors
     Energy(energy::EnergyArguments),
@@ -117,9 +136,15 @@ enum Command {
     Torture(torture::TortureArguments),
     /// Describe recorded block traces
     #[command(subcommand)]
+    #[command(after_help = "\
+Examples:
+  tantalum trace info w.log")]
     Trace(trace::TraceCommand),
     /// Measure how fast the simulation itself is
     #[command(subcommand)]
+    #[command(after_help = "\
+Examples:
+  tantalum bench drive --json")]
     Bench(bench::BenchCommand),
     /// Print completions for a shell
     #[command(after_help = "\
@@ -130,11 +155,17 @@ Examples:
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// The reference of all commands
+    #[command(subcommand, hide = true)]
+    Manual(manual::ManualCommand),
 }
 
 fn main() -> ExitCode {
     let matches = command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+    if arguments.quiet {
+        out::be_quiet();
+    }
     let code = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
@@ -152,6 +183,7 @@ fn main() -> ExitCode {
         Command::Trace(command) => trace::trace(&command),
         Command::Bench(command) => bench::bench(&command),
         Command::Completions { shell } => completions(shell),
+        Command::Manual(what) => manual::manual(&what, command()),
     };
     ExitCode::from(code)
 }

@@ -1,9 +1,13 @@
 //! Output of the command: standard output, messages, and files of results.
+//!
+//! 1. Exit codes are those here, and docs/exit-codes.md lists them.
+//! 2. With `--quiet` there are no notes and no progress, but errors, and what follows an error.
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write, stderr, stdout};
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Exit code: success.
 pub const OK: u8 = 0;
@@ -16,6 +20,25 @@ pub const UNKNOWN: u8 = 3;
 /// Exit code: the user interrupted the command.
 pub const INTERRUPTED: i32 = 130;
 
+/// All exit codes: the code, its meaning, and when it is that.
+pub const CODES: &[(u8, &str, &str)] = &[
+    (OK, "success", "the command did what it is for, and found nothing wrong"),
+    (
+        FAILED,
+        "failure",
+        "the work failed, or it found what it looks for: lost data, damage, a row that is not as \
+         expected, a limit that is exceeded",
+    ),
+    (
+        USAGE,
+        "invalid request",
+        "nothing was done: an argument, a file or a design is invalid or not there, no such drive \
+         runs, or the drive is in use",
+    ),
+    (UNKNOWN, "no verdict", "too few cuts, or a defect of the database itself: try again"),
+    (INTERRUPTED as u8, "interrupted", "Ctrl-C; what was finished is printed"),
+];
+
 /// Writes to standard output. It is no error if the reader has gone (`| head`).
 pub fn bytes(bytes: &[u8]) -> u8 {
     let mut out = stdout().lock();
@@ -26,16 +49,40 @@ pub fn bytes(bytes: &[u8]) -> u8 {
     }
 }
 
+/// Whether notes are left out.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on there are no notes, until an error is printed.
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether notes and progress are left out.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Whether standard output shows colours: it is a terminal that can, and NO_COLOR is not set.
+#[allow(clippy::disallowed_methods, reason = "the edge: the user's terminal")]
+pub fn has_colours() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
 /// Prints an error on standard error; returns the exit code.
 pub fn error(message: impl Display, code: u8) -> u8 {
+    QUIET.store(false, Ordering::Relaxed);
     note(format_args!("error: {message}"));
     code
 }
 
 /// Prints a line on standard error.
 pub fn note(line: impl Display) {
-    // If standard error is closed, nothing else can be done.
-    let _ = writeln!(stderr(), "{line}");
+    if !is_quiet() {
+        // If standard error is closed, nothing else can be done.
+        let _ = writeln!(stderr(), "{line}");
+    }
 }
 
 /// A file for the results of a command.

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use tantalum_device::bytes_in_words;
 use tantalum_lab::file::crash::CrashFile;
 use tantalum_lab::file::experiment::{Expect, Experiment, Row};
 use tantalum_lab::report::published::Deviations;
@@ -64,7 +65,8 @@ pub struct RunArguments {
     svg: Vec<Drawing>,
     /// Record the writes of a row to its drive in this file, in the format of dm-log-writes, with a
     /// mark at each power cut and after each atomic group (the format has no groups: replay up to
-    /// marks or flushes to get whole groups); for one row, see --row
+    /// marks or flushes to get whole groups); for one row, see --row. The file has all data that is
+    /// written: an experiment that is not --quick takes GB
     #[arg(long, value_name = "FILE")]
     log_writes: Option<PathBuf>,
     /// The seed [default: the file's]
@@ -261,6 +263,12 @@ pub fn run(arguments: &RunArguments) -> u8 {
         ));
     }
     out::note(beginning(&experiment, rows.len(), threads));
+    if let Some(path) = &arguments.log_writes {
+        out::note(format_args!(
+            "note: {} gets all data that the row writes, which may be GB (--quick writes less)",
+            path.display()
+        ));
+    }
     let shown = bars.clone();
     let watch: runner::Watch = Arc::new(move |progress| {
         if let Progress::RowDone(row) = progress {
@@ -339,7 +347,12 @@ fn end_log(log: Log, path: &Path) -> u8 {
     };
     let log = log.into_inner().unwrap_or_else(PoisonError::into_inner);
     match log.finish() {
-        Ok(_) => out::OK,
+        Ok(_) => {
+            #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+            let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+            out::note(format_args!("{}: {} of writes", path.display(), bytes_in_words(bytes)));
+            out::OK
+        }
         Err(e) => out::error(format_args!("cannot write {}: {e}", path.display()), out::FAILED),
     }
 }

@@ -1,11 +1,12 @@
 //! Sizes on the command line.
 
-/// Reads a size, as in `8GiB` or `500M`.
+/// Reads a size, as in `8GiB`, `1.5GiB` or `500M`.
 ///
 /// # Errors
 /// The expected form, in a line.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -15,6 +16,20 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "t" | "tib" => 40,
         _ => return Err(format!("\"{unit}\" is no unit; use K, M, G or T, as in 8GiB")),
     };
-    let number: u64 = number.parse().map_err(|_| "expected a number, as in 8GiB".to_string())?;
-    number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(|| "no drive has that size".into())
+    let form = || "expected a number, as in 8GiB or 1.5GiB".to_string();
+    let unit_bytes = 1u64 << shift;
+    let bytes = match number.split_once('.') {
+        None => number.parse::<u64>().map_err(|_| form())?.checked_mul(unit_bytes),
+        Some((whole, part)) => {
+            let whole: u64 = whole.parse().map_err(|_| form())?;
+            let tenth: f64 = format!("0.{part}").parse().map_err(|_| form())?;
+            // A part of a byte makes no size.
+            let rest = tenth * unit_bytes as f64;
+            if rest.fract() != 0.0 && shift == 0 {
+                return Err("a byte has no parts".into());
+            }
+            whole.checked_mul(unit_bytes).and_then(|n| n.checked_add(rest.round() as u64))
+        }
+    };
+    bytes.filter(|n| *n > 0).ok_or_else(|| "no drive has that size".into())
 }

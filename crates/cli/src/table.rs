@@ -1,7 +1,7 @@
-//! The table of an experiment, for a terminal of any width and without colours.
+//! The table of an experiment, for a terminal of any width; results have colours where it shows them.
 
 use crate::counted::counted;
-use crate::published;
+use crate::{gains, out, published};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_lab::file::experiment::WorkloadKind;
@@ -52,7 +52,28 @@ fn measured(r: &RowReport, name: &str, unit: f64) -> String {
 
 /// All tables of a report, one for each workload.
 pub fn tables(report: &Report) -> String {
-    tables_within(report, width())
+    let text = tables_within(report, width());
+    if out::has_colours() { painted(&text) } else { text }
+}
+
+/// The text with the results in colours: green for what is kept, red for what is not as expected.
+fn painted(text: &str) -> String {
+    let mut painted = String::with_capacity(text.len());
+    for line in text.lines() {
+        let cell = line.strip_suffix('|').and_then(|line| line.rsplit_once('|'));
+        let paint = cell.and_then(|(_, cell)| match cell.trim() {
+            "kept" => Some("32"),
+            "FAILED" | "BROKEN" | "LOST" | "NO LOSS?" | "TOO FEW CUTS" => Some("1;31"),
+            _ => None,
+        });
+        let _ = match (cell, paint) {
+            (Some((before, cell)), Some(paint)) => {
+                writeln!(painted, "{before}|\x1b[{paint}m{cell}\x1b[0m|")
+            }
+            _ => writeln!(painted, "{line}"),
+        };
+    }
+    painted
 }
 
 /// The width of a line: the terminal's, or COLUMNS where there is no terminal.
@@ -86,6 +107,8 @@ fn tables_within(report: &Report, width: usize) -> String {
             WorkloadKind::Pages(name) | WorkloadKind::Job(name) => name,
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
+        let rate = Terms::of(rows).rate;
+        text.push_str(&gains::lines(rows, if rate == "per second" { "rate" } else { rate }));
         for row in rows {
             for note in row.notes() {
                 let _ = writeln!(text, "{}: {note}", row.name);
@@ -385,6 +408,16 @@ mod tests {
         assert!(columns.values().is_sorted() && columns[&60] < columns[&80], "{columns:?}");
         // All columns but params, spread, reads and writes of jobs, and costs of commits.
         assert_eq!(columns[&200], COLUMNS.len() - 9 + 1, "{columns:?}");
+    }
+
+    #[test]
+    fn results_are_painted_and_nothing_else_is() {
+        let text = "|design|result|\n|a     |kept  |\n|b     |loses |\n|c     |LOST  |\nkept\n";
+        assert_eq!(
+            painted(text),
+            "|design|result|\n|a     |\x1b[32mkept  \x1b[0m|\n|b     |loses |\n\
+             |c     |\x1b[1;31mLOST  \x1b[0m|\nkept\n"
+        );
     }
 
     #[test]

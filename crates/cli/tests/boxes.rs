@@ -262,10 +262,10 @@ fn a_file_that_does_not_exist_is_created() {
         let output = command.arg(&*nbd).args(more).output().expect("it starts");
         ends(&output, code).1
     };
-    let why = refused(&[], 1);
-    assert!(why.contains("cannot be opened") && why.contains("--capacity SIZE creates it"));
-    let why = refused(&["--read-only"], 1);
-    assert!(why.contains("cannot be opened") && !why.contains("--capacity"), "{why}");
+    let why = refused(&[], 2);
+    assert!(why.contains("there is no") && why.contains("--capacity SIZE creates it"), "{why}");
+    let why = refused(&["--read-only"], 2);
+    assert!(why.contains("there is no") && !why.contains("--capacity"), "{why}");
     let why = refused(&["--read-only", "--capacity", "1MiB"], 2);
     assert!(why.contains("it creates a file"), "{why}");
     // Nothing is left of one that cannot be made: there is no room.
@@ -398,6 +398,6 @@ fn invalid_arguments_are_refused() {
     refused(&["--disk", "disk-15"], 2, "disk-15k");
     refused(&["--disk", "durassd"], 2, "is an SSD");
     refused(&[], 2, "--ram");
-    refused(&["--file", "/nonexistent/file"], 1, "cannot be opened");
+    refused(&["--file", "/nonexistent/file"], 2, "there is no");
     refused(&["--file", "/", "--buffered"], 1, "neither a regular file nor a block device");
 }

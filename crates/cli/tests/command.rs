@@ -385,17 +385,25 @@ fn a_run_has_a_page_and_two_runs_compare() {
     assert_eq!(html, std::fs::read_to_string(&again).unwrap());
     assert!(html.contains(&format!("tantalum run {experiment} --seed 1 --cuts 3<")), "{html}");
 
-    let (same, _) = ends(&tantalum(&["compare", &a, &a, "--fail-over", "0"]), 0);
+    let (same, _) = ends(&tantalum(&["compare", &a, &a, "--all", "--fail-over", "0"]), 0);
     assert!(same.contains("ycsb-a/volatile/wal/full") && same.contains("1.000"), "{same}");
+    let (same, _) = ends(&tantalum(&["compare", &a, &a]), 0);
+    assert!(same.contains("\n0 of ") && !same.contains("1.000"), "{same}");
     let text = std::fs::read_to_string(&a).unwrap();
     let mut slower: serde_json::Value = serde_json::from_str(&text).unwrap();
     let rate = &mut slower["rows"][0]["tx_per_s"];
     *rate = (rate.as_f64().unwrap() / 2.0).into();
     let slower = slower.to_string();
     std::fs::write(&b, slower).unwrap();
-    ends(&tantalum(&["compare", &a, &b, "--html", &page]), 0);
+    let (slower, _) = ends(&tantalum(&["compare", &a, &b, "--html", &page]), 0);
+    assert!(slower.contains("0.500|worse") && slower.contains("\n1 of "), "{slower}");
     assert!(std::fs::read_to_string(&page).unwrap().contains("▼ worse"));
     ends(&tantalum(&["compare", &b, &a, "--fail-over", "5"]), 0);
+    let (json, _) = ends(&tantalum(&["compare", &a, &b, "--json"]), 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rate = &json["rows"][0]["measures"][0];
+    assert_eq!((&rate["ratio"], &rate["telling"]), (&0.5.into(), &true.into()), "{rate}");
+    assert_eq!(rate["worse_percent"], 50.0, "{rate}");
     let (_, err) = ends(&tantalum(&["compare", &a, &b, "--fail-over", "5"]), 1);
     assert!(err.contains("ycsb-a/volatile/wal/full: transactions/s from"), "{err}");
 
@@ -432,4 +440,50 @@ fn a_recorded_run_is_the_run_itself_and_its_log_can_be_read() {
     // One log of several rows has no meaning.
     let (_, error) = ends(&tantalum(&["run", experiment, "--log-writes", log]), 2);
     assert!(error.contains("--row"), "{error}");
+}
+
+/// The same fault ends every command with the same code.
+#[cfg(feature = "live")]
+#[test]
+fn what_is_not_there_is_an_invalid_request_everywhere() {
+    let gone = "/nowhere/at-all";
+    let toml = "/nowhere/at-all.toml";
+    let unix = ["--unix", "/nowhere/socket"];
+    let commands: &[&[&str]] = &[
+        &["run", gone],
+        &["crash", gone],
+        &["search", gone, "--workload", "x", "--recovery-max", "1s"],
+        &["fit", gone, "--design", "durassd"],
+        &["compare", gone, gone],
+        &["published", gone],
+        &["designs", gone],
+        &["energy", "--design", gone],
+        &["explain", "nothing.like-it"],
+        &["trace", "info", gone],
+        &["drive", "create", "/nowhere/at-all/disk.img"],
+        &["drive", "inspect", gone],
+        &["drive", "check", gone],
+        &["drive", "serve", gone, unix[0], unix[1]],
+        &["drive", "serve", "--file", gone, unix[0], unix[1]],
+        &["drive", "mount", gone, "/nowhere/mounted"],
+        &["drive", "cut", gone],
+        &["drive", "restore", gone],
+        &["drive", "status", gone],
+        &["drive", "stats", gone],
+        &["drive", "top", gone],
+        &["log", "inspect", toml],
+        &["log", "check", toml],
+        &["log", "recover", toml],
+        &["log", "serve", toml, unix[0], unix[1]],
+        &["cache", "inspect", toml],
+        &["cache", "check", toml],
+        &["cache", "scrub", toml],
+        &["cache", "detach", toml],
+        &["cache", "serve", toml, unix[0], unix[1]],
+        &["cache", "sim", gone],
+    ];
+    for command in commands {
+        let (_, err) = ends(&tantalum(command), 2);
+        assert!(err.starts_with("error: "), "{command:?}: {err}");
+    }
 }

@@ -585,8 +585,13 @@ fn the_state_is_shown_over_http() {
     assert_eq!((status.power, status.design.as_str()), (Power::On, "durassd"));
     let stats: StatsReport = serde_json::from_str(&body("/stats").1).expect("stats");
     assert_eq!(stats.commands["write"].done, 10);
-    let (head, page) = body("/");
+    let (head, page) = body("/text");
     assert!(head.contains("text/html") && page.contains("write       10 done"), "{page}");
+    let (head, page) = body("/");
+    assert!(head.contains("text/html") && head.contains("content-security-policy"), "{head}");
+    // It needs nothing from elsewhere: the one address in it is the name of SVG.
+    assert!(page.contains("data-control=\"no\""), "{page}");
+    assert_eq!(page.matches("://").count(), 1, "{page}");
     let (head, metrics) = body("/metrics");
     assert!(head.contains("application/openmetrics-text"), "{head}");
     exposition(&metrics);
@@ -613,6 +618,48 @@ fn the_state_is_shown_over_http() {
     assert!(!metrics.contains("tantalum_energy_joules{"), "{metrics}");
     assert_eq!(json("stats", &control, 0)["energy"], Value::Null);
     assert!(metrics.contains("tantalum_cuts_total 1\n"));
+    assert_eq!(serving.stop_quietly(), Some(0));
+}
+
+/// The page's buttons, only where they are allowed and only for the page itself.
+#[test]
+fn the_power_is_cut_over_http_where_that_is_allowed() {
+    let refused = ["drive", "serve", "--ram", "16MiB", "--tcp", "0", "--insecure"];
+    let mut refused = tantalum(&refused);
+    refused.args(["--http", "0.0.0.0:0", "--allow-control"]);
+    let (_, why) = ends(&refused.output().expect("it starts"), 2);
+    assert!(why.contains("could cut the power"), "{why}");
+
+    let (mut serving, _nbd, control) =
+        serve("durassd", "buttons", &["--http", "0", "--allow-control"]);
+    let mut said = BufReader::new(serving.child.stderr.take().expect("standard error"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    let at = line.trim_end().strip_prefix("status and metrics: http://").expect("an address");
+    let at = at.trim_end_matches('/');
+    let (_, page) = get(at, "/");
+    assert!(page.contains("data-control=\"yes\""), "{page}");
+    let post = |path: &str, host: &str, header: &str| {
+        let mut stream = std::net::TcpStream::connect(at).expect("a server");
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\n{header}Content-Length: 0\r\n\
+             Connection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("text");
+        answer.get(9..12).and_then(|s| s.parse::<u16>().ok()).expect("a status")
+    };
+    let ours = "X-Tantalum: control\r\n";
+    assert_eq!(post("/cut", at, ""), 403);
+    assert_eq!(post("/cut", "evil.example", ours), 403);
+    assert_eq!(get(at, "/cut").0, 405);
+    assert_eq!(json("status", &control, 0)["power"], "on");
+    assert_eq!(post("/cut", at, ours), 200);
+    assert_eq!(json("status", &control, 0)["power"], "off");
+    assert_eq!(post("/restore", at, ours), 200);
+    let status = json("status", &control, 0);
+    assert_eq!((&status["power"], &status["cuts"]), (&"on".into(), &1.into()));
     assert_eq!(serving.stop_quietly(), Some(0));
 }
 

@@ -61,7 +61,7 @@ fn an_image_is_served_after_its_server_was_killed() {
     use_it(&path);
     let second = tantalum(&["drive", "serve", name, "--tcp", "0"]).output().expect("it starts");
     let said = String::from_utf8_lossy(&second.stderr);
-    assert!(second.status.code() == Some(1) && said.contains("in use"), "{said}");
+    assert!(second.status.code() == Some(2) && said.contains("in use"), "{said}");
     serving.child.kill().expect("it can be killed");
     serving.child.wait().expect("it ends");
 

@@ -166,6 +166,12 @@ exit $code"#;
                 .all(|part| text.contains(part))
         });
         terminal.press("c");
+        terminal.until("a question", |text| text.contains("cut the power? y cuts it"));
+        terminal.press("n");
+        terminal.until("no cut", |text| text.contains("the power was not cut"));
+        terminal.press("c");
+        terminal.until("a question", |text| text.contains("cut the power? y cuts it"));
+        terminal.press("y");
         terminal.until("a cut", |text| text.contains(" OFF  ram"));
         terminal.press("r");
         terminal.until("a restart", |text| text.contains(" ON  ram"));

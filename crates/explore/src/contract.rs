@@ -60,7 +60,8 @@ impl<S: Subject + PowerCycle> Judge for Contract<S> {
 
     async fn check(&self, subject: &S) -> Result<(), Failure> {
         let found = self.oracle.check(&subject.device()).await;
-        Failure::contract(found.map_err(|error| of_all(&error))?)
+        let judged = Failure::contract(found.map_err(|error| of_all(&error))?);
+        judged.map_err(|failure| failure.for_lack_of(subject.shortage()))
     }
 
     async fn read_all(&self, subject: &S) -> Result<(), Failure> {
@@ -72,7 +73,8 @@ impl<S: Subject + PowerCycle> Judge for Contract<S> {
             host.read(range).await.map_err(|error| of_all(&error))?;
             at += range.count;
         }
-        Failure::contract(self.oracle.take_violations())
+        let judged = Failure::contract(self.oracle.take_violations());
+        judged.map_err(|failure| failure.for_lack_of(subject.shortage()))
     }
 }
 

@@ -16,6 +16,16 @@ pub enum Failure {
         /// How many more there are.
         others: usize,
     },
+    /// A block device broke its contract, because its capacitors had too little energy.
+    #[error("too little energy: {shortage}; so {first}{}", more(.others))]
+    Energy {
+        /// What was there and what was missing, in a line.
+        shortage: String,
+        /// The first violation.
+        first: Box<Violation>,
+        /// How many more there are.
+        others: usize,
+    },
     /// Something that had to survive a cut did not, or something came back that must not. The words
     /// are those of a judge other than the contract of block devices.
     #[error("{0}")]
@@ -57,6 +67,16 @@ impl Failure {
     /// failure of a run that was cut.
     pub fn of_command(command: &str, error: &IoError) -> Failure {
         Failure::Command { command: command.to_string(), error: error.to_string() }
+    }
+
+    /// The same failure of a subject that had this shortage of energy, if it had one.
+    pub(crate) fn for_lack_of(self, shortage: Option<String>) -> Failure {
+        match (self, shortage) {
+            (Failure::Contract { first, others }, Some(shortage)) => {
+                Failure::Energy { shortage, first: Box::new(first), others }
+            }
+            (failure, _) => failure,
+        }
     }
 
     /// Of what the oracle found, if it found anything.

@@ -53,6 +53,12 @@ pub trait Subject: Clone + 'static {
         Ok(())
     }
 
+    /// Why it may lose what it promised to keep, in a line: its capacitors had too little energy for
+    /// one of its power losses. `None` if they had enough, or if it has none.
+    fn shortage(&self) -> Option<String> {
+        None
+    }
+
     /// From now on remembers what its media do.
     fn record_operations(&self) {}
 

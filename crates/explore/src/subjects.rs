@@ -3,7 +3,7 @@
 use crate::boxes::{AnyBox, each};
 use crate::contract::Contract;
 use crate::subject::{Fault, Subject};
-use tantalum_device::{Disk, IoError, Operation, PowerCycle, RaidBox, RamDevice};
+use tantalum_device::{Disk, IoError, Operation, PowerCycle, RaidBox, RamDevice, joules_in_words};
 use tantalum_drive::Drive;
 use tantalum_nand::OpKind;
 use tantalum_rt::{Rt, join_all};
@@ -42,6 +42,17 @@ impl Subject for Drive {
 
     fn audit(&self) -> Result<(), String> {
         Drive::audit(self)
+    }
+
+    fn shortage(&self) -> Option<String> {
+        let losses = self.power_losses();
+        (losses.incomplete > 0).then(|| {
+            format!(
+                "the emergency dump was not complete: the capacitors had {}, and up to {} were missing",
+                joules_in_words(losses.budget_j),
+                joules_in_words(losses.most_missing_j)
+            )
+        })
     }
 
     fn record_operations(&self) {
@@ -226,6 +237,10 @@ impl Subject for AnyBox {
 
     fn audit(&self) -> Result<(), String> {
         each!(self, AnyBox, b => Subject::audit(b))
+    }
+
+    fn shortage(&self) -> Option<String> {
+        self.drives().iter().find_map(Subject::shortage)
     }
 
     fn record_operations(&self) {

@@ -18,7 +18,7 @@ pub fn comparison(c: &Comparison) -> String {
         }
         @for words in &c.differ { p { span.bad { "Beware: " (words) } } }
         (alone("A", &c.a)) (alone("B", &c.b))
-        p { "B/A is the second value divided by the first. ▲ is better, ▼ is worse, by a hundredth or more." }
+        p { "B/A is the second value divided by the first. ▲ is better, ▼ is worse: by more than the repetitions of a row are apart, or, without repetitions, by more than a hundredth." }
         (scrolling("Both reports, row by row", c.rows.len() * c.measures.len() / 2, &table(c)))
         @for (i, measure) in c.measures.iter().enumerate() {
             @let parts = parts(c, i);
@@ -64,13 +64,13 @@ fn table(c: &Comparison) -> Markup {
                         td.word { @if row.broken { span.bad { "▼ no longer as expected" } } }
                     }
                 }
-                @for (measure, pair) in c.measures.iter().zip(&row.pairs) {
+                @for (i, (measure, pair)) in c.measures.iter().zip(&row.pairs).enumerate() {
                     @if pair.a.is_some() || pair.b.is_some() { tr {
                         td.word { (measure.name) }
                         td { (units::value(pair.a, measure.unit)) }
                         td { (units::value(pair.b, measure.unit)) }
                         td { (units::ratio(pair.ratio())) }
-                        td.word { (change(measure, pair)) }
+                        td.word { (change(measure, pair, row.is_telling(i))) }
                     } }
                 }
             } }
@@ -78,14 +78,10 @@ fn table(c: &Comparison) -> Markup {
     }
 }
 
-/// Differences below this, in per cent, count as neither better nor worse.
-const TELLING: f64 = 1.0;
-
-fn change(measure: &Measure, pair: &Pair) -> Markup {
-    let swapped = Pair { a: pair.b, b: pair.a };
+fn change(measure: &Measure, pair: &Pair, is_telling: bool) -> Markup {
     html! {
-        @if pair.worse_percent(measure.better) >= TELLING { span.bad { "▼ worse" } }
-        @else if swapped.worse_percent(measure.better) >= TELLING { span.good { "▲ better" } }
+        @if is_telling && pair.worse_percent(measure.better) > 0.0 { span.bad { "▼ worse" } }
+        @else if is_telling { span.good { "▲ better" } }
         @else if pair.a == pair.b { "same" }
         @else if pair.a.is_some() && pair.b.is_some() { "about the same" }
     }

@@ -193,7 +193,9 @@ pub(crate) fn words_cell(words: &str) -> Markup {
 
 fn result(row: &RowReport) -> Markup {
     html! {
-        @if row.verdict == Verdict::AsExpected { span.good { "✓ " (row.result()) } }
+        // A loss that was expected is neither good nor bad.
+        @if row.verdict == Verdict::AsExpected && row.findings.lost_anything() { "○ " (row.result()) }
+        @else if row.verdict == Verdict::AsExpected { span.good { "✓ " (row.result()) } }
         @else { span.bad { "✗ " (row.result()) } }
     }
 }

@@ -18,7 +18,7 @@ fn linkbench() -> Rc<dyn Benchmark> {
 }
 
 fn ycsb() -> Rc<dyn Benchmark> {
-    Rc::new(Ycsb::new(YcsbScale { records: 200, field_bytes: 100 }))
+    Rc::new(Ycsb::new(YcsbScale { records: 200, ..YcsbScale::default() }))
 }
 
 fn tpcc() -> Rc<dyn Benchmark> {

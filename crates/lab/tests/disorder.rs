@@ -30,7 +30,7 @@ fn sqlite(journal: Journal, synchronous: Synchronous, keys: &str) -> RowFindings
         settings: Settings { page_bytes: 4096, cache_pages: 20, journal, synchronous },
         preparation: None,
     };
-    let benchmark = Rc::new(Ycsb::new(YcsbScale { records: 2000, field_bytes: 100 }));
+    let benchmark = Rc::new(Ycsb::new(YcsbScale { records: 2000, ..YcsbScale::default() }));
     let drive = |rt: &Rt| Ok(Model::Ssd(Box::new(design)).build(rt, Payload::Bytes).unwrap());
     let (findings, result) = row::run(1, plan, benchmark, drive, || ());
     result.unwrap_or_else(|e| panic!("{e}: {findings:#?}"));

@@ -133,7 +133,7 @@ fn page_models_on_a_drive_that_hangs_fail() {
 
 #[test]
 fn a_database_on_a_drive_that_hangs_fails() {
-    let ycsb = Rc::new(Ycsb::new(YcsbScale { records: 150, field_bytes: 100 }));
+    let ycsb = Rc::new(Ycsb::new(YcsbScale { records: 150, ..YcsbScale::default() }));
     let hanging = |rt: &Rt| Ok(Hanging::new(rt, 2000, Payload::Bytes));
     hangs(row::run(1, plan(200), ycsb, hanging, || ()), Nanos::ZERO);
 }

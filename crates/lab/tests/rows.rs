@@ -29,7 +29,7 @@ fn linkbench() -> Rc<dyn Benchmark> {
 }
 
 fn ycsb() -> Rc<dyn Benchmark> {
-    Rc::new(Ycsb::new(YcsbScale { records: 150, field_bytes: 100 }))
+    Rc::new(Ycsb::new(YcsbScale { records: 150, ..YcsbScale::default() }))
 }
 
 fn tpcc() -> Rc<dyn Benchmark> {

@@ -93,3 +93,24 @@ fn the_table_of_readme_is_that_of_the_report() {
     }
     assert_eq!(checked, 6);
 }
+
+/// Each metric of the dashboard is one of those that are documented.
+#[test]
+fn the_dashboard_shows_metrics_that_there_are() {
+    let dashboard = read(&root().join("docs/grafana.json"));
+    let dashboard: serde_json::Value = serde_json::from_str(&dashboard).expect("it is JSON");
+    let control = read(&root().join("docs/control.md"));
+    let mut checked = 0;
+    for panel in dashboard["panels"].as_array().expect("it has panels") {
+        for target in panel["targets"].as_array().expect("a panel has targets") {
+            let query = target["expr"].as_str().expect("a target has a query");
+            for rest in query.split("tantalum_").skip(1) {
+                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let name = rest[..end.unwrap_or(rest.len())].trim_end_matches("_bucket");
+                assert!(control.contains(&format!("`{name}`")), "{name} is not documented");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 20, "{checked} metrics only");
+}

@@ -1,6 +1,7 @@
 //! YCSB workload A (Cooper et al., SoCC 2010): half reads of a whole record, half
 //! updates of one field; scrambled zipfian access with constant 0.99; records of
-//! ten fields with 100 bytes each.
+//! ten fields with 100 bytes each. The share of updates may be another: 5 % are
+//! workload B, none workload C.
 //!
 //! # Invariants
 //!
@@ -20,7 +21,7 @@ use tantalum_rt::mix64;
 const FIELDS: usize = 10;
 const ZIPFIAN_CONSTANT: f64 = 0.99;
 
-/// The size of the table.
+/// The size of the table, and the mix.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct YcsbScale {
@@ -28,11 +29,13 @@ pub struct YcsbScale {
     pub records: u64,
     /// Bytes in each of the ten fields, at least 16.
     pub field_bytes: u64,
+    /// Operations that update, in per cent, at most 100; the others read.
+    pub update_percent: u64,
 }
 
 impl Default for YcsbScale {
     fn default() -> YcsbScale {
-        YcsbScale { records: 3_000, field_bytes: 100 }
+        YcsbScale { records: 3_000, field_bytes: 100, update_percent: 50 }
     }
 }
 
@@ -40,6 +43,8 @@ impl Default for YcsbScale {
 pub struct Ycsb {
     records: u64,
     field_bytes: usize,
+    /// Of so many operations, the second number, so many read.
+    reads: (u64, u64),
     popular: Zipf,
 }
 
@@ -87,7 +92,12 @@ impl Ycsb {
     pub fn new(scale: YcsbScale) -> Ycsb {
         let records = scale.records.max(1);
         let field_bytes = scale.field_bytes.max(content::HEADER as u64) as usize;
-        Ycsb { records, field_bytes, popular: Zipf::new(records, ZIPFIAN_CONSTANT) }
+        // In lowest terms, so that a mix has one sequence of random numbers, however it is written.
+        let reads = 100 - scale.update_percent.min(100);
+        let divisor =
+            (1..=100).rev().find(|n| reads.is_multiple_of(*n) && 100_u64.is_multiple_of(*n));
+        let reads = (reads / divisor.unwrap_or(1), 100 / divisor.unwrap_or(1));
+        Ycsb { records, field_bytes, reads, popular: Zipf::new(records, ZIPFIAN_CONSTANT) }
     }
 
     fn popular(&self, client: &mut Client) -> u64 {
@@ -207,7 +217,7 @@ impl Benchmark for Ycsb {
     }
 
     fn operate(&self, sql: &mut dyn Sql, client: &mut Client) -> Result<Step, StepError> {
-        if client.stream.chance(1, 2) {
+        if client.stream.chance(self.reads.0, self.reads.1) {
             self.read_record(sql, client)
         } else {
             self.update(sql, client)
@@ -230,5 +240,25 @@ impl Benchmark for Ycsb {
         }
         verify_digest(sql, digest, &mut findings)?;
         Ok(findings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_is_a_share_in_lowest_terms() {
+        for (update_percent, reads) in [
+            (50, (1, 2)),
+            (5, (19, 20)),
+            (0, (1, 1)),
+            (100, (0, 1)),
+            (30, (7, 10)),
+            (37, (63, 100)),
+        ] {
+            let scale = YcsbScale { update_percent, ..YcsbScale::default() };
+            assert_eq!(Ycsb::new(scale).reads, reads);
+        }
     }
 }

@@ -7,7 +7,7 @@
 use super::findings::Findings;
 use crate::bar::{Began, Lines};
 use crate::{out, time};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_explore::{Case, CrashRow, Over, Watch};
@@ -58,6 +58,9 @@ impl<'a> Progress<'a> {
         repeat: &'a (dyn Fn(&str, &str) -> String + Sync),
     ) -> Progress<'a> {
         let all = MultiProgress::new();
+        if crate::out::is_quiet() {
+            all.set_draw_target(ProgressDrawTarget::hidden());
+        }
         let terminal = !all.is_hidden();
         let total = all.add(styled(ProgressBar::no_length(), "{bar:20} {pos} cuts{msg}"));
         let height = ratatui::crossterm::terminal::size().map_or(24, |(_, rows)| rows.into());

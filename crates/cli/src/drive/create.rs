@@ -6,6 +6,7 @@ use crate::random::random;
 use crate::run::{Setting, setting};
 use crate::size::bytes;
 use clap::Args;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Drive, DriveImageError};
@@ -86,7 +87,10 @@ pub fn create(arguments: &CreateArguments) -> u8 {
         Err(DriveImageError::Image(ImageError::Exists)) => {
             out::error(format_args!("there is a {name} already: --force overwrites it"), out::USAGE)
         }
-        Err(e @ DriveImageError::Image(ImageError::Io { .. })) => {
+        // Where no file can be is a wrong request; a disk that is full is not.
+        Err(DriveImageError::Image(ref e @ ImageError::Io { ref source, .. }))
+            if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) =>
+        {
             out::error(format_args!("{name}: {e}"), out::FAILED)
         }
         Err(e) => out::error(format_args!("{name}: {e}"), out::USAGE),
@@ -145,10 +149,14 @@ mod tests {
             ("8g", Ok(8 << 30)),
             ("500M", Ok(500 << 20)),
             ("1 TiB", Ok(1 << 40)),
+            ("1.5GiB", Ok(3 << 29)),
+            ("0.25k", Ok(256)),
         ] {
             assert_eq!(bytes(text), want, "{text}");
         }
-        for text in ["", "x", "0", "8 parsec", "-1", "99999999999999T"] {
+        for text in
+            ["", "x", "0", "0.0M", "1.5", "1.", "1.2.3K", "8 parsec", "-1", "99999999999999T"]
+        {
             assert!(bytes(text).is_err(), "{text}");
         }
     }

@@ -33,7 +33,7 @@ use std::rc::Rc;
 use tantalum_device::{Disk, LiveBox, Payload, PowerState, RamDevice, RamOptions, Stats};
 use tantalum_drive::{Drive, DriveImageError};
 use tantalum_export::control::{Clients, MAX_CLIENTS};
-use tantalum_nand::ImageFile;
+use tantalum_nand::{ImageError, ImageFile};
 use tantalum_rt::wall::{Io, Signal, Signals};
 use tantalum_rt::{First, Rt, Runtime, first};
 
@@ -131,11 +131,10 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
         .map_err(|e| format!("the wall clock does not start: {e}"))?;
     let rt = runtime.handle();
     match source {
-        Source::Image(path) => {
-            let drive = on_image(&rt, path, arguments);
-            let drive = drive.map_err(|e| format!("{}: {e}", path.display()))?;
-            let_run(runtime, drive, Some(path), arguments, build)
-        }
+        Source::Image(path) => match on_image(&rt, path, arguments) {
+            Ok(drive) => let_run(runtime, drive, Some(path), arguments, build),
+            Err((why, code)) => Ok(out::error(format_args!("{}: {why}", path.display()), code)),
+        },
         Source::Log(path) => {
             let (volume, members) =
                 members::volume(&mut runtime, path, arguments.salvage, arguments.opening())?;
@@ -190,10 +189,15 @@ fn let_run<B: LiveBox>(
     runtime.block_on(life).map_err(|e| format!("the drive has stalled: {e}"))?
 }
 
-fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, String> {
-    let image = ImageFile::open_with(path, arguments.opening()).map_err(|e| e.to_string())?;
+/// The error comes with its exit code.
+fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, (String, u8)> {
+    let refused = |e: ImageError| match e {
+        ImageError::InUse => (e.to_string(), out::USAGE),
+        e => (e.to_string(), out::FAILED),
+    };
+    let image = ImageFile::open_with(path, arguments.opening()).map_err(refused)?;
     fault::tell(&[(path, &image)], fault::POWER_CUT)
-        .map_err(|e| format!("cannot wait for signals: {e}"))?;
+        .map_err(|e| (format!("cannot wait for signals: {e}"), out::FAILED))?;
     let drive = match Drive::on_file(rt, image.clone()) {
         Err(e @ DriveImageError::Memory { .. }) if arguments.salvage => {
             out::note(format_args!("{}: {e}: data that only it had are lost", path.display()));
@@ -207,7 +211,7 @@ fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, St
     if image.was_crashed() {
         out::note(format_args!("{}: {}", path.display(), view::host_crashed(&image)));
     }
-    drive
+    drive.map_err(|why| (why, out::FAILED))
 }
 
 /// The drive's life: from power to the signal that ends it. Gives the exit code.
@@ -235,7 +239,7 @@ async fn live<B: LiveBox>(
         control::begin(&plug, listener);
     }
     if let Some(at) = arguments.http {
-        let at = http::begin(&plug, at)?;
+        let at = http::begin(&plug, at, arguments.allow_control)?;
         if listen::is_for_others(at) {
             out::note("note: everybody who reaches this address can see what the drive does");
         }

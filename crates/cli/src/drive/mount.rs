@@ -40,8 +40,9 @@ Examples:
 
 When the drive is ready, the line \"ready: DIR\" is printed. --fs mounts a file system
 through a loop device with direct I/O, and makes one on a blank drive; it needs root.
-For database pages that reach the drive in one piece, use XFS with blocks of the
-database's page size.
+A file and --files need root, or fusermount3 (the package fuse3): then only you can
+use them. For database pages that reach the drive in one piece, use XFS with blocks of
+the database's page size.
 
 SIGINT and SIGTERM unmount the drive and end it in good order. If it is in use, the
 process names its users and waits; a second signal leaves the mount to its users.

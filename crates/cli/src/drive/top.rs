@@ -5,6 +5,7 @@ mod screen;
 
 use super::{remote, words};
 use crate::out;
+use crate::time::time;
 use clap::Args;
 use history::{History, Sample};
 use ratatui::backend::TestBackend;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tantalum_export::control::{Client, Power};
+use tantalum_rt::Nanos;
 
 /// Arguments of `tantalum drive top`.
 #[derive(Args)]
@@ -25,7 +27,7 @@ Examples:
   tantalum drive top disk.img --once           one picture, as text
   tantalum drive top disk.img --interval 0.2
 
-Keys: c cuts the power, r restores it, q ends. Throughput is in real time;
+Keys: c and then y cuts the power, r restores it, q ends. Throughput is in real time;
 latencies are by the drive's clock. The histogram and the rates cover the last 10
 intervals.
 Exit codes: 0; 1, the terminal cannot be used; 2, no such drive runs.")]
@@ -33,18 +35,20 @@ pub struct TopArguments {
     /// The image of a running drive, or its control socket
     #[arg(value_name = "IMAGE|SOCKET")]
     drive: PathBuf,
-    /// Seconds between two updates
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
-    interval: f64,
+    /// Time between two updates: 1s, 200ms; a number alone is of seconds
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Nanos,
     /// Print one screen of 80 columns and 24 lines as text, after an interval
     #[arg(long)]
     once: bool,
 }
 
-fn interval(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it should be from 0.05 to 3600 seconds".to_string()),
+fn interval(text: &str) -> Result<Nanos, String> {
+    let is_bare = text.parse::<f64>().is_ok();
+    let interval = if is_bare { time(&format!("{text}s")) } else { time(text) }?;
+    match (Nanos::from_millis(50)..=Nanos::from_millis(3_600_000)).contains(&interval) {
+        true => Ok(interval),
+        false => Err("it should be from 50ms to 1h".to_string()),
     }
 }
 
@@ -55,7 +59,7 @@ pub fn top(arguments: &TopArguments) -> u8 {
         Err(why) => return out::error(why, out::USAGE),
     };
     let mut watch = Watch::new(&arguments.drive, client);
-    let interval = Duration::from_secs_f64(arguments.interval);
+    let interval = Duration::from_nanos(arguments.interval.0);
     if arguments.once {
         return match once(&mut watch, interval) {
             Ok(text) => out::bytes(text.as_bytes()),
@@ -81,8 +85,12 @@ struct Watch {
     drive: PathBuf,
     client: Option<Client>,
     history: History,
-    /// The message in the last line.
+    /// The message in the last lines.
     message: String,
+    /// Why the last sample could not be taken: what is on the screen is old.
+    gone: Option<String>,
+    /// The user has asked for a cut, and was asked whether that is meant.
+    asked: bool,
     said: (Sender<String>, Receiver<String>),
 }
 
@@ -93,6 +101,8 @@ impl Watch {
             client: Some(client),
             history: History::default(),
             message: String::new(),
+            gone: None,
+            asked: false,
             said: channel(),
         }
     }
@@ -129,7 +139,28 @@ impl Watch {
     }
 
     fn screen(&self) -> Screen<'_> {
-        Screen { history: &self.history, message: &self.message }
+        let message = self.gone.as_deref().unwrap_or(&self.message);
+        Screen { history: &self.history, message, gone: self.gone.is_some() }
+    }
+
+    /// Takes a sample, and remembers if there is none.
+    fn look(&mut self) {
+        self.gone = self.sample().err();
+    }
+
+    /// Asks before it cuts.
+    fn ask(&mut self) {
+        self.asked = true;
+        self.message = "cut the power? y cuts it, any other key does not".to_string();
+    }
+
+    /// The key behind the question.
+    fn answered(&mut self, yes: bool) {
+        self.asked = false;
+        match yes {
+            true => self.command("cutting the power", cut),
+            false => self.message = "the power was not cut".to_string(),
+        }
     }
 }
 
@@ -178,9 +209,7 @@ fn run(
     loop {
         let now = std::time::Instant::now();
         if now >= due {
-            if let Err(why) = watch.sample() {
-                watch.message = why;
-            }
+            watch.look();
             due = now + interval;
         }
         while let Ok(said) = watch.said.1.try_recv() {
@@ -199,9 +228,10 @@ fn run(
             continue;
         }
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
-            KeyCode::Char('c') => watch.command("cutting the power", cut),
+            code if watch.asked => watch.answered(code == KeyCode::Char('y')),
+            KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+            KeyCode::Char('c') => watch.ask(),
             KeyCode::Char('r') => watch.command("restoring the power", restore),
             _ => {}
         }

@@ -70,8 +70,8 @@ Examples:
   tantalum log top wal.toml
   tantalum log top wal.toml --once             one picture, as text
 
-Keys: c cuts the power, r restores it, q ends. The histogram and the rates cover the
-last 10 intervals.
+Keys: c and then y cuts the power, r restores it, q ends. The histogram and the rates
+cover the last 10 intervals.
 Exit codes: 0; 1, the terminal cannot be used; 2, no such log is served.",
     ),
     (

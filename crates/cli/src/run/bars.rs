@@ -1,6 +1,8 @@
 //! How far a run has got, on standard error.
 
-use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{
+    HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
+};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +27,9 @@ impl Bars {
     /// For so many rows, and so many power cuts of them all.
     pub fn new(rows: u64, cuts: u64) -> Bars {
         let all = MultiProgress::new();
+        if crate::out::is_quiet() {
+            all.set_draw_target(ProgressDrawTarget::hidden());
+        }
         let cuts = ProgressBar::new(cuts);
         let cuts = all.add(styled(cuts, "{bar:20} {pos}/{len} power cuts{left}  {wide_msg}"));
         Bars { all, cuts, drives: Arc::default(), rows: Arc::new((AtomicU64::new(0), rows)) }

@@ -1,14 +1,24 @@
 //! Mounting and unmounting.
+//!
+//! Root mounts by a system call. Other users do so through the helper fusermount3, which gives them
+//! mounts that only they can use.
 
 use super::connection::Connection;
+use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+    recvmsg, socketpair,
+};
 use rustix::process::{getgid, getuid};
 use std::ffi::CString;
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use tantalum_rt::wall::Io;
 
 /// The type of these file systems in the kernel's table of mounts.
@@ -32,6 +42,17 @@ pub enum MountError {
     /// Mounting is not allowed.
     #[error("mounting at {} is not allowed: it takes root (CAP_SYS_ADMIN)", .0.display())]
     Denied(PathBuf),
+    /// The helper that mounts for users who are not root is not there, or refuses.
+    #[error(
+        "mounting at {} as a user who is not root takes fusermount3 (Debian: fuse3): {why}",
+        .dir.display()
+    )]
+    Helper {
+        /// Where.
+        dir: PathBuf,
+        /// What it says.
+        why: String,
+    },
     /// It cannot be mounted at this place.
     #[error("cannot mount at {}: {error}", .dir.display())]
     Mount {
@@ -43,6 +64,7 @@ pub enum MountError {
 }
 
 const DEVICE: &str = "/dev/fuse";
+const HELPER: &str = "fusermount3";
 
 /// The error for a FUSE device that was not opened.
 fn unopened(error: Errno) -> MountError {
@@ -53,11 +75,19 @@ fn unopened(error: Errno) -> MountError {
 }
 
 /// Mounts a file system at `dir`. The caller has to answer its requests. `source` is its name in
-/// the table of mounts. File modes decide which users may open what.
+/// the table of mounts. File modes decide which users may open what; a mount of a user who is not
+/// root is for this user alone.
 ///
 /// # Errors
 /// [`MountError`].
 pub fn mount(io: &Io, dir: &Path, source: &str) -> Result<Connection, MountError> {
+    if !rustix::process::geteuid().is_root() {
+        let fd = by_helper(dir, source)?;
+        return Connection::new(io, fd).map_err(|error| {
+            let _ = unmount_by_helper(dir);
+            MountError::Mount { dir: dir.to_path_buf(), error }
+        });
+    }
     let failed = |error: Errno| match error {
         Errno::PERM | Errno::ACCESS => MountError::Denied(dir.to_path_buf()),
         error => MountError::Mount { dir: dir.to_path_buf(), error: error.into() },
@@ -77,6 +107,53 @@ pub fn mount(io: &Io, dir: &Path, source: &str) -> Result<Connection, MountError
         let _ = unmount(dir, true);
         MountError::Mount { dir: dir.to_path_buf(), error }
     })
+}
+
+/// Has the helper mount; gives the descriptor that it sends.
+fn by_helper(dir: &Path, source: &str) -> Result<OwnedFd, MountError> {
+    let failed = |why: String| MountError::Helper { dir: dir.to_path_buf(), why };
+    let broken = |error: Errno| failed(error.to_string());
+    // A comma in a value would begin the next option.
+    let source = source.replace('\\', "\\\\").replace(',', "\\,");
+    let subtype = KIND.trim_start_matches("fuse.");
+    let options =
+        format!("nosuid,nodev,noatime,default_permissions,subtype={subtype},fsname={source}");
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(broken)?;
+    let mut command = helper();
+    command.args(["-o", &options, "--"]).arg(dir).env("_FUSE_COMMFD", "0").stdin(theirs);
+    let ended = command.output().map_err(|e| failed(e.to_string()))?;
+    // The socket that the helper had is closed with the command: no wait lasts for ever.
+    drop(command);
+    if !ended.status.success() {
+        return Err(failed(String::from_utf8_lossy(&ended.stderr).trim().to_string()));
+    }
+    received(&ours).map_err(broken)?.ok_or_else(|| failed("it sent no descriptor".to_string()))
+}
+
+/// The descriptor that comes over this socket.
+fn received(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let sent = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(sent)
+}
+
+fn unmount_by_helper(dir: &Path) -> io::Result<()> {
+    helper().args(["-u", "-z", "--"]).arg(dir).output().map(drop)
+}
+
+#[allow(clippy::disallowed_methods, reason = "the edge: the system's helper for mounts")]
+fn helper() -> Command {
+    let mut command = Command::new(HELPER);
+    command.stdin(Stdio::null());
+    command
 }
 
 /// Unmounts the topmost mount at `dir`. With `lazily` it is unmounted even if it is in use, and

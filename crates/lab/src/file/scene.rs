@@ -119,6 +119,7 @@ impl Scene {
             ("linkbench", "link_bytes", link, 1, 255),
             ("ycsb", "records", records, 1, 100_000_000),
             ("ycsb", "field_bytes", self.ycsb.field_bytes, 16, 1 << 20),
+            ("ycsb", "update_percent", self.ycsb.update_percent, 0, 100),
         ] {
             if !(least..=most).contains(&n) {
                 let what = format!("{kind}.{key} = {n}: must be {least} to {most}");

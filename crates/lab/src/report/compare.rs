@@ -1,7 +1,14 @@
 //! Two reports side by side: the rows that both have, by name, and for each measure
 //! both values, their ratio, and whether the second is worse.
+//!
+//! 1. Repetitions of a row are one row: the median of each measure, the sum of each count. How far
+//!    they are apart is the spread of the measure.
+//! 2. A difference tells something if the spreads do not touch. A row without repetitions has no
+//!    spread: there it has to be [`TELLING_PERCENT`].
 
 use crate::report::measures::{self, Better, Measure, less, more};
+use crate::report::published::median;
+use crate::report::repeated;
 use crate::report::units::{self, Unit};
 use serde_json::Value;
 
@@ -14,6 +21,12 @@ const OF_RUNS: [(Measure, &str); 4] = [
 ];
 
 const TIMERS: &str = "timer_events_per_second";
+
+/// Smaller differences of rows without repetitions, in per cent, are neither better nor worse.
+pub const TELLING_PERCENT: f64 = 1.0;
+
+/// From the least of the repetitions to the most.
+pub type Spread = [f64; 2];
 
 /// A report that can be compared.
 #[derive(Clone, Debug)]
@@ -135,6 +148,21 @@ pub struct RowPair {
     pub broken: bool,
     /// The measures, in the order of [`Comparison::measures`].
     pub pairs: Vec<Pair>,
+    /// Their spreads in both reports, in the same order; `None` without repetitions.
+    pub spreads: Vec<[Option<Spread>; 2]>,
+}
+
+impl RowPair {
+    /// Whether the difference in the measure at this place is more than chance: 2 at the head of
+    /// the file. A measure that is missing on one side tells nothing.
+    pub fn is_telling(&self, measure: usize) -> bool {
+        let Some(pair) = self.pairs.get(measure) else { return false };
+        let Some((a, b)) = pair.a.zip(pair.b) else { return false };
+        match self.spreads.get(measure) {
+            Some([Some(one), Some(two)]) => one[1] < two[0] || two[1] < one[0],
+            _ => (a - b).abs() > a.abs() * TELLING_PERCENT / 100.0,
+        }
+    }
 }
 
 /// One of the two reports.
@@ -191,11 +219,13 @@ pub fn compare(files: [&str; 2], documents: &[Document; 2]) -> Result<Comparison
     let both = first.into_iter().filter_map(|x| {
         let y = second.iter().find(|y| y.name == x.name)?;
         let pairs = x.values.iter().zip(&y.values).map(|(&a, &b)| Pair { a, b }).collect();
+        let spreads = x.spreads.iter().zip(&y.spreads).map(|(&a, &b)| [a, b]).collect();
         Some(RowPair {
             name: x.name,
             results: x.result.zip(y.result.clone()).map(|(a, b)| [a, b]),
             broken: x.as_expected && !y.as_expected,
             pairs,
+            spreads,
         })
     });
     let rows: Vec<RowPair> = both.collect();
@@ -216,8 +246,10 @@ impl Comparison {
             if let Some([a, b]) = row.results.as_ref().filter(|_| row.broken) {
                 words.push(format!("{}: the result was \"{a}\", and is \"{b}\"", row.name));
             }
-            for (measure, pair) in self.measures.iter().zip(&row.pairs) {
-                if measure.unit == Unit::Count && !self.equal_cuts {
+            for (i, (measure, pair)) in self.measures.iter().zip(&row.pairs).enumerate() {
+                let is_chance = row.spreads.get(i).is_some_and(|s| s.iter().all(Option::is_some))
+                    && !row.is_telling(i);
+                if measure.unit == Unit::Count && !self.equal_cuts || is_chance {
                     continue;
                 }
                 let worse = pair.worse_percent(measure.better);
@@ -241,6 +273,50 @@ struct Half {
     result: Option<String>,
     as_expected: bool,
     values: Vec<Option<f64>>,
+    /// Of repetitions, if there were any.
+    spreads: Vec<Option<Spread>>,
+}
+
+impl Half {
+    fn new(name: String, result: Option<String>, values: Vec<Option<f64>>) -> Half {
+        let spreads = vec![None; values.len()];
+        Half { name, result, as_expected: true, values, spreads }
+    }
+}
+
+/// Repetitions as one row, where the first of them was.
+fn folded(rows: Vec<Half>) -> Vec<Half> {
+    let mut groups: Vec<(String, Vec<Half>)> = Vec::new();
+    for row in rows {
+        let base = repeated::base(&row.name).to_string();
+        match groups.iter_mut().find(|(name, _)| *name == base) {
+            Some((_, rows)) => rows.push(row),
+            None => groups.push((base, vec![row])),
+        }
+    }
+    groups.into_iter().map(|(name, rows)| fold(name, rows)).collect()
+}
+
+fn fold(name: String, mut rows: Vec<Half>) -> Half {
+    if rows.len() == 1 {
+        // (Its name may be that of a repetition: the other report has this one, too.)
+        return rows.remove(0);
+    }
+    let as_expected = rows.iter().all(|row| row.as_expected);
+    let shown = rows.iter().find(|row| row.as_expected == as_expected);
+    let result = shown.and_then(|row| row.result.clone());
+    let of = |i: usize, measure: &Measure| {
+        let mut each: Vec<f64> = rows.iter().filter_map(|row| row.values[i]).collect();
+        each.sort_by(f64::total_cmp);
+        let spread = each.first().zip(each.last()).map(|(low, high)| [*low, *high]);
+        let value = match measure.unit {
+            Unit::Count if !each.is_empty() => Some(each.iter().sum()),
+            _ => median(&each),
+        };
+        (value, spread.filter(|_| each.len() > 1))
+    };
+    let (values, spreads) = compared().enumerate().map(|(i, m)| of(i, &m.measure)).unzip();
+    Half { name, result, as_expected, values, spreads }
 }
 
 fn rows(report: &Value) -> Vec<Half> {
@@ -254,22 +330,17 @@ fn rows(report: &Value) -> Vec<Half> {
             true => "kept",
             false => verdict,
         };
-        Half {
-            name: name(row).unwrap_or_default().to_string(),
-            result: Some(result.to_string()),
-            as_expected,
-            values: compared().map(|m| m.read(row)).collect(),
-        }
+        let name = name(row).unwrap_or_default().to_string();
+        let values = compared().map(|m| m.read(row)).collect();
+        Half { as_expected, ..Half::new(name, Some(result.to_string()), values) }
     };
-    report.get("rows").and_then(Value::as_array).into_iter().flatten().map(half).collect()
+    folded(report.get("rows").and_then(Value::as_array).into_iter().flatten().map(half).collect())
 }
 
 fn runs(report: &Value) -> Vec<Half> {
-    let half = |name: &str, of: &Value| Half {
-        name: name.to_string(),
-        result: None,
-        as_expected: true,
-        values: OF_RUNS.iter().map(|(_, key)| of.get(key).and_then(Value::as_f64)).collect(),
+    let half = |name: &str, of: &Value| {
+        let values = OF_RUNS.iter().map(|(_, key)| of.get(key).and_then(Value::as_f64));
+        Half::new(name.to_string(), None, values.collect())
     };
     let runs = report.get("runs").and_then(Value::as_array).into_iter().flatten();
     let mut halves: Vec<Half> = runs.map(|r| half(name(r).unwrap_or_default(), r)).collect();

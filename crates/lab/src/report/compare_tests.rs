@@ -44,6 +44,25 @@ fn rows_are_matched_by_name_whatever_their_order() {
     assert_eq!(c.rows[1].results, Some(["loses".into(), "loses".into()]));
 }
 
+/// Noise between repetitions is no difference, however large; what is beyond it is one.
+#[test]
+fn repetitions_are_one_row_and_what_is_within_their_spread_tells_nothing() {
+    let three = |rates: [f64; 3], lost: u64| {
+        let of = |(i, rate): (usize, f64)| row(&format!("one/repetition={}", i + 1), rate, lost);
+        rates.into_iter().enumerate().map(of).collect::<Vec<_>>()
+    };
+    let c = both(&three([100.0, 120.0, 140.0], 1), &three([90.0, 100.0, 110.0], 1));
+    assert_eq!(c.rows.len(), 1);
+    assert_eq!((c.rows[0].name.as_str(), c.rows[0].pairs[0].ratio()), ("one", Some(100.0 / 120.0)));
+    assert_eq!(pair(&c, 0, "commits lost"), Pair { a: Some(3.0), b: Some(3.0) });
+    assert!(!c.rows[0].is_telling(0) && c.worse_by(5.0).is_empty(), "{:?}", c.worse_by(5.0));
+    let c = both(&three([100.0, 120.0, 140.0], 1), &three([90.0, 95.0, 99.0], 1));
+    assert!(c.rows[0].is_telling(0) && c.worse_by(5.0).len() == 1, "{:?}", c.worse_by(5.0));
+    // Without repetitions a hundredth is nothing.
+    let single = |rate| both(&[row("one", 100.0, 0)], &[row("one", rate, 0)]);
+    assert!(!single(100.5).rows[0].is_telling(0) && single(102.0).rows[0].is_telling(0));
+}
+
 #[test]
 fn what_was_not_measured_is_missing() {
     let nothing = json!({

@@ -63,10 +63,13 @@ pub struct LiveArguments {
     /// [default: IMAGE.control beside the image]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Serve status, statistics and metrics for Prometheus over HTTP at this address; a port alone
-    /// is on 127.0.0.1
+    /// Serve a live page, status, statistics and metrics for Prometheus over HTTP at this address;
+    /// a port alone is on 127.0.0.1
     #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address)]
     pub http: Option<SocketAddr>,
+    /// Let the page of --http cut and restore the power; on an address of this machine only
+    #[arg(long, requires = "http")]
+    pub allow_control: bool,
     /// Allow addresses that other machines can reach without a certificate: for --tcp without
     /// --tls, and for --http
     #[arg(long)]
@@ -173,6 +176,12 @@ impl LiveArguments {
         }
         if self.ram_ack.is_some() && self.ram.is_none() {
             return Err("--ram-ack: it goes with --ram".to_string());
+        }
+        if let Some(at) = self.http.filter(|at| self.allow_control && listen::is_for_others(*at)) {
+            return Err(format!(
+                "--allow-control: everybody who reaches {at} could cut the power: use an address of \
+                 this machine (127.0.0.1)"
+            ));
         }
         match self.http {
             Some(at) if listen::is_for_others(at) && !self.insecure => Err(format!(

@@ -1,22 +1,26 @@
-//! The state of a drive over HTTP, read-only: JSON, a page, and metrics for Prometheus.
+//! The state of a drive over HTTP: JSON, a page, and metrics for Prometheus.
 //!
 //! 1. The server has a thread of its own. It sends letters to the drive's thread and waits for the
 //!    answers; the drive answers them one after another.
 //! 2. There are never more than [`CONNECTIONS`] connections. A further one replaces the connection
 //!    that has been longest without a complete request. It waits only if all are being answered.
-//! 3. A connection ends if no request begins within [`IDLE`], or if a request takes longer than
+//! 3. It only reads, unless control is allowed. Then the power is cut and restored by requests that
+//!    no page of another site can make: they need a header of their own, and a name of this machine
+//!    as the host.
+//! 4. A connection ends if no request begins within [`IDLE`], or if a request takes longer than
 //!    that until a part of its answer is read.
 
 use super::{Front, Plug, metrics, report};
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected, IntoMakeServiceWithConnectInfo};
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{self, get};
 use axum::serve::IncomingStream;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io::{self, ErrorKind};
@@ -44,10 +48,30 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a connection may be without a request, or take for one.
 const IDLE: Duration = Duration::from_secs(10);
 
-type Answer = (StatusReport, StatsReport, Vec<Field>);
-type Letter = oneshot::Sender<Answer>;
+/// The header of requests that cut or restore the power, and its value.
+const CONTROL: (&str, &str) = ("x-tantalum", "control");
+/// The page; it asks for all else.
+const PAGE: &str = include_str!("page.html");
+/// What the page may do: nothing but ask its own server.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
 
-/// Begins to serve; returns the address.
+type Answer = (StatusReport, StatsReport, Vec<Field>);
+/// The outcome of a cut or a restart, as the control socket gives it.
+type Outcome = Result<serde_json::Value, String>;
+
+/// What is sent to the drive's thread.
+enum Letter {
+    /// Describe yourself.
+    State(oneshot::Sender<Answer>),
+    /// Cut the power.
+    Cut(oneshot::Sender<Outcome>),
+    /// Restore it.
+    Restore(oneshot::Sender<Outcome>),
+}
+
+/// Begins to serve; returns the address. With `control` clients may cut and restore the power.
 ///
 /// # Errors
 /// Why it cannot serve, in a line.
@@ -55,6 +79,7 @@ type Letter = oneshot::Sender<Answer>;
 pub fn begin<B: LiveBox, F: Front>(
     plug: &Rc<Plug<B, F>>,
     at: SocketAddr,
+    control: bool,
 ) -> Result<SocketAddr, String> {
     let cannot = |e: io::Error| format!("cannot serve HTTP at {at}: {e}");
     let listener = std::net::TcpListener::bind(at).map_err(cannot)?;
@@ -63,9 +88,23 @@ pub fn begin<B: LiveBox, F: Front>(
     let (post, mut inbox) = plug.rt().inbox_of::<Letter>(LETTERS);
     let asked = plug.clone();
     plug.rt().spawn_background("letters from the HTTP server", async move {
+        // A client that no longer waits does not need the answer.
         while let Some(letter) = inbox.next().await {
-            // A client that no longer waits does not need the answer.
-            let _ = letter.send(report::all(&asked));
+            let plug = asked.clone();
+            match letter {
+                Letter::State(to) => drop(to.send(report::all(&asked))),
+                Letter::Cut(to) => {
+                    let pulled = asked.pull();
+                    asked.rt().spawn_background("a cut over HTTP", async move {
+                        drop(to.send(outcome(Ok::<_, String>(plug.told(pulled).await))));
+                    });
+                }
+                Letter::Restore(to) => {
+                    asked.rt().spawn_background("a restart over HTTP", async move {
+                        drop(to.send(outcome(plug.restore(false).await)));
+                    });
+                }
+            }
         }
     });
     let runtime =
@@ -75,7 +114,7 @@ pub fn begin<B: LiveBox, F: Front>(
         .spawn(move || {
             runtime.block_on(async move {
                 match TcpListener::from_std(listener) {
-                    Ok(listener) => serve(listener, post).await,
+                    Ok(listener) => serve(listener, post, control).await,
                     Err(e) => crate::out::note(format_args!("no HTTP: {e}")),
                 }
             });
@@ -84,15 +123,78 @@ pub fn begin<B: LiveBox, F: Front>(
     Ok(at)
 }
 
-async fn serve(listener: TcpListener, post: Post<Letter>) {
-    let router = Router::new()
+/// A report or an error in words.
+fn outcome<T: Serialize, E: ToString>(result: Result<T, E>) -> Outcome {
+    let report = result.map_err(|e| e.to_string())?;
+    serde_json::to_value(report).map_err(|e| e.to_string())
+}
+
+async fn serve(listener: TcpListener, post: Post<Letter>, control: bool) {
+    let may = if control { "yes" } else { "no" };
+    let text = PAGE.replacen("data-control=\"CONTROL\"", &format!("data-control=\"{may}\""), 1);
+    let page = move || async move { ([("content-security-policy", POLICY)], Html(text.clone())) };
+    let mut router = Router::new()
         .route("/", get(page))
+        .route("/text", get(text_page))
         .route("/status", get(status))
         .route("/stats", get(stats))
-        .route("/metrics", get(prometheus))
-        .with_state(post);
+        .route("/metrics", get(prometheus));
+    if control {
+        router = router.route("/cut", routing::post(cut)).route("/restore", routing::post(restore));
+    }
+    let router = router.with_state(post);
     // The server runs until the process ends.
     let _ = axum::serve(Limited::new(listener, IDLE), seated(router)).await;
+}
+
+async fn cut(State(post): State<Post<Letter>>, headers: HeaderMap) -> Result<Response, Refused> {
+    order(&post, &headers, Letter::Cut).await
+}
+
+async fn restore(
+    State(post): State<Post<Letter>>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    order(&post, &headers, Letter::Restore).await
+}
+
+/// Why the power was neither cut nor restored.
+type Refused = (StatusCode, String);
+
+async fn order(
+    post: &Post<Letter>,
+    headers: &HeaderMap,
+    letter: fn(oneshot::Sender<Outcome>) -> Letter,
+) -> Result<Response, Refused> {
+    if !is_ours(headers) {
+        let (name, value) = CONTROL;
+        let why = format!("control takes the header \"{name}: {value}\" and a host of loopback");
+        return Err((StatusCode::FORBIDDEN, why));
+    }
+    let late = || (StatusCode::SERVICE_UNAVAILABLE, "the drive has not answered yet".to_string());
+    let (letter_to, answer) = oneshot::channel();
+    post.post(letter(letter_to)).map_err(|_| late())?;
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(Ok(Ok(report))) => json(serde_json::to_vec_pretty(&report))
+            .map_err(|code| (code, "there is no report".to_string())),
+        Ok(Ok(Err(why))) => Err((StatusCode::CONFLICT, why)),
+        _ => Err(late()),
+    }
+}
+
+/// Whether a request comes from this server's own page, or from a program that means it: a page of
+/// another site cannot set the header, and one whose name leads here has another host.
+fn is_ours(headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text("host").unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_matches(['[', ']']);
+    let is_here =
+        name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    is_here && text(CONTROL.0) == Some(CONTROL.1)
 }
 
 /// The router; while a request is answered, its connection keeps its place.
@@ -108,7 +210,7 @@ async fn keep_seat(ConnectInfo(seat): ConnectInfo<Seat>, request: Request, next:
 /// Asks the drive.
 async fn ask(post: &Post<Letter>) -> Result<Answer, StatusCode> {
     let (letter, answer) = oneshot::channel();
-    post.post(letter).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    post.post(Letter::State(letter)).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
     match tokio::time::timeout(PATIENCE, answer).await {
         Ok(Ok(answer)) => Ok(answer),
         _ => Err(StatusCode::SERVICE_UNAVAILABLE),
@@ -132,7 +234,7 @@ async fn stats(State(post): State<Post<Letter>>) -> Result<Response, StatusCode>
     json(serde_json::to_vec_pretty(&ask(&post).await?.1))
 }
 
-async fn page(State(post): State<Post<Letter>>) -> Result<Response, StatusCode> {
+async fn text_page(State(post): State<Post<Letter>>) -> Result<Response, StatusCode> {
     let (status, stats, _) = ask(&post).await?;
     Ok(typed("text/html; charset=utf-8", metrics::page(&status, &stats)))
 }
@@ -400,6 +502,25 @@ mod tests {
             tokio::spawn(async move { axum::serve(limited, seated(router)).await });
             test(at).await;
         });
+    }
+
+    /// 3: neither a form of another site nor a name that leads here.
+    #[test]
+    fn only_ones_own_page_may_cut() {
+        let of = |pairs: &[(&'static str, &'static str)]| {
+            let pairs = pairs.iter().map(|(name, value)| {
+                (name.parse().expect("a name"), value.parse().expect("a value"))
+            });
+            is_ours(&HeaderMap::from_iter(pairs))
+        };
+        for host in ["127.0.0.1:9090", "localhost:1", "localhost", "[::1]:80", "127.0.0.1"] {
+            assert!(of(&[("host", host), CONTROL]), "{host}");
+            assert!(!of(&[("host", host)]), "{host}");
+        }
+        for host in ["evil.example:9090", "192.0.2.1:80", "localhost.evil.example", ""] {
+            assert!(!of(&[("host", host), CONTROL]), "{host}");
+        }
+        assert!(!of(&[CONTROL]) && !of(&[("host", "localhost"), ("x-tantalum", "yes")]));
     }
 
     async fn connect(at: SocketAddr) -> TcpStream {

@@ -254,7 +254,7 @@ impl Out<'_> {
     }
 }
 
-/// A small page for people.
+/// All as text, for a browser without scripts.
 pub fn page(status: &StatusReport, stats: &StatsReport) -> String {
     let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
     let mut page = String::from(

@@ -42,6 +42,10 @@ impl Source {
         image: Option<&Path>,
         read_only: bool,
     ) -> Result<Source, String> {
+        if let Some(path) = image.filter(|path| matches!(path.try_exists(), Ok(false))) {
+            let (name, make) = (path.display(), make(path));
+            return Err(format!("there is no {name}: {make}"));
+        }
         if let Some(path) = image.filter(|path| is_description(path)) {
             if read_only {
                 return Err("--read-only: a volume writes to its devices when it starts: use \
@@ -67,6 +71,10 @@ impl Source {
         }
         if let Some(path) = &arguments.file {
             let LiveArguments { buffered, keep_room, capacity, .. } = *arguments;
+            if capacity.is_none() && matches!(path.try_exists(), Ok(false)) {
+                let tip = if read_only { "" } else { ": --capacity SIZE creates it" };
+                return Err(format!("there is no {}{tip}", path.display()));
+            }
             if read_only && capacity.is_some() {
                 return Err(
                     "--capacity: it creates a file, and --read-only only reads one".to_string()
@@ -80,6 +88,15 @@ impl Source {
         }
         Err("give the image of a drive, or a design with --design, or --disk, --ram or --file"
             .to_string())
+    }
+}
+
+/// What makes an image or a description that is not there.
+fn make(path: &Path) -> String {
+    let name = path.display();
+    match is_description(path) {
+        true => "`tantalum log create` and `tantalum cache create` make such files".to_string(),
+        false => format!("`tantalum drive create {name} --design durassd` makes one"),
     }
 }
 

@@ -271,7 +271,8 @@ impl<B: LiveBox> Layers<B> {
             *self.leaving.borrow_mut() = Some(mount);
         }
         let name = at.to_string_lossy();
-        let ended = self.program("umount", &["-i", &name]).await;
+        let (program, how) = unmounting(false);
+        let ended = self.program(program, &[how, &[&name]].concat()).await;
         let ended = ended.and_then(|ended| ended.ok("unmounting").map(drop));
         match ended {
             Err(_) if is_mounted(at) => Err(Busy { at: at.to_path_buf(), users: table::users(at) }),
@@ -404,9 +405,21 @@ async fn clean_up<B: LiveBox>(site: &Site<B>, recipe: &Recipe) -> Result<(), Str
     Ok(())
 }
 
+/// The program that unmounts for this user, and how it is called.
+fn unmounting(lazily: bool) -> (&'static str, &'static [&'static str]) {
+    match (rustix::process::geteuid().is_root(), lazily) {
+        (true, false) => ("umount", &["-i"]),
+        (true, true) => ("umount", &["-i", "-l"]),
+        (false, false) => ("fusermount3", &["-u", "--"]),
+        (false, true) => ("fusermount3", &["-u", "-z", "--"]),
+    }
+}
+
 /// Unmounts lazily: only processes that use it keep it.
 async fn detach<B: LiveBox>(site: &Site<B>, at: &Path) {
-    let ended = programs::run(&site.rt, "umount", &["-i", "-l", &at.to_string_lossy()]).await;
+    let (program, how) = unmounting(true);
+    let name = at.to_string_lossy();
+    let ended = programs::run(&site.rt, program, &[how, &[&name]].concat()).await;
     match ended.and_then(|ended| ended.ok("unmounting").map(drop)) {
         Err(why) if is_mounted(at) => out::note(format_args!("{}: {why}", at.display())),
         _ => {}

@@ -11,13 +11,14 @@ use std::process::{Command, Stdio};
 use tantalum_rt::Rt;
 
 /// What to install where a program is missing (Debian's names).
-const PACKAGES: [(&str, &str); 6] = [
+const PACKAGES: [(&str, &str); 7] = [
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.ext4", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("losetup", "mount"),
     ("mount", "mount"),
     ("umount", "mount"),
+    ("fusermount3", "fuse3"),
 ];
 
 /// How a program ended.

@@ -16,33 +16,84 @@ const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'
 pub struct Screen<'a> {
     pub history: &'a History,
     pub message: &'a str,
+    /// The process that runs the drive does not answer: the history is old.
+    pub gone: bool,
 }
+
+/// A text is wrapped over at most so many lines.
+const LINES_MOST: usize = 4;
 
 impl Widget for &Screen<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
+        let keys = " c cut  r restore  q quit ";
+        let fits = keys.len() + 2 + self.message.chars().count() <= usize::from(area.width);
+        let above = if fits { Vec::new() } else { wrapped(self.message, area.width) };
+        let second = self.history.last().map(|last| self.second(&last.status));
+        let (text, style) = second.unwrap_or_default();
+        let second = wrapped(&text, area.width);
         let rows = Layout::vertical([
-            Constraint::Length(2),
+            Constraint::Length(1 + second.len() as u16),
             Constraint::Length(8),
             Constraint::Min(0),
-            Constraint::Length(1),
+            Constraint::Length(1 + above.len() as u16),
         ]);
         let [head, commands, inside, foot] = rows.areas(area);
         if let Some(last) = self.history.last() {
-            self.head(&last.status, head, buf);
+            let second = second.into_iter().map(|line| Line::styled(line, style));
+            self.head(&last.status, second, head, buf);
             let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Length(45)]);
             let [throughput, latency] = halves.areas(commands);
             self.throughput(&last.stats, throughput, buf);
             self.latencies(&last.stats, latency, buf);
             self.panels(&last.stats.panels, inside, buf);
         }
-        let keys = " c cut  r restore  q quit ".reversed();
-        Line::from_iter([keys, "  ".into(), self.message.into()]).render(foot, buf);
+        let beside = if fits { self.message } else { "" };
+        let last = Line::from_iter([keys.reversed(), "  ".into(), beside.into()]);
+        let lines: Vec<_> = above.into_iter().map(Line::from).chain([last]).collect();
+        Paragraph::new(lines).render(foot, buf);
     }
 }
 
+/// The text in lines of this width, broken between words; a longer word is broken.
+fn wrapped(text: &str, width: u16) -> Vec<String> {
+    let width = usize::from(width).max(1);
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let mut word: Vec<char> = word.chars().collect();
+        let used = line.chars().count();
+        if used > 0 && used + 1 + word.len() > width {
+            lines.push(std::mem::take(&mut line));
+        } else if used > 0 {
+            line.push(' ');
+        }
+        while word.len() > width {
+            lines.push(word.drain(..width).collect());
+        }
+        line.extend(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    if lines.len() > LINES_MOST {
+        lines.truncate(LINES_MOST);
+        if let Some(last) = lines.last_mut() {
+            *last = last.chars().take(width - 1).chain(['…']).collect();
+        }
+    }
+    lines
+}
+
 impl Screen<'_> {
-    fn head(&self, s: &StatusReport, area: Rect, buf: &mut Buffer) {
+    fn head(
+        &self,
+        s: &StatusReport,
+        second: impl Iterator<Item = Line<'static>>,
+        area: Rect,
+        buf: &mut Buffer,
+    ) {
         let power = match s.power {
+            _ if self.gone => " GONE ".white().on_red(),
             Power::On => " ON ".black().on_green(),
             Power::Off => " OFF ".white().on_red(),
             other => remote::power(other).black().on_yellow(),
@@ -51,17 +102,22 @@ impl Screen<'_> {
         let title = format!(" {} {}  {place}", s.design, size(s.capacity_bytes));
         let cuts = if s.cuts == 1 { "cut" } else { "cuts" };
         let more = format!("  time scale {}, {} {cuts}", s.time_scale, s.cuts);
-        let second = match (&s.failure, &s.last_cut) {
-            (Some(failure), _) => format!(" does not start: {failure}").red(),
-            (None, _) if s.defect.is_some() => {
-                let why = s.defect.as_deref().unwrap_or_default();
-                format!(" takes no writes until it is restored: {why}").red()
+        let first = Line::from_iter([power, title.bold(), more.into()]);
+        Paragraph::new(Vec::from_iter([first].into_iter().chain(second))).render(area, buf);
+    }
+
+    /// What is below the title, and how it looks.
+    fn second(&self, s: &StatusReport) -> (String, Style) {
+        let red = Style::new().red();
+        match (&s.failure, &s.defect, &s.last_cut) {
+            _ if self.gone => ("the drive does not answer; this is what it said last".into(), red),
+            (Some(failure), ..) => (format!("does not start: {failure}"), red),
+            (None, Some(why), _) => (format!("takes no writes until it is restored: {why}"), red),
+            (None, None, Some(cut)) => {
+                (format!("last cut: {}", words::cut_in_a_line(cut)), Style::new().dim())
             }
-            (None, Some(cut)) => format!(" last cut: {}", words::cut_in_a_line(cut)).dim(),
-            (None, None) => " never cut".dim(),
-        };
-        let lines = vec![Line::from_iter([power, title.bold(), more.into()]), Line::from(second)];
-        Paragraph::new(lines).render(area, buf);
+            (None, None, None) => ("never cut".into(), Style::new().dim()),
+        }
     }
 
     fn throughput(&self, s: &StatsReport, area: Rect, buf: &mut Buffer) {

@@ -72,8 +72,12 @@ fn sample(pid: u32, second: u64, writes: u64) -> Sample {
 }
 
 fn picture(history: &History, width: u16, height: u16) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    let screen = Screen { history, message: "a message" };
+    picture_with(history, "a message", false, (width, height))
+}
+
+fn picture_with(history: &History, message: &str, gone: bool, at: (u16, u16)) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(at.0, at.1)).unwrap();
+    let screen = Screen { history, message, gone };
     terminal.draw(|frame| frame.render_widget(&screen, frame.area())).unwrap();
     text(terminal.backend().buffer())
 }
@@ -155,7 +159,25 @@ fn a_defect_is_shown() {
     stopped.status.defect = Some("a unit was to be erased that is in use".to_string());
     history.add(stopped);
     let seen = picture(&history, 80, 24);
-    assert!(seen.contains(" takes no writes until it is restored: a unit was"), "{seen}");
+    assert!(seen.contains("takes no writes until it is restored: a unit was"), "{seen}");
+}
+
+/// A drive whose process has ended is not shown as one that has power, and the reason is there in
+/// full, on a narrow screen, too.
+#[test]
+fn a_drive_that_has_ended_is_gone() {
+    let mut history = History::default();
+    history.add(sample(1, 0, 0));
+    let why = "the drive in /a/long/path/to/some/folder/disk.img does not run, or has its control \
+               socket elsewhere: start it with `tantalum drive serve`";
+    for width in [60, 80, 200] {
+        let seen = picture_with(&history, why, true, (width, 24));
+        assert!(seen.starts_with(" GONE  durassd") && !seen.contains(" ON "), "{seen}");
+        let words: Vec<_> = seen.split_whitespace().collect();
+        for word in why.split_whitespace() {
+            assert!(words.contains(&word), "{width}: {word} is not in\n{seen}");
+        }
+    }
 }
 
 #[test]

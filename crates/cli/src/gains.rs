@@ -1,0 +1,133 @@
+//! What one design does beside another, in a line each: below the table of a workload.
+//!
+//! 1. Rows are compared that differ in their design alone: same journal, settings and parameters.
+//! 2. The first design of the workload is what the others stand beside.
+//! 3. A rate beside a row that loses data is no gain: what both keep is said separately.
+
+use std::fmt::Write;
+use tantalum_lab::report::RowReport;
+
+/// A line for each design but the first; empty if there is only one.
+pub fn lines(rows: &[RowReport], rate: &str) -> String {
+    let mut designs: Vec<&str> = Vec::new();
+    for row in rows {
+        if !designs.contains(&row.design.as_str()) {
+            designs.push(&row.design);
+        }
+    }
+    let Some((first, others)) = designs.split_first() else { return String::new() };
+    let mut text = String::new();
+    for other in others {
+        let pairs = pairs(rows, first, other);
+        let all = Range::of(pairs.iter().map(|p| p.times));
+        let safe = Range::of(pairs.iter().filter(|p| p.kept).map(|p| p.times));
+        let Some(all) = all else { continue };
+        let lossless = match (safe, pairs.len()) {
+            (None, _) => String::new(),
+            (Some(_), 1) => "; neither loses anything".to_string(),
+            (Some(safe), _) if safe == all && pairs.iter().all(|p| p.kept) => {
+                "; neither loses anything".to_string()
+            }
+            (Some(safe), _) => format!("; {safe} where neither loses anything"),
+        };
+        let _ = writeln!(text, "{other} beside {first}: {all} the {rate}{lossless}");
+    }
+    text
+}
+
+/// Two rows that differ in their design alone.
+struct Pair {
+    /// The second rate divided by the first.
+    times: f64,
+    /// Neither lost anything.
+    kept: bool,
+}
+
+fn pairs(rows: &[RowReport], first: &str, other: &str) -> Vec<Pair> {
+    let settings =
+        |r: &RowReport| (r.journal.to_string(), r.synchronous.to_string(), r.parameters());
+    let of = |design: &str| {
+        let design = design.to_string();
+        rows.iter().filter(move |r| r.design == design && r.error.is_none())
+    };
+    let rate = |r: &RowReport| r.findings.transactions_per_second;
+    let mut pairs = Vec::new();
+    for a in of(first).filter(|a| rate(a) > 0.0) {
+        // Two rows of one design with the same settings differ in something else.
+        let mut same = of(other).filter(|b| settings(b) == settings(a));
+        if let (Some(b), None) = (same.next(), same.next()) {
+            let kept = !a.findings.lost_anything() && !b.findings.lost_anything();
+            pairs.push(Pair { times: rate(b) / rate(a), kept });
+        }
+    }
+    pairs
+}
+
+/// From the least to the most.
+#[derive(Clone, Copy, PartialEq)]
+struct Range(f64, f64);
+
+impl Range {
+    fn of(values: impl Iterator<Item = f64>) -> Option<Range> {
+        let wider = |range: Option<Range>, x: f64| {
+            Some(range.map_or(Range(x, x), |Range(low, high)| Range(low.min(x), high.max(x))))
+        };
+        values.fold(None, wider)
+    }
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (low, high) = (format!("{:.2}", self.0), format!("{:.2}", self.1));
+        match low == high {
+            true => write!(f, "{low} times"),
+            false => write!(f, "{low} to {high} times"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tantalum_lab::file::experiment::Experiment;
+    use tantalum_lab::report::RowFindings;
+
+    fn rows(of: impl Fn(usize) -> (f64, u64)) -> Vec<RowReport> {
+        let file = "title = 't'\ncuts = 2\n[[row]]\nworkload = 'ycsb-a'\n\
+                    design = ['volatile', 'durassd']\njournal = 'wal'\n\
+                    synchronous = ['full', 'off']";
+        let experiment = Experiment::parse("x.toml", file).expect("it can be read");
+        let rows = experiment.rows().expect("it has rows");
+        let row = |(i, row): (usize, &_)| {
+            let (transactions_per_second, commits_lost) = of(i);
+            let findings =
+                RowFindings { transactions_per_second, commits_lost, ..RowFindings::default() };
+            RowReport::new(row, 1, findings, None)
+        };
+        rows.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn designs_stand_beside_the_first_one_with_the_same_settings() {
+        let mut four = rows(|i| ([100.0, 400.0, 300.0, 600.0][i], [0, 7, 0, 0][i]));
+        four.sort_by_key(|r| (r.design == "durassd", r.synchronous.to_string() == "off"));
+        let rates = [100.0, 400.0, 300.0, 600.0];
+        for (row, (rate, lost)) in four.iter_mut().zip(rates.into_iter().zip([0, 7, 0, 0])) {
+            row.findings.transactions_per_second = rate;
+            row.findings.commits_lost = lost;
+        }
+        assert_eq!(
+            lines(&four, "tx/s"),
+            "durassd beside volatile: 1.50 to 3.00 times the tx/s; 3.00 times where neither loses \
+             anything\n"
+        );
+        four.iter_mut().for_each(|row| row.findings.commits_lost = 0);
+        let all = lines(&four, "tx/s");
+        assert_eq!(
+            all,
+            "durassd beside volatile: 1.50 to 3.00 times the tx/s; neither loses anything\n"
+        );
+        four.truncate(2);
+        assert_eq!(lines(&four, "tx/s"), "");
+    }
+}
