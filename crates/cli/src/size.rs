@@ -20,6 +20,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     let unit_bytes = 1u64 << shift;
     let bytes = match number.split_once('.') {
         None => number.parse::<u64>().map_err(|_| form())?.checked_mul(unit_bytes),
+        Some((_, "")) => return Err(form()),
         Some((whole, part)) => {
             let whole: u64 = whole.parse().map_err(|_| form())?;
             let tenth: f64 = format!("0.{part}").parse().map_err(|_| form())?;
