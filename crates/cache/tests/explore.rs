@@ -1,11 +1,11 @@
-//! Cache volumes under the crash explorer: honest ones are clean, each defect that can be planted and
-//! shows below a volume is found, and what is found can be made short and repeated.
+//! Caches and cache volumes under the crash explorer: honest ones are clean, each defect that can be
+//! planted and shows there is found, and what is found can be made short and repeated.
 
 use tantalum_cache::{Defect, plant};
 use tantalum_device::{Ack, Caps, Payload};
 use tantalum_explore::{
-    AnyBlueprint, CacheBlueprint, Found, Ingredients, Nesting, RamBlueprint, Scenario, Tally,
-    reduce,
+    AnyBlueprint, BareCacheBlueprint, CacheBlueprint, Command, Found, Ingredients, Nesting,
+    RamBlueprint, Scenario, Tally, reduce,
 };
 use tantalum_oracle::harness::Mix;
 use tantalum_rt::{Nanos, Stream};
@@ -56,14 +56,21 @@ fn what(run: u64) -> Ingredients {
     }
 }
 
+fn volume(cache: CacheBlueprint) -> AnyBlueprint {
+    AnyBlueprint::Cache(Box::new(cache))
+}
+
+fn bare(cache: CacheBlueprint) -> AnyBlueprint {
+    AnyBlueprint::BareCache(Box::new(BareCacheBlueprint { cache }))
+}
+
 /// Explores runs of it, of each so many cuts.
 fn hunt(
-    subject: &CacheBlueprint,
+    subject: &AnyBlueprint,
     runs: u64,
     cuts: u64,
     tally: &mut Tally,
 ) -> Option<(Scenario, Found)> {
-    let subject = AnyBlueprint::Cache(Box::new(subject.clone()));
     for run in 0..runs {
         let scenario = what(run).scenario(subject.clone(), run).unwrap();
         let mut dice = Stream::new(run, "points");
@@ -82,7 +89,7 @@ fn hunt(
 }
 
 #[test]
-fn honest_volumes_are_clean() {
+fn honest_caches_are_clean() {
     for subject in [
         small(),
         wide(),
@@ -91,18 +98,23 @@ fn honest_volumes_are_clean() {
         CacheBlueprint { second_chance: false, ..small() },
         CacheBlueprint { through: true, loss: true, ..small() },
     ] {
-        let mut tally = Tally::default();
-        if let Some((scenario, found)) = hunt(&subject, 3, 60, &mut tally) {
-            let test = reduce(&scenario, &found, 1_000).to_test();
-            panic!("{subject:?}: {found:?}\n{test}");
-        }
-        assert!(tally.all_cuts() > 120, "{tally:?}");
+        is_clean(&volume(subject.clone()));
+        is_clean(&bare(subject));
     }
+}
+
+fn is_clean(subject: &AnyBlueprint) {
+    let mut tally = Tally::default();
+    if let Some((scenario, found)) = hunt(subject, 3, 60, &mut tally) {
+        let test = reduce(&scenario, &found, 1_000).to_test();
+        panic!("{subject:?}: {found:?}\n{test}");
+    }
+    assert!(tally.all_cuts() > 120, "{tally:?}");
 }
 
 /// Defects that show below a volume, and where. The others need what a volume does not do: evictions
 /// of what the cache has, closes, damage, or rings of many segments.
-const DEFECTS: [Defect; 4] = [
+const BELOW_A_VOLUME: [Defect; 4] = [
     Defect::FrontBeforeSlowFlush,
     Defect::SupersededDroppedEarly,
     Defect::NoSpareBatch,
@@ -110,22 +122,73 @@ const DEFECTS: [Defect; 4] = [
 ];
 
 #[test]
-fn planted_defects_are_found_and_repeated() {
-    for defect in DEFECTS {
-        let subject = match defect {
-            Defect::SupersededNotCleaned => CacheBlueprint { through: true, loss: true, ..small() },
-            _ => small(),
-        };
-        plant(Some(defect));
-        let found = hunt(&subject, 24, 200, &mut Tally::default());
-        let Some((scenario, found)) = found else {
-            plant(None);
-            panic!("{defect:?} is not found")
-        };
-        println!("{defect:?}: {}: {}", found.stage, found.failure);
-        let again = scenario.cut(&found.cuts);
-        plant(None);
-        assert_eq!(again.unwrap_err().failure, found.failure, "{defect:?}");
-        assert_eq!(scenario.cut(&found.cuts), Ok(()), "{defect:?}: it is the defect that it shows");
+fn planted_defects_are_found_below_a_volume_and_repeated() {
+    for defect in BELOW_A_VOLUME {
+        is_found(defect, &volume(shows(defect)));
     }
+}
+
+/// All but one, which takes two evictions of a page at once: those of a volume.
+#[test]
+fn planted_defects_are_found_in_a_cache_and_repeated() {
+    for defect in Defect::ALL.iter().filter(|d| **d != Defect::SupersededNotCleaned) {
+        is_found(*defect, &bare(shows(*defect)));
+    }
+}
+
+/// What a defect shows in.
+fn shows(defect: Defect) -> CacheBlueprint {
+    match defect {
+        Defect::SupersededNotCleaned => CacheBlueprint { through: true, loss: true, ..small() },
+        Defect::ChecksumNotCompared | Defect::VouchesInFlight => wide(),
+        _ => small(),
+    }
+}
+
+fn is_found(defect: Defect, subject: &AnyBlueprint) {
+    plant(Some(defect));
+    let found = hunt(subject, 24, 200, &mut Tally::default());
+    let Some((scenario, found)) = found else {
+        plant(None);
+        panic!("{defect:?} is not found")
+    };
+    println!("{defect:?}: {}: {}", found.stage, found.failure);
+    let again = scenario.cut(&found.cuts);
+    plant(None);
+    assert_eq!(again.unwrap_err().failure, found.failure, "{defect:?}");
+    if let Err(found) = scenario.cut(&found.cuts) {
+        let test = reduce(&scenario, &found, 1_000).to_test();
+        panic!("{defect:?}: without it there is {found:?}\n{test}");
+    }
+}
+
+/// Pages at the front got second chances while the cache was closed. The batch with them was written
+/// behind the last one that the clean mark counts, and the next one over a batch that it counts.
+#[test]
+fn second_chances_at_a_close_are_durable_before_it() {
+    let scenario = what(5).scenario(bare(small()), 5).unwrap();
+    assert_eq!(scenario.cut(&[Nanos(35_286_092)]), Ok(()));
+}
+
+/// With write-through a fetch wrote a page to the slow store whose eviction was not on flash yet. A cut
+/// tore it, and no copy was whole.
+#[test]
+fn a_fetch_writes_through_what_flash_has() {
+    let write = Command::Write;
+    let scenario = Scenario {
+        subject: bare(CacheBlueprint { through: true, second_chance: false, ..wide() }),
+        seed: 0,
+        hosts: 2,
+        commands: vec![
+            write(14, 3),
+            write(19, 5),
+            Command::Discard(16, 1),
+            write(8, 5),
+            write(4, 2),
+            write(4, 5),
+        ],
+        then: Vec::new(),
+        faults: 0,
+    };
+    assert_eq!(scenario.cut(&[Nanos(2_703_818)]), Ok(()));
 }

@@ -2,7 +2,9 @@
 
 use crate::blueprints::BoxBlueprint;
 use crate::boxes::AnyBox;
-use crate::cache::{CacheBlueprint, CacheBox};
+use crate::cache::{
+    BareCacheBlueprint, BareCacheBox, CacheBlueprint, CacheBox, CacheJudge, CacheSession,
+};
 use crate::command::Command;
 use crate::contract::Contract;
 use crate::failure::Failure;
@@ -23,6 +25,8 @@ pub enum AnyBlueprint {
     Volume(Box<VolumeBlueprint>),
     /// Of a cache volume.
     Cache(Box<CacheBlueprint>),
+    /// Of a cache as its program uses it.
+    BareCache(Box<BareCacheBlueprint>),
 }
 
 impl From<BoxBlueprint> for AnyBlueprint {
@@ -42,6 +46,8 @@ pub enum AnySubject {
     Volume(VolumeBox),
     /// A cache volume.
     Cache(CacheBox),
+    /// A cache as its program uses it.
+    BareCache(BareCacheBox),
 }
 
 /// The judge of a subject of any kind.
@@ -55,6 +61,8 @@ pub enum AnyJudge {
     Volume(Contract<VolumeBox>),
     /// Of a cache volume.
     Cache(Contract<CacheBox>),
+    /// Of a cache as its program uses it.
+    BareCache(CacheJudge),
 }
 
 /// What commands are sent over.
@@ -68,6 +76,8 @@ pub enum AnySession {
     Volume(Host<<VolumeBox as PowerCycle>::Device>),
     /// To a cache volume.
     Cache(Host<<CacheBox as PowerCycle>::Device>),
+    /// To a cache as its program uses it.
+    BareCache(CacheSession),
 }
 
 /// The same call for each kind.
@@ -78,6 +88,7 @@ macro_rules! kinds {
             $of::Log($it) => $call,
             $of::Volume($it) => $call,
             $of::Cache($it) => $call,
+            $of::BareCache($it) => $call,
         }
     };
 }
@@ -95,6 +106,7 @@ impl Blueprint for AnyBlueprint {
             AnyBlueprint::Log(b) => AnySubject::Log(b.build(rt)?),
             AnyBlueprint::Volume(b) => AnySubject::Volume(b.build(rt)?),
             AnyBlueprint::Cache(b) => AnySubject::Cache(b.build(rt)?),
+            AnyBlueprint::BareCache(b) => AnySubject::BareCache(b.build(rt)?),
         })
     }
 
@@ -120,6 +132,7 @@ impl Subject for AnySubject {
             AnySubject::Log(s) => AnyJudge::Log(s.judge()),
             AnySubject::Volume(s) => AnyJudge::Volume(s.judge()),
             AnySubject::Cache(s) => AnyJudge::Cache(s.judge()),
+            AnySubject::BareCache(s) => AnyJudge::BareCache(s.judge()),
         }
     }
 
@@ -145,6 +158,7 @@ impl Subject for AnySubject {
             AnySubject::Log(s) => AnySubject::Log(s.cut_copy(rt)?),
             AnySubject::Volume(s) => AnySubject::Volume(s.cut_copy(rt)?),
             AnySubject::Cache(s) => AnySubject::Cache(s.cut_copy(rt)?),
+            AnySubject::BareCache(s) => AnySubject::BareCache(s.cut_copy(rt)?),
         })
     }
 
@@ -182,6 +196,7 @@ impl Judge for AnyJudge {
             AnyJudge::Log(j) => AnyJudge::Log(j.fork()),
             AnyJudge::Volume(j) => AnyJudge::Volume(j.fork()),
             AnyJudge::Cache(j) => AnyJudge::Cache(j.fork()),
+            AnyJudge::BareCache(j) => AnyJudge::BareCache(j.fork()),
         }
     }
 
@@ -191,6 +206,9 @@ impl Judge for AnyJudge {
             (AnyJudge::Log(j), AnySubject::Log(s)) => AnySession::Log(j.session(s)),
             (AnyJudge::Volume(j), AnySubject::Volume(s)) => AnySession::Volume(j.session(s)),
             (AnyJudge::Cache(j), AnySubject::Cache(s)) => AnySession::Cache(j.session(s)),
+            (AnyJudge::BareCache(j), AnySubject::BareCache(s)) => {
+                AnySession::BareCache(j.session(s))
+            }
             _ => unreachable!("{OTHER}"),
         }
     }
@@ -201,6 +219,7 @@ impl Judge for AnyJudge {
             (AnyJudge::Log(j), AnySession::Log(s)) => j.send(s, command).await,
             (AnyJudge::Volume(j), AnySession::Volume(s)) => j.send(s, command).await,
             (AnyJudge::Cache(j), AnySession::Cache(s)) => j.send(s, command).await,
+            (AnyJudge::BareCache(j), AnySession::BareCache(s)) => j.send(s, command).await,
             _ => unreachable!("{OTHER}"),
         }
     }
@@ -211,6 +230,7 @@ impl Judge for AnyJudge {
             (AnyJudge::Log(j), AnySubject::Log(s)) => j.check(s).await,
             (AnyJudge::Volume(j), AnySubject::Volume(s)) => j.check(s).await,
             (AnyJudge::Cache(j), AnySubject::Cache(s)) => j.check(s).await,
+            (AnyJudge::BareCache(j), AnySubject::BareCache(s)) => j.check(s).await,
             _ => unreachable!("{OTHER}"),
         }
     }
@@ -221,6 +241,7 @@ impl Judge for AnyJudge {
             (AnyJudge::Log(j), AnySubject::Log(s)) => j.read_all(s).await,
             (AnyJudge::Volume(j), AnySubject::Volume(s)) => j.read_all(s).await,
             (AnyJudge::Cache(j), AnySubject::Cache(s)) => j.read_all(s).await,
+            (AnyJudge::BareCache(j), AnySubject::BareCache(s)) => j.read_all(s).await,
             _ => unreachable!("{OTHER}"),
         }
     }

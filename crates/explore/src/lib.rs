@@ -41,7 +41,9 @@ pub use blueprints::{
     BoxBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint, RamBlueprint, SampledBlueprint,
 };
 pub use boxes::{AnyBox, AnyLink};
-pub use cache::{CacheBlueprint, CacheBox};
+pub use cache::{
+    BareCacheBlueprint, BareCacheBox, CacheBlueprint, CacheBox, CacheJudge, CacheSession, OpenCache,
+};
 pub use command::{Command, Ingredients};
 pub use contract::Contract;
 pub use failure::{Failure, Stage};

@@ -55,7 +55,9 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let whole = read.is_ok() && checksum(buf) == frame.checksum;
         if whole {
             if self.mode == Mode::Through && frame.dirty && place.batch < before {
-                // What a time of write-back left, or an eviction that a crash ended.
+                // What a time of write-back left, or an eviction that a crash ended. One that is under
+                // way has to be on flash first: a cut might tear the page on the slow store.
+                self.wait_durable(place.batch).await?;
                 self.clean(place, page, buf).await?;
             }
             self.count(|s| s.hits += 1);

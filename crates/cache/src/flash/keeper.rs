@@ -10,10 +10,11 @@
 
 use crate::flash::core::{Core, Heads};
 use crate::flash::error::CacheError;
-use crate::flash::format::{COPIES, Label, LabelState, Segment, SegmentBatch, Superblock};
+use crate::flash::format::{Label, LabelState, Segment, SegmentBatch, Superblock, write_order};
 use crate::flash::open;
-use crate::flash::slow::SlowStore;
+use crate::flash::slow::{LABEL_BYTES, SlowStore};
 use tantalum_device::{BlockDevice, IoError};
+use tantalum_rt::sync::Permit;
 
 impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     /// Writes segments as they become complete.
@@ -131,11 +132,29 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         open::leave_alone(&self.slow).await.map_err(|e| CacheError::Invalid(e.to_string()))
     }
 
+    /// Takes the turn at the front when nothing is under way. What left before may have given second
+    /// chances: their batches are durable first. Otherwise they would be written while the cache
+    /// ends, and the batches behind them over slots that the clean mark counts.
+    async fn rest(&self) -> Result<Permit<'_>, CacheError> {
+        loop {
+            let front = self.front_turn.lock().await;
+            let left = || self.is_stopped() || self.state.borrow().ring.destaging() == 0;
+            self.written.until(left).await;
+            self.check_running()?;
+            let is_durable = {
+                let state = self.state.borrow();
+                state.open.since.is_none() && state.ring.open() == state.ring.durable()
+            };
+            if is_durable {
+                return Ok(front);
+            }
+            drop(front);
+            self.checkpoint().await?;
+        }
+    }
+
     async fn end(&self) -> Result<(), CacheError> {
-        let _front = self.front_turn.lock().await;
-        let left = || self.is_stopped() || self.state.borrow().ring.destaging() == 0;
-        self.written.until(left).await;
-        self.check_running()?;
+        let _front = self.rest().await?;
         let _keeper = self.keeper_turn.lock().await;
         self.release();
         let (front, rear, dirty) = {
@@ -159,9 +178,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 }
 
-/// Writes both copies of a label, one after the other.
+/// Writes both copies of a label, one after the other, the newest whole one last.
 pub(crate) async fn write_label<S: SlowStore>(slow: &S, label: &Label) -> Result<(), IoError> {
-    for at in COPIES {
+    let mut labels = vec![0; LABEL_BYTES];
+    slow.read_label(&mut labels).await?;
+    for at in write_order(&labels, Label::decode, |l| l.generation) {
         slow.write_label(at, &label.encode()).await?;
     }
     Ok(())

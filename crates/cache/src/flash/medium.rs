@@ -6,7 +6,9 @@
 
 use crate::flash::carrier::{Beside, Carrier};
 use crate::flash::error::OpenError;
-use crate::flash::format::{COPIES, Descriptor, HEAD_BYTES, Layout, Segment, Superblock};
+use crate::flash::format::{
+    COPIES, Descriptor, HEAD_BYTES, Layout, Segment, Superblock, write_order,
+};
 use std::cell::Cell;
 use std::ops::Range;
 use tantalum_device::{BlockDevice, DurableBy, IoError};
@@ -44,12 +46,13 @@ pub(crate) async fn read_heads<D: BlockDevice>(on: &Carrier<'_, D>) -> Result<Ve
     Ok(heads)
 }
 
-/// Writes both copies of a superblock or label, one after the other.
+/// Writes both copies of the superblock, one after the other, the newest whole one last.
 pub(crate) async fn write_heads<D: BlockDevice>(
     on: &Carrier<'_, D>,
     head: &[u8; HEAD_BYTES],
 ) -> Result<(), IoError> {
-    for at in COPIES {
+    let heads = read_heads(on).await?;
+    for at in write_order(&heads, Superblock::decode, |s| s.generation) {
         write_head(on, at, head).await?;
     }
     Ok(())

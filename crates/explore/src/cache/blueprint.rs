@@ -1,8 +1,10 @@
-//! The blueprint of a cache volume.
+//! The blueprints of a cache volume, and of a cache as its program uses it.
 //!
 //! 1. What is built has been formatted: that happens in a runtime of its own, and is not cut.
 
 use crate::blueprints::BoxBlueprint;
+use crate::boxes::AnyBox;
+use crate::cache::bare::BareCacheBox;
 use crate::cache::volume::CacheBox;
 use crate::log::formatted;
 use crate::subject::{Blueprint, Room};
@@ -54,6 +56,31 @@ impl CacheBlueprint {
     }
 }
 
+impl CacheBlueprint {
+    /// Its pages.
+    pub(super) fn pages(&self) -> Result<u64, String> {
+        let (block, page) = (u64::from(self.slow.block_bytes()), u64::from(self.page));
+        if page == 0 || !page.is_multiple_of(block) {
+            return Err(format!("a cache: pages are multiples of {block} bytes"));
+        }
+        let bytes = (self.slow.room()?.blocks * block).saturating_sub(DATA);
+        match bytes / page {
+            0 => Err("a cache: the slow device has no page behind its first 1 MiB".into()),
+            pages => Ok(pages),
+        }
+    }
+
+    /// The flash device and the slow device, with power.
+    async fn devices(&self, rt: &Rt) -> Result<[AnyBox; 2], String> {
+        let mut devices = self.flash.build_boxes(rt, 1, "flash")?;
+        devices.extend(self.slow.build_boxes(rt, 1, "slow")?);
+        for device in &devices {
+            device.power_on().await.map_err(|e| e.to_string())?;
+        }
+        <[_; 2]>::try_from(devices).map_err(|_| "two devices".to_string())
+    }
+}
+
 impl Blueprint for CacheBlueprint {
     type Subject = CacheBox;
 
@@ -64,11 +91,7 @@ impl Blueprint for CacheBlueprint {
     fn build(&self, rt: &Rt) -> Result<CacheBox, String> {
         let blueprint = self.clone();
         formatted(rt, |rt| async move {
-            let mut devices = blueprint.flash.build_boxes(&rt, 1, "flash")?;
-            devices.extend(blueprint.slow.build_boxes(&rt, 1, "slow")?);
-            let [flash, slow] = <[_; 2]>::try_from(devices).map_err(|_| "two devices")?;
-            flash.power_on().await.map_err(|e| e.to_string())?;
-            slow.power_on().await.map_err(|e| e.to_string())?;
+            let [flash, slow] = blueprint.devices(&rt).await?;
             let made = CacheBox::new(&rt, flash, slow, blueprint)?;
             made.volume().format(false).await.map_err(|e| e.to_string())?;
             Ok(made)
@@ -80,15 +103,8 @@ impl Blueprint for CacheBlueprint {
             return Err("a cache volume: `loss` takes what write-back has: set through".into());
         }
         self.flash.room()?;
-        let (block, page) = (u64::from(self.slow.block_bytes()), u64::from(self.page));
-        if page == 0 || !page.is_multiple_of(block) {
-            return Err(format!("a cache volume: pages are multiples of {block} bytes"));
-        }
-        let bytes = (self.slow.room()?.blocks * block).saturating_sub(DATA);
-        match bytes / page {
-            0 => Err("a cache volume: the slow device has no page behind its first 1 MiB".into()),
-            pages => Ok(Room { blocks: pages * (page / block), faults: 0 }),
-        }
+        let blocks = self.page / self.slow.block_bytes().max(1);
+        Ok(Room { blocks: self.pages()? * u64::from(blocks), faults: 0 })
     }
 
     fn step(&self) -> Nanos {
@@ -108,6 +124,47 @@ impl Blueprint for CacheBlueprint {
             self.second_chance,
             self.linger.0,
             self.loss
+        )
+    }
+}
+
+/// A cache as its program uses it: what commands name are its pages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BareCacheBlueprint {
+    /// The same as a volume.
+    pub cache: CacheBlueprint,
+}
+
+impl Blueprint for BareCacheBlueprint {
+    type Subject = BareCacheBox;
+
+    fn name(&self) -> String {
+        format!("bare {}", self.cache.name())
+    }
+
+    fn build(&self, rt: &Rt) -> Result<BareCacheBox, String> {
+        let blueprint = self.cache.clone();
+        formatted(rt, |rt| async move {
+            let [flash, slow] = blueprint.devices(&rt).await?;
+            let made = BareCacheBox::new(&rt, flash, slow, blueprint);
+            made.format().await.map_err(|e| e.to_string())?;
+            Ok(made)
+        })
+    }
+
+    fn room(&self) -> Result<Room, String> {
+        self.cache.room()?;
+        Ok(Room { blocks: self.cache.pages()?, faults: 0 })
+    }
+
+    fn step(&self) -> Nanos {
+        self.cache.step()
+    }
+
+    fn to_rust(&self) -> String {
+        format!(
+            "tantalum_explore::BareCacheBlueprint {{\n    cache: {},\n    }}",
+            self.cache.to_rust()
         )
     }
 }

@@ -1,7 +1,14 @@
-//! Cache volumes under the explorer: block devices, so the contract is their judge.
+//! Flash caches under the explorer. A cache volume is a block device, so the contract is its judge; a
+//! cache as its program uses it has a judge of its own.
 
+mod bare;
 mod blueprint;
+mod judge;
+mod pool;
+mod versions;
 mod volume;
 
-pub use blueprint::CacheBlueprint;
+pub use bare::{BareCacheBox, Open as OpenCache};
+pub use blueprint::{BareCacheBlueprint, CacheBlueprint};
+pub use judge::{CacheJudge, CacheSession};
 pub use volume::CacheBox;

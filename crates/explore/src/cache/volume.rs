@@ -7,12 +7,23 @@ use crate::contract::Contract;
 use crate::subject::{Fault, Subject};
 use std::cell::Cell;
 use std::rc::Rc;
+use tantalum_cache::flash::CacheStats;
 use tantalum_cache::volume::{CacheVolume, VolumeDevice};
 use tantalum_device::{Operation, PowerCycle, forward};
 use tantalum_rt::Rt;
 
 /// Batches in memory, at most: the open one and four sealed ones.
 const IN_MEMORY: u64 = 5;
+
+/// A cache of batches with so many frames knows no more pages than its frames and the batches in
+/// memory have, and no dirty page that it does not know.
+pub(super) fn audit(stats: &CacheStats, frames: u32) -> Result<(), String> {
+    let most = stats.frames + IN_MEMORY * u64::from(frames);
+    match stats.dirty <= stats.pages && stats.pages <= most {
+        true => Ok(()),
+        false => Err(format!("a cache that counts wrongly: {stats:?}")),
+    }
+}
 
 /// A cache volume on devices of any kind. Cheap to clone.
 #[derive(Clone)]
@@ -90,17 +101,10 @@ impl Subject for CacheBox {
         Some(copy)
     }
 
-    /// The cache knows no more pages than its frames and the batches in memory have, and no dirty page
-    /// that it does not know.
     fn audit(&self) -> Result<(), String> {
         self.flash.audit()?;
         self.slow.audit()?;
-        let Some(stats) = self.volume.stats() else { return Ok(()) };
-        let most = stats.frames + IN_MEMORY * u64::from(self.blueprint.frames);
-        match stats.dirty <= stats.pages && stats.pages <= most {
-            true => Ok(()),
-            false => Err(format!("a cache that counts wrongly: {stats:?}")),
-        }
+        self.volume.stats().map_or(Ok(()), |stats| audit(&stats, self.blueprint.frames))
     }
 
     fn record_operations(&self) {

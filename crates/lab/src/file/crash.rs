@@ -12,8 +12,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use tantalum_device::{Ack, Caps, GroupLimit, Payload};
 use tantalum_explore::{
-    AnyBlueprint, Blueprint, BoxBlueprint, CacheBlueprint, CrashRow, Exploration, Ingredients,
-    LogBlueprint, LogShape, Nesting, RamBlueprint, VolumeBlueprint,
+    AnyBlueprint, BareCacheBlueprint, Blueprint, BoxBlueprint, CacheBlueprint, CrashRow,
+    Exploration, Ingredients, LogBlueprint, LogShape, Nesting, RamBlueprint, VolumeBlueprint,
 };
 use tantalum_rt::{Nanos, mix64};
 
@@ -112,7 +112,7 @@ struct Entry {
     /// What its log or log volume is.
     #[serde(default)]
     log: Option<FlashLog>,
-    /// What its cache volume is.
+    /// What its cache or cache volume is.
     #[serde(default)]
     cache: Option<FlashCache>,
     #[serde(default)]
@@ -135,6 +135,8 @@ enum Kind {
     LogVolume,
     /// A cache volume over two devices of one design.
     CacheVolume,
+    /// A flash cache as its program uses it, over the same.
+    Cache,
 }
 
 impl Kind {
@@ -145,10 +147,10 @@ impl Kind {
             (Kind::Ram, Some(_)) => {
                 Err("a row of subject = \"ram\" has no design: its keys are under `ram`".into())
             }
-            (kind, Some(_)) if row.cache.is_some() && kind != Kind::CacheVolume => {
-                Err("`cache` is for rows of subject = \"cache-volume\"".into())
+            (kind, Some(_)) if row.cache.is_some() && !kind.is_cache() => {
+                Err("`cache` is for rows of subject = \"cache\" or \"cache-volume\"".into())
             }
-            (Kind::CacheVolume, Some(designs)) if row.log.is_none() => Ok(designs.0.clone()),
+            (kind, Some(designs)) if kind.is_cache() && row.log.is_none() => Ok(designs.0.clone()),
             (Kind::Log | Kind::LogVolume, Some(designs)) => Ok(designs.0.clone()),
             (_, Some(_)) if row.log.is_some() => {
                 Err("`log` is for rows of subject = \"log\" or \"log-volume\"".into())
@@ -172,12 +174,17 @@ impl Kind {
             Kind::Log => "log",
             Kind::LogVolume => "log-volume",
             Kind::CacheVolume => "cache-volume",
+            Kind::Cache => "cache",
         }
+    }
+
+    fn is_cache(self) -> bool {
+        matches!(self, Kind::Cache | Kind::CacheVolume)
     }
 
     /// Whether it is made of RAM devices, if its design is that.
     fn over_ram(self, design: &str) -> bool {
-        matches!(self, Kind::Log | Kind::LogVolume | Kind::CacheVolume) && design == RAM
+        (matches!(self, Kind::Log | Kind::LogVolume) || self.is_cache()) && design == RAM
     }
 }
 
@@ -315,7 +322,7 @@ impl FlashLog {
     }
 }
 
-/// A cache volume in the file.
+/// A cache or a cache volume in the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct FlashCache {
@@ -349,12 +356,12 @@ impl Default for FlashCache {
 }
 
 impl FlashCache {
-    fn blueprint(&self, flash: BoxBlueprint) -> AnyBlueprint {
+    fn blueprint(&self, kind: Kind, flash: BoxBlueprint) -> AnyBlueprint {
         let mut slow = flash.clone();
         if let (BoxBlueprint::Ram(ram), true) = (&mut slow, self.slow_blocks > 0) {
             ram.caps.blocks = self.slow_blocks;
         }
-        AnyBlueprint::Cache(Box::new(CacheBlueprint {
+        let cache = CacheBlueprint {
             flash,
             slow,
             page: self.page_bytes,
@@ -363,7 +370,11 @@ impl FlashCache {
             second_chance: self.second_chance,
             linger: Nanos::from_micros(self.linger_us),
             loss: self.loss,
-        }))
+        };
+        match kind {
+            Kind::Cache => AnyBlueprint::BareCache(Box::new(BareCacheBlueprint { cache })),
+            _ => AnyBlueprint::Cache(Box::new(cache)),
+        }
     }
 }
 
@@ -453,9 +464,9 @@ impl CrashFile {
                 let device = self.device_of_log(entry, design).map_err(told)?;
                 Some(entry.log.clone().unwrap_or_default().blueprint(kind, device))
             }
-            (Kind::CacheVolume, _) => {
+            (kind @ (Kind::Cache | Kind::CacheVolume), _) => {
                 let device = self.device_of_log(entry, design).map_err(told)?;
-                Some(entry.cache.clone().unwrap_or_default().blueprint(device))
+                Some(entry.cache.clone().unwrap_or_default().blueprint(kind, device))
             }
             (kind, _) => Some(self.blueprint(entry, kind, design, payload).map_err(told)?.into()),
         };

@@ -32,4 +32,4 @@ pub(crate) use label::{Label, LabelState};
 pub(crate) use layout::{BATCHES_MIN, FRAMES_MAX, Layout, Older, is_page};
 pub use mode::Mode;
 pub(crate) use segment::{Segment, SegmentBatch};
-pub(crate) use superblock::{Superblock, decode_newest};
+pub(crate) use superblock::{Superblock, decode_newest, write_order};

@@ -151,6 +151,22 @@ pub(crate) fn decode_newest<T: Copy>(
     }
 }
 
+/// In which order to write both copies: the newest whole one last. A cut may have torn the other one,
+/// and the next cut may tear what is written first.
+pub(crate) fn write_order<T: Copy>(
+    both: &[u8],
+    decode: impl Fn(&[u8]) -> Found<T>,
+    generation: impl Fn(&T) -> u64,
+) -> [u64; 2] {
+    let [first, second] = COPIES;
+    let copies = COPIES.map(|at| decode(both.get(at as usize..).unwrap_or(&[])));
+    match copies {
+        [Found::Good(a), Found::Good(b)] if generation(&b) >= generation(&a) => [first, second],
+        [Found::Good(_), _] => [second, first],
+        _ => [first, second],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,15 +215,19 @@ mod tests {
     #[test]
     fn the_newest_whole_copy_counts() {
         let newest = |both: &[u8]| decode_newest(both, Superblock::decode, |s| s.generation);
+        let order = |both: &[u8]| write_order(both, Superblock::decode, |s| s.generation);
         let mut both = vec![0; COPIES[1] as usize + HEAD_BYTES];
         assert_eq!(newest(&both), Found::Nothing);
         let older = Superblock { generation: 8, clean: false, ..example() };
         both[COPIES[1] as usize..].copy_from_slice(&example().encode());
         assert_eq!(newest(&both), Found::Good(example()));
+        assert_eq!(order(&both), COPIES, "the whole one last");
         both[..HEAD_BYTES].copy_from_slice(&older.encode());
         assert_eq!(newest(&both), Found::Good(example()));
+        assert_eq!(order(&both), COPIES, "the newest one last");
         both[COPIES[1] as usize + 50] ^= 1;
         assert_eq!(newest(&both), Found::Good(older));
+        assert_eq!(order(&both), [COPIES[1], COPIES[0]]);
         both[50] ^= 1;
         assert_eq!(newest(&both), Found::Damaged);
         both[12] = 3;

@@ -1,0 +1,208 @@
+//! What a cache must hold.
+//!
+//! 1. A version of a page is a number that no other version has, larger than that of every earlier
+//!    one. The content tells page and version.
+//! 2. A page whose eviction has ended is found in that version or in a newer one that was handed to
+//!    the cache, whole.
+//! 3. What was found after a start must be there from then on, unless the flash device may be lost.
+//! 4. While a page is being forgotten every older version of it may be found, and on the slow store
+//!    a torn one. Afterwards only what was written since.
+
+use std::collections::BTreeMap;
+use tantalum_rt::mix64;
+
+/// What is known of a page.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The newest version that was made.
+    made: u64,
+    /// The newest version that was handed to the cache.
+    given: u64,
+    /// The oldest version that may be found.
+    promised: u64,
+    /// The version that a fetch returns; `None`: any, until it is written.
+    current: Option<u64>,
+    /// It is being forgotten: versions up to this one.
+    forgetting: Option<u64>,
+}
+
+/// A page in the pool, from which the cache pulls.
+#[derive(Clone, Copy, Debug)]
+struct Pooled {
+    version: u64,
+    /// The cache has taken it, and not made it durable yet.
+    taken: bool,
+}
+
+/// All pages.
+#[derive(Clone, Debug, Default)]
+pub struct Versions {
+    pages: BTreeMap<u64, Page>,
+    pool: BTreeMap<u64, Pooled>,
+    newest: u64,
+    /// Flushes so far.
+    pub flushes: u64,
+}
+
+/// The content of a version of a page, in so many bytes. A new slow store has version 0.
+pub fn content(page: u64, version: u64, size: usize) -> Vec<u8> {
+    if version == 0 {
+        return vec![0; size];
+    }
+    let mut word = mix64(page) ^ version;
+    let mut bytes = version.to_le_bytes().to_vec();
+    while bytes.len() < size {
+        word = mix64(word);
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.truncate(size);
+    bytes
+}
+
+/// Which version of the page this is, if it is whole.
+fn version_of(page: u64, bytes: &[u8]) -> Option<u64> {
+    let version = bytes.first_chunk().map(|word| u64::from_le_bytes(*word))?;
+    (content(page, version, bytes.len()) == bytes).then_some(version)
+}
+
+impl Versions {
+    fn page(&mut self, page: u64) -> &mut Page {
+        self.pages.entry(page).or_insert_with(|| Page { current: Some(0), ..Page::default() })
+    }
+
+    /// A new version of a page, which is in RAM.
+    pub fn make(&mut self, page: u64) -> u64 {
+        self.newest += 1;
+        let version = self.newest;
+        self.page(page).made = version;
+        version
+    }
+
+    /// It is handed to the cache, from which a fetch returns it.
+    pub fn give(&mut self, page: u64, version: u64) {
+        let page = self.page(page);
+        page.given = page.given.max(version);
+        page.current = Some(version);
+    }
+
+    /// It survives from now on.
+    pub fn promise(&mut self, page: u64, version: u64) {
+        let page = self.page(page);
+        page.promised = page.promised.max(version);
+        page.forgetting = page.forgetting.filter(|last| version <= *last);
+    }
+
+    /// What the cache has of each page.
+    pub fn given(&self) -> Vec<(u64, u64)> {
+        self.pages.iter().map(|(page, known)| (*page, known.given)).collect()
+    }
+
+    /// A page is being forgotten (4).
+    pub fn forget(&mut self, page: u64) {
+        let newest = self.newest;
+        let page = self.page(page);
+        (page.forgetting, page.current) = (Some(newest), None);
+    }
+
+    /// The page stays in the pool in this version.
+    pub fn put_into_pool(&mut self, page: u64, version: u64) {
+        self.pool.insert(page, Pooled { version, taken: false });
+    }
+
+    /// Takes a page out of the pool, unless the cache is taking it. Returns its version.
+    pub fn take_from_pool(&mut self, page: u64) -> Option<u64> {
+        let version = self.pool.get(&page).filter(|pooled| !pooled.taken)?.version;
+        self.pool.remove(&page);
+        Some(version)
+    }
+
+    /// Whether the cache is taking the page from the pool.
+    pub fn is_being_pulled(&self, page: u64) -> bool {
+        self.pool.get(&page).is_some_and(|pooled| pooled.taken)
+    }
+
+    /// Whether a fetch returns a version that is known.
+    pub fn is_known(&mut self, page: u64) -> bool {
+        self.page(page).current.is_some()
+    }
+
+    /// The pages of the pool.
+    pub fn pooled(&self) -> Vec<u64> {
+        self.pool.keys().copied().collect()
+    }
+
+    /// Whether the page is in the pool.
+    pub fn is_in_pool(&self, page: u64) -> bool {
+        self.pool.contains_key(&page)
+    }
+
+    /// The pages of the pool that may be pulled, with their versions.
+    pub fn cold(&self, most: usize) -> Vec<(u64, u64)> {
+        let free = self.pool.iter().filter(|(_, pooled)| !pooled.taken);
+        free.map(|(page, pooled)| (*page, pooled.version)).take(most).collect()
+    }
+
+    /// The cache has taken this version from the pool.
+    pub fn pulled(&mut self, page: u64, version: u64) {
+        if let Some(pooled) = self.pool.get_mut(&page) {
+            pooled.taken = true;
+        }
+        self.give(page, version);
+    }
+
+    /// It is durable, and leaves the pool.
+    pub fn pulled_for_good(&mut self, page: u64, version: u64) {
+        self.pool.remove(&page);
+        self.promise(page, version);
+    }
+
+    /// What a cut leaves: RAM is gone.
+    #[must_use]
+    pub fn after_cut(&self) -> Versions {
+        Versions { pool: BTreeMap::new(), ..self.clone() }
+    }
+
+    /// Compares what was fetched after a start (2, 4). With `seen` it is promised from now on (3).
+    ///
+    /// # Errors
+    /// In a line, what is wrong.
+    pub fn check(
+        &mut self,
+        page: u64,
+        bytes: &[u8],
+        from_slow: bool,
+        seen: bool,
+    ) -> Result<(), String> {
+        let known = self.page(page);
+        let Some(version) = version_of(page, bytes) else {
+            if known.forgetting.is_some() && from_slow {
+                known.current = None;
+                return Ok(());
+            }
+            return Err(format!("page {page} is no version of it: {known:?}"));
+        };
+        if version > known.made {
+            return Err(format!("page {page}: version {version} was never made: {known:?}"));
+        }
+        if version < known.promised && known.forgetting.is_none() {
+            return Err(format!("page {page}: version {version} is stale: {known:?}"));
+        }
+        (known.current, known.given) = (Some(version), version);
+        if seen {
+            (known.promised, known.forgetting) = (version, None);
+        }
+        Ok(())
+    }
+
+    /// Compares what was fetched while there is power: it must be the newest.
+    ///
+    /// # Errors
+    /// In a line, what it is instead.
+    pub fn compare(&mut self, page: u64, bytes: &[u8]) -> Result<(), String> {
+        let Some(current) = self.page(page).current else { return Ok(()) };
+        match version_of(page, bytes) {
+            Some(version) if version == current => Ok(()),
+            found => Err(format!("page {page} is version {found:?}, and not {current}")),
+        }
+    }
+}
