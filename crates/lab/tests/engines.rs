@@ -216,3 +216,14 @@ fn the_log_may_be_a_flash_log() {
     let both = told("held", "\"engine.orders.log_design\" = \"disk-10k\"");
     assert!(both.contains("must be left out"), "{both}");
 }
+
+/// Flash cache and rivals, of which the same seed gives the same report.
+#[test]
+fn an_engine_over_a_flash_cache_runs_the_same_again() {
+    let text = include_str!("../../../experiments/flash-cache.toml");
+    for words in [["policy=gsc", "flash.size_mib=409"], ["policy=lc", "flash.size_mib=409"]] {
+        let report = run(text, &words);
+        assert!(report.rows.iter().all(|row| !row.findings.lost_anything()));
+        assert_eq!(run(text, &words).to_json(), report.to_json());
+    }
+}

@@ -54,6 +54,46 @@ fn a_trace_is_played_under_power_cuts_and_nothing_promised_is_lost() {
     assert_eq!(again.to_json(), fast.to_json());
 }
 
+/// The same trace on a volume with a flash cache of this table before each device.
+fn behind_a_cache(table: &str) -> Result<Report, String> {
+    let more = format!(
+        "queue_depth = 4\npage_size = 4096\ncache = \"flash\"\n[cache.flash]\n\
+         flash = \"durassd\"\nsize_mib = 8\nbatch = 16\nprepare = 0.0\n{table}"
+    );
+    run(&format!("{SAMPLES}an-experiment.toml"), &text("fio3.log", &more))
+}
+
+#[test]
+fn a_trace_is_played_behind_a_flash_cache_and_nothing_promised_is_lost() {
+    for table in ["", "policy = \"mvfifo\"\nmode = \"through\""] {
+        let report = behind_a_cache(table).expect("it runs");
+        for row in &report.rows {
+            // (A volume acknowledges what it has in memory, whatever its devices are.)
+            let f = &row.findings;
+            assert_eq!((f.violations, row.error.as_ref()), (0, None), "{row:#?}");
+            assert!(f.transactions > 100 && f.blocks_compared > 100, "{f:#?}");
+            let hits = f.measures["cache_hit_rate"];
+            assert!(hits > 0.0 && hits <= 1.0, "{hits}");
+            assert!(f.measures["cache_sequential"] > 0.5, "{f:#?}");
+        }
+        let again = behind_a_cache(table).expect("it runs");
+        assert_eq!(again.to_json(), report.to_json());
+    }
+}
+
+#[test]
+fn a_cache_that_a_trace_cannot_have_is_told() {
+    let told = |table: &str| behind_a_cache(table).expect_err("it is refused");
+    let error = told("policy = \"lc\"");
+    assert!(error.contains("trace.some: policy = lc: must be gsc or mvfifo"), "{error}");
+    let error = told("admit = \"dirty\"");
+    assert!(error.contains("trace.some: admit = dirty: must be mixed"), "{error}");
+    let name = format!("{SAMPLES}an-experiment.toml");
+    let text = text("fio3.log", "cache = \"flash\"\n[cache.flahs]");
+    let error = run(&name, &text).expect_err("there is none");
+    assert!(error.contains("did you mean \"flahs\"?"), "{error}");
+}
+
 #[test]
 fn what_can_not_be_played_is_told_before_the_run() {
     let name = format!("{SAMPLES}an-experiment.toml");

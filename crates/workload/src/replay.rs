@@ -73,9 +73,12 @@ pub struct Playing {
     /// Which of blkparse's events count as requests.
     #[serde(default)]
     pub event: BlkparseEvent,
-    /// Bytes of a page in the format [`Format::Pages`].
+    /// Bytes of a page in the format [`Format::Pages`], and of one in the `cache`.
     #[serde(default = "default_page_size")]
     pub page_size: u32,
+    /// The flash cache before the device, by its name: what is played on is the volume of both.
+    #[serde(default)]
+    pub cache: Option<String>,
     /// Only the requests of this device of the trace.
     #[serde(default)]
     pub device: Option<String>,
@@ -114,6 +117,7 @@ impl Playing {
             format: None,
             event: BlkparseEvent::default(),
             page_size: default_page_size(),
+            cache: None,
             device: None,
             mode: Mode::default(),
             speed: default_speed(),

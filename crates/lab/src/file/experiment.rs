@@ -70,7 +70,7 @@ pub struct Experiment {
     /// Logs of engines over several devices, by name: an engine's `log` may name them.
     #[serde(default)]
     pub log: BTreeMap<String, FlashLogJob>,
-    /// Flash caches of engines, by name: an engine's `cache` may name them.
+    /// Flash caches, by name: the `cache` of an engine or a trace may name them.
     #[serde(default)]
     pub cache: BTreeMap<String, CacheJob>,
     /// Append-only trees as models, by name: the same.
@@ -455,6 +455,11 @@ impl Row {
             WorkloadKind::Job(name) => self.scene.trace.get(name),
             _ => None,
         }
+    }
+
+    /// The flash cache before the device on which a trace is played, if it has one.
+    pub fn trace_cache(&self) -> Option<&CacheJob> {
+        self.scene.cache.get(self.trace()?.cache.as_ref()?)
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Scene {
     pub engine: BTreeMap<String, EngineJob>,
     /// Logs of engines over several devices, by name.
     pub log: BTreeMap<String, FlashLogJob>,
-    /// Flash caches of engines, by name.
+    /// Flash caches, by name.
     pub cache: BTreeMap<String, CacheJob>,
     /// Append-only trees as models, by name.
     pub tree: BTreeMap<String, AppendTreeJob>,
@@ -213,6 +213,10 @@ impl Scene {
                 };
                 fault("trace", key, e.to_string())
             })?;
+            if let Some(cache) = self.cache_named(how.cache.as_ref()) {
+                let cache = cache.map_err(|what| fault("trace", Some("cache"), what))?;
+                cache.check_volume().map_err(|e| fault("trace", Some("cache"), e.to_string()))?;
+            }
         }
         if let Some(job) = self.append.get(name) {
             let others = job.designs().filter_map(|name| Model::of(name, self).ok());
@@ -237,14 +241,9 @@ impl Scene {
             }
         }
         if let Some(engine) = self.engine.get(name)
-            && let Some(name) = &engine.cache
+            && let Some(cache) = self.cache_named(engine.cache.as_ref())
         {
-            let Some(cache) = self.cache.get(name) else {
-                let known = self.cache.keys().map(String::as_str);
-                let what =
-                    parse::unknown("cache: there is no table [cache.NAME] with", name, known);
-                return Err(fault("engine", Some("cache"), what));
-            };
+            let cache = cache.map_err(|what| fault("engine", Some("cache"), what))?;
             engine.check_cache(cache).map_err(|e| modelled("engine", e))?;
         }
         if let Some(tree) = self.tree.get(name) {
@@ -252,6 +251,15 @@ impl Scene {
             sound.map_err(|e| modelled("tree", e))?;
         }
         Ok(())
+    }
+
+    /// The flash cache of this name, if there is a name; or that there is none.
+    fn cache_named(&self, name: Option<&String>) -> Option<Result<&CacheJob, String>> {
+        let name = name?;
+        Some(self.cache.get(name).ok_or_else(|| {
+            let known = self.cache.keys().map(String::as_str);
+            parse::unknown("cache: there is no table [cache.NAME] with", name, known)
+        }))
     }
 
     /// Its workloads that are no benchmarks.

@@ -256,6 +256,11 @@ pub(crate) const OF_ROWS: &[OfRow] = &[
         "/measures/cache_sequential",
     ),
     named(
+        "cache-adjoining",
+        more("writes of the cache's drive behind the command before, share", Unit::Ratio),
+        "/measures/cache_adjoining",
+    ),
+    named(
         "cache-old-versions",
         less("frames with old versions, share", Unit::Ratio),
         "/measures/cache_old_versions",

@@ -11,14 +11,16 @@
 //!    warm-ups are counted, too.
 
 use crate::report::RowFindings;
+use crate::run::cache::{self, DriveWork};
 use crate::run::clocks::{Clocked, Clocks};
-use crate::run::row::{RowBox, RowError, RowPlan, draw, in_runtime, prepare};
+use crate::run::row::{RowBox, RowError, RowPlan, Traffic, draw, in_runtime, prepare};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, CommandKind, IoError};
 use tantalum_oracle::shadow::Witness;
 use tantalum_rt::{Cancelled, First, Join, Nanos, Rt, Stream, first};
 use tantalum_workload::jobs::{self, Host, Job, JobError};
+use tantalum_workload::pages::CacheCounts;
 use tantalum_workload::replay::{Ended, Open, Player, Playing, ReplayError};
 
 /// What runs on the device.
@@ -66,7 +68,8 @@ fn run_load<S: RowBox>(
     let made = |rt: &Rt| Ok((subject(rt)?, load(rt)?));
     let (mut findings, result) = in_runtime(seed, made, |rt, (subject, load), findings| {
         let dice = rt.stream("power cuts");
-        Run { dice, rt, subject, plan, load, findings, clocks: shared }.main(cut)
+        let (clocks, cached, cache_drive) = (shared, CacheCounts::default(), DriveWork::default());
+        Run { dice, rt, subject, plan, load, findings, clocks, cached, cache_drive }.main(cut)
     });
     clocks.borrow().tell(&mut findings);
     (findings, result)
@@ -83,6 +86,9 @@ struct Run<S> {
     dice: Stream,
     findings: Rc<RefCell<RowFindings>>,
     clocks: Rc<RefCell<Clocks>>,
+    /// What its flash cache did while it was measured, and what went to the cache's drive.
+    cached: CacheCounts,
+    cache_drive: DriveWork,
 }
 
 /// The error of a load that may have ended early.
@@ -158,10 +164,11 @@ impl<S: RowBox> Run<S> {
         // (Load goes on where the last cut ended it.)
         let (start, loaded) = (self.rt.now(), self.findings.borrow().load_ns);
         measured.set(Some(Nanos(start.0.saturating_sub(loaded))));
-        let traffic = self.subject.traffic();
+        let (traffic, cache) = (self.subject.traffic(), self.subject.cache());
         let until_cut = self.rt.sleep(draw(&mut self.dice, self.plan.run_time));
         let early = failed(first(until_cut, &mut load).await);
         let (after, ended_at) = (self.subject.traffic(), self.rt.now());
+        let cache_after = self.subject.cache();
         let hang = witness.hang();
         measured.set(None);
         self.findings.borrow_mut().look_before_cut(self.subject.drives());
@@ -186,7 +193,20 @@ impl<S: RowBox> Run<S> {
         f.refused += witness.refused() - refused;
         ended?;
         f.cuts += 1;
+        drop(f);
+        if let (Some(from), Some(to)) = (cache, cache_after) {
+            self.count_cache(from, to);
+        }
         hang.map_or(Ok(ended_at), |hang| Err(RowError::Hang(hang)))
+    }
+
+    /// Adds what the cache did between these two looks at it.
+    fn count_cache(&mut self, from: (CacheCounts, Traffic), to: (CacheCounts, Traffic)) {
+        let f = &mut *self.findings.borrow_mut();
+        self.cached = to.0.since(&from.0).and(&self.cached);
+        self.cache_drive = DriveWork::between(&from.1, &to.1).and(&self.cache_drive);
+        cache::measures(f, &self.cached, f.transactions);
+        self.cache_drive.measures(f);
     }
 
     /// Counts the commands that end during the measurement, with their time since it began, less

@@ -11,8 +11,8 @@
 //! 4. The power of both drives goes at the same instant, and the host's with it.
 
 use crate::report::{RowFindings, Times, quantiles_of};
+use crate::run::cache::{self, DriveWork};
 use crate::run::clocks::Clocked;
-use crate::run::precondition::{Precondition, Preparation};
 use crate::run::row::{RowBox, RowError, RowPlan, Traffic, draw, in_runtime, prepare};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,9 +20,9 @@ use tantalum_cache::flash::Beside;
 use tantalum_device::{BlockDevice, Caps, IoError, Payload, PowerCycle};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 use tantalum_workload::pages::{
-    AppendTree, AppendTreeJob, Benchmark, CacheCounts, CacheJob, Counts, Engine, EngineError,
-    EngineJob, FlashLogJob, FlashRedo, Host, InPlace, Journal, Layout, LogCounts, LogDevice,
-    LogStore, PageStore, Redo, Store, TPCC_FILL_PERCENT, Volume, recover,
+    AppendTree, AppendTreeJob, Benchmark, CacheJob, Counts, Engine, EngineError, EngineJob,
+    FlashLogJob, FlashRedo, Host, InPlace, Journal, Layout, LogCounts, LogDevice, LogStore,
+    PageStore, Redo, Store, TPCC_FILL_PERCENT, Volume, recover,
 };
 
 /// How often the harness looks whether a run has done its transactions.
@@ -97,12 +97,15 @@ impl PageModel {
     pub(crate) fn make_quick(&mut self) {
         match self {
             PageModel::Engine(job, _, cache) => {
+                job.restart = job.restart.min(300);
+                if job.restart > 0 {
+                    job.checkpoint_s = job.checkpoint_s.min(0.5);
+                }
                 // A cache keeps its share of the database.
                 let share = 126.0 / job.database_mib.max(126) as f64;
                 if let Some(cache) = cache {
                     let size = cache.size_mib as f64 * share;
                     cache.size_mib = (size as u64).max(12).min(cache.size_mib);
-                    job.restart = job.restart.min(300);
                     cache.prepare = cache.prepare.min(0.02);
                 }
                 job.database_mib = job.database_mib.min(126);
@@ -312,6 +315,9 @@ impl<S: RowBox> Run<S> {
             if let Some(error) = engine.failure() {
                 return Err(told(error));
             }
+            if fresh && job.restart > 0 && job.checkpoint_s > 0.0 {
+                self.half_way(&engine, job.checkpoint_s).await?;
+            }
             drop(engine);
             self.cut(domain).await?;
             if fresh && job.restart > 0 {
@@ -328,14 +334,10 @@ impl<S: RowBox> Run<S> {
 
     /// Writes the drive of the cache in sequence: a fresh drive collects nothing.
     async fn fill_flash(&self) -> Result<(), RowError> {
-        let Some(flash) = self.drives.flash.as_ref().filter(|f| !f.drives().is_empty()) else {
-            return Ok(());
-        };
-        let fill = self.cache.as_ref().map_or(0.0, |cache| cache.prepare);
-        let how = Precondition { fill, passes_max: 0.0, ..Precondition::default() };
-        let preparation = Preparation { how, job: None, tell: Rc::new(|_| ()) };
-        preparation.carry_out(&self.rt, flash).await?;
-        Ok(())
+        match (&self.drives.flash, &self.cache) {
+            (Some(flash), Some(cache)) => Ok(cache::fill(&self.rt, flash, cache.prepare).await?),
+            _ => Ok(()),
+        }
     }
 
     /// Pages and log, as this host goes to them.
@@ -412,6 +414,25 @@ impl<S: RowBox> Run<S> {
         Ok(domain)
     }
 
+    /// Waits for the middle between two checkpoints, which are so many seconds apart.
+    async fn half_way<P: PageStore, L: LogStore>(
+        &self,
+        engine: &Engine<P, L>,
+        seconds: f64,
+    ) -> Result<(), RowError> {
+        let half = Nanos((seconds * 5e8) as u64);
+        let passed = || self.rt.now().saturating_sub(engine.checkpointed());
+        let begun = self.rt.now();
+        // (A checkpoint itself takes some time, too.)
+        while passed() > half && self.rt.now().saturating_sub(begun) < STUCK {
+            self.rt.sleep(LOOK).await;
+        }
+        while passed() < half {
+            self.rt.sleep(LOOK.min(half)).await;
+        }
+        engine.failure().map_or(Ok(()), |error| Err(told(error)))
+    }
+
     /// Waits until the engine has done so many transactions.
     async fn until<P: PageStore, L: LogStore>(
         &self,
@@ -482,10 +503,10 @@ impl<S: RowBox> Run<S> {
             }
         }
         if let (Some(from), Some(to)) = (cache_before, engine.cache_counts()) {
-            cache_measures(&mut f, &from, &to, counts.transactions);
+            cache::measures(&mut f, &to.since(&from), counts.transactions);
         }
         if let (Some(from), Some(flash)) = (flash_before, &self.drives.flash) {
-            flash_measures(&mut f, &from, &flash.traffic());
+            DriveWork::between(&from, &flash.traffic()).measures(&mut f);
         }
         log_measures(&mut f, &log_before, &engine.log_counts(), counts.transactions);
         ended
@@ -510,9 +531,10 @@ impl<S: RowBox> Run<S> {
         let log_keeps = self.drives.each().last().is_some_and(|s| s.device().caps().ack.survives());
         let kept = job.barriers || job.log.is_some() || log_keeps;
         let pages_kept = job.barriers || caps.ack.survives();
-        // (A cache has a whole copy of each page that is being written to its place.)
-        let is_whole =
-            self.cache.is_some() || job.double_write.is_safe(job.page_bytes, caps.atomic_unit);
+        // (A cache has a whole copy of each page that is being written to its place, if it admits
+        // dirty ones.)
+        let has_copies = self.cache.as_ref().is_some_and(|cache| cache.admit != "clean");
+        let is_whole = has_copies || job.double_write.is_safe(job.page_bytes, caps.atomic_unit);
         let sound = kept && pages_kept && is_whole;
         let mut f = self.findings.borrow_mut();
         f.blocks_compared += found.pages * u64::from(layout.page_blocks);
@@ -639,36 +661,6 @@ fn measures(f: &mut RowFindings, counts: &Counts, flushes: u64) {
     }
     if counts.groups > 0 {
         f.measures.insert("groups_per_transaction", counts.groups as f64 / all);
-    }
-}
-
-/// What an engine's flash cache did.
-fn cache_measures(f: &mut RowFindings, from: &CacheCounts, to: &CacheCounts, transactions: u64) {
-    let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
-    let writes = to.flash_writes - from.flash_writes;
-    let slow = share(to.slow_writes - from.slow_writes, to.dirty_exits - from.dirty_exits);
-    f.measures.extend([
-        ("cache_hit_rate", share(to.hits - from.hits, to.fetches - from.fetches)),
-        ("cache_write_reduction", 1.0 - slow),
-        ("cache_slow_writes", share(to.slow_writes - from.slow_writes, transactions)),
-        ("cache_write_kib", share(to.flash_bytes - from.flash_bytes, writes) / 1024.0),
-        ("cache_sequential", share(to.flash_sequential - from.flash_sequential, writes)),
-        ("cache_old_versions", 1.0 - share(to.valid, to.used)),
-    ]);
-}
-
-/// What a flash cache's drive did.
-fn flash_measures(f: &mut RowFindings, from: &Traffic, to: &Traffic) {
-    let bytes = to.host_bytes - from.host_bytes;
-    if let (Some(before), Some(after)) = (from.flash_bytes, to.flash_bytes)
-        && bytes > 0
-    {
-        let amplification = (after - before) as f64 / bytes as f64;
-        f.measures.insert("cache_write_amplification", amplification);
-    }
-    if f.load_ns > 0 {
-        let busy = to.busy.saturating_sub(from.busy).0 as f64;
-        f.measures.insert("cache_utilisation", busy / f.load_ns as f64);
     }
 }
 

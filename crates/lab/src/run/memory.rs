@@ -303,10 +303,12 @@ fn rate(row: &Row, link: u64) -> u64 {
     }
 }
 
-/// What the page cache of a job takes that writes so many sectors.
+/// What the page cache of a job takes that writes so many sectors; or a flash cache under a trace,
+/// whose devices carry bytes.
 fn cached(row: &Row, sectors: u64) -> u64 {
     let pages = row.job().and_then(|job| job.buffered).map_or(0, |buffered| buffered.cache_pages);
-    pages.min(sectors).saturating_mul(CACHED_BYTES)
+    let flash = row.trace_cache().map_or(0, |cache| (cache.size_mib << 20) + sectors * SECTOR);
+    pages.min(sectors).saturating_mul(CACHED_BYTES).saturating_add(flash)
 }
 
 /// The sectors that a job writes, at most: it begins anew when it ends before the run does,

@@ -2,6 +2,8 @@
 
 pub mod appends;
 pub mod block;
+mod cache;
+pub mod cached;
 mod clocks;
 pub mod engines;
 pub mod judge;

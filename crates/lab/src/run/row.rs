@@ -33,6 +33,7 @@ use tantalum_oracle::patience::Hang;
 use tantalum_oracle::shadow::{Comparison, Shadow, Witness};
 use tantalum_rt::{Nanos, Rt, RunError, Runtime, Stream, first};
 use tantalum_workload::database::{self, Benchmark, Client, StepError};
+use tantalum_workload::pages::CacheCounts;
 use tantalum_workload::sql::{SqlError, SqlErrorKind};
 
 /// Bytes that have gone to a drive, and from its firmware to flash, so far.
@@ -56,6 +57,12 @@ pub trait RowBox: PowerCycle + Clone + 'static {
     /// The software SSDs that it consists of.
     fn drives(&self) -> &[Drive] {
         &[]
+    }
+
+    /// What its flash cache did since the start, and what went to the cache's drive so far; `None`:
+    /// it has none, or no power.
+    fn cache(&self) -> Option<(CacheCounts, Traffic)> {
+        None
     }
 }
 

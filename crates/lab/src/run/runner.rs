@@ -7,6 +7,7 @@ use crate::file::source;
 use crate::report::{Report, RowFindings, RowReport};
 use crate::run::appends;
 use crate::run::block;
+use crate::run::cached::CachedBox;
 use crate::run::engines::{self, PageModel, Part};
 use crate::run::memory;
 use crate::run::precondition::Preparation;
@@ -58,6 +59,9 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
         }
         if let Some(design) = row.pages().as_ref().and_then(PageModel::cache_drive) {
             Model::of(design, &row.scene).map_err(|e| told(format!("flash: {e}")))?;
+        }
+        if let Some(cache) = row.trace_cache() {
+            Model::of(&cache.flash, &row.scene).map_err(|e| told(format!("flash: {e}")))?;
         }
         if let Some(job) = row.appends() {
             for name in job.designs() {
@@ -196,6 +200,21 @@ fn try_row(
     };
     let progress = progress.clone();
     let cut = move || progress(Progress::Cut);
+    if let Some((how, job)) = row.trace().zip(row.trace_cache()) {
+        if log.is_some() {
+            let what = "a trace behind a flash cache cannot be recorded: record a job";
+            return (RowFindings::default(), Err(RowError::Design(what.into())));
+        }
+        let made = |rt: &Rt| {
+            let built = |model: Model| {
+                let made = model.build(rt, Payload::Bytes).map_err(RowError::Design)?;
+                Ok::<_, RowError>(Stats::new(rt, made))
+            };
+            let flash = built(Model::of(&job.flash, &row.scene).map_err(RowError::Design)?)?;
+            CachedBox::new(rt, job, how.page_size, flash, built(model)?)
+        };
+        return block::replay(seed, plan, (how, source::open(how)), made, cut);
+    }
     if let Some(how) = row.trace() {
         return block::replay(seed, plan, (how, source::open(how)), made, cut);
     }

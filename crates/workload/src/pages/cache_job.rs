@@ -2,6 +2,7 @@
 
 use super::job::JobError;
 use super::storage::PullKind;
+use tantalum_cache::flash::{self, FormatOptions, OpenOptions, Replacement, RestartBy};
 use tantalum_cache::policy::{Admit, Config, Kind, Mode};
 use tantalum_rt::Nanos;
 
@@ -13,16 +14,18 @@ pub struct CacheJob {
     pub flash: String,
     /// MiB of it that the cache uses, with its metadata.
     pub size_mib: u64,
-    /// The policy: `gsc` and `mvfifo` are the flash cache itself, the others its rivals.
+    /// The policy: `gsc` and `mvfifo` are the flash cache itself, the others its rivals. So is
+    /// `mvfifo` with batches of one page.
     pub policy: String,
     /// Whether dirty pages go to the slow store when they leave flash (`back`), or when they leave
     /// RAM (`through`).
     pub mode: String,
-    /// Which pages enter: `mixed`, or only `dirty` ones (`gsc` and `mvfifo`).
+    /// Which pages enter: `mixed`, only `clean` ones or only `dirty` ones (`gsc` and `mvfifo`).
     pub admit: String,
-    /// Which pages are pulled from the pool to fill a batch (`gsc` and `mvfifo`).
+    /// Which pages are pulled from the pool to fill a batch, of those that enter (`gsc`).
     pub pull: PullKind,
-    /// Pages of a batch (`gsc` and `mvfifo`).
+    /// Pages of a batch (`gsc` and `mvfifo`). With 1 each page is a write by itself, as in the
+    /// published basic form (`mvfifo`).
     pub batch: u32,
     /// The time after which a batch is written though it is not full, ms.
     pub linger_ms: f64,
@@ -68,27 +71,88 @@ impl CacheJob {
     }
 
     /// Whether it is the flash cache itself, and no rival.
-    pub(super) fn is_flash_cache(&self) -> bool {
+    pub fn is_flash_cache(&self) -> bool {
+        self.has_batches() && self.batch > 1
+    }
+
+    fn has_batches(&self) -> bool {
         matches!(self.kind(), Kind::Gsc | Kind::MvFifo)
+    }
+
+    /// Which pages enter.
+    pub(super) fn admits(&self) -> Admit {
+        match self.admit.as_str() {
+            "clean" => Admit::Clean,
+            "dirty" => Admit::Dirty,
+            _ => Admit::Mixed,
+        }
+    }
+
+    /// Which pages are pulled: only such that enter, and none by the basic form.
+    pub(super) fn pulls(&self) -> PullKind {
+        match (self.kind(), self.admits(), self.pull) {
+            (Kind::Gsc, Admit::Mixed, pull) => pull,
+            (Kind::Gsc, Admit::Clean, PullKind::Mixed | PullKind::Clean) => PullKind::Clean,
+            (Kind::Gsc, Admit::Dirty, PullKind::Mixed | PullKind::Dirty) => PullKind::Dirty,
+            _ => PullKind::None,
+        }
     }
 
     pub(super) fn is_through(&self) -> bool {
         self.mode == "through"
     }
 
-    pub(super) fn linger(&self) -> Nanos {
-        Nanos((self.linger_ms * 1e6) as u64)
+    /// How the flash cache is made, with pages of so many bytes.
+    pub fn format(&self, page: u32) -> FormatOptions {
+        let mode = if self.is_through() { flash::Mode::Through } else { flash::Mode::Back };
+        FormatOptions { page, frames: self.batch, mode, ..FormatOptions::default() }
+    }
+
+    /// How the flash cache is used.
+    pub fn open(&self) -> OpenOptions {
+        let second_chance = self.kind() == Kind::Gsc;
+        OpenOptions {
+            replacement: if second_chance { Replacement::SecondChance } else { Replacement::Basic },
+            restart: if self.scan { RestartBy::Frames } else { RestartBy::Descriptors },
+            marks: self.marks,
+            linger: Nanos((self.linger_ms * 1e6) as u64),
+            depth: self.depth as usize,
+            ..OpenOptions::default()
+        }
     }
 
     /// The configuration of a rival's policy for pages of this size. Its frames leave room for its
     /// metadata.
     pub(super) fn config(&self, page_bytes: u32) -> Config {
-        let bytes = (self.size_mib << 20).saturating_sub(METADATA);
-        let frames = u32::try_from(bytes / u64::from(page_bytes)).unwrap_or(u32::MAX);
+        let bytes = self.size_mib << 20;
+        let frames = match self.has_batches() {
+            true => bytes.saturating_sub(SEGMENTS) / u64::from(page_bytes + ENTRY),
+            false => bytes.saturating_sub(METADATA) / u64::from(page_bytes),
+        };
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
         Config {
             mode: if self.is_through() { Mode::Through } else { Mode::Back },
-            admit: Admit::Mixed,
+            admit: self.admits(),
+            batch: self.batch,
             ..Config::new(self.kind(), frames, page_bytes)
+        }
+    }
+
+    /// Checks whether it can be a cache volume, which has no pool above it.
+    ///
+    /// # Errors
+    /// The first value that does not fit.
+    pub fn check_volume(&self) -> Result<(), JobError> {
+        let wrong = |key, value: &str, must: &str| {
+            Err(JobError::Value { key, value: value.into(), must: must.into() })
+        };
+        if !self.is_flash_cache() {
+            let must = "gsc or mvfifo with batches of 2 or more, under what has no buffer pool";
+            return wrong("policy", &self.policy, must);
+        }
+        match self.admits() {
+            Admit::Mixed => Ok(()),
+            _ => wrong("admit", &self.admit, "mixed, under what has no buffer pool"),
         }
     }
 
@@ -109,15 +173,16 @@ impl CacheJob {
         if !["back", "through"].contains(&self.mode.as_str()) {
             return Err(wrong("mode", self.mode.clone(), "back or through"));
         }
-        if !["mixed", "dirty"].contains(&self.admit.as_str()) {
-            return Err(wrong("admit", self.admit.clone(), "mixed or dirty"));
+        if !["mixed", "clean", "dirty"].contains(&self.admit.as_str()) {
+            return Err(wrong("admit", self.admit.clone(), "mixed, clean or dirty"));
         }
-        if self.admit != "mixed" && !self.is_flash_cache() {
+        if self.admit != "mixed" && !self.has_batches() {
             return Err(wrong("admit", self.admit.clone(), "mixed with this policy"));
         }
+        let least = if self.kind() == Kind::Gsc { 2 } else { 1 };
         for (key, value, least, most) in [
             ("size_mib", self.size_mib, 4, 1 << 20),
-            ("batch", self.batch.into(), 2, 1024),
+            ("batch", self.batch.into(), least, 1024),
             ("depth", self.depth.into(), 1, 4096),
         ] {
             if !(least..=most).contains(&value) {
@@ -139,3 +204,8 @@ impl CacheJob {
 
 /// Bytes that rivals leave for their metadata: a journal, or a table.
 const METADATA: u64 = 4 << 20;
+
+/// Bytes of a directory's entry, and what its segments take beside their entries: a part of one,
+/// and two to spare.
+const ENTRY: u32 = 32;
+const SEGMENTS: u64 = 8 << 20;

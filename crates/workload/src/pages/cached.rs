@@ -7,6 +7,8 @@
 //!    durable.
 //! 3. A clean page that waits for room and is fetched meanwhile does not enter any more: a newer
 //!    version may leave RAM before it.
+//! 4. If only clean pages enter, a dirty one goes past the cache: flash forgets its older version,
+//!    durably, before the slow volume gets the new one.
 
 use super::cache_job::CacheJob;
 use super::engine::EngineError;
@@ -19,11 +21,12 @@ use super::{LOADED, Lsn, PageNo, read_stamp, stamp};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
+use std::slice::from_ref;
 use tantalum_cache::flash::{
-    Beside, CacheError, Fetched, FlashCache, FormatOptions, Host, Mode, OpenError, OpenOptions,
-    PageOut, Replacement, RestartBy, SlowStore, Staged,
+    Beside, CacheError, Fetched, FlashCache, FormatOptions, Host, OpenError, OpenOptions, PageOut,
+    SlowStore, Staged,
 };
-use tantalum_cache::policy::Kind;
+use tantalum_cache::policy::Admit;
 use tantalum_device::{Block, BlockDevice, Blocks, IoError, Partition};
 use tantalum_rt::{Rt, join_all};
 
@@ -151,6 +154,8 @@ struct Shared<D: BlockDevice + Clone + 'static> {
     /// Clean pages that wait for room (3): the call that offers each.
     offered: RefCell<BTreeMap<PageNo, u64>>,
     offers: Cell<u64>,
+    /// Pages that went past the cache (4).
+    past: Cell<u64>,
 }
 
 /// See the module. Cheap to clone: a clone is the same cache.
@@ -206,7 +211,7 @@ impl<D: BlockDevice + Clone + 'static> Cached<D> {
         flash: D,
         beside: Beside,
     ) -> Result<Cached<D>, EngineError> {
-        let above = Above { kind: job.pull, ..Above::default() };
+        let above = Above { kind: job.pulls(), ..Above::default() };
         let shared = Shared {
             rt: rt.clone(),
             job: job.clone(),
@@ -220,6 +225,7 @@ impl<D: BlockDevice + Clone + 'static> Cached<D> {
             filling: Rc::default(),
             offered: RefCell::default(),
             offers: Cell::default(),
+            past: Cell::default(),
         };
         Ok(Cached { shared: Rc::new(shared) })
     }
@@ -236,14 +242,8 @@ impl<D: BlockDevice + Clone + 'static> Cached<D> {
     pub async fn load(&self) -> Result<(), EngineError> {
         let s = &*self.shared;
         s.pages.load().await?;
-        let options = FormatOptions {
-            page: s.page_bytes,
-            frames: s.job.batch,
-            mode: if s.job.is_through() { Mode::Through } else { Mode::Back },
-            force: true,
-            beside: s.beside.clone(),
-            ..FormatOptions::default()
-        };
+        let made = s.job.format(s.page_bytes);
+        let options = FormatOptions { force: true, beside: s.beside.clone(), ..made };
         FlashCache::format(&s.rt, &s.flash, &self.slow(0), &options).await.map_err(of_open)
     }
 
@@ -253,16 +253,7 @@ impl<D: BlockDevice + Clone + 'static> Cached<D> {
     /// The cache is damaged, or an error of a device.
     pub async fn open(&self) -> Result<(), EngineError> {
         let s = &*self.shared;
-        let second_chance = s.job.kind() == Kind::Gsc;
-        let options = OpenOptions {
-            replacement: if second_chance { Replacement::SecondChance } else { Replacement::Basic },
-            restart: if s.job.scan { RestartBy::Frames } else { RestartBy::Descriptors },
-            marks: s.job.marks,
-            linger: s.job.linger(),
-            depth: s.job.depth as usize,
-            beside: s.beside.clone(),
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions { beside: s.beside.clone(), ..s.job.open() };
         let block = s.flash.caps().block_size;
         let stamps = s.flash.caps().payload == tantalum_device::Payload::Stamps;
         let page = if stamps { 8 * (s.page_bytes / block) } else { s.page_bytes } as usize;
@@ -292,6 +283,27 @@ impl<D: BlockDevice + Clone + 'static> Cached<D> {
 
     fn bytes(&self, version: PageVersion) -> Vec<u8> {
         page_of(version, self.shared.above.page.get())
+    }
+
+    /// Writes dirty pages to the slow volume past the cache (4).
+    async fn write_past(&self, cache: &Cache<D>, pages: &[PageVersion]) -> Result<(), EngineError> {
+        let held = pages.iter().map(|p| u64::from(p.page.0)).filter(|page| cache.holds(*page));
+        let ended = held.map(|page| cache.forget(page..page + 1)).collect();
+        let forgotten = join_all(ended).await.into_iter().collect::<Result<(), CacheError>>();
+        forgotten.map_err(of_cache)?;
+        let places = &self.shared.pages;
+        for side_by_side in pages.chunks(self.shared.job.depth as usize) {
+            let each = side_by_side.iter().map(|page| places.write_neighbours(from_ref(page)));
+            join_all(each.collect()).await.into_iter().collect::<Result<(), IoError>>()?;
+        }
+        let past = &self.shared.past;
+        past.set(past.get() + pages.len() as u64);
+        Ok(places.sync().await?)
+    }
+
+    fn admits(&self, admit: Admit) -> bool {
+        let admits = self.shared.job.admits();
+        admits == Admit::Mixed || admits == admit
     }
 
     /// Waits for room and hands a dirty page over.
@@ -332,6 +344,11 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
         landed: Landed,
     ) -> Result<(), EngineError> {
         let cache = self.cache()?;
+        if !self.admits(Admit::Dirty) {
+            self.write_past(&cache, pages).await?;
+            (0..pages.len()).for_each(|i| landed(i));
+            return Ok(());
+        }
         let mut staged = Vec::with_capacity(pages.len());
         for (i, version) in pages.iter().enumerate() {
             let data = self.bytes(*version);
@@ -344,15 +361,18 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
     }
 
     async fn write_one(&self, version: PageVersion) -> Result<(), EngineError> {
-        let data = self.bytes(version);
         let cache = self.cache()?;
+        if !self.admits(Admit::Dirty) {
+            return self.write_past(&cache, &[version]).await;
+        }
+        let data = self.bytes(version);
         let staged = self.stage(&cache, version, &data).await?;
         cache.settle(&staged, &data).await.map_err(of_cache)
     }
 
     async fn evict_clean(&self, pages: &[PageVersion]) -> Result<(), EngineError> {
         let cache = self.cache()?;
-        if self.shared.job.admit == "dirty" {
+        if !self.admits(Admit::Clean) {
             return Ok(());
         }
         let offered = &self.shared.offered;
@@ -431,10 +451,14 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
 
     async fn warm_evict(&self, pages: &[(PageNo, bool)]) -> Result<bool, EngineError> {
         let (cache, s) = (self.cache()?, &*self.shared);
-        let dirty_only = s.job.admit == "dirty";
         s.filling.set(true);
+        let mut forgotten = Vec::new();
         for (page, dirty) in pages {
-            if !dirty && dirty_only {
+            let number = u64::from(page.0);
+            if !self.admits(if *dirty { Admit::Dirty } else { Admit::Clean }) {
+                if *dirty && cache.holds(number) {
+                    forgotten.push(cache.forget(number..number + 1));
+                }
                 continue;
             }
             let data = self.bytes(PageVersion { page: *page, lsn: LOADED });
@@ -442,6 +466,8 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
                 cache.until_room().await.map_err(of_cache)?;
             }
         }
+        let ended = join_all(forgotten).await.into_iter().collect::<Result<(), CacheError>>();
+        ended.map_err(of_cache)?;
         let stats = cache.stats();
         let ring = stats.frames * u64::from(s.page_bytes);
         Ok(s.flash.written().bytes as f64 >= s.job.laps * ring as f64)
@@ -460,11 +486,12 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
             CacheCounts {
                 fetches: stats.fetches,
                 hits: stats.hits,
-                dirty_exits: stats.dirty_evictions + stats.pulled_dirty,
-                slow_writes: stats.slow_writes,
+                dirty_exits: stats.dirty_evictions + stats.pulled_dirty + s.past.get(),
+                slow_writes: stats.slow_writes + s.past.get(),
                 flash_writes: written.commands,
                 flash_bytes: written.bytes,
                 flash_sequential: written.sequential,
+                flash_adjoining: written.adjoining,
                 frames: stats.frames,
                 used: stats.used,
                 valid: stats.pages,

@@ -138,6 +138,8 @@ pub struct Engine<P, L> {
     cleaning: Cell<bool>,
     /// Records of the log are being redone: no checkpoint moves.
     pub(super) redoing: Cell<bool>,
+    /// When the last checkpoint was written.
+    pub(super) checkpointed: Cell<Nanos>,
     /// Pages that a cache pulled and has not durably yet.
     pulled: RefCell<BTreeMap<PageNo, (FrameId, Lsn)>>,
     failure: RefCell<Option<EngineError>>,
@@ -166,6 +168,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
             pulled: RefCell::default(),
             cleaning: Cell::default(),
             redoing: Cell::default(),
+            checkpointed: Cell::new(rt.now()),
             pages,
             log,
             journal: journal.clone(),
@@ -263,6 +266,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
     /// The log's error.
     pub async fn start(self: &Rc<Self>, seed: u64) -> Result<(), EngineError> {
         self.log.begin().await?;
+        self.checkpointed.set(self.rt.now());
         self.start_cleaners();
         for number in 0..self.job.clients {
             let this = self.clone();
@@ -313,6 +317,11 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
     pub fn counts(&self) -> Counts {
         let groups = self.pages.counts().groups - self.stored.get().groups;
         Counts { groups, ..self.counts.borrow().clone() }
+    }
+
+    /// When the last checkpoint was written.
+    pub fn checkpointed(&self) -> Nanos {
+        self.checkpointed.get()
     }
 
     /// Transactions completed since the last reset.

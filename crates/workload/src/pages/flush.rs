@@ -183,6 +183,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         if lsn.0 as f64 > self.log.checkpoint().0 as f64 + step {
             self.pages.checkpoint(lsn).await?;
             self.log.write_checkpoint(lsn).await?;
+            self.checkpointed.set(self.rt.now());
         }
         Ok(())
     }

@@ -93,7 +93,8 @@ pub struct EngineJob {
     /// The share of TPC-C's pages that rows fill, in per cent.
     pub fill_percent: f64,
     /// Transactions that are measured after a restart, which redoes the log in virtual time after
-    /// the first power cut; 0: power cuts are only judged.
+    /// the first power cut; 0: power cuts are only judged. With checkpoints by time that cut comes in
+    /// the middle between two of them.
     pub restart: u64,
     /// Instances of the buffer pool (`innodb_buffer_pool_instances`), each with its own lists.
     pub instances: u32,

@@ -70,6 +70,7 @@ pub use pool::{FrameId, InstanceId, Order, Pool};
 pub use recover::{Recovered, recover};
 pub use redo::{LogPlace, Redo};
 pub use restart::Restarted;
+pub use sequences::{Sequences, Written};
 pub use storage::{
     After, CacheCounts, ColdEnd, Landed, LogCounts, LogStore, PageStore, PageVersion, PullKind,
     StoreCounts, Stored,

@@ -303,7 +303,7 @@ impl<D: BlockDevice + Clone + 'static> Policed<D> {
                 s.by.write(&s.flash, Block(offset / block), Data::Stamps(&stamps)).await
             }
             Step::Copy { version } => {
-                let _copy = s.copies.acquire(1).await;
+                let copy = s.copies.acquire(1).await;
                 self.turn(number, places).await;
                 if let Some((frame, _)) = places.get(1) {
                     let key = (*frame, version.page.0);
@@ -318,6 +318,8 @@ impl<D: BlockDevice + Clone + 'static> Policed<D> {
                 self.count(|c| c.slow_writes += 1);
                 let page = PageNo(version.page.0 as u32);
                 s.pages.write_neighbours(&[PageVersion { page, lsn: Lsn(version.lsn.0) }]).await?;
+                // Flushes are shared, so that many copies wait for one.
+                drop(copy);
                 s.pages.sync().await
             }
         }
@@ -536,6 +538,7 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Policed<D> {
             flash_writes: written.commands,
             flash_bytes: written.bytes,
             flash_sequential: written.sequential,
+            flash_adjoining: written.adjoining,
             frames: s.config.usable_frames().into(),
             used: occupancy.used,
             valid: occupancy.valid,

@@ -206,14 +206,44 @@ pub struct CacheCounts {
     pub flash_writes: u64,
     /// See there.
     pub flash_bytes: u64,
-    /// Of these commands, those that begin where one before ended.
+    /// Of these commands, those that begin where the write before ended.
     pub flash_sequential: u64,
+    /// Those that begin where the command before ended, which may be a read.
+    pub flash_adjoining: u64,
     /// Frames in the cache.
     pub frames: u64,
     /// Frames in use, and those whose version is the newest, at present.
     pub used: u64,
     /// See there.
     pub valid: u64,
+}
+
+impl CacheCounts {
+    /// What was counted since `before`. What is in use is as it is now.
+    #[must_use]
+    pub fn since(&self, before: &CacheCounts) -> CacheCounts {
+        self.each(before, |now, then| now - then)
+    }
+
+    /// Both together. What is in use is as it is here.
+    #[must_use]
+    pub fn and(&self, other: &CacheCounts) -> CacheCounts {
+        self.each(other, |a, b| a + b)
+    }
+
+    fn each(&self, other: &CacheCounts, of: impl Fn(u64, u64) -> u64) -> CacheCounts {
+        CacheCounts {
+            fetches: of(self.fetches, other.fetches),
+            hits: of(self.hits, other.hits),
+            dirty_exits: of(self.dirty_exits, other.dirty_exits),
+            slow_writes: of(self.slow_writes, other.slow_writes),
+            flash_writes: of(self.flash_writes, other.flash_writes),
+            flash_bytes: of(self.flash_bytes, other.flash_bytes),
+            flash_sequential: of(self.flash_sequential, other.flash_sequential),
+            flash_adjoining: of(self.flash_adjoining, other.flash_adjoining),
+            ..*self
+        }
+    }
 }
 
 /// A write-ahead log.
